@@ -1,0 +1,40 @@
+"""daskfs: select the few features that matter out of data too big for memory.
+
+The public names, fetched when first used, so that ``import daskfs`` loads neither Dask nor numba.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_ROOM_OF = {
+    "Message": "daskfs.selectors.message",
+    "FeatureStore": "daskfs.store.feature_store",
+    "open_store": "daskfs.store.feature_store",
+    "ingest": "daskfs.sources.ingest",
+    "SelectionResult": "daskfs.result",
+    "DaskfsError": "daskfs.errors",
+}
+
+__all__ = [*_ROOM_OF, "__version__"]
+
+if TYPE_CHECKING:
+    from daskfs.errors import DaskfsError as DaskfsError
+    from daskfs.result import SelectionResult as SelectionResult
+    from daskfs.selectors.message import Message as Message
+    from daskfs.sources.ingest import ingest as ingest
+    from daskfs.store.feature_store import FeatureStore as FeatureStore
+    from daskfs.store.feature_store import open_store as open_store
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ROOM_OF:
+        raise AttributeError(f"module 'daskfs' has no attribute {name!r}")
+    return getattr(import_module(_ROOM_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,63 @@
+"""The types that travel between rooms: blocks of rows and of columns, and what a matrix must offer to be streamed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+Rows: TypeAlias = slice | np.ndarray
+"""Row numbers: a slice with step 1, or an int64 array (any order)."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowBlock:
+    """Consecutive rows of a matrix: X of shape (stop - start, n_columns), y and weight of shape (stop - start,)."""
+
+    start: int
+    stop: int
+    X: Any
+    y: np.ndarray | None = None
+    weight: np.ndarray | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnBlock:
+    """Consecutive columns of a matrix: X of shape (n_samples, stop - start)."""
+
+    start: int
+    stop: int
+    X: Any
+
+
+class Matrix(Protocol):
+    """What selectors read: a feature store, rows of one, or arrays in memory.
+
+    Pickled, a store is an address: tasks carry it and read where they run.
+    """
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n_samples, n_features)."""
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of the blocks that `read` returns."""
+
+    @property
+    def feature_names(self) -> np.ndarray | None:
+        """Names of shape (n_features,), or None where nobody gave any."""
+
+    @property
+    def shuffled(self) -> bool:
+        """Whether the rows stand in random order, so that consecutive rows are a random subset."""
+
+    def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
+        """Return the dense C-ordered block X[rows][:, columns]; into `out` where given."""
+
+    def read_target(self, rows: Rows = slice(None)) -> np.ndarray | None:
+        """Return y[rows], float64 of shape (n_rows,)."""
+
+    def read_weight(self, rows: Rows = slice(None)) -> np.ndarray | None:
+        """Return the sample weights of these rows, float64 of shape (n_rows,), or None."""

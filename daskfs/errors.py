@@ -1,0 +1,99 @@
+"""Every error a user can meet, and the tree they hang on.
+
+    DaskfsError                 exit code 2: something the user can mend
+    ├── ConfigError             a pipeline file, a --set, a parameter
+    ├── SchemaError             a table schema
+    ├── SourceError             a file or array that cannot be read as asked
+    ├── DataError               values that cannot be used: NaN, a constant target, duplicate names
+    ├── PlanError               a plan over the memory limit
+    ├── StoreError              a feature store
+    │   ├── StoreExistsError    another store, or a store being written, stands at the path
+    │   ├── StoreFormatError    not a store, an unfinished one, or one of a newer format
+    │   └── CorruptStoreError   a chunk missing, truncated or with a wrong checksum
+    └── RunError                a run folder, a lost cluster, a full disk
+
+Each says what was expected and what was found (`problem`), where (`where`) and what to do (`remedy`).
+All are ValueErrors as well, as scikit-learn's callers expect of bad input.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class DaskfsError(ValueError):
+    """An error that the user can mend, in one line.
+
+    Parameters
+    ----------
+    problem : str
+        What was expected and what was found.
+    where : str
+        File, line, column, key or array the problem sits in.
+    remedy : str
+        What to do about it.
+    """
+
+    exit_code = 2
+
+    def __init__(self, problem: str, where: str = "", remedy: str = "") -> None:
+        super().__init__(problem, where, remedy)  # all three, so that it survives pickling
+        self.problem, self.where, self.remedy = problem, where, remedy
+
+    def __str__(self) -> str:
+        place = f"{self.where}: " if self.where else ""
+        remedy = f"; {self.remedy}" if self.remedy else ""
+        return f"{place}{self.problem}{remedy}"
+
+
+class ConfigError(DaskfsError):
+    """A pipeline file, an override or a parameter that cannot be used."""
+
+
+class SchemaError(DaskfsError):
+    """A table schema that is wrong, or that the table does not match."""
+
+
+class SourceError(DaskfsError):
+    """A source that cannot be read as asked."""
+
+
+class DataError(DaskfsError):
+    """Values that cannot be used."""
+
+
+class PlanError(DaskfsError):
+    """A plan whose peak memory exceeds the limit."""
+
+
+class StoreError(DaskfsError):
+    """A feature store that cannot be used."""
+
+
+class StoreExistsError(StoreError):
+    """Something else stands where the store should be written."""
+
+
+class StoreFormatError(StoreError):
+    """Not a feature store, an unfinished one, or one of a newer format."""
+
+
+class CorruptStoreError(StoreError):
+    """A chunk of the store is missing, truncated or fails its checksum."""
+
+
+class RunError(DaskfsError):
+    """A run that cannot be started, continued or finished."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return ``" (did you mean 'mission'?)"`` for the nearest known word, or an empty string.
+
+    Examples
+    --------
+    >>> did_you_mean("mision", ["message", "mission"])
+    " (did you mean 'mission'?)"
+    """
+    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f" (did you mean '{near[0]}'?)" if near else ""
