@@ -1,0 +1,159 @@
+"""How good a prediction and a selection are: errors, accuracy, area under the curve, recall, stability."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from itertools import combinations
+
+import numpy as np
+
+from daskfs.errors import DataError
+
+
+def mse(y: np.ndarray, prediction: np.ndarray, weight: np.ndarray | None = None) -> float:
+    """Mean squared error, in squared units of y.
+
+    Parameters
+    ----------
+    y, prediction : ndarray of shape (n_samples,)
+    weight : ndarray of shape (n_samples,), optional
+
+    Examples
+    --------
+    >>> mse(np.array([1.0, 2.0]), np.array([1.0, 4.0]))
+    2.0
+    """
+    y, prediction = _pair(y, prediction)
+    return float(np.average((y - prediction) ** 2, weights=weight))
+
+
+def rmse(y: np.ndarray, prediction: np.ndarray, weight: np.ndarray | None = None) -> float:
+    """Root of the mean squared error, in units of y; parameters as in `mse`."""
+    return float(np.sqrt(mse(y, prediction, weight)))
+
+
+def mae(y: np.ndarray, prediction: np.ndarray, weight: np.ndarray | None = None) -> float:
+    """Mean absolute error, in units of y; parameters as in `mse`."""
+    y, prediction = _pair(y, prediction)
+    return float(np.average(np.abs(y - prediction), weights=weight))
+
+
+def r2(y: np.ndarray, prediction: np.ndarray, weight: np.ndarray | None = None) -> float:
+    """Share of the variance of y explained: 1 - SSE/SST, NaN where y is constant; parameters as in `mse`.
+
+    Examples
+    --------
+    >>> r2(np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 2.0]))
+    0.5
+    """
+    y, prediction = _pair(y, prediction)
+    total = float(np.average((y - np.average(y, weights=weight)) ** 2, weights=weight))
+    return 1.0 - mse(y, prediction, weight) / total if total > 0 else float("nan")
+
+
+def accuracy(y: np.ndarray, prediction: np.ndarray, weight: np.ndarray | None = None) -> float:
+    """Share of labels predicted right; parameters as in `mse`."""
+    y, prediction = np.asarray(y), np.asarray(prediction)
+    _check_lengths(y, prediction)
+    return float(np.average(y == prediction, weights=weight))
+
+
+def auc(y: np.ndarray, score: np.ndarray, weight: np.ndarray | None = None) -> float:
+    """Probability that a sample of the greater label scores above one of the lesser; ties count half.
+
+    Parameters
+    ----------
+    y : ndarray of shape (n_samples,)
+        Two distinct labels.
+    score : ndarray of shape (n_samples,)
+        Raw prediction, greater for the greater label.
+    weight : ndarray of shape (n_samples,), optional
+
+    Raises
+    ------
+    DataError
+        y does not hold exactly two distinct labels.
+
+    Examples
+    --------
+    >>> auc(np.array([-1, -1, 1, 1]), np.array([0.1, 0.4, 0.35, 0.8]))
+    0.75
+    """
+    y, score = _pair(y, score)
+    labels = np.unique(y)
+    if len(labels) != 2:
+        raise DataError(
+            f"expected two labels, found {len(labels)}", "y", "evaluate auc on rows of both classes"
+        )
+    w = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=np.float64)
+    _, group = np.unique(score, return_inverse=True)
+    positive = np.bincount(group, weights=w * (y == labels[1]))
+    negative = np.bincount(group, weights=w * (y == labels[0]))
+    below = np.cumsum(negative) - negative
+    return float(positive @ (below + 0.5 * negative) / (positive.sum() * negative.sum()))
+
+
+def recall(selected: Collection[int], true: Collection[int]) -> float:
+    """Share of the true features that were selected; 1 where there are none.
+
+    Examples
+    --------
+    >>> recall([3, 1, 7], [1, 2, 3])
+    0.6666666666666666
+    """
+    return len(set(selected) & set(true)) / len(set(true)) if len(true) else 1.0
+
+
+def precision(selected: Collection[int], true: Collection[int]) -> float:
+    """Share of the selected features that are true; 1 where nothing was selected."""
+    return len(set(selected) & set(true)) / len(set(selected)) if len(selected) else 1.0
+
+
+def jaccard(first: Collection[int], second: Collection[int]) -> float:
+    """Size of the intersection over the size of the union; 1 for two empty selections.
+
+    Examples
+    --------
+    >>> jaccard([1, 2, 3], [2, 3, 4])
+    0.5
+    """
+    union = set(first) | set(second)
+    return len(set(first) & set(second)) / len(union) if union else 1.0
+
+
+def stability(selections: Sequence[Collection[int]]) -> float:
+    """Mean Jaccard index over all pairs of selections; NaN for fewer than two.
+
+    Examples
+    --------
+    >>> stability([[1, 2], [1, 2], [1, 3]])
+    0.5555555555555555
+    """
+    pairs = [jaccard(first, second) for first, second in combinations(selections, 2)]
+    return float(np.mean(pairs)) if pairs else float("nan")
+
+
+PREDICTION_METRICS: dict[str, Callable[..., float]] = {
+    "mse": mse,
+    "rmse": rmse,
+    "mae": mae,
+    "r2": r2,
+    "accuracy": accuracy,
+    "auc": auc,
+}
+
+
+def _pair(y: np.ndarray, prediction: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    y = np.asarray(y, dtype=np.float64)
+    prediction = np.asarray(prediction, dtype=np.float64)
+    _check_lengths(y, prediction)
+    return y, prediction
+
+
+def _check_lengths(y: np.ndarray, prediction: np.ndarray) -> None:
+    if y.shape != prediction.shape:
+        raise DataError(
+            f"expected two arrays of one shape, found {y.shape} and {prediction.shape}", "metrics"
+        )
+    if y.size == 0:
+        raise DataError("expected at least one sample, found none", "metrics", "test on more rows")

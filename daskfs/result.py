@@ -1,0 +1,333 @@
+"""What a selection leaves behind: which features, with which coefficients and scores, how, at what cost."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from daskfs.errors import RunError
+
+FORMAT_VERSION = 1
+TABLE_COLUMNS = ("rank", "index", "name", "coef", "score")
+
+
+@dataclass(frozen=True)
+class SelectedFeature:
+    """One line of a result's table: rank from 1 (most important), column number, name, coefficient, score."""
+
+    rank: int
+    index: int
+    name: str
+    coef: float | None
+    score: float | None
+
+
+@dataclass(frozen=True)
+class ResultRecord:
+    """What stands in result.json; sizes in bytes, times in seconds, undefined numbers as null."""
+
+    format_version: int
+    created_with: str
+    method: str
+    n_samples: int
+    n_features: int
+    n_selected: int
+    intercept: float | None
+    selected: list[SelectedFeature]
+    parameters: dict[str, Any]
+    metrics: dict[str, float | None]
+    store_digest: str | None
+    memory: dict[str, Any]
+    time: dict[str, float]
+    notes: list[str]
+
+
+def selection_table(
+    selected: Iterable[int],
+    coef: Iterable[float],
+    scores: Iterable[float],
+    feature_names: np.ndarray | None = None,
+) -> pd.DataFrame:
+    """Build the table of a result.
+
+    Parameters
+    ----------
+    selected : iterable of int
+        Column numbers, most important first.
+    coef, scores : iterable of float
+        In the order of `selected`.
+    feature_names : ndarray of shape (n_features,), optional
+        Names of all columns; ``x0``, ``x1``, ... where nobody gave any.
+
+    Returns
+    -------
+    DataFrame
+        Columns rank, index, name, coef, score.
+
+    Examples
+    --------
+    >>> print(selection_table([7, 2], [1.5, -0.5], [1.0, 0.8]).to_string(index=False))
+     rank  index name  coef  score
+        1      7   x7   1.5    1.0
+        2      2   x2  -0.5    0.8
+    """
+    index = np.fromiter(selected, dtype=np.int64)
+    names = [f"x{j}" if feature_names is None else str(feature_names[j]) for j in index]
+    return pd.DataFrame(
+        {
+            "rank": np.arange(1, len(index) + 1, dtype=np.int64),
+            "index": index,
+            "name": pd.Series(names, dtype="str"),
+            "coef": np.fromiter(coef, dtype=np.float64),
+            "score": np.fromiter(scores, dtype=np.float64),
+        }
+    )
+
+
+@dataclass
+class SelectionResult:
+    """The outcome of one selection.
+
+    Parameters
+    ----------
+    method : str
+        Name of the selector, as in a pipeline file: ``message``.
+    table : DataFrame
+        The selected features, most important first: rank, index, name, coef, score (see `selection_table`).
+    intercept : float
+        Of the model refitted on the selected features.
+    parameters : dict
+        Of the selector, defaults and automatic choices resolved.
+    n_samples, n_features : int
+        Shape of the matrix that the selector read.
+    history : DataFrame
+        What the method did on its way; for MESSAGE the GIC path of the first subset.
+    scores : ndarray of shape (n_features,), optional
+        Of every feature, selected or not; NaN where a feature has none.
+    feature_names : ndarray of shape (n_features,), optional
+        Names of every feature.
+    store_digest : str, optional
+        Identity of the feature store it was read from.
+    metrics : dict of float
+        On the test rows.
+    memory : dict
+        ``limit_nbytes``, ``promised_nbytes`` and ``measured_nbytes``, where known.
+    time : dict of float
+        Seconds of each step.
+    notes : list of str
+        What a reader must know: rows dropped, columns not estimable, choices made.
+
+    Examples
+    --------
+    >>> table = selection_table([7, 2], [1.5, -0.5], [1.0, 0.8])
+    >>> SelectionResult("message", table, 0.25, {}, n_samples=100, n_features=10)
+    SelectionResult(message: 2 of 10 features from 100 samples: x7, x2)
+    """
+
+    method: str
+    table: pd.DataFrame
+    intercept: float
+    parameters: dict[str, Any]
+    n_samples: int
+    n_features: int
+    history: pd.DataFrame = field(default_factory=pd.DataFrame)
+    scores: np.ndarray | None = None
+    feature_names: np.ndarray | None = None
+    store_digest: str | None = None
+    metrics: dict[str, float] = field(default_factory=dict)
+    memory: dict[str, Any] = field(default_factory=dict)
+    time: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def to_record(self) -> ResultRecord:
+        """Return what result.json holds."""
+        from daskfs import __version__
+
+        rows = self.table[list(TABLE_COLUMNS)].itertuples(index=False, name=None)
+        return ResultRecord(
+            format_version=FORMAT_VERSION,
+            created_with=f"daskfs {__version__}",
+            method=self.method,
+            n_samples=int(self.n_samples),
+            n_features=int(self.n_features),
+            n_selected=len(self.table),
+            intercept=_plain(self.intercept),
+            selected=[
+                SelectedFeature(int(rank), int(index), str(name), _plain(coef), _plain(score))
+                for rank, index, name, coef, score in rows
+            ],
+            parameters=_plain(self.parameters),
+            metrics=_plain(self.metrics),
+            store_digest=self.store_digest,
+            memory=_plain(self.memory),
+            time=_plain(self.time),
+            notes=[str(note) for note in self.notes],
+        )
+
+    def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+        """Write result.json, selected.csv, history.parquet and, where there are any, scores.parquet.
+
+        Each file is written under a temporary name and renamed, result.json last.
+
+        Parameters
+        ----------
+        folder : path-like
+            Made when it is not there.
+        overwrite : bool, default=False
+            Replace a result that stands in the folder.
+
+        Returns
+        -------
+        Path
+            The folder.
+
+        Raises
+        ------
+        RunError
+            A result stands in the folder already, or it cannot be written.
+        """
+        folder = Path(folder)
+        if (folder / "result.json").exists() and not overwrite:
+            raise RunError(
+                "a result stands here already", str(folder), "choose another folder or overwrite it"
+            )
+        record = json.dumps(asdict(self.to_record()), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            _replace(folder / "selected.csv", lambda path: self.table.to_csv(path, index=False))
+            _replace(folder / "history.parquet", lambda path: self.history.to_parquet(path, index=False))
+            if self.scores is not None:
+                every = self._every_feature()
+                _replace(folder / "scores.parquet", lambda path: every.to_parquet(path, index=False))
+            _replace(folder / "result.json", lambda path: path.write_text(record, encoding="utf-8"))
+        except OSError as fault:
+            raise RunError(
+                f"cannot write the result: {fault}", str(folder), "free the disk or mend the rights"
+            ) from fault
+        return folder
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> SelectionResult:
+        """Read what `save` wrote.
+
+        Raises
+        ------
+        RunError
+            No result there, a damaged one, or one of a newer format.
+        """
+        folder = Path(folder)
+        record = _read_record(folder / "result.json")
+        try:
+            table = pd.DataFrame(record["selected"], columns=list(TABLE_COLUMNS))
+            table = table.astype(
+                {"rank": "int64", "index": "int64", "name": "str", "coef": "f8", "score": "f8"}
+            )
+            history = pd.read_parquet(folder / "history.parquet")
+            every = folder / "scores.parquet"
+            frame = pd.read_parquet(every) if every.exists() else None
+            return cls(
+                method=record["method"],
+                table=table,
+                intercept=math.nan if record["intercept"] is None else record["intercept"],
+                parameters=record["parameters"],
+                n_samples=record["n_samples"],
+                n_features=record["n_features"],
+                history=history,
+                scores=None if frame is None else frame["score"].to_numpy(),
+                feature_names=None
+                if frame is None or "name" not in frame
+                else frame["name"].to_numpy(dtype=object),
+                store_digest=record["store_digest"],
+                metrics={k: math.nan if v is None else v for k, v in record["metrics"].items()},
+                memory=record["memory"],
+                time=record["time"],
+                notes=record["notes"],
+            )
+        except (KeyError, TypeError, ValueError, OSError) as fault:
+            raise RunError(f"damaged result: {fault!r}", str(folder), "run the pipeline again") from fault
+
+    def plot(self, n_features: int = 30, ax: Any = None) -> Any:
+        """Draw the scores of the selected features as bars, most important on top.
+
+        Parameters
+        ----------
+        n_features : int, default=30
+            At most so many bars.
+        ax : matplotlib Axes, optional
+            Where to draw.
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        shown = self.table.head(n_features).iloc[::-1]
+        axes = shown.plot.barh(x="name", y="score", legend=False, ax=ax)
+        axes.set(
+            xlabel="score", ylabel="", title=f"{self.method}: {len(self.table)} of {self.n_features} features"
+        )
+        return axes
+
+    def _every_feature(self) -> pd.DataFrame:
+        columns: dict[str, Any] = {"index": np.arange(self.n_features, dtype=np.int64)}
+        if self.feature_names is not None:
+            columns["name"] = pd.Series([str(name) for name in self.feature_names], dtype="str")
+        return pd.DataFrame({**columns, "score": np.asarray(self.scores, dtype=np.float64)})
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.table["name"].head(5)) + (", ..." if len(self.table) > 5 else "")
+        count = f"{len(self.table)} of {self.n_features} features from {self.n_samples} samples"
+        return f"SelectionResult({self.method}: {count}{': ' + names if names else ''})"
+
+    def _repr_html_(self) -> str:
+        count = f"{len(self.table)} of {self.n_features} features, {self.n_samples} samples"
+        metrics = "".join(f", {name} {value:.6g}" for name, value in self.metrics.items())
+        more = f"<p>and {len(self.table) - 20} more</p>" if len(self.table) > 20 else ""
+        return f"<p><b>{self.method}</b>: {count}{metrics}</p>{self.table.head(20).to_html(index=False, border=0)}{more}"
+
+
+def _read_record(path: Path) -> dict[str, Any]:
+    folder = str(path.parent)
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise RunError("no result.json here", folder, "name the folder of a finished run") from None
+    except (OSError, ValueError) as fault:
+        raise RunError(f"result.json cannot be read: {fault}", folder, "run the pipeline again") from fault
+    version = record.get("format_version") if isinstance(record, dict) else None
+    if not isinstance(version, int):
+        raise RunError("result.json is not a result of daskfs", folder, "name the folder of a finished run")
+    if version > FORMAT_VERSION:
+        problem = f"format {version} is newer than this daskfs reads ({FORMAT_VERSION})"
+        raise RunError(problem, folder, "upgrade daskfs")
+    return record
+
+
+def _replace(path: Path, write: Callable[[Path], Any]) -> None:
+    """Write a file so that its name always stands for a whole one."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        write(temporary)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _plain(value: Any) -> Any:
+    """Turn NumPy scalars and arrays into what JSON holds; NaN and infinity into null."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, np.ndarray)):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, (bool, int, str)) else str(value)
