@@ -1,4 +1,4 @@
-"""Documents that people write: strict YAML, checked against a model, every fault with its place and the nearest right word.
+"""Documents that people write: strict YAML, checked against a model; every fault with its place and remedy.
 
 The only door for YAML; `pipeline/config.py` and `sources/table_schema.py` build their models on `Document`.
 """
@@ -20,14 +20,38 @@ from daskfs.errors import ConfigError, DaskfsError, did_you_mean
 class Document(BaseModel):
     """Base of every checked document: unknown keys are refused, values are not coerced behind one's back."""
 
-    model_config = ConfigDict(extra="forbid", populate_by_name=True, validate_default=True)
+    model_config = ConfigDict(extra="forbid", strict=True, validate_default=True)
 
 
 DocumentT = TypeVar("DocumentT", bound=Document)
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """YAML without tags and without duplicate keys."""
+    """YAML without tags and without duplicate keys, whose plain words follow the core schema of YAML 1.2.
+
+    So ``1e-3`` is a number, while ``no``, ``on``, ``12:30`` and ``2006-12-16`` are text, as names and values of
+    columns should be.
+    """
+
+    yaml_implicit_resolvers = {}  # noqa: RUF012  (PyYAML keeps it per class)
+
+
+class _StrictDumper(yaml.SafeDumper):
+    """Quotes text that the loader, or a reader of YAML 1.1, would take for something else."""
+
+
+for _name, _pattern, _first in (
+    ("merge", r"<<", "<"),
+    ("null", r"~|null|Null|NULL|", [*"~nN", ""]),
+    ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("int", r"[-+]?(?:0|[1-9][0-9]*)", "-+0123456789"),
+    ("float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", "-+.0123456789"),
+    ("float", r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)", "-+."),
+):
+    # The first pattern that fits wins: a float without point or exponent has been taken as an int before.
+    _whole = re.compile(rf"^(?:{_pattern})$")
+    for _reader in (_StrictLoader, _StrictDumper):
+        _reader.add_implicit_resolver(f"tag:yaml.org,2002:{_name}", _whole, list(_first))
 
 
 def _mapping_without_duplicates(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:
@@ -78,7 +102,7 @@ def read_yaml(path: str | os.PathLike[str], error: type[DaskfsError] = ConfigErr
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise error("no such file", str(path), "check the path; it is relative to the current folder") from None
+        raise error("no such file", str(path), "check the path") from None
     except IsADirectoryError:
         raise error("expected a YAML file, found a folder", str(path)) from None
     except UnicodeDecodeError as fault:
@@ -87,18 +111,42 @@ def read_yaml(path: str | os.PathLike[str], error: type[DaskfsError] = ConfigErr
             str(path),
             "save the file as UTF-8",
         ) from None
-    try:
-        document = yaml.load(text, Loader=_StrictLoader)  # a SafeLoader
-    except yaml.MarkedYAMLError as fault:
-        mark = fault.problem_mark or fault.context_mark
-        place = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
-        raise error(f"not valid YAML: {fault.problem or fault.context}", place, "mend the line") from None
-    except (yaml.YAMLError, ValueError) as fault:
-        raise error(f"not valid YAML: {fault}", str(path), "mend the file") from None
+    except OSError as fault:
+        raise error(f"cannot be read: {fault.strerror}", str(path), "check the path and its rights") from None
+    document = parse_yaml(text, str(path), error)
     if not isinstance(document, dict):
         found = "an empty file" if document is None else f"a {type(document).__name__}"
         raise error(f"expected a mapping of keys to values, found {found}", str(path))
     return document
+
+
+def parse_yaml(text: str, where: str, error: type[DaskfsError] = ConfigError) -> Any:
+    """Return the value of a YAML text; `where` names its origin in messages.
+
+    Raises
+    ------
+    DaskfsError
+        Bad YAML, duplicate keys or tags.
+
+    Examples
+    --------
+    >>> parse_yaml("{tol: 1e-3, area: no, start: 2006-12-16}", "example")
+    {'tol': 0.001, 'area': 'no', 'start': '2006-12-16'}
+    """
+    try:
+        return yaml.load(text, Loader=_StrictLoader)  # a SafeLoader
+    except yaml.MarkedYAMLError as fault:
+        mark = fault.problem_mark or fault.context_mark
+        place = f"{where}:{mark.line + 1}:{mark.column + 1}" if mark else where
+        raise error(f"not valid YAML: {fault.problem or fault.context}", place, "mend the line") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as fault:
+        raise error(f"not valid YAML: {fault}", where, "mend the file") from None
+
+
+def dump_yaml(document: Mapping[str, Any]) -> str:
+    """Return a mapping as YAML text, keys in their order, that `parse_yaml` reads back equal."""
+    text = yaml.dump(dict(document), Dumper=_StrictDumper, sort_keys=False, allow_unicode=True, width=110)
+    return str(text)
 
 
 def expand_environment(value: Any, where: str) -> Any:
@@ -119,9 +167,7 @@ def expand_environment(value: Any, where: str) -> Any:
     def substitute(match: re.Match[str]) -> str:
         name = match.group(1)
         if name not in os.environ:
-            raise ConfigError(
-                f"the environment variable {name} is not set (in {value!r})", where, f"export {name}=..."
-            )
+            raise ConfigError(f"the environment variable {name} is not set (in {value!r})", where, f"export {name}=...")
         return os.environ[name]
 
     return re.sub(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}", substitute, value)
@@ -154,16 +200,22 @@ def check_document(
 
 
 def _describe(model: type[BaseModel], document: Any, detail: Any, where: str) -> str:
-    keys = [key for key in detail["loc"] if _is_key_of(document, detail["loc"], key)]
-    place = f"{where}: {'.'.join(str(key) for key in keys)}" if keys else where
-    if detail["type"] == "extra_forbidden":
-        known = _known_keys(model, list(detail["loc"][:-1]))
-        hint = did_you_mean(str(detail["loc"][-1]), known)
-        return f"{place}: unknown key{hint}; known keys: {', '.join(sorted(known))}"
+    keys, complete = _written_keys(document, detail["loc"])
     if detail["type"] == "missing":
-        return f"{where}: {'.'.join(str(key) for key in detail['loc'])}: this key is required; add it"
-    message = detail["msg"].removeprefix("Value error, ")
+        keys.append(detail["loc"][-1])
+    place = f"{where}: {'.'.join(str(key) for key in keys)}" if keys else where
+    if detail["type"] == "extra_forbidden" and complete:
+        known = _known_keys(model, document, keys[:-1])
+        hint = did_you_mean(str(keys[-1]), known)
+        return f"{place}: unknown key{hint}; known keys: {', '.join(known)}"
+    if detail["type"] == "missing":
+        return f"{place}: this key is required; add it"
+    if detail["type"] in ("union_tag_not_found", "union_tag_invalid"):
+        return _describe_tag(place, detail)
     found = detail.get("input")
+    if detail["type"] in ("model_type", "dict_type"):
+        return f"{place}: expected a mapping of keys to values, found {found!r}"
+    message = detail["msg"].removeprefix("Value error, ")
     if detail["type"] == "value_error" or isinstance(found, (dict, list)):
         return f"{place}: {message}"
     hint = ""
@@ -172,39 +224,56 @@ def _describe(model: type[BaseModel], document: Any, detail: Any, where: str) ->
     return f"{place}: {message[0].lower()}{message[1:]}, found {found!r}{hint}"
 
 
-def _is_key_of(document: Any, loc: tuple[Any, ...], key: Any) -> bool:
-    """Whether a part of pydantic's location is a key the user wrote (and not the name of a union's member)."""
-    for part in loc[: loc.index(key) + 1]:
+def _describe_tag(place: str, detail: Any) -> str:
+    """Describe a mapping whose `kind` (or other discriminator) is missing or unknown."""
+    if not isinstance(detail["input"], dict):
+        return f"{place}: expected a mapping of keys to values, found {detail['input']!r}"
+    key = str(detail["ctx"]["discriminator"]).strip("'")
+    if detail["type"] == "union_tag_not_found":
+        return f"{place}.{key}: this key is required; add it"
+    known = re.findall(r"'([^']+)'", str(detail["ctx"]["expected_tags"]))
+    hint = did_you_mean(str(detail["ctx"]["tag"]), known)
+    return f"{place}.{key}: expected one of {', '.join(known)}, found {detail['ctx']['tag']!r}{hint}"
+
+
+def _written_keys(document: Any, loc: tuple[Any, ...]) -> tuple[list[Any], bool]:
+    """Return the parts of pydantic's location that the user wrote, without names of a union's members.
+
+    Also whether the last part is one of them.
+    """
+    keys: list[Any] = []
+    found = False
+    for part in loc:
         try:
             document = document[part]
         except (KeyError, IndexError, TypeError):
-            if part == key:
-                return False
-    return True
+            found = False
+            continue
+        keys.append(part)
+        found = True
+    return keys, found
 
 
-def _known_keys(model: Any, loc: list[Any]) -> list[str]:
-    """Names a mapping at `loc` may have, found by walking the model's JSON schema."""
+def _known_keys(model: type[BaseModel], document: Any, keys: list[Any]) -> list[str]:
+    """Names that the mapping at `keys` may have: the model's JSON schema walked along the document."""
     schema = model.model_json_schema()
     definitions = schema.get("$defs", {})
 
-    def resolve(node: dict[str, Any]) -> list[dict[str, Any]]:
+    def branches(node: Any, value: Any) -> list[dict[str, Any]]:
+        if not isinstance(node, dict):
+            return []
         if "$ref" in node:
-            return resolve(definitions[node["$ref"].rsplit("/", 1)[-1]])
-        found = [node] if "properties" in node or "items" in node or "additionalProperties" in node else []
-        for branch in (*node.get("anyOf", ()), *node.get("oneOf", ())):
-            found += resolve(branch)
-        return found
+            node = definitions[node["$ref"].rsplit("/", 1)[-1]]
+        tag = node.get("discriminator", {})
+        if tag and isinstance(value, dict) and value.get(tag["propertyName"]) in tag["mapping"]:
+            return branches({"$ref": tag["mapping"][value[tag["propertyName"]]]}, value)
+        nested = [branch for key in ("anyOf", "oneOf") for branch in node.get(key, ())]
+        return [node, *(found for branch in nested for found in branches(branch, value))]
 
-    nodes = resolve(schema)
-    for part in loc:
-        below: list[dict[str, Any]] = []
-        for node in nodes:
-            if part in node.get("properties", {}):
-                below += resolve(node["properties"][part])
-            elif isinstance(node.get("additionalProperties"), dict) and not isinstance(part, int):
-                below += resolve(node["additionalProperties"])
-            elif isinstance(part, int) and isinstance(node.get("items"), dict):
-                below += resolve(node["items"])
-        nodes = below or nodes
+    nodes = branches(schema, document)
+    for key in keys:
+        document = document[key]
+        inside = "items" if isinstance(key, int) else "additionalProperties"
+        below = [node.get("properties", {}).get(key) or node.get(inside) for node in nodes]
+        nodes = [found for node in below for found in branches(node, document)]
     return sorted({name for node in nodes for name in node.get("properties", {})})
