@@ -1,0 +1,199 @@
+"""Where the work runs: the same results here, in threads and in processes; lost workers; one thread each."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from daskfs.cluster import OnDask, open_cluster, parse_bytes, peak_memory_nbytes, workers_of
+from daskfs.errors import ConfigError, DataError, RunError
+
+KINDS = ["none", "threads", "local"]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def workers(request):
+    with open_cluster(request.param, n_workers=2, dashboard_address=None) as opened:
+        yield opened
+
+
+def add_to(shared: np.ndarray, item: int) -> np.ndarray:
+    return shared + item
+
+
+def third_of(item: int) -> float:
+    return 1.0 / (3.0 + item)
+
+
+def add(a: float, b: float) -> float:
+    return a + b
+
+
+def fail_on_three(item: int) -> int:
+    if item == 3:
+        raise DataError("expected a number, found NaN", "column 'age'", "drop the row")
+    return item
+
+
+def environment(_: int) -> dict[str, str]:
+    return dict(os.environ)
+
+
+class Counter:
+    def __init__(self, start: int) -> None:
+        self.count = start
+
+    def add(self, k: int) -> int:
+        self.count += k
+        return self.count
+
+
+def test_map_blocks_returns_every_result_with_its_number(workers):
+    shared = np.arange(100_000.0)  # large enough to be scattered
+    results = dict(workers.map_blocks(add_to, list(range(20)), name="add", shared=(shared,)))
+    assert sorted(results) == list(range(20))
+    assert all(np.array_equal(result, shared + k) for k, result in results.items())
+
+
+def test_map_blocks_of_nothing_is_nothing(workers):
+    assert list(workers.map_blocks(third_of, [], name="third")) == []
+
+
+@pytest.mark.parametrize("n_items", [1, 2, 3, 5, 6, 7, 13])
+def test_the_tree_of_a_reduction_depends_on_the_number_of_blocks_only(workers, n_items):
+    level = [third_of(k) for k in range(n_items)]
+    while len(level) > 1:
+        pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
+        level = [sum(pair[1:], start=pair[0]) for pair in pairs]
+    assert workers.reduce_blocks(third_of, range(n_items), add, name="sum") == level[0]
+
+
+def test_a_reduction_needs_a_block(workers):
+    with pytest.raises(ValueError, match="at least one block"):
+        workers.reduce_blocks(third_of, [], add, name="sum")
+
+
+def test_an_error_of_a_task_arrives_whole(workers):
+    with pytest.raises(DataError) as caught:
+        list(workers.map_blocks(fail_on_three, range(6), name="fail"))
+    assert str(caught.value) == "column 'age': expected a number, found NaN; drop the row"
+
+
+def test_a_reader_that_stops_early_leaves_nothing_running(workers):
+    results = workers.map_blocks(third_of, list(range(50)), name="third")
+    next(results)
+    results.close()
+    assert dict(workers.map_blocks(third_of, [7], name="third")) == {0: third_of(7)}
+
+
+def test_a_central_node_keeps_its_state(workers):
+    node = workers.place(Counter, 5)
+    assert node.add(2).result() == 7
+    assert node.add(3).result() == 10
+
+
+def test_peak_memory_names_every_process(workers):
+    peaks = workers.peak_memory()
+    assert peaks["client"] == pytest.approx(peak_memory_nbytes(), rel=0.2)
+    n_processes = 3 if workers.client is not None and len(workers.client.nthreads()) == 2 else 1
+    assert len(peaks) == n_processes
+    assert all(nbytes > 10 * 2**20 for nbytes in peaks.values())
+
+
+def test_workers_have_one_thread_for_blas_and_numba_and_keep_their_pages():
+    before = dict(os.environ)
+    with open_cluster("local", n_workers=1, memory_limit=512 * 2**20, dashboard_address=None) as workers:
+        assert dict(os.environ) == before
+        ((_, found),) = workers.map_blocks(environment, [0], name="environment")
+        at_start = dict(
+            entry.split("=", 1)
+            for entry in workers.client.submit(_environment_at_start).result().split("\0")
+            if "=" in entry
+        )
+    assert dict(os.environ) == before
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
+        assert found[name] == "1"
+    assert at_start["MALLOC_TRIM_THRESHOLD_"] == str(32 * 2**20)  # glibc reads it before Python starts
+
+
+def _environment_at_start() -> str:
+    return Path("/proc/self/environ").read_text()
+
+
+def kill_once(marker: str, item: int) -> int:
+    path = Path(marker)
+    if item == 2 and not path.exists():
+        path.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return item * item
+
+
+def die(_: int) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_lost_worker_costs_nothing_but_time(tmp_path):
+    with open_cluster("local", n_workers=2, dashboard_address=None) as workers:
+        results = dict(workers.map_blocks(kill_once, range(8), name="kill", shared=(str(tmp_path / "killed"),)))
+    assert results == {k: k * k for k in range(8)}
+    assert (tmp_path / "killed").exists()
+
+
+@pytest.mark.slow
+def test_a_task_that_kills_every_worker_is_named():
+    with (
+        open_cluster("local", n_workers=1, dashboard_address=None) as workers,
+        pytest.raises(RunError, match=r"die-0000.*resume the run"),
+    ):
+        list(workers.map_blocks(die, [0], name="die"))
+
+
+def test_an_address_without_a_scheduler_is_an_error_with_a_remedy():
+    with (
+        pytest.raises(RunError, match=r"127\.0\.0\.1:9: no scheduler answers.*dask scheduler"),
+        open_cluster("address", address="tcp://127.0.0.1:9"),
+    ):
+        pass
+
+
+def test_a_running_scheduler_is_used_through_its_address():
+    with (
+        open_cluster("threads", n_workers=2, dashboard_address="127.0.0.1:0") as local,
+        open_cluster("local", n_workers=1, dashboard_address=None) as own,
+    ):
+        assert workers_of(local.client).n_threads == 2
+        with open_cluster("address", address=own.client.scheduler.address) as remote:
+            assert isinstance(remote, OnDask)
+            assert dict(remote.map_blocks(third_of, [1], name="third")) == {0: 0.25}
+
+
+@pytest.mark.parametrize("kind", ["threads", "local"])
+def test_scheduler_workers_and_dashboard_listen_on_loopback_only(kind):
+    with open_cluster(kind, n_workers=1) as workers:
+        assert workers.client.dashboard_link.startswith("http://127.0.0.1:")
+        us = psutil.Process()
+        listening = [
+            connection.laddr.ip
+            for process in (us, *us.children(recursive=True))
+            for connection in process.net_connections("inet")
+            if connection.status == psutil.CONN_LISTEN
+        ]
+    assert listening
+    assert {ip for ip in listening if not ip.startswith("127.")} == set()
+
+
+@pytest.mark.parametrize(("kind", "match"), [("slurmm", "expected one of none"), ("address", "address, found none")])
+def test_a_wrong_kind_is_refused(kind, match):
+    with pytest.raises(ConfigError, match=match), open_cluster(kind):
+        pass
+
+
+@pytest.mark.parametrize("text", ["four", "", "-3", 0, None])
+def test_a_wrong_size_is_refused(text):
+    with pytest.raises(ConfigError, match="expected a size"):
+        parse_bytes(text)
