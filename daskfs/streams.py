@@ -157,7 +157,12 @@ class Streamable:
             block_rows = block_length(self.shape[0], row_nbytes, self.tile_shape[0], None, 1, "row")
         name = f"daskfs-rows-{uuid.uuid4().hex}"
         return dask.array.from_array(
-            _Indexable(self), chunks=(block_rows, self.shape[1]), name=name, lock=False, asarray=True
+            _Indexable(self),
+            chunks=(block_rows, self.shape[1]),
+            name=name,
+            lock=False,
+            asarray=True,
+            meta=np.empty((0, 0), dtype=self.dtype),  # or dask reads an empty slice to find it out
         )
 
     def take(self, rows: np.ndarray) -> RowView:
