@@ -76,7 +76,7 @@ def _refuse_tag(loader: _StrictLoader, node: yaml.Node) -> Any:
 
 
 _StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping_without_duplicates)
-_StrictLoader.add_constructor(None, _refuse_tag)
+_StrictLoader.add_constructor(None, _refuse_tag)  # type: ignore[type-var]
 
 
 def read_yaml(path: str | os.PathLike[str], error: type[DaskfsError] = ConfigError) -> dict[str, Any]:
@@ -213,9 +213,9 @@ def _describe(model: type[BaseModel], document: Any, detail: Any, where: str) ->
     if detail["type"] in ("union_tag_not_found", "union_tag_invalid"):
         return _describe_tag(place, detail)
     found = detail.get("input")
-    if detail["type"] in ("model_type", "dict_type"):
+    if detail["type"] in ("model_type", "model_attributes_type", "dict_type"):
         return f"{place}: expected a mapping of keys to values, found {found!r}"
-    message = detail["msg"].removeprefix("Value error, ")
+    message = detail["msg"].removeprefix("Value error, ").replace("Input should be", "expected", 1)
     if detail["type"] == "value_error" or isinstance(found, (dict, list)):
         return f"{place}: {message}"
     hint = ""

@@ -1,0 +1,318 @@
+"""The pipeline file: what each key may be, overrides from the command line, and paths relative to the file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+
+from daskfs.cluster import parse_bytes
+from daskfs.documents import Document, check_document, expand_environment, parse_yaml, read_yaml
+from daskfs.errors import ConfigError
+
+
+def _one_or_list(value: Any) -> str:
+    return "list" if isinstance(value, list) else "one"
+
+
+def _known_size(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        parse_bytes(value)
+    except ConfigError as fault:
+        raise ValueError(f"{fault.problem}; {fault.remedy}") from None
+    return value
+
+
+def _no_job_queue(kind: Any) -> Any:
+    if kind in ("slurm", "pbs", "lsf", "sge", "oar"):
+        raise ValueError(
+            f"{kind!r} is not started from here; start the cluster with dask-jobqueue and give its scheduler's "
+            "address with kind: address"
+        )
+    return kind
+
+
+Paths: TypeAlias = Annotated[
+    Annotated[str, Tag("one")] | Annotated[list[str], Tag("list"), Field(min_length=1)],
+    Discriminator(_one_or_list),
+]
+Count: TypeAlias = Annotated[int, Field(ge=1)]
+Seed: TypeAlias = Annotated[int, Field(ge=0)]
+Size: TypeAlias = Annotated[
+    Annotated[Count, Tag("number")] | Annotated[str, Tag("text"), AfterValidator(_known_size)],
+    Discriminator(lambda value: "text" if isinstance(value, str) else "number"),
+]
+Metric: TypeAlias = Literal["mse", "rmse", "mae", "r2", "recall", "precision"]
+
+
+class _Section(Document):
+    model_config = ConfigDict(serialize_by_alias=True, validate_by_alias=True, validate_by_name=False)
+
+
+class CsvSource(_Section):
+    """Text tables: one file, several, or a glob; .gz, .bz2, .xz and .zst are read as they are."""
+
+    kind: Literal["csv"]
+    path: Paths
+    table_schema: str | None = Field(None, alias="schema", description="YAML file that says what the columns mean")
+    target: str | None = Field(None, description="the column to predict, where the schema names none")
+    delimiter: str | None = None
+
+
+class ParquetSource(_Section):
+    """Parquet: one file, several, a glob or a folder."""
+
+    kind: Literal["parquet"]
+    path: Paths
+    table_schema: str | None = Field(None, alias="schema", description="YAML file that says what the columns mean")
+    target: str | None = Field(None, description="the column to predict, where the schema names none")
+
+
+class SklearnSource(_Section):
+    """A data set that scikit-learn ships."""
+
+    kind: Literal["sklearn"]
+    name: str
+
+
+class ZarrSource(_Section):
+    """A two-dimensional Zarr array made elsewhere, with its target in a second array."""
+
+    kind: Literal["zarr"]
+    path: str
+    target: str | None = Field(None, description="path of the Zarr array that holds the target")
+
+
+class SyntheticSource(_Section):
+    """A design of the papers, whose true features are known."""
+
+    kind: Literal["synthetic"]
+    design: Literal["message"] = "message"
+    n_samples: Count
+    n_features: Count
+    n_informative: Count = 3
+    rho: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    noise: Literal["normal", "t3"] = "normal"
+    random_state: Seed = 0
+
+
+Source: TypeAlias = Annotated[
+    CsvSource | ParquetSource | SklearnSource | ZarrSource | SyntheticSource, Field(discriminator="kind")
+]
+
+
+class Store(_Section):
+    """The feature store: made once, used again when source and encoding are unchanged."""
+
+    path: str | None = Field(None, description="runs/<name>.zarr beside the pipeline file by default")
+    dtype: Literal["float32", "float64", "int8"] = "float32"
+    codec: Literal["raw", "lz4"] | None = None
+    tile_shape: Annotated[list[Count], Field(min_length=2, max_length=2)] | None = None
+    shuffle: bool = True
+    random_state: Seed = 0
+
+
+class Split(_Section):
+    """Which rows are kept for testing."""
+
+    test: float | str | list[str] = Field(0.2, description="a share of the rows, or the values that mark test rows")
+    by: str = Field("random", description="random, order, or the name of a column of role split")
+    random_state: Seed = 0
+
+    @model_validator(mode="after")
+    def _share_of_rows(self) -> Split:
+        by_share = self.by in ("random", "order")
+        if by_share and not (isinstance(self.test, (int, float)) and 0 < self.test < 1):
+            raise ValueError(
+                f"test: expected a share between 0 and 1, found {self.test!r}; "
+                "write `split: null` to train on every row"
+            )
+        return self
+
+
+class MessageSelect(_Section):
+    """Median selection over subsets of the rows (see `daskfs.selectors.message.Message`)."""
+
+    method: Literal["message"]
+    label: str | None = Field(None, pattern=r"^[\w.=+-]+$", description="name of this selection in the report")
+    n_subsets: Count | None = None
+    subset_size: Annotated[int, Field(ge=2)] | None = None
+    criterion: Literal["bic", "ric", "ebic"] = "ebic"
+    gamma: Annotated[float, Field(ge=0, le=1)] = 0.5
+    gic_rss: Literal["refit", "lasso"] = "refit"
+    tie: Literal["drop", "keep"] = "drop"
+    n_lambdas: Annotated[int, Field(ge=2)] = 100
+    patience: Count | None = 10
+    max_features: Count | None = None
+    loss: Literal["squared"] = "squared"
+    random_state: Seed = 0
+
+
+Select: TypeAlias = Annotated[
+    Annotated[MessageSelect, Tag("one")] | Annotated[list[MessageSelect], Tag("list"), Field(min_length=1)],
+    Discriminator(_one_or_list),
+]
+
+
+class Refit(_Section):
+    """How the coefficients of the selected features are found: as the method's authors do."""
+
+    by: Literal["method"] = "method"
+
+
+class Evaluate(_Section):
+    """What is measured on the test rows; recall and precision where the source knows its true features."""
+
+    metrics: Annotated[list[Metric], Field(min_length=1)] = ["mse", "r2"]
+
+
+class Cluster(_Section):
+    """Where the work runs: here, threads, processes of this machine, or a running scheduler's address."""
+
+    kind: Annotated[Literal["none", "threads", "local", "address"], BeforeValidator(_no_job_queue)] = "none"
+    n_workers: Count = 1
+    memory_limit: Size = Field("4GiB", description="of each process")
+    address: str | None = None
+    dashboard_address: str | None = "127.0.0.1:0"
+    local_directory: str | None = None
+
+    @model_validator(mode="after")
+    def _address_where_asked(self) -> Cluster:
+        if self.kind == "address" and self.address is None:
+            raise ValueError("address: this key is required with kind: address; add it")
+        if self.kind != "address" and self.address is not None:
+            raise ValueError(f"address: of no use with kind: {self.kind}; write kind: address")
+        return self
+
+    @property
+    def memory_limit_nbytes(self) -> int:
+        """The memory limit in bytes."""
+        return parse_bytes(self.memory_limit)
+
+
+class Pipeline(_Section):
+    """A pipeline file, version 1."""
+
+    version: Literal[1]
+    name: str = Field(pattern=r"^[\w.-]+$")
+    source: Source | None = Field(None, description="may be left out where the store stands already")
+    store: Store = Store()
+    split: Split | None = Split()
+    select: Select
+    refit: Refit = Refit()
+    evaluate: Evaluate = Evaluate()
+    cluster: Cluster = Cluster()
+    output: str | None = Field(None, description="runs/<name> beside the pipeline file by default")
+
+    @property
+    def selections(self) -> dict[str, MessageSelect]:
+        """The selections to run, by label; a method that stands twice is numbered."""
+        listed = self.select if isinstance(self.select, list) else [self.select]
+        named: dict[str, MessageSelect] = {}
+        for k, selection in enumerate(listed):
+            label = selection.label or (selection.method if len(listed) == 1 else f"{selection.method}-{k + 1}")
+            if label in named:
+                raise ConfigError(f"the label {label!r} stands twice", "select", "give each its own label")
+            named[label] = selection
+        return named
+
+    @property
+    def store_path(self) -> Path:
+        """Where the feature store stands or will stand."""
+        return Path(self.store.path or "")
+
+    @property
+    def output_path(self) -> Path:
+        """The run's folder."""
+        return Path(self.output or "")
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the resolved pipeline as plain mappings: what pipeline.yaml of a run holds."""
+        return self.model_dump(mode="json")
+
+
+def load_pipeline(path: str | os.PathLike[str], overrides: Iterable[str] = ()) -> Pipeline:
+    """Read and check a pipeline file.
+
+    Parameters
+    ----------
+    path : path-like
+    overrides : iterable of str
+        ``key.path=value``, applied before anything else; the value is read as YAML. A number in the key path
+        stands for an entry of a list: ``select.0.n_subsets=20``.
+
+    Returns
+    -------
+    Pipeline
+        Paths absolute, variables expanded.
+
+    Raises
+    ------
+    ConfigError
+        One line per place.
+    """
+    path = Path(path)
+    document = read_yaml(path)
+    for override in overrides:
+        _apply_override(document, override)
+    return build_pipeline(document, str(path), path.resolve().parent)
+
+
+def build_pipeline(document: dict[str, Any], where: str, folder: Path) -> Pipeline:
+    """Check a mapping as a pipeline; paths in it are relative to `folder`, `where` names it in messages."""
+    pipeline = check_document(Pipeline, expand_environment(document, where), where)
+    _resolve_paths(pipeline, folder)
+    if pipeline.source is None and not pipeline.store_path.exists():
+        problem = f"expected a source, or a store at {pipeline.store_path}; found neither"
+        raise ConfigError(problem, f"{where}: source", "add the source or mend store.path")
+    return pipeline
+
+
+def _apply_override(document: dict[str, Any], override: str) -> None:
+    place = f"--set {override}"
+    key_path, equals, text = override.partition("=")
+    keys = key_path.strip().split(".")
+    if not equals or not all(keys):
+        raise ConfigError("expected key.path=value", place, "--set select.n_subsets=20, say")
+    node: Any = document
+    for depth, key in enumerate(keys):
+        index = _entry(node, key, place, ".".join(keys[:depth]))
+        if depth == len(keys) - 1:
+            node[index] = parse_yaml(text, place)
+            return
+        if isinstance(node, dict) and node.get(index) is None:
+            node[index] = {}
+        node = node[index]
+
+
+def _entry(node: Any, key: str, place: str, above: str) -> str | int:
+    if isinstance(node, dict):
+        return key
+    if isinstance(node, list):
+        if key.isdecimal() and int(key) < len(node):
+            return int(key)
+        problem = f"{above} is a list of {len(node)}, so expected a number from 0, found {key!r}"
+        raise ConfigError(problem, place, f"--set {above}.0...=value")
+    raise ConfigError(f"{above} is {node!r}, which has no key {key!r}", place, f"--set {above}=...")
+
+
+def _resolve_paths(pipeline: Pipeline, folder: Path) -> None:
+    def resolve(path: str) -> str:
+        return os.path.normpath(folder / Path(path).expanduser())
+
+    source = pipeline.source
+    if isinstance(source, (CsvSource, ParquetSource, ZarrSource)):
+        source.path = [resolve(p) for p in source.path] if isinstance(source.path, list) else resolve(source.path)
+    if isinstance(source, (CsvSource, ParquetSource)) and source.table_schema is not None:
+        source.table_schema = resolve(source.table_schema)
+    if isinstance(source, ZarrSource) and source.target is not None:
+        source.target = resolve(source.target)
+    if pipeline.cluster.local_directory is not None:
+        pipeline.cluster.local_directory = resolve(pipeline.cluster.local_directory)
+    pipeline.store.path = resolve(pipeline.store.path or f"runs/{pipeline.name}.zarr")
+    pipeline.output = resolve(pipeline.output or f"runs/{pipeline.name}")
