@@ -44,7 +44,7 @@ Paths: TypeAlias = Annotated[
 Count: TypeAlias = Annotated[int, Field(ge=1)]
 Seed: TypeAlias = Annotated[int, Field(ge=0)]
 Size: TypeAlias = Annotated[
-    Annotated[Count, Tag("number")] | Annotated[str, Tag("text"), AfterValidator(_known_size)],
+    Annotated[Count, Tag("number")] | Annotated[str, AfterValidator(_known_size), Tag("text")],
     Discriminator(lambda value: "text" if isinstance(value, str) else "number"),
 ]
 Metric: TypeAlias = Literal["mse", "rmse", "mae", "r2", "recall", "precision"]
@@ -59,8 +59,10 @@ class CsvSource(_Section):
 
     kind: Literal["csv"]
     path: Paths
-    table_schema: str | None = Field(None, alias="schema", description="YAML file that says what the columns mean")
-    target: str | None = Field(None, description="the column to predict, where the schema names none")
+    table_schema: str | None = Field(
+        default=None, alias="schema", description="YAML file that says what the columns mean"
+    )
+    target: str | None = Field(default=None, description="the column to predict, where the schema names none")
     delimiter: str | None = None
 
 
@@ -69,8 +71,10 @@ class ParquetSource(_Section):
 
     kind: Literal["parquet"]
     path: Paths
-    table_schema: str | None = Field(None, alias="schema", description="YAML file that says what the columns mean")
-    target: str | None = Field(None, description="the column to predict, where the schema names none")
+    table_schema: str | None = Field(
+        default=None, alias="schema", description="YAML file that says what the columns mean"
+    )
+    target: str | None = Field(default=None, description="the column to predict, where the schema names none")
 
 
 class SklearnSource(_Section):
@@ -85,7 +89,7 @@ class ZarrSource(_Section):
 
     kind: Literal["zarr"]
     path: str
-    target: str | None = Field(None, description="path of the Zarr array that holds the target")
+    target: str | None = Field(default=None, description="path of the Zarr array that holds the target")
 
 
 class SyntheticSource(_Section):
@@ -109,7 +113,7 @@ Source: TypeAlias = Annotated[
 class Store(_Section):
     """The feature store: made once, used again when source and encoding are unchanged."""
 
-    path: str | None = Field(None, description="runs/<name>.zarr beside the pipeline file by default")
+    path: str | None = Field(default=None, description="runs/<name>.zarr beside the pipeline file by default")
     dtype: Literal["float32", "float64", "int8"] = "float32"
     codec: Literal["raw", "lz4"] | None = None
     tile_shape: Annotated[list[Count], Field(min_length=2, max_length=2)] | None = None
@@ -120,8 +124,10 @@ class Store(_Section):
 class Split(_Section):
     """Which rows are kept for testing."""
 
-    test: float | str | list[str] = Field(0.2, description="a share of the rows, or the values that mark test rows")
-    by: str = Field("random", description="random, order, or the name of a column of role split")
+    test: float | str | list[str] = Field(
+        default=0.2, description="a share of the rows, or the values that mark test rows"
+    )
+    by: str = Field(default="random", description="random, order, or the name of a column of role split")
     random_state: Seed = 0
 
     @model_validator(mode="after")
@@ -139,7 +145,7 @@ class MessageSelect(_Section):
     """Median selection over subsets of the rows (see `daskfs.selectors.message.Message`)."""
 
     method: Literal["message"]
-    label: str | None = Field(None, pattern=r"^[\w.=+-]+$", description="name of this selection in the report")
+    label: str | None = Field(default=None, pattern=r"^[\w.=+-]+$", description="name of this selection in the report")
     n_subsets: Count | None = None
     subset_size: Annotated[int, Field(ge=2)] | None = None
     criterion: Literal["bic", "ric", "ebic"] = "ebic"
@@ -168,7 +174,7 @@ class Refit(_Section):
 class Evaluate(_Section):
     """What is measured on the test rows; recall and precision where the source knows its true features."""
 
-    metrics: Annotated[list[Metric], Field(min_length=1)] = ["mse", "r2"]
+    metrics: list[Metric] = Field(default=["mse", "r2"], min_length=1)
 
 
 class Cluster(_Section):
@@ -176,7 +182,7 @@ class Cluster(_Section):
 
     kind: Annotated[Literal["none", "threads", "local", "address"], BeforeValidator(_no_job_queue)] = "none"
     n_workers: Count = 1
-    memory_limit: Size = Field("4GiB", description="of each process")
+    memory_limit: Size = Field(default="4GiB", description="of each process")
     address: str | None = None
     dashboard_address: str | None = "127.0.0.1:0"
     local_directory: str | None = None
@@ -200,14 +206,14 @@ class Pipeline(_Section):
 
     version: Literal[1]
     name: str = Field(pattern=r"^[\w.-]+$")
-    source: Source | None = Field(None, description="may be left out where the store stands already")
+    source: Source | None = Field(default=None, description="may be left out where the store stands already")
     store: Store = Store()
     split: Split | None = Split()
     select: Select
     refit: Refit = Refit()
     evaluate: Evaluate = Evaluate()
     cluster: Cluster = Cluster()
-    output: str | None = Field(None, description="runs/<name> beside the pipeline file by default")
+    output: str | None = Field(default=None, description="runs/<name> beside the pipeline file by default")
 
     @property
     def selections(self) -> dict[str, MessageSelect]:
