@@ -14,10 +14,10 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from daskfs.errors import ConfigError, RunError
+from daskfs.memory import peak_memory_nbytes
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -441,22 +441,6 @@ def _cluster_errors(name: str) -> Iterator[None]:
 
 def _shown(key: Any) -> str:
     return str(key[0] if isinstance(key, tuple) else key)
-
-
-def peak_memory_nbytes() -> int:
-    """Return the peak resident bytes of this process so far.
-
-    Linux's VmHWM, which counts from the start of the program; elsewhere ``getrusage``.
-    """
-    status = Path("/proc/self/status")
-    if status.exists():
-        for line in status.read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    import resource
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def _process_and_peak() -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Streams: blocks cover the matrix, buffers are reused but never under a reader's hands, splits depend on the data only."""
+"""Streams: blocks cover the matrix, no buffer is overwritten under a reader's hands, splits depend on the data only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daskfs.errors import ConfigError, PlanError
-from daskfs.streams import BufferPool, RowView, Streamable, as_slice, block_length, prefetched
+from daskfs.memory import BufferPool, block_length
+from daskfs.streams import RowView, Streamable, as_slice, prefetched
 
 
 class Table(Streamable):
