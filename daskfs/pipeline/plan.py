@@ -1,0 +1,239 @@
+"""What a pipeline will cost, from sizes alone: bytes read, passes, tasks, bytes on disk, peak memory per process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from daskfs.errors import PlanError
+from daskfs.pipeline.config import Cluster
+
+MIB = 2**20
+
+BASE_CLIENT_NBYTES = 340 * MIB
+"""The process that leads a run, before any data: Python with NumPy, numba, pandas, pyarrow, zarr, Dask, Matplotlib."""
+BASE_WORKER_NBYTES = 170 * MIB
+"""A worker process before any data: Python with Dask, NumPy and the compiled kernels."""
+CLIENT_ROW_NBYTES = 64
+"""Per row, in the leading process: target, weight, order of the source, the split and its sorting (int64 each)."""
+WORKER_ROW_NBYTES = 24
+"""Per row, on a worker: target, weight and the row numbers of the training rows."""
+EVALUATE_NBYTES = 32 * MIB
+"""Blocks of test rows, selected columns only, and their copies in double precision."""
+INGEST_SHARE = 2.0
+"""Ingest holds the rows it is cutting into tiles and the permuted copy of them, never more than its limit."""
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """What is known of the data before they are read.
+
+    Parameters
+    ----------
+    n_samples, n_features : int
+    dtype : str
+        Of the store.
+    tile_shape : tuple of int
+    n_train : int
+        Rows to train on, where the split tells without labels; else all.
+    is_estimate : bool
+        Whether the shape was guessed from the head of a text table.
+    store_stands : bool
+        Whether the store is there already.
+    store_nbytes : int
+        On disk, before compression.
+    """
+
+    n_samples: int
+    n_features: int
+    dtype: str
+    tile_shape: tuple[int, int]
+    n_train: int
+    is_estimate: bool
+    store_stands: bool
+    store_nbytes: int
+
+    @property
+    def row_nbytes(self) -> int:
+        """Bytes of one row in memory."""
+        return self.n_features * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class PlannedStep:
+    """One step of a run: bytes read, how often the training rows are passed over, tasks, and peaks in bytes."""
+
+    name: str
+    read_nbytes: int
+    n_passes: int
+    n_tasks: int
+    disk_nbytes: int
+    client_nbytes: int
+    worker_nbytes: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run costs.
+
+    Parameters
+    ----------
+    data : DataFacts
+    steps : list of PlannedStep
+    cluster_kind : str
+    n_workers : int
+    memory_limit_nbytes : int
+        Of each process.
+    """
+
+    data: DataFacts
+    steps: list[PlannedStep]
+    cluster_kind: str
+    n_workers: int
+    memory_limit_nbytes: int
+
+    @property
+    def promised_nbytes(self) -> dict[str, int]:
+        """Peak resident bytes of the leading process and, on a cluster, of each worker."""
+        promised = {"client": max(step.client_nbytes for step in self.steps)}
+        if self.cluster_kind in ("local", "address"):
+            promised["worker"] = max(step.worker_nbytes for step in self.steps)
+        return promised
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the plan as JSON can hold it."""
+        document = asdict(self)
+        document["data"]["tile_shape"] = list(self.data.tile_shape)
+        return document | {"promised_nbytes": self.promised_nbytes}
+
+    def to_text(self) -> str:
+        """Return the plan for a reader."""
+        data, promised = self.data, self.promised_nbytes
+        about = "about " if data.is_estimate else ""
+        state = "stands already" if data.store_stands else "will be made"
+        lines = [
+            f"data     {about}{data.n_samples:,} samples x {data.n_features:,} features, {data.dtype}, "
+            f"tiles {data.tile_shape[0]:,} x {data.tile_shape[1]:,}; {data.n_train:,} samples to train on",
+            f"store    {state}: {shown_nbytes(data.store_nbytes)} on disk before compression",
+        ]
+        for step in self.steps:
+            passes, tasks = _counted(step.n_passes, "pass", "passes"), _counted(step.n_tasks, "task", "tasks")
+            read = f"{step.name:<8} reads {shown_nbytes(step.read_nbytes)} in {passes}, {tasks}"
+            lines.append("; ".join(part for part in (read, step.text) if part))
+        where = {"none": "in this process", "threads": f"on {self.n_workers} threads"}
+        runs = where.get(self.cluster_kind, f"on {self.n_workers} workers ({self.cluster_kind})")
+        peaks = ", ".join(f"{process} {shown_nbytes(nbytes)}" for process, nbytes in promised.items())
+        lines.append(f"memory   {runs}, at most: {peaks}; limit {shown_nbytes(self.memory_limit_nbytes)} per process")
+        return "\n".join(lines)
+
+
+def available_nbytes(cluster: Cluster, data: DataFacts, n_workers: int) -> int:
+    """Return the bytes one task may take, besides the process it runs in.
+
+    Raises
+    ------
+    PlanError
+        The limit is below what the process itself takes.
+    """
+    if cluster.kind in ("none", "threads"):
+        base = BASE_CLIENT_NBYTES + CLIENT_ROW_NBYTES * data.n_samples
+        n_shares = n_workers if cluster.kind == "threads" else 1
+    else:
+        base, n_shares = BASE_WORKER_NBYTES + WORKER_ROW_NBYTES * data.n_train, 1
+    available = (cluster.memory_limit_nbytes - base) // n_shares
+    if available < data.row_nbytes:
+        raise PlanError(
+            f"a process takes {shown_nbytes(base)} before its first block, "
+            f"but the memory limit is {shown_nbytes(cluster.memory_limit_nbytes)}",
+            "cluster.memory_limit",
+            f"allow at least {shown_nbytes(base + n_shares * max(16 * MIB, 8 * data.row_nbytes))}",
+        )
+    return available
+
+
+def ingest_limit(cluster: Cluster) -> int:
+    """Return the bytes that ingest may take besides the process: it runs in the leading one."""
+    return max(cluster.memory_limit_nbytes - BASE_CLIENT_NBYTES, 16 * MIB)
+
+
+def make_plan(
+    data: DataFacts, selector_plans: Mapping[str, Any], cluster: Cluster, n_workers: int | None = None
+) -> Plan:
+    """Put the costs of all steps together and hold them against the limit.
+
+    Parameters
+    ----------
+    data : DataFacts
+    selector_plans : mapping of str to SelectorPlan
+        One for each selection, by label.
+    cluster : Cluster
+    n_workers : int, optional
+        Of a cluster that runs already; `cluster.n_workers` by default.
+
+    Raises
+    ------
+    PlanError
+        A process would exceed the limit; with the limit that would do.
+    """
+    n_workers = n_workers or cluster.n_workers
+    steps = [] if data.store_stands else [_ingest_step(data, cluster)]
+    for label, plan in selector_plans.items():
+        steps.append(_select_step(label, plan, data, cluster.kind, n_workers))
+    steps.append(_evaluate_step(data))
+    whole = Plan(data, steps, cluster.kind, n_workers, cluster.memory_limit_nbytes)
+    for process, nbytes in whole.promised_nbytes.items():
+        if nbytes > whole.memory_limit_nbytes:
+            raise PlanError(
+                f"the {process} would take {shown_nbytes(nbytes)}, "
+                f"but the memory limit is {shown_nbytes(whole.memory_limit_nbytes)}",
+                "cluster.memory_limit",
+                f"allow at least {shown_nbytes(nbytes)}",
+            )
+    return whole
+
+
+def _ingest_step(data: DataFacts, cluster: Cluster) -> PlannedStep:
+    rows = CLIENT_ROW_NBYTES * data.n_samples
+    held = min(int(INGEST_SHARE * data.store_nbytes) + 64 * MIB, ingest_limit(cluster) - rows)
+    client = BASE_CLIENT_NBYTES + rows + max(held, 0)
+    return PlannedStep("ingest", data.store_nbytes, 1, 1, data.store_nbytes, client, 0, "rows permuted, tiles written")
+
+
+def _select_step(label: str, plan: Any, data: DataFacts, kind: str, n_workers: int) -> PlannedStep:
+    client = BASE_CLIENT_NBYTES + CLIENT_ROW_NBYTES * data.n_samples + plan.client_nbytes
+    worker = 0
+    if kind in ("local", "address"):
+        worker = BASE_WORKER_NBYTES + WORKER_ROW_NBYTES * data.n_train + plan.task_nbytes
+    else:
+        client += plan.task_nbytes * (n_workers if kind == "threads" else 1)
+    return PlannedStep(label, plan.read_nbytes, plan.n_passes, plan.n_tasks, 0, client, worker, plan.text)
+
+
+def _evaluate_step(data: DataFacts) -> PlannedStep:
+    n_test = data.n_samples - data.n_train
+    client = BASE_CLIENT_NBYTES + CLIENT_ROW_NBYTES * data.n_samples + EVALUATE_NBYTES
+    return PlannedStep("evaluate", n_test * data.row_nbytes, 1, 1, 0, client, 0, "selected columns only")
+
+
+def shown_nbytes(nbytes: int) -> str:
+    """Return a size for a reader.
+
+    Examples
+    --------
+    >>> shown_nbytes(1536), shown_nbytes(5 * 2**30)
+    ('1.5 KiB', '5.0 GiB')
+    """
+    size = float(nbytes)
+    for unit in ("bytes", "KiB", "MiB", "GiB", "TiB"):
+        if size < 1024 or unit == "TiB":
+            break
+        size /= 1024
+    return f"{nbytes} bytes" if unit == "bytes" else f"{size:.1f} {unit}"
+
+
+def _counted(count: int, one: str, several: str) -> str:
+    return f"{count:,} {one if count == 1 else several}"

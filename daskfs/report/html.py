@@ -1,0 +1,184 @@
+"""A run, or several side by side, as one HTML page that needs nothing else: no network, no script, no other file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from daskfs.report.plots import draw_gic_path
+from daskfs.result import SelectionResult
+
+N_BARS = 40
+N_ROWS = 500
+
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; color: #1d2429; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; border-bottom: 1px solid #d8dee3; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { padding: .2rem .8rem .2rem 0; text-align: left; border-bottom: 1px solid #eceff1; vertical-align: top; }
+td.number, th.number { text-align: right; }
+.bar { display: inline-block; height: .75rem; background: #9aa5ad; vertical-align: baseline; }
+.bar.selected { background: #1f5f8b; }
+.scale { width: 24rem; background: linear-gradient(90deg, #eceff1 0 50%, #f7f9fa 50% 100%); line-height: 1; }
+.muted { color: #667079; } svg { max-width: 100%; height: auto; }
+"""
+
+
+def render_report(title: str, results: Mapping[str, SelectionResult]) -> str:
+    """Write the page.
+
+    Parameters
+    ----------
+    title : str
+        Name of the pipeline, or of what is compared.
+    results : mapping of str to SelectionResult
+        By label; several are first compared, then shown one after the other.
+
+    Returns
+    -------
+    str
+        HTML; every name that came from the data is escaped.
+    """
+    parts = [f"<h1>{escape(title)}</h1>"]
+    if len(results) > 1:
+        parts += [_comparison(results), _shared_features(results)]
+    for label, result in results.items():
+        if len(results) > 1:
+            parts.append(f"<h1>{escape(label)}</h1>")
+        parts += _one_result(result)
+    body = "\n".join(part for part in parts if part)
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
+        f"<style>{_STYLE}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
+    )
+
+
+def _one_result(result: SelectionResult) -> list[str]:
+    svg = draw_gic_path(result.history)
+    return [
+        _summary(result),
+        f"<h2>Selected features</h2>{_selected(result)}",
+        f"<h2>Scores</h2>{_bars(result)}",
+        f"<h2>GIC path of the first subset</h2>{svg}" if svg else "",
+        f"<h2>Notes</h2>{_list(result.notes)}" if result.notes else "",
+        f"<h2>Time</h2>{_table(['step', 'seconds'], [[k, f'{v:.2f}'] for k, v in result.time.items()])}",
+        f"<h2>Memory</h2>{_memory(result)}",
+        f"<h2>Parameters</h2>{_table(['parameter', 'value'], [[k, _shown(v)] for k, v in result.parameters.items()])}",
+    ]
+
+
+def _summary(result: SelectionResult) -> str:
+    rows = [
+        ["method", result.method],
+        ["data", f"{result.n_samples:,} samples to train on, {result.n_features:,} features"],
+        ["selected", f"{len(result.table):,} features"],
+        ["intercept", _shown(result.intercept)],
+        *([f"{name} on the test rows", _shown(value)] for name, value in result.metrics.items()),
+        ["store", result.store_digest or "none"],
+    ]
+    return _table([], rows)
+
+
+def _selected(result: SelectionResult) -> str:
+    if result.table.empty:
+        return "<p>No feature was selected: the prediction is the intercept.</p>"
+    rows = [
+        [row.rank, row.index, row.name, _shown(row.coef), _shown(row.score)]
+        for row in result.table.head(N_ROWS).rename(columns={"index": "index"}).itertuples(index=False, name="Row")
+    ]
+    more = len(result.table) - N_ROWS
+    rest = f'<p class="muted">and {more:,} more, in selected.csv</p>' if more > 0 else ""
+    return _table(["rank", "column", "name", "coefficient", "score"], rows, numbers=(0, 1, 3, 4)) + rest
+
+
+def _bars(result: SelectionResult) -> str:
+    """Draw the features with the greatest scores, selected or not, against a line at one half."""
+    chosen = set(result.table["index"])
+    if result.scores is None:
+        shown = [(str(row["name"]), row["score"], True) for _, row in result.table.head(N_BARS).iterrows()]
+    else:
+        scores = np.nan_to_num(np.asarray(result.scores, dtype=float), nan=-math.inf)
+        order = [int(j) for j in np.argsort(-scores, kind="stable")[:N_BARS] if scores[j] > 0]
+        names = result.feature_names
+        shown = [(f"x{j}" if names is None else str(names[j]), scores[j], j in chosen) for j in order]
+    if not shown:
+        return '<p class="muted">No feature has a score above zero.</p>'
+    greatest = max(1.0, *(score for _, score, _ in shown))
+    rows = "".join(
+        f'<tr><td>{escape(name)}</td><td class="scale"><span class="bar{" selected" if selected else ""}" '
+        f'style="width:{100 * max(score, 0) / greatest:.1f}%"></span></td><td class="number">{score:.3f}</td></tr>'
+        for name, score, selected in shown
+    )
+    return (
+        '<p class="muted">For MESSAGE the share of the subsets whose model holds the feature; '
+        "dark bars were selected, the shade changes at one half of the scale.</p>"
+        f"<table>{rows}</table>"
+    )
+
+
+def _memory(result: SelectionResult) -> str:
+    memory = result.memory
+    promised = memory.get("promised_nbytes", {})
+    measured = memory.get("measured_nbytes", {})
+    rows = []
+    for process in [*measured, *(name for name in promised if name not in measured and name != "worker")]:
+        kind = "client" if process == "client" else "worker"
+        rows.append([process, _mib(promised.get(kind)), _mib(measured.get(process)), _mib(memory.get("limit_nbytes"))])
+    if not rows:
+        return '<p class="muted">Not measured.</p>'
+    return _table(["process", "promised MiB", "measured MiB", "limit MiB"], rows, numbers=(1, 2, 3))
+
+
+def _comparison(results: Mapping[str, SelectionResult]) -> str:
+    metrics = list(dict.fromkeys(name for result in results.values() for name in result.metrics))
+    steps = list(dict.fromkeys(name for result in results.values() for name in result.time))
+    head = ["run", "method", "samples", "features", "selected", *metrics, *(f"{step} s" for step in steps)]
+    rows = []
+    for label, result in results.items():
+        cells = [label, result.method, f"{result.n_samples:,}", f"{result.n_features:,}", len(result.table)]
+        cells += [_shown(result.metrics[name]) if name in result.metrics else "" for name in metrics]
+        cells += [f"{result.time[step]:.2f}" if step in result.time else "" for step in steps]
+        rows.append(cells)
+    return "<h2>Side by side</h2>" + _table(head, rows, numbers=tuple(range(2, len(head))))
+
+
+def _shared_features(results: Mapping[str, SelectionResult]) -> str:
+    ranks = {label: dict(zip(r.table["name"], r.table["rank"], strict=True)) for label, r in results.items()}
+    names = list(dict.fromkeys(name for column in ranks.values() for name in column))
+    names.sort(key=lambda name: (-sum(name in column for column in ranks.values()), _mean_rank(name, ranks)))
+    rows = [[name, *(column.get(name, "") for column in ranks.values())] for name in names[:N_ROWS]]
+    head = ["feature", *ranks]
+    return "<h2>Rank of each feature</h2>" + _table(head, rows, numbers=tuple(range(1, len(head))))
+
+
+def _mean_rank(name: str, ranks: Mapping[str, Mapping[str, int]]) -> float:
+    found = [column[name] for column in ranks.values() if name in column]
+    return sum(found) / len(found)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[Any]], numbers: tuple[int, ...] = ()) -> str:
+    def cell(tag: str, k: int, value: Any) -> str:
+        kind = ' class="number"' if k in numbers else ""
+        return f"<{tag}{kind}>{escape(str(value))}</{tag}>"
+
+    first = f"<tr>{''.join(cell('th', k, name) for k, name in enumerate(head))}</tr>" if head else ""
+    rest = "".join(f"<tr>{''.join(cell('td', k, value) for k, value in enumerate(row))}</tr>" for row in rows)
+    return f"<table>{first}{rest}</table>"
+
+
+def _list(items: Sequence[str]) -> str:
+    return f"<ul>{''.join(f'<li>{escape(item)}</li>' for item in items)}</ul>"
+
+
+def _mib(nbytes: int | None) -> str:
+    return "" if nbytes is None else f"{nbytes / 2**20:,.0f}"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, (float, np.floating)):
+        return f"{value:.6g}" if math.isfinite(value) else "not defined"
+    return str(value)

@@ -1,0 +1,51 @@
+"""Figures of a report as SVG text; drawn without a display and without pyplot's global state."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+def draw_gic_path(history: DataFrame) -> str | None:
+    """Draw the criterion and the number of features along the path of penalties.
+
+    Parameters
+    ----------
+    history : DataFrame
+        With columns ``lambda``, ``gic`` and ``df``, one row for each penalty, from the largest down.
+
+    Returns
+    -------
+    str or None
+        SVG; None where the history holds no path.
+    """
+    if not {"lambda", "gic", "df"} <= set(history.columns):
+        return None
+    penalty, gic, size = (history[name].to_numpy(dtype=float) for name in ("lambda", "gic", "df"))
+    drawn = (penalty > 0) & np.isfinite(gic)
+    if not drawn.any():
+        return None
+    penalty, gic, size = penalty[drawn], gic[drawn], size[drawn]
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context({"svg.hashsalt": "daskfs", "svg.fonttype": "none", "axes.spines.top": False}):
+        figure = Figure(figsize=(7.2, 3.2), layout="constrained")
+        axes = figure.add_subplot(xscale="log", xlabel="penalty λ", ylabel="GIC")
+        axes.plot(penalty, gic, color="#1f5f8b", label="GIC")
+        axes.axvline(penalty[gic.argmin()], color="#b03a2e", linewidth=1, linestyle="--", label="chosen")
+        axes.invert_xaxis()
+        sizes = axes.twinx()
+        sizes.step(penalty, size, color="#9aa5ad", where="post", label="features")
+        sizes.set_ylabel("features in the model")
+        handles = [*axes.get_lines(), *sizes.get_lines()]
+        axes.legend(handles, [str(line.get_label()) for line in handles], frameon=False, loc="upper right")
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    svg = buffer.getvalue()
+    return svg[svg.index("<svg") :]

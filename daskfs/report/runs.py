@@ -1,0 +1,73 @@
+"""The reports of runs that stand on disk: the page of one again, or several side by side."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from daskfs.errors import RunError
+from daskfs.report.html import render_report
+from daskfs.result import SelectionResult
+
+
+def load_run(folder: str | os.PathLike[str]) -> dict[str, SelectionResult]:
+    """Return the results of a run by label: one, or those of its sub-folders where several were compared.
+
+    Raises
+    ------
+    RunError
+        No finished run stands there.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise RunError("no such folder", str(folder), "name the folder of a finished run")
+    parts = sorted(path.parent for path in folder.glob("*/result.json"))
+    if (folder / "result.json").exists() and parts:
+        return {part.name: SelectionResult.load(part) for part in parts}
+    result = SelectionResult.load(folder)
+    return {result.method: result}
+
+
+def write_report(folders: Sequence[str | os.PathLike[str]], path: str | os.PathLike[str] | None = None) -> Path:
+    """Write the HTML page of one run, or of several side by side.
+
+    Parameters
+    ----------
+    folders : sequence of path-like
+        Folders of finished runs.
+    path : path-like, optional
+        The page; ``report.html`` in the folder of one run, ``comparison.html`` beside the first of several.
+
+    Returns
+    -------
+    Path
+        The page.
+
+    Raises
+    ------
+    RunError
+        A folder holds no finished run, or the page cannot be written.
+    """
+    runs = [Path(os.path.normpath(Path(folder).absolute())) for folder in folders]
+    results: dict[str, SelectionResult] = {}
+    for run in runs:
+        loaded = load_run(run)
+        for label, result in loaded.items():
+            name = label if len(runs) == 1 else run.name if len(loaded) == 1 else f"{run.name}/{label}"
+            results[name if name not in results else f"{run}/{label}"] = result
+    if path is None:
+        path = runs[0] / "report.html" if len(runs) == 1 else runs[0].parent / "comparison.html"
+    return write_page(Path(path), render_report(" and ".join(run.name for run in runs), results))
+
+
+def write_page(path: Path, page: str) -> Path:
+    """Write a page so that its name always stands for a whole one."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(page, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as fault:
+        temporary.unlink(missing_ok=True)
+        raise RunError(f"cannot write the report: {fault.strerror}", str(path), "choose another place") from None
+    return path
