@@ -1,0 +1,1 @@
+"""The papers' competitors, behind the same interface as the selectors."""

@@ -1,0 +1,147 @@
+"""Small dense systems: a Cholesky factor that grows, and what to do when it cannot.
+
+Written out rather than handed to LAPACK: a few hundred unknowns at most, and the same bits with any number of threads.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from daskfs.kernels.numba_cache import kernel
+
+MIN_PIVOT = 1e-10  # 1 - R² of a column on the ones before it, below which it counts as their combination
+MAX_JACOBI_SWEEPS = 60
+
+
+@kernel
+def extend_cholesky(gram, members, n_members, n_kept, factor):  # type: ignore[no-untyped-def]
+    """Factor ``gram[members][:, members]``, of unit diagonal, keeping the first `n_kept` rows of `factor`.
+
+    A member that depends on the ones before it gets a pivot of 0 and no part in `solve_cholesky`.
+
+    Parameters
+    ----------
+    gram : ndarray of shape (n, n), float64
+    members : ndarray of shape (>= n_members,), int64
+    n_members, n_kept : int
+    factor : ndarray of shape (>= n_members, >= n_members), float64
+        Lower triangle, written from row `n_kept` on.
+
+    Returns
+    -------
+    int
+        The rank.
+    """
+    for q in range(n_kept, n_members):
+        gram_row = gram[members[q]]
+        row = factor[q]
+        pivot = 1.0
+        for r in range(q):
+            entry = 0.0
+            if factor[r, r] > 0.0:
+                entry = gram_row[members[r]]
+                for u in range(r):
+                    entry -= row[u] * factor[r, u]
+                entry /= factor[r, r]
+            row[r] = entry
+            pivot -= entry * entry
+        row[q] = math.sqrt(pivot) if pivot > MIN_PIVOT else 0.0
+    rank = 0
+    for q in range(n_members):
+        if factor[q, q] > 0.0:
+            rank += 1
+    return rank
+
+
+@kernel
+def forward_substitution(factor, n_members, right, out):  # type: ignore[no-untyped-def]
+    """Write L⁻¹ right into `out` and return its squared length, the part of the variance explained."""
+    explained = 0.0
+    for q in range(n_members):
+        out[q] = 0.0
+        if factor[q, q] > 0.0:
+            entry = right[q]
+            for r in range(q):
+                entry -= factor[q, r] * out[r]
+            out[q] = entry / factor[q, q]
+            explained += out[q] * out[q]
+    return explained
+
+
+@kernel
+def solve_cholesky(factor, n_members, right, out):  # type: ignore[no-untyped-def]
+    """Write (L Lᵀ)⁻¹ right into `out`; dependent members get 0."""
+    forward_substitution(factor, n_members, right, out)
+    for q in range(n_members - 1, -1, -1):
+        if factor[q, q] > 0.0:
+            for r in range(q + 1, n_members):
+                out[q] -= factor[r, q] * out[r]
+            out[q] /= factor[q, q]
+
+
+@kernel
+def minimum_norm(gram, right):  # type: ignore[no-untyped-def]
+    """Return the shortest least-squares solution of ``gram b = right`` for a singular symmetric gram.
+
+    Eigenvalues by cyclic Jacobi rotations; those below `MIN_PIVOT` of the largest count as 0.
+
+    Parameters
+    ----------
+    gram : ndarray of shape (n, n), float64
+    right : ndarray of shape (n,), float64
+
+    Returns
+    -------
+    ndarray of shape (n,)
+    """
+    n = gram.shape[0]
+    values = gram.copy()
+    vectors = np.eye(n)
+    largest = 0.0
+    for q in range(n):
+        largest = max(largest, values[q, q])
+    for _ in range(MAX_JACOBI_SWEEPS):
+        if not _jacobi_sweep(values, vectors, largest):
+            break
+    largest = 0.0
+    for q in range(n):
+        largest = max(largest, values[q, q])
+    solution = np.zeros(n)
+    for q in range(n):
+        if values[q, q] > MIN_PIVOT * largest:
+            projection = 0.0
+            for r in range(n):
+                projection += vectors[r, q] * right[r]
+            for r in range(n):
+                solution[r] += vectors[r, q] * projection / values[q, q]
+    return solution
+
+
+@kernel
+def _jacobi_sweep(values, vectors, largest):  # type: ignore[no-untyped-def]
+    """Rotate every pair once; return whether any off-diagonal entry was worth it."""
+    n = values.shape[0]
+    rotated = False
+    for p in range(n - 1):
+        for q in range(p + 1, n):
+            off = values[p, q]
+            if abs(off) <= 1e-16 * largest:
+                continue
+            rotated = True
+            theta = (values[q, q] - values[p, p]) / (2.0 * off)
+            tangent = 1.0 / (abs(theta) + math.sqrt(theta * theta + 1.0))
+            if theta < 0.0:
+                tangent = -tangent
+            cosine = 1.0 / math.sqrt(tangent * tangent + 1.0)
+            sine = tangent * cosine
+            for r in range(n):
+                a, b = values[r, p], values[r, q]
+                values[r, p], values[r, q] = cosine * a - sine * b, sine * a + cosine * b
+            for r in range(n):
+                a, b = values[p, r], values[q, r]
+                values[p, r], values[q, r] = cosine * a - sine * b, sine * a + cosine * b
+                a, b = vectors[r, p], vectors[r, q]
+                vectors[r, p], vectors[r, q] = cosine * a - sine * b, sine * a + cosine * b
+    return rotated

@@ -1,0 +1,73 @@
+"""Where compiled kernels are kept, and the decorator that makes a function one of them.
+
+numba keeps machine code beside the source. Where that folder cannot be written (a system-wide installation, a read-only
+container) and there is no home, it refuses to import; so a folder of this user and this machine is named instead.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba
+
+
+def _can_write(folder: Path) -> bool:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
+def _is_private(folder: Path) -> bool:
+    """Whether nobody else can have put machine code there."""
+    found = folder.stat()
+    return found.st_uid == os.getuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def choose_cache_directory(beside_source: Path) -> Path | None:
+    """Return where to keep compiled kernels, or None where numba's own choice works.
+
+    Parameters
+    ----------
+    beside_source : Path
+        numba's first choice, the ``__pycache__`` of this package.
+
+    Returns
+    -------
+    Path or None
+        In this order: None (``NUMBA_CACHE_DIR`` is set, or `beside_source` can be written), a folder of this machine in
+        the user's cache, one of this user in the temporary folder, a new temporary folder.
+    """
+    if os.environ.get("NUMBA_CACHE_DIR") or _can_write(beside_source):
+        return None
+    home_cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 (never raises)
+    candidates = [
+        Path(home_cache) / "daskfs" / f"numba-{socket.gethostname()}",
+        Path(tempfile.gettempdir()) / f"daskfs-numba-{os.getuid()}",
+    ]
+    for folder in candidates:
+        if folder.is_absolute() and _can_write(folder) and _is_private(folder):
+            return folder
+    return Path(tempfile.mkdtemp(prefix="daskfs-numba-"))
+
+
+_DIRECTORY = choose_cache_directory(Path(__file__).parent / "__pycache__")
+if _DIRECTORY is not None:
+    numba.config.CACHE_DIR = str(_DIRECTORY)  # type: ignore[attr-defined]
+
+
+def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a function when first called, keep the machine code on disk, release the GIL while it runs.
+
+    No fastmath: every sum has one order, so the same block gives the same bits in every process.
+    """
+    compiled: Callable[..., Any] = numba.njit(cache=True, nogil=True)(function)
+    return compiled

@@ -1,0 +1,1 @@
+"""The papers' feature selectors, one file each, behind one scikit-learn face."""
