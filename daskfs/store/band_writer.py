@@ -1,0 +1,111 @@
+"""Writes X band by band: a band is one row of tiles (or shards) over all columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from daskfs.store.layout import Codec, Layout
+
+WORTHWHILE_RATIO = 2.0
+"""Compression that saves less than half costs more in decoding than it saves in reading."""
+
+
+class BandWriter:
+    """Takes rows in the stored order and writes whole tiles.
+
+    Parameters
+    ----------
+    group : zarr.Group
+        Gets the array "X".
+    shape : tuple of int
+    dtype : dtype
+    make_layout : callable
+        From a codec to a `Layout`.
+    codec : {"raw", "lz4"} or None
+        None: measured on the first tile of the first band, so that it depends on the values alone.
+
+    Attributes
+    ----------
+    layout : Layout
+        Final after the first band.
+    """
+
+    def __init__(
+        self,
+        group: Any,
+        shape: tuple[int, int],
+        dtype: np.dtype,
+        make_layout: Callable[[Codec | None], Layout],
+        codec: Codec | None,
+    ) -> None:
+        self._group, self._shape, self._dtype = group, shape, dtype
+        self._make_layout, self._codec = make_layout, codec
+        self.layout = make_layout(codec)
+        height = min(self.layout.file_shape[0], max(1, shape[0]))
+        self._band = np.empty((height, shape[1]), dtype)
+        self._n_filled = 0
+        self._n_written = 0
+        self._array: Any = None
+
+    def write(self, rows: np.ndarray) -> None:
+        """Take the next rows, of shape (n_rows, n_features)."""
+        start = 0
+        while start < len(rows):
+            count = min(len(self._band) - self._n_filled, len(rows) - start)
+            self._band[self._n_filled : self._n_filled + count] = rows[start : start + count]
+            self._n_filled += count
+            start += count
+            if self._n_filled == len(self._band):
+                self._write_band()
+
+    def close(self) -> None:
+        """Write the last band, which may be lower than the others."""
+        if self._n_filled or self._array is None:
+            self._write_band()
+
+    def _write_band(self) -> None:
+        band = self._band[: self._n_filled]
+        if self._array is None:
+            self._create(band)
+        columns = self.layout.file_shape[1]
+        rows = slice(self._n_written, self._n_written + len(band))
+        for start in range(0, self._shape[1] if len(band) else 0, columns):
+            part = slice(start, min(start + columns, self._shape[1]))
+            self._array[rows, part] = band[:, part]
+        self._n_written += len(band)
+        self._n_filled = 0
+
+    def _create(self, band: np.ndarray) -> None:
+        codec = self._codec or (self._measure(band) if band.size else "raw")
+        self.layout = self._make_layout(codec)
+        self._array = self._group.create_array(
+            "X",
+            shape=self._shape,
+            chunks=self.layout.tile_shape,
+            shards=self.layout.shard_shape,
+            dtype=self._dtype,
+            filters=None,
+            compressors=compressors(codec, self._dtype),
+            config={"write_empty_chunks": True},
+        )
+
+    def _measure(self, band: np.ndarray) -> Codec:
+        from numcodecs import blosc
+
+        rows, columns = self.layout.tile_shape
+        tile = np.ascontiguousarray(band[:rows, :columns])
+        encoded = blosc.compress(tile, b"lz4", 5, blosc.BITSHUFFLE)
+        return "lz4" if len(encoded) * WORTHWHILE_RATIO <= tile.nbytes else "raw"
+
+
+def compressors(codec: Codec, dtype: np.dtype) -> list[Any]:
+    """Return Zarr's codecs for one of ours; the checksum always comes last."""
+    from zarr.codecs import BloscCodec, Crc32cCodec
+
+    if codec == "raw":
+        return [Crc32cCodec()]
+    blosc = BloscCodec(typesize=dtype.itemsize, cname="lz4", clevel=5, shuffle="bitshuffle")
+    return [blosc, Crc32cCodec()]

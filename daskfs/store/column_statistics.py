@@ -1,0 +1,90 @@
+"""Mean, standard deviation, extremes and missing values of every column, merged block by block."""
+
+from __future__ import annotations
+
+import numpy as np
+
+_BLOCK_NBYTES = 4 << 20
+_MAX_BLOCK_ROWS = 8192
+
+
+def statistics_rows(n_features: int, itemsize: int) -> int:
+    """Return how many rows to merge at a time; a function of the matrix's width alone, so that the bits do not
+    depend on how the rows arrive.
+
+    Examples
+    --------
+    >>> statistics_rows(1024, 4)
+    1024
+    """
+    return max(1, min(_MAX_BLOCK_ROWS, _BLOCK_NBYTES // max(1, n_features * itemsize)))
+
+
+class ColumnStatistics:
+    """Statistics of columns over rows that arrive block by block.
+
+    Parameters
+    ----------
+    n_features : int
+
+    Attributes
+    ----------
+    n_samples, n_missing, minimum, maximum : ndarray of shape (n_features,)
+        Rows that count and rows with NaN, int64; extremes, float64 (NaN where no row counts).
+
+    Notes
+    -----
+    Blocks are merged with the formula of Chan, Golub and LeVeque (1983), "Algorithms for computing the sample
+    variance", The American Statistician 37(3): sums of squares are taken about each block's mean, so a large
+    offset does no harm. Memory is about 24 bytes per value of a block.
+    """
+
+    def __init__(self, n_features: int) -> None:
+        self.n_samples = np.zeros(n_features, np.int64)
+        self.n_missing = np.zeros(n_features, np.int64)
+        self.minimum = np.full(n_features, np.nan)
+        self.maximum = np.full(n_features, np.nan)
+        self._mean = np.zeros(n_features)
+        self._squares = np.zeros(n_features)  # sum of squared deviations from the mean
+
+    def update(self, block: np.ndarray) -> None:
+        """Merge the rows of a block of shape (n_rows, n_features); NaN is counted and left out."""
+        if len(block) == 0 or block.shape[1] == 0:
+            return
+        is_missing = np.isnan(block) if block.dtype.kind == "f" else None
+        if is_missing is not None and is_missing.any():
+            counts = len(block) - is_missing.sum(axis=0)
+            values = np.where(is_missing, 0.0, block)
+        else:
+            is_missing = None
+            counts = np.full(block.shape[1], len(block))
+            values = block.astype(np.float64)
+        mean = values.sum(axis=0) / np.maximum(counts, 1)
+        values -= mean
+        if is_missing is not None:
+            values[is_missing] = 0.0
+        self._merge(counts, mean, np.einsum("ij,ij->j", values, values))
+        self.n_missing += len(block) - counts
+        self.minimum = np.fmin(self.minimum, np.fmin.reduce(block, axis=0).astype(np.float64))
+        self.maximum = np.fmax(self.maximum, np.fmax.reduce(block, axis=0).astype(np.float64))
+
+    def _merge(self, counts: np.ndarray, mean: np.ndarray, squares: np.ndarray) -> None:
+        total = self.n_samples + counts
+        share = counts / np.maximum(total, 1)
+        shift = mean - self._mean
+        self._mean += shift * share
+        self._squares += squares + shift**2 * self.n_samples * share
+        self.n_samples = total
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Mean of each column, float64; NaN where no row counts."""
+        mean = np.where(self.n_samples > 0, self._mean, np.nan)
+        return np.where(self.minimum == self.maximum, self.minimum, mean)
+
+    @property
+    def std(self) -> np.ndarray:
+        """Population standard deviation of each column, float64; exactly 0 of a constant one."""
+        with np.errstate(invalid="ignore"):
+            std = np.sqrt(self._squares / np.where(self.n_samples > 0, self.n_samples, np.nan))
+        return np.where(self.minimum == self.maximum, 0.0, std)

@@ -1,0 +1,307 @@
+"""A feature store: a matrix with names, target, weights and statistics on disk, read block by block."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from daskfs.blocks import Rows
+from daskfs.errors import ConfigError, CorruptStoreError, StoreError, StoreFormatError, did_you_mean
+from daskfs.store.header import StoreHeader, parse_header
+from daskfs.store.manifest import MANIFEST, check_description, read_manifest
+from daskfs.store.metadata import REMEDY
+from daskfs.store.strings import StringReader
+from daskfs.store.tile_reader import TileReader, open_array
+from daskfs.store.unfinished import SUFFIX
+from daskfs.store.verify import Progress, damaged_parts
+from daskfs.streams import Streamable
+
+_opened: dict[tuple[str, str], tuple[tuple[int, int], FeatureStore]] = {}
+"""Stores that this process was sent, by path and digest, with the manifest's inode and time."""
+
+
+def open_store(path: str | os.PathLike[str]) -> FeatureStore:
+    """Open a feature store; reads its header, and neither the matrix nor the target.
+
+    Parameters
+    ----------
+    path : path-like
+        The store's folder.
+
+    Returns
+    -------
+    FeatureStore
+
+    Raises
+    ------
+    StoreFormatError
+        Nothing there, not a feature store, an unfinished one, or one of a newer format.
+    CorruptStoreError
+        The header or the manifest is damaged.
+    """
+    folder = Path(path).expanduser().absolute()
+    where = str(folder)
+    if folder.name.endswith(SUFFIX):
+        raise StoreFormatError(
+            "the store is unfinished: it is being written, or writing was interrupted", where, "ingest again"
+        )
+    if not folder.exists():
+        if folder.with_name(folder.name + SUFFIX).exists():
+            raise StoreFormatError(
+                "there is only an unfinished store: it is being written, or writing was interrupted",
+                where,
+                "wait, or ingest again",
+            )
+        raise StoreFormatError("no such store", where, "check the path, or ingest a source to it")
+    try:
+        group = json.loads((folder / "zarr.json").read_bytes())
+        document = group["attributes"]["daskfs"]
+        document["format_version"]
+    except (OSError, ValueError, KeyError, TypeError):
+        if (folder / MANIFEST).is_file():
+            raise CorruptStoreError("zarr.json is missing or damaged", str(folder / "zarr.json"), REMEDY) from None
+        raise StoreFormatError("not a feature store of daskfs", where, "ingest it first") from None
+    header = parse_header(document, where)
+    check_description(folder, "zarr.json", read_manifest(folder))
+    return FeatureStore(folder, header)
+
+
+class FeatureStore(Streamable):
+    """A matrix on disk with its names, target, weights and column statistics; see `open_store`.
+
+    Attributes
+    ----------
+    path : Path
+    shape : tuple of int
+        (n_samples, n_features).
+    dtype : dtype
+    shuffled : bool
+        Whether the rows stand in random order.
+    header : StoreHeader
+
+    Notes
+    -----
+    Pickled, a store is its path and digest: tasks carry it and read where they run. Reading needs neither Zarr
+    nor any data frame library.
+    """
+
+    def __init__(self, path: Path, header: StoreHeader) -> None:
+        self.path, self.header = path, header
+        self.shape = header.shape
+        self.dtype = np.dtype(header.dtype)
+        self.shuffled = header.shuffled
+
+    def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
+        """Return the dense block X[rows][:, columns].
+
+        Parameters
+        ----------
+        rows, columns : slice, int64 array (any order) or boolean mask
+        out : ndarray of shape (n_rows, n_columns), optional
+            Filled and returned.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_columns)
+            C-ordered.
+
+        Raises
+        ------
+        CorruptStoreError
+            A chunk that the block touches is missing, truncated or fails its checksum.
+        """
+        return self.tiles.read(rows, columns, out)
+
+    def read_target(self, rows: Rows = slice(None)) -> np.ndarray | None:
+        """Return y[rows], float64 of shape (n_rows,), or (n_rows, n_targets) of several; None without a target."""
+        return None if self.target is None else self.target[rows]
+
+    def read_weight(self, rows: Rows = slice(None)) -> np.ndarray | None:
+        """Return the sample weights of these rows, float64 of shape (n_rows,), or None."""
+        return None if self.weight is None else self.weight[rows]
+
+    @cached_property
+    def tiles(self) -> TileReader:
+        """The reader of X; `tiles.read_tiles` returns whole tiles without a copy."""
+        return self._open("X")
+
+    @property
+    def tile_shape(self) -> tuple[int, int]:
+        """Rows and columns of a tile, the unit of reading."""
+        return self.header.tile_shape
+
+    @cached_property
+    def feature_names(self) -> np.ndarray:  # type: ignore[override]
+        """Names of shape (n_features,), an object array of str."""
+        return self._open_strings("feature_names").read()
+
+    @property
+    def target_names(self) -> tuple[str, ...]:
+        """Names of the targets."""
+        return self.header.target_names
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """Names of the text columns kept beside X."""
+        return self.header.label_names
+
+    @cached_property
+    def target(self) -> np.ndarray | None:
+        """All of y in the stored order, float64 of shape (n_samples,), or (n_samples, n_targets) of several."""
+        return self._open("target").read() if self.target_names else None
+
+    @cached_property
+    def weight(self) -> np.ndarray | None:
+        """All sample weights in the stored order, float64 of shape (n_samples,), or None."""
+        return self._open("weight").read() if self.header.has_weight else None
+
+    @cached_property
+    def source_rows(self) -> np.ndarray | None:  # type: ignore[override]
+        """Row of the source that each stored row came from, int64 of shape (n_samples,); None: the same order."""
+        return self._open("source_rows").read() if self.shuffled else None
+
+    def labels(self, name: str) -> np.ndarray:
+        """Return a text column in the stored order, an object array of shape (n_samples,).
+
+        Raises
+        ------
+        ConfigError
+            There is no such column.
+        """
+        if name not in self.label_names:
+            raise ConfigError(
+                f"no column {name!r} with role 'split' or 'id'{did_you_mean(name, self.label_names)}; "
+                f"there are: {', '.join(self.label_names) or 'none'}",
+                str(self.path),
+                "give it such a role in the table schema",
+            )
+        return self._open_strings(f"labels/{self.label_names.index(name)}").read()
+
+    @cached_property
+    def mean(self) -> np.ndarray:
+        """Mean of each column, float64 of shape (n_features,); NaN where all values are missing."""
+        return self._open("statistics/mean").read()
+
+    @cached_property
+    def std(self) -> np.ndarray:
+        """Population standard deviation of each column, float64 of shape (n_features,)."""
+        return self._open("statistics/std").read()
+
+    @cached_property
+    def n_missing(self) -> np.ndarray:
+        """Missing values of each column, int64 of shape (n_features,)."""
+        return self._open("statistics/n_missing").read()
+
+    @cached_property
+    def minimum(self) -> np.ndarray:
+        """Least value of each column, float64 of shape (n_features,)."""
+        return self._open("statistics/minimum").read()
+
+    @cached_property
+    def maximum(self) -> np.ndarray:
+        """Largest value of each column, float64 of shape (n_features,)."""
+        return self._open("statistics/maximum").read()
+
+    @property
+    def digest(self) -> str:
+        """Identity of the content: source, encoding, row order and format."""
+        return self.header.digest
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """Where the rows came from: kind, description, digest, files ..."""
+        return self.header.source
+
+    @property
+    def encoding_digest(self) -> str:
+        """Identity of how the source was turned into numbers."""
+        return self.header.encoding_digest
+
+    @property
+    def notes(self) -> list[str]:
+        """What happened on the way: rows dropped, rare categories pooled."""
+        return list(self.header.notes)
+
+    def verify(self, progress: Progress | None = None) -> list[str]:
+        """Read every chunk and check every length and checksum.
+
+        Parameters
+        ----------
+        progress : Progress, optional
+            Told how many files are done.
+
+        Returns
+        -------
+        list of str
+            One line per damaged part, with the array, the chunk, the file and what is wrong; empty: all is well.
+        """
+        return damaged_parts(self.path, progress)
+
+    def info(self) -> dict[str, Any]:
+        """Return what the store is, JSON-able; sizes in bytes."""
+        files = read_manifest(self.path)["files"]
+        n_samples, n_features = self.shape
+        return {
+            "path": str(self.path),
+            "n_samples": n_samples,
+            "n_features": n_features,
+            "matrix_nbytes": n_samples * n_features * self.dtype.itemsize,
+            "disk_nbytes": sum(files.values()),
+            "n_files": len(files),
+            "n_missing": int(self.n_missing.sum()),
+            **self.header.to_dict(),
+        }
+
+    def _open(self, name: str) -> Any:
+        return open_array(self.path / name, name)
+
+    def _open_strings(self, name: str) -> StringReader:
+        return StringReader(self.path / name, name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopen, (str(self.path), self.digest)
+
+    def __repr__(self) -> str:
+        return f"<FeatureStore {self.path.name}: {self.shape[0]:,} samples x {self.shape[1]:,} features, {self.dtype}>"
+
+    def _repr_html_(self) -> str:
+        header, (n_samples, n_features) = self.header, self.shape
+        rows = {
+            "Store": str(self.path),
+            "Matrix": f"{n_samples:,} samples × {n_features:,} features, {self.dtype}",
+            "Size": f"{n_samples * n_features * self.dtype.itemsize / 2**20:,.1f} MiB",
+            "Tiles": f"{header.tile_shape[0]:,} × {header.tile_shape[1]:,}, {header.codec}",
+            "Target": ", ".join(self.target_names) or "none",
+            "Rows": f"in random order (seed {header.random_state})" if self.shuffled else "in the source's order",
+            "Source": str(self.source.get("description", self.source.get("kind", ""))),
+            "Notes": "; ".join(self.notes),
+        }
+        lines = "".join(
+            f"<tr><th style='text-align:left'>{name}</th><td style='text-align:left'>{html.escape(text)}</td></tr>"
+            for name, text in rows.items()
+            if text
+        )
+        return f"<table>{lines}</table>"
+
+
+def _reopen(path: str, digest: str) -> FeatureStore:
+    """Open a store that was sent here; once per process, as long as it stays the same."""
+    try:
+        status = (Path(path) / MANIFEST).stat()
+        stamp = (status.st_ino, status.st_mtime_ns)
+    except OSError:
+        stamp = (0, 0)
+    known = _opened.get((path, digest))
+    if known is not None and known[0] == stamp:
+        return known[1]
+    store = open_store(path)
+    if store.digest != digest:
+        raise StoreError("the store is no longer the one that was sent here", path, "open it again")
+    _opened[path, digest] = (stamp, store)
+    return store

@@ -1,0 +1,126 @@
+"""Arrays that Zarr itself must read: made elsewhere, or in an encoding that the tile reader does not know."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from daskfs.blocks import Rows
+from daskfs.errors import CorruptStoreError, SourceError
+from daskfs.store.chunks import cuts, n_tiles, normalise, selection_length
+from daskfs.store.metadata import REMEDY
+
+
+class ZarrReader:
+    """An array of a store in an encoding that `TileReader` does not know, read through Zarr; slower.
+
+    Parameters
+    ----------
+    folder : path-like
+    name : str
+        The array's name within its store, for messages.
+
+    Notes
+    -----
+    Zarr takes a missing chunk for zeros; this reader looks for the file first and raises.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], name: str) -> None:
+        import zarr
+
+        self.name, self.folder = name, str(folder)
+        self._array: Any = zarr.open_array(self.folder, mode="r")
+        self.shape, self.dtype = self._array.shape, np.dtype(self._array.dtype)
+        self.tile_shape, self.shard_shape = self._array.chunks, self._array.shards
+
+    @property
+    def grid_shape(self) -> tuple[int, ...]:
+        """How many tiles there are along each axis."""
+        return tuple(n_tiles(length, tile) for length, tile in zip(self.shape, self.tile_shape, strict=True))
+
+    def read(self, rows: Rows = slice(None), columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
+        """Return the dense block ``array[rows][:, columns]``; see `TileReader.read`.
+
+        Raises
+        ------
+        CorruptStoreError
+            A chunk is missing or cannot be decoded.
+        """
+        selection = [normalise(rows, self.shape[0])]
+        if len(self.shape) > 1:
+            selection.append(normalise(columns, self.shape[1]))
+        shape = tuple(selection_length(numbers) for numbers in selection)
+        if out is not None and (out.shape != shape or out.dtype != self.dtype):
+            raise ValueError(f"expected `out` of shape {shape} and {self.dtype}, found {out.shape} and {out.dtype}")
+        tiles = [[cut.tile for cut in cuts(n, t)] for n, t in zip(selection, self.tile_shape, strict=True)]
+        for i in tiles[0]:
+            for j in tiles[1] if len(tiles) > 1 else [0]:
+                self._find(i, j)
+        if 0 in shape:
+            return np.empty(shape, self.dtype) if out is None else out
+        try:
+            block = self._array.oindex[tuple(selection)]
+        except (RuntimeError, ValueError, OSError) as fault:
+            raise CorruptStoreError(f"a chunk of {self.name} cannot be decoded: {fault}", self.folder, REMEDY) from None
+        if out is None:
+            return np.ascontiguousarray(block)
+        out[...] = block
+        return out
+
+    def check_tile(self, i: int, j: int = 0) -> None:
+        """Read one tile.
+
+        Raises
+        ------
+        CorruptStoreError
+            It is missing or cannot be decoded.
+        """
+        places = zip((i, j), self.tile_shape, strict=False)
+        self.read(*(slice(number * tile, (number + 1) * tile) for number, tile in places))
+
+    def _find(self, i: int, j: int) -> None:
+        numbers = (i, j)[: len(self.shape)]
+        file_shape = self.shard_shape or self.tile_shape
+        sizes = zip(file_shape, self.tile_shape, strict=True)
+        key = [number // (whole // part) for number, (whole, part) in zip(numbers, sizes, strict=True)]
+        path = Path(self.folder, self._array.metadata.encode_chunk_key(tuple(key)))
+        if not path.is_file():
+            label = numbers if len(numbers) > 1 else f"({i})"
+            raise CorruptStoreError(f"{self.name} chunk {label} is missing", str(path), REMEDY)
+
+
+def open_foreign_array(path: str | os.PathLike[str]) -> Any:
+    """Open a Zarr array made elsewhere, of format 2 or 3.
+
+    Parameters
+    ----------
+    path : path-like
+        The array's folder.
+
+    Returns
+    -------
+    zarr.Array
+        With shape, dtype, chunks and ``[...]``.
+
+    Raises
+    ------
+    SourceError
+        Nothing there, a group instead of an array, or a format that Zarr cannot read.
+    """
+    import zarr
+    import zarr.errors
+
+    where = str(path)
+    if not Path(path).exists():
+        raise SourceError("no such Zarr array", where, "check the path")
+    try:
+        node = zarr.open(where, mode="r")
+    except (zarr.errors.BaseZarrError, ValueError, TypeError, OSError, KeyError) as fault:
+        raise SourceError(f"expected a Zarr array of format 2 or 3: {fault}", where, "check the path") from None
+    if isinstance(node, zarr.Group):
+        names = ", ".join(sorted(node.array_keys())) or "none"
+        raise SourceError(f"expected an array, found a group (its arrays: {names})", where, "name one of its arrays")
+    return node

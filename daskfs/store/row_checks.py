@@ -1,0 +1,108 @@
+"""Puts rows into the store's type and refuses what does not fit, naming column and row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from daskfs.errors import DataError
+
+
+def convert_rows(
+    rows: Any, out: np.ndarray, *, names: Sequence[str], first_row: int, allow_missing: bool
+) -> None:
+    """Copy rows into `out`, which has the store's dtype.
+
+    Parameters
+    ----------
+    rows : ndarray or sparse matrix of shape (n_rows, n_features)
+    out : ndarray of the same shape
+    names : sequence of str
+        Names of the columns, for messages.
+    first_row : int
+        Number of the first row within the source, for messages.
+    allow_missing : bool
+        Whether NaN may stay; a floating point `out` only.
+
+    Raises
+    ------
+    DataError
+        NaN or infinity, a value too large for the dtype, or one that an integer dtype cannot hold.
+    """
+    values = np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows)
+    if values.dtype.kind not in "iufb":
+        raise DataError(f"expected numbers, found {values.dtype}", "X", "encode text as numbers first")
+    if out.dtype.kind == "f":
+        with np.errstate(over="ignore", invalid="ignore"):
+            out[...] = values
+        fits = np.isfinite(out)
+        if allow_missing and not fits.all():
+            fits |= np.isnan(out)
+    else:
+        fits = _fits_integer(values, out.dtype)
+        if fits.all():
+            out[...] = values
+    if not fits.all():
+        row, column = np.argwhere(~fits)[0].tolist()
+        raise _refusal(values[row, column], f"column {names[column]!r}, row {first_row + row}", out.dtype)
+
+
+def _fits_integer(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    if np.can_cast(values.dtype, dtype):
+        return np.ones(values.shape, bool)
+    bounds = np.iinfo(dtype)
+    with np.errstate(invalid="ignore"):
+        is_whole = values == np.rint(values) if values.dtype.kind == "f" else True
+        # The upper bound of int64 is no float64, so the comparison is strict against the next power of two.
+        return (values >= float(bounds.min)) & (values < float(bounds.max) + 1) & is_whole
+
+
+def _refusal(value: Any, where: str, dtype: np.dtype) -> DataError:
+    if np.isnan(value):
+        return DataError("expected a number, found NaN", where, "drop such rows or fill them (missing: in a schema)")
+    if np.isinf(value):
+        return DataError(f"expected a finite number, found {value}", where, "drop such rows or replace the value")
+    if dtype.kind == "f":
+        return DataError(f"{value} is too large for {dtype}", where, "choose dtype float64, or rescale the column")
+    bounds = np.iinfo(dtype)
+    return DataError(
+        f"expected a whole number from {bounds.min} to {bounds.max} for {dtype}, found {value}",
+        where,
+        "choose dtype float32",
+    )
+
+
+def check_vector(values: Any, n_rows: int, what: str, first_row: int, *, least: float | None = None) -> np.ndarray:
+    """Return a target or weight as float64.
+
+    Parameters
+    ----------
+    values : array_like of shape (n_rows,) or (n_rows, n_targets)
+    n_rows : int
+    what : str
+        What it is, for messages.
+    first_row : int
+    least : float, optional
+        Smallest value allowed.
+
+    Raises
+    ------
+    DataError
+        Wrong length, NaN, infinity, or a value below `least`.
+    """
+    try:
+        array = np.array(values, dtype=np.float64)  # a copy: the caller may use its buffer again
+    except (TypeError, ValueError):
+        raise DataError("expected numbers", what, "encode classes as numbers first") from None
+    if len(array) != n_rows:
+        raise DataError(f"expected {n_rows} values, found {len(array)}", what, "give one value per row of X")
+    wrong = ~np.isfinite(array) if least is None else ~(np.isfinite(array) & (array >= least))
+    if wrong.any():
+        at = tuple(np.argwhere(wrong)[0].tolist())
+        bound = "" if least is None else f" of at least {least:g}"
+        raise DataError(
+            f"expected a finite number{bound}, found {array[at]}", f"{what}, row {first_row + at[0]}", "drop such rows"
+        )
+    return array

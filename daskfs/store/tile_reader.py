@@ -1,0 +1,353 @@
+"""Reads blocks of an array straight from its chunk files into reused buffers, checking lengths and checksums.
+
+A tile is read in strips that stay in the processor's cache: read, checksum, copy to the block, next strip. So the
+block costs one pass over memory, as a copy out of a memory map does, and nothing is allocated.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from crc32c import crc32c
+
+from daskfs.blocks import Rows
+from daskfs.errors import CorruptStoreError
+from daskfs.store.chunks import Cut, cuts, n_tiles, normalise, selection_length
+from daskfs.store.metadata import REMEDY, ArrayMetadata, parse_metadata, read_metadata
+
+STRIP_NBYTES = 256 << 10
+"""A strip and its copy fit in a second-level cache; smaller ones cost more calls than they save."""
+
+_ABSENT = 2**64 - 1
+_CHECKSUM = struct.Struct("<I")
+_BLOSC_HEADER = struct.Struct("<4B3I")  # versions, flags, typesize, then decoded, block and encoded bytes
+_buffers = threading.local()
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where an encoded tile lies: an open file, the first byte and the number of bytes."""
+
+    descriptor: int
+    offset: int
+    nbytes: int
+    path: str
+    label: str
+
+
+class TileReader:
+    """A Zarr v3 array of one or two dimensions, read without Zarr.
+
+    Parameters
+    ----------
+    folder : path-like
+        The array's folder.
+    metadata : ArrayMetadata
+        What `zarr.json` says; see `open_array`.
+    name : str
+        The array's name within its store, for messages.
+
+    Notes
+    -----
+    Safe to use from several threads: each has its own scratch buffers, which all readers share
+    (256 KiB, and for Blosc one tile decoded and one encoded). Missing chunks are errors, never zeros.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], metadata: ArrayMetadata, name: str) -> None:
+        self.folder, self.name, self.metadata = str(folder), name, metadata
+        self.shape, self.dtype = metadata.shape, metadata.dtype
+        self.tile_shape, self.shard_shape = metadata.tile_shape, metadata.shard_shape
+        self._is_vector = len(self.shape) == 1
+        self._tile: tuple[int, int] = (*self.tile_shape, 1)[:2]
+        file_shape = self.shard_shape or self.tile_shape
+        self._tiles_per_file = tuple(f // t for f, t in zip(file_shape, self.tile_shape, strict=True))
+        self._tile_nbytes = self._tile[0] * self._tile[1] * self.dtype.itemsize
+        self._indices: dict[str, tuple[tuple[int, int, int], np.ndarray]] = {}
+
+    @property
+    def grid_shape(self) -> tuple[int, ...]:
+        """How many tiles there are along each axis."""
+        return tuple(n_tiles(length, tile) for length, tile in zip(self.shape, self.tile_shape, strict=True))
+
+    def read(self, rows: Rows = slice(None), columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
+        """Return the dense block ``array[rows][:, columns]``.
+
+        Parameters
+        ----------
+        rows, columns : slice, int64 array (any order, with repeats) or boolean mask
+            A vector has no columns.
+        out : ndarray, optional
+            Of the block's shape and the array's dtype; filled and returned.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_columns), or (n_rows,) of a vector
+            C-ordered unless `out` is not.
+
+        Raises
+        ------
+        CorruptStoreError
+            A chunk that the block touches is missing, truncated or fails its checksum.
+        IndexError
+            A number outside the array.
+        """
+        row_numbers = normalise(rows, self.shape[0])
+        column_numbers = normalise(columns, 1 if self._is_vector else self.shape[1])
+        shape = (selection_length(row_numbers), selection_length(column_numbers))
+        block = self._output(shape[:1] if self._is_vector else shape, out)
+        matrix = block.reshape(shape) if self._is_vector else block
+        column_cuts = cuts(column_numbers, self._tile[1])
+        for row_cut in cuts(row_numbers, self._tile[0]):
+            for column_cut in column_cuts:
+                self._read_cut(row_cut, column_cut, matrix)
+        return block
+
+    def read_tiles(self, tile_rows: range, tile_columns: range, out: np.ndarray | None = None) -> np.ndarray:
+        """Return whole tiles, one after another: no copy between the disk and the block.
+
+        Parameters
+        ----------
+        tile_rows, tile_columns : range
+            Numbers of tiles along each axis.
+        out : ndarray of shape (n_tile_rows, n_tile_columns, tile_rows, tile_columns), optional
+            C-ordered; filled and returned.
+
+        Returns
+        -------
+        ndarray
+            As `out`. Entries of edge tiles beyond the array's shape are padding.
+
+        Raises
+        ------
+        CorruptStoreError
+            A tile is missing, truncated or fails its checksum.
+        IndexError
+            A number outside the grid of tiles.
+        """
+        grid = (*self.grid_shape, 1)[:2]
+        for numbers, length in zip((tile_rows, tile_columns), grid, strict=True):
+            if len(numbers) and not (0 <= min(numbers) and max(numbers) < length):
+                raise IndexError(f"expected tiles in [0, {length}), found {numbers}")
+        block = self._output((len(tile_rows), len(tile_columns), *self._tile), out)
+        if not block.flags.c_contiguous:
+            raise ValueError("expected `out` to be C-ordered")
+        for u, i in enumerate(tile_rows):
+            for v, j in enumerate(tile_columns):
+                for _ in self._strips(i, j, block[u, v]):
+                    pass
+        return block
+
+    def check_tile(self, i: int, j: int = 0) -> None:
+        """Read one tile and check it.
+
+        Raises
+        ------
+        CorruptStoreError
+            It is missing, truncated or fails its checksum.
+        """
+        for _ in self._strips(i, j, None):
+            pass
+
+    def _output(self, shape: tuple[int, ...], out: np.ndarray | None) -> np.ndarray:
+        if out is None:
+            return np.empty(shape, self.dtype)
+        if out.shape != shape or out.dtype != self.dtype:
+            raise ValueError(f"expected `out` of shape {shape} and {self.dtype}, found {out.shape} and {out.dtype}")
+        return out
+
+    def _read_cut(self, row_cut: Cut, column_cut: Cut, block: np.ndarray) -> None:
+        """Copy one tile's part of a block; the whole tile is read, for its checksum covers all of it."""
+        rows, columns = row_cut.outside, column_cut.outside
+        inside = row_cut.inside
+        if isinstance(rows, slice) and isinstance(columns, slice) and isinstance(inside, slice):
+            target = block[rows, columns]
+            if target.shape == self._tile and target.flags.c_contiguous:
+                for _ in self._strips(row_cut.tile, column_cut.tile, target):
+                    pass
+                return
+        for start, strip in self._strips(row_cut.tile, column_cut.tile, None):
+            if isinstance(inside, slice):
+                low, high = max(inside.start, start), min(inside.stop, start + len(strip))
+                if low >= high:
+                    continue
+                taken: Rows = slice(low - start, high - start)
+                low, high = low - inside.start, high - inside.start
+            else:
+                low, high = np.searchsorted(inside, (start, start + len(strip)))
+                if low == high:
+                    continue
+                taken = inside[low:high] - start
+            put = slice(rows.start + low, rows.start + high) if isinstance(rows, slice) else rows[low:high]
+            block[_grid(put, columns)] = strip[_grid(taken, column_cut.inside)]
+
+    def _strips(self, i: int, j: int, tile: np.ndarray | None) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield the strips (first row, values) of a tile, in `tile` where given, else in scratch that is used again.
+
+        The checksum is known only after the last strip, so the iterator must be exhausted.
+        """
+        with self._locate(i, j) as place:
+            if self.metadata.has_blosc:
+                yield 0, self._decode(place, tile)
+            else:
+                yield from self._raw_strips(place, tile)
+
+    def _raw_strips(self, place: _Place, tile: np.ndarray | None) -> Iterator[tuple[int, np.ndarray]]:
+        n_rows, n_columns = self._tile
+        row_nbytes = n_columns * self.dtype.itemsize
+        tail_nbytes = _CHECKSUM.size * self.metadata.has_checksum
+        if place.nbytes != self._tile_nbytes + tail_nbytes:
+            raise self._truncated(place, self._tile_nbytes + tail_nbytes, place.nbytes)
+        height = min(n_rows, max(1, STRIP_NBYTES // row_nbytes))
+        if tile is None:
+            scratch = _scratch("strip", height * row_nbytes)[: height * row_nbytes]
+            strips = scratch.view(self.dtype).reshape(height, n_columns)
+        checksum = 0
+        for start in range(0, n_rows, height):
+            count = min(height, n_rows - start)
+            strip = strips[:count] if tile is None else tile[start : start + count]
+            self._fill(place, start * row_nbytes, strip)
+            if tail_nbytes:
+                checksum = crc32c(strip, checksum)
+            yield start, strip
+        if tail_nbytes:
+            self._check(place, checksum, self._tile_nbytes)
+
+    def _decode(self, place: _Place, tile: np.ndarray | None) -> np.ndarray:
+        from numcodecs import blosc
+
+        blosc.use_threads = False  # as Zarr does: its pool is shared by all threads of the process
+        tail_nbytes = _CHECKSUM.size * self.metadata.has_checksum
+        nbytes = place.nbytes - tail_nbytes
+        if nbytes < 16:
+            raise self._truncated(place, 16 + tail_nbytes, place.nbytes)
+        encoded = _scratch("encoded", nbytes)[:nbytes]
+        self._fill(place, 0, encoded)
+        if tail_nbytes:
+            self._check(place, crc32c(encoded), nbytes)
+        *_, decoded_nbytes, _, encoded_nbytes = _BLOSC_HEADER.unpack(encoded[:16])
+        # Blosc reads past the end of a short buffer and writes past the end of a small one.
+        if encoded_nbytes != nbytes:
+            raise self._truncated(place, encoded_nbytes + tail_nbytes, place.nbytes)
+        if decoded_nbytes != self._tile_nbytes:
+            raise self._corrupt(place, f"decodes to {decoded_nbytes} bytes, expected {self._tile_nbytes}")
+        if tile is None:
+            tile = _scratch("tile", self._tile_nbytes)[: self._tile_nbytes].view(self.dtype).reshape(self._tile)
+        try:
+            blosc.decompress(encoded, tile)
+        except (RuntimeError, ValueError) as fault:
+            raise self._corrupt(place, f"cannot be decoded: {fault}") from None
+        return tile
+
+    @contextmanager
+    def _locate(self, i: int, j: int) -> Iterator[_Place]:
+        numbers = (i,) if self._is_vector else (i, j)
+        shard = tuple(number // per for number, per in zip(numbers, self._tiles_per_file, strict=True))
+        path = "/".join((self.folder, "c", *map(str, shard)))
+        label = f"{self.name} chunk {numbers if len(numbers) > 1 else f'({i})'}"
+        try:
+            descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        except (FileNotFoundError, NotADirectoryError):
+            raise CorruptStoreError(f"{label} is missing", path, REMEDY) from None
+        try:
+            offset, nbytes = 0, os.fstat(descriptor).st_size
+            if self.shard_shape is not None:
+                within = tuple(number % per for number, per in zip(numbers, self._tiles_per_file, strict=True))
+                offset, nbytes = self._index(descriptor, path, label)[within].tolist()
+                if offset == _ABSENT:
+                    raise CorruptStoreError(f"{label} is missing from its shard", path, REMEDY)
+            yield _Place(descriptor, offset, nbytes, path, label)
+        finally:
+            os.close(descriptor)
+
+    def _index(self, descriptor: int, path: str, label: str) -> np.ndarray:
+        """Return where each tile of a shard starts and how long it is; uint64, tiles per shard x 2."""
+        status = os.fstat(descriptor)
+        stamp = (status.st_ino, status.st_size, status.st_mtime_ns)
+        known = self._indices.get(path)
+        if known is not None and known[0] == stamp:
+            return known[1]
+        nbytes = int(np.prod(self._tiles_per_file)) * 16
+        start = status.st_size - nbytes - _CHECKSUM.size
+        place = _Place(descriptor, start, nbytes + _CHECKSUM.size, path, f"the shard of {label}")
+        if start < 0:
+            raise self._truncated(place, nbytes + _CHECKSUM.size, status.st_size)
+        table = np.empty(nbytes, np.uint8)
+        self._fill(place, 0, table)
+        self._check(place, crc32c(table), nbytes)
+        index = table.view("<u8").reshape(*self._tiles_per_file, 2)
+        self._indices[path] = (stamp, index)
+        return index
+
+    def _fill(self, place: _Place, start: int, array: np.ndarray) -> None:
+        """Read bytes [start, start + array.nbytes) of a tile's place into a C-ordered array."""
+        buffer = memoryview(array.reshape(-1).view(np.uint8))
+        done = 0
+        while done < len(buffer):
+            count = os.preadv(place.descriptor, [buffer[done:]], place.offset + start + done)
+            if count == 0:
+                raise self._truncated(place, start + len(buffer), start + done)
+            done += count
+
+    def _check(self, place: _Place, checksum: int, start: int) -> None:
+        """Compare with the checksum that stands `start` bytes into the place."""
+        stored = np.empty(_CHECKSUM.size, np.uint8)
+        self._fill(place, start, stored)
+        if _CHECKSUM.unpack(stored)[0] != checksum:
+            raise self._corrupt(place, "fails its checksum")
+
+    def _truncated(self, place: _Place, expected: int, found: int) -> CorruptStoreError:
+        return self._corrupt(place, f"has the wrong length: expected {expected} bytes, found {found}")
+
+    def _corrupt(self, place: _Place, what: str) -> CorruptStoreError:
+        return CorruptStoreError(f"{place.label} {what}", place.path, REMEDY)
+
+
+def open_array(folder: str | os.PathLike[str], name: str) -> Any:
+    """Return a reader of a Zarr v3 array: a `TileReader`, or Zarr's own where the encoding is another.
+
+    Parameters
+    ----------
+    folder : path-like
+    name : str
+        For messages.
+
+    Returns
+    -------
+    TileReader or ZarrReader
+        Both have shape, dtype, tile_shape, shard_shape, grid_shape, read() and check_tile().
+
+    Raises
+    ------
+    CorruptStoreError
+        The array's description is missing or damaged.
+    """
+    metadata = parse_metadata(read_metadata(Path(folder), name))
+    if metadata is not None:
+        return TileReader(folder, metadata, name)
+    from daskfs.store.foreign import ZarrReader
+
+    return ZarrReader(folder, name)
+
+
+def _grid(rows: Rows, columns: Rows) -> Any:
+    """Return an index that takes rows x columns, whether slices or numbers."""
+    if isinstance(rows, slice) or isinstance(columns, slice):
+        return rows, columns
+    return np.ix_(rows, columns)
+
+
+def _scratch(name: str, nbytes: int) -> np.ndarray:
+    """Return this thread's buffer of at least so many bytes."""
+    buffer = getattr(_buffers, name, None)
+    if buffer is None or len(buffer) < nbytes:
+        buffer = np.empty(nbytes, np.uint8)
+        setattr(_buffers, name, buffer)
+    return buffer

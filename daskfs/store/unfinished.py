@@ -1,0 +1,146 @@
+"""A store while it is written: a folder with a half-made name, renamed when whole, removed when not."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import uuid
+from pathlib import Path
+
+from daskfs.errors import StoreError, StoreExistsError
+from daskfs.store.manifest import LOCK
+
+SUFFIX = ".unfinished"
+
+
+class UnfinishedStore:
+    """The folder `<name>.unfinished`, held by this process until it is finished or removed.
+
+    Parameters
+    ----------
+    target : Path
+        Where the finished store goes; nothing may stand there.
+
+    Attributes
+    ----------
+    folder : Path
+    notes : list of str
+        Says when a dead process's folder was removed.
+
+    Raises
+    ------
+    StoreExistsError
+        Something stands at the target, or another process is writing there.
+    StoreError
+        The parent folder is missing or not writable.
+    """
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+        self.folder = target.with_name(target.name + SUFFIX)
+        self.notes: list[str] = []
+        self._refuse_existing()
+        if os.path.lexists(self.folder):
+            self._remove_dead()
+        draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+        try:
+            draft.mkdir()
+            (draft / LOCK).write_text(json.dumps(_this_process()), encoding="utf-8")
+            draft.rename(self.folder)  # fails where another writer was faster, for its folder is not empty
+        except OSError as fault:
+            shutil.rmtree(draft, ignore_errors=True)
+            if os.path.lexists(self.folder):
+                raise self._being_written("another process") from None
+            reason = fault.strerror or str(fault)
+            raise StoreError(f"cannot create the store: {reason}", str(target), "choose another folder") from None
+
+    def finish(self) -> None:
+        """Make everything durable and give the store its name.
+
+        Raises
+        ------
+        StoreExistsError
+            Something has appeared at the target.
+        """
+        for parent, _, names in os.walk(self.folder):
+            for name in names:
+                _sync(Path(parent, name))
+            _sync(Path(parent))
+        self._refuse_existing()
+        self.folder.rename(self.target)
+        (self.target / LOCK).unlink()
+        _sync(self.target.parent)
+
+    def remove(self) -> None:
+        """Remove everything that was written."""
+        _remove(self.folder)
+
+    def _refuse_existing(self) -> None:
+        if os.path.lexists(self.target):
+            raise StoreExistsError(
+                "something stands there already; a store is never overwritten",
+                str(self.target),
+                "remove it or choose another name",
+            )
+
+    def _remove_dead(self) -> None:
+        try:
+            owner = json.loads((self.folder / LOCK).read_bytes())
+            pid, host, started = int(owner["pid"]), str(owner["host"]), float(owner["started"])
+        except (OSError, ValueError, KeyError, TypeError):
+            raise StoreExistsError(
+                f"expected a lock of daskfs in it, found no readable {LOCK}", str(self.folder), "remove it by hand"
+            ) from None
+        if host != socket.gethostname():
+            raise StoreExistsError(
+                f"process {pid} on host {host} is writing it, or was interrupted",
+                str(self.folder),
+                f"if no such process runs on {host}, remove the folder",
+            )
+        if _is_alive(pid, started):
+            raise self._being_written(f"process {pid}")
+        _remove(self.folder)
+        self.notes.append(f"removed the unfinished store that process {pid} had left behind")
+
+    def _being_written(self, who: str) -> StoreExistsError:
+        return StoreExistsError(f"{who} is writing this store", str(self.folder), "wait for it or choose another name")
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder under a name that nobody takes for a store, so that two removals do not meet."""
+    doomed = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
+    try:
+        folder.rename(doomed)
+    except FileNotFoundError:
+        return
+    shutil.rmtree(doomed)
+
+
+def _this_process() -> dict[str, object]:
+    import psutil
+
+    pid = os.getpid()
+    return {"pid": pid, "host": socket.gethostname(), "started": psutil.Process(pid).create_time()}
+
+
+def _is_alive(pid: int, started: float) -> bool:
+    """Whether the process that wrote the lock still runs, and its number was not given to another."""
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        return process.status() != psutil.STATUS_ZOMBIE and abs(process.create_time() - started) < 2.0
+    except psutil.NoSuchProcess:
+        return False
+    except psutil.AccessDenied:
+        return True
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

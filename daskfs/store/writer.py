@@ -1,0 +1,391 @@
+"""Writes a feature store: rows in the source's order come in, a whole store or nothing comes out."""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from daskfs.errors import DataError, PlanError, StoreError
+from daskfs.store.band_writer import BandWriter
+from daskfs.store.column_statistics import ColumnStatistics, statistics_rows
+from daskfs.store.header import FORMAT_VERSION, StoreHeader, content_digest
+from daskfs.store.layout import BAND_NBYTES, MAX_FILES, SHARD_NBYTES, Codec, Layout, choose_layout, store_nbytes
+from daskfs.store.manifest import write_manifest
+from daskfs.store.row_checks import convert_rows
+from daskfs.store.row_vectors import RowVectors, write_vector
+from daskfs.store.spool import MAX_BUCKETS, Spool, stored_order
+from daskfs.store.strings import write_strings
+from daskfs.store.unfinished import UnfinishedStore
+
+
+class StoreWriter:
+    """Writes a feature store; a context manager.
+
+    Rows are checked, counted into the column statistics, put in random order (out of core where they do not fit
+    in memory) and written tile by tile. The folder is called `<name>.unfinished` until it is whole; if anything
+    fails, nothing is left.
+
+    Parameters
+    ----------
+    path : path-like
+        Where the store goes; nothing may stand there.
+    n_features : int
+    dtype : dtype
+        Of X: floating point or integer.
+    feature_names : sequence of str, optional
+        Unique; default x0, x1, ...
+    target_names : sequence of str
+        Empty: the store has no target.
+    has_weight : bool
+    label_names : sequence of str
+        Text columns kept beside X (for splits, identifiers).
+    shuffle : bool
+        Whether to put the rows in random order.
+    random_state : int or None
+        Seed of that order; None draws one, which the header keeps.
+    source : dict
+        What the rows come from; its entry "digest" is its identity. JSON-able.
+    encoding_digest : str
+        Identity of how the source was turned into numbers.
+    codec : {"raw", "lz4"}, optional
+        Default: "lz4" for integers and where it halves the first tile, else "raw".
+    n_samples : int, optional
+        How many rows will come, where known; saves a copy on disk when rows keep their order.
+    memory_limit : int
+        Bytes that the writer's blocks may take together. Beside these, the target, weights, keys and labels of
+        all rows are in memory: 32 bytes per row and more for labels.
+    tile_shape : tuple of int, optional
+    notes : sequence of str
+    allow_missing : bool
+        Whether NaN may stay in X; counted per column.
+    max_files, shard_nbytes : int
+        See `choose_layout`.
+
+    Raises
+    ------
+    StoreExistsError
+        Something stands at the path, or somebody is writing there.
+    StoreError
+        The disk is full, or the folder cannot be created.
+    DataError
+        Names that are not unique, or values that do not fit (from `write`).
+    PlanError
+        Not even a few rows fit in `memory_limit`.
+
+    Notes
+    -----
+    Row i of the source draws the key ``u_i``, the i-th double of ``np.random.default_rng(random_state)``, and the
+    rows are stored by ascending key. So the order depends on neither the size of the blocks nor the memory.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np
+    >>> from daskfs.blocks import RowBlock
+    >>> from daskfs.store.feature_store import open_store
+    >>> path = tempfile.mkdtemp() + "/genes.zarr"
+    >>> with StoreWriter(path, 3, "float32", target_names=["y"], source={"digest": "1"}) as writer:
+    ...     writer.write(RowBlock(0, 2, np.eye(2, 3), y=np.array([1.0, 2.0])))
+    >>> open_store(path).shape
+    (2, 3)
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        n_features: int,
+        dtype: np.dtype | str = "float32",
+        *,
+        feature_names: Sequence[str] | None = None,
+        target_names: Sequence[str] = (),
+        has_weight: bool = False,
+        label_names: Sequence[str] = (),
+        shuffle: bool = True,
+        random_state: int | None = 0,
+        source: Mapping[str, Any],
+        encoding_digest: str = "",
+        codec: Codec | None = None,
+        n_samples: int | None = None,
+        memory_limit: int = 1 << 30,
+        tile_shape: tuple[int, int] | None = None,
+        notes: Sequence[str] = (),
+        allow_missing: bool = False,
+        max_files: int = MAX_FILES,
+        shard_nbytes: int = SHARD_NBYTES,
+    ) -> None:
+        self.path = Path(path).expanduser().absolute()
+        self.n_features, self.dtype = n_features, np.dtype(dtype)
+        if self.dtype.kind not in "iuf" or self.dtype.itemsize > 8:
+            raise DataError(f"expected a dtype of numbers, found {self.dtype}", "dtype", "float32, float64 or int8")
+        self.feature_names = _check_names(feature_names, n_features)
+        self.target_names, self.label_names = tuple(target_names), tuple(label_names)
+        self.has_weight, self.allow_missing = has_weight, allow_missing
+        self.random_state = _check_seed(random_state) if shuffle else None
+        self.shuffle = shuffle
+        self.source, self.encoding_digest = dict(source), encoding_digest
+        self.codec: Codec | None = codec or ("lz4" if self.dtype.kind in "iu" else None)
+        self.n_samples, self.memory_limit, self.tile_shape = n_samples, memory_limit, tile_shape
+        self.max_files, self.shard_nbytes = max_files, shard_nbytes
+        self.notes = list(notes)
+        self._row_nbytes = n_features * self.dtype.itemsize
+        if 8 * self._row_nbytes > memory_limit:
+            raise PlanError(
+                f"one row takes {self._row_nbytes:,} bytes, and writing needs room for 8; "
+                f"the memory limit is {memory_limit:,} bytes",
+                "memory_limit",
+                f"allow at least {8 * self._row_nbytes:,} bytes",
+            )
+
+    def __enter__(self) -> StoreWriter:
+        import zarr
+
+        self._site = UnfinishedStore(self.path)
+        self.notes += self._site.notes
+        try:
+            self._group: Any = zarr.create_group(str(self._site.folder), zarr_format=3)
+            self._prepare()
+        except BaseException:
+            self._site.remove()
+            raise
+        return self
+
+    def _prepare(self) -> None:
+        self._rng = np.random.default_rng(self.random_state)
+        self._statistics = ColumnStatistics(self.n_features)
+        self._n_rows = 0
+        self._keys: list[np.ndarray] = []
+        self._vectors = RowVectors(self.target_names, self.has_weight, self.label_names)
+        self._is_whole = True
+        self._block_rows = min(
+            statistics_rows(self.n_features, self.dtype.itemsize),
+            max(1, self.memory_limit // 8 // max(1, self._row_nbytes)),
+        )
+        self._new_block()
+        self._bands: BandWriter | None = None
+        self._spool: Spool | None = None
+        if not self.shuffle and self.n_samples is not None:
+            self._bands = self._new_bands(self.n_samples)
+            return
+        memory_nbytes = self.memory_limit // 4
+        n_buckets = None
+        if self.shuffle:
+            n_buckets = MAX_BUCKETS
+            if self.n_samples is not None:
+                nbytes = self.n_samples * self._row_nbytes
+                n_buckets = min(MAX_BUCKETS, max(1, math.ceil(8 * nbytes / self.memory_limit)))
+                self._check_disk(nbytes if nbytes > memory_nbytes else 0)
+        self._spool = Spool(self._site.folder / "rows", self.n_features, self.dtype, memory_nbytes, n_buckets)
+
+    def write(self, block: Any, labels: Mapping[str, Any] | None = None) -> None:
+        """Take the next rows of the source.
+
+        Parameters
+        ----------
+        block : RowBlock or SourceBlock
+            With X of shape (n_rows, n_features), dense or sparse; y of shape (n_rows,) or (n_rows, n_targets);
+            weight of shape (n_rows,). Nothing of it is kept: buffers may be used again.
+        labels : dict of str to array of str, optional
+            Default: the block's own.
+
+        Raises
+        ------
+        DataError
+            Values that do not fit, with the column's name and the row's number.
+        StoreError
+            The disk is full.
+        """
+        with self._explain_disk_full():
+            X = block.X
+            if X.ndim != 2 or X.shape[1] != self.n_features:
+                raise DataError(f"expected {self.n_features} columns, found shape {X.shape}", "X")
+            if block.start != self._n_rows:
+                raise DataError(f"expected rows from {self._n_rows} on, found {block.start}", "X", "write in order")
+            self._is_whole = False
+            self._vectors.append(block, labels, self._n_rows)
+            start = 0
+            while start < X.shape[0]:
+                count = min(self._block_rows - self._n_filled, X.shape[0] - start)
+                self._convert(X[start : start + count])
+                start += count
+            self._is_whole = True
+
+    def _convert(self, rows: Any) -> None:
+        part = self._block[self._n_filled : self._n_filled + rows.shape[0]]
+        convert_rows(
+            rows, part, names=self.feature_names, first_row=self._n_rows, allow_missing=self.allow_missing
+        )
+        self._n_filled += len(part)
+        self._n_rows += len(part)
+        if self._n_filled == self._block_rows:
+            self._take_block()
+
+    def _take_block(self) -> None:
+        block = self._block[: self._n_filled]
+        self._statistics.update(block)
+        keys = self._rng.random(len(block)) if self.shuffle else np.empty(0)
+        self._keys.append(keys)
+        if self._bands is not None:
+            self._bands.write(block)
+        elif self._spool is not None:
+            self._spool.append(block, keys)
+        self._new_block()
+
+    def _new_block(self) -> None:
+        self._block = np.empty((self._block_rows, self.n_features), self.dtype)
+        self._n_filled = 0
+
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        is_done = False
+        try:
+            if kind is None:
+                with self._explain_disk_full():
+                    self._finish()
+                is_done = True
+        finally:
+            self._bands, self._spool, self._keys = None, None, []
+            if not is_done:
+                self._site.remove()
+
+    def _finish(self) -> None:
+        if not self._is_whole:
+            raise StoreError("a block was refused, so rows are missing", str(self.path), "let the error end the writing")
+        if self._n_filled:
+            self._take_block()
+        if self.n_samples not in (None, self._n_rows):
+            raise DataError(f"expected {self.n_samples} rows, found {self._n_rows}", "X", "has the source changed?")
+        order = stored_order(np.concatenate([np.empty(0), *self._keys])) if self.shuffle else None
+        self._keys = []
+        self._write_matrix(order)
+        self._vectors.write(self._group, order)
+        self._write_statistics()
+        write_strings(self._group, "feature_names", np.array(self.feature_names, dtype=np.dtypes.StringDType()))
+        self._group.attrs["daskfs"] = self._header().to_dict()
+        write_manifest(self._site.folder)
+        self._site.finish()
+
+    def _write_matrix(self, order: np.ndarray | None) -> None:
+        bands = self._bands or self._new_bands(self._n_rows)
+        if self._spool is not None:
+            for rows in self._spool.rows(np.arange(self._n_rows) if order is None else order):
+                bands.write(rows)
+            shutil.rmtree(self._spool.folder, ignore_errors=True)
+        bands.close()
+        self._layout = bands.layout
+
+    def _write_statistics(self) -> None:
+        group = self._group.create_group("statistics")
+        for name in ("mean", "std", "n_missing", "minimum", "maximum"):
+            write_vector(group, name, getattr(self._statistics, name))
+
+    def _header(self) -> StoreHeader:
+        shape = (self._n_rows, self.n_features)
+        digest = content_digest(
+            source=self.source,
+            encoding_digest=self.encoding_digest,
+            shape=shape,
+            dtype=self.dtype,
+            feature_names=self.feature_names,
+            target_names=self.target_names,
+            random_state=self.random_state,
+        )
+        return StoreHeader(
+            format_version=FORMAT_VERSION,
+            shape=shape,
+            dtype=self.dtype.name,
+            tile_shape=self._layout.tile_shape,
+            shard_shape=self._layout.shard_shape,
+            codec=self._layout.codec,
+            shuffled=self.shuffle,
+            random_state=self.random_state,
+            target_names=self.target_names,
+            label_names=self.label_names,
+            has_weight=self.has_weight,
+            source=self.source,
+            encoding_digest=self.encoding_digest,
+            digest=digest,
+            notes=tuple(self.notes),
+            created_with=_versions(),
+        )
+
+    def _new_bands(self, n_samples: int) -> BandWriter:
+        def make_layout(codec: Codec | None) -> Layout:
+            return choose_layout(
+                n_samples,
+                self.n_features,
+                self.dtype,
+                codec,
+                tile_shape=self.tile_shape,
+                band_nbytes=min(BAND_NBYTES, self.memory_limit // 8),
+                max_files=self.max_files,
+                shard_nbytes=self.shard_nbytes,
+            )
+
+        return BandWriter(self._group, (n_samples, self.n_features), self.dtype, make_layout, self.codec)
+
+    def _check_disk(self, nbytes: int) -> None:
+        """Refuse at once what cannot fit: the rows are spooled uncompressed."""
+        free = shutil.disk_usage(self.path.parent).free
+        if nbytes > free:
+            raise self._disk_full(f"{free:,} bytes are free")
+
+    @contextmanager
+    def _explain_disk_full(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as fault:
+            if fault.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            raise self._disk_full(os.strerror(fault.errno).lower()) from None
+
+    def _disk_full(self, found: str) -> StoreError:
+        n_rows = self._n_rows if self.n_samples is None else self.n_samples
+        layout = choose_layout(n_rows, self.n_features, self.dtype, self.codec, tile_shape=self.tile_shape)
+        nbytes = store_nbytes(n_rows, self.n_features, self.dtype, layout)
+        so_far = " for the rows read so far" if self.n_samples is None else ""
+        needed = f"{nbytes:,} bytes{so_far}, and about as much again while rows are put in order"
+        return StoreError(f"the disk is full ({found}); needed are {needed}", str(self.path), "free space, or choose another disk")
+
+
+def _check_names(names: Sequence[str] | None, n_features: int) -> list[str]:
+    if names is None:
+        return [f"x{j}" for j in range(n_features)]
+    checked = [str(name) for name in names]
+    if len(checked) != n_features:
+        raise DataError(f"expected {n_features} feature names, found {len(checked)}", "feature_names")
+    if len(set(checked)) < n_features:
+        name, count = Counter(checked).most_common(1)[0]
+        raise DataError(f"feature name {name!r} stands {count} times", "feature_names", "give each column its own name")
+    for name in checked:
+        try:
+            name.encode("utf-8")
+        except UnicodeEncodeError:
+            raise DataError(f"feature name {name!r} is not valid Unicode", "feature_names", "rename it") from None
+    return checked
+
+
+def _check_seed(random_state: int | None) -> int:
+    return int(np.random.SeedSequence().generate_state(1)[0]) if random_state is None else int(random_state)
+
+
+def _versions() -> dict[str, str]:
+    import numcodecs
+    import zarr
+
+    return {
+        "daskfs": sys.modules["daskfs"].__version__,  # the package stands above this room
+        "numpy": np.__version__,
+        "zarr": zarr.__version__,
+        "numcodecs": numcodecs.__version__,
+    }
