@@ -49,7 +49,8 @@ class Checkpoint:
             They cannot be written, because the disk is full for example.
         """
         buffer = io.BytesIO()
-        np.savez(buffer, **{key: np.asarray(value) for key, value in arrays.items()})
+        named: dict[str, Any] = {key: np.asarray(value) for key, value in arrays.items()}
+        np.savez(buffer, **named)
         _write_whole(self.folder / f"{name}.npz", buffer.getvalue())
 
     def load(self, name: str) -> dict[str, np.ndarray] | None:

@@ -29,7 +29,12 @@ def load_run(folder: str | os.PathLike[str]) -> dict[str, SelectionResult]:
     return {result.method: result}
 
 
-def write_report(folders: Sequence[str | os.PathLike[str]], path: str | os.PathLike[str] | None = None) -> Path:
+def write_report(
+    folders: Sequence[str | os.PathLike[str]],
+    path: str | os.PathLike[str] | None = None,
+    *,
+    title: str | None = None,
+) -> Path:
     """Write the HTML page of one run, or of several side by side.
 
     Parameters
@@ -38,6 +43,8 @@ def write_report(folders: Sequence[str | os.PathLike[str]], path: str | os.PathL
         Folders of finished runs.
     path : path-like, optional
         The page; ``report.html`` in the folder of one run, ``comparison.html`` beside the first of several.
+    title : str, optional
+        Of the page; the names of the folders by default.
 
     Returns
     -------
@@ -58,7 +65,7 @@ def write_report(folders: Sequence[str | os.PathLike[str]], path: str | os.PathL
             results[name if name not in results else f"{run}/{label}"] = result
     if path is None:
         path = runs[0] / "report.html" if len(runs) == 1 else runs[0].parent / "comparison.html"
-    return write_page(Path(path), render_report(" and ".join(run.name for run in runs), results))
+    return write_page(Path(path), render_report(title or " and ".join(run.name for run in runs), results))
 
 
 def write_page(path: Path, page: str) -> Path:

@@ -1,0 +1,330 @@
+"""The command ``daskfs``: each command reads its options, calls one function and prints what comes back."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+if TYPE_CHECKING:
+    from daskfs.pipeline.config import Pipeline
+    from daskfs.pipeline.run import RunOutcome
+    from daskfs.result import SelectionResult
+
+EXIT_INTERRUPTED = 130
+
+
+class _Commands(TyperGroup):
+    """Turns an error of the user's into its message and exit code 2, an interrupt into 130."""
+
+    def invoke(self, ctx: Any) -> Any:
+        from daskfs.errors import DaskfsError
+
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # a scheduler's "time is up" is an interrupt too
+        try:
+            return super().invoke(ctx)
+        except DaskfsError as fault:
+            _say(str(fault), *getattr(fault, "__notes__", ()))
+            raise typer.Exit(fault.exit_code) from None
+        except KeyboardInterrupt as fault:
+            _say("interrupted", *getattr(fault, "__notes__", ()))
+            raise typer.Exit(EXIT_INTERRUPTED) from None
+        except BrokenPipeError:
+            sys.stderr.close()  # the reader of our output has left: `daskfs info ... | head`
+            raise typer.Exit(1) from None
+
+
+app = typer.Typer(
+    cls=_Commands,
+    help="Select the few features that matter out of data too big for memory.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+PipelineFile = Annotated[Path, typer.Argument(metavar="PIPELINE.yaml", show_default=False)]
+StorePath = Annotated[Path, typer.Argument(metavar="STORE.zarr", show_default=False)]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY.PATH=VALUE", help="Replace a value of the pipeline, read as YAML. Repeatable."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+MemoryLimit = Annotated[str | None, typer.Option(help="Of each process: 4GiB, say.", metavar="SIZE")]
+RandomState = Annotated[int, typer.Option(help="Seed.", min=0)]
+Force = Annotated[bool, typer.Option("--force", help="Replace a finished run.")]
+Scheduler = Annotated[
+    str | None, typer.Option(metavar="ADDRESS", help="Run on the workers of this Dask scheduler: tcp://host:8786.")
+]
+
+
+@app.callback(invoke_without_command=True)
+def _front(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    if version:
+        from daskfs import __version__
+
+        print(f"daskfs {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def run(
+    pipeline_file: PipelineFile,
+    overrides: Overrides = None,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="RUN_DIR", help="Continue the interrupted run in this folder.")
+    ] = None,
+    scheduler: Scheduler = None,
+    force: Force = False,
+) -> None:
+    """Run a pipeline: source, store, selection, evaluation, report."""
+    pipeline = _load(pipeline_file, overrides, scheduler, resume)
+    from daskfs.pipeline.run import run_pipeline
+
+    _print_outcome(run_pipeline(pipeline, resume=resume is not None, force=force, progress=_shown_progress()))
+
+
+@app.command()
+def plan(pipeline_file: PipelineFile, overrides: Overrides = None, as_json: AsJson = False) -> None:
+    """Say what a pipeline will read, write and take in memory; reads no data, refuses what exceeds the limit."""
+    pipeline = _load(pipeline_file, overrides)
+    from daskfs.pipeline.facts import check_pipeline, plan_pipeline
+
+    planned = plan_pipeline(pipeline, check_pipeline(pipeline))
+    print(json.dumps(planned.to_document(), indent=2) if as_json else planned.to_text())
+
+
+@app.command()
+def validate(pipeline_file: PipelineFile, overrides: Overrides = None) -> None:
+    """Check a pipeline, its schema and the header of its source or store; compute nothing."""
+    pipeline = _load(pipeline_file, overrides)
+    from daskfs.pipeline.facts import check_pipeline
+
+    check_pipeline(pipeline)
+    print(f"{pipeline_file}: valid")
+
+
+@app.command()
+def ingest(
+    source: Annotated[
+        str,
+        typer.Argument(metavar="SOURCE", help="File, glob, folder, Zarr array or sklearn:NAME.", show_default=False),
+    ],
+    store: StorePath,
+    target: Annotated[str | None, typer.Option(help="The column to predict.", metavar="COLUMN")] = None,
+    schema: Annotated[Path | None, typer.Option(help="What the columns mean.", metavar="SCHEMA.yaml")] = None,
+    weight: Annotated[str | None, typer.Option(help="The column of sample weights.", metavar="COLUMN")] = None,
+    delimiter: Annotated[str | None, typer.Option(help="Between the values of a text table.")] = None,
+    dtype: Annotated[str, typer.Option(help="float32, float64 or int8.")] = "float32",
+    codec: Annotated[str | None, typer.Option(help="raw or lz4; chosen by the data if not given.")] = None,
+    shuffle: Annotated[bool, typer.Option(help="Permute the rows, as subsets of rows must be random.")] = True,
+    random_state: RandomState = 0,
+    memory_limit: MemoryLimit = "1GiB",
+) -> None:
+    """Make a feature store of a source."""
+    from daskfs.cluster import parse_bytes
+    from daskfs.sources.ingest import ingest as ingest_source
+
+    options: dict[str, Any] = {"target": target, "schema": schema, "weight": weight, "delimiter": delimiter}
+    made = ingest_source(
+        source,
+        store,
+        **{name: value for name, value in options.items() if value is not None},
+        dtype=dtype,
+        codec=codec,
+        shuffle=shuffle,
+        random_state=random_state,
+        memory_limit=parse_bytes(memory_limit or "1GiB"),
+        progress=_shown_progress(),
+    )
+    print(f"{store}: {made.shape[0]:,} samples x {made.shape[1]:,} features, {made.dtype}")
+    for note in made.notes:
+        print(f"  {note}")
+
+
+@app.command()
+def info(store: StorePath, as_json: AsJson = False) -> None:
+    """Say what a feature store holds."""
+    from daskfs.store.feature_store import open_store
+
+    facts = open_store(store).info()
+    if as_json:
+        print(json.dumps(facts, indent=2, default=str))
+        return
+    for name, value in facts.items():
+        print(f"{name:<16} {value}")
+
+
+@app.command()
+def verify(store: StorePath) -> None:
+    """Read a feature store and hold it against its checksums; name every damaged part."""
+    from daskfs.errors import CorruptStoreError
+    from daskfs.store.feature_store import open_store
+
+    damaged = open_store(store).verify(progress=_shown_progress())
+    if damaged:
+        raise CorruptStoreError("\n".join([*damaged, f"{store}: {len(damaged)} damaged; ingest the source again"]))
+    print(f"{store}: whole")
+
+
+@app.command()
+def select(
+    store: StorePath,
+    method: Annotated[str, typer.Option(help="message.")] = "message",
+    n_subsets: Annotated[int | None, typer.Option(help="Subsets of the rows.", min=1)] = None,
+    subset_size: Annotated[int | None, typer.Option(help="Rows of a subset, instead of their number.", min=2)] = None,
+    criterion: Annotated[str, typer.Option(help="ebic, bic or ric.")] = "ebic",
+    gamma: Annotated[float, typer.Option(help="Of ebic.", min=0, max=1)] = 0.5,
+    n_features: Annotated[int | None, typer.Option(help="At most so many features per subset.", min=1)] = None,
+    test: Annotated[float, typer.Option(help="Share of the rows to test on; 0 for none.", min=0, max=0.99)] = 0.2,
+    random_state: RandomState = 0,
+    n_workers: Annotated[int | None, typer.Option(help="Processes on this machine.", min=1)] = None,
+    scheduler: Scheduler = None,
+    memory_limit: MemoryLimit = None,
+    output: Annotated[
+        Path | None, typer.Option(metavar="RUN_DIR", help="The run's folder; runs/<store>-<method> if not given.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the interrupted run.")] = False,
+    force: Force = False,
+) -> None:
+    """Select features from a store: the short way, without YAML."""
+    from daskfs.pipeline.config import build_pipeline
+
+    name = f"{store.resolve().stem}-{method}"
+    cluster: dict[str, Any] = {"kind": "none" if n_workers is None else "local", "n_workers": n_workers or 1}
+    if scheduler is not None:
+        cluster = {"kind": "address", "address": scheduler}
+    if memory_limit is not None:
+        cluster["memory_limit"] = memory_limit
+    selection: dict[str, Any] = {
+        "method": method,
+        "n_subsets": n_subsets,
+        "subset_size": subset_size,
+        "max_features": n_features,
+    }
+    selection |= {"criterion": criterion, "gamma": gamma, "random_state": random_state}
+    document = {
+        "version": 1,
+        "name": name,
+        "store": {"path": str(store)},
+        "split": {"test": test, "random_state": random_state} if test else None,
+        "select": selection,
+        "cluster": cluster,
+        "output": str(output or f"runs/{name}"),
+    }
+    pipeline = build_pipeline(document, "daskfs select", Path.cwd())
+    from daskfs.pipeline.run import run_pipeline
+
+    _print_outcome(run_pipeline(pipeline, resume=resume, force=force, progress=_shown_progress()))
+
+
+@app.command()
+def report(
+    run_dirs: Annotated[list[Path], typer.Argument(metavar="RUN_DIR...", show_default=False)],
+    output: Annotated[Path | None, typer.Option(metavar="PAGE.html", help="Where the page is written.")] = None,
+) -> None:
+    """Write the HTML page of a run again, or of several runs side by side."""
+    from daskfs.report.runs import write_report
+
+    print(write_report(run_dirs, output))
+
+
+@app.command()
+def schema(name: Annotated[str, typer.Argument(help="pipeline, store or result.")] = "pipeline") -> None:
+    """Print a JSON Schema."""
+    from daskfs.pipeline.schemas import json_schema_text
+
+    print(json_schema_text(name), end="")
+
+
+@app.command()
+def warmup() -> None:
+    """Compile the kernels once, so that later commands start at once."""
+    from daskfs.kernels.numba_cache import warmup as compile_kernels
+
+    print(compile_kernels())
+
+
+def main() -> None:
+    """Run the command that the arguments name."""
+    app(prog_name="daskfs")
+
+
+def _load(
+    path: Path, overrides: list[str] | None, scheduler: str | None = None, resume: Path | None = None
+) -> Pipeline:
+    from daskfs.pipeline.config import load_pipeline
+
+    listed = list(overrides or ())
+    if scheduler is not None:
+        listed += ["cluster.kind=address", f"cluster.address={json.dumps(scheduler)}"]
+    if resume is not None:
+        output = str(resume.resolve()).removesuffix(".unfinished")
+        listed.append(f"output={json.dumps(output)}")
+    return load_pipeline(path, listed)
+
+
+def _print_outcome(outcome: RunOutcome) -> None:
+    for label, result in outcome.results.items():
+        if len(outcome.results) > 1:
+            print(f"{label}:")
+        _print_result(result)
+    print(f"report: {outcome.report}")
+
+
+def _print_result(result: SelectionResult) -> None:
+    print(f"{len(result.table):,} of {result.n_features:,} features selected from {result.n_samples:,} samples")
+    if len(result.table):
+        print(result.table.head(30).to_string(index=False))
+    if len(result.table) > 30:
+        print(f"and {len(result.table) - 30:,} more, in selected.csv")
+    if result.metrics:
+        print("on the test rows: " + ", ".join(f"{name} {value:.6g}" for name, value in result.metrics.items()))
+
+
+def _say(*lines: str) -> None:
+    for line in lines:
+        print(line, file=sys.stderr)
+
+
+def _shown_progress() -> _Bars | _Lines:
+    return _Bars() if sys.stderr.isatty() else _Lines()
+
+
+class _Lines:
+    """One line per finished step, for logs."""
+
+    def start(self, name: str, total: int) -> None:
+        self._name, self._done, self._since = name, 0, time.monotonic()
+
+    def advance(self, k: int = 1) -> None:
+        self._done += k
+
+    def finish(self) -> None:
+        _say(f"{self._name}: {self._done:,} done in {time.monotonic() - self._since:.1f} s")
+
+
+class _Bars:
+    """A bar with the time left."""
+
+    def start(self, name: str, total: int) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import TimeRemainingColumn as TimeLeft
+
+        columns = (TextColumn("{task.description:<10}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        self._bars = Progress(*columns, TextColumn("left"), TimeLeft(), console=Console(stderr=True))
+        self._bars.start()
+        self._task = self._bars.add_task(name, total=total or None)
+
+    def advance(self, k: int = 1) -> None:
+        self._bars.advance(self._task, k)
+
+    def finish(self) -> None:
+        self._bars.stop()

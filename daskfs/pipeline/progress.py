@@ -1,0 +1,88 @@
+"""Progress of a run: shown by whoever runs it, timed and written to the run's log here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol, TextIO
+
+
+class Progress(Protocol):
+    """What shows a long step: `start`, some `advance`, `finish`; one step at a time."""
+
+    def start(self, name: str, total: int) -> None:
+        """Begin a step of `total` pieces."""
+
+    def advance(self, k: int = 1) -> None:
+        """Say that `k` more pieces are done."""
+
+    def finish(self) -> None:
+        """End the step."""
+
+
+class Silent:
+    """Shows nothing."""
+
+    def start(self, name: str, total: int) -> None:
+        """Begin a step."""
+
+    def advance(self, k: int = 1) -> None:
+        """Go on."""
+
+    def finish(self) -> None:
+        """End the step."""
+
+
+class StepTimes:
+    """Passes progress on, measures how long each step takes and logs it.
+
+    Parameters
+    ----------
+    shown : Progress
+        Who shows it.
+    log : TextIO
+        Where lines with the time of day go.
+    """
+
+    def __init__(self, shown: Progress, log: TextIO) -> None:
+        self.shown = shown
+        self.log = log
+        self.seconds: dict[str, float] = {}
+        self._name = ""
+        self._since = 0.0
+
+    def start(self, name: str, total: int) -> None:
+        """Begin a step."""
+        self._name, self._since = name, time.perf_counter()
+        self.say(f"{name}: {total:,} to do")
+        self.shown.start(name, total)
+
+    def advance(self, k: int = 1) -> None:
+        """Go on."""
+        self.shown.advance(k)
+
+    def finish(self) -> None:
+        """End the step; steps of one name add up."""
+        seconds = time.perf_counter() - self._since
+        self.seconds[self._name] = self.seconds.get(self._name, 0.0) + seconds
+        self.say(f"{self._name}: done in {seconds:.2f} s")
+        self.shown.finish()
+
+    def say(self, text: str) -> None:
+        """Write a line to the log."""
+        print(f"{datetime.now().astimezone().isoformat(timespec='seconds')}  {text}", file=self.log, flush=True)
+
+
+@contextmanager
+def logged(path: Path, shown: Progress) -> Iterator[StepTimes]:
+    """Open a run's log, a resumed run's at its end; what ends the run early is its last line."""
+    with path.open("a", encoding="utf-8") as log:
+        steps = StepTimes(shown, log)
+        try:
+            yield steps
+        except BaseException as fault:
+            steps.say(f"stopped: {fault or type(fault).__name__}")
+            raise

@@ -1,0 +1,237 @@
+"""The run: source -> store -> split -> select and refit -> evaluate -> report, in a folder made whole or not at all."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from daskfs.cluster import open_cluster
+from daskfs.documents import dump_yaml
+from daskfs.errors import DaskfsError, RunError
+from daskfs.metrics import PREDICTION_METRICS, precision, recall
+from daskfs.pipeline.config import Pipeline
+from daskfs.pipeline.facts import check_pipeline, check_sizes, make_selector, plan_data, plan_pipeline, plan_store
+from daskfs.pipeline.plan import Plan, available_nbytes, ingest_limit
+from daskfs.pipeline.progress import Progress, Silent, StepTimes, logged
+from daskfs.pipeline.run_folder import RunFolder, check_output
+from daskfs.report.html import render_report
+from daskfs.report.runs import load_run, write_report
+from daskfs.result import SelectionResult
+from daskfs.sources.base import Source
+from daskfs.sources.ingest import ingest
+from daskfs.store.feature_store import FeatureStore, open_store
+from daskfs.streams import Streamable
+from daskfs.workers import Workers
+
+TEST_BLOCK_NBYTES = 8 * 2**20
+"""Of the stream of test rows: two blocks and their copies in double precision stay small."""
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """A finished run: its folder, its report and its results by label."""
+
+    folder: Path
+    report: Path
+    results: dict[str, SelectionResult]
+
+
+def run_pipeline(
+    pipeline: Pipeline, *, resume: bool = False, force: bool = False, progress: Progress | None = None
+) -> RunOutcome:
+    """Run a pipeline.
+
+    Parameters
+    ----------
+    pipeline : Pipeline
+    resume : bool
+        Continue the interrupted run of `pipeline.output`; it ends with the same result.
+    force : bool
+        Replace a run that stands at `pipeline.output`, once the new one is finished.
+    progress : Progress, optional
+        Who shows it.
+
+    Raises
+    ------
+    DaskfsError
+        Something the user can mend. Nothing half-made is left, except that a run that lost its workers or its disk
+        can be resumed.
+    KeyboardInterrupt
+        With a note on how to resume, where something was computed.
+    """
+    if not resume:
+        check_output(pipeline.output_path, force=force)
+    source = check_pipeline(pipeline)
+    plan = plan_pipeline(pipeline, source)
+    output = pipeline.output_path
+    folder = RunFolder.resume(output) if resume else RunFolder.start(output, force=force)
+    try:
+        with logged(folder.path / "run.log", progress or Silent()) as steps:
+            _Run(pipeline, folder, plan, source, steps).write()
+        folder.finish()
+    except BaseException as fault:
+        is_mendable = isinstance(fault, DaskfsError) and not isinstance(fault, RunError)
+        can_resume = folder.let_go(keep=not is_mendable)
+        if can_resume and not isinstance(fault, DaskfsError):
+            fault.add_note(f"continue with --resume {output}")
+        raise
+    return RunOutcome(output, output / "report.html", load_run(output))
+
+
+class _Run:
+    """One run while it lasts."""
+
+    def __init__(
+        self, pipeline: Pipeline, folder: RunFolder, plan: Plan, source: Source | None, steps: StepTimes
+    ) -> None:
+        self.pipeline = pipeline
+        self.folder = folder
+        self.plan = plan
+        self.source = source
+        self.steps = steps
+
+    def write(self) -> None:
+        """Compute everything and write every file."""
+        pipeline, path = self.pipeline, self.folder.path
+        (path / "pipeline.yaml").write_text(dump_yaml(pipeline.to_document()), encoding="utf-8")
+        for line in self.plan.to_text().splitlines():
+            self.steps.say(line)
+        store = make_store(pipeline, self.source, self.steps)
+        check_sizes(pipeline, store.shape[1])
+        self.plan = plan_store(pipeline, store)
+        self.folder.checkpoint.claim(_settings(pipeline, store))
+        cluster = pipeline.cluster
+        kind = cluster.kind
+        with open_cluster(
+            kind,
+            n_workers=cluster.n_workers,
+            memory_limit=cluster.memory_limit_nbytes,
+            address=cluster.address,
+            dashboard_address=cluster.dashboard_address,
+            local_directory=cluster.local_directory,
+        ) as workers:
+            if kind == "address":
+                self.plan = plan_data(pipeline, self.plan.data, workers.n_threads)
+            with workers.performance_report(path / "dask.html"):
+                results = {label: self._select(label, store, workers) for label in pipeline.selections}
+            self._write_results(results, workers)
+
+    def _select(self, label: str, store: FeatureStore, workers: Workers) -> SelectionResult:
+        pipeline, steps = self.pipeline, self.steps
+        before = dict(steps.seconds)
+        train: Streamable = store
+        test: Streamable | None = None
+        if pipeline.split is not None:
+            split = pipeline.split
+            train, test = store.split(split.test, by=split.by, random_state=split.random_state)
+        n_workers = self.plan.n_workers
+        available = available_nbytes(pipeline.cluster, self.plan.data, n_workers)
+        selector = make_selector(pipeline.selections[label], available)
+        selector.fit_matrix(train, workers=workers, progress=steps, checkpoint=self.folder.checkpoint.part(label))
+        result: SelectionResult = selector.result_
+        if test is not None:
+            result.metrics = self._evaluate(result, store, test)
+        result.store_digest = store.digest
+        result.notes = list(dict.fromkeys([*store.notes, *result.notes, *self._own_notes()]))
+        result.time = {name: s - before.get(name, 0.0) for name, s in steps.seconds.items() if name not in before}
+        if "ingest" in before:
+            result.time = {"ingest": before["ingest"], **result.time}
+        return result
+
+    def _own_notes(self) -> list[str]:
+        return ["resumed: times are those of the last part"] if self.folder.resumed else []
+
+    def _evaluate(self, result: SelectionResult, store: FeatureStore, test: Streamable) -> dict[str, float]:
+        y, weight = test.read_target(), test.read_weight()
+        if y is None:
+            return {}
+        prediction = predict_blocks(result, test, self.steps)
+        selected = result.table["index"].to_list()
+        values: dict[str, float] = {}
+        for name in self.pipeline.evaluate.metrics:
+            if name in ("recall", "precision"):
+                truth = _true_features(store)
+                values[name] = (recall if name == "recall" else precision)(selected, truth)
+            else:
+                values[name] = PREDICTION_METRICS[name](y, prediction, weight)
+        return values
+
+    def _write_results(self, results: dict[str, SelectionResult], workers: Workers) -> None:
+        path, several = self.folder.path, len(results) > 1
+        self.steps.start("report", 1)
+        render_report(self.pipeline.name, results)  # once before the peak is read, for drawing takes memory too
+        measured = workers.peak_memory()
+        for label, result in results.items():
+            result.memory = {
+                "limit_nbytes": self.plan.memory_limit_nbytes,
+                "promised_nbytes": self.plan.promised_nbytes,
+                "measured_nbytes": measured,
+            }
+            if several:
+                result.save(path / label, overwrite=True)
+        first = next(iter(results.values()))
+        first.save(path, overwrite=True)
+        metrics = {label: result.to_record().metrics for label, result in results.items()}
+        text = json.dumps(metrics if several else next(iter(metrics.values())), indent=2) + "\n"
+        (path / "metrics.json").write_text(text, encoding="utf-8")
+        write_report([path], path / "report.html", title=self.pipeline.name)
+        self.steps.advance()
+        self.steps.finish()
+
+
+def make_store(pipeline: Pipeline, source: Source | None, progress: Progress) -> FeatureStore:
+    """Ingest the source, or open the store that was made from it before."""
+    path = pipeline.store_path
+    if source is None:
+        return open_store(path)
+    wanted = pipeline.store
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return ingest(
+        source,
+        path,
+        dtype=wanted.dtype,
+        shuffle=wanted.shuffle,
+        random_state=wanted.random_state,
+        codec=wanted.codec,
+        tile_shape=None if wanted.tile_shape is None else (wanted.tile_shape[0], wanted.tile_shape[1]),
+        memory_limit=ingest_limit(pipeline.cluster),
+        progress=progress,
+    )
+
+
+def predict_blocks(result: SelectionResult, matrix: Streamable, progress: Progress) -> np.ndarray:
+    """Return the prediction for every row of a matrix; only the selected columns are read, block by block.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+    """
+    prediction = np.full(matrix.shape[0], result.intercept)
+    progress.start("evaluate", matrix.shape[0])
+    order = np.argsort(result.table["index"].to_numpy(), kind="stable")
+    columns = result.table["index"].to_numpy()[order]
+    coef = result.table["coef"].to_numpy()[order]
+    if len(columns):
+        for block in matrix.row_blocks(columns=columns, memory_limit=TEST_BLOCK_NBYTES):
+            prediction[block.start : block.stop] += block.X.astype(np.float64) @ coef
+            progress.advance(block.stop - block.start)
+    progress.finish()
+    return prediction
+
+
+def _true_features(store: FeatureStore) -> list[int]:
+    """Return the columns that a synthetic source says its target depends on."""
+    return [int(j) for j in store.source["description"]["support"]]
+
+
+def _settings(pipeline: Pipeline, store: FeatureStore) -> dict[str, Any]:
+    """Return what the arrays of a checkpoint depend on."""
+    document = pipeline.to_document()
+    kept: dict[str, Any] = {"store": {"digest": store.digest}, "split": document["split"]}
+    kept["select"] = document["select"]
+    kept["cluster"] = {"memory_limit": pipeline.cluster.memory_limit_nbytes}
+    return kept
