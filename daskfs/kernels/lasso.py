@@ -4,11 +4,11 @@ For a falling grid of λ the path minimises, over the implicitly standardised co
 
     ½ ⟨y - Σ z_j b_j, y - Σ z_j b_j⟩ + λ Σ |b_j|
 
-by coordinate descent with covariance updates (Friedman, Hastie and Tibshirani 2010) on the features entered so far. When
-the signs have settled, the solution for these signs is computed exactly; its Cholesky factor also gives the least-squares
-refit. After every solve the gradient of all p columns follows from cached Gram rows, so the optimality of every λ is
-certified. A missing Gram row costs a pass over the block, so each pass makes eight: those of violators, and a guess, the
-next largest gradients.
+by coordinate descent with covariance updates (Friedman, Hastie and Tibshirani 2010) on the features entered so far.
+When the signs have settled, the solution for these signs is computed exactly; its Cholesky factor also gives the
+least-squares refit. After every solve the gradient of all p columns follows from cached Gram rows, so the optimality
+of every λ is certified. A missing Gram row costs a pass over the block, so each pass makes eight: those of violators
+and, as a guess, the next largest gradients.
 """
 
 from __future__ import annotations

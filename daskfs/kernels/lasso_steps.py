@@ -45,6 +45,7 @@ class PathState(NamedTuple):
 
 
 def new_state(n_features: int, capacity: int, largest_model: int) -> PathState:
+    """Return the state before the first step, with room for `capacity` Gram rows and models of `largest_model`."""
     return PathState(
         gradient=np.zeros(n_features),
         gram=np.empty((capacity, n_features)),  # pages are touched only as rows are made
@@ -63,7 +64,7 @@ def new_state(n_features: int, capacity: int, largest_model: int) -> PathState:
 
 @kernel
 def follow(X, weight, m, lambdas, penalty, refit, patience, max_features, state):  # type: ignore[no-untyped-def]
-    """Follow the path; return df, RSS, GIC and coefficients at each λ, how many were followed, the best, why it ended."""
+    """Return df, RSS, GIC and coefficients at each λ, how many were followed, the best of them, and why it ended."""
     n_lambdas = lambdas.shape[0]
     df = np.zeros(n_lambdas, np.int64)
     rss = np.zeros(n_lambdas)

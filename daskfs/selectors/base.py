@@ -1,0 +1,248 @@
+"""What every selector offers: scikit-learn's face on all kinds of input, and the hooks of a pipeline."""
+
+from __future__ import annotations
+
+import functools
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.feature_selection import SelectorMixin
+from sklearn.utils import RegressorTags
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from daskfs.blocks import Matrix
+from daskfs.metrics import r2
+from daskfs.result import SelectionResult
+from daskfs.selectors.inputs import is_lazy, is_matrix, lazy_columns, lazy_prediction, opened_matrix, prediction_blocks
+from daskfs.workers import Workers
+
+
+class Progress(Protocol):
+    """Told how a long step goes on."""
+
+    def start(self, name: str, total: int) -> None:
+        """Begin a step of `total` parts."""
+
+    def advance(self, k: int = 1) -> None:
+        """Say that `k` more parts are done."""
+
+    def finish(self) -> None:
+        """End the step."""
+
+
+class Checkpoint(Protocol):
+    """Keeps small arrays under names, so that an interrupted run goes on where it stood."""
+
+    def load(self, name: str) -> dict[str, np.ndarray] | None:
+        """Return what was saved under a name, or None."""
+
+    def save(self, name: str, arrays: dict[str, np.ndarray]) -> None:
+        """Save arrays under a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class SelectorPlan:
+    """What a selector will read and hold, known before any data is."""
+
+    n_tasks: int
+    n_passes: int
+    """Over all columns of the matrix."""
+    task_nbytes: int
+    """Peak memory of one task, beside the process itself."""
+    read_nbytes: int
+    """Decoded bytes read in all."""
+    client_nbytes: int
+    """Memory of the client, beside the process itself."""
+    text: str
+    """The plan in words."""
+
+
+class BaseSelector(SelectorMixin, BaseEstimator):
+    """Base of all selectors: scikit-learn's interface over arrays, stores and Dask collections.
+
+    A subclass stores its parameters in ``__init__`` (among them ``loss``, ``random_state``, ``memory_limit`` and
+    ``client``) and defines `_fit` and `plan`. `_fit` sets ``selected_``, ``support_``, ``coef_``, ``intercept_``,
+    ``scores_`` and ``result_``.
+    """
+
+    selected_: np.ndarray
+    support_: np.ndarray
+    coef_: np.ndarray
+    intercept_: float
+    scores_: np.ndarray
+    result_: SelectionResult
+    n_features_in_: int
+    feature_names_in_: np.ndarray
+
+    @abstractmethod
+    def _fit(
+        self, matrix: Matrix, workers: Workers | None, progress: Progress | None, checkpoint: Checkpoint | None
+    ) -> None:
+        """Select on a matrix."""
+
+    @abstractmethod
+    def plan(
+        self,
+        n_samples: int,
+        n_features: int,
+        dtype: Any,
+        memory_limit: int | None,
+        n_threads: int = 1,
+        tile_shape: tuple[int, int] | None = None,
+    ) -> SelectorPlan:
+        """Return what fitting a matrix of this shape will read and hold.
+
+        Parameters
+        ----------
+        n_samples, n_features : int
+        dtype : numpy dtype or its name
+        memory_limit : int or None
+            Bytes that one task may take.
+        n_threads : int
+            Tasks that run at once.
+        tile_shape : tuple of int, optional
+            Of the store.
+
+        Raises
+        ------
+        PlanError
+            The limit is too small; with the sizes that would fit.
+        """
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> BaseSelector:
+        """Select features.
+
+        Parameters
+        ----------
+        X : FeatureStore or other Matrix, ndarray, scipy.sparse matrix, DataFrame, dask Array or dask DataFrame
+            A store is read block by block where the work runs, and brings its own target and weights. A Dask collection
+            is written to a temporary store first.
+        y : array-like of shape (n_samples,)
+            The target; None with a store.
+        sample_weight : array-like of shape (n_samples,), optional
+            A weight of 2 counts as the row twice, 0 as no row; None with a store.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        DataError
+            NaN or infinity (with the column and the row), a constant target, no target.
+        """
+        with opened_matrix(self, X, y, sample_weight) as matrix:
+            return self.fit_matrix(matrix)
+
+    def fit_matrix(
+        self,
+        matrix: Matrix,
+        *,
+        workers: Workers | None = None,
+        progress: Progress | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> BaseSelector:
+        """Select features of a matrix that carries its target.
+
+        Parameters
+        ----------
+        matrix : Matrix
+        workers : Workers, optional
+            Where the work runs; by default on ``client``.
+        progress : Progress, optional
+        checkpoint : Checkpoint, optional
+            Where finished tasks are kept.
+
+        Returns
+        -------
+        self
+        """
+        self.n_features_in_ = int(matrix.shape[1])
+        if matrix.feature_names is not None:
+            self.feature_names_in_ = np.asarray(matrix.feature_names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        self._fit(matrix, workers, progress, checkpoint)
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Return the selected columns.
+
+        Parameters
+        ----------
+        X : as in `fit`
+
+        Returns
+        -------
+        array, sparse matrix, DataFrame or lazy Dask collection
+            Of the kind that came in (`set_output` applies to what is in memory); a dense array for a store.
+        """
+        return super().transform(X)
+
+    def predict(self, X: Any) -> Any:
+        """Predict the target from the selected features.
+
+        Parameters
+        ----------
+        X : as in `fit`
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), or a lazy Dask array or Series
+        """
+        check_is_fitted(self)
+        columns = np.flatnonzero(self.support_)
+        if is_lazy(X):
+            return lazy_prediction(lazy_columns(self, X, columns), self.coef_[columns], self.intercept_)
+        if is_matrix(X):
+            return np.concatenate(list(prediction_blocks(self, X, columns)))
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        return np.asarray(X[:, columns] @ self.coef_[columns] + self.intercept_)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return the share of the target's variance explained, R².
+
+        Parameters
+        ----------
+        X : as in `fit`
+        y : array-like of shape (n_samples,)
+            None with a store that carries its target.
+        sample_weight : array-like of shape (n_samples,), optional
+        """
+        if y is None and is_matrix(X):
+            y, sample_weight = X.read_target(slice(None)), X.read_weight(slice(None))
+        weight = None if sample_weight is None else np.asarray(sample_weight, dtype=float)
+        return r2(np.asarray(y, dtype=float), np.asarray(self.predict(X)), weight)
+
+    def _get_support_mask(self) -> np.ndarray:
+        check_is_fitted(self)
+        return self.support_
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.estimator_type = "regressor"
+        tags.regressor_tags = RegressorTags()
+        tags.target_tags.required = True
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _lazy_stays_lazy(wrapped: Callable[..., Any]) -> Callable[..., Any]:
+    """Let Dask collections and stores pass by `set_output`, which would load them into memory."""
+
+    @functools.wraps(wrapped)
+    def transform(self: BaseSelector, X: Any) -> Any:
+        if is_lazy(X):
+            return lazy_columns(self, X, self.get_support(indices=True))
+        if is_matrix(X):
+            return X.read(slice(None), self.get_support(indices=True))
+        return wrapped(self, X)
+
+    return transform
+
+
+setattr(BaseSelector, "transform", _lazy_stays_lazy(BaseSelector.transform))  # noqa: B010

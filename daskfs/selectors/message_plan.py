@@ -1,0 +1,170 @@
+"""How MESSAGE cuts the rows into subsets and the subsets into tasks: integers in, integers out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from daskfs.errors import ConfigError, PlanError
+from daskfs.kernels.lasso import default_max_features, path_nbytes
+from daskfs.kernels.least_squares import least_squares_nbytes
+from daskfs.selectors.base import SelectorPlan
+
+GROUP_NBYTES = 128 << 20  # of rows read by one task, where the memory allows and subsets are smaller
+TILE_NBYTES = 8 << 20  # a decoded and an encoded tile of the reader
+MIN_SUBSET_SIZE = 400
+MAX_AUTO_SUBSETS = 199
+
+
+def choose_n_subsets(n_samples: int, n_features: int, n_subsets: int | None, subset_size: int | None) -> int:
+    """Return the number of subsets m.
+
+    Parameters
+    ----------
+    n_samples, n_features : int
+    n_subsets, subset_size : int or None
+        What the user asked for, at most one of them. By default subsets of ``max(400, n_features // 5)`` rows, an odd
+        number of them (so that no vote is tied), at most 199.
+
+    Raises
+    ------
+    ConfigError
+        Both given, or subsets of less than two rows.
+
+    Examples
+    --------
+    >>> choose_n_subsets(10_000, 1000, None, None)
+    25
+    >>> choose_n_subsets(10_000, 1000, None, 500)
+    20
+    """
+    if n_subsets is not None and subset_size is not None:
+        raise ConfigError("expected n_subsets or subset_size, found both", "message", "leave one out")
+    if n_subsets is None and subset_size is None:
+        n_subsets = max(1, min(n_samples // max(MIN_SUBSET_SIZE, n_features // 5), MAX_AUTO_SUBSETS))
+        return n_subsets - (n_subsets > 1 and n_subsets % 2 == 0)
+    name, asked = ("n_subsets", n_subsets) if subset_size is None else ("subset_size", subset_size)
+    least = 1 if name == "n_subsets" else 2
+    if isinstance(asked, bool) or not isinstance(asked, int) or asked < least:
+        raise ConfigError(f"expected a whole number of at least {least}, found {asked!r}", name)
+    n_subsets = asked if name == "n_subsets" else max(1, n_samples // asked)
+    if n_samples < 2 * n_subsets:
+        raise ConfigError(
+            f"expected at least two rows per subset, found {n_samples} rows for {n_subsets} subsets",
+            name,
+            f"n_subsets of at most {max(1, n_samples // 2)}",
+        )
+    return n_subsets
+
+
+def subset_start(i: int, n_samples: int, n_subsets: int) -> int:
+    """Return the first row of subset i; subset i ends where subset i + 1 starts."""
+    return i * n_samples // n_subsets
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a plan needs to know: of the matrix, and of the way it is selected on."""
+
+    n_samples: int
+    n_features: int
+    itemsize: int
+    n_subsets: int
+    n_lambdas: int = 100
+    max_features: int | None = None
+
+    @property
+    def largest_subset(self) -> int:
+        """Rows."""
+        return -(-self.n_samples // self.n_subsets)
+
+    def select_nbytes(self, n_subsets: int) -> int:
+        """Return the memory of a task that selects on so many subsets."""
+        rows = self.largest_subset
+        k = self.max_features or default_max_features(rows, self.n_features)
+        k = min(k, self.n_features)
+        copy = rows * self.n_features * 4 if self.itemsize < 4 else 0
+        workspace = path_nbytes(rows, self.n_features, self.n_lambdas, k)
+        return n_subsets * rows * (self.n_features * self.itemsize + 24) + copy + workspace + TILE_NBYTES
+
+    def refit_nbytes(self, n_subsets: int, n_selected: int) -> int:
+        """Return the memory of a task that refits so many columns on so many subsets."""
+        rows = self.largest_subset
+        read = n_subsets * rows * (n_selected * max(self.itemsize, 4) + 24)
+        return read + least_squares_nbytes(rows, n_selected) + TILE_NBYTES
+
+
+def subsets_per_task(n_subsets: int, nbytes_of: Callable[[int], int], memory_limit: int | None, n_threads: int) -> int:
+    """Return how many subsets one task reads: all threads busy, tasks of about 128 MiB, within the limit.
+
+    Parameters
+    ----------
+    n_subsets : int
+    nbytes_of : callable
+        Memory of a task of so many subsets; grows by the same for each.
+    memory_limit : int or None
+        Bytes that one task may take.
+    n_threads : int
+        Tasks that run at once on all workers.
+    """
+    one, two = nbytes_of(1), nbytes_of(2)
+    subset_nbytes = max(1, two - one)
+    wanted = min(max(1, GROUP_NBYTES // subset_nbytes), -(-n_subsets // n_threads))
+    if memory_limit is not None:
+        wanted = min(wanted, 1 + (memory_limit - one) // subset_nbytes)
+    return max(1, wanted)
+
+
+def plan_message(shape: Shape, memory_limit: int | None, n_threads: int, tile_rows: int = 1) -> SelectorPlan:
+    """Return what MESSAGE will read and hold.
+
+    Parameters
+    ----------
+    shape : Shape
+    memory_limit : int or None
+        Bytes that one task may take.
+    n_threads : int
+        Tasks that run at once on all workers.
+    tile_rows : int
+        Rows of the store's tiles: a task reads whole ones.
+
+    Raises
+    ------
+    PlanError
+        One subset does not fit in the limit; with the sizes that would.
+    """
+    needed = shape.select_nbytes(1)
+    if memory_limit is not None and needed > memory_limit:
+        raise PlanError(
+            f"one subset of {shape.largest_subset:,} rows x {shape.n_features:,} columns takes {needed:,} bytes, "
+            f"the limit is {memory_limit:,} bytes",
+            "memory_limit",
+            f"allow at least {needed:,} bytes{_smaller_subsets(shape, memory_limit)}",
+        )
+    per_task = subsets_per_task(shape.n_subsets, shape.select_nbytes, memory_limit, n_threads)
+    n_tasks = -(-shape.n_subsets // per_task)
+    overlap = (tile_rows - 1) * (n_tasks - 1) if n_tasks > 1 else 0
+    read_nbytes = (shape.n_samples + overlap) * shape.n_features * shape.itemsize
+    return SelectorPlan(
+        n_tasks=n_tasks,
+        n_passes=1,
+        task_nbytes=shape.select_nbytes(per_task),
+        read_nbytes=read_nbytes,
+        client_nbytes=shape.n_samples * 24 + shape.n_features * 64,
+        text=(
+            f"message: {shape.n_subsets} subsets of {shape.largest_subset:,} rows, {per_task} per task; "
+            "one pass over all columns, one over the selected ones"
+        ),
+    )
+
+
+def _smaller_subsets(shape: Shape, memory_limit: int) -> str:
+    n_subsets = shape.n_subsets
+    while n_subsets < shape.n_samples // 20:
+        n_subsets = min(max(n_subsets + 1, n_subsets * 5 // 4), shape.n_samples // 20)
+        smaller = Shape(
+            shape.n_samples, shape.n_features, shape.itemsize, n_subsets, shape.n_lambdas, shape.max_features
+        )
+        if smaller.select_nbytes(1) <= memory_limit:
+            return f", or set n_subsets={n_subsets} (subsets of {smaller.largest_subset:,} rows)"
+    return ""
