@@ -45,10 +45,10 @@ for _name, _pattern, _first in (
     ("null", r"~|null|Null|NULL|", [*"~nN", ""]),
     ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
     ("int", r"[-+]?(?:0|[1-9][0-9]*)", "-+0123456789"),
-    ("float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", "-+.0123456789"),
+    ("float", r"[-+]?(?:\.[0-9]+|[0-9]+\.[0-9]*)(?:[eE][-+]?[0-9]+)?", "-+.0123456789"),
+    ("float", r"[-+]?[0-9]+[eE][-+]?[0-9]+", "-+0123456789"),
     ("float", r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)", "-+."),
 ):
-    # The first pattern that fits wins: a float without point or exponent has been taken as an int before.
     _whole = re.compile(rf"^(?:{_pattern})$")
     for _reader in (_StrictLoader, _StrictDumper):
         _reader.add_implicit_resolver(f"tag:yaml.org,2002:{_name}", _whole, list(_first))
@@ -57,6 +57,8 @@ for _name, _pattern, _first in (
 def _mapping_without_duplicates(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:
     seen: dict[Any, int] = {}
     for key_node, _ in node.value:
+        if key_node.tag == "tag:yaml.org,2002:merge":
+            continue
         key = loader.construct_object(key_node, deep=True)
         line = key_node.start_mark.line + 1
         if isinstance(key, (dict, list)):

@@ -1,0 +1,107 @@
+import json
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pandas as pd
+import pytest
+
+from daskfs.errors import RunError
+from daskfs.result import SelectionResult, selection_table
+
+SCHEMA = json.loads((Path(__file__).parents[1] / "data_schemas" / "result.schema.json").read_text())
+
+
+@pytest.fixture
+def result():
+    names = np.array(["age", "größe <b>", "x,y", "bmi"], dtype=object)
+    table = selection_table([3, 1], [1.5, -0.25], [1.0, 0.6], names)
+    return SelectionResult(
+        "message",
+        table,
+        0.1,
+        {"n_subsets": np.int64(5), "gamma": 0.5, "max_features": None},
+        n_samples=100,
+        n_features=4,
+        history=pd.DataFrame({"lambda": [1.0, 0.1], "gic": [3.0, 2.0], "df": [0, 2]}),
+        scores=np.array([0.2, 0.6, np.nan, 1.0]),
+        feature_names=names,
+        store_digest="abc",
+        metrics={"mse": 1.25, "r2": float("nan")},
+        memory={"limit_nbytes": 10, "promised_nbytes": {"client": 7}, "measured_nbytes": {"client": 5}},
+        time={"select": 0.5},
+        notes=["3 rows dropped"],
+    )
+
+
+def test_a_result_reads_back_equal(result, tmp_path):
+    again = SelectionResult.load(result.save(tmp_path / "run"))
+    pd.testing.assert_frame_equal(again.table, result.table)
+    pd.testing.assert_frame_equal(again.history, result.history)
+    np.testing.assert_array_equal(again.scores, result.scores)
+    assert list(again.feature_names) == list(result.feature_names)
+    assert again.to_record() == result.to_record()
+    assert np.isnan(again.metrics["r2"])
+
+
+def test_result_json_keeps_to_its_schema(result, tmp_path):
+    record = json.loads((result.save(tmp_path) / "result.json").read_text())
+    jsonschema.validate(record, SCHEMA)
+    assert record["metrics"]["r2"] is None
+    assert record["selected"][0] == {"rank": 1, "index": 3, "name": "bmi", "coef": 1.5, "score": 1.0}
+
+
+def test_an_empty_selection_is_a_result(tmp_path):
+    empty = SelectionResult("message", selection_table([], [], []), 2.0, {}, n_samples=10, n_features=3)
+    again = SelectionResult.load(empty.save(tmp_path))
+    assert len(again.table) == 0
+    assert list(again.table.columns) == ["rank", "index", "name", "coef", "score"]
+    assert repr(again) == "SelectionResult(message: 0 of 3 features from 10 samples)"
+
+
+def test_saving_leaves_only_the_files_it_names(result, tmp_path):
+    result.save(tmp_path)
+    names = {"result.json", "selected.csv", "history.parquet", "scores.parquet"}
+    assert {path.name for path in tmp_path.iterdir()} == names
+
+
+def test_a_result_is_not_overwritten_unless_asked(result, tmp_path):
+    result.save(tmp_path)
+    with pytest.raises(RunError, match="stands here already"):
+        result.save(tmp_path)
+    result.notes = ["second"]
+    result.save(tmp_path, overwrite=True)
+    assert SelectionResult.load(tmp_path).notes == ["second"]
+
+
+def test_a_folder_without_a_result_is_named(tmp_path):
+    with pytest.raises(RunError, match="no result.json"):
+        SelectionResult.load(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"format_version": "1"}', '{"format_version": 1}'])
+def test_a_damaged_result_is_refused(tmp_path, text):
+    (tmp_path / "result.json").write_text(text)
+    with pytest.raises(RunError, match=str(tmp_path)):
+        SelectionResult.load(tmp_path)
+
+
+def test_a_result_of_a_newer_format_asks_for_an_upgrade(tmp_path):
+    (tmp_path / "result.json").write_text('{"format_version": 2}')
+    with pytest.raises(RunError, match="upgrade daskfs"):
+        SelectionResult.load(tmp_path)
+
+
+def test_html_escapes_the_names_of_features(result):
+    page = result._repr_html_()
+    assert "größe &lt;b&gt;" in page
+    assert "<b>;" not in page
+
+
+def test_plot_draws_one_bar_per_selected_feature(result):
+    import matplotlib as mpl
+
+    mpl.use("agg")
+    axes = result.plot()
+    assert len(axes.patches) == 2
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["größe <b>", "bmi"]
