@@ -22,7 +22,7 @@ FLOORS = [  # from the top down; see CONTRIBUTING.md, "Decisions", for where thi
     {"store"},
     {"streams"},
     {"cluster", "kernels", "result", "metrics"},
-    {"documents"},
+    {"documents", "workers"},
     {"blocks", "memory"},
     {"errors"},
 ]
@@ -30,8 +30,8 @@ FLOOR_OF = {room: height for height, rooms in enumerate(reversed(FLOORS)) for ro
 
 DOORS = {  # library: the rooms or modules that may import it
     "numba": {"kernels"},
-    "dask": {"cluster", "streams", "sources.dataframe"},
-    "distributed": {"cluster"},
+    "dask": {"cluster", "workers", "streams", "sources.dataframe"},
+    "distributed": {"cluster", "workers"},
     "zarr": {"store"},
     "numcodecs": {"store"},
     "pandas": {"sources", "result"},
@@ -120,7 +120,7 @@ def test_each_library_enters_through_its_door(path):
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_a_file_can_be_held_in_mind(path):
     assert path.name not in {"utils.py", "core.py", "common.py", "helpers.py", "os.py"}
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 450, "split it"
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 400, "split it"
 
 
 @pytest.mark.parametrize("room", [path.parent.name for path in PACKAGE.glob("*/__init__.py")])
