@@ -145,6 +145,7 @@ class OnDask(Workers):
 
     def __init__(self, client: Client) -> None:
         self.client = client
+        self._central_nodes: list[Any] = []  # their futures: a node whose future is gone is released by Dask
 
     @property
     def n_threads(self) -> int:
@@ -223,9 +224,11 @@ class OnDask(Workers):
         return self.client.scatter(argument, broadcast=True, hash=False)
 
     def place(self, cls: type, *args: Any) -> Any:
-        """Make the object a Dask actor on one of the workers."""
+        """Make the object a Dask actor on one of the workers, for as long as these workers are held."""
         with _cluster_errors(cls.__name__), self.client.as_current():
-            return self.client.submit(cls, *args, actor=True, key=f"{cls.__name__}-{uuid.uuid4().hex}").result()
+            future = self.client.submit(cls, *args, actor=True, key=f"{cls.__name__}-{uuid.uuid4().hex}")
+            self._central_nodes.append(future)
+            return future.result()
 
     def peak_memory(self) -> dict[str, int]:
         """Return the peaks of the client and of every worker that answers."""
