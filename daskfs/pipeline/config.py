@@ -41,6 +41,7 @@ Paths: TypeAlias = Annotated[
     Annotated[str, Tag("one")] | Annotated[list[str], Tag("list"), Field(min_length=1)],
     Discriminator(_one_or_list),
 ]
+Words: TypeAlias = Paths
 Count: TypeAlias = Annotated[int, Field(ge=1)]
 Seed: TypeAlias = Annotated[int, Field(ge=0)]
 Size: TypeAlias = Annotated[
@@ -54,27 +55,35 @@ class _Section(Document):
     model_config = ConfigDict(serialize_by_alias=True, validate_by_alias=True, validate_by_name=False)
 
 
-class CsvSource(_Section):
+class _TableSource(_Section):
+    path: Paths
+    table_schema: str | None = Field(
+        default=None, alias="schema", description="YAML file that says what the columns mean"
+    )
+    target: Words | None = Field(default=None, description="the column to predict, instead of the schema's")
+    weight: str | None = Field(default=None, description="the column of sample weights")
+    missing: Literal["error", "drop", "mean", "zero"] | float | None = Field(
+        default=None, description="what missing numbers become, in columns that the schema does not name"
+    )
+
+
+class CsvSource(_TableSource):
     """Text tables: one file, several, or a glob; .gz, .bz2, .xz and .zst are read as they are."""
 
     kind: Literal["csv"]
-    path: Paths
-    table_schema: str | None = Field(
-        default=None, alias="schema", description="YAML file that says what the columns mean"
-    )
-    target: str | None = Field(default=None, description="the column to predict, where the schema names none")
     delimiter: str | None = None
+    quote: str | None = None
+    header: bool | None = None
+    encoding: str | None = None
+    decimal: Literal[".", ","] | None = None
+    comment: str | None = None
+    skip_initial_space: bool | None = None
 
 
-class ParquetSource(_Section):
+class ParquetSource(_TableSource):
     """Parquet: one file, several, a glob or a folder."""
 
     kind: Literal["parquet"]
-    path: Paths
-    table_schema: str | None = Field(
-        default=None, alias="schema", description="YAML file that says what the columns mean"
-    )
-    target: str | None = Field(default=None, description="the column to predict, where the schema names none")
 
 
 class SklearnSource(_Section):
@@ -82,14 +91,16 @@ class SklearnSource(_Section):
 
     kind: Literal["sklearn"]
     name: str
+    target: str | None = Field(default=None, description="one target of several")
 
 
 class ZarrSource(_Section):
-    """A two-dimensional Zarr array made elsewhere, with its target in a second array."""
+    """A two-dimensional Zarr array made elsewhere."""
 
     kind: Literal["zarr"]
     path: str
-    target: str | None = Field(default=None, description="path of the Zarr array that holds the target")
+    y: str = Field(description="path of the Zarr array that holds the target")
+    target: str | None = Field(default=None, description="name of the target")
 
 
 class SyntheticSource(_Section):
@@ -97,11 +108,12 @@ class SyntheticSource(_Section):
 
     kind: Literal["synthetic"]
     design: Literal["message"] = "message"
-    n_samples: Count
+    n_samples: Annotated[int, Field(ge=2)]
     n_features: Count
-    n_informative: Count = 3
-    rho: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    n_informative: Annotated[int, Field(ge=0)] = 3
+    correlation: Annotated[float, Field(ge=0, lt=1)] = 0.0
     noise: Literal["normal", "t3"] = "normal"
+    noise_scale: float | None = None
     random_state: Seed = 0
 
 
@@ -316,8 +328,8 @@ def _resolve_paths(pipeline: Pipeline, folder: Path) -> None:
         source.path = [resolve(p) for p in source.path] if isinstance(source.path, list) else resolve(source.path)
     if isinstance(source, (CsvSource, ParquetSource)) and source.table_schema is not None:
         source.table_schema = resolve(source.table_schema)
-    if isinstance(source, ZarrSource) and source.target is not None:
-        source.target = resolve(source.target)
+    if isinstance(source, ZarrSource):
+        source.y = resolve(source.y)
     if pipeline.cluster.local_directory is not None:
         pipeline.cluster.local_directory = resolve(pipeline.cluster.local_directory)
     pipeline.store.path = resolve(pipeline.store.path or f"runs/{pipeline.name}.zarr")

@@ -27,7 +27,7 @@ def open_source(pipeline: Pipeline) -> Source | None:
     """
     if pipeline.source is None:
         return None
-    source = make_source(**pipeline.source.model_dump(exclude_none=True))
+    source = make_source(**pipeline.source.model_dump(by_alias=True))
     source.check()
     return source
 

@@ -122,7 +122,8 @@ class _Run:
 
     def _select(self, label: str, store: FeatureStore, workers: Workers) -> SelectionResult:
         pipeline, steps = self.pipeline, self.steps
-        before = dict(steps.seconds)
+        before = {"ingest": steps.seconds["ingest"]} if "ingest" in steps.seconds else {}
+        evaluated = steps.seconds.get("evaluate", 0.0)
         train: Streamable = store
         test: Streamable | None = None
         if pipeline.split is not None:
@@ -137,9 +138,7 @@ class _Run:
             result.metrics = self._evaluate(result, store, test)
         result.store_digest = store.digest
         result.notes = list(dict.fromkeys([*store.notes, *result.notes, *self._own_notes()]))
-        result.time = {name: s - before.get(name, 0.0) for name, s in steps.seconds.items() if name not in before}
-        if "ingest" in before:
-            result.time = {"ingest": before["ingest"], **result.time}
+        result.time = {**before, **result.time, "evaluate": steps.seconds.get("evaluate", 0.0) - evaluated}
         return result
 
     def _own_notes(self) -> list[str]:
@@ -225,13 +224,10 @@ def predict_blocks(result: SelectionResult, matrix: Streamable, progress: Progre
 
 def _true_features(store: FeatureStore) -> list[int]:
     """Return the columns that a synthetic source says its target depends on."""
-    return [int(j) for j in store.source["description"]["support"]]
+    return [int(j) for j in store.source["support"]]
 
 
 def _settings(pipeline: Pipeline, store: FeatureStore) -> dict[str, Any]:
     """Return what the arrays of a checkpoint depend on."""
     document = pipeline.to_document()
-    kept: dict[str, Any] = {"store": {"digest": store.digest}, "split": document["split"]}
-    kept["select"] = document["select"]
-    kept["cluster"] = {"memory_limit": pipeline.cluster.memory_limit_nbytes}
-    return kept
+    return {"store": {"digest": store.digest}, "split": document["split"], "select": document["select"]}

@@ -31,6 +31,7 @@ def draw_gic_path(history: DataFrame) -> str | None:
     if not drawn.any():
         return None
     penalty, gic, size = penalty[drawn], gic[drawn], size[drawn]
+    chosen = history["chosen"].to_numpy(dtype=bool)[drawn] if "chosen" in history else gic == gic.min()
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -38,7 +39,8 @@ def draw_gic_path(history: DataFrame) -> str | None:
         figure = Figure(figsize=(7.2, 3.2), layout="constrained")
         axes = figure.add_subplot(xscale="log", xlabel="penalty λ", ylabel="GIC")
         axes.plot(penalty, gic, color="#1f5f8b", label="GIC")
-        axes.axvline(penalty[gic.argmin()], color="#b03a2e", linewidth=1, linestyle="--", label="chosen")
+        for value in penalty[chosen][:1]:
+            axes.axvline(value, color="#b03a2e", linewidth=1, linestyle="--", label="chosen")
         axes.invert_xaxis()
         sizes = axes.twinx()
         sizes.step(penalty, size, color="#9aa5ad", where="post", label="features")
