@@ -1,0 +1,120 @@
+"""What every source offers: names, a digest of its content, and its rows in blocks."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+
+@dataclass(slots=True)
+class SourceBlock:
+    """Consecutive rows of a source, in the source's order, after rows were dropped.
+
+    Attributes
+    ----------
+    start : int
+        Number of the first row among the rows that are kept.
+    X : ndarray of shape (n_rows, n_features)
+    y : ndarray of shape (n_rows,) or (n_rows, n_targets), or None
+        Targets, float64.
+    weight : ndarray of shape (n_rows,), or None
+        Sample weights, float64.
+    labels : dict of str to ndarray of shape (n_rows,)
+        The id and split columns, as text.
+    """
+
+    start: int
+    X: np.ndarray
+    y: np.ndarray | None = None
+    weight: np.ndarray | None = None
+    labels: dict[str, np.ndarray] = field(default_factory=dict)
+
+
+class Source(ABC):
+    """Rows that can be read, once or several times, in blocks of bounded size.
+
+    Attributes
+    ----------
+    kind : str
+        The word a pipeline file uses.
+    exchangeable : bool
+        Whether the rows already stand in random order, so that a store need not permute them.
+    notes : list of str
+        What a reader of the result must know: rows dropped, categories pooled, columns left out. Grows while reading.
+    """
+
+    kind: ClassVar[str]
+    exchangeable: bool = False
+    has_weight: bool = False
+    notes: list[str]
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """Return what identifies the source to a reader, as JSON can hold it."""
+
+    @abstractmethod
+    def digest(self) -> str:
+        """Return the SHA-256 of the content: equal content, equal digest."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Look at the header only: is the source there, whole as far as one can see, and of the form expected?
+
+        Raises
+        ------
+        DaskfsError
+            With place and remedy.
+        """
+
+    @property
+    def n_samples(self) -> int | None:
+        """Rows that will be yielded, or None while that is not known."""
+        return None
+
+    @property
+    @abstractmethod
+    def feature_names(self) -> list[str]:
+        """Names of the columns of X; a table may have to be read once to know its categories."""
+
+    @property
+    def target_names(self) -> list[str]:
+        """Names of the targets; empty where there is none."""
+        return []
+
+    @property
+    def label_names(self) -> list[str]:
+        """Names of the id and split columns."""
+        return []
+
+    @property
+    def encoding(self) -> dict[str, Any]:
+        """How the content becomes numbers, as JSON can hold it: part of a store's identity."""
+        return {}
+
+    def estimate_shape(self) -> tuple[int | None, int]:
+        """Return (n_samples, n_features) without reading the whole source; an estimate for text tables."""
+        return self.n_samples, len(self.feature_names)
+
+    def is_unchanged(self, description: dict[str, Any], digest: str) -> bool:
+        """Tell whether a store made from `description` with `digest` holds this content."""
+        return self.digest() == digest
+
+    @abstractmethod
+    def row_blocks(self, block_rows: int, dtype: np.dtype | type = np.float64) -> Iterator[SourceBlock]:
+        """Yield the rows in order, in blocks of `block_rows` rows, the last one shorter; memory stays bounded.
+
+        Parameters
+        ----------
+        block_rows : int
+        dtype : dtype
+            float32 or float64, of X. Arrays may keep a dtype of their own.
+
+        Raises
+        ------
+        SourceError, SchemaError, DataError
+            Each with the place (file, line, column, value) and the remedy.
+        """

@@ -1,0 +1,297 @@
+"""One encoder per column of a table: an Arrow array in, columns of X out, through Arrow's kernels and numpy.
+
+An encoder knows its feature names before it sees a row (`survey.py` has looked at the data where that needs it), and
+writes into the block it is given. A value it cannot use ends in `BadValue`, which `table.py` turns into an error with
+file and line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from daskfs.sources.dates import RANGES, date_part, parse_dates
+
+OTHER, MISSING = "other", "missing"
+
+
+class BadValue(Exception):
+    """A value that cannot be used: its row in the batch, what is wrong, what to do."""
+
+    def __init__(self, column: str, row: int, problem: str, remedy: str) -> None:
+        super().__init__(column, row, problem, remedy)
+        self.column, self.row, self.problem, self.remedy = column, row, problem, remedy
+
+
+class Encoder(Protocol):
+    """Turns one column into features."""
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Names of the columns it writes."""
+
+    def encode(self, values: pa.Array, out: np.ndarray) -> None:
+        """Write the features of these rows into `out` of shape (n_rows, n_features)."""
+
+
+def numbers_of(values: pa.Array) -> np.ndarray:
+    """Return an Arrow array of numbers as float64, NaN where a value is missing."""
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
+        values = pc.cast(values, pa.float64())
+    return np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def checked_numbers(name: str, values: pa.Array, *, integer: bool = False, fill: float | None = None) -> np.ndarray:
+    """Return finite float64 numbers, missing ones filled.
+
+    Raises
+    ------
+    BadValue
+        A missing value without `fill`, NaN or infinity, a fraction among integers.
+    """
+    try:
+        numbers = numbers_of(values)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        row = _first_that_is_no_number(values)
+        raise BadValue(
+            name, row, f"expected a number, found {values[row].as_py()!r}", "set dtype: string, or mend the value"
+        ) from None
+    if values.null_count:
+        null = pc.is_null(values).to_numpy(zero_copy_only=False)
+        if fill is None:
+            row = int(np.flatnonzero(null)[0])
+            raise BadValue(name, row, "expected a number, found a missing value", _HOW_TO_FILL)
+        numbers = np.where(null, fill, numbers)
+    finite = np.isfinite(numbers)
+    if not finite.all():
+        row = int(np.flatnonzero(~finite)[0])
+        raise BadValue(
+            name, row, f"expected a finite number, found {numbers[row]}", "name it in format.missing, or mend the value"
+        )
+    if integer and (fractions := numbers != np.floor(numbers)).any():
+        row = int(np.flatnonzero(fractions)[0])
+        raise BadValue(name, row, f"expected an integer, found {numbers[row]:g}", "set dtype: number")
+    return numbers
+
+
+def _first_that_is_no_number(values: pa.Array) -> int:
+    for row in range(len(values)):
+        try:
+            numbers_of(values.slice(row, 1))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return row
+    return 0
+
+
+_HOW_TO_FILL = "set missing: drop, mean, zero or a number for the column"
+
+
+@dataclass
+class NumberEncoder:
+    """A number as it is, or centred and scaled."""
+
+    name: str
+    integer: bool = False
+    fill: float | None = None
+    centre: float = 0.0
+    scale: float = 1.0
+
+    @property
+    def feature_names(self) -> list[str]:
+        """The column's name."""
+        return [self.name]
+
+    def encode(self, values: pa.Array, out: np.ndarray) -> None:
+        """Write one column."""
+        numbers = checked_numbers(self.name, values, integer=self.integer, fill=self.fill)
+        if self.centre != 0.0 or self.scale != 1.0:
+            numbers = (numbers - self.centre) / self.scale
+        with np.errstate(over="ignore"):
+            out[:, 0] = numbers
+        if out.dtype != np.float64 and not np.isfinite(out[:, 0]).all():
+            row = int(np.flatnonzero(~np.isfinite(out[:, 0]))[0])
+            raise BadValue(
+                self.name, row, f"expected a number that fits {out.dtype}, found {numbers[row]:g}", "use dtype float64"
+            )
+
+
+@dataclass
+class CategoryEncoder:
+    """A category as dummies.
+
+    Attributes
+    ----------
+    categories : sequence of str
+        Those with a dummy of their own.
+    pooled : frozenset of str
+        Rare ones, that share the dummy called other.
+    unseen : {"error", "zero", "other"}
+        What any other text becomes.
+    missing : {"error", "zero", "category", "drop"}
+    drop_first : bool
+    """
+
+    name: str
+    categories: Sequence[str]
+    pooled: frozenset[str] = frozenset()
+    unseen: str = "error"
+    missing: str = "error"
+    drop_first: bool = False
+    n_unseen: int = field(default=0, compare=False)
+
+    def __post_init__(self) -> None:
+        self._levels = list(self.categories)
+        self._other = self._missing = -1
+        if self.pooled or self.unseen == "other":
+            self._other = len(self._levels)
+            self._levels.append(OTHER)
+        if self.missing == "category":
+            self._missing = len(self._levels)
+            self._levels.append(MISSING)
+        self._value_set = pa.array(self.categories, pa.string())
+        self._pooled_set = pa.array(sorted(self.pooled), pa.string())
+
+    @property
+    def feature_names(self) -> list[str]:
+        """name=category for every dummy."""
+        return [f"{self.name}={level}" for level in self._levels[self.drop_first :]]
+
+    def codes(self, values: pa.Array) -> np.ndarray:
+        """Return the level of each row, int64; -1 where all dummies are zero."""
+        values = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
+        texts = pc.cast(values.dictionary, pa.string())
+        level_of_text = _or_minus_one(pc.index_in(texts, value_set=self._value_set))
+        if self.pooled:
+            pooled = pc.is_in(texts, value_set=self._pooled_set).to_numpy(zero_copy_only=False)
+            level_of_text[pooled & (level_of_text < 0)] = self._other
+        indices = _or_minus_one(values.indices)
+        null = indices < 0
+        if texts.null_count:
+            null |= pc.is_null(texts).to_numpy(zero_copy_only=False)[indices]
+        codes = np.full(len(values), -1, dtype=np.int64)
+        codes[~null] = level_of_text[indices[~null]]
+        self._settle_unseen(codes, ~null & (codes < 0), texts, indices)
+        self._settle_missing(codes, null)
+        return codes
+
+    def _settle_unseen(self, codes: np.ndarray, unseen: np.ndarray, texts: pa.Array, indices: np.ndarray) -> None:
+        n_unseen = int(unseen.sum())
+        if n_unseen and self.unseen == "error":
+            row = int(np.flatnonzero(unseen)[0])
+            text = texts[int(indices[row])].as_py()
+            some = ", ".join(repr(category) for category in self.categories[:5])
+            raise BadValue(
+                self.name,
+                row,
+                f"expected one of {len(self.categories)} categories ({some} ...), found {text!r}",
+                "add it to categories, or set unseen: zero or other",
+            )
+        codes[unseen] = self._other if self.unseen == "other" else -1
+        self.n_unseen += n_unseen
+
+    def _settle_missing(self, codes: np.ndarray, null: np.ndarray) -> None:
+        if not null.any():
+            return
+        if self.missing in ("error", "drop"):
+            row = int(np.flatnonzero(null)[0])
+            raise BadValue(
+                self.name, row, "expected a category, found a missing value", "set missing: drop, zero or category"
+            )
+        codes[null] = self._missing
+
+    def encode(self, values: pa.Array, out: np.ndarray) -> None:
+        """Write one column per dummy."""
+        write_dummies(self.codes(values), out, self.drop_first)
+
+
+@dataclass
+class DateEncoder:
+    """Parts of a date, as numbers or dummies."""
+
+    name: str
+    date_format: str
+    parts: Sequence[str]
+    years: Sequence[int] = ()
+    dummies: bool = True
+    drop_first: bool = False
+
+    def __post_init__(self) -> None:
+        self._values = {part: list(self.years if part == "year" else RANGES[part]) for part in self.parts}
+
+    @property
+    def feature_names(self) -> list[str]:
+        """name.part, or name.part=value for every dummy."""
+        if not self.dummies:
+            return [f"{self.name}.{part}" for part in self.parts]
+        return [f"{self.name}.{part}={value}" for part in self.parts for value in self._values[part][self.drop_first :]]
+
+    def encode(self, values: pa.Array, out: np.ndarray) -> None:
+        """Write the parts side by side."""
+        dates = checked_dates(self.name, values, self.date_format)
+        start = 0
+        for part in self.parts:
+            numbers = date_part(dates, part)
+            if not self.dummies:
+                out[:, start] = numbers
+                start += 1
+                continue
+            known = np.asarray(self._values[part], dtype=np.int64)
+            stop = start + len(known) - self.drop_first
+            write_dummies(self._codes(part, known, numbers), out[:, start:stop], self.drop_first)
+            start = stop
+
+    def _codes(self, part: str, known: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        codes = np.searchsorted(known, numbers)
+        wrong = known[np.minimum(codes, len(known) - 1)] != numbers
+        if wrong.any():
+            row = int(np.flatnonzero(wrong)[0])
+            raise BadValue(
+                self.name, row, f"expected a {part} among {known.tolist()}, found {numbers[row]}", "add it to years"
+            )
+        return codes
+
+
+def checked_dates(name: str, values: pa.Array, date_format: str) -> pa.Array:
+    """Return timestamps without nulls.
+
+    Raises
+    ------
+    BadValue
+        A missing value, or a text that is no such date.
+    """
+    dates = parse_dates(values, date_format)
+    if dates.null_count:
+        null = pc.is_null(dates).to_numpy(zero_copy_only=False)
+        unreadable = null & pc.is_valid(values).to_numpy(zero_copy_only=False)
+        if not unreadable.any():
+            raise BadValue(
+                name, int(np.flatnonzero(null)[0]), "expected a date, found a missing value", "set missing: drop"
+            )
+        row = int(np.flatnonzero(unreadable)[0])
+        raise BadValue(
+            name,
+            row,
+            f"expected a date like {date_format!r}, found {values[row].as_py()!r}",
+            "mend the value, or set the column's format",
+        )
+    return dates
+
+
+def write_dummies(codes: np.ndarray, out: np.ndarray, drop_first: bool) -> None:
+    """Set out[i, codes[i]] to one and the rest to zero; with `drop_first` level 0 has no column."""
+    out[...] = 0
+    columns = codes - int(drop_first)
+    rows = np.flatnonzero(columns >= 0)
+    out[rows, columns[rows]] = 1
+
+
+def _or_minus_one(indices: pa.Array) -> np.ndarray:
+    filled = pc.fill_null(indices, -1)
+    return np.array(filled.to_numpy(zero_copy_only=False), dtype=np.int64)

@@ -1,0 +1,295 @@
+"""CSV files, plain or compressed, one or many, read in batches by Arrow's streaming parser."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv as arrow_csv
+
+from daskfs.documents import check_document
+from daskfs.errors import DaskfsError, SchemaError, SourceError, did_you_mean
+from daskfs.sources import csv_faults
+from daskfs.sources.files import COMPRESSED, digest_of, expand_paths, fingerprint, same_stamps, stamp, text_ratio
+from daskfs.sources.roles import Names
+from daskfs.sources.table import TableBatch, TableSource
+from daskfs.sources.table_schema import ColumnSchema, TableFormat
+from daskfs.sources.text import open_text, read_header
+
+ENDINGS = tuple(
+    ending + packed for ending in (".csv", ".tsv", ".txt", ".data", ".train", ".test") for packed in ("", *COMPRESSED)
+)
+MIN_BLOCK_NBYTES, MAX_BLOCK_NBYTES = 2**20, 2**28
+_ROWS_TO_HEADER = 32
+"""A block of the parser is this many times as long as the header, so that a line always fits in one."""
+_HEAD_NBYTES = 2**18
+
+
+class CsvSource(TableSource):
+    """One or several CSV files with the same columns.
+
+    Parameters
+    ----------
+    path : path-like or list of path-like
+        A file, several, a pattern (``power-*.csv.gz``) or a folder. Endings .gz, .bz2, .xz and .zst are decompressed.
+    schema, target, weight, missing
+        See `daskfs.sources.table.TableSource`.
+    **layout
+        Fields of `daskfs.sources.table_schema.TableFormat` that override the schema's: delimiter, header, encoding ...
+
+    Raises
+    ------
+    SourceError
+        A missing, empty or unreadable file.
+    SchemaError
+        A schema that is wrong, or an unknown field of the layout.
+    """
+
+    kind = "csv"
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        schema: Any = None,
+        target: Names = None,
+        weight: str | None = None,
+        missing: Any = "error",
+        **layout: Any,
+    ) -> None:
+        super().__init__(schema, target, weight, missing)
+        self.files = expand_paths(path, ENDINGS)
+        base = (
+            self.schema.format
+            if self.schema is not None
+            else TableFormat.model_validate({"delimiter": _usual_delimiter(self.files[0])})
+        )
+        given = {key: value for key, value in layout.items() if value is not None}
+        self.layout = check_document(TableFormat, base.model_dump() | given, "format", SchemaError)
+
+    @property
+    def place(self) -> str:
+        """The first file."""
+        return str(self.files[0])
+
+    def describe(self) -> dict[str, Any]:
+        """Return the files with size, time and SHA-256, and how they are laid out."""
+        return {
+            "kind": self.kind,
+            "description": _listed(self.files),
+            "files": self._prints,
+            "format": self.layout.model_dump(),
+        }
+
+    @cached_property
+    def _prints(self) -> list[dict[str, Any]]:
+        return [fingerprint(file) for file in self.files]
+
+    def digest(self) -> str:
+        """Return the digest of the bytes of all files."""
+        return digest_of(self._prints)
+
+    def is_unchanged(self, description: dict[str, Any], digest: str) -> bool:
+        """Compare sizes and times first, and the bytes only where these differ."""
+        return same_stamps(self.files, description.get("files", [])) or self.digest() == digest
+
+    @property
+    def encoding(self) -> dict[str, Any]:
+        """The columns in use, and how the text is laid out."""
+        return {"columns": super().encoding, "format": self.layout.model_dump()}
+
+    def header(self) -> Mapping[str, pa.DataType | None]:
+        """Return the columns; types are guessed from the head of the first file where no schema names them."""
+        names = self._names
+        known = self.schema.columns if self.schema is not None else {}
+        if set(names) <= set(known) or (self.schema is not None and self.schema.other_columns != "feature"):
+            return dict.fromkeys(names)
+        return self._guessed_types(names)
+
+    @cached_property
+    def _names(self) -> list[str]:
+        first, *others = (self._names_of(file) for file in self.files)
+        for file, names in zip(self.files[1:], others, strict=True):
+            if names != first:
+                pairs = enumerate(zip_longest(first, names), 1)
+                k, (expected, found) = next((k, pair) for k, pair in pairs if pair[0] != pair[1])
+                raise SourceError(
+                    f"expected the columns of {self.files[0].name} in the same order; "
+                    f"column {k} is {found!r}, not {expected!r}",
+                    f"{file}:1",
+                    "write the files with the same columns, or ingest them apart",
+                )
+        return first
+
+    def _names_of(self, file: Path) -> list[str]:
+        with open_text(file, self.layout) as (stream, _):
+            names, _ = read_header(stream, file, self.layout)
+            if self.layout.header:
+                self._check_names(file, names)
+                return names
+        if self.schema is None:
+            return [f"x{j}" for j in range(len(names))]
+        if len(names) != len(self.schema.columns):
+            raise SchemaError(
+                f"the file has no header and {len(names)} columns, the schema names {len(self.schema.columns)}",
+                f"{file}:1",
+                "name every column in the file's order, or set format.header or format.delimiter",
+            )
+        return list(self.schema.columns)
+
+    def _check_names(self, file: Path, names: list[str]) -> None:
+        """Find what only the header shows: another delimiter, spaces, a column lacking, a name used twice."""
+        given = {} if self.schema is None else self.schema.columns
+        wanted = [name for name, column in given.items() if column.role != "ignore"]
+        wanted += [self._target] if isinstance(self._target, str) else list(self._target or ())
+        lacking = [name for name in wanted if name not in names]
+        if lacking:
+            line = self.layout.delimiter.join(names)
+            for other in ",;\t|":
+                found = [name.strip(' "') for name in line.split(other)]
+                if other != self.layout.delimiter and set(wanted) <= set(found):
+                    raise SourceError(
+                        f"expected columns split by {self.layout.delimiter!r}, found them split by {other!r}",
+                        f"{file}:1",
+                        f"set format.delimiter: {other!r}",
+                    )
+            remedy = f"the columns are {', '.join(map(repr, names[:12]))}"
+            if lacking[0] in [name.strip() for name in names]:
+                remedy = "there are spaces around it: set format.skip_initial_space: true"
+            raise SchemaError(
+                f"the header lacks column {lacking[0]!r}{did_you_mean(lacking[0], names)}", f"{file}:1", remedy
+            )
+        for k, name in enumerate(names):
+            if name in names[:k]:
+                raise SourceError(
+                    f"two columns are called {name!r} (columns {names.index(name) + 1} and {k + 1})",
+                    f"{file}:1",
+                    "rename one of them",
+                )
+
+    def _guessed_types(self, names: list[str]) -> dict[str, pa.DataType | None]:
+        with open_text(self.files[0], self.layout) as (stream, _):
+            if self.layout.header:
+                read_header(stream, self.files[0], self.layout)
+            head = stream.read(_HEAD_NBYTES)
+        whole = head[: head.rfind(b"\n") + 1] if len(head) == _HEAD_NBYTES else head
+        if not whole.strip():
+            return dict.fromkeys(names)
+        convert = arrow_csv.ConvertOptions(
+            null_values=self._missing_texts, strings_can_be_null=True, decimal_point=self.layout.decimal
+        )
+        try:
+            read = arrow_csv.ReadOptions(column_names=names, block_size=_HEAD_NBYTES)
+            table = arrow_csv.read_csv(pa.BufferReader(whole), read, self._parse_options, convert)
+        except pa.ArrowInvalid as fault:
+            raise self._explain(self.files[0], {}, 0, fault) from None
+        return {field.name: pa.string() if pa.types.is_boolean(field.type) else field.type for field in table.schema}
+
+    @property
+    def _missing_texts(self) -> list[str]:
+        missing = self.layout.missing
+        return [*missing, *(" " + text for text in missing)] if self.layout.skip_initial_space else missing
+
+    @property
+    def _parse_options(self) -> arrow_csv.ParseOptions:
+        return arrow_csv.ParseOptions(
+            delimiter=self.layout.delimiter,
+            quote_char=self.layout.quote or False,
+            newlines_in_values=bool(self.layout.quote),
+        )
+
+    def batches(self, columns: Mapping[str, ColumnSchema]) -> Iterator[TableBatch]:
+        """Yield batches of about a mebibyte of text (more where lines are long)."""
+        for file in self.files:
+            before = stamp(file)
+            yield from self._batches_of(file, columns)
+            if stamp(file) != before:
+                raise SourceError("the file changed while it was read", str(file), "ingest it again when it is whole")
+
+    def _batches_of(self, file: Path, columns: Mapping[str, ColumnSchema]) -> Iterator[TableBatch]:
+        n_rows = 0
+        with open_text(file, self.layout) as (stream, text):
+            head_nbytes = 0
+            if self.layout.header:
+                _, head_nbytes = read_header(stream, file, self.layout)
+            if not stream.peek(1):
+                raise SourceError("expected rows, found a header only", str(file), "check how the file was made")
+            try:
+                for batch in self._parse(stream, columns, head_nbytes):
+                    yield TableBatch(self._trimmed(batch), str(file), n_rows)
+                    n_rows += batch.num_rows
+            except (pa.ArrowInvalid, pa.ArrowKeyError, OSError) as fault:
+                raise self._explain(file, columns, n_rows, fault) from None
+            if text.open_quote and (found := csv_faults.find_fault(file, self.layout, self._names, columns, n_rows)):
+                raise found
+
+    def _parse(self, stream: Any, columns: Mapping[str, ColumnSchema], head_nbytes: int) -> Iterator[pa.RecordBatch]:
+        block_nbytes = min(max(MIN_BLOCK_NBYTES, _ROWS_TO_HEADER * head_nbytes), MAX_BLOCK_NBYTES)
+        convert = arrow_csv.ConvertOptions(
+            column_types={name: _arrow_type(column) for name, column in columns.items()},
+            include_columns=list(columns),
+            null_values=self._missing_texts,
+            strings_can_be_null=True,
+            decimal_point=self.layout.decimal,
+        )
+        read = arrow_csv.ReadOptions(column_names=self._names, block_size=block_nbytes)
+        with arrow_csv.open_csv(pa.PythonFile(stream, "r"), read, self._parse_options, convert) as reader:
+            yield from reader
+
+    def _trimmed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if not self.layout.skip_initial_space:
+            return batch
+        return pa.RecordBatch.from_arrays([_trim(column) for column in batch.columns], schema=batch.schema)
+
+    def _explain(self, file: Path, columns: Mapping[str, ColumnSchema], n_rows: int, fault: Exception) -> DaskfsError:
+        """Return what is wrong with the file, found by a second pass if it can."""
+        found = csv_faults.find_fault(file, self.layout, self._names, columns, n_rows)
+        if found is not None:
+            return found
+        remedy = "check the file and its format"
+        if "straddling" in str(fault):
+            remedy = "a line or a quoted value is far longer than the header: is a quote left open?"
+        return SourceError(f"the text cannot be parsed ({fault})", f"{file}, behind row {n_rows}", remedy)
+
+    def locate(self, file: str, row: int, column: str) -> str:
+        """Return file, line, column and value."""
+        return csv_faults.locate(Path(file), self.layout, self._names, row, column)
+
+    def _estimate_n_samples(self) -> int | None:
+        """Estimate from the head of the first file: bytes per line, and how far compression shrinks them."""
+        with open_text(self.files[0], self.layout) as (stream, _):
+            head = stream.read(_HEAD_NBYTES)
+            ended = not stream.peek(1)
+        n_lines = max(1, len(head.splitlines()) - int(self.layout.header))
+        if ended and len(self.files) == 1:
+            return n_lines
+        ratio = text_ratio(self.files[0], _HEAD_NBYTES)
+        text_nbytes = ratio * sum(file.stat().st_size for file in self.files)
+        return max(1, int(text_nbytes * n_lines / len(head)))
+
+
+def _arrow_type(column: ColumnSchema) -> pa.DataType:
+    if column.role in ("id", "split"):
+        return pa.string()
+    if column.resolved_encoding == "category" or column.dtype in ("date", "time"):
+        return pa.dictionary(pa.int32(), pa.string())
+    return pa.string() if column.dtype == "datetime" else pa.float64()
+
+
+def _trim(values: pa.Array) -> pa.Array:
+    if pa.types.is_dictionary(values.type):
+        return pa.DictionaryArray.from_arrays(values.indices, pc.utf8_trim_whitespace(values.dictionary))
+    return pc.utf8_trim_whitespace(values) if pa.types.is_string(values.type) else values
+
+
+def _usual_delimiter(file: Path) -> str:
+    return "\t" if ".tsv" in file.suffixes else ","
+
+
+def _listed(files: Sequence[Path]) -> str:
+    return str(files[0]) if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"

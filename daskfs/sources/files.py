@@ -1,0 +1,185 @@
+"""Files of a source: found by path, list or pattern; hashed; opened as a plain byte stream whatever compresses them."""
+
+from __future__ import annotations
+
+import bz2
+import glob
+import gzip
+import hashlib
+import io
+import lzma
+import os
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from daskfs.errors import SourceError
+
+PathLike = str | os.PathLike[str]
+CUT_SHORT = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)
+COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
+
+
+def expand_paths(paths: PathLike | Sequence[PathLike], endings: tuple[str, ...] = ()) -> list[Path]:
+    """Return the files that a path, a list of paths, a pattern or a folder stands for, sorted within each pattern.
+
+    Parameters
+    ----------
+    paths : path-like or list of path-like
+        A name that exists is taken as it is, even where it holds ``*`` or ``[``.
+    endings : tuple of str
+        Of the files to take when a path is a folder.
+
+    Raises
+    ------
+    SourceError
+        A file is missing, empty or unreadable, or a pattern matches nothing.
+    """
+    given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    if not given:
+        raise SourceError("expected at least one file, found an empty list", "source.path", "name a file")
+    files: list[Path] = []
+    for item in given:
+        path = Path(item).expanduser()
+        if path.is_dir():
+            found = sorted(file for file in path.iterdir() if file.name.endswith(endings) and file.is_file())
+        elif path.exists():
+            found = [path]
+        elif glob.has_magic(str(path)):
+            found = sorted(Path(match) for match in glob.iglob(str(path), recursive=True))  # noqa: PTH207 - absolute patterns
+        else:
+            raise SourceError("no such file", str(path), _nearest(path))
+        if not found:
+            ending = f" ending in {' or '.join(endings)}" if path.is_dir() and endings else ""
+            raise SourceError(f"no file matches{ending}", str(path), "check the path and the pattern")
+        files += found
+    for file in files:
+        _check_file(file)
+    return files
+
+
+def _nearest(path: Path) -> str:
+    from daskfs.errors import did_you_mean
+
+    if not path.parent.is_dir():
+        return f"the folder {path.parent} does not exist either; check the path"
+    return "check the path" + did_you_mean(path.name, [file.name for file in path.parent.iterdir()])
+
+
+def _check_file(path: Path) -> None:
+    if path.is_dir():
+        raise SourceError("expected a file, found a folder", str(path), "name the files in it")
+    if not os.access(path, os.R_OK):
+        raise SourceError("the file may not be read", str(path), f"change its permissions: chmod u+r '{path}'")
+    if path.stat().st_size == 0:
+        raise SourceError("expected data, found an empty file", str(path), "check how the file was made or copied")
+
+
+def fingerprint(path: Path) -> dict[str, Any]:
+    """Return name, size, time of change and SHA-256 of a file (reads all of it)."""
+    with path.open("rb") as stream:
+        sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
+    return {"path": str(path), **stamp(path), "sha256": sha256}
+
+
+def stamp(path: Path) -> dict[str, int]:
+    """Return size in bytes and time of change in nanoseconds: what tells a changed file without reading it."""
+    state = path.stat()
+    return {"nbytes": state.st_size, "mtime_ns": state.st_mtime_ns}
+
+
+def digest_of(prints: Sequence[dict[str, Any]]) -> str:
+    """Return the digest of several files in order; their names and times do not enter."""
+    return hashlib.sha256("\n".join(entry["sha256"] for entry in prints).encode()).hexdigest()
+
+
+def same_stamps(files: Sequence[Path], prints: Sequence[dict[str, Any]]) -> bool:
+    """Tell whether the files have the sizes and times that `prints` recorded, path by path."""
+    if [str(file) for file in files] != [entry.get("path") for entry in prints]:
+        return False
+    return all(
+        stamp(file) == {"nbytes": entry.get("nbytes"), "mtime_ns": entry.get("mtime_ns")}
+        for file, entry in zip(files, prints, strict=True)
+    )
+
+
+@contextmanager
+def open_bytes(path: Path) -> Iterator[BinaryIO]:
+    """Open a file, decompressed by its ending (.gz, .bz2, .xz, .zst).
+
+    Raises
+    ------
+    SourceError
+        The compressed data end early or are damaged, wherever in the block that happens.
+    """
+    try:
+        with _open(path) as stream:
+            yield stream
+    except CUT_SHORT as fault:
+        raise cut_short(path, fault) from None
+
+
+def cut_short(path: Path, fault: BaseException) -> SourceError:
+    """Return the error for compressed data that end early or are damaged."""
+    early = isinstance(fault, EOFError)
+    found = "the compressed data end in the middle" if early else f"the compressed data are damaged ({fault})"
+    return SourceError(f"expected a whole {path.suffix} file, {found}", str(path), "copy or download the file again")
+
+
+def _open(path: Path) -> BinaryIO:
+    if path.suffix == ".gz":
+        return io.BufferedReader(gzip.GzipFile(path))
+    if path.suffix == ".bz2":
+        return io.BufferedReader(bz2.BZ2File(path))
+    if path.suffix == ".xz":
+        return io.BufferedReader(lzma.LZMAFile(path))
+    if path.suffix == ".zst":
+        return io.BufferedReader(_Zstd(path))
+    return path.open("rb")
+
+
+def text_ratio(path: Path, head_nbytes: int) -> float:
+    """Return how many bytes of text a byte of the file holds, measured at its head; 1.0 where nothing compresses it."""
+    readers = {".gz": gzip.GzipFile, ".bz2": bz2.BZ2File, ".xz": lzma.LZMAFile}
+    if path.suffix not in readers:
+        return _USUAL_ZSTD_RATIO if path.suffix == ".zst" else 1.0
+    with path.open("rb") as raw:
+        reader: Any = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else readers[path.suffix](raw)  # type: ignore[operator]
+        with reader:
+            n_text = len(reader.read(head_nbytes))
+        return n_text / max(1, raw.tell())
+
+
+_USUAL_ZSTD_RATIO = 5.0
+
+
+class _Zstd(io.RawIOBase):
+    """A .zst file through pyarrow: Python 3.11 has no zstd of its own."""
+
+    def __init__(self, path: Path) -> None:
+        import pyarrow
+
+        self._path = path
+        self._stream = pyarrow.CompressedInputStream(pyarrow.OSFile(str(path)), "zstd")
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill the buffer."""
+        try:
+            data = self._stream.read(len(buffer))
+        except OSError as fault:
+            kind = EOFError if re.search("[Tt]runcated", str(fault)) else zlib.error
+            raise kind(str(fault)) from None
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._stream.close()
+        super().close()

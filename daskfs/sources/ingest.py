@@ -1,0 +1,247 @@
+"""From a source to a feature store: made once, and taken as it stands when source and encoding are unchanged."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from daskfs.cluster import parse_bytes
+from daskfs.errors import ConfigError, DataError, StoreExistsError, StoreFormatError
+from daskfs.sources.base import Source, SourceBlock
+from daskfs.sources.kinds import as_source
+from daskfs.store.feature_store import FeatureStore, open_store
+from daskfs.store.writer import StoreWriter
+
+MAX_BLOCK_NBYTES = 32 * 2**20
+_NAMED_IN_A_NOTE = 10
+
+
+class Progress(Protocol):
+    """Is told how far the ingest has come, in rows."""
+
+    def start(self, name: str, total: int) -> None:
+        """Begin a step of `total` rows (an estimate for text tables)."""
+
+    def advance(self, k: int = 1) -> None:
+        """`k` more rows are done."""
+
+    def finish(self) -> None:
+        """The step is done."""
+
+
+def ingest(
+    source: Any,
+    path: str | os.PathLike[str],
+    *,
+    target: str | Sequence[str] | None = None,
+    schema: Any = None,
+    y: Any = None,
+    weight: Any = None,
+    names: Sequence[str] | None = None,
+    dtype: Any = "float32",
+    shuffle: bool = True,
+    random_state: int | None = 0,
+    codec: Literal["raw", "lz4"] | None = None,
+    tile_shape: tuple[int, int] | None = None,
+    memory_limit: int | str = "1GiB",
+    on_exists: Literal["reuse", "error"] = "reuse",
+    progress: Progress | None = None,
+    missing: Any = None,
+    **layout: Any,
+) -> FeatureStore:
+    """Make a feature store of a source, in bounded memory.
+
+    Parameters
+    ----------
+    source : path, list of paths, DataFrame, array or Source
+        CSV (also .gz, .bz2, .xz, .zst) and Parquet files, patterns and folders, Zarr arrays, ``"sklearn:diabetes"``;
+        pandas and dask DataFrames; numpy, scipy.sparse and dask arrays.
+    path : path-like
+        Where the store goes.
+    target : str or list of str, optional
+        The column to predict, where no schema says so; for arrays the name of `y`.
+    schema : path, mapping or TableSchema, optional
+        What the columns of a table mean. Without one, numbers are numbers and texts categories.
+    y : array-like of shape (n_samples,), optional
+        Targets of an array, or of a frame without them.
+    weight : str or array-like of shape (n_samples,), optional
+        Column of a table, or the weights themselves for an array.
+    names : sequence of str, optional
+        Feature names of an array.
+    dtype : {"float32", "float64", "int8"}
+        Of the stored matrix.
+    shuffle : bool
+        Whether to store the rows in random order, as MESSAGE's subsets need; sources whose rows are drawn
+        independently stay as they are.
+    random_state : int or None
+        Seed of that order.
+    codec : {"raw", "lz4"}, optional
+        Chosen from the data by default.
+    tile_shape : tuple of int, optional
+        Rows and columns of a tile; about 4 MiB by default.
+    memory_limit : int or str
+        Bytes for all buffers together.
+    on_exists : {"reuse", "error"}
+        Whether a store of the same content at `path` is returned or refused.
+    progress : Progress, optional
+    missing : {"error", "drop", "mean", "zero"} or float, optional
+        What missing values become in columns that no schema names.
+    **layout
+        Of CSV files: delimiter, quote, header, encoding, decimal, comment, skip_initial_space.
+
+    Returns
+    -------
+    FeatureStore
+
+    Raises
+    ------
+    SourceError, SchemaError, DataError
+        The source cannot be used; nothing is left behind.
+    StoreExistsError
+        Another store stands at `path`: the message says whether its source or its encoding differs.
+    PlanError
+        `memory_limit` is too small for even a few rows.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> ingest("sklearn:diabetes", tempfile.mkdtemp() + "/diabetes.zarr").shape
+    (442, 10)
+    """
+    if on_exists not in ("reuse", "error"):
+        raise ConfigError(f"expected 'reuse' or 'error', found {on_exists!r}", "on_exists")
+    options = {"missing": missing, **layout}
+    rows = as_source(source, target=target, schema=schema, weight=weight, names=names, y=y, options=options)
+    rows.check()
+    dtype = np.dtype(dtype)
+    shuffle = shuffle and not rows.exchangeable
+    encoding = encoding_digest(rows, dtype, shuffle, random_state, codec, tile_shape)
+    path = Path(path).expanduser()
+    if os.path.lexists(path):
+        return _existing(path, rows, encoding, on_exists)
+    limit = parse_bytes(memory_limit)
+    writer = StoreWriter(
+        path,
+        len(rows.feature_names),
+        dtype,
+        feature_names=rows.feature_names,
+        target_names=rows.target_names,
+        has_weight=rows.has_weight,
+        label_names=rows.label_names,
+        shuffle=shuffle,
+        random_state=random_state,
+        source={**rows.describe(), "digest": rows.digest()},
+        encoding_digest=encoding,
+        codec=codec,
+        n_samples=rows.n_samples,
+        memory_limit=3 * limit // 4,
+        tile_shape=tile_shape,
+    )
+    _write(rows, writer, limit // 8, progress)
+    return open_store(path)
+
+
+def _write(rows: Source, writer: StoreWriter, block_nbytes: int, progress: Progress | None) -> None:
+    """Pass all blocks to the writer, watch for constants, and add the notes before the store is finished."""
+    n_features = len(rows.feature_names)
+    dtype = np.dtype(np.float32 if writer.dtype == np.float32 else np.float64)
+    row_nbytes = max(1, n_features * dtype.itemsize)
+    block_rows = max(1, min(block_nbytes, MAX_BLOCK_NBYTES) // row_nbytes)
+    constants = _Constants()
+    with writer:
+        if progress is not None:
+            progress.start("ingest", rows.n_samples or rows.estimate_shape()[0] or 0)
+        for block in rows.row_blocks(block_rows, dtype):
+            writer.write(block)
+            constants.update(block)
+            if progress is not None:
+                progress.advance(block.X.shape[0])
+        constants.refuse_target(rows.target_names)
+        writer.notes += [*rows.notes, *constants.notes(rows.feature_names)]
+        if progress is not None:
+            progress.finish()
+
+
+class _Constants:
+    """Columns that have shown one value so far; after the first block hardly any are left to look at."""
+
+    def __init__(self) -> None:
+        self._columns: np.ndarray | None = None
+        self._first = np.empty(0)
+        self._target_first: np.ndarray | None = None
+        self._target_constant = np.empty(0, dtype=bool)
+
+    def update(self, block: SourceBlock) -> None:
+        """Look at some more rows."""
+        if self._columns is None:
+            self._columns, self._first = np.arange(block.X.shape[1]), np.array(block.X[0])
+        if len(self._columns):
+            same = (block.X[:, self._columns] == self._first).all(axis=0)
+            self._columns, self._first = self._columns[same], self._first[same]
+        if block.y is None:
+            return
+        y = block.y.reshape(len(block.y), -1)
+        if self._target_first is None:
+            self._target_first, self._target_constant = y[0].copy(), np.ones(y.shape[1], dtype=bool)
+        self._target_constant &= (y == self._target_first).all(axis=0)
+
+    def refuse_target(self, names: Sequence[str]) -> None:
+        """Refuse a target with one value only."""
+        for k in np.flatnonzero(self._target_constant).tolist():
+            value = self._target_first[k] if self._target_first is not None else None
+            raise DataError(
+                f"expected a target that varies, found {value:g} in every row", f"target '{names[k]}'", "choose another"
+            )
+
+    def notes(self, names: Sequence[str]) -> list[str]:
+        """Name the constant features."""
+        if self._columns is None or not len(self._columns):
+            return []
+        listed = ", ".join(repr(names[j]) for j in self._columns[:_NAMED_IN_A_NOTE])
+        n_more = len(self._columns) - _NAMED_IN_A_NOTE
+        more = f" and {n_more} more" if n_more > 0 else ""
+        return [f"{len(self._columns)} constant feature(s), kept but never selected: {listed}{more}"]
+
+
+def encoding_digest(
+    source: Source,
+    dtype: np.dtype,
+    shuffle: bool,
+    random_state: int | None,
+    codec: str | None = None,
+    tile_shape: Sequence[int] | None = None,
+) -> str:
+    """Return the identity of everything but the content that makes a store what it is."""
+    document = {
+        "encoding": source.encoding,
+        "dtype": dtype.name,
+        "random_state": random_state if shuffle else "source order",
+        "codec": codec,
+        "tile_shape": None if tile_shape is None else [int(length) for length in tile_shape],
+    }
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def _existing(path: Path, source: Source, encoding: str, on_exists: str) -> FeatureStore:
+    """Return the store at `path` if it holds this source in this encoding."""
+    remedy = "remove it or choose another name"
+    if on_exists == "error":
+        raise StoreExistsError("something stands there already", str(path), remedy)
+    try:
+        store = open_store(path)
+    except StoreFormatError as fault:
+        raise StoreExistsError(f"something else stands there ({fault.problem})", str(path), remedy) from None
+    differing = []
+    if not source.is_unchanged(store.source, str(store.source.get("digest", ""))):
+        differing.append("another source")
+    if store.encoding_digest != encoding:
+        differing.append("other settings (schema, target, dtype, row order, codec or tiles)")
+    if differing:
+        raise StoreExistsError(f"a store made from {' and '.join(differing)} stands there", str(path), remedy)
+    return store

@@ -1,0 +1,181 @@
+"""A source from its name (pipeline files) or from what it is (Python): the one list of kinds."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from daskfs.errors import ConfigError, SourceError, did_you_mean
+from daskfs.sources.base import Source
+
+_KINDS = {
+    "csv": ("csv", "CsvSource"),
+    "parquet": ("parquet", "ParquetSource"),
+    "sklearn": ("sklearn_sets", "SklearnSource"),
+    "zarr": ("zarr_array", "ZarrSource"),
+    "synthetic": ("synthetic", "SyntheticSource"),
+}
+
+
+def _class(kind: str) -> Callable[..., Source]:
+    module, name = _KINDS[kind]
+    return getattr(import_module(f"daskfs.sources.{module}"), name)
+
+
+def options_of(kind: str) -> list[str]:
+    """Return the options that a kind of source takes.
+
+    Raises
+    ------
+    ConfigError
+        An unknown kind.
+    """
+    if kind not in _KINDS:
+        raise ConfigError(
+            f"unknown kind of source {kind!r}{did_you_mean(str(kind), _KINDS)}",
+            "source.kind",
+            f"one of {', '.join(_KINDS)}",
+        )
+    options = [
+        name
+        for name, parameter in inspect.signature(_class(kind)).parameters.items()
+        if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+    ]
+    if kind == "csv":
+        from daskfs.sources.table_schema import TableFormat
+
+        options += [name for name in TableFormat.model_fields if name not in options]
+    return options
+
+
+def make_source(kind: str, **options: Any) -> Source:
+    """Return the source that a pipeline file describes.
+
+    Parameters
+    ----------
+    kind : {"csv", "parquet", "sklearn", "zarr", "synthetic"}
+    **options
+        Of the kind; those that are None are left out.
+
+    Raises
+    ------
+    ConfigError
+        An unknown kind or option, or one that is required and lacks.
+    """
+    known = options_of(kind)
+    given = {name: value for name, value in options.items() if value is not None}
+    for name in given:
+        if name not in known:
+            raise ConfigError(
+                f"a {kind} source has no option {name!r}{did_you_mean(name, known)}",
+                f"source.{name}",
+                f"its options are {', '.join(known)}",
+            )
+    required = inspect.signature(_class(kind)).parameters.values()
+    for parameter in required:
+        if (
+            parameter.default is parameter.empty
+            and parameter.kind is not parameter.VAR_KEYWORD
+            and parameter.name not in given
+        ):
+            raise ConfigError(f"a {kind} source needs {parameter.name!r}", "source", f"add {parameter.name}: ...")
+    return _class(kind)(**given)
+
+
+def as_source(
+    source: Any,
+    *,
+    target: Any = None,
+    schema: Any = None,
+    weight: Any = None,
+    names: Any = None,
+    y: Any = None,
+    options: Mapping[str, Any] | None = None,
+) -> Source:
+    """Return the source for anything that `daskfs.ingest` takes.
+
+    Parameters
+    ----------
+    source : Source, path, list of paths, "sklearn:NAME", DataFrame (pandas, Dask), array (numpy, scipy.sparse, Dask)
+    target : str or list of str, optional
+        Column of a table, or the name of `y`.
+    schema : path, mapping or TableSchema, optional
+        Of a table.
+    weight : str or array-like, optional
+        Column of a table, or the weights of an array's rows.
+    names : sequence of str, optional
+        Feature names of an array.
+    y : array-like, optional
+        Targets of an array or of a frame that has them not.
+    options : mapping, optional
+        Further options of a file format, such as delimiter.
+
+    Raises
+    ------
+    SourceError
+        Nothing that can be read.
+    """
+    options = {name: value for name, value in (options or {}).items() if value is not None}
+    if isinstance(source, Source):
+        return source
+    if _is_path(source) or (isinstance(source, (list, tuple)) and source and all(map(_is_path, source))):
+        return _file_source(source, target, schema, weight, names, y, options)
+    module = type(source).__module__.partition(".")[0]
+    if options:
+        raise ConfigError(
+            f"only files take the options {', '.join(options)}", "ingest", "leave them out for data in memory"
+        )
+    if module in ("pandas", "dask") and hasattr(source, "columns"):
+        frames: Any = import_module("daskfs.sources.dataframe")
+        frame_class = frames.FrameSource if module == "pandas" else frames.DaskFrameSource
+        return frame_class(source, schema=schema, target=target, weight=weight, y=y)
+    if schema is not None:
+        raise ConfigError("a table schema is for tables, not for arrays", "schema", "pass names and y, or a DataFrame")
+    targets = [target] if isinstance(target, str) else target
+    if module == "dask":
+        from daskfs.sources.dask_array import DaskArraySource
+
+        return DaskArraySource(source, y, names, targets)
+    if source is None or isinstance(source, (dict, set, int, float)):
+        raise SourceError(f"expected a path, a table or an array, found {type(source).__name__}", "source")
+    from daskfs.sources.arrays import ArraySource
+
+    return ArraySource(source, y, weight, names, targets if y is not None else None)
+
+
+def _is_path(source: Any) -> bool:
+    return isinstance(source, (str, os.PathLike))
+
+
+def _file_source(
+    source: Any, target: Any, schema: Any, weight: Any, names: Any, y: Any, options: dict[str, Any]
+) -> Source:
+    first = str(source if _is_path(source) else source[0])
+    if first.startswith("sklearn:"):
+        return make_source("sklearn", name=first.removeprefix("sklearn:"), target=target, **options)
+    kind = kind_of(first)
+    if kind == "zarr":
+        return make_source("zarr", path=source, y=y, names=names, target=target, **options)
+    if y is not None or names is not None:
+        raise ConfigError(
+            "y and names are for arrays; the columns of a file have names", "ingest", "pass target='name of the column'"
+        )
+    return make_source(kind, path=source, schema=schema, target=target, weight=weight, **options)
+
+
+def kind_of(path: str) -> str:
+    """Return the kind of a file or folder by its ending or its content: csv, parquet or zarr."""
+    folder = Path(path)
+    if folder.is_dir():
+        if any((folder / name).exists() for name in ("zarr.json", ".zarray", ".zgroup")):
+            return "zarr"
+        if any(file.suffix in (".parquet", ".pq") for file in folder.iterdir()):
+            return "parquet"
+        return "csv"
+    if path.endswith((".parquet", ".pq")):
+        return "parquet"
+    return "zarr" if path.rstrip("/").endswith(".zarr") else "csv"

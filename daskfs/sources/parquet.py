@@ -1,0 +1,146 @@
+"""Parquet files, one or many, streamed in batches that stay small however large a row group is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from daskfs.errors import SourceError
+from daskfs.sources.files import digest_of, expand_paths, fingerprint, same_stamps
+from daskfs.sources.roles import Names
+from daskfs.sources.table import TableBatch, TableSource
+from daskfs.sources.table_schema import ColumnSchema
+
+ENDINGS = (".parquet", ".pq")
+_BATCH_NBYTES = 4 * 2**20
+_BUFFER_NBYTES = 2**20
+
+
+class ParquetSource(TableSource):
+    """One or several Parquet files with the same columns.
+
+    Parameters
+    ----------
+    path : path-like or list of path-like
+        A file, several, a pattern or a folder.
+    schema, target, weight, missing
+        See `daskfs.sources.table.TableSource`. NaN counts as missing.
+
+    Raises
+    ------
+    SourceError
+        A missing, empty or unreadable file.
+    """
+
+    kind = "parquet"
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        schema: Any = None,
+        target: Names = None,
+        weight: str | None = None,
+        missing: Any = "error",
+    ) -> None:
+        super().__init__(schema, target, weight, missing)
+        self.files = expand_paths(path, ENDINGS)
+
+    @property
+    def place(self) -> str:
+        """The first file."""
+        return str(self.files[0])
+
+    def describe(self) -> dict[str, Any]:
+        """Return the files with size, time and SHA-256."""
+        more = f" and {len(self.files) - 1} more" if len(self.files) > 1 else ""
+        return {"kind": self.kind, "description": f"{self.place}{more}", "files": self._prints}
+
+    @cached_property
+    def _prints(self) -> list[dict[str, Any]]:
+        return [fingerprint(file) for file in self.files]
+
+    def digest(self) -> str:
+        """Return the digest of the bytes of all files."""
+        return digest_of(self._prints)
+
+    def is_unchanged(self, description: dict[str, Any], digest: str) -> bool:
+        """Compare sizes and times first, and the bytes only where these differ."""
+        return same_stamps(self.files, description.get("files", [])) or self.digest() == digest
+
+    @property
+    def n_samples(self) -> int | None:
+        """Rows of all files, where none can be dropped."""
+        if any(column.missing == "drop" for column in self.columns.values()):
+            return super().n_samples
+        return self._n_rows
+
+    @cached_property
+    def _n_rows(self) -> int:
+        n_rows = 0
+        for file in self.files:
+            with _reading(file), pq.ParquetFile(file) as table:
+                n_rows += table.metadata.num_rows
+        return n_rows
+
+    def _estimate_n_samples(self) -> int | None:
+        return self._n_rows
+
+    def header(self) -> Mapping[str, pa.DataType | None]:
+        """Return names and types; every file must have the same names."""
+        first: dict[str, pa.DataType] = {}
+        for file in self.files:
+            with _reading(file), pq.ParquetFile(file) as table:
+                schema = table.schema_arrow
+            names = {field.name: field.type for field in schema}
+            if len(names) < len(schema):
+                twice = next(name for name in schema.names if schema.names.count(name) > 1)
+                raise SourceError(f"two columns are called {twice!r}", str(file), "rename one of them")
+            first = first or names
+            if set(names) != set(first):
+                differing = ", ".join(repr(name) for name in sorted(set(names) ^ set(first))[:8])
+                raise SourceError(
+                    f"expected the columns of {self.files[0].name}; {differing} are in one file only",
+                    str(file),
+                    "write the files with the same columns, or ingest them apart",
+                )
+        return first
+
+    def batches(self, columns: Mapping[str, ColumnSchema]) -> Iterator[TableBatch]:
+        """Yield batches of about 4 MiB."""
+        batch_rows = max(64, min(65536, _BATCH_NBYTES // (8 * len(columns))))
+        for file in self.files:
+            first_row = 0
+            with _reading(file), pq.ParquetFile(file, buffer_size=_BUFFER_NBYTES, pre_buffer=False) as table:
+                for batch in table.iter_batches(batch_rows, columns=list(columns)):
+                    yield TableBatch(nan_as_missing(batch), str(file), first_row)
+                    first_row += batch.num_rows
+
+
+def nan_as_missing(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the batch with null for NaN, as data frames mean it."""
+    columns = []
+    for values in batch.columns:
+        if pa.types.is_floating(values.type):
+            is_nan = pc.is_nan(values)
+            if pc.any(is_nan).as_py():
+                values = pc.if_else(is_nan, pa.scalar(None, values.type), values)
+        columns.append(values)
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+@contextmanager
+def _reading(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError) as fault:
+        raise SourceError(
+            f"expected a whole Parquet file ({fault})", str(file), "copy or write the file again"
+        ) from None

@@ -1,0 +1,175 @@
+"""Which columns of a table are used, and as what: the header, the schema and the caller's wishes brought together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from daskfs.errors import SchemaError, SourceError, did_you_mean
+from daskfs.sources.table_schema import ColumnSchema, MissingPolicy, TableSchema
+
+Names: TypeAlias = str | Sequence[str] | None
+
+
+def resolve_columns(
+    header: Mapping[str, pa.DataType | None],
+    schema: TableSchema | None,
+    place: str,
+    target: Names,
+    weight: str | None,
+    missing: MissingPolicy,
+    notes: list[str],
+) -> dict[str, ColumnSchema]:
+    """Return what each used column means, in the order of the header.
+
+    Parameters
+    ----------
+    header : mapping of str to Arrow type or None
+    schema : TableSchema, optional
+    place : str
+        Of the table, for messages.
+    target, weight : names, optional
+        Override the schema's roles.
+    missing : policy for the numbers of columns that the schema does not name
+    notes : list of str
+        Grows by what was decided.
+
+    Raises
+    ------
+    SchemaError
+        The header lacks a column, has one too many, no target is named, or a type has no obvious encoding.
+    """
+    named = {} if schema is None else schema.columns
+    targets = [target] if isinstance(target, str) else list(target or ())
+    _check_names(header, named, targets, weight, place)
+    rule = "feature" if schema is None else schema.other_columns
+    columns: dict[str, ColumnSchema] = {}
+    guessed: dict[str, list[str]] = {}
+    for name, arrow_type in header.items():
+        wanted = name in targets or name == weight
+        if name in named:
+            column = _with_role(named[name], name, targets, weight, notes)
+        elif wanted or rule == "feature":
+            column = _guess(name, arrow_type, place, missing, name in targets, name == weight)
+            guessed.setdefault(column.resolved_encoding, []).append(name)
+        elif rule == "ignore":
+            continue
+        else:
+            raise SchemaError(
+                f"the table has a column {name!r} that the schema does not name{did_you_mean(name, named)}",
+                place,
+                "add it (role: ignore leaves it out), or set other_columns: ignore or feature",
+            )
+        if column.role != "ignore":
+            columns[name] = column
+    if guessed.get("category"):
+        notes.append(f"no schema names them, taken as categories: {_some(guessed['category'])}")
+    _check_roles(columns, place)
+    return columns
+
+
+def _check_names(
+    header: Mapping[str, pa.DataType | None],
+    named: Mapping[str, ColumnSchema],
+    targets: Iterable[str],
+    weight: str | None,
+    place: str,
+) -> None:
+    for name in targets:
+        if name not in header:
+            raise SchemaError(
+                f"the target {name!r} is no column of the table{did_you_mean(name, header)}",
+                place,
+                _some_columns(header),
+            )
+    if weight is not None and weight not in header:
+        raise SchemaError(
+            f"the weight {weight!r} is no column of the table{did_you_mean(weight, header)}",
+            place,
+            _some_columns(header),
+        )
+    lacking = [name for name, column in named.items() if name not in header and column.role != "ignore"]
+    if lacking:
+        raise SchemaError(
+            f"the header lacks {_some(lacking)} of the schema{did_you_mean(lacking[0], set(header) - set(named))}",
+            place,
+            _some_columns(header),
+        )
+
+
+def _with_role(
+    column: ColumnSchema, name: str, targets: Sequence[str], weight: str | None, notes: list[str]
+) -> ColumnSchema:
+    role = column.role
+    if name in targets:
+        role = "target"
+    elif name == weight:
+        role = "weight"
+    elif targets and role == "target":
+        role = "ignore"
+        notes.append(f"column '{name}', the schema's target, is left out: another target was asked for")
+    elif weight is not None and role == "weight":
+        role = "ignore"
+        notes.append(f"column '{name}', the schema's weight, is left out: another weight was asked for")
+    if role == column.role:
+        return column
+    kept = column.model_dump(exclude_unset=True, by_alias=True) | {"role": role}
+    if role == "target":
+        if kept.get("encoding") == "standardised":
+            kept.pop("encoding")
+        if kept.get("missing") not in ("error", "drop"):
+            kept.pop("missing", None)
+        kept.pop("drop_first", None)
+    return ColumnSchema.model_validate(kept)
+
+
+def _guess(
+    name: str, arrow_type: pa.DataType | None, place: str, missing: MissingPolicy, is_target: bool, is_weight: bool
+) -> ColumnSchema:
+    role = "target" if is_target else "weight" if is_weight else "feature"
+    if arrow_type is None or _is_number(arrow_type):
+        policy = missing if role == "feature" or missing in ("error", "drop") else "error"
+        return ColumnSchema.model_validate({"role": role, "missing": policy})
+    if _is_text(arrow_type) and role != "weight":
+        policy = missing if missing in ("error", "drop", "zero") else "error"
+        return ColumnSchema.model_validate({"role": role, "dtype": "string", "missing": policy})
+    if role == "weight":
+        raise SchemaError(f"expected numbers, found {arrow_type}", f"{place}, column '{name}'", "name another weight")
+    kind = "dates" if pa.types.is_temporal(arrow_type) else str(arrow_type)
+    raise SchemaError(
+        f"the column holds {kind}, and nothing says how to encode that",
+        f"{place}, column '{name}'",
+        "write a table schema (date_parts, or role: ignore) and pass it as schema",
+    )
+
+
+def _is_number(arrow_type: pa.DataType) -> bool:
+    if pa.types.is_dictionary(arrow_type):
+        return False
+    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal, pa.types.is_null)
+    return any(test(arrow_type) for test in tests)
+
+
+def _is_text(arrow_type: pa.DataType) -> bool:
+    if pa.types.is_dictionary(arrow_type):
+        return _is_text(arrow_type.value_type) or _is_number(arrow_type.value_type)
+    return pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type) or pa.types.is_string_view(arrow_type)
+
+
+def _check_roles(columns: Mapping[str, ColumnSchema], place: str) -> None:
+    roles = [column.role for column in columns.values()]
+    if "target" not in roles:
+        raise SchemaError("no column is the target", place, "name it: target=..., or role: target in the table schema")
+    if "feature" not in roles:
+        raise SourceError("no column is left to be a feature", place, "check the roles in the schema")
+
+
+def _some(names: Sequence[str], limit: int = 8) -> str:
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(repr(name) for name in names[:limit]) + more
+
+
+def _some_columns(header: Mapping[str, object]) -> str:
+    return f"the columns are {_some(list(header))}"

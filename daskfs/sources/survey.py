@@ -1,0 +1,184 @@
+"""One pass over a table for what the encoders must know beforehand: categories, means, deviations, years."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from daskfs.errors import SchemaError
+from daskfs.sources.columns import CategoryEncoder, DateEncoder, Encoder, NumberEncoder, checked_dates, checked_numbers
+from daskfs.sources.dates import years_of
+from daskfs.sources.table_schema import ColumnSchema, DateEncoding
+
+MAX_CATEGORIES = 1000
+"""Dummies of one column, unless the schema asks for more."""
+MAX_DISTINCT = 1_000_000
+"""Different texts of one column that are counted; beyond it a column is an id and its counts would fill the memory."""
+_NAMED_IN_A_NOTE = 10
+
+
+class Survey:
+    """Counts and moments of the columns that need them, merged batch by batch.
+
+    Parameters
+    ----------
+    columns : mapping of str to ColumnSchema
+        All columns of the table that are used.
+    """
+
+    def __init__(self, columns: Mapping[str, ColumnSchema]) -> None:
+        self.columns = {name: column for name, column in columns.items() if needs_survey(column)}
+        self.counts: dict[str, dict[str, int]] = {name: {} for name in self._of("category")}
+        self.years: dict[str, set[int]] = {name: set() for name in self._of("date")}
+        self.moments = {name: Moments() for name in (*self._of("number"), *self._of("standardised"))}
+        self.n_samples = 0
+
+    def _of(self, encoding: str) -> list[str]:
+        return [name for name, column in self.columns.items() if column.resolved_encoding == encoding]
+
+    def update(self, table: pa.RecordBatch) -> None:
+        """Count the rows of a batch, all of which are kept.
+
+        Raises
+        ------
+        BadValue
+            A value that cannot be used.
+        SchemaError
+            A category column with more than a million different texts.
+        """
+        self.n_samples += table.num_rows
+        for name, counts in self.counts.items():
+            self._count(name, counts, table[name])
+        for name, years in self.years.items():
+            years.update(years_of(checked_dates(name, table[name], self.columns[name].date_format)))
+        for name, moments in self.moments.items():
+            column = self.columns[name]
+            present = table[name].drop_null() if column.missing == "mean" else table[name]
+            moments.update(checked_numbers(name, present, integer=column.dtype == "integer", fill=_fill(column, 0.0)))
+
+    def _count(self, name: str, counts: dict[str, int], values: pa.Array) -> None:
+        tallied = pc.value_counts(values.dictionary_decode() if pa.types.is_dictionary(values.type) else values)
+        texts = pc.cast(tallied.field("values"), pa.string()).to_pylist()
+        for text, count in zip(texts, tallied.field("counts").to_pylist(), strict=True):
+            if text is not None:
+                counts[text] = counts.get(text, 0) + count
+        if len(counts) > MAX_DISTINCT:
+            raise SchemaError(
+                f"more than {MAX_DISTINCT:,} different values in a category",
+                f"column '{name}'",
+                "set role: ignore or id",
+            )
+
+
+class Moments:
+    """Mean and population variance of numbers that come in batches (Chan, Golub and LeVeque 1983)."""
+
+    def __init__(self) -> None:
+        self.count, self.mean, self.squares = 0, 0.0, 0.0
+
+    def update(self, numbers: np.ndarray) -> None:
+        """Take in some more numbers."""
+        n = len(numbers)
+        if n == 0:
+            return
+        mean = float(numbers.mean())
+        squares = float(np.square(numbers - mean).sum())
+        total = self.count + n
+        shift = mean - self.mean
+        self.squares += squares + shift * shift * self.count * n / total
+        self.mean += shift * n / total
+        self.count = total
+
+    @property
+    def std(self) -> float:
+        """Population standard deviation; 0.0 before any number came."""
+        return float(np.sqrt(self.squares / self.count)) if self.count else 0.0
+
+
+def needs_survey(column: ColumnSchema) -> bool:
+    """Tell whether the column must be read once before it can be encoded."""
+    if column.role not in ("feature", "target"):
+        return False
+    encoding = column.resolved_encoding
+    if isinstance(column.encoding, DateEncoding):
+        return (
+            column.encoding.as_ == "dummies" and "year" in column.encoding.date_parts and column.encoding.years is None
+        )
+    return (
+        (encoding == "category" and column.categories is None)
+        or (encoding == "standardised" and column.role == "feature")
+        or column.missing == "mean"
+    )
+
+
+def make_encoder(name: str, column: ColumnSchema, survey: Survey, notes: list[str]) -> Encoder:
+    """Return the encoder of a feature; what had to be decided on the way goes into `notes`.
+
+    Raises
+    ------
+    SchemaError
+        More categories than may have a dummy.
+    """
+    encoding = column.resolved_encoding
+    if encoding == "category":
+        return _category_encoder(name, column, survey, notes)
+    if isinstance(column.encoding, DateEncoding):
+        years = sorted(survey.years.get(name, ())) if column.encoding.years is None else sorted(column.encoding.years)
+        dummies = column.encoding.as_ == "dummies"
+        return DateEncoder(name, column.date_format, column.encoding.date_parts, years, dummies, column.drop_first)
+    moments = survey.moments.get(name, Moments())
+    encoder = NumberEncoder(name, column.dtype == "integer", _fill(column, moments.mean))
+    if encoding == "standardised":
+        encoder.centre, encoder.scale = moments.mean, moments.std or 1.0
+    return encoder
+
+
+def _fill(column: ColumnSchema, mean: float) -> float | None:
+    if isinstance(column.missing, (int, float)):
+        return float(column.missing)
+    return {"mean": mean, "zero": 0.0}.get(column.missing)
+
+
+def _category_encoder(name: str, column: ColumnSchema, survey: Survey, notes: list[str]) -> CategoryEncoder:
+    if column.categories is not None:
+        categories, pooled = list(column.categories), frozenset[str]()
+    else:
+        categories, pooled = _choose_categories(name, column, survey.counts[name], notes)
+    missing = column.missing if isinstance(column.missing, str) else "error"
+    return CategoryEncoder(name, categories, pooled, column.unseen, missing, column.drop_first)
+
+
+def _choose_categories(
+    name: str, column: ColumnSchema, counts: dict[str, int], notes: list[str]
+) -> tuple[list[str], frozenset[str]]:
+    by_frequency = sorted(counts, key=lambda text: (-counts[text], text))
+    kept = [text for text in by_frequency if counts[text] >= column.min_count]
+    if column.max_categories is not None:
+        kept = kept[: column.max_categories]
+    elif len(kept) > MAX_CATEGORIES:
+        raise SchemaError(
+            f"{len(kept):,} different values, more than the {MAX_CATEGORIES:,} that get a column each",
+            f"column '{name}'",
+            "set role: ignore, or min_count or max_categories in the table schema",
+        )
+    pooled = frozenset(counts) - frozenset(kept)
+    if pooled:
+        n_rows = sum(counts[text] for text in pooled)
+        listed = [repr(text) for text in by_frequency if text in pooled]
+        more = f" and {len(listed) - _NAMED_IN_A_NOTE} more" if len(listed) > _NAMED_IN_A_NOTE else ""
+        notes.append(
+            f"column '{name}': {len(pooled)} rare categories ({n_rows:,} rows) are pooled into '{name}=other': "
+            f"{', '.join(listed[:_NAMED_IN_A_NOTE])}{more}"
+        )
+    return _in_order(kept), pooled
+
+
+def _in_order(texts: list[str]) -> list[str]:
+    """Sort by number where all are numbers, by text otherwise."""
+    try:
+        return sorted(texts, key=lambda text: (float(text), text))
+    except ValueError:
+        return sorted(texts)

@@ -1,0 +1,304 @@
+"""Tables: batches of Arrow columns become blocks of numbers, as the table schema says, in bounded memory."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from daskfs.errors import DataError, SourceError
+from daskfs.sources.base import Source, SourceBlock
+from daskfs.sources.columns import BadValue, CategoryEncoder, Encoder, checked_numbers
+from daskfs.sources.roles import Names, resolve_columns
+from daskfs.sources.survey import Survey, make_encoder
+from daskfs.sources.table_schema import ColumnSchema, MissingPolicy, TableSchema, load_table_schema
+
+
+@dataclass(frozen=True, slots=True)
+class TableBatch:
+    """Some rows of one file: `first_row` counts from 0 behind the header."""
+
+    table: pa.RecordBatch
+    file: str
+    first_row: int
+
+
+class TableSource(Source):
+    """A table whose batches a subclass reads and whose columns a schema explains.
+
+    Parameters
+    ----------
+    schema : path, mapping or TableSchema, optional
+        Without one, numeric columns are numbers and text columns categories.
+    target : str or list of str, optional
+        The column to predict; overrides the schema's.
+    weight : str, optional
+        The column of sample weights.
+    missing : {"error", "drop", "mean", "zero"} or float
+        What missing numbers become, in columns that the schema does not name.
+    """
+
+    def __init__(
+        self,
+        schema: Any = None,
+        target: Names = None,
+        weight: str | None = None,
+        missing: MissingPolicy = "error",
+    ) -> None:
+        self.schema: TableSchema | None = None if schema is None else load_table_schema(schema)
+        self._target, self._weight, self._missing = target, weight, missing
+        self.notes = []
+
+    @property
+    @abstractmethod
+    def place(self) -> str:
+        """Name of the table in messages."""
+
+    @abstractmethod
+    def header(self) -> Mapping[str, pa.DataType | None]:
+        """Return the columns in order with their types; None where only a schema can know.
+
+        Raises
+        ------
+        SourceError
+            The table is not what it should be, as far as its header shows.
+        """
+
+    @abstractmethod
+    def batches(self, columns: Mapping[str, ColumnSchema]) -> Iterator[TableBatch]:
+        """Yield these columns in batches of bounded size."""
+
+    def locate(self, file: str, row: int, column: str) -> str:
+        """Return where a value stands, for a message."""
+        return f"{file}, row {row}, column '{column}'"
+
+    def check(self) -> None:
+        """Compare the header with the schema."""
+        _ = self.columns
+
+    @cached_property
+    def columns(self) -> dict[str, ColumnSchema]:
+        """The columns that are used, in the table's order, with what they mean."""
+        return resolve_columns(
+            self.header(), self.schema, self.place, self._target, self._weight, self._missing, self._plan_notes
+        )
+
+    @cached_property
+    def _plan_notes(self) -> list[str]:
+        return []
+
+    def _named(self, *roles: str) -> list[str]:
+        return [name for name, column in self.columns.items() if column.role in roles]
+
+    @property
+    def target_names(self) -> list[str]:
+        """Columns to predict."""
+        return self._named("target")
+
+    @property
+    def label_names(self) -> list[str]:
+        """Columns of role id and split."""
+        return self._named("id", "split")
+
+    @property
+    def has_weight(self) -> bool:  # type: ignore[override]
+        """Whether a column holds weights."""
+        return bool(self._named("weight"))
+
+    @property
+    def encoding(self) -> dict[str, Any]:
+        """The columns in use with their schema."""
+        return {name: column.model_dump(mode="json", by_alias=True) for name, column in self.columns.items()}
+
+    @cached_property
+    def _survey(self) -> Survey:
+        survey = Survey(self.columns)
+        if survey.columns:
+            for batch in self.batches(self.columns):
+                self._survey_batch(survey, batch)
+        return survey
+
+    def _survey_batch(self, survey: Survey, batch: TableBatch) -> None:
+        table, kept = self._drop_missing(batch.table, {})
+        with self._placed(batch, kept):
+            survey.update(table)
+
+    @property
+    def n_samples(self) -> int | None:
+        """Rows that are kept, known once a survey was needed and made."""
+        survey = self.__dict__.get("_survey")
+        return survey.n_samples if survey is not None and survey.columns else None
+
+    @cached_property
+    def _encoders(self) -> dict[str, Encoder]:
+        return self._encoders_from(self._survey, self._plan_notes)
+
+    def _encoders_from(self, survey: Survey, notes: list[str]) -> dict[str, Encoder]:
+        encoders = {
+            name: make_encoder(name, column, survey, notes)
+            for name, column in self.columns.items()
+            if column.role == "feature" or (column.role == "target" and column.resolved_encoding == "category")
+        }
+        for name in self.target_names:
+            encoder = encoders.get(name)
+            if isinstance(encoder, CategoryEncoder):
+                coded = ", ".join(f"{text!r} is {code}" for code, text in enumerate(encoder.categories))
+                notes.append(f"target '{name}' is coded: {coded}")
+        return encoders
+
+    def _features(self, encoders: dict[str, Encoder]) -> list[str]:
+        names = [feature for name in self._named("feature") for feature in encoders[name].feature_names]
+        if len(set(names)) < len(names):
+            seen: set[str] = set()
+            twice = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+            raise DataError(f"two features are called {twice!r}", self.place, "rename a column or a category")
+        return names
+
+    @cached_property
+    def feature_names(self) -> list[str]:  # type: ignore[override]
+        """Names of the features; reads the table once where categories, means or years must be known."""
+        return self._features(self._encoders)
+
+    def estimate_shape(self) -> tuple[int | None, int]:
+        """Return (n_samples, n_features) from the first batch of the table."""
+        if "_survey" in self.__dict__:
+            return self.n_samples or self._estimate_n_samples(), len(self.feature_names)
+        survey = Survey(self.columns)
+        if survey.columns:
+            for batch in self.batches(self.columns):
+                self._survey_batch(survey, batch)
+                break
+        return self._estimate_n_samples(), len(self._features(self._encoders_from(survey, [])))
+
+    def _estimate_n_samples(self) -> int | None:
+        return None
+
+    def row_blocks(self, block_rows: int, dtype: np.dtype | type = np.float64) -> Iterator[SourceBlock]:
+        """Yield encoded rows in blocks of `block_rows`; one block and one batch are in memory at a time."""
+        n_features, encoders = len(self.feature_names), self._encoders
+        dropped: dict[str, int] = {}
+        block = _Block(0, block_rows, n_features, np.dtype(dtype), self)
+        for batch in self.batches(self.columns):
+            table, kept = self._drop_missing(batch.table, dropped)
+            start = 0
+            while start < table.num_rows:
+                piece = table.slice(start, block_rows - block.n_rows)
+                with self._placed(batch, kept[start:]):
+                    block.append(piece, encoders)
+                start += piece.num_rows
+                if block.n_rows == block_rows:
+                    yield block.finished()
+                    block = _Block(block.stop, block_rows, n_features, np.dtype(dtype), self)
+        if block.n_rows:
+            yield block.finished()
+        self._note(dropped, block.stop)
+
+    def _drop_missing(self, table: pa.RecordBatch, dropped: dict[str, int]) -> tuple[pa.RecordBatch, np.ndarray]:
+        """Return the rows that are kept, and their numbers in the batch."""
+        keep = np.ones(table.num_rows, dtype=bool)
+        for name, column in self.columns.items():
+            if column.missing == "drop" and table[name].null_count:
+                null = pc.is_null(table[name]).to_numpy(zero_copy_only=False)
+                if n_more := int((null & keep).sum()):
+                    dropped[name] = dropped.get(name, 0) + n_more
+                keep &= ~null
+        rows = np.flatnonzero(keep)
+        return (table if len(rows) == table.num_rows else table.filter(pa.array(keep))), rows
+
+    @contextmanager
+    def _placed(self, batch: TableBatch, kept: np.ndarray) -> Iterator[None]:
+        """Give a bad value its file and row."""
+        try:
+            yield
+        except BadValue as fault:
+            row = batch.first_row + int(kept[fault.row])
+            raise SourceError(fault.problem, self.locate(batch.file, row, fault.column), fault.remedy) from None
+
+    def _note(self, dropped: dict[str, int], n_samples: int) -> None:
+        n_dropped = sum(dropped.values())
+        if n_samples == 0:
+            found = f"all {n_dropped:,} have missing values" if n_dropped else "found none behind the header"
+            raise SourceError(f"expected rows, {found}", self.place, "check the file, and format.missing in the schema")
+        notes = list(self._plan_notes)
+        if n_dropped:
+            which = ", ".join(f"'{name}': {count:,}" for name, count in dropped.items())
+            notes.append(f"{n_dropped:,} rows dropped because of missing values ({which})")
+        for encoder in self._encoders.values():
+            if isinstance(encoder, CategoryEncoder) and encoder.n_unseen:
+                became = f"'{encoder.name}=other'" if encoder.unseen == "other" else "zeros"
+                notes.append(
+                    f"column '{encoder.name}': {encoder.n_unseen:,} rows with unseen categories became {became}"
+                )
+                encoder.n_unseen = 0
+        self.notes[:] = notes
+
+
+class _Block:
+    """A block being filled."""
+
+    def __init__(self, start: int, length: int, n_features: int, dtype: np.dtype, source: TableSource) -> None:
+        self.start, self.n_rows = start, 0
+        self._X = np.empty((length, n_features), dtype)
+        self._targets, self._weights = source.target_names, source._named("weight")
+        self._features, self._columns = source._named("feature"), source.columns
+        self._y = np.empty((length, len(self._targets)))
+        self._weight = np.empty(length) if self._weights else None
+        self._labels: dict[str, list[np.ndarray]] = {name: [] for name in source.label_names}
+
+    @property
+    def stop(self) -> int:
+        """Number of the first row behind the block."""
+        return self.start + self.n_rows
+
+    def append(self, table: pa.RecordBatch, encoders: Mapping[str, Encoder]) -> None:
+        """Encode some more rows."""
+        rows = slice(self.n_rows, self.n_rows + table.num_rows)
+        column = 0
+        for name in self._features:
+            stop = column + len(encoders[name].feature_names)
+            encoders[name].encode(table[name], self._X[rows, column:stop])
+            column = stop
+        for k, name in enumerate(self._targets):
+            self._y[rows, k] = self._target(name, table[name], encoders)
+        for name in self._weights:
+            self._weight[rows] = _checked_weights(name, table[name])  # type: ignore[index]
+        for name, texts in self._labels.items():
+            texts.append(_as_text(table[name]))
+        self.n_rows = rows.stop
+
+    def _target(self, name: str, values: pa.Array, encoders: Mapping[str, Encoder]) -> np.ndarray:
+        encoder = encoders.get(name)
+        if isinstance(encoder, CategoryEncoder):
+            return encoder.codes(values)
+        return checked_numbers(name, values, integer=self._columns[name].dtype == "integer")
+
+    def finished(self) -> SourceBlock:
+        """Return the block, cut to its rows."""
+        y = self._y[: self.n_rows]
+        return SourceBlock(
+            self.start,
+            self._X[: self.n_rows],
+            y[:, 0] if y.shape[1] == 1 else y,
+            None if self._weight is None else self._weight[: self.n_rows],
+            {name: np.concatenate(texts) for name, texts in self._labels.items()},
+        )
+
+
+def _checked_weights(name: str, values: pa.Array) -> np.ndarray:
+    weights = checked_numbers(name, values)
+    if (weights < 0).any():
+        row = int(np.flatnonzero(weights < 0)[0])
+        raise BadValue(name, row, f"expected a weight of at least 0, found {weights[row]:g}", "mend the value")
+    return weights
+
+
+def _as_text(values: pa.Array) -> np.ndarray:
+    texts = pc.fill_null(pc.cast(values, pa.string()), "")
+    return np.asarray(texts.to_numpy(zero_copy_only=False), dtype=object)

@@ -1,0 +1,205 @@
+"""What the columns of a table mean: role, type, encoding and missing values, as people write it in YAML.
+
+version: 1
+name: household-power
+format: {delimiter: ",", missing: ["", "?"]}
+columns:
+Global_active_power: {role: target, missing: drop}
+Voltage: {missing: drop}
+Date: {dtype: date, format: "%d/%m/%Y", encoding: {date_parts: [year, month, day]}, drop_first: true}
+other_columns: error
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from pydantic import Field, field_validator, model_validator
+
+from daskfs.documents import Document, check_document, read_yaml
+from daskfs.errors import SchemaError
+
+DEFAULT_MISSING = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"]
+DATE_FORMATS = {"date": "%Y-%m-%d", "time": "%H:%M:%S", "datetime": "%Y-%m-%d %H:%M:%S"}
+DATE_PARTS = ("year", "quarter", "month", "day", "weekday")
+TIME_PARTS = ("hour", "minute", "second")
+
+DatePart: TypeAlias = Literal["year", "quarter", "month", "day", "weekday", "hour", "minute", "second"]
+MissingPolicy: TypeAlias = Literal["error", "drop", "mean", "zero", "category"] | float
+
+
+class TableFormat(Document):
+    """How the text of a CSV file is laid out."""
+
+    delimiter: str = Field(",", min_length=1, max_length=1, description='One character; "\\t" for tabs')
+    quote: str = Field('"', max_length=1, description="Character around quoted values; empty: none")
+    header: bool = Field(
+        True, description="Whether the first line holds the names; if not, they are the schema's, in order"
+    )
+    encoding: str = Field("utf-8", description="Of the text, e.g. latin-1")
+    decimal: Literal[".", ","] = "."
+    comment: str = Field("", max_length=1, description="Lines that start with this character are left out")
+    skip_initial_space: bool = Field(False, description="Whether spaces around names and values are left out")
+    missing: list[str] = Field(DEFAULT_MISSING, description="Texts that stand for a missing value")
+
+    @field_validator("encoding")
+    @classmethod
+    def _known_encoding(cls, encoding: str) -> str:
+        try:
+            "".encode(encoding)
+        except LookupError:
+            raise ValueError(f"expected the name of an encoding such as utf-8 or latin-1, found {encoding!r}") from None
+        return encoding
+
+    @model_validator(mode="after")
+    def _distinct_characters(self) -> TableFormat:
+        if self.delimiter in (self.quote, self.decimal):
+            raise ValueError(f"expected a delimiter unlike the quote and the decimal sign, found {self.delimiter!r}")
+        return self
+
+
+class DateEncoding(Document):
+    """Parts of a date as dummies or numbers."""
+
+    date_parts: list[DatePart] = Field(min_length=1)
+    as_: Literal["dummies", "number"] = Field("dummies", alias="as")
+    years: list[int] | None = Field(None, description="Years that get a dummy; by default those in the data")
+
+
+class ColumnSchema(Document):
+    """One column of a table."""
+
+    role: Literal["feature", "target", "weight", "id", "split", "ignore"] = "feature"
+    dtype: Literal["number", "integer", "string", "date", "time", "datetime"] = "number"
+    format: str | None = Field(None, description="Of dates and times, in strptime's letters; ISO by default")
+    encoding: Literal["number", "standardised", "category"] | DateEncoding | None = Field(
+        None, description="By default: numbers as they are, strings as categories"
+    )
+    missing: MissingPolicy = "error"
+    categories: list[str] | None = Field(None, min_length=1, description="The categories; by default those in the data")
+    min_count: int = Field(1, ge=1, description="Categories with fewer rows are pooled into one called other")
+    max_categories: int | None = Field(None, ge=1, description="Only the most frequent are kept, the rest is pooled")
+    unseen: Literal["error", "zero", "other"] = Field("error", description="What a category outside the list becomes")
+    drop_first: bool = Field(False, description="Leave out the first dummy, which the others then are measured against")
+
+    @field_validator("categories", mode="before")
+    @classmethod
+    def _categories_as_text(cls, categories: Any) -> Any:
+        if isinstance(categories, list):
+            return [item if isinstance(item, str) else _plain(item) for item in categories]
+        return categories
+
+    @field_validator("missing", mode="before")
+    @classmethod
+    def _number_or_word(cls, missing: Any) -> Any:
+        if isinstance(missing, bool):
+            raise ValueError(f"expected error, drop, mean, zero, category or a number, found {missing!r}")
+        return missing
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ColumnSchema:
+        self._check_dates()
+        is_category = self.resolved_encoding == "category"
+        if self.dtype == "string" and self.role in ("feature", "target") and not is_category:
+            raise ValueError(f"a string column can only be encoded as category, not {self.encoding!r}")
+        if not is_category and self.role in ("feature", "target"):
+            given = self.model_fields_set & {"categories", "min_count", "max_categories", "unseen"}
+            if given:
+                raise ValueError(f"{', '.join(sorted(given))}: only for encoding: category")
+            if self.missing == "category":
+                raise ValueError("missing: category is only for encoding: category; use drop, mean, zero or a number")
+        elif self.missing == "mean" or isinstance(self.missing, float):
+            raise ValueError(f"missing: {self.missing} is for numbers; use error, drop, zero or category")
+        if self.categories is not None and self.model_fields_set & {"min_count", "max_categories"}:
+            raise ValueError("give either categories, or min_count and max_categories to choose them by")
+        if self.role in ("target", "weight") and self.missing not in ("error", "drop"):
+            raise ValueError(
+                f"a {self.role} is never invented: expected missing: error or drop, found {self.missing!r}"
+            )
+        if self.categories is not None and len(set(self.categories)) < len(self.categories):
+            raise ValueError("categories: every category may stand only once")
+        return self
+
+    def _check_dates(self) -> None:
+        is_date = self.dtype in DATE_FORMATS
+        parts = self.encoding.date_parts if isinstance(self.encoding, DateEncoding) else None
+        if self.format is not None and not is_date:
+            raise ValueError(f"format is for dates and times, not for dtype: {self.dtype}")
+        if parts is not None and not is_date:
+            raise ValueError(f"date_parts need dtype: date, time or datetime, found dtype: {self.dtype}")
+        if not is_date:
+            return
+        if self.role in ("target", "weight"):
+            raise ValueError(f"a {self.dtype} cannot be a {self.role}")
+        if self.role != "feature":
+            return
+        if parts is None:
+            raise ValueError(f"a {self.dtype} needs its parts: encoding: {{date_parts: [year, month, ...]}}")
+        absent = {"date": TIME_PARTS, "time": DATE_PARTS}.get(self.dtype, ())
+        wrong = [part for part in parts if part in absent]
+        if wrong:
+            raise ValueError(f"a {self.dtype} has no {' and no '.join(wrong)}")
+        if self.missing not in ("error", "drop"):
+            raise ValueError(f"missing dates can be error or drop, found {self.missing!r}")
+
+    @property
+    def resolved_encoding(self) -> str:
+        """One of number, standardised, category, date."""
+        if isinstance(self.encoding, DateEncoding):
+            return "date"
+        if self.encoding is not None:
+            return self.encoding
+        if self.dtype in DATE_FORMATS:
+            return "date"
+        return "category" if self.dtype == "string" else "number"
+
+    @property
+    def date_format(self) -> str:
+        """Format of dates and times: the given one, or ISO."""
+        return self.format or DATE_FORMATS[self.dtype]
+
+
+class TableSchema(Document):
+    """What the columns of a table mean."""
+
+    version: Literal[1] = 1
+    name: str = ""
+    description: str = ""
+    format: TableFormat = Field(default_factory=lambda: TableFormat.model_validate({}))
+    columns: dict[str, ColumnSchema] = Field(min_length=1)
+    other_columns: Literal["error", "ignore", "feature"] = Field(
+        "error", description="Columns of the table that the schema does not name"
+    )
+
+    @model_validator(mode="after")
+    def _roles(self) -> TableSchema:
+        weights = [name for name, column in self.columns.items() if column.role == "weight"]
+        if len(weights) > 1:
+            raise ValueError(f"only one column can be the weight, found {', '.join(weights)}")
+        if self.other_columns == "feature" or any(column.role == "feature" for column in self.columns.values()):
+            return self
+        raise ValueError("columns: no column has role: feature, so there is nothing to select from")
+
+
+def load_table_schema(schema: str | os.PathLike[str] | Mapping[str, Any] | TableSchema) -> TableSchema:
+    """Return a checked table schema from a YAML file or a mapping.
+
+    Raises
+    ------
+    SchemaError
+        One line per fault, each with its place and the nearest right word.
+    """
+    if isinstance(schema, TableSchema):
+        return schema
+    if isinstance(schema, Mapping):
+        return check_document(TableSchema, schema, "schema", SchemaError)
+    path = Path(schema)
+    return check_document(TableSchema, read_yaml(path, SchemaError), str(path), SchemaError)
+
+
+def _plain(value: Any) -> str:
+    """Text of a YAML scalar as it stands in a table: 3 -> "3", true -> "true"."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,133 @@
+"""Zarr arrays that somebody else made: a matrix, and perhaps a target beside it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from daskfs.errors import DataError
+from daskfs.sources.arrays import default_names
+from daskfs.sources.base import Source, SourceBlock
+from daskfs.sources.files import digest_of, fingerprint, same_stamps
+from daskfs.store.foreign import open_foreign_array
+
+
+class ZarrSource(Source):
+    """A two-dimensional Zarr array of format 2 or 3.
+
+    Parameters
+    ----------
+    path : path-like
+        The array; one within a group is ``group.zarr/X``.
+    y : path-like or array-like of shape (n_samples,), optional
+        The target, an array or the path of another Zarr array.
+    names : sequence of str, optional
+        Of the features.
+    target : str
+        Name of the target.
+
+    Raises
+    ------
+    SourceError
+        Not there, or no Zarr array.
+    DataError
+        Not two-dimensional, not numbers, or lengths that differ.
+    """
+
+    kind = "zarr"
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        y: Any = None,
+        names: Sequence[str] | None = None,
+        target: str = "target",
+    ) -> None:
+        self.path, self._y_path = Path(path), Path(y) if isinstance(y, (str, os.PathLike)) else None
+        self._array = open_foreign_array(self.path)
+        if self._array.ndim != 2 or np.dtype(self._array.dtype).kind not in "buif":
+            raise DataError(
+                f"expected a matrix of numbers, found shape {self._array.shape} of {self._array.dtype}", str(path)
+            )
+        values = open_foreign_array(self._y_path)[...] if self._y_path is not None else y
+        self._y = None if values is None else np.asarray(values, dtype=np.float64)
+        n_samples, n_features = self._array.shape
+        if self._y is not None and len(self._y) != n_samples:
+            raise DataError(
+                f"expected {n_samples} targets as the rows of X, found {len(self._y)}", str(self._y_path or "y")
+            )
+        self._names = [str(name) for name in (default_names(n_features) if names is None else names)]
+        if len(self._names) != n_features:
+            raise DataError(f"expected {n_features} feature names, found {len(self._names)}", "names")
+        self._target = target or "target"
+        self.notes = []
+
+    def describe(self) -> dict[str, Any]:
+        """Return path, shape and the files with size, time and SHA-256."""
+        return {
+            "kind": self.kind,
+            "description": str(self.path),
+            "shape": [int(length) for length in self._array.shape],
+            "dtype": str(self._array.dtype),
+            "files": self._prints,
+        }
+
+    @property
+    def _files(self) -> list[Path]:
+        folders = [self.path] if self._y_path is None else [self.path, self._y_path]
+        return [file for folder in folders for file in sorted(folder.rglob("*")) if file.is_file()]
+
+    @cached_property
+    def _prints(self) -> list[dict[str, Any]]:
+        return [fingerprint(file) for file in self._files]
+
+    def digest(self) -> str:
+        """Return the digest of the bytes of all chunks."""
+        prints = self._prints
+        if self._y is not None and self._y_path is None:
+            prints = [*prints, {"sha256": self._y.tobytes().hex()}]
+        return digest_of(prints)
+
+    def is_unchanged(self, description: dict[str, Any], digest: str) -> bool:
+        """Compare sizes and times first, and the bytes only where these differ."""
+        beside = self._y is not None and self._y_path is None
+        return (not beside and same_stamps(self._files, description.get("files", []))) or self.digest() == digest
+
+    def check(self) -> None:
+        """The header was read when the source was made."""
+
+    @property
+    def n_samples(self) -> int:
+        """Rows of the array."""
+        return int(self._array.shape[0])
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Names of the columns."""
+        return self._names
+
+    @property
+    def target_names(self) -> list[str]:
+        """Names of the targets."""
+        if self._y is None:
+            return []
+        return [self._target] if self._y.ndim == 1 else [f"{self._target}{k}" for k in range(self._y.shape[1])]
+
+    @property
+    def encoding(self) -> dict[str, Any]:
+        """Names of features and targets."""
+        return {"features": self._names, "targets": self.target_names}
+
+    def row_blocks(self, block_rows: int, dtype: np.dtype | type = np.float64) -> Iterator[SourceBlock]:
+        """Yield rows; whole rows of chunks at a time where these fit in a block."""
+        chunk_rows = int(self._array.chunks[0])
+        step = block_rows - block_rows % chunk_rows if block_rows >= chunk_rows else block_rows
+        for start in range(0, self.n_samples, step):
+            stop = min(start + step, self.n_samples)
+            y = None if self._y is None else self._y[start:stop]
+            yield SourceBlock(start, np.asarray(self._array[start:stop]), y)
