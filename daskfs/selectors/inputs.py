@@ -5,11 +5,12 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_random_state, validate_data
 
 from daskfs.blocks import Matrix
 from daskfs.errors import DataError
@@ -81,8 +82,17 @@ def _ingested(selector: BaseSelector, X: Any, y: Any, sample_weight: Any, path: 
     if y is None:
         raise DataError("expected a target, found none", "fit", "fit(X, y)")
     dtype = "float64" if getattr(X, "dtype", None) == np.float64 else "float32"
-    store: Matrix = ingest(X, path, y=y, weight=sample_weight, dtype=dtype, random_state=selector.random_state)  # type: ignore[attr-defined]
+    store: Matrix = ingest(X, path, y=y, weight=sample_weight, dtype=dtype, random_state=seed_of(selector.random_state))  # type: ignore[attr-defined]
     return store
+
+
+def seed_of(random_state: Any) -> int | None:
+    """Return the seed that a selector's random_state stands for."""
+    if random_state is None:
+        return None
+    if isinstance(random_state, Integral):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31))
 
 
 def lazy_columns(selector: BaseSelector, X: Any, columns: np.ndarray) -> Any:

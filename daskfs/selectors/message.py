@@ -29,18 +29,19 @@ Differs from the paper
 from __future__ import annotations
 
 import warnings
+from numbers import Real
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_random_state
 
 from daskfs.blocks import Matrix
 from daskfs.cluster import parse_bytes, workers_of
 from daskfs.errors import ConfigError, DataError, did_you_mean
 from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.base import BaseSelector, Checkpoint, Progress, SelectorPlan
+from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.message_on_block import SelectionSettings
-from daskfs.selectors.message_plan import Shape, choose_n_subsets, plan_message
+from daskfs.selectors.message_plan import Shape, choose_n_subsets, is_whole, plan_message
 from daskfs.selectors.message_run import MessageRun
 from daskfs.sources.arrays import ArrayMatrix
 from daskfs.streams import RowView
@@ -182,7 +183,7 @@ class Message(BaseSelector):
         importance = self._average(columns, fits, y, matrix)
         order = np.lexsort((columns, -importance, -self.scores_[columns]))
         self.selected_ = columns[order]
-        self._add_notes(notes, fits)
+        self._add_notes(notes, fits, matrix.feature_names)
         self._make_result(matrix, run, notes)
 
     def _check_parameters(self) -> None:
@@ -197,11 +198,11 @@ class Message(BaseSelector):
             if value not in known:
                 hint = did_you_mean(str(value), known)
                 raise ConfigError(f"expected one of {', '.join(known)}, found {value!r}{hint}", name)
-        if not 0.0 <= self.gamma <= 1.0:
+        if not isinstance(self.gamma, Real) or not 0.0 <= self.gamma <= 1.0:
             raise ConfigError(f"expected a number from 0 to 1, found {self.gamma!r}", "gamma")
         for name, least in (("n_lambdas", 2), ("patience", 1), ("max_features", 1)):
             value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or int(value) != value or value < least):
+            if value is not None and not is_whole(value, least):
                 raise ConfigError(f"expected a whole number of at least {least}, found {value!r}", name)
 
     def _shape(self, n_samples: int, n_features: int, dtype: np.dtype) -> Shape:
@@ -254,10 +255,12 @@ class Message(BaseSelector):
         importance: np.ndarray = np.abs(self.coef_[columns]) * np.sqrt(variance)
         return importance
 
-    def _add_notes(self, notes: list[str], fits: dict[str, np.ndarray]) -> None:
-        n_constant = int(np.isnan(self.scores_).sum())
-        if n_constant:
-            notes.append(f"{n_constant} column(s) are constant in every subset and cannot be selected")
+    def _add_notes(self, notes: list[str], fits: dict[str, np.ndarray], names: np.ndarray | None) -> None:
+        constant = np.flatnonzero(np.isnan(self.scores_))
+        if len(constant):
+            shown = ", ".join(f"x{j}" if names is None else str(names[j]) for j in constant[:5])
+            more = ", ..." if len(constant) > 5 else ""
+            notes.append(f"{len(constant)} column(s) are constant and cannot be selected: {shown}{more}")
         if not fits:
             notes.append("no feature was chosen by a majority of the subsets")
         elif fits["is_singular"].any():
@@ -306,7 +309,4 @@ def _checked_target(matrix: Matrix) -> np.ndarray:
 
 def _permutation(n_samples: int, random_state: Any) -> np.ndarray:
     """Return the order in which ingest would store the rows."""
-    seed = random_state
-    if seed is not None and not isinstance(seed, (int, np.integer)):
-        seed = check_random_state(seed).randint(2**31)
-    return np.argsort(np.random.default_rng(seed).random(n_samples), kind="stable")
+    return np.argsort(np.random.default_rng(seed_of(random_state)).random(n_samples), kind="stable")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral
 
 from daskfs.errors import ConfigError, PlanError
 from daskfs.kernels.lasso import default_max_features, path_nbytes
@@ -45,9 +46,9 @@ def choose_n_subsets(n_samples: int, n_features: int, n_subsets: int | None, sub
         return n_subsets - (n_subsets > 1 and n_subsets % 2 == 0)
     name, asked = ("n_subsets", n_subsets) if subset_size is None else ("subset_size", subset_size)
     least = 1 if name == "n_subsets" else 2
-    if isinstance(asked, bool) or not isinstance(asked, int) or asked < least:
+    if not is_whole(asked, least):
         raise ConfigError(f"expected a whole number of at least {least}, found {asked!r}", name)
-    n_subsets = asked if name == "n_subsets" else max(1, n_samples // asked)
+    n_subsets = int(asked) if name == "n_subsets" else max(1, n_samples // int(asked))  # type: ignore[arg-type]
     if n_samples < 2 * n_subsets:
         raise ConfigError(
             f"expected at least two rows per subset, found {n_samples} rows for {n_subsets} subsets",
@@ -55,6 +56,11 @@ def choose_n_subsets(n_samples: int, n_features: int, n_subsets: int | None, sub
             f"n_subsets of at most {max(1, n_samples // 2)}",
         )
     return n_subsets
+
+
+def is_whole(value: object, least: int) -> bool:
+    """Whether a value is a whole number of at least `least`; True is no number."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
 
 def subset_start(i: int, n_samples: int, n_subsets: int) -> int:

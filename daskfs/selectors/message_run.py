@@ -50,7 +50,8 @@ class MessageRun:
         waiting = [k for k, result in enumerate(results) if result is None]
         if self.progress:
             self.progress.start(name, len(groups))
-            self.progress.advance(len(groups) - len(waiting))
+            if len(waiting) < len(groups):
+                self.progress.advance(len(groups) - len(waiting))
         base = self.matrix.base if isinstance(self.matrix, RowView) else self.matrix
         tasks = [groups[k] for k in waiting]
         for done, result in self.workers.map_blocks(function, tasks, name=name, shared=(base, settings)):

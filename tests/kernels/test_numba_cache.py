@@ -1,0 +1,69 @@
+"""Where compiled kernels are kept."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from daskfs.kernels import numba_cache
+from daskfs.kernels.numba_cache import choose_cache_directory
+
+
+@pytest.fixture
+def read_only(tmp_path):
+    """A path below a file: nobody can make it a folder, not even root."""
+    (tmp_path / "file").touch()
+    return tmp_path / "file" / "__pycache__"
+
+
+def test_beside_the_source_where_that_can_be_written(tmp_path, monkeypatch):
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    assert choose_cache_directory(tmp_path / "__pycache__") is None
+
+
+def test_the_users_own_choice_stands(read_only, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "/anywhere")
+    assert choose_cache_directory(read_only) is None
+
+
+def test_otherwise_in_the_users_cache(read_only, tmp_path, monkeypatch):
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = choose_cache_directory(read_only)
+    assert folder is not None
+    assert folder.parent == tmp_path / "cache" / "daskfs"
+
+
+def test_without_a_home_in_a_private_temporary_folder(read_only, tmp_path, monkeypatch):
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(read_only))
+    monkeypatch.setattr(numba_cache.tempfile, "gettempdir", lambda: str(tmp_path))
+    folder = choose_cache_directory(read_only)
+    assert folder == tmp_path / f"daskfs-numba-{os.getuid()}"
+
+
+def test_a_folder_that_others_can_write_is_not_trusted(read_only, tmp_path, monkeypatch):
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(read_only))
+    monkeypatch.setattr(numba_cache.tempfile, "gettempdir", lambda: str(tmp_path))
+    open_to_all = tmp_path / f"daskfs-numba-{os.getuid()}"
+    open_to_all.mkdir()
+    open_to_all.chmod(0o777)
+    folder = choose_cache_directory(read_only)
+    assert folder is not None
+    assert folder != open_to_all
+    folder.rmdir()
+
+
+def test_warmup_compiles_for_both_kinds_of_block():
+    code = """if True:
+        import daskfs.kernels
+        daskfs.kernels.warmup()
+        from daskfs.kernels.lasso_steps import follow
+        print(len(follow.signatures))
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["2"]
