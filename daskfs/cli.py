@@ -137,7 +137,7 @@ def ingest(
         store,
         **{name: value for name, value in options.items() if value is not None},
         dtype=dtype,
-        codec=codec,
+        codec=codec,  # type: ignore[arg-type]  # checked by the store's writer
         shuffle=shuffle,
         random_state=random_state,
         memory_limit=parse_bytes(memory_limit or "1GiB"),
@@ -246,9 +246,10 @@ def schema(name: Annotated[str, typer.Argument(help="pipeline, store or result."
 @app.command()
 def warmup() -> None:
     """Compile the kernels once, so that later commands start at once."""
-    from daskfs.kernels.numba_cache import warmup as compile_kernels
+    from daskfs.kernels import warmup as compile_kernels
 
-    print(compile_kernels())
+    compile_kernels()
+    print("the kernels are compiled")
 
 
 def main() -> None:

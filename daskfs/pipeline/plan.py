@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,17 +13,21 @@ from daskfs.pipeline.config import Cluster
 
 MIB = 2**20
 
-BASE_CLIENT_NBYTES = 340 * MIB
-"""The process that leads a run, before any data: Python with NumPy, numba, pandas, pyarrow, zarr, Dask, Matplotlib."""
-BASE_WORKER_NBYTES = 170 * MIB
-"""A worker process before any data: Python with Dask, NumPy and the compiled kernels."""
+BASE_CLIENT_NBYTES = 384 * MIB
+"""The process that leads a run, before any data: Python with NumPy, SciPy, numba, pandas, PyArrow, Zarr, scikit-learn,
+Dask and Matplotlib; 345 to 365 MiB measured at the end of runs over 442 rows."""
+BASE_WORKER_NBYTES = 216 * MIB
+"""A worker process before any data: Dask with its server (80 MiB), numba (65), SciPy's BLAS for numba (15) and the compiled
+kernels (45); 205 MiB measured."""
 CLIENT_ROW_NBYTES = 64
 """Per row, in the leading process: target, weight, order of the source, the split and its sorting (int64 each)."""
 WORKER_ROW_NBYTES = 24
 """Per row, on a worker: target, weight and the row numbers of the training rows."""
 EVALUATE_NBYTES = 32 * MIB
 """Blocks of test rows, selected columns only, and their copies in double precision."""
-INGEST_SHARE = 2.0
+READER_NBYTES = 64 * MIB
+"""Text or columns that a source has read and not yet encoded."""
+INGEST_SHARE = 2
 """Ingest holds the rows it is cutting into tiles and the permuted copy of them, never more than its limit."""
 
 
@@ -96,6 +100,11 @@ class Plan:
     n_workers: int
     memory_limit_nbytes: int
 
+    def after(self, before: Plan) -> Plan:
+        """Return this plan with the ingest that another one, made before the store stood, began with."""
+        ingest = [step for step in before.steps if step.name == "ingest"]
+        return replace(self, steps=[*ingest, *self.steps])
+
     @property
     def promised_nbytes(self) -> dict[str, int]:
         """Peak resident bytes of the leading process and, on a cluster, of each worker."""
@@ -155,9 +164,10 @@ def available_nbytes(cluster: Cluster, data: DataFacts, n_workers: int) -> int:
     return available
 
 
-def ingest_limit(cluster: Cluster) -> int:
-    """Return the bytes that ingest may take besides the process: it runs in the leading one."""
-    return max(cluster.memory_limit_nbytes - BASE_CLIENT_NBYTES, 16 * MIB)
+def ingest_limit(cluster: Cluster, n_samples: int) -> int:
+    """Return the bytes that ingest may take, in the leading process, besides what that takes anyway."""
+    taken = BASE_CLIENT_NBYTES + READER_NBYTES + CLIENT_ROW_NBYTES * n_samples
+    return max(cluster.memory_limit_nbytes - taken, 16 * MIB)
 
 
 def make_plan(
@@ -197,9 +207,8 @@ def make_plan(
 
 
 def _ingest_step(data: DataFacts, cluster: Cluster) -> PlannedStep:
-    rows = CLIENT_ROW_NBYTES * data.n_samples
-    held = min(int(INGEST_SHARE * data.store_nbytes) + 64 * MIB, ingest_limit(cluster) - rows)
-    client = BASE_CLIENT_NBYTES + rows + max(held, 0)
+    client = BASE_CLIENT_NBYTES + READER_NBYTES + CLIENT_ROW_NBYTES * data.n_samples
+    client += min(INGEST_SHARE * data.store_nbytes, ingest_limit(cluster, data.n_samples))
     return PlannedStep("ingest", data.store_nbytes, 1, 1, data.store_nbytes, client, 0, "rows permuted, tiles written")
 
 

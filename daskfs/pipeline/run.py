@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,7 @@ class _Run:
         self.plan = plan
         self.source = source
         self.steps = steps
+        self.ingest_seconds = 0.0
 
     def write(self) -> None:
         """Compute everything and write every file."""
@@ -100,9 +102,7 @@ class _Run:
         (path / "pipeline.yaml").write_text(dump_yaml(pipeline.to_document()), encoding="utf-8")
         for line in self.plan.to_text().splitlines():
             self.steps.say(line)
-        store = make_store(pipeline, self.source, self.steps)
-        check_sizes(pipeline, store.shape[1])
-        self.plan = plan_store(pipeline, store)
+        store = self._store()
         self.folder.checkpoint.claim(_settings(pipeline, store))
         cluster = pipeline.cluster
         kind = cluster.kind
@@ -115,14 +115,23 @@ class _Run:
             local_directory=cluster.local_directory,
         ) as workers:
             if kind == "address":
-                self.plan = plan_data(pipeline, self.plan.data, workers.n_threads)
+                self.plan = plan_data(pipeline, self.plan.data, workers.n_threads).after(self.plan)
             with workers.performance_report(path / "dask.html"):
                 results = {label: self._select(label, store, workers) for label in pipeline.selections}
             self._write_results(results, workers)
 
+    def _store(self) -> FeatureStore:
+        """Make or open the store, and plan again now that its sizes are known."""
+        since = time.perf_counter()
+        limit = ingest_limit(self.pipeline.cluster, self.plan.data.n_samples)
+        store = make_store(self.pipeline, self.source, limit, self.steps)
+        self.ingest_seconds = time.perf_counter() - since
+        check_sizes(self.pipeline, store.shape[1])
+        self.plan = plan_store(self.pipeline, store).after(self.plan)
+        return store
+
     def _select(self, label: str, store: FeatureStore, workers: Workers) -> SelectionResult:
         pipeline, steps = self.pipeline, self.steps
-        before = {"ingest": steps.seconds["ingest"]} if "ingest" in steps.seconds else {}
         evaluated = steps.seconds.get("evaluate", 0.0)
         train: Streamable = store
         test: Streamable | None = None
@@ -138,7 +147,11 @@ class _Run:
             result.metrics = self._evaluate(result, store, test)
         result.store_digest = store.digest
         result.notes = list(dict.fromkeys([*store.notes, *result.notes, *self._own_notes()]))
-        result.time = {**before, **result.time, "evaluate": steps.seconds.get("evaluate", 0.0) - evaluated}
+        result.time = {
+            "ingest": self.ingest_seconds,
+            **result.time,
+            "evaluate": steps.seconds.get("evaluate", 0.0) - evaluated,
+        }
         return result
 
     def _own_notes(self) -> list[str]:
@@ -182,7 +195,7 @@ class _Run:
         self.steps.finish()
 
 
-def make_store(pipeline: Pipeline, source: Source | None, progress: Progress) -> FeatureStore:
+def make_store(pipeline: Pipeline, source: Source | None, memory_limit: int, progress: Progress) -> FeatureStore:
     """Ingest the source, or open the store that was made from it before."""
     path = pipeline.store_path
     if source is None:
@@ -197,7 +210,7 @@ def make_store(pipeline: Pipeline, source: Source | None, progress: Progress) ->
         random_state=wanted.random_state,
         codec=wanted.codec,
         tile_shape=None if wanted.tile_shape is None else (wanted.tile_shape[0], wanted.tile_shape[1]),
-        memory_limit=ingest_limit(pipeline.cluster),
+        memory_limit=memory_limit,
         progress=progress,
     )
 

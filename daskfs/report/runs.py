@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,11 +23,20 @@ def load_run(folder: str | os.PathLike[str]) -> dict[str, SelectionResult]:
     folder = Path(folder)
     if not folder.is_dir():
         raise RunError("no such folder", str(folder), "name the folder of a finished run")
-    parts = sorted(path.parent for path in folder.glob("*/result.json"))
-    if (folder / "result.json").exists() and parts:
-        return {part.name: SelectionResult.load(part) for part in parts}
     result = SelectionResult.load(folder)
-    return {result.method: result}
+    labels = [path.parent.name for path in folder.glob("*/result.json")]
+    if not labels:
+        return {result.method: result}
+    order = _order_of_selections(folder)
+    return {label: SelectionResult.load(folder / label) for label in sorted(labels, key=lambda x: (order.get(x, 0), x))}
+
+
+def _order_of_selections(folder: Path) -> dict[str, int]:
+    """Return the place of each label in the pipeline, in which metrics.json lists them."""
+    try:
+        return {label: k for k, label in enumerate(json.loads((folder / "metrics.json").read_text(encoding="utf-8")))}
+    except (OSError, ValueError):
+        return {}
 
 
 def write_report(
