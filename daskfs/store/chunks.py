@@ -131,7 +131,5 @@ def _cut_slice(start: int, stop: int, tile: int) -> list[Cut]:
     found = []
     for number in range(start // tile, n_tiles(stop, tile) if stop > start else start // tile):
         low, high = max(start, number * tile), min(stop, (number + 1) * tile)
-        found.append(
-            Cut(number, slice(low - number * tile, high - number * tile), slice(low - start, high - start))
-        )
+        found.append(Cut(number, slice(low - number * tile, high - number * tile), slice(low - start, high - start)))
     return found

@@ -78,8 +78,10 @@ class ZarrReader:
         CorruptStoreError
             It is missing or cannot be decoded.
         """
-        places = zip((i, j), self.tile_shape, strict=False)
-        self.read(*(slice(number * tile, (number + 1) * tile) for number, tile in places))
+        rows, columns = (
+            slice(k * tile, (k + 1) * tile) for k, tile in zip((i, j), (*self.tile_shape, 1), strict=False)
+        )
+        self.read(rows, columns)
 
     def _find(self, i: int, j: int) -> None:
         numbers = (i, j)[: len(self.shape)]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import sys
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from daskfs.errors import StoreFormatError
+from daskfs.store.layout import Layout
 
 FORMAT_VERSION = 1
 
@@ -101,35 +103,29 @@ def parse_header(document: dict[str, Any], where: str) -> StoreHeader:
     return StoreHeader(**values)
 
 
-def content_digest(
+def make_header(
     *,
-    source: dict[str, Any],
-    encoding_digest: str,
     shape: tuple[int, int],
     dtype: np.dtype,
+    layout: Layout,
     feature_names: list[str],
     target_names: tuple[str, ...],
+    label_names: tuple[str, ...],
+    has_weight: bool,
+    shuffled: bool,
     random_state: int | None,
-) -> str:
-    """Return the identity of a store's content, sha256 in hexadecimal digits.
-
-    Parameters
-    ----------
-    source : dict
-        Its entry "digest" stands for the source; without one, the whole dict does.
-    encoding_digest : str
-    shape : tuple of int
-    dtype : dtype
-    feature_names : list of str
-    target_names : tuple of str
-    random_state : int or None
-        Seed of the row order; None: the source's order.
+    source: dict[str, Any],
+    encoding_digest: str,
+    notes: tuple[str, ...],
+) -> StoreHeader:
+    """Return the header of a store that has just been written; see `StoreHeader`.
 
     Notes
     -----
-    Tiles and codec do not count: stores that hold the same rows in the same order have the same digest.
+    Tiles and codec do not count in the digest: stores that hold the same rows in the same order have the same one.
+    The source counts by its entry "digest", or as a whole where it has none.
     """
-    parts = [
+    identity = [
         FORMAT_VERSION,
         source.get("digest", source),
         encoding_digest,
@@ -137,6 +133,37 @@ def content_digest(
         dtype.str,
         feature_names,
         target_names,
-        random_state,
+        label_names,
+        has_weight,
+        random_state if shuffled else None,
     ]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
+    return StoreHeader(
+        format_version=FORMAT_VERSION,
+        shape=shape,
+        dtype=dtype.name,
+        tile_shape=layout.tile_shape,
+        shard_shape=layout.shard_shape,
+        codec=layout.codec,
+        shuffled=shuffled,
+        random_state=random_state,
+        target_names=target_names,
+        label_names=label_names,
+        has_weight=has_weight,
+        source=source,
+        encoding_digest=encoding_digest,
+        digest=hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest(),
+        notes=notes,
+        created_with=_versions(),
+    )
+
+
+def _versions() -> dict[str, str]:
+    import numcodecs
+    import zarr
+
+    return {
+        "daskfs": sys.modules["daskfs"].__version__,  # the package stands above this room
+        "numpy": np.__version__,
+        "zarr": zarr.__version__,
+        "numcodecs": numcodecs.__version__,
+    }

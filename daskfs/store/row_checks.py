@@ -1,7 +1,8 @@
-"""Puts rows into the store's type and refuses what does not fit, naming column and row."""
+"""Puts rows into the store's type and refuses what does not fit, naming column and row; checks names."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,9 +11,7 @@ import numpy as np
 from daskfs.errors import DataError
 
 
-def convert_rows(
-    rows: Any, out: np.ndarray, *, names: Sequence[str], first_row: int, allow_missing: bool
-) -> None:
+def convert_rows(rows: Any, out: np.ndarray, *, names: Sequence[str], first_row: int, allow_missing: bool) -> None:
     """Copy rows into `out`, which has the store's dtype.
 
     Parameters
@@ -106,3 +105,27 @@ def check_vector(values: Any, n_rows: int, what: str, first_row: int, *, least: 
             f"expected a finite number{bound}, found {array[at]}", f"{what}, row {first_row + at[0]}", "drop such rows"
         )
     return array
+
+
+def check_names(names: Sequence[str] | None, n_features: int) -> list[str]:
+    """Return the names of features as a list of str; without any, x0, x1, ...
+
+    Raises
+    ------
+    DataError
+        Too many or few, one that stands twice, or one that is not valid Unicode.
+    """
+    if names is None:
+        return [f"x{j}" for j in range(n_features)]
+    checked = [str(name) for name in names]
+    if len(checked) != n_features:
+        raise DataError(f"expected {n_features} feature names, found {len(checked)}", "feature_names")
+    if len(set(checked)) < n_features:
+        name, count = Counter(checked).most_common(1)[0]
+        raise DataError(f"feature name {name!r} stands {count} times", "feature_names", "give each column its own name")
+    for name in checked:
+        try:
+            name.encode("utf-8")
+        except UnicodeEncodeError:
+            raise DataError(f"feature name {name!r} is not valid Unicode", "feature_names", "rename it") from None
+    return checked

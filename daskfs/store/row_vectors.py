@@ -32,7 +32,9 @@ class RowVectors:
         self.target_names, self.has_weight, self.label_names = target_names, has_weight, label_names
         self._target: list[np.ndarray] = [np.empty((0, len(target_names)))]
         self._weight: list[np.ndarray] = [np.empty(0)]
-        self._labels = {name: [np.empty(0, dtype=np.dtypes.StringDType())] for name in label_names}
+        self._labels: dict[str, list[np.ndarray]] = {
+            name: [np.empty(0, dtype=np.dtypes.StringDType())] for name in label_names
+        }
 
     def append(self, block: Any, labels: Mapping[str, Any] | None, first_row: int) -> None:
         """Take y, weight and labels of a block.

@@ -16,6 +16,11 @@ def stored_order(keys: np.ndarray) -> np.ndarray:
     return np.argsort(keys, kind="stable")
 
 
+def draw_seed(random_state: int | None) -> int:
+    """Return the seed, or one drawn from the system where there is none."""
+    return int(np.random.SeedSequence().generate_state(1)[0]) if random_state is None else int(random_state)
+
+
 class Spool:
     """Rows that are put in another order.
 

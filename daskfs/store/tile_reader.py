@@ -66,7 +66,7 @@ class TileReader:
         self.shape, self.dtype = metadata.shape, metadata.dtype
         self.tile_shape, self.shard_shape = metadata.tile_shape, metadata.shard_shape
         self._is_vector = len(self.shape) == 1
-        self._tile: tuple[int, int] = (*self.tile_shape, 1)[:2]
+        self._tile: tuple[int, int] = (self.tile_shape[0], 1 if self._is_vector else self.tile_shape[1])
         file_shape = self.shard_shape or self.tile_shape
         self._tiles_per_file = tuple(f // t for f, t in zip(file_shape, self.tile_shape, strict=True))
         self._tile_nbytes = self._tile[0] * self._tile[1] * self.dtype.itemsize
@@ -134,7 +134,7 @@ class TileReader:
         """
         grid = (*self.grid_shape, 1)[:2]
         for numbers, length in zip((tile_rows, tile_columns), grid, strict=True):
-            if len(numbers) and not (0 <= min(numbers) and max(numbers) < length):
+            if len(numbers) and not (min(numbers) >= 0 and max(numbers) < length):
                 raise IndexError(f"expected tiles in [0, {length}), found {numbers}")
         block = self._output((len(tile_rows), len(tile_columns), *self._tile), out)
         if not block.flags.c_contiguous:
@@ -215,7 +215,7 @@ class TileReader:
             strip = strips[:count] if tile is None else tile[start : start + count]
             self._fill(place, start * row_nbytes, strip)
             if tail_nbytes:
-                checksum = crc32c(strip, checksum)
+                checksum = crc32c(strip.data, checksum)
             yield start, strip
         if tail_nbytes:
             self._check(place, checksum, self._tile_nbytes)
@@ -231,8 +231,8 @@ class TileReader:
         encoded = _scratch("encoded", nbytes)[:nbytes]
         self._fill(place, 0, encoded)
         if tail_nbytes:
-            self._check(place, crc32c(encoded), nbytes)
-        *_, decoded_nbytes, _, encoded_nbytes = _BLOSC_HEADER.unpack(encoded[:16])
+            self._check(place, crc32c(encoded.data), nbytes)
+        *_, decoded_nbytes, _, encoded_nbytes = _BLOSC_HEADER.unpack(encoded[:16].data)
         # Blosc reads past the end of a short buffer and writes past the end of a small one.
         if encoded_nbytes != nbytes:
             raise self._truncated(place, encoded_nbytes + tail_nbytes, place.nbytes)
@@ -281,14 +281,14 @@ class TileReader:
             raise self._truncated(place, nbytes + _CHECKSUM.size, status.st_size)
         table = np.empty(nbytes, np.uint8)
         self._fill(place, 0, table)
-        self._check(place, crc32c(table), nbytes)
+        self._check(place, crc32c(table.data), nbytes)
         index = table.view("<u8").reshape(*self._tiles_per_file, 2)
         self._indices[path] = (stamp, index)
         return index
 
     def _fill(self, place: _Place, start: int, array: np.ndarray) -> None:
         """Read bytes [start, start + array.nbytes) of a tile's place into a C-ordered array."""
-        buffer = memoryview(array.reshape(-1).view(np.uint8))
+        buffer = array.data.cast("B")
         done = 0
         while done < len(buffer):
             count = os.preadv(place.descriptor, [buffer[done:]], place.offset + start + done)
@@ -300,7 +300,7 @@ class TileReader:
         """Compare with the checksum that stands `start` bytes into the place."""
         stored = np.empty(_CHECKSUM.size, np.uint8)
         self._fill(place, start, stored)
-        if _CHECKSUM.unpack(stored)[0] != checksum:
+        if _CHECKSUM.unpack(stored.data)[0] != checksum:
             raise self._corrupt(place, "fails its checksum")
 
     def _truncated(self, place: _Place, expected: int, found: int) -> CorruptStoreError:

@@ -6,8 +6,6 @@ import errno
 import math
 import os
 import shutil
-import sys
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,12 +17,12 @@ import numpy as np
 from daskfs.errors import DataError, PlanError, StoreError
 from daskfs.store.band_writer import BandWriter
 from daskfs.store.column_statistics import ColumnStatistics, statistics_rows
-from daskfs.store.header import FORMAT_VERSION, StoreHeader, content_digest
+from daskfs.store.header import StoreHeader, make_header
 from daskfs.store.layout import BAND_NBYTES, MAX_FILES, SHARD_NBYTES, Codec, Layout, choose_layout, store_nbytes
 from daskfs.store.manifest import write_manifest
-from daskfs.store.row_checks import convert_rows
+from daskfs.store.row_checks import check_names, convert_rows
 from daskfs.store.row_vectors import RowVectors, write_vector
-from daskfs.store.spool import MAX_BUCKETS, Spool, stored_order
+from daskfs.store.spool import MAX_BUCKETS, Spool, draw_seed, stored_order
 from daskfs.store.strings import write_strings
 from daskfs.store.unfinished import UnfinishedStore
 
@@ -127,10 +125,10 @@ class StoreWriter:
         self.n_features, self.dtype = n_features, np.dtype(dtype)
         if self.dtype.kind not in "iuf" or self.dtype.itemsize > 8:
             raise DataError(f"expected a dtype of numbers, found {self.dtype}", "dtype", "float32, float64 or int8")
-        self.feature_names = _check_names(feature_names, n_features)
+        self.feature_names = check_names(feature_names, n_features)
         self.target_names, self.label_names = tuple(target_names), tuple(label_names)
         self.has_weight, self.allow_missing = has_weight, allow_missing
-        self.random_state = _check_seed(random_state) if shuffle else None
+        self.random_state = draw_seed(random_state) if shuffle else None
         self.shuffle = shuffle
         self.source, self.encoding_digest = dict(source), encoding_digest
         self.codec: Codec | None = codec or ("lz4" if self.dtype.kind in "iu" else None)
@@ -210,6 +208,8 @@ class StoreWriter:
                 raise DataError(f"expected {self.n_features} columns, found shape {X.shape}", "X")
             if block.start != self._n_rows:
                 raise DataError(f"expected rows from {self._n_rows} on, found {block.start}", "X", "write in order")
+            if self.n_samples is not None and block.start + X.shape[0] > self.n_samples:
+                raise self._wrong_length(f"at least {block.start + X.shape[0]}")
             self._is_whole = False
             self._vectors.append(block, labels, self._n_rows)
             start = 0
@@ -221,9 +221,7 @@ class StoreWriter:
 
     def _convert(self, rows: Any) -> None:
         part = self._block[self._n_filled : self._n_filled + rows.shape[0]]
-        convert_rows(
-            rows, part, names=self.feature_names, first_row=self._n_rows, allow_missing=self.allow_missing
-        )
+        convert_rows(rows, part, names=self.feature_names, first_row=self._n_rows, allow_missing=self.allow_missing)
         self._n_filled += len(part)
         self._n_rows += len(part)
         if self._n_filled == self._block_rows:
@@ -260,11 +258,11 @@ class StoreWriter:
 
     def _finish(self) -> None:
         if not self._is_whole:
-            raise StoreError("a block was refused, so rows are missing", str(self.path), "let the error end the writing")
+            raise StoreError("a block was refused, so rows are missing", str(self.path), "let the error end it")
         if self._n_filled:
             self._take_block()
         if self.n_samples not in (None, self._n_rows):
-            raise DataError(f"expected {self.n_samples} rows, found {self._n_rows}", "X", "has the source changed?")
+            raise self._wrong_length(str(self._n_rows))
         order = stored_order(np.concatenate([np.empty(0), *self._keys])) if self.shuffle else None
         self._keys = []
         self._write_matrix(order)
@@ -274,6 +272,9 @@ class StoreWriter:
         self._group.attrs["daskfs"] = self._header().to_dict()
         write_manifest(self._site.folder)
         self._site.finish()
+
+    def _wrong_length(self, found: str) -> DataError:
+        return DataError(f"expected {self.n_samples} rows, found {found}", "X", "has the source changed?")
 
     def _write_matrix(self, order: np.ndarray | None) -> None:
         bands = self._bands or self._new_bands(self._n_rows)
@@ -290,33 +291,19 @@ class StoreWriter:
             write_vector(group, name, getattr(self._statistics, name))
 
     def _header(self) -> StoreHeader:
-        shape = (self._n_rows, self.n_features)
-        digest = content_digest(
-            source=self.source,
-            encoding_digest=self.encoding_digest,
-            shape=shape,
+        return make_header(
+            shape=(self._n_rows, self.n_features),
             dtype=self.dtype,
+            layout=self._layout,
             feature_names=self.feature_names,
-            target_names=self.target_names,
-            random_state=self.random_state,
-        )
-        return StoreHeader(
-            format_version=FORMAT_VERSION,
-            shape=shape,
-            dtype=self.dtype.name,
-            tile_shape=self._layout.tile_shape,
-            shard_shape=self._layout.shard_shape,
-            codec=self._layout.codec,
-            shuffled=self.shuffle,
-            random_state=self.random_state,
             target_names=self.target_names,
             label_names=self.label_names,
             has_weight=self.has_weight,
+            shuffled=self.shuffle,
+            random_state=self.random_state,
             source=self.source,
             encoding_digest=self.encoding_digest,
-            digest=digest,
             notes=tuple(self.notes),
-            created_with=_versions(),
         )
 
     def _new_bands(self, n_samples: int) -> BandWriter:
@@ -355,37 +342,5 @@ class StoreWriter:
         nbytes = store_nbytes(n_rows, self.n_features, self.dtype, layout)
         so_far = " for the rows read so far" if self.n_samples is None else ""
         needed = f"{nbytes:,} bytes{so_far}, and about as much again while rows are put in order"
-        return StoreError(f"the disk is full ({found}); needed are {needed}", str(self.path), "free space, or choose another disk")
-
-
-def _check_names(names: Sequence[str] | None, n_features: int) -> list[str]:
-    if names is None:
-        return [f"x{j}" for j in range(n_features)]
-    checked = [str(name) for name in names]
-    if len(checked) != n_features:
-        raise DataError(f"expected {n_features} feature names, found {len(checked)}", "feature_names")
-    if len(set(checked)) < n_features:
-        name, count = Counter(checked).most_common(1)[0]
-        raise DataError(f"feature name {name!r} stands {count} times", "feature_names", "give each column its own name")
-    for name in checked:
-        try:
-            name.encode("utf-8")
-        except UnicodeEncodeError:
-            raise DataError(f"feature name {name!r} is not valid Unicode", "feature_names", "rename it") from None
-    return checked
-
-
-def _check_seed(random_state: int | None) -> int:
-    return int(np.random.SeedSequence().generate_state(1)[0]) if random_state is None else int(random_state)
-
-
-def _versions() -> dict[str, str]:
-    import numcodecs
-    import zarr
-
-    return {
-        "daskfs": sys.modules["daskfs"].__version__,  # the package stands above this room
-        "numpy": np.__version__,
-        "zarr": zarr.__version__,
-        "numcodecs": numcodecs.__version__,
-    }
+        problem = f"the disk is full ({found}); needed are {needed}"
+        return StoreError(problem, str(self.path), "free space, or choose another disk")

@@ -1,0 +1,192 @@
+"""Reading blocks of a store: our reader against zarr-python, zarrs, dask.array and np.memmap, in one run.
+
+    python benchmarks/store_read.py [--size 192MiB] [--json results.json]
+
+Prints decoded GB per CPU-second (process time of all threads, best of several interleaved repeats, files in the
+page cache) for blocks of rows and of columns, and each as a ratio to zarr-python and to np.memmap. Absolute figures
+depend on the machine; the ratios are what to look at.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import math
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from daskfs.blocks import RowBlock
+from daskfs.cluster import parse_bytes
+from daskfs.store.feature_store import FeatureStore, open_store
+from daskfs.store.writer import StoreWriter
+
+N_FEATURES = 4096
+BLOCK_NBYTES = 32 << 20
+
+
+def make_store(path: Path, X: np.ndarray, codec: str) -> FeatureStore:
+    with StoreWriter(path, X.shape[1], X.dtype, shuffle=False, n_samples=len(X), source={}, codec=codec) as writer:
+        writer.write(RowBlock(0, len(X), X))
+    return open_store(path)
+
+
+def blocks(length: int, block: int) -> Iterator[slice]:
+    return (slice(start, min(start + block, length)) for start in range(0, length, block))
+
+
+def block_lengths(store: FeatureStore) -> tuple[int, int]:
+    """Rows and columns of a block: about 32 MiB, in whole tiles."""
+    lengths = []
+    for axis in (0, 1):
+        line_nbytes = store.shape[1 - axis] * store.dtype.itemsize
+        tile = store.tile_shape[axis]
+        lengths.append(min(store.shape[axis], max(1, BLOCK_NBYTES // line_nbytes // tile) * tile))
+    return lengths[0], lengths[1]
+
+
+def readers(store: FeatureStore, raw: Path) -> dict[str, tuple[Callable[[], None], Callable[[], None]]]:
+    """Name of the reader -> (read everything by row blocks, read everything by column blocks)."""
+    import dask.array
+    import zarr
+
+    n_samples, n_features = store.shape
+    n_rows, n_columns = block_lengths(store)
+    row_buffer = np.empty((n_rows, n_features), store.dtype)
+    column_buffer = np.empty((n_samples, n_columns), store.dtype)
+    tiles, (down, across) = store.tiles, store.tiles.grid_shape
+    high, wide = n_rows // store.tile_shape[0], n_columns // store.tile_shape[1]
+    row_tiles = np.empty((high, across, *store.tile_shape), store.dtype)
+    column_tiles = np.empty((down, wide, *store.tile_shape), store.dtype)
+    folder = str(store.path / "X")
+    plain = zarr.open_array(folder, mode="r")
+    lazy = dask.array.from_zarr(folder)
+    memory_map = np.memmap(raw, store.dtype, mode="r", shape=store.shape)
+
+    def ours(axis: int) -> None:
+        for part in blocks(store.shape[axis], (n_rows, n_columns)[axis]):
+            count = part.stop - part.start
+            if axis == 0:
+                store.read(part, slice(None), row_buffer[:count])
+            else:
+                buffer = column_buffer.reshape(-1)[: n_samples * count].reshape(n_samples, count)
+                store.read(slice(None), part, buffer)
+
+    def ours_by_tiles(axis: int) -> None:
+        for part in blocks((down, across)[axis], (high, wide)[axis]):
+            numbers = range(part.start, part.stop)
+            if axis == 0:
+                tiles.read_tiles(numbers, range(across), row_tiles[: len(numbers)])
+            else:
+                shape = (down, len(numbers), *store.tile_shape)
+                column = column_tiles.reshape(-1)[: math.prod(shape)].reshape(shape)
+                tiles.read_tiles(range(down), numbers, column)
+
+    def indexed(array: object, axis: int) -> None:
+        for part in blocks(store.shape[axis], (n_rows, n_columns)[axis]):
+            array[part if axis == 0 else (slice(None), part)]  # type: ignore[index]
+
+    def with_dask(axis: int) -> None:
+        for part in blocks(store.shape[axis], (n_rows, n_columns)[axis]):
+            lazy[part if axis == 0 else (slice(None), part)].compute(scheduler="threads", num_workers=2)
+
+    def copied(axis: int) -> None:
+        for part in blocks(store.shape[axis], (n_rows, n_columns)[axis]):
+            count = part.stop - part.start
+            if axis == 0:
+                row_buffer[:count] = memory_map[part]
+            else:
+                buffer = column_buffer.reshape(-1)[: n_samples * count].reshape(n_samples, count)
+                buffer[...] = memory_map[:, part]
+
+    found: dict[str, Callable[[int], None]] = {
+        "daskfs, dense block": ours,
+        "daskfs, tile by tile": ours_by_tiles,
+        "zarr-python": lambda axis: indexed(plain, axis),
+        "dask.array.from_zarr": with_dask,
+        "np.memmap, copied out": copied,
+    }
+    rust = open_with_zarrs(folder)
+    if rust is not None:
+        found["zarrs"] = lambda axis: indexed(rust, axis)
+    return {name: (lambda f=f: f(0), lambda f=f: f(1)) for name, f in found.items()}  # type: ignore[misc]
+
+
+def open_with_zarrs(folder: str) -> object | None:
+    try:
+        import zarrs  # noqa: F401
+    except ImportError:
+        return None
+    import zarr
+
+    with zarr.config.set({"codec_pipeline.path": "zarrs.ZarrsCodecPipeline"}):
+        return zarr.open_array(folder, mode="r")
+
+
+def measure(functions: dict[str, tuple[Callable[[], None], Callable[[], None]]], nbytes: int, repeats: int) -> dict:
+    """GB per CPU-second, best of `repeats`, the readers taking turns."""
+    best = {name: [np.inf, np.inf] for name in functions}
+    for repeat in range(repeats + 1):
+        for name, pair in functions.items():
+            for axis, function in enumerate(pair):
+                gc.collect()
+                start = time.process_time()
+                function()
+                if repeat:  # the first warms up
+                    best[name][axis] = min(best[name][axis], time.process_time() - start)
+    return {
+        name: {"rows": nbytes / rows / 1e9, "columns": nbytes / columns / 1e9} for name, (rows, columns) in best.items()
+    }
+
+
+def table(speeds: dict, codec: str) -> str:
+    lines = [f"{codec:24s} {'rows':>7s} {'/zarr':>6s} {'/memmap':>7s}   {'columns':>7s} {'/zarr':>6s} {'/memmap':>7s}"]
+    for name, speed in speeds.items():
+        line = f"{name:24s}"
+        for way in ("rows", "columns"):
+            base, memory_map = speeds["zarr-python"][way], speeds["np.memmap, copied out"][way]
+            line += f" {speed[way]:7.2f} {speed[way] / base:6.2f} {speed[way] / memory_map:7.2f}  "
+        lines.append(line.rstrip())
+    return "\n".join(lines)
+
+
+def run(size_nbytes: int, repeats: int = 5) -> dict:
+    """Measure both codecs; returns {codec: {reader: {"rows": GB per CPU-second, "columns": ...}}}."""
+    n_samples = max(2048, size_nbytes // (N_FEATURES * 4) // 2048 * 2048)
+    rng = np.random.default_rng(0)
+    results = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for codec in ("raw", "lz4"):
+            X = rng.standard_normal((n_samples, N_FEATURES), dtype=np.float32)
+            if codec == "lz4":
+                np.round(X, out=X)  # something to compress
+            store = make_store(Path(folder, f"{codec}.zarr"), X, codec)
+            raw = Path(folder, f"{codec}.raw")
+            X.tofile(raw)
+            nbytes = X.nbytes
+            del X
+            results[codec] = measure(readers(store, raw), nbytes, repeats)
+    return results
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", default="192MiB", help="of the matrix, float32")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--json", type=Path, help="write the figures there")
+    options = parser.parse_args()
+    results = run(parse_bytes(options.size), options.repeats)
+    print("decoded GB per CPU-second")
+    for codec, speeds in results.items():
+        print(table(speeds, codec), end="\n\n")
+    if options.json:
+        options.json.write_text(json.dumps({"python": sys.version, "size": options.size, **results}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

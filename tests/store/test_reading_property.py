@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from daskfs.blocks import RowBlock
+from daskfs.store.feature_store import open_store
+from daskfs.store.writer import StoreWriter
+
+N_SAMPLES, N_FEATURES = 61, 37
+
+LAYOUTS = {
+    "raw": {"codec": "raw", "tile_shape": (16, 8)},
+    "lz4": {"codec": "lz4", "tile_shape": (16, 8)},
+    "sharded": {"codec": "raw", "tile_shape": (8, 8), "max_files": 2, "shard_nbytes": 2048},
+    "one tile": {"codec": "raw"},
+    "row tiles": {"codec": "lz4", "tile_shape": (5, 37)},
+}
+
+
+def selections(length):
+    bound = st.one_of(st.none(), st.integers(-length - 3, length + 3))
+    slices = st.builds(slice, bound, bound, st.sampled_from([None, 1, 2, 3, -1]))
+    numbers = st.lists(st.integers(0, length - 1), max_size=2 * length).map(lambda found: np.array(found, np.int64))
+    masks = st.lists(st.booleans(), min_size=length, max_size=length).map(np.array)
+    return st.one_of(slices, numbers, numbers.map(np.sort), masks)
+
+
+@pytest.fixture(scope="module", params=LAYOUTS)
+def stored(request, tmp_path_factory):
+    X = np.random.default_rng(0).integers(-50, 50, (N_SAMPLES, N_FEATURES)).astype(np.float32)
+    path = tmp_path_factory.mktemp("property") / "store.zarr"
+    with StoreWriter(path, N_FEATURES, "float32", shuffle=False, source={}, **LAYOUTS[request.param]) as writer:
+        writer.write(RowBlock(0, N_SAMPLES, X))
+    return X, open_store(path)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=selections(N_SAMPLES), columns=selections(N_FEATURES), into=st.booleans())
+def test_reading_is_indexing(monkeypatch, stored, rows, columns, into):
+    monkeypatch.setattr("daskfs.store.tile_reader.STRIP_NBYTES", 100)  # several strips in these small tiles
+    X, store = stored
+    expected = X[rows][:, columns]
+    out = np.full((expected.shape[1], expected.shape[0]), np.nan, np.float32).T if into else None  # Fortran order
+    found = store.read(rows, columns, out)
+    np.testing.assert_array_equal(found, expected)
+    assert found is out if into else found.flags.c_contiguous

@@ -1,0 +1,313 @@
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from daskfs.blocks import RowBlock
+from daskfs.errors import DataError, PlanError, StoreError, StoreExistsError, StoreFormatError
+from daskfs.store.band_writer import BandWriter
+from daskfs.store.feature_store import open_store
+from daskfs.store.spool import Spool
+from daskfs.store.writer import StoreWriter
+
+KIBI = 1024
+
+
+def write_rows(writer, X):
+    for start in range(0, len(X), 100):
+        writer.write(RowBlock(start, min(start + 100, len(X)), X[start : start + 100]))
+
+
+@pytest.fixture
+def spilled(monkeypatch):
+    """Names of the bucket files that were written."""
+    found = []
+    flush = Spool._flush
+
+    def recorded(self):
+        flush(self)
+        found.extend(path.name for path in self.folder.glob("*.rows"))
+
+    monkeypatch.setattr(Spool, "_flush", recorded)
+    return found
+
+
+@pytest.mark.parametrize("batch", [1, 37, 300])
+@pytest.mark.parametrize("memory_limit", [16 * KIBI, 40 * KIBI, 2**30])
+@pytest.mark.parametrize("n_samples", [None, 300])
+def test_the_row_order_depends_on_the_seed_alone(make_store, matrix, batch, memory_limit, n_samples, spilled):
+    store = make_store(
+        matrix, matrix[:, 0], batch=batch, memory_limit=memory_limit, n_samples=n_samples, random_state=5
+    )
+    expected = np.argsort(np.random.default_rng(5).random(300), kind="stable")
+    assert bool(spilled) == (memory_limit < 2**30)
+    np.testing.assert_array_equal(store.source_rows, expected)
+    np.testing.assert_array_equal(store.read(slice(None)), matrix[expected])
+    np.testing.assert_array_equal(store.target, matrix[expected, 0])
+    assert not (store.path / "rows").exists()
+
+
+@pytest.mark.parametrize("memory_limit", [16 * KIBI, 2**30])
+@pytest.mark.parametrize("n_samples", [None, 300])
+def test_rows_keep_their_order_unless_shuffled(make_store, matrix, memory_limit, n_samples):
+    store = make_store(matrix, memory_limit=memory_limit, n_samples=n_samples, shuffle=False)
+    assert not store.shuffled
+    assert store.source_rows is None
+    np.testing.assert_array_equal(store.read(slice(None)), matrix)
+
+
+def test_a_bucket_larger_than_the_memory_is_still_right(make_store, matrix, monkeypatch):
+    monkeypatch.setattr("daskfs.store.writer.MAX_BUCKETS", 2)
+    store = make_store(matrix, memory_limit=16 * KIBI)
+    np.testing.assert_array_equal(store.read(slice(None)), matrix[store.source_rows])
+
+
+def test_a_drawn_seed_is_kept(make_store, matrix):
+    store = make_store(matrix, random_state=None)
+    seed = store.header.random_state
+    np.testing.assert_array_equal(store.source_rows, np.argsort(np.random.default_rng(seed).random(300)))
+
+
+def test_a_buffer_may_be_used_again(make_store, tmp_path, matrix):
+    buffer, target = np.empty((100, 70), np.float32), np.empty(100)
+    with StoreWriter(tmp_path / "s.zarr", 70, shuffle=False, target_names=["y"], source={}) as writer:
+        for start in range(0, 300, 100):
+            buffer[:] = matrix[start : start + 100]
+            target[:] = start
+            writer.write(RowBlock(start, start + 100, buffer, target))
+    store = open_store(tmp_path / "s.zarr")
+    np.testing.assert_array_equal(store.read(slice(None)), matrix)
+    np.testing.assert_array_equal(store.target, np.repeat([0.0, 100.0, 200.0], 100))
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "message"),
+    [
+        (np.nan, "float32", "column 'x3', row 205: expected a number, found NaN"),
+        (np.inf, "float32", "column 'x3', row 205: expected a finite number, found inf"),
+        (1e300, "float32", "column 'x3', row 205: 1e\\+300 is too large for float32; choose dtype float64"),
+        (0.5, "int8", "column 'x3', row 205: expected a whole number from -128 to 127 for int8, found 0.5"),
+        (128.0, "int8", "row 205: expected a whole number from -128 to 127 for int8, found 128.0"),
+        (-129.0, "int8", "found -129.0"),
+        (np.nan, "int8", "found NaN"),
+    ],
+)
+def test_values_that_do_not_fit_are_named_and_nothing_is_left(make_store, tmp_path, value, dtype, message):
+    X = np.zeros((300, 5))
+    X[205, 3] = value
+    with pytest.raises(DataError, match=message):
+        make_store(X, dtype=dtype)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_integers_out_of_range_are_refused_and_in_range_kept(make_store):
+    X = np.array([[-128, 127], [0, 1]])
+    np.testing.assert_array_equal(make_store(X, dtype="int8", shuffle=False).read(slice(None)), X)
+    with pytest.raises(DataError, match="found 128"):
+        make_store(X + 1, dtype="int8")
+    with pytest.raises(DataError, match=r"found 9\.2233"):
+        make_store(np.array([[2.0**63]]), dtype="int64")
+    with pytest.raises(DataError, match="found -1"):
+        make_store(np.array([[-1]]), dtype="uint8")
+
+
+def test_missing_values_may_stay_when_asked(make_store, matrix):
+    matrix[7, 3] = np.nan
+    store = make_store(matrix, shuffle=False, allow_missing=True)
+    np.testing.assert_array_equal(store.read(slice(None)), matrix)
+    assert store.n_missing.tolist() == [int(j == 3) for j in range(70)]
+    assert store.info()["n_missing"] == 1
+    matrix[7, 3] = np.inf
+    with pytest.raises(DataError, match="found inf"):
+        make_store(matrix, allow_missing=True)
+
+
+def test_targets_and_weights_are_checked(make_store, matrix):
+    y = np.zeros(300)
+    y[250] = np.nan
+    with pytest.raises(DataError, match="target 'price', row 250: expected a finite number, found nan"):
+        make_store(matrix, y, target_names=["price"])
+    weight = np.ones(300)
+    weight[10] = -1
+    with pytest.raises(DataError, match="weight, row 10: expected a finite number of at least 0, found -1"):
+        make_store(matrix, weight=weight)
+    with pytest.raises(DataError, match="expected targets"):
+        make_store(matrix, target_names=["y"])
+    with pytest.raises(DataError, match="columns"):
+        make_store(matrix, np.zeros((300, 2)), target_names=["y"])
+    with pytest.raises(DataError, match="labels 's': expected 100 values, found shape"):
+        make_store(matrix, labels={"s": np.array(["a"] * 299)})
+
+
+def test_names_must_be_unique_and_as_many_as_columns(make_store, matrix):
+    with pytest.raises(DataError, match="feature name 'a' stands 70 times"):
+        make_store(matrix, feature_names=["a"] * 70)
+    with pytest.raises(DataError, match="expected 70 feature names, found 1"):
+        make_store(matrix, feature_names=["a"])
+
+
+def test_blocks_must_come_in_order_and_be_as_many_as_said(make_store, tmp_path, matrix):
+    with (
+        pytest.raises(DataError, match="expected rows from 0 on, found 5"),
+        StoreWriter(tmp_path / "s.zarr", 70, source={}) as writer,
+    ):
+        writer.write(RowBlock(5, 10, matrix[5:10]))
+    with pytest.raises(DataError, match="expected 301 rows, found 300"):
+        make_store(matrix, n_samples=301)
+    with pytest.raises(DataError, match="expected 299 rows, found at least 300"):
+        make_store(matrix, n_samples=299, shuffle=False)
+    with (
+        pytest.raises(DataError, match="expected 70 columns"),
+        StoreWriter(tmp_path / "s.zarr", 70, source={}) as writer,
+    ):
+        writer.write(RowBlock(0, 5, matrix[:5, :3]))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_refused_block_cannot_be_ignored(tmp_path, matrix):
+    with (
+        pytest.raises(StoreError, match="a block was refused"),
+        StoreWriter(tmp_path / "s.zarr", 70, source={}) as writer,
+        pytest.raises(DataError),
+    ):
+        writer.write(RowBlock(0, 300, matrix * np.nan))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_too_little_memory_for_rows_is_refused(make_store, matrix):
+    with pytest.raises(PlanError, match="allow at least 2,240 bytes"):
+        make_store(matrix, memory_limit=1000)
+
+
+def test_nothing_is_overwritten(make_store, matrix, tmp_path):
+    store = make_store(matrix)
+    for path in (store.path, tmp_path / "file.zarr", tmp_path / "folder.zarr"):
+        if path.name == "file.zarr":
+            path.write_text("precious")
+        if path.name == "folder.zarr":
+            path.mkdir()
+        with pytest.raises(StoreExistsError, match="something stands there already"), StoreWriter(path, 70, source={}):
+            pass
+    assert store.verify() == []
+    assert (tmp_path / "file.zarr").read_text() == "precious"
+
+
+def test_a_missing_parent_folder_is_said(tmp_path):
+    with (
+        pytest.raises(StoreError, match="cannot create the store"),
+        StoreWriter(tmp_path / "no" / "s.zarr", 70, source={}),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("fault", [KeyboardInterrupt, RuntimeError])
+@pytest.mark.parametrize("memory_limit", [16 * KIBI, 2**30])
+def test_a_failure_in_the_middle_leaves_nothing(tmp_path, matrix, fault, memory_limit):
+    def interrupt(writer):
+        write_rows(writer, matrix[:200])
+        raise fault
+
+    with pytest.raises(fault), StoreWriter(tmp_path / "s.zarr", 70, source={}, memory_limit=memory_limit) as writer:
+        interrupt(writer)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("place", ["spool", "tiles"])
+def test_a_full_disk_is_said_and_leaves_nothing(make_store, matrix, tmp_path, monkeypatch, place):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    owner, name = (Spool, "_flush_to_buckets") if place == "spool" else (BandWriter, "_write_band")
+    monkeypatch.setattr(owner, name, full)
+    with pytest.raises(StoreError, match=r"the disk is full .*; needed are [\d,]+ bytes.*free space"):
+        make_store(matrix, memory_limit=16 * KIBI)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_too_small_is_refused_before_reading(make_store, matrix, tmp_path, monkeypatch):
+    usage = type("usage", (), {"free": 1000})
+    monkeypatch.setattr("daskfs.store.writer.shutil.disk_usage", lambda _: usage)
+    with pytest.raises(StoreError, match="1,000 bytes are free"):
+        make_store(matrix, memory_limit=16 * KIBI, n_samples=300)
+    assert list(tmp_path.iterdir()) == []
+
+
+KILLED = """
+import os, signal, sys
+import numpy as np
+from daskfs.blocks import RowBlock
+from daskfs.store.writer import StoreWriter
+with StoreWriter(sys.argv[1], 70, source={}, memory_limit=16 * 1024) as writer:
+    writer.write(RowBlock(0, 200, np.ones((200, 70))))
+    if sys.argv[2] == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    print("ready", flush=True)
+    sys.stdin.read()
+"""
+
+
+def run_writer(path, what):
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    return subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(path), what],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_after_a_kill_the_rest_is_refused_and_cleaned_up(tmp_path, matrix):
+    path = tmp_path / "s.zarr"
+    with run_writer(path, "kill") as process:
+        assert process.wait() == -signal.SIGKILL
+    unfinished = tmp_path / "s.zarr.unfinished"
+    assert unfinished.is_dir()
+    for place in (path, unfinished):
+        with pytest.raises(StoreFormatError, match="unfinished"):
+            open_store(place)
+    with StoreWriter(path, 70, source={}) as writer:
+        write_rows(writer, matrix)
+    store = open_store(path)
+    assert list(tmp_path.iterdir()) == [path]
+    assert f"process {process.pid} had left behind" in store.notes[0]
+    assert store.verify() == []
+
+
+def test_two_writers_do_not_meet(tmp_path):
+    path = tmp_path / "s.zarr"
+    with run_writer(path, "wait") as process:
+        assert process.stdout.readline() == "ready\n"
+        with (
+            pytest.raises(StoreExistsError, match=f"process {process.pid} is writing this store"),
+            StoreWriter(path, 70, source={}),
+        ):
+            pass
+        process.stdin.close()
+        assert process.wait() == 0
+    assert open_store(path).shape == (200, 70)
+
+
+def test_the_rest_of_another_host_is_not_touched(tmp_path):
+    unfinished = tmp_path / "s.zarr.unfinished"
+    unfinished.mkdir()
+    lock = unfinished / "writer.lock"
+    lock.write_text(json.dumps({"pid": 1, "host": socket.gethostname() + "-2", "started": 0.0}))
+    with (
+        pytest.raises(StoreExistsError, match=r"on host .* remove the folder"),
+        StoreWriter(tmp_path / "s.zarr", 70, source={}),
+    ):
+        pass
+    lock.write_text("not json")
+    with pytest.raises(StoreExistsError, match="remove it by hand"), StoreWriter(tmp_path / "s.zarr", 70, source={}):
+        pass
+    assert lock.exists()
