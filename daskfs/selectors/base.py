@@ -18,6 +18,7 @@ from daskfs.blocks import Matrix
 from daskfs.metrics import r2
 from daskfs.result import SelectionResult
 from daskfs.selectors.inputs import is_lazy, is_matrix, lazy_columns, lazy_prediction, opened_matrix, prediction_blocks
+from daskfs.sources.arrays import default_names
 from daskfs.workers import Workers
 
 
@@ -136,7 +137,10 @@ class BaseSelector(SelectorMixin, BaseEstimator):
             NaN or infinity (with the column and the row), a constant target, no target.
         """
         with opened_matrix(self, X, y, sample_weight) as matrix:
-            return self.fit_matrix(matrix)
+            self.fit_matrix(matrix)
+        if hasattr(X, "columns") and all(isinstance(name, str) for name in X.columns):
+            self.feature_names_in_ = np.asarray(X.columns, dtype=object)
+        return self
 
     def fit_matrix(
         self,
@@ -162,8 +166,9 @@ class BaseSelector(SelectorMixin, BaseEstimator):
         self
         """
         self.n_features_in_ = int(matrix.shape[1])
-        if matrix.feature_names is not None:
-            self.feature_names_in_ = np.asarray(matrix.feature_names, dtype=object)
+        names = matrix.feature_names
+        if names is not None and list(names) != default_names(self.n_features_in_):  # which stand for no names
+            self.feature_names_in_ = np.asarray(names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
         self._fit(matrix, workers, progress, checkpoint)

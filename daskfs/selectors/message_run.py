@@ -48,19 +48,18 @@ class MessageRun:
         groups = self._groups(nbytes_of)
         results: list[Any] = [self._saved(name, group) for group in groups]
         waiting = [k for k, result in enumerate(results) if result is None]
-        if self.progress:
+        if self.progress is not None:
             self.progress.start(name, len(groups))
-            if len(waiting) < len(groups):
-                self.progress.advance(len(groups) - len(waiting))
+            self.progress.advance(len(groups) - len(waiting))
         base = self.matrix.base if isinstance(self.matrix, RowView) else self.matrix
         tasks = [groups[k] for k in waiting]
         for done, result in self.workers.map_blocks(function, tasks, name=name, shared=(base, settings)):
             results[waiting[done]] = result
-            if self.checkpoint:
+            if self.checkpoint is not None:
                 self.checkpoint.save(_task_name(name, tasks[done]), result)
-            if self.progress:
+            if self.progress is not None:
                 self.progress.advance()
-        if self.progress:
+        if self.progress is not None:
             self.progress.finish()
         self.seconds[name.removeprefix("message-")] = time.perf_counter() - started
         return {key: np.concatenate([part[key] for part in results if key in part]) for key in results[0]}
@@ -78,7 +77,7 @@ class MessageRun:
         return groups
 
     def _saved(self, name: str, group: SubsetGroup) -> dict[str, np.ndarray] | None:
-        return self.checkpoint.load(_task_name(name, group)) if self.checkpoint else None
+        return self.checkpoint.load(_task_name(name, group)) if self.checkpoint is not None else None
 
 
 def _task_name(name: str, group: SubsetGroup) -> str:

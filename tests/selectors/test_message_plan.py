@@ -1,0 +1,75 @@
+"""Subsets and tasks: integers in, integers out."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from daskfs.errors import PlanError
+from daskfs.selectors.message import Message
+from daskfs.selectors.message_plan import Shape, choose_n_subsets, plan_message, subset_start, subsets_per_task
+
+
+@pytest.mark.parametrize(
+    ("n_samples", "n_features", "expected"),
+    [(100, 10, 1), (10_000, 1000, 25), (800, 10, 1), (1200, 10, 3), (10_000_000, 10, 199), (50_000, 10_000, 25)],
+)
+def test_the_default_number_of_subsets_is_odd(n_samples, n_features, expected):
+    assert choose_n_subsets(n_samples, n_features, None, None) == expected
+
+
+def test_a_subset_size_gives_the_number_of_subsets():
+    assert choose_n_subsets(1000, 10, None, 300) == 3
+    assert choose_n_subsets(200, 10, None, 300) == 1
+
+
+@given(st.integers(2, 10**7), st.integers(1, 500))
+def test_subsets_partition_the_rows_evenly(n_samples, n_subsets):
+    n_subsets = min(n_subsets, n_samples // 2)
+    starts = [subset_start(i, n_samples, n_subsets) for i in range(n_subsets + 1)]
+    sizes = {stop - start for start, stop in pairwise(starts)}
+    assert (starts[0], starts[-1]) == (0, n_samples)
+    assert max(sizes) - min(sizes) <= 1
+    assert max(sizes) == Shape(n_samples, 5, 4, n_subsets).largest_subset
+
+
+@given(
+    st.integers(2, 10**6),
+    st.integers(1, 3000),
+    st.sampled_from([1, 4, 8]),
+    st.integers(1, 300),
+    st.integers(2**20, 2**31),
+    st.integers(1, 8),
+)
+def test_a_plan_keeps_its_promise_or_is_refused(n_samples, n_features, itemsize, n_subsets, memory_limit, n_threads):
+    shape = Shape(n_samples, n_features, itemsize, min(n_subsets, n_samples // 2))
+    try:
+        plan = plan_message(shape, memory_limit, n_threads)
+    except PlanError:
+        assert shape.select_nbytes(1) > memory_limit
+        return
+    assert plan.task_nbytes <= memory_limit
+    assert 1 <= plan.n_tasks <= shape.n_subsets
+
+
+def test_all_threads_get_work_when_there_are_subsets_for_them():
+    shape = Shape(4000, 100, 4, 10)
+    assert subsets_per_task(10, shape.select_nbytes, None, 1) == 10
+    assert subsets_per_task(10, shape.select_nbytes, None, 4) == 3
+    assert subsets_per_task(10, shape.select_nbytes, None, 40) == 1
+
+
+def test_tasks_of_a_large_matrix_read_about_128_mib():
+    shape = Shape(1_000_000, 1000, 4, 199)
+    per_task = subsets_per_task(199, shape.select_nbytes, None, 2)
+    assert 64 << 20 < per_task * shape.largest_subset * 1000 * 4 <= 128 << 20
+
+
+def test_the_selectors_plan_is_that_of_its_subsets():
+    plan = Message(n_subsets=20).plan(100_000, 500, "float32", 2**30, tile_shape=(2048, 512))
+    assert plan.n_passes == 1
+    assert plan.read_nbytes >= 100_000 * 500 * 4
+    assert "20 subsets of 5,000 rows" in plan.text
