@@ -20,14 +20,17 @@ from daskfs.sources.files import COMPRESSED, digest_of, expand_paths, fingerprin
 from daskfs.sources.roles import Names
 from daskfs.sources.table import TableBatch, TableSource
 from daskfs.sources.table_schema import ColumnSchema, TableFormat
-from daskfs.sources.text import open_text, read_header
+from daskfs.sources.text import first_line_nbytes, open_text, read_header
 
 ENDINGS = tuple(
     ending + packed for ending in (".csv", ".tsv", ".txt", ".data", ".train", ".test") for packed in ("", *COMPRESSED)
 )
 MIN_BLOCK_NBYTES, MAX_BLOCK_NBYTES = 2**20, 2**28
-_ROWS_TO_HEADER = 32
-"""A block of the parser is this many times as long as the header, so that a line always fits in one."""
+_LINES_PER_BLOCK = 4
+"""A block of the parser is this many times as long as the header or the first line, so that a line fits in one.
+
+Arrow reads up to 32 blocks ahead, so longer blocks would cost memory.
+"""
 _HEAD_NBYTES = 2**18
 
 
@@ -186,9 +189,11 @@ class CsvSource(TableSource):
         try:
             read = arrow_csv.ReadOptions(column_names=names, block_size=_HEAD_NBYTES)
             table = arrow_csv.read_csv(pa.BufferReader(whole), read, self._parse_options, convert)
+            if any(pa.types.is_binary(field.type) for field in table.schema):
+                raise pa.ArrowInvalid("invalid UTF8 data")
         except pa.ArrowInvalid as fault:
             raise self._explain(self.files[0], {}, 0, fault) from None
-        return {field.name: pa.string() if pa.types.is_boolean(field.type) else field.type for field in table.schema}
+        return {name: _guessed_type(table[name]) for name in names}
 
     @property
     def _missing_texts(self) -> list[str]:
@@ -220,7 +225,7 @@ class CsvSource(TableSource):
             if not stream.peek(1):
                 raise SourceError("expected rows, found a header only", str(file), "check how the file was made")
             try:
-                for batch in self._parse(stream, columns, head_nbytes):
+                for batch in self._parse(stream, columns, max(head_nbytes, first_line_nbytes(stream))):
                     yield TableBatch(self._trimmed(batch), str(file), n_rows)
                     n_rows += batch.num_rows
             except (pa.ArrowInvalid, pa.ArrowKeyError, OSError) as fault:
@@ -228,8 +233,8 @@ class CsvSource(TableSource):
             if text.open_quote and (found := csv_faults.find_fault(file, self.layout, self._names, columns, n_rows)):
                 raise found
 
-    def _parse(self, stream: Any, columns: Mapping[str, ColumnSchema], head_nbytes: int) -> Iterator[pa.RecordBatch]:
-        block_nbytes = min(max(MIN_BLOCK_NBYTES, _ROWS_TO_HEADER * head_nbytes), MAX_BLOCK_NBYTES)
+    def _parse(self, stream: Any, columns: Mapping[str, ColumnSchema], line_nbytes: int) -> Iterator[pa.RecordBatch]:
+        block_nbytes = min(max(MIN_BLOCK_NBYTES, _LINES_PER_BLOCK * line_nbytes), MAX_BLOCK_NBYTES)
         convert = arrow_csv.ConvertOptions(
             column_types={name: _arrow_type(column) for name, column in columns.items()},
             include_columns=list(columns),
@@ -271,6 +276,19 @@ class CsvSource(TableSource):
         ratio = text_ratio(self.files[0], _HEAD_NBYTES)
         text_nbytes = ratio * sum(file.stat().st_size for file in self.files)
         return max(1, int(text_nbytes * n_lines / len(head)))
+
+
+def _guessed_type(values: pa.ChunkedArray) -> pa.DataType:
+    """Return the type of a column; one that mostly holds numbers is a number, so that a stray text is an error."""
+    if pa.types.is_boolean(values.type):
+        return pa.string()
+    if not pa.types.is_string(values.type) or values.null_count == len(values):
+        return values.type
+    numeric = pc.mean(pc.cast(pc.match_substring_regex(values, _NUMBER), pa.float64())).as_py()
+    return pa.float64() if numeric > 0.5 else pa.string()
+
+
+_NUMBER = r"^\s*[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?\s*$"
 
 
 def _arrow_type(column: ColumnSchema) -> pa.DataType:

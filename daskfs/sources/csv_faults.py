@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from itertools import islice
 from pathlib import Path
+from typing import BinaryIO
 
 from daskfs.errors import SourceError
 from daskfs.sources.files import open_bytes
@@ -42,18 +46,18 @@ def find_fault(
         and columns[name].role not in ("id", "split")
     ]
     missing = set(layout.missing)
-    records = _records(path, layout)
     line = 0
     try:
-        for row, (line, record) in enumerate(records):
-            if len(record) != len(names):
-                return _ragged(path, line, record, names, is_last=next(records, None) is None)
-            if row < n_good:
-                continue
-            for k, name in numeric:
-                text = record[k].strip() if layout.skip_initial_space else record[k]
-                if text not in missing and not _is_number(record[k].strip(), layout.decimal):
-                    return _unreadable(path, line, name, record[k], layout)
+        with closing(_records(path, layout)) as records:
+            for row, (line, record) in enumerate(records):
+                if len(record) != len(names):
+                    return _ragged(path, line, record, names, is_last=next(records, None) is None)
+                if row < n_good:
+                    continue
+                for k, name in numeric:
+                    text = record[k].strip() if layout.skip_initial_space else record[k]
+                    if text not in missing and not _is_number(record[k].strip(), layout.decimal):
+                        return _unreadable(path, line, name, record[k], layout)
     except _UndecodableError as fault:
         return not_utf8(path, fault.line, fault.found)
     except csv.Error as fault:
@@ -67,14 +71,13 @@ def find_fault(
 
 def locate(path: Path, layout: TableFormat, names: Sequence[str], row: int, column: str) -> str:
     """Return "file:line, column 'name' (value)" of the record with this number behind the header."""
-    for k, (line, record) in enumerate(_records(path, layout)):
-        if k == row:
-            value = record[names.index(column)]
-            return f"{path}:{line}, column '{column}', value {_shown(value)}"
+    with closing(_records(path, layout)) as records:
+        for line, record in islice(records, row, row + 1):
+            return f"{path}:{line}, column '{column}', value {_shown(record[names.index(column)])}"
     return f"{path}, row {row}, column '{column}'"
 
 
-def _records(path: Path, layout: TableFormat) -> Iterator[tuple[int, list[str]]]:
+def _records(path: Path, layout: TableFormat) -> Generator[tuple[int, list[str]], None, None]:
     """Yield the records behind the header, each with the number of its first line."""
     with open_bytes(path) as stream:
         reader = csv.reader(_lines(stream, layout), **reader_options(layout))  # type: ignore[arg-type]
@@ -95,15 +98,13 @@ class _UndecodableError(Exception):
         self.line, self.found = line, found
 
 
-def _lines(stream: object, layout: TableFormat) -> Iterator[str]:
-    import io
-
+def _lines(stream: BinaryIO, layout: TableFormat) -> Iterator[str]:
     encoding = "utf-8-sig" if layout.encoding.lower().replace("_", "-") in ("utf-8", "utf8") else layout.encoding
-    text = io.TextIOWrapper(stream, encoding, errors="surrogateescape", newline="")  # type: ignore[type-var]
-    for number, line in enumerate(text, 1):
-        if bad := _UNDECODABLE.search(line):
-            raise _UndecodableError(number, bad.group().encode("utf-8", "surrogateescape"))
-        yield "\n" if layout.comment and line.startswith(layout.comment) else line
+    with io.TextIOWrapper(stream, encoding, errors="surrogateescape", newline="") as text:
+        for number, line in enumerate(text, 1):
+            if bad := _UNDECODABLE.search(line):
+                raise _UndecodableError(number, bad.group().encode("utf-8", "surrogateescape"))
+            yield "\n" if layout.comment and line.startswith(layout.comment) else line
 
 
 def _ragged(path: Path, line: int, record: list[str], names: Sequence[str], is_last: bool) -> SourceError:

@@ -155,6 +155,13 @@ def read_header(stream: io.BufferedReader, path: Path, layout: TableFormat) -> t
     return names, sum(len(line) for line in lines)
 
 
+def first_line_nbytes(stream: io.BufferedReader) -> int:
+    """Return the length of the next line without reading it; four times what is seen of it where no end is in sight."""
+    head = stream.peek(PIECE_NBYTES)
+    end = head.find(b"\n")
+    return end + 1 if end >= 0 else 4 * len(head)
+
+
 def reader_options(layout: TableFormat) -> dict[str, object]:
     """Return the arguments of csv.reader for a layout."""
     quoting = csv.QUOTE_MINIMAL if layout.quote else csv.QUOTE_NONE

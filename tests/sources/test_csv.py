@@ -1,0 +1,266 @@
+"""CSV files as people have them."""
+
+import bz2
+import gzip
+import lzma
+import tracemalloc
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from daskfs.errors import SchemaError, SourceError
+from daskfs.sources.csv import CsvSource
+
+TABLE = "a,b,y\n1,x,0.5\n2,z,1.5\n3,x,2.5\n"
+
+
+def read(path, block_rows=1000, dtype=np.float64, **options):
+    """All of a table in one block, and the source."""
+    source = CsvSource(path, **{"target": "y", **options})
+    blocks = list(source.row_blocks(block_rows, dtype))
+    assert [block.start for block in blocks] == [block_rows * k for k in range(len(blocks))]
+    return np.concatenate([b.X for b in blocks]), np.concatenate([b.y for b in blocks]), source
+
+
+def test_numbers_are_kept_and_texts_become_dummies(write):
+    X, y, source = read(write(TABLE))
+    assert source.feature_names == ["a", "b=x", "b=z"]
+    np.testing.assert_array_equal(X, [[1, 1, 0], [2, 0, 1], [3, 1, 0]])
+    np.testing.assert_array_equal(y, [0.5, 1.5, 2.5])
+    assert "taken as categories: 'b'" in source.notes[0]
+
+
+@pytest.mark.parametrize("block_rows", [1, 2, 3, 7])
+def test_blocks_have_the_asked_length_and_the_same_rows(write, block_rows):
+    path = write(TABLE * 1 + "4,z,3.5\n")
+    X, y, _ = read(path, block_rows)
+    whole_X, whole_y, _ = read(path)
+    np.testing.assert_array_equal(X, whole_X)
+    np.testing.assert_array_equal(y, whole_y)
+
+
+def zstd(data):
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(data)
+    return sink.getvalue().to_pybytes()
+
+
+PACKERS = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress, ".zst": zstd}
+
+
+@pytest.mark.parametrize("ending", PACKERS)
+def test_compressed_files_read_the_same(write, ending):
+    path = write(PACKERS[ending](TABLE.encode()), "table.csv" + ending)
+    np.testing.assert_array_equal(read(path)[0], read(write(TABLE))[0])
+
+
+def test_a_byte_order_mark_is_left_out(write):
+    assert read(write(b"\xef\xbb\xbf" + TABLE.encode()))[2].feature_names[0] == "a"
+
+
+def test_windows_line_ends_blank_lines_and_no_final_newline_read_the_same(write):
+    text = "\r\n" + TABLE.replace("\n", "\r\n").replace("2,z", "\r\n2,z").rstrip()
+    np.testing.assert_array_equal(read(write(text))[0], read(write(TABLE, "plain.csv"))[0])
+
+
+def test_quoted_delimiters_newlines_and_quotes_stay_in_the_value(write):
+    _, _, source = read(write('"a\nb",c,y\n1,"p,q",1\n2,"r\ns",2\n3,"say ""t""",4\n'))
+    assert source.feature_names == ["a\nb", "c=p,q", "c=r\ns", 'c=say "t"']
+
+
+def test_unicode_names_and_paths_with_spaces(write):
+    _, _, source = read(write("größe,色,y\n1,青,1\n2,赤,2\n", "ein Ordner ü.csv"))
+    assert source.feature_names == ["größe", "色=赤", "色=青"]
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t", "|"])
+def test_any_delimiter(write, delimiter):
+    X, _, _ = read(write(TABLE.replace(",", delimiter)), delimiter=delimiter)
+    np.testing.assert_array_equal(X, read(write(TABLE, "comma.csv"))[0])
+
+
+def test_tsv_files_are_split_by_tabs(write):
+    assert read(write(TABLE.replace(",", "\t"), "table.tsv"))[0].shape == (3, 3)
+
+
+def test_decimal_commas(write):
+    X, _, _ = read(write("a;y\n1,5;2,5\n-0,25;1\n"), delimiter=";", decimal=",")
+    np.testing.assert_array_equal(X[:, 0], [1.5, -0.25])
+
+
+def test_comments_and_spaces_can_be_left_out(write):
+    text = "# made by hand\na, b, y\n1, x, 1\n# the rest\n2, z, 2\n"
+    X, _, source = read(write(text), comment="#", skip_initial_space=True)
+    assert source.feature_names == ["a", "b=x", "b=z"]
+    assert X.shape == (2, 3)
+
+
+def test_other_encodings(write):
+    _, _, source = read(write("größe,y\nä,1\nö,2\n".encode("latin-1")), encoding="latin-1")
+    assert source.feature_names == ["größe=ä", "größe=ö"]
+
+
+def test_a_file_without_header_takes_the_names_of_the_schema(write):
+    schema = {"format": {"header": False}, "columns": {"y": {"role": "target"}, "a": {}, "b": {}}}
+    X, y, source = read(write("1,2,3\n4,5,6\n"), schema=schema, target=None)
+    assert source.feature_names == ["a", "b"]
+    np.testing.assert_array_equal(y, [1, 4])
+    np.testing.assert_array_equal(X, [[2, 3], [5, 6]])
+
+
+def test_several_files_and_patterns_are_read_in_order(write, tmp_path):
+    write("a,y\n1,1\n", "part-1.csv"), write("a,y\n2,2\n", "part-2.csv")
+    for path in (tmp_path / "part-*.csv", [tmp_path / "part-1.csv", tmp_path / "part-2.csv"], tmp_path):
+        np.testing.assert_array_equal(read(path)[0][:, 0], [1, 2])
+
+
+def test_a_name_with_brackets_is_no_pattern(write):
+    assert read(write(TABLE, "table[1].csv"))[0].shape == (3, 3)
+
+
+def test_the_digest_is_of_the_bytes_and_not_of_names_or_times(write):
+    first, second = CsvSource(write(TABLE, "a.csv"), target="y"), CsvSource(write(TABLE, "b.csv"), target="y")
+    other = CsvSource(write(TABLE + "4,x,1\n", "c.csv"), target="y")
+    assert first.digest() == second.digest() != other.digest()
+
+
+def test_an_unchanged_file_is_known_by_size_and_time(write):
+    source = CsvSource(write(TABLE), target="y")
+    description = source.describe()
+    assert CsvSource(source.files, target="y").is_unchanged(description, "not compared")
+    write(TABLE.replace("0.5", "0.6"))
+    assert not CsvSource(source.files, target="y").is_unchanged(description, source.digest())
+
+
+def test_the_shape_can_be_told_from_the_head(write):
+    rows = "".join(f"{k % 10},{'uvw'[k % 3]},{k % 7}\n" for k in range(150_000))
+    n_samples, n_features = CsvSource(write("a,b,y\n" + rows), target="y").estimate_shape()
+    assert n_features == 4
+    assert n_samples == pytest.approx(150_000, rel=0.02)
+    assert CsvSource(write(TABLE, "small.csv"), target="y").estimate_shape() == (3, 3)
+
+
+def test_memory_does_not_grow_with_the_file(write, monkeypatch):
+    monkeypatch.setattr("daskfs.sources.csv.MIN_BLOCK_NBYTES", 2**16)  # Arrow reads 32 blocks ahead
+    line = ",".join(["1.25"] * 20)
+    header = ",".join([*(f"c{j}" for j in range(19)), "y"])
+
+    def peak(n_rows):
+        source = CsvSource(write(header + "\n" + (line + "\n") * n_rows, f"{n_rows}.csv"), target="y")
+        source.check()
+        tracemalloc.start()
+        pa.default_memory_pool().release_unused()
+        arrow_peak = 0
+        for _ in source.row_blocks(1000):
+            arrow_peak = max(arrow_peak, pa.total_allocated_bytes())
+        _, python_peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return python_peak + arrow_peak
+
+    small, large = peak(60_000), peak(240_000)  # 6 and 24 MB of text
+    assert large < 1.25 * small
+
+
+BAD = {
+    "empty": (b"", SourceError, ["table.csv", "empty file", "copied"]),
+    "blank": (b"\n\n", SourceError, ["table.csv", "blank lines only"]),
+    "header only": (b"a,b,y\n", SourceError, ["table.csv", "header only"]),
+    "header without newline": (b"a,b,y", SourceError, ["table.csv", "header only"]),
+    "zero bytes": (b"a\0b,y\n1,2\n", SourceError, ["table.csv:1", "zero bytes", "is this a CSV"]),
+    "utf-16": (TABLE.encode("utf-16"), SourceError, ["table.csv:1", "utf-16", "format.encoding"]),
+    "latin-1 header": ("größe,y\n1,2\n".encode("latin-1"), SourceError, ["table.csv:1", "0xf6", "format.encoding"]),
+    "latin-1 value": ("a,b,y\n1,x,1\n1,ä,1\n".encode("latin-1"), SourceError, ["table.csv:3", "0xe4", "latin-1"]),
+    "wrong delimiter": (b"a;b;y\n1;x;2\n", SourceError, ["table.csv:1", "split by ';'", "format.delimiter: ';'"]),
+    "no target": (b"a,b,Y2\n1,x,2\n", SchemaError, ["table.csv:1", "lacks column 'y'", "'a', 'b', 'Y2'"]),
+    "last line cut": (b"a,b,y\n1,x,2\n1,x", SourceError, ["table.csv:3", "expected 3 values", "found 2", "cut short"]),
+    "line too short": (b"a,b,y\n1,x\n1,x,2\n", SourceError, ["table.csv:2", "expected 3 values", "delimiter"]),
+    "line too long": (b"a,b,y\n1,x,2\n\n1,x,2,3\n", SourceError, ["table.csv:4", "expected 3 values", "found 4"]),
+    "open quote": (b'a,b,y\n1,x,2\n1,"x,2\n1,x,2\n', SourceError, ["table.csv:3", "quoted value", "format.quote"]),
+    "two names": (b"a,a,y\n1,2,3\n", SourceError, ["table.csv:1", "'a' (columns 1 and 2)", "rename"]),
+    "missing value": (b"a,b,y\n1,x,2\n,x,2\n", SourceError, ["table.csv:3, column 'a', value ''", "missing: drop"]),
+    "missing target": (b"a,b,y\n1,x,NA\n", SourceError, ["table.csv:2, column 'y', value 'NA'", "missing"]),
+    "infinity": (b"a,b,y\n1,x,2\n-inf,x,2\n", SourceError, ["table.csv:3, column 'a', value '-inf'", "finite", "mend"]),
+    "dates": (b"a,y\n2020-01-01,2\n2020-01-02,3\n", SchemaError, ["column 'a'", "dates", "date_parts"]),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_file_is_refused_with_place_and_remedy(write, case):
+    content, error, words = BAD[case]
+    path = write(content)
+    with pytest.raises(error) as caught:
+        read(path)
+    assert type(caught.value) is error
+    for word in words:
+        assert word in str(caught.value)
+    assert caught.value.remedy or case == "blank"
+
+
+def test_a_value_that_does_not_parse_is_named_with_line_and_column(write):
+    rows = "".join(f'{k},"a\nb",{k}\n' for k in range(200_000))
+    path = write("a,b,y\n" + rows + "oops,c,1\n")
+    with pytest.raises(SourceError) as caught:
+        read(path)
+    assert f"{path}:400002, column 'a': expected a number, found 'oops'" in str(caught.value)
+
+
+def test_a_stray_text_among_numbers_does_not_make_a_column_of_categories(write):
+    with pytest.raises(SourceError, match=r"table.csv:4, column 'a': expected a number, found '\?'; .*format.missing"):
+        read(write("a,y\n1,2\n3,4\n?,1\n"))
+
+
+def test_decimal_commas_that_nobody_mentioned_are_recognised(write):
+    schema = {"format": {"delimiter": ";"}, "columns": {"a": {}, "y": {"role": "target"}}}
+    with pytest.raises(SourceError, match=r"table.csv:2, column 'a'.*set format.decimal: ','"):
+        read(write("a;y\n1,5;2\n"), schema=schema, target=None)
+
+
+def test_a_file_that_is_missing_is_named_with_the_nearest(write, tmp_path):
+    write(TABLE, "power.csv")
+    with pytest.raises(SourceError, match=r"powr.csv: no such file; .*did you mean 'power.csv'"):
+        CsvSource(tmp_path / "powr.csv")
+    with pytest.raises(SourceError, match="no file matches"):
+        CsvSource(tmp_path / "q*.csv")
+
+
+@pytest.mark.parametrize("ending", PACKERS)
+def test_a_compressed_file_cut_in_the_middle_is_named(write, ending):
+    rng = np.random.default_rng(0)
+    rows = "".join(f"{a},{b}\n" for a, b in rng.random((60_000, 2)))
+    packed = PACKERS[ending](b"a,y\n" + rows.encode())
+    path = write(packed[: 2 * len(packed) // 3], "table.csv" + ending)
+    with pytest.raises(SourceError) as caught:
+        read(path)
+    assert str(path) in str(caught.value)
+    assert "the compressed data" in caught.value.problem
+    assert "again" in caught.value.remedy
+
+
+def test_a_compressed_file_that_is_none_is_named(write):
+    with pytest.raises(SourceError, match=r"table.csv.gz: expected a whole .gz file"):
+        read(write(TABLE, "table.csv.gz"))
+
+
+def test_files_with_other_columns_or_another_order_are_refused(write):
+    first = write("a,b,y\n1,2,3\n", "1.csv")
+    with pytest.raises(SourceError, match=r"2.csv:1: .*column 1 is 'b', not 'a'"):
+        read([first, write("b,a,y\n1,2,3\n", "2.csv")])
+    with pytest.raises(SourceError, match=r"3.csv:1: .*column 4 is 'c', not None"):
+        read([first, write("a,b,y,c\n1,2,3,4\n", "3.csv")])
+
+
+def test_an_unknown_option_of_the_layout_gets_the_nearest_word(write):
+    with pytest.raises(SchemaError, match=r"format: delimeter: unknown key \(did you mean 'delimiter'"):
+        CsvSource(write(TABLE), target="y", delimeter=";")
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused(write):
+    source = CsvSource(write("a,y\n" + "1,2\n" * 500_000), target="y")
+    blocks = source.row_blocks(1000)
+    next(blocks)
+    with source.files[0].open("a") as stream:
+        stream.write("1,2\n")
+    with pytest.raises(SourceError, match="changed while it was read"):
+        list(blocks)

@@ -1,0 +1,156 @@
+"""From a source to a store: whole or not at all, made once, reused when nothing has changed."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from daskfs.errors import DataError, SourceError, StoreExistsError
+from daskfs.sources.arrays import ArraySource
+from daskfs.sources.ingest import ingest
+from daskfs.sources.synthetic import SyntheticSource
+
+SCHEMAS = Path(__file__).parents[2] / "data_schemas"
+TABLE = "a,b,y\n" + "".join(f"{k},{'uvw'[k % 3]},{k * k}\n" for k in range(100))
+
+
+def test_a_table_becomes_a_store_in_random_order(write, tmp_path):
+    store = ingest(write(TABLE), tmp_path / "s.zarr", target="y", dtype="float64", random_state=1)
+    assert store.feature_names.tolist() == ["a", "b=u", "b=v", "b=w"]
+    np.testing.assert_array_equal(store.read(slice(None))[:, 0], store.source_rows)
+    np.testing.assert_array_equal(store.target, np.square(store.source_rows))
+    assert "categories: 'b'" in store.notes[0]
+    assert store.source["files"][0]["nbytes"] == len(TABLE)
+
+
+def test_an_unchanged_source_is_not_read_again(write, tmp_path):
+    path = write(TABLE)
+    first = ingest(path, tmp_path / "s.zarr", target="y")
+    made = (tmp_path / "s.zarr" / "manifest.json").stat().st_mtime_ns
+    os.utime(path)
+    assert ingest(path, tmp_path / "s.zarr", target="y").digest == first.digest
+    assert (tmp_path / "s.zarr" / "manifest.json").stat().st_mtime_ns == made
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"table": TABLE + "100,u,1\n"}, "made from another source stands there; remove it"),
+        ({"dtype": "float64"}, "made from other settings"),
+        ({"target": "a"}, "made from other settings"),
+        ({"random_state": 1}, "made from other settings"),
+        ({"on_exists": "error"}, "something stands there already"),
+    ],
+)
+def test_another_store_is_never_overwritten(write, tmp_path, change, words):
+    ingest(write(TABLE), tmp_path / "s.zarr", target="y")
+    options = {"target": "y", "table": TABLE} | change
+    with pytest.raises(StoreExistsError, match=words):
+        ingest(write(options.pop("table")), tmp_path / "s.zarr", **options)
+
+
+def test_something_else_at_the_path_is_left_alone(write, tmp_path):
+    (tmp_path / "s.zarr").mkdir()
+    (tmp_path / "s.zarr" / "precious").touch()
+    with pytest.raises(StoreExistsError, match="something else stands there"):
+        ingest(write(TABLE), tmp_path / "s.zarr", target="y")
+    assert (tmp_path / "s.zarr" / "precious").exists()
+
+
+BAD = {
+    "late value": (TABLE + "1,u,x\n", SourceError, "table.csv:102, column 'y'"),
+    "late cut": (TABLE + "1,u", SourceError, "table.csv:102"),
+    "constant target": ("a,y\n1,2\n3,2\n", DataError, "target 'y': expected a target that varies, found 2 in every"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_source_leaves_nothing_behind(write, tmp_path, case):
+    text, error, words = BAD[case]
+    path = write(text)
+    with pytest.raises(error, match=words):
+        ingest(path, tmp_path / "s.zarr", target="y")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_constant_feature_is_kept_and_noted(tmp_path):
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    X[:, 1] = 7
+    store = ingest(X, tmp_path / "s.zarr", y=X[:, 0], names=["a", "b", "c"])
+    assert store.shape == (50, 3)
+    assert store.notes == ["1 constant feature(s), kept but never selected: 'b'"]
+
+
+def test_nan_in_an_array_is_named_by_column_and_row(tmp_path):
+    X = np.ones((9, 3))
+    X[4, 2] = np.nan
+    with pytest.raises(DataError, match="column 'x2', row 4"):
+        ingest(X, tmp_path / "s.zarr", y=np.arange(9))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_store_does_not_depend_on_the_memory(tmp_path):
+    source = SyntheticSource(2000, 30, random_state=5)
+    X = np.concatenate([block.X for block in source.row_blocks(500)])
+    small = ingest(ArraySource(X), tmp_path / "small.zarr", memory_limit="64KiB")
+    large = ingest(ArraySource(X), tmp_path / "large.zarr", memory_limit="1GiB")
+    np.testing.assert_array_equal(small.read(slice(None)), large.read(slice(None)))
+    np.testing.assert_array_equal(small.source_rows, large.source_rows)
+
+
+def test_synthetic_rows_are_not_permuted(tmp_path):
+    source = SyntheticSource(500, 4)
+    store = ingest(source, tmp_path / "s.zarr")
+    np.testing.assert_array_equal(store.read(slice(None)), next(source.row_blocks(500)).X)
+    assert store.source["exchangeable"]
+    assert store.source["support"] == source.support.tolist()
+
+
+class Steps:
+    def __init__(self):
+        self.calls = []
+
+    def start(self, name, total):
+        self.calls.append((name, total))
+
+    def advance(self, k=1):
+        self.calls.append(k)
+
+    def finish(self):
+        self.calls.append("finished")
+
+
+def test_progress_is_told_in_rows(tmp_path):
+    steps = Steps()
+    ingest("sklearn:diabetes", tmp_path / "s.zarr", progress=steps)
+    assert steps.calls == [("ingest", 442), 442, "finished"]
+
+
+REAL = {
+    "power_minute/household_power_consumption.csv.gz": ("household_power", (47955, 74), 5),
+    "power_hourly/clean_household_power_consumption.csv.gz": ("household_power_hourly", (34949, 73), 0),
+    "adult/adult.txt.gz": ("adult", (32561, 77), 0),
+    "flights_houston/flights_houston.csv.xz": ("flights_houston", (223874, 188), 3622),
+    "higgs_h2o/higgs_test_5k.csv.gz": ("higgs", (5000, 28), 0),
+}
+
+
+@pytest.mark.parametrize("file", REAL)
+def test_the_schemas_fit_the_real_files(file, tmp_path):
+    if "DASKFS_DATA" not in os.environ:
+        pytest.skip("DASKFS_DATA, the folder of the real files, is not set")
+    name, shape, n_dropped = REAL[file]
+    store = ingest(Path(os.environ["DASKFS_DATA"], file), tmp_path / "s.zarr", schema=SCHEMAS / f"{name}.yaml")
+    assert store.shape == shape
+    assert any(f"{n_dropped:,} rows dropped" in note for note in store.notes) == bool(n_dropped)
+    assert store.verify() == []
+
+
+@pytest.mark.parametrize("path", sorted(SCHEMAS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_table_schema_is_valid(path):
+    from daskfs.sources.table_schema import load_table_schema
+
+    schema = load_table_schema(path)
+    assert schema.name == path.stem
+    assert schema.description
