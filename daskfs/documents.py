@@ -218,12 +218,15 @@ def _describe(model: type[BaseModel], document: Any, detail: Any, where: str) ->
     if detail["type"] in ("model_type", "model_attributes_type", "dict_type"):
         return f"{place}: expected a mapping of keys to values, found {found!r}"
     message = detail["msg"].removeprefix("Value error, ").replace("Input should be", "expected", 1)
-    if detail["type"] == "value_error" or isinstance(found, (dict, list)):
+    if detail["type"] == "value_error":
+        return f"{place}: {message}"
+    message = f"{message[0].lower()}{message[1:]}"
+    if isinstance(found, (dict, list)):
         return f"{place}: {message}"
     hint = ""
     if detail["type"] == "literal_error" and isinstance(found, str):
         hint = did_you_mean(found, re.findall(r"'([^']+)'", str(detail["ctx"]["expected"])))
-    return f"{place}: {message[0].lower()}{message[1:]}, found {found!r}{hint}"
+    return f"{place}: {message}, found {found!r}{hint}"
 
 
 def _describe_tag(place: str, detail: Any) -> str:

@@ -22,8 +22,8 @@ class Pear(Document):
 class Basket(Document):
     name: str
     fruit: Annotated[Apple | Pear, Field(discriminator="kind")] | None = None
-    prices: dict[str, Apple] = {}
-    counts: list[int] = []
+    prices: dict[str, Apple] = Field(default={})
+    counts: list[int] = Field(default=[])
 
 
 def fault_of(document):

@@ -75,7 +75,7 @@ def test_a_result_is_not_overwritten_unless_asked(result, tmp_path):
 
 
 def test_a_folder_without_a_result_is_named(tmp_path):
-    with pytest.raises(RunError, match="no result.json"):
+    with pytest.raises(RunError, match=r"no result\.json"):
         SelectionResult.load(tmp_path)
 
 

@@ -56,7 +56,8 @@ class Checkpoint:
     def load(self, name: str) -> dict[str, np.ndarray] | None:
         """Return the arrays kept under a name; None where there are none, or the file is damaged."""
         try:
-            with np.load(self.folder / f"{name}.npz", allow_pickle=False) as arrays:
+            content = io.BytesIO((self.folder / f"{name}.npz").read_bytes())
+            with np.load(content, allow_pickle=False) as arrays:
                 return {key: arrays[key] for key in arrays.files}
         except (OSError, ValueError, EOFError, zipfile.BadZipFile):
             return None

@@ -227,17 +227,28 @@ class Pipeline(_Section):
     cluster: Cluster = Cluster()
     output: str | None = Field(default=None, description="runs/<name> beside the pipeline file by default")
 
+    @model_validator(mode="after")
+    def _distinct_labels(self) -> Pipeline:
+        labels = self._labels()
+        for label in labels:
+            if labels.count(label) > 1:
+                raise ValueError(f"select: the label {label!r} stands twice; give each selection its own")
+        return self
+
+    def _listed(self) -> list[MessageSelect]:
+        return self.select if isinstance(self.select, list) else [self.select]
+
+    def _labels(self) -> list[str]:
+        """Labels as given; a method that stands among others is numbered."""
+        listed = self._listed()
+        if len(listed) == 1:
+            return [listed[0].label or listed[0].method]
+        return [selection.label or f"{selection.method}-{k + 1}" for k, selection in enumerate(listed)]
+
     @property
     def selections(self) -> dict[str, MessageSelect]:
-        """The selections to run, by label; a method that stands twice is numbered."""
-        listed = self.select if isinstance(self.select, list) else [self.select]
-        named: dict[str, MessageSelect] = {}
-        for k, selection in enumerate(listed):
-            label = selection.label or (selection.method if len(listed) == 1 else f"{selection.method}-{k + 1}")
-            if label in named:
-                raise ConfigError(f"the label {label!r} stands twice", "select", "give each its own label")
-            named[label] = selection
-        return named
+        """The selections to run, by label."""
+        return dict(zip(self._labels(), self._listed(), strict=True))
 
     @property
     def store_path(self) -> Path:

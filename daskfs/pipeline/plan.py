@@ -17,7 +17,7 @@ BASE_CLIENT_NBYTES = 384 * MIB
 """The process that leads a run, before any data: Python with NumPy, SciPy, numba, pandas, PyArrow, Zarr, scikit-learn,
 Dask and Matplotlib; 345 to 365 MiB measured at the end of runs over 442 rows."""
 BASE_WORKER_NBYTES = 216 * MIB
-"""A worker process before any data: Dask with its server (80 MiB), numba (65), SciPy's BLAS for numba (15) and the compiled
+"""A worker process before any data: Dask with its server (80 MiB), numba (65), SciPy's BLAS for numba (15), compiled
 kernels (45); 205 MiB measured."""
 CLIENT_ROW_NBYTES = 64
 """Per row, in the leading process: target, weight, order of the source, the split and its sorting (int64 each)."""

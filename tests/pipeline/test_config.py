@@ -1,0 +1,154 @@
+import inspect
+import json
+
+import jsonschema
+import pytest
+
+from daskfs.documents import dump_yaml, parse_yaml
+from daskfs.errors import ConfigError
+from daskfs.pipeline.config import MessageSelect, Pipeline, load_pipeline
+from daskfs.pipeline.schemas import json_schema
+from daskfs.selectors.message import Message
+from daskfs.sources.kinds import options_of
+
+KINDS = {"csv", "parquet", "sklearn", "zarr", "synthetic"}
+
+
+def fault_of(path, *overrides):
+    with pytest.raises(ConfigError) as caught:
+        load_pipeline(path, overrides)
+    return str(caught.value)
+
+
+def test_paths_are_relative_to_the_file(document, write, tmp_path, monkeypatch):
+    monkeypatch.chdir("/")
+    pipeline = load_pipeline(write(document))
+    assert pipeline.source.path == str(tmp_path / "table.csv")
+    assert pipeline.source.table_schema == str(tmp_path / "schema.yaml")
+    assert pipeline.store_path == tmp_path / "runs" / "table.zarr"
+    assert pipeline.output_path == tmp_path / "runs" / "table"
+
+
+def test_store_and_output_have_names_where_none_are_given(document, write, tmp_path):
+    del document["store"], document["output"]
+    pipeline = load_pipeline(write(document))
+    assert pipeline.store_path == tmp_path / "runs" / "table.zarr"
+    assert pipeline.output_path == tmp_path / "runs" / "table"
+
+
+def test_a_resolved_pipeline_reads_back_equal(document, write):
+    pipeline = load_pipeline(write(document))
+    again = load_pipeline(write(dump_yaml(pipeline.to_document()), "resolved.yaml"))
+    assert again == pipeline
+
+
+def test_overrides_are_read_as_yaml_before_variables_are_expanded(document, write, tmp_path, monkeypatch):
+    monkeypatch.delenv("NOWHERE", raising=False)
+    document["source"]["path"] = "${NOWHERE}/table.csv"
+    path = write(document)
+    assert "environment variable NOWHERE is not set" in fault_of(path)
+    pipeline = load_pipeline(path, ["source.path=table.csv", "select.gamma=1e-1", "split.test=0.5", "split.by=order"])
+    assert pipeline.source.path == str(tmp_path / "table.csv")
+    assert pipeline.selections["message"].gamma == 0.1
+    assert (pipeline.split.test, pipeline.split.by) == (0.5, "order")
+
+
+def test_an_override_reaches_into_lists_and_makes_sections(document, write):
+    document["select"] = [{"method": "message"}, {"method": "message", "label": "wide"}]
+    pipeline = load_pipeline(write(document), ["select.1.n_subsets=7", "cluster.kind=threads", "split=null"])
+    assert list(pipeline.selections) == ["message-1", "wide"]
+    assert pipeline.selections["wide"].n_subsets == 7
+    assert pipeline.cluster.kind == "threads"
+    assert pipeline.split is None
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("x", "--set x: expected key.path=value"),
+        ("=3", "--set =3: expected key.path=value"),
+        ("a..b=3", "--set a..b=3: expected key.path=value"),
+        ("select.method.x=3", "--set select.method.x=3: select.method is 'message', which has no key 'x'"),
+        ("evaluate.metrics.3=r2", "evaluate.metrics is a list of 1, so expected a number from 0, found '3'"),
+        ("select=[", "--set select=[:1:2: not valid YAML"),
+        ("select.gamma=!!python/none x", "tags are never executed"),
+    ],
+)
+def test_an_override_that_goes_nowhere_is_refused(document, write, override, message):
+    document["evaluate"] = {"metrics": ["mse"]}
+    assert message in fault_of(write(document), override)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("select.n_subset=3", "select.n_subset: unknown key (did you mean 'n_subsets'?)"),
+        ("clustr.kind=none", "clustr: unknown key (did you mean 'cluster'?)"),
+        ("source.schem=x", "source.schem: unknown key (did you mean 'schema'?)"),
+        ("source.table_schema=x", "source.table_schema: unknown key"),
+        ("source.kind=cvs", "source.kind: expected one of csv, parquet, sklearn, zarr, synthetic, found 'cvs'"),
+        ("select.method=mesage", "select.method: expected 'message', found 'mesage' (did you mean 'message'?)"),
+        ("select=message", "select: expected a mapping of keys to values, found 'message'"),
+        ("select=[]", "select: list should have at least 1 item"),
+        ("select.n_subsets=many", "select.n_subsets: expected a valid integer, found 'many'"),
+        ("select.n_subsets=true", "select.n_subsets: expected a valid integer, found True"),
+        ("select.n_subsets=0", "select.n_subsets: expected greater than or equal to 1, found 0"),
+        ("select.criterion=aic", "select.criterion: expected 'bic', 'ric' or 'ebic', found 'aic'"),
+        ("select=[{method: message, label: a}, {method: message, label: a}]", "the label 'a' stands twice"),
+        ("select.label=../up", "select.label: string should match pattern"),
+        ("split.test=2", "split: test: expected a share between 0 and 1, found 2"),
+        ("evaluate.metrics=[mse, r3]", "evaluate.metrics.1: expected 'mse', 'rmse', 'mae', 'r2'"),
+        ("cluster.kind=slurm", "start the cluster with dask-jobqueue and give its scheduler's address"),
+        ("cluster.kind=lokal", "found 'lokal' (did you mean 'local'?)"),
+        ("cluster.kind=address", "cluster: address: this key is required with kind: address"),
+        ("cluster.address=tcp://a:1", "cluster: address: of no use with kind: none"),
+        ("cluster.memory_limit=lots", "cluster.memory_limit: expected a size, found 'lots'"),
+        ("cluster.memory_limit=0", "cluster.memory_limit: expected greater than or equal to 1, found 0"),
+        ("version=2", "version: expected 1, found 2"),
+        ("name=a/b", "name: string should match pattern"),
+        ("source=null", "expected a source, or a store at"),
+    ],
+)
+def test_every_wrong_word_has_its_place_and_what_was_expected(document, write, override, message):
+    path = write(document)
+    fault = fault_of(path, override)
+    assert message in fault
+    assert fault.startswith(str(path))
+
+
+def test_an_int_stands_for_a_share_only_between_the_ends(document, write):
+    document["split"] = {"test": 1}
+    assert "expected a share between 0 and 1" in fault_of(write(document))
+
+
+def test_a_column_may_say_which_rows_are_for_testing(document, write):
+    document["split"] = {"by": "part", "test": "late"}
+    assert load_pipeline(write(document)).split.test == "late"
+
+
+def test_every_parameter_of_message_can_be_written_with_its_default():
+    parameters = inspect.signature(Message).parameters
+    in_python = {name: item.default for name, item in parameters.items() if name not in ("memory_limit", "client")}
+    in_yaml = {name: item.default for name, item in MessageSelect.model_fields.items()}
+    assert {**in_yaml, "method": None, "label": None} == {**in_python, "method": None, "label": None}
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_every_option_of_a_source_can_be_written(kind):
+    schema = json_schema("pipeline")["$defs"]
+    (model,) = [item for item in schema.values() if item.get("properties", {}).get("kind", {}).get("const") == kind]
+    assert set(model["properties"]) - {"kind"} == set(options_of(kind)) - {"names"}
+
+
+@pytest.mark.parametrize("bad", ["select: 3", "cluster: {kind: loca}", "extra: 1", "version: '1'"])
+def test_the_json_schema_refuses_what_the_model_refuses(document, bad):
+    schema = json_schema("pipeline")
+    jsonschema.validate(document, schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**document, **parse_yaml(bad, "test")}, schema)
+
+
+def test_a_resolved_pipeline_keeps_to_its_json_schema(document, write):
+    resolved = json.loads(json.dumps(load_pipeline(write(document)).to_document()))
+    jsonschema.validate(resolved, json_schema("pipeline"))
+    assert Pipeline.model_validate(resolved)

@@ -1,0 +1,147 @@
+import json
+import os
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import psutil
+import pytest
+
+from daskfs.errors import RunError
+from daskfs.pipeline.run_folder import RunFolder, check_output
+
+
+@pytest.fixture
+def output(tmp_path):
+    return tmp_path / "runs" / "power"
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def finished(output, text="1"):
+    output.mkdir(parents=True)
+    (output / "result.json").write_text(text)
+
+
+def test_a_run_gets_its_name_when_it_is_whole(output):
+    folder = RunFolder.start(output)
+    assert names(output.parent) == ["power.unfinished"]
+    (folder.path / "result.json").write_text("{}")
+    folder.checkpoint.save("task", {"x": np.ones(1)})
+    folder.finish()
+    assert names(output.parent) == ["power"]
+    assert names(output) == ["result.json"]
+
+
+def test_a_finished_run_is_replaced_only_by_force_and_only_by_a_whole_one(output):
+    finished(output, "old")
+    with pytest.raises(RunError, match="a finished run stands here; choose another output, or --force"):
+        RunFolder.start(output)
+    folder = RunFolder.start(output, force=True)
+    assert (output / "result.json").read_text() == "old"
+    (folder.path / "result.json").write_text("new")
+    folder.finish()
+    assert (output / "result.json").read_text() == "new"
+    assert names(output.parent) == ["power"]
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_what_is_no_run_is_never_replaced(output, force):
+    output.mkdir(parents=True)
+    (output / "thesis.tex").write_text("x")
+    with pytest.raises(RunError, match="expected a run's folder or nothing"):
+        RunFolder.start(output, force=force)
+    assert names(output) == ["thesis.tex"]
+
+
+def test_an_empty_folder_is_nothing(output):
+    output.mkdir(parents=True)
+    folder = RunFolder.start(output)
+    (folder.path / "result.json").write_text("{}")
+    folder.finish()
+    assert names(output) == ["result.json"]
+
+
+def test_a_run_that_computed_nothing_leaves_nothing(output):
+    folder = RunFolder.start(output)
+    assert folder.let_go(keep=True) is False
+    assert names(output.parent) == []
+
+
+def test_an_interrupted_run_is_resumed_or_started_again(output):
+    folder = RunFolder.start(output)
+    folder.checkpoint.save("task", {"x": np.ones(1)})
+    assert folder.let_go(keep=True) is True
+    with pytest.raises(RunError, match=f"continue it with --resume {output}, or --force starts again"):
+        RunFolder.start(output)
+    resumed = RunFolder.resume(output)
+    assert resumed.checkpoint.load("task") is not None
+    assert resumed.let_go(keep=False) is True, "what was kept is not lost to a later error"
+    again = RunFolder.start(output, force=True)
+    assert again.checkpoint.load("task") is None
+
+
+def test_there_must_be_something_to_resume(output):
+    with pytest.raises(RunError, match="there is no interrupted run"):
+        RunFolder.resume(output)
+    finished(output)
+    with pytest.raises(RunError, match="the run is finished"):
+        RunFolder.resume(output)
+
+
+def lock(output, **changes):
+    unfinished = output.with_name("power.unfinished")
+    unfinished.mkdir(parents=True)
+    owner = {"pid": os.getpid(), "host": socket.gethostname(), "started": psutil.Process().create_time()} | changes
+    (unfinished / "running.json").write_text(json.dumps(owner))
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_live_process_is_not_disturbed(output, force):
+    parent = psutil.Process(os.getppid())
+    lock(output, pid=parent.pid, started=parent.create_time())
+    with pytest.raises(RunError, match=f"process {parent.pid} is running here"):
+        RunFolder.start(output, force=force)
+    with pytest.raises(RunError, match=f"process {parent.pid} is running here"):
+        RunFolder.resume(output)
+
+
+def test_a_process_on_another_host_may_be_alive(output):
+    lock(output, host="elsewhere")
+    with pytest.raises(RunError, match="on elsewhere may be running here"):
+        RunFolder.start(output, force=True)
+
+
+def test_the_lock_of_a_dead_process_does_not_bind(output):
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    started = psutil.Process(child.pid).create_time()
+    child.wait()
+    lock(output, pid=child.pid, started=started)
+    RunFolder.resume(output).let_go(keep=True)
+
+
+def test_a_number_that_was_given_to_another_process_does_not_bind(output):
+    parent = psutil.Process(os.getppid())
+    lock(output, pid=parent.pid, started=parent.create_time() - 1000)
+    RunFolder.resume(output).let_go(keep=True)
+
+
+def test_two_runs_of_one_process_do_not_share_a_folder(output):
+    RunFolder.start(output)
+    with pytest.raises(RunError):
+        RunFolder.start(output)
+
+
+def test_looking_changes_nothing(output):
+    finished(output)
+    check_output(output, force=True)
+    assert names(output.parent) == ["power"]
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match="choose another output"):
+        RunFolder.start(tmp_path / "file" / "run")
