@@ -131,7 +131,7 @@ def _local_cluster(
     options["scheduler_kwargs"] = {"dashboard": dashboard_address is not None}
     if kind == "local":
         options |= {"n_workers": n_workers, "threads_per_worker": 1, "processes": True, "host": "127.0.0.1"}
-        options |= {"memory_limit": memory_limit or 0, "env": environment}
+        options |= {"memory_limit": memory_limit or 0, "env": environment, "worker_class": _nanny_without_dashboard()}
     else:
         options |= {"n_workers": 1, "threads_per_worker": n_workers, "processes": False, "memory_limit": 0}
     if local_directory is not None:
@@ -140,6 +140,20 @@ def _local_cluster(
     with dask.config.set(settings), distributed.LocalCluster(**options) as cluster:
         _restore_environment(before)  # starting workers leaks their variables into this process
         yield cluster
+
+
+def _nanny_without_dashboard() -> type:
+    """Return a nanny whose worker has no dashboard of its own: bokeh would take 18 MiB of each worker's memory.
+
+    Workers answer for their health on loopback all the same; the scheduler's dashboard shows them.
+    """
+    from distributed import Nanny
+
+    class QuietNanny(Nanny):
+        def __init__(self, *args: Any, dashboard: bool = False, **kwargs: Any) -> None:
+            super().__init__(*args, dashboard=False, **kwargs)
+
+    return QuietNanny
 
 
 def _restore_environment(before: dict[str, str]) -> None:
