@@ -221,9 +221,11 @@ class Message(BaseSelector):
             matrix = RowView(matrix, np.flatnonzero(weight > 0))
             if matrix.shape[0] < 2:
                 raise DataError("expected at least two rows of positive weight", "weight", "check the weights")
-        if matrix.shuffled:
+        base = getattr(matrix, "base", matrix)
+        drawn_independently = getattr(base, "source", {}).get("exchangeable", False)
+        if matrix.shuffled or drawn_independently:
             return matrix
-        if isinstance(getattr(matrix, "base", matrix), ArrayMatrix):
+        if isinstance(base, ArrayMatrix):
             return RowView(matrix, _permutation(matrix.shape[0], self.random_state))
         note = "the store's rows are in the order of their source: subsets of consecutive rows may not be random"
         warnings.warn(f"{note}; ingest with shuffle=True", UserWarning, stacklevel=5)

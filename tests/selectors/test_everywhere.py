@@ -13,6 +13,7 @@ from daskfs.errors import DataError
 from daskfs.selectors.message import Message
 from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
+from daskfs.sources.synthetic import SyntheticSource
 from daskfs.store.feature_store import open_store
 
 
@@ -87,6 +88,12 @@ def test_a_store_in_source_order_is_used_with_a_warning(problem, tmp_path):
         selector = Message(n_subsets=3).fit(open_store(tmp_path / "ordered.zarr"))
     assert "in the order of their source" in selector.result_.notes[0]
     np.testing.assert_array_equal(selector.selected_, [2, 5, 11])
+
+
+def test_rows_drawn_independently_need_no_shuffling(tmp_path):
+    drawn = ingest(SyntheticSource(2000, 50, random_state=3), tmp_path / "drawn.zarr")
+    selector = Message(n_subsets=5).fit(drawn)
+    np.testing.assert_array_equal(np.flatnonzero(selector.support_), drawn.source["support"])
 
 
 def test_int8_columns_are_held_exactly(tmp_path):
