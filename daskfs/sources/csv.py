@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
 from daskfs.documents import check_document
 from daskfs.errors import DaskfsError, SchemaError, SourceError, did_you_mean
 from daskfs.sources import csv_faults
+from daskfs.sources.csv_types import arrow_type, guessed_type, trimmed
 from daskfs.sources.files import COMPRESSED, digest_of, expand_paths, fingerprint, same_stamps, stamp, text_ratio
 from daskfs.sources.roles import Names
 from daskfs.sources.table import TableBatch, TableSource
@@ -193,7 +193,7 @@ class CsvSource(TableSource):
                 raise pa.ArrowInvalid("invalid UTF8 data")
         except pa.ArrowInvalid as fault:
             raise self._explain(self.files[0], {}, 0, fault) from None
-        return {name: _guessed_type(table[name]) for name in names}
+        return {name: guessed_type(table[name]) for name in names}
 
     @property
     def _missing_texts(self) -> list[str]:
@@ -232,11 +232,14 @@ class CsvSource(TableSource):
                 raise self._explain(file, columns, n_rows, fault) from None
             if text.open_quote and (found := csv_faults.find_fault(file, self.layout, self._names, columns, n_rows)):
                 raise found
+            if text.last_byte not in (b"\n", b"\r"):
+                note = f"{file}: the last line has no line end; if the file was cut, its last value is wrong"
+                self.reading_notes[note] = None
 
     def _parse(self, stream: Any, columns: Mapping[str, ColumnSchema], line_nbytes: int) -> Iterator[pa.RecordBatch]:
         block_nbytes = min(max(MIN_BLOCK_NBYTES, _LINES_PER_BLOCK * line_nbytes), MAX_BLOCK_NBYTES)
         convert = arrow_csv.ConvertOptions(
-            column_types={name: _arrow_type(column) for name, column in columns.items()},
+            column_types={name: arrow_type(column) for name, column in columns.items()},
             include_columns=list(columns),
             null_values=self._missing_texts,
             strings_can_be_null=True,
@@ -249,7 +252,7 @@ class CsvSource(TableSource):
     def _trimmed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if not self.layout.skip_initial_space:
             return batch
-        return pa.RecordBatch.from_arrays([_trim(column) for column in batch.columns], schema=batch.schema)
+        return pa.RecordBatch.from_arrays([trimmed(column) for column in batch.columns], schema=batch.schema)
 
     def _explain(self, file: Path, columns: Mapping[str, ColumnSchema], n_rows: int, fault: Exception) -> DaskfsError:
         """Return what is wrong with the file, found by a second pass if it can."""
@@ -276,33 +279,6 @@ class CsvSource(TableSource):
         ratio = text_ratio(self.files[0], _HEAD_NBYTES)
         text_nbytes = ratio * sum(file.stat().st_size for file in self.files)
         return max(1, int(text_nbytes * n_lines / len(head)))
-
-
-def _guessed_type(values: pa.ChunkedArray) -> pa.DataType:
-    """Return the type of a column; one that mostly holds numbers is a number, so that a stray text is an error."""
-    if pa.types.is_boolean(values.type):
-        return pa.string()
-    if not pa.types.is_string(values.type) or values.null_count == len(values):
-        return values.type
-    numeric = pc.mean(pc.cast(pc.match_substring_regex(values, _NUMBER), pa.float64())).as_py()
-    return pa.float64() if numeric > 0.5 else pa.string()
-
-
-_NUMBER = r"^\s*[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?\s*$"
-
-
-def _arrow_type(column: ColumnSchema) -> pa.DataType:
-    if column.role in ("id", "split"):
-        return pa.string()
-    if column.resolved_encoding == "category" or column.dtype in ("date", "time"):
-        return pa.dictionary(pa.int32(), pa.string())
-    return pa.string() if column.dtype == "datetime" else pa.float64()
-
-
-def _trim(values: pa.Array) -> pa.Array:
-    if pa.types.is_dictionary(values.type):
-        return pa.DictionaryArray.from_arrays(values.indices, pc.utf8_trim_whitespace(values.dictionary))
-    return pc.utf8_trim_whitespace(values) if pa.types.is_string(values.type) else values
 
 
 def _usual_delimiter(file: Path) -> str:

@@ -61,11 +61,11 @@ def find_fault(
     except _UndecodableError as fault:
         return not_utf8(path, fault.line, fault.found)
     except csv.Error as fault:
-        return SourceError(
-            f"a quoted value is not closed or not followed by {layout.delimiter!r} ({fault})",
-            f"{path}:{line + 1}",
-            "is the file cut short? close the quote, or set format.quote: ''",
-        )
+        problem = f"a quoted value is not closed or not followed by {layout.delimiter!r}"
+        if "field larger" in str(fault):
+            problem = f"a value is longer than {csv.field_size_limit():,} characters, as behind a quote left open"
+        remedy = "is the file cut short? close the quote, or set format.quote: ''"
+        return SourceError(problem, f"{path}:{line + 1}", remedy)
     return None
 
 

@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 
 from daskfs.errors import DataError, SourceError
 from daskfs.sources.base import Source, SourceBlock
-from daskfs.sources.columns import BadValue, CategoryEncoder, Encoder, checked_numbers
+from daskfs.sources.columns import BadValue, CategoryEncoder, Encoder
+from daskfs.sources.encoded_block import EncodedBlock
 from daskfs.sources.roles import Names, resolve_columns
 from daskfs.sources.survey import Survey, make_encoder
 from daskfs.sources.table_schema import ColumnSchema, MissingPolicy, TableSchema, load_table_schema
@@ -55,6 +56,7 @@ class TableSource(Source):
         self.schema: TableSchema | None = None if schema is None else load_table_schema(schema)
         self._target, self._weight, self._missing = target, weight, missing
         self.notes = []
+        self.reading_notes: dict[str, None] = {}  # what the batches showed, each once
 
     @property
     @abstractmethod
@@ -94,23 +96,24 @@ class TableSource(Source):
     def _plan_notes(self) -> list[str]:
         return []
 
-    def _named(self, *roles: str) -> list[str]:
+    def named(self, *roles: str) -> list[str]:
+        """Return the columns of these roles."""
         return [name for name, column in self.columns.items() if column.role in roles]
 
     @property
     def target_names(self) -> list[str]:
         """Columns to predict."""
-        return self._named("target")
+        return self.named("target")
 
     @property
     def label_names(self) -> list[str]:
         """Columns of role id and split."""
-        return self._named("id", "split")
+        return self.named("id", "split")
 
     @property
     def has_weight(self) -> bool:  # type: ignore[override]
         """Whether a column holds weights."""
-        return bool(self._named("weight"))
+        return bool(self.named("weight"))
 
     @property
     def encoding(self) -> dict[str, Any]:
@@ -154,7 +157,7 @@ class TableSource(Source):
         return encoders
 
     def _features(self, encoders: dict[str, Encoder]) -> list[str]:
-        names = [feature for name in self._named("feature") for feature in encoders[name].feature_names]
+        names = [feature for name in self.named("feature") for feature in encoders[name].feature_names]
         if len(set(names)) < len(names):
             seen: set[str] = set()
             twice = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
@@ -184,7 +187,7 @@ class TableSource(Source):
         """Yield encoded rows in blocks of `block_rows`; one block and one batch are in memory at a time."""
         n_features, encoders = len(self.feature_names), self._encoders
         dropped: dict[str, int] = {}
-        block = _Block(0, block_rows, n_features, np.dtype(dtype), self)
+        block = EncodedBlock(0, block_rows, n_features, np.dtype(dtype), self)
         for batch in self.batches(self.columns):
             table, kept = self._drop_missing(batch.table, dropped)
             start = 0
@@ -195,7 +198,7 @@ class TableSource(Source):
                 start += piece.num_rows
                 if block.n_rows == block_rows:
                     yield block.finished()
-                    block = _Block(block.stop, block_rows, n_features, np.dtype(dtype), self)
+                    block = EncodedBlock(block.stop, block_rows, n_features, np.dtype(dtype), self)
         if block.n_rows:
             yield block.finished()
         self._note(dropped, block.stop)
@@ -226,7 +229,7 @@ class TableSource(Source):
         if n_samples == 0:
             found = f"all {n_dropped:,} have missing values" if n_dropped else "found none behind the header"
             raise SourceError(f"expected rows, {found}", self.place, "check the file, and format.missing in the schema")
-        notes = list(self._plan_notes)
+        notes = [*self._plan_notes, *self.reading_notes]
         if n_dropped:
             which = ", ".join(f"'{name}': {count:,}" for name, count in dropped.items())
             notes.append(f"{n_dropped:,} rows dropped because of missing values ({which})")
@@ -238,67 +241,3 @@ class TableSource(Source):
                 )
                 encoder.n_unseen = 0
         self.notes[:] = notes
-
-
-class _Block:
-    """A block being filled."""
-
-    def __init__(self, start: int, length: int, n_features: int, dtype: np.dtype, source: TableSource) -> None:
-        self.start, self.n_rows = start, 0
-        self._X = np.empty((length, n_features), dtype)
-        self._targets, self._weights = source.target_names, source._named("weight")
-        self._features, self._columns = source._named("feature"), source.columns
-        self._y = np.empty((length, len(self._targets)))
-        self._weight = np.empty(length) if self._weights else None
-        self._labels: dict[str, list[np.ndarray]] = {name: [] for name in source.label_names}
-
-    @property
-    def stop(self) -> int:
-        """Number of the first row behind the block."""
-        return self.start + self.n_rows
-
-    def append(self, table: pa.RecordBatch, encoders: Mapping[str, Encoder]) -> None:
-        """Encode some more rows."""
-        rows = slice(self.n_rows, self.n_rows + table.num_rows)
-        column = 0
-        for name in self._features:
-            stop = column + len(encoders[name].feature_names)
-            encoders[name].encode(table[name], self._X[rows, column:stop])
-            column = stop
-        for k, name in enumerate(self._targets):
-            self._y[rows, k] = self._target(name, table[name], encoders)
-        for name in self._weights:
-            self._weight[rows] = _checked_weights(name, table[name])  # type: ignore[index]
-        for name, texts in self._labels.items():
-            texts.append(_as_text(table[name]))
-        self.n_rows = rows.stop
-
-    def _target(self, name: str, values: pa.Array, encoders: Mapping[str, Encoder]) -> np.ndarray:
-        encoder = encoders.get(name)
-        if isinstance(encoder, CategoryEncoder):
-            return encoder.codes(values)
-        return checked_numbers(name, values, integer=self._columns[name].dtype == "integer")
-
-    def finished(self) -> SourceBlock:
-        """Return the block, cut to its rows."""
-        y = self._y[: self.n_rows]
-        return SourceBlock(
-            self.start,
-            self._X[: self.n_rows],
-            y[:, 0] if y.shape[1] == 1 else y,
-            None if self._weight is None else self._weight[: self.n_rows],
-            {name: np.concatenate(texts) for name, texts in self._labels.items()},
-        )
-
-
-def _checked_weights(name: str, values: pa.Array) -> np.ndarray:
-    weights = checked_numbers(name, values)
-    if (weights < 0).any():
-        row = int(np.flatnonzero(weights < 0)[0])
-        raise BadValue(name, row, f"expected a weight of at least 0, found {weights[row]:g}", "mend the value")
-    return weights
-
-
-def _as_text(values: pa.Array) -> np.ndarray:
-    texts = pc.fill_null(pc.cast(values, pa.string()), "")
-    return np.asarray(texts.to_numpy(zero_copy_only=False), dtype=object)

@@ -217,6 +217,11 @@ def test_decimal_commas_that_nobody_mentioned_are_recognised(write):
         read(write("a;y\n1,5;2\n"), schema=schema, target=None)
 
 
+def test_a_last_line_without_an_end_is_noted(write):
+    assert any("the last line has no line end" in note for note in read(write(TABLE[:-1]))[2].notes)
+    assert not any("line end" in note for note in read(write(TABLE))[2].notes)
+
+
 def test_a_file_that_is_missing_is_named_with_the_nearest(write, tmp_path):
     write(TABLE, "power.csv")
     with pytest.raises(SourceError, match=r"powr.csv: no such file; .*did you mean 'power.csv'"):

@@ -1,0 +1,37 @@
+"""Types of the columns of a CSV file: guessed where no schema names them, asked of the parser where one does."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from daskfs.sources.table_schema import ColumnSchema
+
+
+def guessed_type(values: pa.ChunkedArray) -> pa.DataType:
+    """Return the type of a column; one that mostly holds numbers is a number, so that a stray text is an error."""
+    if pa.types.is_boolean(values.type):
+        return pa.string()
+    if not pa.types.is_string(values.type) or values.null_count == len(values):
+        return values.type
+    numeric = pc.mean(pc.cast(pc.match_substring_regex(values, _NUMBER), pa.float64())).as_py()
+    return pa.float64() if numeric > 0.5 else pa.string()
+
+
+_NUMBER = r"^\s*[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?\s*$"
+
+
+def arrow_type(column: ColumnSchema) -> pa.DataType:
+    """Return the type that a column is parsed to."""
+    if column.role in ("id", "split"):
+        return pa.string()
+    if column.resolved_encoding == "category" or column.dtype in ("date", "time"):
+        return pa.dictionary(pa.int32(), pa.string())
+    return pa.string() if column.dtype == "datetime" else pa.float64()
+
+
+def trimmed(values: pa.Array) -> pa.Array:
+    """Return texts without the spaces around them."""
+    if pa.types.is_dictionary(values.type):
+        return pa.DictionaryArray.from_arrays(values.indices, pc.utf8_trim_whitespace(values.dictionary))
+    return pc.utf8_trim_whitespace(values) if pa.types.is_string(values.type) else values
