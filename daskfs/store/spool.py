@@ -100,7 +100,8 @@ class Spool:
         path.unlink()
 
     def _pieces(self, numbers: np.ndarray) -> Iterator[np.ndarray]:
-        n_rows = max(1, _PIECE_NBYTES // max(1, self._row_nbytes))
+        nbytes = min(_PIECE_NBYTES, self.memory_nbytes // 8)
+        n_rows = max(1, nbytes // max(1, self._row_nbytes))
         for start in range(0, len(numbers), n_rows):
             yield numbers[start : start + n_rows]
 

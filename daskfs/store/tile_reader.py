@@ -57,7 +57,8 @@ class TileReader:
 
     Notes
     -----
-    Safe to use from several threads: each has its own scratch buffers, which all readers share
+    Files are read, not mapped: a disk that fails then raises an error that names the chunk, where a memory map
+    would end the process. Safe to use from several threads: each has its own scratch buffers, which all readers share
     (256 KiB, and for Blosc one tile decoded and one encoded). Missing chunks are errors, never zeros.
     """
 
@@ -291,7 +292,10 @@ class TileReader:
         buffer = array.data.cast("B")
         done = 0
         while done < len(buffer):
-            count = os.preadv(place.descriptor, [buffer[done:]], place.offset + start + done)
+            try:
+                count = os.preadv(place.descriptor, [buffer[done:]], place.offset + start + done)
+            except OSError as fault:  # a bad sector, a lost network file system
+                raise self._corrupt(place, f"cannot be read: {fault.strerror}") from None
             if count == 0:
                 raise self._truncated(place, start + len(buffer), start + done)
             done += count

@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+
+def test_the_benchmark_of_reading_runs():
+    path = Path(__file__).parents[2] / "benchmarks" / "store_read.py"
+    specification = importlib.util.spec_from_file_location("store_read", path)
+    benchmark = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(benchmark)
+    results = benchmark.run(1, repeats=1)
+    for codec in ("raw", "lz4"):
+        assert {"daskfs, dense block", "zarr-python"} <= set(results[codec])
+        assert all(speed > 0 for speeds in results[codec].values() for speed in speeds.values())
+        assert "/memmap" in benchmark.table(results[codec], codec)
