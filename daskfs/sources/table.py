@@ -18,7 +18,7 @@ from daskfs.sources.base import Source, SourceBlock
 from daskfs.sources.columns import BadValue, CategoryEncoder, Encoder
 from daskfs.sources.encoded_block import EncodedBlock
 from daskfs.sources.roles import Names, resolve_columns
-from daskfs.sources.survey import Survey, make_encoder
+from daskfs.sources.survey import Survey, make_encoder, needs_survey
 from daskfs.sources.table_schema import ColumnSchema, MissingPolicy, TableSchema, load_table_schema
 
 
@@ -124,9 +124,16 @@ class TableSource(Source):
     def _survey(self) -> Survey:
         survey = Survey(self.columns)
         if survey.columns:
-            for batch in self.batches(self.columns):
+            for batch in self.batches(self._columns_to_survey):
                 self._survey_batch(survey, batch)
         return survey
+
+    @property
+    def _columns_to_survey(self) -> dict[str, ColumnSchema]:
+        """The columns that must be known beforehand, and those that decide which rows are kept."""
+        return {
+            name: column for name, column in self.columns.items() if needs_survey(column) or column.missing == "drop"
+        }
 
     def _survey_batch(self, survey: Survey, batch: TableBatch) -> None:
         table, kept = self._drop_missing(batch.table, {})
@@ -175,7 +182,7 @@ class TableSource(Source):
             return self.n_samples or self._estimate_n_samples(), len(self.feature_names)
         survey = Survey(self.columns)
         if survey.columns:
-            for batch in self.batches(self.columns):
+            for batch in self.batches(self._columns_to_survey):
                 self._survey_batch(survey, batch)
                 break
         return self._estimate_n_samples(), len(self._features(self._encoders_from(survey, [])))
@@ -206,8 +213,8 @@ class TableSource(Source):
     def _drop_missing(self, table: pa.RecordBatch, dropped: dict[str, int]) -> tuple[pa.RecordBatch, np.ndarray]:
         """Return the rows that are kept, and their numbers in the batch."""
         keep = np.ones(table.num_rows, dtype=bool)
-        for name, column in self.columns.items():
-            if column.missing == "drop" and table[name].null_count:
+        for name in table.schema.names:
+            if self.columns[name].missing == "drop" and table[name].null_count:
                 null = pc.is_null(table[name]).to_numpy(zero_copy_only=False)
                 if n_more := int((null & keep).sum()):
                     dropped[name] = dropped.get(name, 0) + n_more
