@@ -19,7 +19,7 @@ from daskfs.pipeline.facts import check_pipeline, check_sizes, make_selector, pl
 from daskfs.pipeline.plan import Plan, available_nbytes, ingest_limit
 from daskfs.pipeline.progress import Progress, Silent, StepTimes, logged
 from daskfs.pipeline.run_folder import RunFolder, check_output
-from daskfs.report.html import render_report
+from daskfs.report.plots import draw_gic_path
 from daskfs.report.runs import load_run, write_report
 from daskfs.result import SelectionResult
 from daskfs.sources.base import Source
@@ -175,7 +175,8 @@ class _Run:
     def _write_results(self, results: dict[str, SelectionResult], workers: Workers) -> None:
         path, several = self.folder.path, len(results) > 1
         self.steps.start("report", 1)
-        render_report(self.pipeline.name, results)  # once before the peak is read, for drawing takes memory too
+        first = next(iter(results.values()))
+        draw_gic_path(first.history)  # before the peak is read, for drawing takes memory too
         measured = workers.peak_memory()
         for label, result in results.items():
             result.memory = {
@@ -185,7 +186,6 @@ class _Run:
             }
             if several:
                 result.save(path / label, overwrite=True)
-        first = next(iter(results.values()))
         first.save(path, overwrite=True)
         metrics = {label: result.to_record().metrics for label, result in results.items()}
         text = json.dumps(metrics if several else next(iter(metrics.values())), indent=2) + "\n"

@@ -36,7 +36,8 @@ def draw_gic_path(history: DataFrame) -> str | None:
     from matplotlib.figure import Figure
 
     with mpl.rc_context({"svg.hashsalt": "daskfs", "svg.fonttype": "none", "axes.spines.top": False}):
-        figure = Figure(figsize=(7.2, 3.2), layout="constrained")
+        figure = Figure(figsize=(7.2, 3.2))
+        figure.subplots_adjust(left=0.12, right=0.9, bottom=0.16, top=0.97)
         axes = figure.add_subplot(xscale="log", xlabel="penalty λ", ylabel="GIC")
         axes.plot(penalty, gic, color="#1f5f8b", label="GIC")
         for value in penalty[chosen][:1]:

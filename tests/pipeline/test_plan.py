@@ -1,0 +1,127 @@
+import pytest
+
+from daskfs.errors import ConfigError, PlanError
+from daskfs.pipeline.config import Cluster, load_pipeline
+from daskfs.pipeline.facts import check_pipeline, plan_pipeline, plan_store
+from daskfs.pipeline.plan import BASE_CLIENT_NBYTES, BASE_WORKER_NBYTES, MIB, DataFacts, make_plan
+from daskfs.selectors.base import SelectorPlan
+from daskfs.sources.ingest import ingest
+
+DATA = DataFacts(
+    n_samples=1_000_000,
+    n_features=1000,
+    dtype="float32",
+    tile_shape=(2048, 512),
+    n_train=800_000,
+    is_estimate=False,
+    store_stands=False,
+    store_nbytes=4_000_000_000,
+)
+SELECT = {"message": SelectorPlan(30, 1, 200 * MIB, 3_200_000_000, 20 * MIB, "in words")}
+
+
+def synthetic(write, **changes):
+    document = {
+        "version": 1,
+        "name": "big",
+        "source": {"kind": "synthetic", "n_samples": 10_000_000, "n_features": 750},
+        "select": {"method": "message"},
+        "cluster": {"kind": "local", "n_workers": 2, "memory_limit": "2GiB"},
+    }
+    return load_pipeline(write(document), [f"{key}={value}" for key, value in changes.items()])
+
+
+def test_each_kind_of_cluster_says_where_the_memory_goes():
+    here = make_plan(DATA, SELECT, Cluster(memory_limit="4GiB")).promised_nbytes
+    threads = make_plan(DATA, SELECT, Cluster(kind="threads", n_workers=4, memory_limit="4GiB")).promised_nbytes
+    local = make_plan(DATA, SELECT, Cluster(kind="local", n_workers=4, memory_limit="4GiB")).promised_nbytes
+    assert set(here) == set(threads) == {"client"}
+    assert set(local) == {"client", "worker"}
+    assert local["worker"] == BASE_WORKER_NBYTES + 24 * DATA.n_train + 200 * MIB
+    stands = DATA.__class__(**{**DATA.__dict__, "store_stands": True})
+    one = make_plan(stands, SELECT, Cluster(memory_limit="4GiB")).promised_nbytes["client"]
+    four = make_plan(stands, SELECT, Cluster(kind="threads", n_workers=4, memory_limit="4GiB")).promised_nbytes
+    assert four["client"] - one == 3 * 200 * MIB
+
+
+@pytest.mark.parametrize("limit", ["600MiB", "1GiB", "3GiB", "64GiB"])
+def test_ingest_keeps_within_any_limit_that_the_process_itself_allows(limit):
+    plan = make_plan(DATA, {}, Cluster(kind="local", memory_limit=limit))
+    assert BASE_CLIENT_NBYTES < plan.promised_nbytes["client"] <= plan.memory_limit_nbytes
+
+
+def test_a_plan_over_the_limit_says_what_would_do():
+    with pytest.raises(PlanError, match=r"cluster\.memory_limit: the worker would take") as caught:
+        make_plan(
+            DATA, {"message": SelectorPlan(1, 1, 4 * 2**30, 1, 1, "")}, Cluster(kind="local", memory_limit="4GiB")
+        )
+    assert "allow at least 4.2 GiB" in str(caught.value)
+
+
+def test_a_pipeline_over_data_larger_than_memory_is_planned_from_its_sizes_alone(write, tmp_path):
+    pipeline = synthetic(write)
+    plan = plan_pipeline(pipeline, check_pipeline(pipeline))
+    assert plan.data.store_nbytes > 30_000_000_000
+    assert max(plan.promised_nbytes.values()) <= plan.memory_limit_nbytes == 2 * 2**30
+    assert [step.name for step in plan.steps] == ["ingest", "message", "evaluate"]
+    assert sum(step.read_nbytes for step in plan.steps if step.name != "ingest") >= 30_000_000_000
+    assert "10,000,000 samples x 750 features" in plan.to_text()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["pipeline.yaml"]
+
+
+def test_a_limit_below_the_process_itself_is_refused(write):
+    pipeline = synthetic(write, **{"cluster.memory_limit": "100MiB"})
+    with pytest.raises(PlanError, match=r"a process takes .* before its first block.*allow at least"):
+        plan_pipeline(pipeline)
+
+
+def test_a_subset_over_the_limit_gets_the_sizes_that_would_fit(write):
+    pipeline = synthetic(write, **{"select.n_subsets": 3})
+    with pytest.raises(PlanError, match=r"one subset of 2,666,667 rows.*allow at least .* or set n_subsets="):
+        plan_pipeline(pipeline)
+
+
+def test_the_rows_of_a_text_table_are_an_estimate_until_it_is_a_store(document, write):
+    pipeline = load_pipeline(write(document))
+    plan = plan_pipeline(pipeline)
+    assert plan.data.is_estimate
+    assert 540 <= plan.data.n_samples <= 660
+    assert plan.data.n_features == 8
+    pipeline.store_path.parent.mkdir()
+    source = pipeline.source
+    store = ingest(source.path, pipeline.store_path, schema=source.table_schema)
+    again = plan_pipeline(pipeline)
+    assert again == plan_store(pipeline, store)
+    assert (again.data.n_samples, again.data.n_train, again.data.is_estimate) == (600, 480, False)
+    assert [step.name for step in again.after(plan).steps] == ["ingest", "message", "evaluate"]
+
+
+def test_more_features_than_exist_are_refused_before_anything_is_read(document, write, tmp_path):
+    document["select"]["max_features"] = 9
+    with pytest.raises(ConfigError, match=r"select.max_features \(message\): asks for up to 9 features.* there are 8"):
+        check_pipeline(load_pipeline(write(document)))
+    assert not (tmp_path / "runs").exists()
+
+
+def test_recall_needs_a_source_that_knows_the_truth(document, write):
+    document["evaluate"] = {"metrics": ["recall"]}
+    with pytest.raises(ConfigError, match="recall and precision need a source that knows its true features"):
+        check_pipeline(load_pipeline(write(document)))
+
+
+def test_a_source_without_a_target_is_refused(document, write):
+    del document["source"]["schema"]
+    with pytest.raises(ValueError, match="target"):
+        check_pipeline(load_pipeline(write(document)))
+
+
+def test_one_target_of_several_must_be_named(write):
+    document = {
+        "version": 1,
+        "name": "gym",
+        "source": {"kind": "sklearn", "name": "linnerud"},
+        "select": {"method": "message", "n_subsets": 1},
+    }
+    with pytest.raises(ConfigError, match="expected one target, found Weight, Waist, Pulse"):
+        check_pipeline(load_pipeline(write(document)))
+    check_pipeline(load_pipeline(write(document), ["source.target=Waist"]))

@@ -1,0 +1,225 @@
+import json
+
+import jsonschema
+import numpy as np
+import pandas as pd
+import pytest
+
+from daskfs.documents import read_yaml
+from daskfs.errors import ConfigError, CorruptStoreError, DataError, RunError, SourceError, StoreExistsError
+from daskfs.metrics import mse, r2
+from daskfs.pipeline.config import Pipeline, load_pipeline
+from daskfs.pipeline.run import run_pipeline
+from daskfs.pipeline.schemas import json_schema
+from daskfs.result import SelectionResult
+from daskfs.store.feature_store import open_store
+
+FILES = {
+    "pipeline.yaml",
+    "result.json",
+    "selected.csv",
+    "metrics.json",
+    "history.parquet",
+    "scores.parquet",
+    "report.html",
+    "run.log",
+}
+
+
+class Counted:
+    def __init__(self):
+        self.steps = []
+
+    def start(self, name, total):
+        self.steps.append([name, total, 0])
+
+    def advance(self, k=1):
+        self.steps[-1][2] += k
+
+    def finish(self):
+        self.steps[-1].append("finished")
+
+
+def left_in(folder):
+    return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+
+
+def test_a_run_finds_the_planted_features_and_leaves_its_files(document, write, tmp_path):
+    outcome = run_pipeline(load_pipeline(write(document)))
+    assert {path.name for path in outcome.folder.iterdir()} == FILES
+    assert left_in(tmp_path / "runs") == ["table", "table.zarr"]
+    result = outcome.results["message"]
+    assert list(result.table["name"]) == ["f1", "f6"]
+    np.testing.assert_allclose(result.table["coef"], [3, -2], atol=0.2)
+    assert result.n_samples == 480
+    record = json.loads((outcome.folder / "result.json").read_text())
+    jsonschema.validate(record, json_schema("result"))
+    assert json.loads((outcome.folder / "metrics.json").read_text()) == record["metrics"]
+    assert pd.read_csv(outcome.folder / "selected.csv")["name"].to_list() == ["f1", "f6"]
+    assert set(record["time"]) == {"ingest", "select", "refit", "evaluate"}
+
+
+def test_test_errors_are_those_of_the_test_rows(document, write, tmp_path):
+    document["evaluate"] = {"metrics": ["mse", "r2"]}
+    result = run_pipeline(load_pipeline(write(document))).results["message"]
+    store = open_store(tmp_path / "runs" / "table.zarr")
+    _, test = store.split(0.2, by="random", random_state=0)
+    X, y = test.read(slice(None)).astype(float), test.read_target(slice(None))
+    prediction = X[:, result.table["index"]] @ result.table["coef"].to_numpy() + result.intercept
+    assert result.metrics["mse"] == pytest.approx(mse(y, prediction), rel=1e-12)
+    assert result.metrics["r2"] == pytest.approx(r2(y, prediction), rel=1e-12)
+
+
+def test_the_peak_is_measured_and_stands_beside_the_promise(document, write):
+    memory = run_pipeline(load_pipeline(write(document))).results["message"].memory
+    assert memory["limit_nbytes"] == 4 * 2**30
+    assert memory["promised_nbytes"].keys() == memory["measured_nbytes"].keys() == {"client"}
+    assert memory["measured_nbytes"]["client"] > 50 * 2**20
+
+
+def test_the_resolved_pipeline_of_a_run_runs_again(document, write, tmp_path):
+    first = run_pipeline(load_pipeline(write(document)))
+    resolved = read_yaml(first.folder / "pipeline.yaml")
+    assert Pipeline.model_validate(resolved)
+    again = run_pipeline(load_pipeline(first.folder / "pipeline.yaml", [f"output={tmp_path / 'again'}"]))
+    for name in ("selected.csv", "metrics.json", "history.parquet"):
+        assert (again.folder / name).read_bytes() == (first.folder / name).read_bytes()
+
+
+def test_every_long_step_tells_its_progress_to_the_end(document, write):
+    progress = Counted()
+    run_pipeline(load_pipeline(write(document)), progress=progress)
+    names = [step[0] for step in progress.steps]
+    assert names[0] == "ingest"
+    assert names[-2:] == ["evaluate", "report"]
+    assert any("select" in name for name in names)
+    assert any("refit" in name for name in names)
+    for step in progress.steps:
+        assert step[-1] == "finished", step
+
+
+def test_several_selections_are_compared_in_the_order_of_the_pipeline(document, write):
+    document["select"] = [
+        {"method": "message", "label": "three", "n_subsets": 3},
+        {"method": "message", "label": "one", "n_subsets": 1, "criterion": "bic"},
+    ]
+    outcome = run_pipeline(load_pipeline(write(document)))
+    assert list(outcome.results) == ["three", "one"]
+    assert {path.name for path in outcome.folder.iterdir()} == FILES | {"three", "one"}
+    assert SelectionResult.load(outcome.folder).parameters["n_subsets"] == 3
+    metrics = json.loads((outcome.folder / "metrics.json").read_text())
+    assert list(metrics) == ["three", "one"]
+    page = (outcome.folder / "report.html").read_text()
+    assert "Side by side" in page
+    assert page.index("<h1>three</h1>") < page.index("<h1>one</h1>")
+
+
+def test_a_split_by_column_tests_on_its_rows(document, write):
+    document["split"] = {"by": "part", "test": "late"}
+    result = run_pipeline(load_pipeline(write(document))).results["message"]
+    assert result.n_samples == 480
+
+
+def test_without_a_split_every_row_trains(document, write):
+    document["split"] = None
+    result = run_pipeline(load_pipeline(write(document))).results["message"]
+    assert result.n_samples == 600
+    assert result.metrics == {}
+
+
+def test_a_store_that_stands_is_used_again_and_needs_no_source(document, write, tmp_path):
+    run_pipeline(load_pipeline(write(document)))
+    stamp = (tmp_path / "runs" / "table.zarr" / "manifest.json").stat().st_mtime_ns
+    second = run_pipeline(load_pipeline(write(document), ["output=runs/second"]))
+    del document["source"]
+    (tmp_path / "table.csv").unlink()
+    third = run_pipeline(load_pipeline(write(document), ["output=runs/third"]))
+    assert (tmp_path / "runs" / "table.zarr" / "manifest.json").stat().st_mtime_ns == stamp
+    assert (second.folder / "selected.csv").read_bytes() == (third.folder / "selected.csv").read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["threads", "local"])
+def test_the_same_bits_come_from_here_threads_and_processes(document, write, kind):
+    here = run_pipeline(load_pipeline(write(document)))
+    there = run_pipeline(load_pipeline(write(document), [f"output=runs/{kind}", f"cluster.kind={kind}"]))
+    for name in ("selected.csv", "metrics.json", "history.parquet", "scores.parquet"):
+        assert (there.folder / name).read_bytes() == (here.folder / name).read_bytes()
+    assert (there.folder / "dask.html").stat().st_size > 10_000
+    memory = there.results["message"].memory
+    processes = {"client", "worker-0"} if kind == "local" else {"client"}
+    assert set(memory["measured_nbytes"]) == processes
+
+
+def test_a_finished_run_is_replaced_only_when_forced(document, write):
+    first = run_pipeline(load_pipeline(write(document)))
+    before = (first.folder / "selected.csv").stat().st_ino
+    with pytest.raises(RunError, match="a finished run stands here"):
+        run_pipeline(load_pipeline(write(document)))
+    assert (first.folder / "selected.csv").stat().st_ino == before
+    run_pipeline(load_pipeline(write(document), ["select.n_subsets=1"]), force=True)
+    assert SelectionResult.load(first.folder).parameters["n_subsets"] == 1
+
+
+def test_a_failed_run_leaves_the_finished_one_that_it_should_replace(document, write, tmp_path):
+    first = run_pipeline(load_pipeline(write(document)))
+    before = (first.folder / "result.json").read_bytes()
+    with pytest.raises(ConfigError):
+        run_pipeline(load_pipeline(write(document), ["select.n_subsets=400"]), force=True)
+    assert (first.folder / "result.json").read_bytes() == before
+    assert left_in(tmp_path / "runs") == ["table", "table.zarr"]
+
+
+@pytest.mark.parametrize(
+    ("override", "error", "message"),
+    [
+        ("source.path=nowhere.csv", SourceError, "nowhere.csv"),
+        ("source.schema=nowhere.yaml", ValueError, "nowhere.yaml"),
+        ("select.n_subsets=400", ConfigError, "n_subsets"),
+        ("split.by=colour", ConfigError, "colour"),
+        ("cluster.memory_limit=10MiB", ValueError, "memory_limit"),
+    ],
+)
+def test_an_error_leaves_no_half_made_run_or_store(document, write, tmp_path, override, error, message):
+    with pytest.raises(error, match=message):
+        run_pipeline(load_pipeline(write(document), [override]))
+    assert set(left_in(tmp_path / "runs")) <= {"table.zarr"}
+    if left_in(tmp_path / "runs"):
+        assert open_store(tmp_path / "runs" / "table.zarr").verify() == []
+
+
+def test_a_bad_value_in_the_table_leaves_nothing(document, write, table, tmp_path):
+    lines = table.read_text().splitlines()
+    lines[300] = lines[300].replace(lines[300].split(",")[2], "much", 1)
+    table.write_text("\n".join(lines) + "\n")
+    with pytest.raises((SourceError, DataError), match="much"):
+        run_pipeline(load_pipeline(write(document)))
+    assert left_in(tmp_path / "runs") == []
+
+
+def test_a_store_of_another_source_is_not_taken(document, write, table):
+    run_pipeline(load_pipeline(write(document)))
+    table.write_text(table.read_text().replace("late", "Late"))
+    with pytest.raises(StoreExistsError, match="a store made from another source"):
+        run_pipeline(load_pipeline(write(document), ["output=runs/other"]))
+
+
+def test_a_damaged_chunk_ends_the_run_and_leaves_nothing_half_made(document, write, tmp_path):
+    run_pipeline(load_pipeline(write(document)))
+    chunk = next(path for path in (tmp_path / "runs" / "table.zarr" / "X" / "c").rglob("*") if path.is_file())
+    content = bytearray(chunk.read_bytes())
+    content[len(content) // 3] ^= 1
+    chunk.write_bytes(content)
+    with pytest.raises(CorruptStoreError, match="X chunk"):
+        run_pipeline(load_pipeline(write(document), ["output=runs/other"]))
+    assert left_in(tmp_path / "runs") == ["table", "table.zarr"]
+
+
+def test_a_selection_of_nothing_predicts_the_mean(document, write, table):
+    frame = pd.read_csv(table)
+    frame["y"] = np.random.default_rng(0).normal(size=len(frame))
+    frame.to_csv(table, index=False)
+    outcome = run_pipeline(load_pipeline(write(document), ["select.gamma=1.0"]))
+    result = outcome.results["message"]
+    assert len(result.table) == 0
+    assert result.metrics["r2"] < 0.01
+    assert "No feature was selected" in outcome.report.read_text()

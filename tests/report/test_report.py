@@ -1,0 +1,150 @@
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from daskfs.errors import RunError
+from daskfs.report.html import render_report
+from daskfs.report.runs import load_run, write_report
+from daskfs.result import SelectionResult, selection_table
+
+EVIL = "<script>alert('x')</script>"
+NAMES = np.array([EVIL, "größe", "日本", "a & b", "$x_1$"], dtype=object)
+
+
+def make_result(selected=(2, 0), **changes):
+    scores = np.array([0.7, 0.4, 1.0, np.nan, 0.1])
+    history = {"lambda": [1.0, 0.5, 0.1], "df": [0, 2, 5], "rss": [3.0, 1.0, 0.9], "gic": [5.0, 2.0, 3.0]}
+    result = SelectionResult(
+        "message",
+        selection_table(selected, np.ones(len(selected)), scores[list(selected)], NAMES),
+        0.5,
+        {"criterion": EVIL},
+        n_samples=50,
+        n_features=5,
+        history=pd.DataFrame({**history, "chosen": [False, True, False]}),
+        scores=scores,
+        feature_names=NAMES,
+        store_digest="abc",
+        metrics={"mse": 1.5},
+        time={"select": 1.0},
+        memory={
+            "limit_nbytes": 2**30,
+            "promised_nbytes": {"client": 300 * 2**20, "worker": 200 * 2**20},
+            "measured_nbytes": {"client": 250 * 2**20, "worker-0": 180 * 2**20},
+        },
+        notes=[f"dropped {EVIL}"],
+    )
+    for name, value in changes.items():
+        setattr(result, name, value)
+    return result
+
+
+class Checker(HTMLParser):
+    VOID = ("meta", "br", "use", "path", "rect", "defs")
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.tags, self.addresses = [], [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.addresses += [v for k, v in attributes if k in ("src", "href", "xlink:href") and not v.startswith("#")]
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+        self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def checked(page):
+    checker = Checker()
+    checker.feed(page)
+    assert checker.open == []
+    return checker
+
+
+def test_the_page_is_whole_and_needs_nothing_else():
+    checker = checked(render_report("power", {"message": make_result()}))
+    assert "script" not in checker.tags
+    assert "link" not in checker.tags
+    assert checker.addresses == []
+    assert checker.tags.count("svg") == 1
+
+
+def test_names_from_the_data_are_shown_as_text():
+    page = render_report(EVIL, {EVIL: make_result(), "b": make_result()})
+    assert EVIL not in page
+    assert page.count("&lt;script&gt;") > 5
+    assert "日本" in page
+    assert "a &amp; b" not in page, "its score is not defined"
+
+
+def test_the_page_says_what_was_promised_and_measured():
+    page = render_report("power", {"message": make_result()})
+    rows = re.findall(r"<tr><td>(client|worker-0)</td>(.*?)</tr>", page)
+    assert [re.findall(r">([\d,]+)<", cells) for _, cells in rows] == [["300", "250", "1,024"], ["200", "180", "1,024"]]
+
+
+def test_bars_show_the_greatest_scores_and_mark_the_selected():
+    page = render_report("power", {"message": make_result()})
+    bars = re.findall(r'<span class="(bar[^"]*)" style="width:([\d.]+)%"', page)
+    assert bars == [("bar selected", "100.0"), ("bar selected", "70.0"), ("bar", "40.0"), ("bar", "10.0")]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"history": pd.DataFrame()},
+        {"history": pd.DataFrame({"lambda": [1.0], "df": [0], "gic": [np.nan]})},
+        {"scores": None, "feature_names": None},
+        {"memory": {}, "metrics": {}, "notes": [], "time": {}, "parameters": {}},
+        {"table": selection_table([], [], [])},
+        {"metrics": {"r2": float("nan")}},
+    ],
+)
+def test_a_result_that_lacks_something_still_has_a_page(changes):
+    checked(render_report("power", {"message": make_result(**changes)}))
+
+
+def test_the_same_result_gives_the_same_page():
+    assert render_report("p", {"m": make_result()}) == render_report("p", {"m": make_result()})
+
+
+def test_a_report_is_written_again_from_the_folder(tmp_path):
+    make_result().save(tmp_path / "run")
+    page = write_report([tmp_path / "run"])
+    assert page == tmp_path / "run" / "report.html"
+    checked(page.read_text(encoding="utf-8"))
+
+
+def test_several_runs_stand_side_by_side(tmp_path):
+    make_result().save(tmp_path / "first")
+    make_result([2, 1]).save(tmp_path / "second")
+    page = write_report([tmp_path / "first", tmp_path / "second"])
+    assert page == tmp_path / "comparison.html"
+    text = page.read_text(encoding="utf-8")
+    assert "first and second" in text
+    ranks = re.search(r"<tr><td>日本</td><td class=\"number\">1</td><td class=\"number\">1</td></tr>", text)
+    assert ranks, "a feature that both selected comes first, with its rank in each"
+
+
+def test_runs_of_one_name_are_told_apart(tmp_path):
+    for parent in ("a", "b"):
+        make_result().save(tmp_path / parent / "run")
+    text = write_report([tmp_path / "a" / "run", tmp_path / "b" / "run"], tmp_path / "page.html").read_text()
+    assert f"{tmp_path}/b/run" in text
+
+
+def test_a_folder_without_a_run_is_named(tmp_path):
+    with pytest.raises(RunError, match="no such folder; name the folder of a finished run"):
+        load_run(tmp_path / "nowhere")
+    with pytest.raises(RunError, match=r"no result\.json here"):
+        write_report([tmp_path])
+    assert list(tmp_path.iterdir()) == []
