@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daskfs.kernels.linalg import extend_cholesky, forward_substitution, solve_cholesky
+from daskfs.kernels.linalg import MIN_PIVOT, extend_cholesky, forward_substitution, solve_cholesky
 from daskfs.kernels.moments import gram_rows
 from daskfs.kernels.numba_cache import kernel
 
@@ -33,7 +33,7 @@ class PathState(NamedTuple):
     gradient: np.ndarray  # (p,) ⟨z_j, residual⟩
     gram: np.ndarray  # (capacity, p) rows made so far
     row_of: np.ndarray  # (p,) feature -> row of gram, or -1
-    is_entered: np.ndarray  # (p,)
+    is_settled: np.ndarray  # (p,) entered, or the twin of one that is
     entered: np.ndarray  # (capacity,) features in order of entry; the arrays below follow this order
     entered_gram: np.ndarray  # (capacity, capacity)
     entered_cross: np.ndarray  # (capacity,)
@@ -50,7 +50,7 @@ def new_state(n_features: int, capacity: int, largest_model: int) -> PathState:
         gradient=np.zeros(n_features),
         gram=np.empty((capacity, n_features)),  # pages are touched only as rows are made
         row_of=np.full(n_features, -1, dtype=np.int64),
-        is_entered=np.zeros(n_features, dtype=np.bool_),
+        is_settled=np.zeros(n_features, dtype=np.bool_),
         entered=np.zeros(capacity, dtype=np.int64),
         entered_gram=np.empty((capacity, capacity)),
         entered_cross=np.zeros(capacity),
@@ -201,8 +201,8 @@ def _update_gradient(state, cross):  # type: ignore[no-untyped-def]
 
 @kernel
 def _admit(X, weight, m, lam, state):  # type: ignore[no-untyped-def]
-    """Enter the largest violators of |gradient| <= λ; return how many, or -1 where their Gram rows find no room."""
-    violators = _largest_gradients(state, m.scale, lam * OPTIMALITY, state.is_entered)
+    """Settle the largest violators of |gradient| <= λ; return how many, or -1 where their Gram rows find no room."""
+    violators = _largest_gradients(state, m.scale, lam * OPTIMALITY, state.is_settled)
     missing = False
     for j in violators:
         missing = missing or state.row_of[j] < 0
@@ -218,13 +218,28 @@ def _admit(X, weight, m, lam, state):  # type: ignore[no-untyped-def]
     for j in violators:
         if state.row_of[j] < 0:
             return -1
-        _enter(state, j, m.cross[j])
+        state.is_settled[j] = True
+        if not _has_twin(state, j):
+            _enter(state, j, m.cross[j])
     return violators.shape[0]
 
 
 @kernel
+def _has_twin(state, feature):  # type: ignore[no-untyped-def]
+    """Whether an entered feature is the same up to sign, as dummies of two categories are: it stands for both."""
+    gram_row = state.gram[state.row_of[feature]]
+    largest = 0.0
+    for q in range(state.counts[ENTERED]):
+        largest = max(largest, abs(gram_row[state.entered[q]]))
+    return largest > 1.0 - 0.5 * MIN_PIVOT
+
+
+@kernel
 def _largest_gradients(state, scale, threshold, excluded):  # type: ignore[no-untyped-def]
-    """Return up to `BATCH` features with |gradient| > threshold, largest first, the lower index among equals."""
+    """Return up to `BATCH` features with |gradient| > threshold, largest first, the lower index among equals.
+
+    Equal means up to rounding, so that all subsets prefer the same one of two twins.
+    """
     found = np.empty(BATCH, np.int64)
     sizes = np.empty(BATCH)
     n_found = 0
@@ -233,7 +248,7 @@ def _largest_gradients(state, scale, threshold, excluded):  # type: ignore[no-un
         if size <= threshold or (n_found == BATCH and size <= sizes[BATCH - 1]) or excluded[j] or not scale[j] > 0.0:
             continue
         place = n_found if n_found < BATCH else BATCH - 1
-        while place > 0 and sizes[place - 1] < size:
+        while place > 0 and sizes[place - 1] * OPTIMALITY < size:
             sizes[place], found[place] = sizes[place - 1], found[place - 1]
             place -= 1
         sizes[place], found[place] = size, j
@@ -245,7 +260,6 @@ def _largest_gradients(state, scale, threshold, excluded):  # type: ignore[no-un
 def _enter(state, feature, cross):  # type: ignore[no-untyped-def]
     q = state.counts[ENTERED]
     state.entered[q] = feature
-    state.is_entered[feature] = True
     gram_row = state.gram[state.row_of[feature]]
     for r in range(q):
         state.entered_gram[q, r] = gram_row[state.entered[r]]

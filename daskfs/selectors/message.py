@@ -56,8 +56,9 @@ class Message(BaseSelector):
     n_subsets : int, optional
         The paper's m.
     subset_size : int, optional
-        Rows of a subset, instead of `n_subsets`. With neither: ``max(400, n_features // 5)`` rows, an odd number of
-        subsets, at most 199. More rows per subset find weaker signals; more subsets average out more noise.
+        Rows of a subset, instead of `n_subsets`. With neither: five subsets, more where one would have over 2²³ values
+        (32 MiB of float32), fewer where one would have less than ``max(400, n_features // 5)`` rows; an odd number.
+        More rows per subset find weaker signals; more subsets withstand more outliers.
     criterion : {"ebic", "ric", "bic"}
         ebic: λ = log n_i + 2 gamma log p. ric: λ = 2 (log p + log log p). bic: λ = log n_i.
     gamma : float

@@ -14,7 +14,8 @@ from daskfs.selectors.base import SelectorPlan
 GROUP_NBYTES = 128 << 20  # of rows read by one task, where the memory allows and subsets are smaller
 TILE_NBYTES = 8 << 20  # a decoded and an encoded tile of the reader
 MIN_SUBSET_SIZE = 400
-MAX_AUTO_SUBSETS = 199
+MIN_SUBSETS = 5  # for a vote, where the rows suffice
+SUBSET_VALUES = 1 << 23  # 32 MiB of float32
 
 
 def choose_n_subsets(n_samples: int, n_features: int, n_subsets: int | None, subset_size: int | None) -> int:
@@ -24,8 +25,9 @@ def choose_n_subsets(n_samples: int, n_features: int, n_subsets: int | None, sub
     ----------
     n_samples, n_features : int
     n_subsets, subset_size : int or None
-        What the user asked for, at most one of them. By default subsets of ``max(400, n_features // 5)`` rows, an odd
-        number of them (so that no vote is tied), at most 199.
+        What the user asked for, at most one of them. By default five, or more so that a subset has at most 2²³ values
+        (32 MiB of float32), or fewer so that it has at least ``max(400, n_features // 5)`` rows; an odd number, so that
+        no vote is tied. On real tables, with their many weak signals, few large subsets predict better.
 
     Raises
     ------
@@ -35,15 +37,18 @@ def choose_n_subsets(n_samples: int, n_features: int, n_subsets: int | None, sub
     Examples
     --------
     >>> choose_n_subsets(10_000, 1000, None, None)
-    25
+    5
+    >>> choose_n_subsets(2_000_000, 74, None, None)
+    19
     >>> choose_n_subsets(10_000, 1000, None, 500)
     20
     """
     if n_subsets is not None and subset_size is not None:
         raise ConfigError("expected n_subsets or subset_size, found both", "message", "leave one out")
     if n_subsets is None and subset_size is None:
-        n_subsets = max(1, min(n_samples // max(MIN_SUBSET_SIZE, n_features // 5), MAX_AUTO_SUBSETS))
-        return n_subsets - (n_subsets > 1 and n_subsets % 2 == 0)
+        wanted = max(MIN_SUBSETS, -(-n_samples * n_features // SUBSET_VALUES)) | 1
+        most = max(1, n_samples // max(MIN_SUBSET_SIZE, n_features // 5))
+        return min(wanted, most - (most % 2 == 0))
     name, asked = ("n_subsets", n_subsets) if subset_size is None else ("subset_size", subset_size)
     least = 1 if name == "n_subsets" else 2
     if not is_whole(asked, least):

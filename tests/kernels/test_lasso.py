@@ -85,6 +85,15 @@ def test_among_duplicates_the_path_is_optimal(design, weights):
     assert (np.abs(gradient) - path.lambdas[:, None]).max() < 1e-8
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_of_two_twins_the_first_stands_for_both(sign):
+    X, y = make_block(300, 40, seed=3)
+    alone = whole_path(X, y, np.ones(300))
+    path = whole_path(np.column_stack([X, sign * X[:, [2, 0]]]), y, np.ones(300))
+    np.testing.assert_allclose(all_coefficients(path, 42)[:, :40], all_coefficients(alone, 40), atol=1e-10)
+    assert not all_coefficients(path, 42)[:, 40:].any()
+
+
 def test_float32_blocks_are_summed_in_float64():
     X, y = make_block(300, 50, seed=5, correlated=True)
     single = X.astype(np.float32)

@@ -32,11 +32,18 @@ def planted_case_1(seed, n_samples=10_000, n_features=1000, correlation=0.0):
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.5])
+def test_planted_truth_is_found_with_the_default_subsets(correlation):
+    for seed in range(3):
+        X, y, true, _ = planted_case_1(seed, correlation=correlation)
+        np.testing.assert_array_equal(np.flatnonzero(Message().fit(X, y).support_), true)
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.5])
 def test_planted_truth_is_found_in_19_of_20_seeds(correlation):
     n_right, error = 0, 0.0
     for seed in range(20):
         X, y, true, coef = planted_case_1(seed, correlation=correlation)
-        selector = Message().fit(X, y)
+        selector = Message(subset_size=400).fit(X, y)  # as in the paper
         n_right += np.array_equal(np.flatnonzero(selector.support_), true)
         error += float(((selector.coef_[true] - coef) ** 2).sum()) / 20
     assert n_right >= 19
@@ -143,6 +150,17 @@ def test_duplicated_and_collinear_columns_give_finite_answers(problem):
     selector = Message(n_subsets=3).fit(X, y)
     assert np.isfinite(selector.coef_).all()
     assert selector.score(X, y) > 0.75
+
+
+def test_of_twins_all_subsets_choose_the_first(problem):
+    """Dummies of two categories are the same column up to sign."""
+    rng = np.random.default_rng(5)
+    X = np.column_stack([problem[0], np.zeros((1200, 2))])
+    X[:, 20] = rng.random(1200) < 0.4
+    X[:, 21] = 1.0 - X[:, 20]
+    selector = Message(n_subsets=3).fit(X, problem[1] + 2.0 * X[:, 20])
+    np.testing.assert_array_equal(np.flatnonzero(selector.support_), [*TRUE_FEATURES, 20])
+    assert (selector.scores_[20], selector.scores_[21]) == (1.0, 0.0)
 
 
 def test_selected_columns_that_depend_on_each_other_are_counted():

@@ -15,7 +15,15 @@ from daskfs.selectors.message_plan import Shape, choose_n_subsets, plan_message,
 
 @pytest.mark.parametrize(
     ("n_samples", "n_features", "expected"),
-    [(100, 10, 1), (10_000, 1000, 25), (800, 10, 1), (1200, 10, 3), (10_000_000, 10, 199), (50_000, 10_000, 25)],
+    [
+        (100, 10, 1),
+        (800, 10, 1),
+        (1200, 10, 3),
+        (10_000, 1000, 5),
+        (2_000_000, 74, 19),
+        (50_000, 10_000, 25),
+        (7_500_000, 1000, 895),
+    ],
 )
 def test_the_default_number_of_subsets_is_odd(n_samples, n_features, expected):
     assert choose_n_subsets(n_samples, n_features, None, None) == expected
