@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer.core import TyperGroup
@@ -121,8 +121,8 @@ def ingest(
     schema: Annotated[Path | None, typer.Option(help="What the columns mean.", metavar="SCHEMA.yaml")] = None,
     weight: Annotated[str | None, typer.Option(help="The column of sample weights.", metavar="COLUMN")] = None,
     delimiter: Annotated[str | None, typer.Option(help="Between the values of a text table.")] = None,
-    dtype: Annotated[str, typer.Option(help="float32, float64 or int8.")] = "float32",
-    codec: Annotated[str | None, typer.Option(help="raw or lz4; chosen by the data if not given.")] = None,
+    dtype: Annotated[Literal["float32", "float64", "int8"], typer.Option(help="Of the stored matrix.")] = "float32",
+    codec: Annotated[Literal["raw", "lz4"] | None, typer.Option(help="Chosen by the data if not given.")] = None,
     shuffle: Annotated[bool, typer.Option(help="Permute the rows, as subsets of rows must be random.")] = True,
     random_state: RandomState = 0,
     memory_limit: MemoryLimit = "1GiB",
@@ -137,7 +137,7 @@ def ingest(
         store,
         **{name: value for name, value in options.items() if value is not None},
         dtype=dtype,
-        codec=codec,  # type: ignore[arg-type]  # checked by the store's writer
+        codec=codec,
         shuffle=shuffle,
         random_state=random_state,
         memory_limit=parse_bytes(memory_limit or "1GiB"),

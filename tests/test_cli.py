@@ -1,0 +1,284 @@
+import json
+import subprocess
+import sys
+
+import jsonschema
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from daskfs import __version__
+from daskfs.cli import app
+from daskfs.pipeline.schemas import json_schema
+
+COMMANDS = ["run", "plan", "validate", "ingest", "info", "verify", "select", "report", "schema", "warmup"]
+PIPELINE = """
+version: 1
+name: quick
+source: {kind: sklearn, name: diabetes}
+select: {method: message, n_subsets: 3}
+"""
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Run a command in an empty folder; return its exit code, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        done = CliRunner().invoke(app, list(map(str, arguments)), prog_name="daskfs")
+        if done.exception is not None and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        return done.exit_code, done.stdout, done.stderr
+
+    return run
+
+
+@pytest.fixture
+def pipeline(tmp_path):
+    path = tmp_path / "quick.yaml"
+    path.write_text(PIPELINE)
+    return path
+
+
+def left_in(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_help_names_every_command_and_loads_none_of_the_heavy_libraries():
+    code = "import sys; from daskfs.cli import app; app(['--help'], prog_name='daskfs', standalone_mode=False)"
+    heavy = "numpy", "numba", "dask", "pandas", "pydantic", "zarr", "sklearn", "yaml", "rich"
+    code += f"; print('LOADED', *(set(sys.modules) & set({heavy!r})))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    text, _, loaded = done.stdout.partition("LOADED")
+    assert loaded.split() == []
+    for command in COMMANDS:
+        assert f"\n  {command} " in text
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(run, command):
+    code, text, _ = run(command, "--help")
+    assert code == 0
+    assert text.startswith(f"Usage: daskfs {command}")
+
+
+def test_python_m_is_the_command():
+    done = subprocess.run([sys.executable, "-m", "daskfs", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"daskfs {__version__}\n"
+
+
+def test_a_wrong_command_gets_the_nearest_right_one(run):
+    code, _, errors = run("rnu")
+    assert code == 2
+    assert "run" in errors
+
+
+def test_run_prints_the_selection_and_where_the_report_is(run, pipeline, tmp_path):
+    code, text, errors = run("run", pipeline)
+    assert code == 0
+    assert "of 10 features selected from 353 samples" in text
+    assert "bmi" in text
+    assert text.endswith(f"report: {tmp_path / 'runs' / 'quick' / 'report.html'}\n")
+    assert errors.splitlines()[0].startswith("ingest: 442 done in")
+    assert "\x1b" not in text + errors, "no bars where nobody looks"
+
+
+def test_plan_says_the_cost_and_touches_nothing(run, pipeline, tmp_path):
+    code, text, _ = run("plan", pipeline)
+    assert code == 0
+    assert "442 samples x 10 features" in text
+    code, text, _ = run("plan", pipeline, "--json")
+    plan = json.loads(text)
+    assert plan["data"]["n_train"] == 353
+    assert plan["promised_nbytes"]["client"] <= plan["memory_limit_nbytes"]
+    assert left_in(tmp_path) == ["quick.yaml"]
+
+
+def test_validate_touches_nothing(run, pipeline, tmp_path):
+    assert run("validate", pipeline) == (0, f"{pipeline}: valid\n", "")
+    assert left_in(tmp_path) == ["quick.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("selct.n_subsets=3", "quick.yaml: selct: unknown key (did you mean 'select'?); known keys: "),
+        ("select.n_subsets=three", "quick.yaml: select.n_subsets: expected a valid integer, found 'three'"),
+        ("source.name=diabtes", "diabetes"),
+        ("select.max_features=11", "asks for up to 11 features, but there are 10; ask for at most 10"),
+        ("cluster.memory_limit=10MiB", "but the memory limit is 10.0 MiB; allow at least"),
+        ("cluster.kind=slurm", "kind: address"),
+        ("select.n_subsets=300", "n_subsets"),
+    ],
+)
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_an_error_of_the_users_is_one_line_and_leaves_nothing(run, pipeline, tmp_path, command, override, message):
+    code, text, errors = run(command, pipeline, "--set", override)
+    assert code == 2
+    assert text == ""
+    assert len(errors.splitlines()) == 1
+    assert message in errors
+    assert left_in(tmp_path) == ["quick.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("- a\n", "expected a mapping of keys to values, found a list"),
+        (PIPELINE + "name: again\n", ":6:1: not valid YAML: key 'name' stands twice (first on line 3)"),
+        (PIPELINE + "x: !!python/object/apply:os.mkdir [gone]\n", "tags are never executed"),
+        (PIPELINE.replace("{kind: sklearn, name: diabetes}", "[1, 2"), "not valid YAML"),
+        ("", "found an empty file"),
+    ],
+)
+def test_a_file_that_is_no_pipeline_is_refused_with_its_place(run, tmp_path, content, message):
+    (tmp_path / "bad.yaml").write_text(content)
+    for command in ("validate", "plan", "run"):
+        code, _, errors = run(command, "bad.yaml")
+        assert code == 2
+        assert "bad.yaml" in errors
+        assert message in errors
+    assert left_in(tmp_path) == ["bad.yaml"]
+
+
+def test_several_faults_are_one_line_each(run, pipeline):
+    code, _, errors = run("validate", pipeline, "--set", "select.gama=1", "--set", "split.test=x", "--set", "nam=3")
+    assert code == 2
+    assert len(errors.splitlines()) == 3
+
+
+def test_a_missing_file_is_named(run):
+    assert run("run", "nowhere.yaml") == (2, "", "nowhere.yaml: no such file; check the path\n")
+
+
+def test_a_finished_run_is_kept_unless_forced(run, pipeline, tmp_path):
+    assert run("run", pipeline)[0] == 0
+    code, _, errors = run("run", pipeline)
+    assert code == 2
+    assert errors == f"{tmp_path / 'runs' / 'quick'}: a finished run stands here; " + (
+        "choose another output, or --force replaces it\n"
+    )
+    assert run("run", pipeline, "--force")[0] == 0
+    code, _, errors = run("run", pipeline, "--resume", "runs/quick")
+    assert code == 2
+    assert "nothing to resume: the run is finished" in errors
+
+
+def test_a_scheduler_that_does_not_answer_is_named(run, pipeline, tmp_path):
+    code, _, errors = run("run", pipeline, "--scheduler", "tcp://127.0.0.1:9")
+    assert code == 2
+    assert "tcp://127.0.0.1:9: no scheduler answers" in errors
+    assert left_in(tmp_path / "runs") == ["quick.zarr"]
+
+
+@pytest.fixture
+def csv(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    lines = [";".join(map(str, [*row, row[0] - row[2]])) for row in X.round(4).tolist()]
+    path = tmp_path / "table.csv"
+    path.write_text("\n".join(["a;b;c;y", *lines]) + "\n")
+    return path
+
+
+def test_ingest_info_verify_and_select_work_on_a_table(run, csv, tmp_path):
+    code, text, errors = run("ingest", csv, "t.zarr", "--target", "y", "--delimiter", ";", "--dtype", "float64")
+    assert code == 0, errors
+    assert text.startswith("t.zarr: 200 samples x 3 features, float64\n")
+    code, text, _ = run("info", "t.zarr", "--json")
+    assert code == 0
+    assert json.loads(text)["shape"] == [200, 3]
+    code, text, _ = run("info", "t.zarr")
+    assert "n_samples" in text
+    code, text, _ = run("verify", "t.zarr")
+    assert (code, text) == (0, "t.zarr: whole\n")
+    code, text, errors = run("select", "t.zarr", "--method", "message", "--n-subsets", 1, "--output", "out")
+    assert code == 0, errors
+    assert "2 of 3 features selected from 160 samples" in text
+    assert left_in(tmp_path) == ["out", "t.zarr", "table.csv"]
+    jsonschema.validate(json.loads((tmp_path / "out" / "result.json").read_text()), json_schema("result"))
+
+
+def test_select_has_a_folder_of_its_own_and_may_test_on_nothing(run, tmp_path):
+    run("ingest", "sklearn:diabetes", "d.zarr")
+    code, text, errors = run("select", "d.zarr", "--test", 0, "--criterion", "bic")
+    assert code == 0, errors
+    assert "from 442 samples" in text
+    assert "on the test rows" not in text
+    assert left_in(tmp_path / "runs") == ["d-message"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["select", "nowhere.zarr"], "nowhere.zarr"),
+        (["select", "d.zarr", "--method", "mesage"], "found 'mesage' (did you mean 'message'?)"),
+        (["select", "d.zarr", "--n-features", "11"], "there are 10"),
+        (["select", "d.zarr", "--criterion", "aic"], "expected 'bic', 'ric' or 'ebic', found 'aic'"),
+        (["select", "d.zarr", "--memory-limit", "much"], "expected a size, found 'much'"),
+        (["select", "d.zarr", "--gamma", "2"], "gamma"),
+        (["info", "nowhere.zarr"], "nowhere.zarr"),
+        (["verify", "quick.yaml"], "quick.yaml"),
+        (["report", "nowhere"], "nowhere: no such folder"),
+        (["schema", "stor"], "found 'stor' (did you mean 'store'?)"),
+        (["ingest", "nowhere.csv", "n.zarr"], "nowhere.csv"),
+        (["ingest", "sklearn:diabetis", "n.zarr"], "did you mean 'diabetes'?"),
+        (["ingest", "sklearn:diabetes", "n.zarr", "--dtype", "float33"], "float33"),
+        (["ingest", "sklearn:diabetes", "n.zarr", "--codec", "zip"], "zip"),
+        (["ingest", "sklearn:diabetes", "n.zarr", "--memory-limit", "much"], "expected a size, found 'much'"),
+        (["ingest", "sklearn:diabetes", "d.zarr", "--dtype", "float64"], "a store made from other settings"),
+    ],
+)
+def test_wrong_arguments_end_with_code_2_and_leave_nothing(run, pipeline, tmp_path, arguments, message):
+    run("ingest", "sklearn:diabetes", "d.zarr")
+    code, text, errors = run(*arguments)
+    assert code == 2
+    assert text == ""
+    assert message in errors
+    assert left_in(tmp_path) == ["d.zarr", "quick.yaml"]
+
+
+def test_verify_names_what_is_damaged(run, tmp_path):
+    run("ingest", "sklearn:diabetes", "d.zarr")
+    chunk = next(path for path in (tmp_path / "d.zarr" / "X" / "c").rglob("*") if path.is_file())
+    chunk.write_bytes(chunk.read_bytes()[:-5])
+    code, _, errors = run("verify", "d.zarr")
+    assert code == 2
+    assert "X" in errors
+    assert errors.endswith("d.zarr: 1 damaged; ingest the source again\n")
+
+
+def test_report_compares_runs(run, tmp_path):
+    run("ingest", "sklearn:diabetes", "d.zarr")
+    for k in (1, 3):
+        assert run("select", "d.zarr", "--n-subsets", k, "--output", f"r{k}")[0] == 0
+    code, text, _ = run("report", "r1", "r3", "--output", "both.html")
+    assert (code, text) == (0, "both.html\n")
+    assert "Side by side" in (tmp_path / "both.html").read_text()
+    code, text, _ = run("report", "r1")
+    assert text == f"{tmp_path / 'r1' / 'report.html'}\n"
+
+
+@pytest.mark.parametrize("name", ["pipeline", "store", "result"])
+def test_schema_prints_a_json_schema(run, name):
+    code, text, _ = run("schema", name)
+    assert code == 0
+    jsonschema.Draft202012Validator.check_schema(json.loads(text))
+
+
+def test_an_interrupt_is_exit_code_130(run, pipeline, monkeypatch):
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("daskfs.pipeline.run.run_pipeline", interrupted)
+    assert run("run", pipeline) == (130, "", "interrupted\n")
+
+
+def test_a_fault_of_ours_keeps_its_traceback_and_exit_code_1(pipeline):
+    code = (
+        "import daskfs.pipeline.run as r; r.run_pipeline = lambda *a, **k: 1 / 0; from daskfs.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code, "run", str(pipeline)], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "ZeroDivisionError" in done.stderr
