@@ -66,7 +66,7 @@ def readers(store: FeatureStore, raw: Path) -> dict[str, tuple[Callable[[], None
     folder = str(store.path / "X")
     plain = zarr.open_array(folder, mode="r")
     lazy = dask.array.from_zarr(folder)
-    memory_map = np.memmap(raw, store.dtype, mode="r", shape=store.shape)
+    mapped_before = np.memmap(raw, store.dtype, mode="r", shape=store.shape)
 
     def ours(axis: int) -> None:
         for part in blocks(store.shape[axis], (n_rows, n_columns)[axis]):
@@ -95,7 +95,9 @@ def readers(store: FeatureStore, raw: Path) -> dict[str, tuple[Callable[[], None
         for part in blocks(store.shape[axis], (n_rows, n_columns)[axis]):
             lazy[part if axis == 0 else (slice(None), part)].compute(scheduler="threads", num_workers=2)
 
-    def copied(axis: int) -> None:
+    def copied(axis: int, memory_map: np.ndarray | None = None) -> None:
+        if memory_map is None:  # as the others do, which open their files when they read
+            memory_map = np.memmap(raw, store.dtype, mode="r", shape=store.shape)
         for part in blocks(store.shape[axis], (n_rows, n_columns)[axis]):
             count = part.stop - part.start
             if axis == 0:
@@ -110,6 +112,7 @@ def readers(store: FeatureStore, raw: Path) -> dict[str, tuple[Callable[[], None
         "zarr-python": lambda axis: indexed(plain, axis),
         "dask.array.from_zarr": with_dask,
         "np.memmap, copied out": copied,
+        "np.memmap, mapped before": lambda axis: copied(axis, mapped_before),
     }
     rust = open_with_zarrs(folder)
     if rust is not None:

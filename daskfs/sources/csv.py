@@ -148,7 +148,7 @@ class CsvSource(TableSource):
     def _check_names(self, file: Path, names: list[str]) -> None:
         """Find what only the header shows: another delimiter, spaces, a column lacking, a name used twice."""
         given = {} if self.schema is None else self.schema.columns
-        wanted = [name for name, column in given.items() if column.role != "ignore"]
+        wanted = [name for name, column in given.items() if column.role != "ignore" and column.required]
         wanted += [self._target] if isinstance(self._target, str) else list(self._target or ())
         lacking = [name for name in wanted if name not in names]
         if lacking:

@@ -43,7 +43,7 @@ def resolve_columns(
     """
     named = {} if schema is None else schema.columns
     targets = [target] if isinstance(target, str) else list(target or ())
-    _check_names(header, named, targets, weight, place)
+    _check_names(header, named, targets, weight, place, notes)
     rule = "feature" if schema is None else schema.other_columns
     columns: dict[str, ColumnSchema] = {}
     guessed: dict[str, list[str]] = {}
@@ -76,6 +76,7 @@ def _check_names(
     targets: Iterable[str],
     weight: str | None,
     place: str,
+    notes: list[str],
 ) -> None:
     for name in targets:
         if name not in header:
@@ -90,13 +91,16 @@ def _check_names(
             place,
             _some_columns(header),
         )
-    lacking = [name for name, column in named.items() if name not in header and column.role != "ignore"]
+    absent = {name: column for name, column in named.items() if name not in header and column.role != "ignore"}
+    lacking = [name for name, column in absent.items() if column.required]
     if lacking:
         raise SchemaError(
             f"the header lacks {_some(lacking)} of the schema{did_you_mean(lacking[0], set(header) - set(named))}",
             place,
             _some_columns(header),
         )
+    if absent:
+        notes.append(f"the table has no column {_some(list(absent))}, which the schema does not require")
 
 
 def _with_role(

@@ -83,6 +83,7 @@ class ColumnSchema(Document):
     min_count: int = Field(1, ge=1, description="Categories with fewer rows are pooled into one called other")
     max_categories: int | None = Field(None, ge=1, description="Only the most frequent are kept, the rest is pooled")
     unseen: Literal["error", "zero", "other"] = Field("error", description="What a category outside the list becomes")
+    required: bool = Field(True, description="Whether a table without this column is refused")
     drop_first: bool = Field(False, description="Leave out the first dummy, which the others then are measured against")
 
     @field_validator("categories", mode="before")

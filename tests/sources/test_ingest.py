@@ -129,7 +129,7 @@ def test_progress_is_told_in_rows(tmp_path):
 
 REAL = {
     "power_minute/household_power_consumption.csv.gz": ("household_power", (47955, 74), 5),
-    "power_hourly/clean_household_power_consumption.csv.gz": ("household_power_hourly", (34949, 73), 0),
+    "power_hourly/clean_household_power_consumption.csv.gz": ("household_power", (34949, 73), 0),
     "adult/adult.txt.gz": ("adult", (32561, 77), 0),
     "flights_houston/flights_houston.csv.xz": ("flights_houston", (223874, 188), 3622),
     "higgs_h2o/higgs_test_5k.csv.gz": ("higgs", (5000, 28), 0),

@@ -247,6 +247,12 @@ def test_a_column_that_the_header_lacks_gets_the_nearest_name(write):
         encode(write, "Voltge,y\n1,2\n", {"Voltage": {}})
 
 
+def test_a_column_that_is_not_required_may_be_absent(write):
+    schema = {"a": {}, "extra": {"required": False}}
+    assert list(encode(write, "a,y\n1,2\n3,4\n", schema)[0]) == ["a"]
+    assert list(encode(write, "a,extra,y\n1,5,2\n3,6,4\n", schema)[0]) == ["a", "extra"]
+
+
 def test_more_than_a_thousand_categories_need_a_word(write):
     text = "c,y\n" + "".join(f"t{k},{k}\n" for k in range(1001))
     with pytest.raises(SchemaError, match=r"column 'c': 1,001 different values.*max_categories"):
