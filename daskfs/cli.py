@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import signal
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -26,9 +29,9 @@ class _Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         from daskfs.errors import DaskfsError
 
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # a scheduler's "time is up" is an interrupt too
         try:
-            return super().invoke(ctx)
+            with _terminated_is_interrupted():
+                return super().invoke(ctx)
         except DaskfsError as fault:
             _say(str(fault), *getattr(fault, "__notes__", ()))
             raise typer.Exit(fault.exit_code) from None
@@ -38,6 +41,19 @@ class _Commands(TyperGroup):
         except BrokenPipeError:
             sys.stderr.close()  # the reader of our output has left: `daskfs info ... | head`
             raise typer.Exit(1) from None
+
+
+@contextmanager
+def _terminated_is_interrupted() -> Iterator[None]:
+    """Take a job queue's "time is up" as Ctrl-C, so that the checkpoint is kept."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 app = typer.Typer(
@@ -59,6 +75,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 MemoryLimit = Annotated[str | None, typer.Option(help="Of each process: 4GiB, say.", metavar="SIZE")]
 RandomState = Annotated[int, typer.Option(help="Seed.", min=0)]
 Force = Annotated[bool, typer.Option("--force", help="Replace a finished run.")]
+Resume = Annotated[Path | None, typer.Option(metavar="RUN_DIR", help="Continue the interrupted run in this folder.")]
 Scheduler = Annotated[
     str | None, typer.Option(metavar="ADDRESS", help="Run on the workers of this Dask scheduler: tcp://host:8786.")
 ]
@@ -77,9 +94,7 @@ def _front(version: Annotated[bool, typer.Option("--version", help="Print the ve
 def run(
     pipeline_file: PipelineFile,
     overrides: Overrides = None,
-    resume: Annotated[
-        Path | None, typer.Option(metavar="RUN_DIR", help="Continue the interrupted run in this folder.")
-    ] = None,
+    resume: Resume = None,
     scheduler: Scheduler = None,
     force: Force = False,
 ) -> None:
@@ -87,7 +102,9 @@ def run(
     pipeline = _load(pipeline_file, overrides, scheduler, resume)
     from daskfs.pipeline.run import run_pipeline
 
-    _print_outcome(run_pipeline(pipeline, resume=resume is not None, force=force, progress=_shown_progress()))
+    with _shown_progress() as progress:
+        outcome = run_pipeline(pipeline, resume=resume is not None, force=force, progress=progress)
+    _print_outcome(outcome)
 
 
 @app.command()
@@ -132,17 +149,18 @@ def ingest(
     from daskfs.sources.ingest import ingest as ingest_source
 
     options: dict[str, Any] = {"target": target, "schema": schema, "weight": weight, "delimiter": delimiter}
-    made = ingest_source(
-        source,
-        store,
-        **{name: value for name, value in options.items() if value is not None},
-        dtype=dtype,
-        codec=codec,
-        shuffle=shuffle,
-        random_state=random_state,
-        memory_limit=parse_bytes(memory_limit or "1GiB"),
-        progress=_shown_progress(),
-    )
+    with _shown_progress() as progress:
+        made = ingest_source(
+            source,
+            store,
+            **{name: value for name, value in options.items() if value is not None},
+            dtype=dtype,
+            codec=codec,
+            shuffle=shuffle,
+            random_state=random_state,
+            memory_limit=parse_bytes(memory_limit or "1GiB"),
+            progress=progress,
+        )
     print(f"{store}: {made.shape[0]:,} samples x {made.shape[1]:,} features, {made.dtype}")
     for note in made.notes:
         print(f"  {note}")
@@ -167,7 +185,8 @@ def verify(store: StorePath) -> None:
     from daskfs.errors import CorruptStoreError
     from daskfs.store.feature_store import open_store
 
-    damaged = open_store(store).verify(progress=_shown_progress())
+    with _shown_progress() as progress:
+        damaged = open_store(store).verify(progress=progress)
     if damaged:
         raise CorruptStoreError("\n".join([*damaged, f"{store}: {len(damaged)} damaged; ingest the source again"]))
     print(f"{store}: whole")
@@ -190,7 +209,7 @@ def select(
     output: Annotated[
         Path | None, typer.Option(metavar="RUN_DIR", help="The run's folder; runs/<store>-<method> if not given.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the interrupted run.")] = False,
+    resume: Resume = None,
     force: Force = False,
 ) -> None:
     """Select features from a store: the short way, without YAML."""
@@ -216,12 +235,14 @@ def select(
         "split": {"test": test, "random_state": random_state} if test else None,
         "select": selection,
         "cluster": cluster,
-        "output": str(output or f"runs/{name}"),
+        "output": str(output or f"runs/{name}") if resume is None else _run_dir(resume),
     }
     pipeline = build_pipeline(document, "daskfs select", Path.cwd())
     from daskfs.pipeline.run import run_pipeline
 
-    _print_outcome(run_pipeline(pipeline, resume=resume, force=force, progress=_shown_progress()))
+    with _shown_progress() as progress:
+        outcome = run_pipeline(pipeline, resume=resume is not None, force=force, progress=progress)
+    _print_outcome(outcome)
 
 
 @app.command()
@@ -266,9 +287,12 @@ def _load(
     if scheduler is not None:
         listed += ["cluster.kind=address", f"cluster.address={json.dumps(scheduler)}"]
     if resume is not None:
-        output = str(resume.resolve()).removesuffix(".unfinished")
-        listed.append(f"output={json.dumps(output)}")
+        listed.append(f"output={json.dumps(_run_dir(resume))}")
     return load_pipeline(path, listed)
+
+
+def _run_dir(resume: Path) -> str:
+    return str(resume.resolve()).removesuffix(".unfinished")
 
 
 def _print_outcome(outcome: RunOutcome) -> None:
@@ -294,8 +318,14 @@ def _say(*lines: str) -> None:
         print(line, file=sys.stderr)
 
 
-def _shown_progress() -> _Bars | _Lines:
-    return _Bars() if sys.stderr.isatty() else _Lines()
+@contextmanager
+def _shown_progress() -> Iterator[_Bar | _Lines]:
+    """Show progress on stderr: a bar on a terminal, which is taken away whatever ends the work; else lines."""
+    shown = _Bar() if sys.stderr.isatty() else _Lines()
+    try:
+        yield shown
+    finally:
+        shown.close()
 
 
 class _Lines:
@@ -310,22 +340,33 @@ class _Lines:
     def finish(self) -> None:
         _say(f"{self._name}: {self._done:,} done in {time.monotonic() - self._since:.1f} s")
 
+    def close(self) -> None:
+        return
 
-class _Bars:
+
+class _Bar:
     """A bar with the time left."""
+
+    _bar: Any = None
 
     def start(self, name: str, total: int) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
         from rich.progress import TimeRemainingColumn as TimeLeft
 
-        columns = (TextColumn("{task.description:<10}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self._bars = Progress(*columns, TextColumn("left"), TimeLeft(), console=Console(stderr=True))
-        self._bars.start()
-        self._task = self._bars.add_task(name, total=total or None)
+        self.close()
+        columns = (TextColumn("{task.description:<14}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        self._bar = Progress(*columns, TextColumn("left"), TimeLeft(), console=Console(stderr=True))
+        self._bar.start()
+        self._step = self._bar.add_task(name, total=total or None)
 
     def advance(self, k: int = 1) -> None:
-        self._bars.advance(self._task, k)
+        self._bar.advance(self._step, k)
 
     def finish(self) -> None:
-        self._bars.stop()
+        self.close()
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
