@@ -81,9 +81,7 @@ def measure(size: int, n_features: int, n_workers: int, memory_limit: str, folde
     n_samples = size // (4 * n_features)
     pipeline = folder / "pipeline.yaml"
     pipeline.write_text(
-        PIPELINE.format(
-            n_samples=n_samples, n_features=n_features, n_workers=n_workers, memory_limit=memory_limit
-        )
+        PIPELINE.format(n_samples=n_samples, n_features=n_features, n_workers=n_workers, memory_limit=memory_limit)
     )
     command = [sys.executable, "-m", "daskfs"]
     planned = subprocess.run([*command, "plan", str(pipeline), "--json"], check=True, capture_output=True, text=True)
@@ -134,7 +132,8 @@ def own_peaks(result: dict) -> dict[str, int]:
 def report(measured: dict) -> None:
     """Print the table."""
     print(
-        f"\n{measured['n_samples']:,} x {measured['n_features']:,} float32, store {measured['store_nbytes'] / 1e9:.2f} GB,"
+        f"\n{measured['n_samples']:,} x {measured['n_features']:,} float32, "
+        f"store {measured['store_nbytes'] / 1e9:.2f} GB,"
         f" workers of {measured['memory_limit_nbytes'] / MIB:.0f} MiB, {measured['seconds']:.0f} s in all"
     )
     print(f"{'process':<42}{'peak MiB':>10}{'promised MiB':>14}")

@@ -6,6 +6,7 @@ scheduler's address. What runs there is in `daskfs.workers`.
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import sys
@@ -127,7 +128,7 @@ def _local_cluster(
     if host := listen.rpartition(":")[0]:  # or the link names a host that the dashboard does not listen on
         settings["distributed.dashboard.link"] = f"http://{host}:{{port}}/status"
     options: dict[str, Any] = {"dashboard_address": listen, "worker_dashboard_address": "127.0.0.1:0"}
-    options["silence_logs"] = 40  # errors only
+    options["silence_logs"] = logging.CRITICAL  # errors of tasks reach the client; workers closing down complain
     options["scheduler_kwargs"] = {"dashboard": dashboard_address is not None}
     if kind == "local":
         options |= {"n_workers": n_workers, "threads_per_worker": 1, "processes": True, "host": "127.0.0.1"}

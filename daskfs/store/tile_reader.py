@@ -25,6 +25,8 @@ from daskfs.store.metadata import REMEDY, ArrayMetadata, parse_metadata, read_me
 
 STRIP_NBYTES = 256 << 10
 """A strip and its copy fit in a second-level cache; smaller ones cost more calls than they save."""
+DIRECT_STRIP_NBYTES = 1 << 20
+"""Of a tile that is read to its place at once: only the checksum reads it again."""
 
 _ABSENT = 2**64 - 1
 _CHECKSUM = struct.Struct("<I")
@@ -206,7 +208,7 @@ class TileReader:
         tail_nbytes = _CHECKSUM.size * self.metadata.has_checksum
         if place.nbytes != self._tile_nbytes + tail_nbytes:
             raise self._truncated(place, self._tile_nbytes + tail_nbytes, place.nbytes)
-        height = min(n_rows, max(1, STRIP_NBYTES // row_nbytes))
+        height = min(n_rows, max(1, (STRIP_NBYTES if tile is None else DIRECT_STRIP_NBYTES) // row_nbytes))
         if tile is None:
             scratch = _scratch("strip", height * row_nbytes)[: height * row_nbytes]
             strips = scratch.view(self.dtype).reshape(height, n_columns)
