@@ -82,9 +82,7 @@ def auc(y: np.ndarray, score: np.ndarray, weight: np.ndarray | None = None) -> f
     y, score = _pair(y, score)
     labels = np.unique(y)
     if len(labels) != 2:
-        raise DataError(
-            f"expected two labels, found {len(labels)}", "y", "evaluate auc on rows of both classes"
-        )
+        raise DataError(f"expected two labels, found {len(labels)}", "y", "evaluate auc on rows of both classes")
     w = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=np.float64)
     _, group = np.unique(score, return_inverse=True)
     positive = np.bincount(group, weights=w * (y == labels[1]))
@@ -152,8 +150,6 @@ def _pair(y: np.ndarray, prediction: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 def _check_lengths(y: np.ndarray, prediction: np.ndarray) -> None:
     if y.shape != prediction.shape:
-        raise DataError(
-            f"expected two arrays of one shape, found {y.shape} and {prediction.shape}", "metrics"
-        )
+        raise DataError(f"expected two arrays of one shape, found {y.shape} and {prediction.shape}", "metrics")
     if y.size == 0:
         raise DataError("expected at least one sample, found none", "metrics", "test on more rows")

@@ -196,9 +196,7 @@ class SelectionResult:
         """
         folder = Path(folder)
         if (folder / "result.json").exists() and not overwrite:
-            raise RunError(
-                "a result stands here already", str(folder), "choose another folder or overwrite it"
-            )
+            raise RunError("a result stands here already", str(folder), "choose another folder or overwrite it")
         record = json.dumps(asdict(self.to_record()), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -227,9 +225,7 @@ class SelectionResult:
         record = _read_record(folder / "result.json")
         try:
             table = pd.DataFrame(record["selected"], columns=list(TABLE_COLUMNS))
-            table = table.astype(
-                {"rank": "int64", "index": "int64", "name": "str", "coef": "f8", "score": "f8"}
-            )
+            table = table.astype({"rank": "int64", "index": "int64", "name": "str", "coef": "f8", "score": "f8"})
             history = pd.read_parquet(folder / "history.parquet")
             every = folder / "scores.parquet"
             frame = pd.read_parquet(every) if every.exists() else None
@@ -242,9 +238,7 @@ class SelectionResult:
                 n_features=record["n_features"],
                 history=history,
                 scores=None if frame is None else frame["score"].to_numpy(),
-                feature_names=None
-                if frame is None or "name" not in frame
-                else frame["name"].to_numpy(dtype=object),
+                feature_names=None if frame is None or "name" not in frame else frame["name"].to_numpy(dtype=object),
                 store_digest=record["store_digest"],
                 metrics={k: math.nan if v is None else v for k, v in record["metrics"].items()},
                 memory=record["memory"],
@@ -270,9 +264,7 @@ class SelectionResult:
         """
         shown = self.table.head(n_features).iloc[::-1]
         axes = shown.plot.barh(x="name", y="score", legend=False, ax=ax)
-        axes.set(
-            xlabel="score", ylabel="", title=f"{self.method}: {len(self.table)} of {self.n_features} features"
-        )
+        axes.set(xlabel="score", ylabel="", title=f"{self.method}: {len(self.table)} of {self.n_features} features")
         return axes
 
     def _every_feature(self) -> pd.DataFrame:
@@ -290,7 +282,8 @@ class SelectionResult:
         count = f"{len(self.table)} of {self.n_features} features, {self.n_samples} samples"
         metrics = "".join(f", {name} {value:.6g}" for name, value in self.metrics.items())
         more = f"<p>and {len(self.table) - 20} more</p>" if len(self.table) > 20 else ""
-        return f"<p><b>{self.method}</b>: {count}{metrics}</p>{self.table.head(20).to_html(index=False, border=0)}{more}"
+        shown = self.table.head(20).to_html(index=False, border=0)
+        return f"<p><b>{self.method}</b>: {count}{metrics}</p>{shown}{more}"
 
 
 def _read_record(path: Path) -> dict[str, Any]:
