@@ -96,7 +96,8 @@ def main() -> int:
             ours, peer = r["daskfs"], r["peers"][r["best_peer"]]
             print(
                 f"{name + ', ' + str(seed):<27}{r['shape'][0]:>11,}{r['shape'][1]:>9}{r['n_subsets']:>8} | "
-                f"{ours['mse']:>11.6g}{ours['n_selected']:>5}{ours['seconds']:>7.1f} | {peer['mse']:>12.6g}{peer['n_selected']:>5}"
+                f"{ours['mse']:>11.6g}{ours['n_selected']:>5}{ours['seconds']:>7.1f} | "
+                f"{peer['mse']:>12.6g}{peer['n_selected']:>5}"
                 f"{peer['seconds']:>7.1f} | {r['ratio']:.4f}{'  TOO LARGE' if r['ratio'] > ALLOWED else ''}",
                 flush=True,
             )

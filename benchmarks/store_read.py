@@ -30,7 +30,7 @@ from daskfs.store.tile_reader import TileReader, open_array
 from daskfs.store.writer import StoreWriter
 
 N_FEATURES = 4096
-BLOCK_NBYTES = 32 << 20
+BLOCK_NBYTES = 64 << 20
 TILE = (2048, 512)
 BARE = "bare tiles"
 CODECS = {BARE: "raw, no checksum", "raw": "raw + crc32c (a store)", "lz4": "lz4 + crc32c (a store)"}
@@ -52,7 +52,7 @@ def blocks(length: int, block: int) -> Iterator[slice]:
 
 
 def block_lengths(store: TileReader) -> tuple[int, int]:
-    """Rows and columns of a block: about 32 MiB, in whole tiles."""
+    """Rows and columns of a block: about 64 MiB (the smallest task), in whole tiles."""
     lengths = []
     for axis in (0, 1):
         line_nbytes = store.shape[1 - axis] * store.dtype.itemsize
