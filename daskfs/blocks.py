@@ -1,4 +1,4 @@
-"""The types that travel between rooms: blocks of rows and of columns, and what a matrix must offer to be streamed."""
+"""The types that travel between rooms: blocks of rows and columns, what a matrix must offer, who hears of progress."""
 
 from __future__ import annotations
 
@@ -61,3 +61,16 @@ class Matrix(Protocol):
 
     def read_weight(self, rows: Rows = slice(None)) -> np.ndarray | None:
         """Return the sample weights of these rows, float64 of shape (n_rows,), or None."""
+
+
+class Progress(Protocol):
+    """Told how a long step goes on."""
+
+    def start(self, name: str, total: int) -> None:
+        """Begin a step of `total` parts (an estimate, where a source does not know its rows)."""
+
+    def advance(self, k: int = 1) -> None:
+        """Say that `k` more parts are done."""
+
+    def finish(self) -> None:
+        """End the step."""

@@ -9,7 +9,9 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -95,6 +97,7 @@ def worker_environment(memory_limit: int | None = None) -> dict[str, str]:
     threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
     environment = dict.fromkeys(threads, "1")
     environment["MALLOC_TRIM_THRESHOLD_"] = str(kept)
+    environment["DASKFS_OWN_WORKER"] = "1"  # see daskfs.kernels.numba_cache
     return environment
 
 
@@ -138,9 +141,25 @@ def _local_cluster(
     if local_directory is not None:
         options["local_directory"] = local_directory
     before = dict(os.environ)
-    with dask.config.set(settings), distributed.LocalCluster(**options) as cluster:
+    with ExitStack() as stack:
+        stack.enter_context(dask.config.set(settings))
+        with _children_ignore_interrupts():
+            cluster = stack.enter_context(distributed.LocalCluster(**options))
         _restore_environment(before)  # starting workers leaks their variables into this process
         yield cluster
+
+
+@contextmanager
+def _children_ignore_interrupts() -> Iterator[None]:
+    """Leave Ctrl-C, which the terminal sends to every process, to the client: it ends its workers in order."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)  # what is ignored stays so in a new process
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
 
 
 def _nanny_without_dashboard() -> type:

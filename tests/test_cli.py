@@ -91,7 +91,7 @@ def test_plan_says_the_cost_and_touches_nothing(run, pipeline, tmp_path):
     code, text, _ = run("plan", pipeline, "--json")
     plan = json.loads(text)
     assert plan["data"]["n_train"] == 353
-    assert plan["promised_nbytes"]["client"] <= plan["memory_limit_nbytes"]
+    assert plan["promised_nbytes"]["client"] <= plan["limits_nbytes"]["client"]
     assert left_in(tmp_path) == ["quick.yaml"]
 
 

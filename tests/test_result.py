@@ -28,7 +28,7 @@ def result():
         feature_names=names,
         store_digest="abc",
         metrics={"mse": 1.25, "r2": float("nan")},
-        memory={"limit_nbytes": 10, "promised_nbytes": {"client": 7}, "measured_nbytes": {"client": 5}},
+        memory={"limit_nbytes": {"client": 10}, "promised_nbytes": {"client": 7}, "measured_nbytes": {"client": 5}},
         time={"select": 0.5},
         notes=["3 rows dropped"],
     )

@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept, and the decorator that makes a function one of them.
+"""Where compiled kernels are kept, what they take in memory, and the decorator that makes a function one of them.
 
 numba keeps machine code beside the source. Where that folder cannot be written (a system-wide installation, a read-only
 container) and there is no home, it refuses to import; so a folder of this user and this machine is named instead.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import stat
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -62,6 +63,26 @@ def choose_cache_directory(beside_source: Path) -> Path | None:
 _DIRECTORY = choose_cache_directory(Path(__file__).parent / "__pycache__")
 if _DIRECTORY is not None:
     numba.config.CACHE_DIR = str(_DIRECTORY)  # type: ignore[attr-defined]
+
+
+def load_numba_without_blas() -> None:
+    """Load numba's array functions without SciPy's BLAS, which takes 15 MiB and which no kernel calls.
+
+    numba imports scipy.linalg only to see whether it is there. Only in worker processes that daskfs starts itself
+    (DASKFS_OWN_WORKER is set): elsewhere a user's own numba functions may need it. Without effect where scipy.linalg is
+    loaded already.
+    """
+    if "scipy.linalg" in sys.modules:
+        return
+    sys.modules["scipy.linalg"] = None  # type: ignore[assignment]  # an import of it fails, as if it were not there
+    try:
+        import numba.np.arraymath  # noqa: F401
+    finally:
+        del sys.modules["scipy.linalg"]
+
+
+if os.environ.get("DASKFS_OWN_WORKER"):
+    load_numba_without_blas()
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -194,7 +194,10 @@ class Cluster(_Section):
 
     kind: Annotated[Literal["none", "threads", "local", "address"], BeforeValidator(_no_job_queue)] = "none"
     n_workers: Count = 1
-    memory_limit: Size = Field(default="4GiB", description="of each process")
+    memory_limit: Size = Field(default="4GiB", description="of this process, or of each worker process where there are")
+    client_memory_limit: Size | None = Field(
+        default=None, description="of this process, where there are workers; memory_limit, or 1GiB if that is less"
+    )
     address: str | None = None
     dashboard_address: str | None = "127.0.0.1:0"
     local_directory: str | None = None
@@ -205,12 +208,23 @@ class Cluster(_Section):
             raise ValueError("address: this key is required with kind: address; add it")
         if self.kind != "address" and self.address is not None:
             raise ValueError(f"address: of no use with kind: {self.kind}; write kind: address")
+        if self.client_memory_limit is not None and not self.has_workers:
+            raise ValueError(f"client_memory_limit: of no use with kind: {self.kind}; memory_limit is this process's")
         return self
 
     @property
-    def memory_limit_nbytes(self) -> int:
-        """The memory limit in bytes."""
-        return parse_bytes(self.memory_limit)
+    def has_workers(self) -> bool:
+        """Whether the work runs in other processes."""
+        return self.kind in ("local", "address")
+
+    @property
+    def limits_nbytes(self) -> dict[str, int]:
+        """Bytes that this process, the client, and each worker process may take."""
+        limit = parse_bytes(self.memory_limit)
+        if not self.has_workers:
+            return {"client": limit}
+        client = max(limit, 2**30) if self.client_memory_limit is None else parse_bytes(self.client_memory_limit)
+        return {"client": client, "worker": limit}
 
 
 class Pipeline(_Section):

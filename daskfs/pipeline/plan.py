@@ -16,13 +16,11 @@ MIB = 2**20
 BASE_CLIENT_NBYTES = 384 * MIB
 """The process that leads a run, before any data: Python with NumPy, SciPy, numba, pandas, PyArrow, Zarr, scikit-learn,
 Dask and Matplotlib; 345 to 365 MiB measured at the end of runs over 442 rows."""
-BASE_WORKER_NBYTES = 216 * MIB
-"""A worker process before any data: Dask with its server (80 MiB), numba (65), SciPy's BLAS for numba (15), compiled
-kernels (45); 205 MiB measured."""
+BASE_WORKER_NBYTES = 184 * MIB
+"""A worker process before any data: Dask (62 MiB), numba (55), the compiled kernels (45), this library; 174 to 178 MiB
+measured."""
 CLIENT_ROW_NBYTES = 64
 """Per row, in the leading process: target, weight, order of the source, the split and its sorting (int64 each)."""
-WORKER_ROW_NBYTES = 24
-"""Per row, on a worker: target, weight and the row numbers of the training rows."""
 EVALUATE_NBYTES = 32 * MIB
 """Blocks of test rows, selected columns only, and their copies in double precision."""
 READER_NBYTES = 64 * MIB
@@ -90,15 +88,15 @@ class Plan:
     steps : list of PlannedStep
     cluster_kind : str
     n_workers : int
-    memory_limit_nbytes : int
-        Of each process.
+    limits_nbytes : dict of int
+        By process, as `promised_nbytes`.
     """
 
     data: DataFacts
     steps: list[PlannedStep]
     cluster_kind: str
     n_workers: int
-    memory_limit_nbytes: int
+    limits_nbytes: dict[str, int]
 
     def after(self, before: Plan) -> Plan:
         """Return this plan with the ingest that another one, made before the store stood, began with."""
@@ -109,7 +107,7 @@ class Plan:
     def promised_nbytes(self) -> dict[str, int]:
         """Peak resident bytes of the leading process and, on a cluster, of each worker."""
         promised = {"client": max(step.client_nbytes for step in self.steps)}
-        if self.cluster_kind in ("local", "address"):
+        if "worker" in self.limits_nbytes:
             promised["worker"] = max(step.worker_nbytes for step in self.steps)
         return promised
 
@@ -135,8 +133,11 @@ class Plan:
             lines.append("; ".join(part for part in (read, step.text) if part))
         where = {"none": "in this process", "threads": f"on {self.n_workers} threads"}
         runs = where.get(self.cluster_kind, f"on {self.n_workers} workers ({self.cluster_kind})")
-        peaks = ", ".join(f"{process} {shown_nbytes(nbytes)}" for process, nbytes in promised.items())
-        lines.append(f"memory   {runs}, at most: {peaks}; limit {shown_nbytes(self.memory_limit_nbytes)} per process")
+        peaks = ", ".join(
+            f"{process} {shown_nbytes(nbytes)} (limit {shown_nbytes(self.limits_nbytes[process])})"
+            for process, nbytes in promised.items()
+        )
+        lines.append(f"memory   {runs}, at most: {peaks}")
         return "\n".join(lines)
 
 
@@ -148,16 +149,17 @@ def available_nbytes(cluster: Cluster, data: DataFacts, n_workers: int) -> int:
     PlanError
         The limit is below what the process itself takes.
     """
-    if cluster.kind in ("none", "threads"):
-        base = BASE_CLIENT_NBYTES + CLIENT_ROW_NBYTES * data.n_samples
-        n_shares = n_workers if cluster.kind == "threads" else 1
+    if cluster.has_workers:
+        process, base, n_shares = "worker", BASE_WORKER_NBYTES, 1
     else:
-        base, n_shares = BASE_WORKER_NBYTES + WORKER_ROW_NBYTES * data.n_train, 1
-    available = (cluster.memory_limit_nbytes - base) // n_shares
+        process, base = "client", BASE_CLIENT_NBYTES + CLIENT_ROW_NBYTES * data.n_samples
+        n_shares = n_workers if cluster.kind == "threads" else 1
+    limit = cluster.limits_nbytes[process]
+    available = (limit - base) // n_shares
     if available < data.row_nbytes:
         raise PlanError(
             f"a process takes {shown_nbytes(base)} before its first block, "
-            f"but the memory limit is {shown_nbytes(cluster.memory_limit_nbytes)}",
+            f"but the memory limit is {shown_nbytes(limit)}",
             "cluster.memory_limit",
             f"allow at least {shown_nbytes(base + n_shares * max(16 * MIB, 8 * data.row_nbytes))}",
         )
@@ -167,7 +169,7 @@ def available_nbytes(cluster: Cluster, data: DataFacts, n_workers: int) -> int:
 def ingest_limit(cluster: Cluster, n_samples: int) -> int:
     """Return the bytes that ingest may take, in the leading process, besides what that takes anyway."""
     taken = BASE_CLIENT_NBYTES + READER_NBYTES + CLIENT_ROW_NBYTES * n_samples
-    return max(cluster.memory_limit_nbytes - taken, 16 * MIB)
+    return max(cluster.limits_nbytes["client"] - taken, 16 * MIB)
 
 
 def make_plan(
@@ -192,15 +194,16 @@ def make_plan(
     n_workers = n_workers or cluster.n_workers
     steps = [] if data.store_stands else [_ingest_step(data, cluster)]
     for label, plan in selector_plans.items():
-        steps.append(_select_step(label, plan, data, cluster.kind, n_workers))
+        steps.append(_select_step(label, plan, data, cluster, n_workers))
     steps.append(_evaluate_step(data))
-    whole = Plan(data, steps, cluster.kind, n_workers, cluster.memory_limit_nbytes)
+    whole = Plan(data, steps, cluster.kind, n_workers, cluster.limits_nbytes)
     for process, nbytes in whole.promised_nbytes.items():
-        if nbytes > whole.memory_limit_nbytes:
+        limit = whole.limits_nbytes[process]
+        if nbytes > limit:
+            key = "client_memory_limit" if process == "client" and cluster.has_workers else "memory_limit"
             raise PlanError(
-                f"the {process} would take {shown_nbytes(nbytes)}, "
-                f"but the memory limit is {shown_nbytes(whole.memory_limit_nbytes)}",
-                "cluster.memory_limit",
+                f"the {process} would take {shown_nbytes(nbytes)}, but the memory limit is {shown_nbytes(limit)}",
+                f"cluster.{key}",
                 f"allow at least {shown_nbytes(nbytes)}",
             )
     return whole
@@ -212,13 +215,13 @@ def _ingest_step(data: DataFacts, cluster: Cluster) -> PlannedStep:
     return PlannedStep("ingest", data.store_nbytes, 1, 1, data.store_nbytes, client, 0, "rows permuted, tiles written")
 
 
-def _select_step(label: str, plan: Any, data: DataFacts, kind: str, n_workers: int) -> PlannedStep:
+def _select_step(label: str, plan: Any, data: DataFacts, cluster: Cluster, n_workers: int) -> PlannedStep:
     client = BASE_CLIENT_NBYTES + CLIENT_ROW_NBYTES * data.n_samples + plan.client_nbytes
     worker = 0
-    if kind in ("local", "address"):
-        worker = BASE_WORKER_NBYTES + WORKER_ROW_NBYTES * data.n_train + plan.task_nbytes
+    if cluster.has_workers:
+        worker = BASE_WORKER_NBYTES + plan.task_nbytes
     else:
-        client += plan.task_nbytes * (n_workers if kind == "threads" else 1)
+        client += plan.task_nbytes * (n_workers if cluster.kind == "threads" else 1)
     return PlannedStep(label, plan.read_nbytes, plan.n_passes, plan.n_tasks, 0, client, worker, plan.text)
 
 

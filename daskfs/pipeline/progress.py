@@ -7,20 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol, TextIO
+from typing import TextIO
 
-
-class Progress(Protocol):
-    """What shows a long step: `start`, some `advance`, `finish`; one step at a time."""
-
-    def start(self, name: str, total: int) -> None:
-        """Begin a step of `total` pieces."""
-
-    def advance(self, k: int = 1) -> None:
-        """Say that `k` more pieces are done."""
-
-    def finish(self) -> None:
-        """End the step."""
+from daskfs.blocks import Progress
 
 
 class Silent:

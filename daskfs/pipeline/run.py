@@ -10,14 +10,16 @@ from typing import Any
 
 import numpy as np
 
+from daskfs.blocks import Progress
 from daskfs.cluster import open_cluster
 from daskfs.documents import dump_yaml
 from daskfs.errors import DaskfsError, RunError
+from daskfs.kernels import warmup
 from daskfs.metrics import PREDICTION_METRICS, precision, recall
 from daskfs.pipeline.config import Pipeline
 from daskfs.pipeline.facts import check_pipeline, check_sizes, make_selector, plan_data, plan_pipeline, plan_store
 from daskfs.pipeline.plan import Plan, available_nbytes, ingest_limit
-from daskfs.pipeline.progress import Progress, Silent, StepTimes, logged
+from daskfs.pipeline.progress import Silent, StepTimes, logged
 from daskfs.pipeline.run_folder import RunFolder, check_output
 from daskfs.report.plots import draw_gic_path
 from daskfs.report.runs import load_run, write_report
@@ -106,10 +108,12 @@ class _Run:
         self.folder.checkpoint.claim(_settings(pipeline, store))
         cluster = pipeline.cluster
         kind = cluster.kind
+        if cluster.has_workers:
+            self._warm_up()
         with open_cluster(
             kind,
             n_workers=cluster.n_workers,
-            memory_limit=cluster.memory_limit_nbytes,
+            memory_limit=cluster.limits_nbytes.get("worker"),
             address=cluster.address,
             dashboard_address=cluster.dashboard_address,
             local_directory=cluster.local_directory,
@@ -119,6 +123,13 @@ class _Run:
             with workers.performance_report(path / "dask.html"):
                 results = {label: self._select(label, store, workers) for label in pipeline.selections}
             self._write_results(results, workers)
+
+    def _warm_up(self) -> None:
+        """Compile the kernels once, here: workers that compiled for themselves would exceed their memory."""
+        self.steps.start("warmup", 1)
+        warmup()
+        self.steps.advance()
+        self.steps.finish()
 
     def _store(self) -> FeatureStore:
         """Make or open the store, and plan again now that its sizes are known."""
@@ -180,7 +191,7 @@ class _Run:
         measured = workers.peak_memory()
         for label, result in results.items():
             result.memory = {
-                "limit_nbytes": self.plan.memory_limit_nbytes,
+                "limit_nbytes": self.plan.limits_nbytes,
                 "promised_nbytes": self.plan.promised_nbytes,
                 "measured_nbytes": measured,
             }

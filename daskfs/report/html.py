@@ -127,7 +127,8 @@ def _memory(result: SelectionResult) -> str:
     rows = []
     for process in [*measured, *(name for name in promised if name not in measured and name != "worker")]:
         kind = "client" if process == "client" else "worker"
-        rows.append([process, _mib(promised.get(kind)), _mib(measured.get(process)), _mib(memory.get("limit_nbytes"))])
+        limit = memory.get("limit_nbytes", {}).get(kind)
+        rows.append([process, _mib(promised.get(kind)), _mib(measured.get(process)), _mib(limit)])
     if not rows:
         return '<p class="muted">Not measured.</p>'
     return _table(["process", "promised MiB", "measured MiB", "limit MiB"], rows, numbers=(1, 2, 3))

@@ -14,25 +14,12 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import RegressorTags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from daskfs.blocks import Matrix
+from daskfs.blocks import Matrix, Progress
 from daskfs.metrics import r2
 from daskfs.result import SelectionResult
 from daskfs.selectors.inputs import is_lazy, is_matrix, lazy_columns, lazy_prediction, opened_matrix, prediction_blocks
 from daskfs.sources.arrays import default_names
 from daskfs.workers import Workers
-
-
-class Progress(Protocol):
-    """Told how a long step goes on."""
-
-    def start(self, name: str, total: int) -> None:
-        """Begin a step of `total` parts."""
-
-    def advance(self, k: int = 1) -> None:
-        """Say that `k` more parts are done."""
-
-    def finish(self) -> None:
-        """End the step."""
 
 
 class Checkpoint(Protocol):

@@ -34,11 +34,11 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.blocks import Matrix
+from daskfs.blocks import Matrix, Progress
 from daskfs.cluster import parse_bytes, workers_of
 from daskfs.errors import ConfigError, DataError, did_you_mean
 from daskfs.result import SelectionResult, selection_table
-from daskfs.selectors.base import BaseSelector, Checkpoint, Progress, SelectorPlan
+from daskfs.selectors.base import BaseSelector, Checkpoint, SelectorPlan
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.message_on_block import SelectionSettings
 from daskfs.selectors.message_plan import Shape, choose_n_subsets, is_whole, plan_message

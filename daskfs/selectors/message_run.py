@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.selectors.base import Checkpoint, Progress
+from daskfs.blocks import Progress
+from daskfs.selectors.base import Checkpoint
 from daskfs.selectors.message_on_block import SelectionSettings, SubsetGroup, refit_on_block, select_on_block
 from daskfs.selectors.message_plan import Shape, plan_message, subset_start, subsets_per_task
 from daskfs.streams import RowView

@@ -7,10 +7,11 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 
+from daskfs.blocks import Progress
 from daskfs.cluster import parse_bytes
 from daskfs.errors import ConfigError, DataError, StoreExistsError, StoreFormatError
 from daskfs.sources.base import Source, SourceBlock
@@ -19,20 +20,8 @@ from daskfs.store.feature_store import FeatureStore, open_store
 from daskfs.store.writer import StoreWriter
 
 MAX_BLOCK_NBYTES = 32 * 2**20
+DTYPES = ("float32", "float64", "int8")
 _NAMED_IN_A_NOTE = 10
-
-
-class Progress(Protocol):
-    """Is told how far the ingest has come, in rows."""
-
-    def start(self, name: str, total: int) -> None:
-        """Begin a step of `total` rows (an estimate for text tables)."""
-
-    def advance(self, k: int = 1) -> None:
-        """`k` more rows are done."""
-
-    def finish(self) -> None:
-        """The step is done."""
 
 
 def ingest(
@@ -119,7 +108,9 @@ def ingest(
     options = {"missing": missing, **layout}
     rows = as_source(source, target=target, schema=schema, weight=weight, names=names, y=y, options=options)
     rows.check()
-    dtype = np.dtype(dtype)
+    dtype = _checked_dtype(dtype)
+    if codec not in (None, "raw", "lz4"):
+        raise ConfigError(f"expected raw or lz4, found {codec!r}", "codec", "leave it out to have it chosen")
     shuffle = shuffle and not rows.exchangeable
     encoding = encoding_digest(rows, dtype, shuffle, random_state, codec, tile_shape)
     path = Path(path).expanduser()
@@ -142,9 +133,20 @@ def ingest(
         n_samples=rows.n_samples,
         memory_limit=3 * limit // 4,
         tile_shape=tile_shape,
+        progress=progress,
     )
     _write(rows, writer, limit // 8, progress)
     return open_store(path)
+
+
+def _checked_dtype(dtype: Any) -> np.dtype:
+    try:
+        checked = np.dtype(dtype)
+    except TypeError:
+        checked = None
+    if checked is None or checked.name not in DTYPES:
+        raise ConfigError(f"expected one of {', '.join(DTYPES)}, found {dtype!r}", "dtype", "float32 is the default")
+    return checked
 
 
 def _write(rows: Source, writer: StoreWriter, block_nbytes: int, progress: Progress | None) -> None:

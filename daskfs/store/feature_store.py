@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.blocks import Rows
+from daskfs.blocks import Progress, Rows
 from daskfs.errors import ConfigError, CorruptStoreError, StoreError, StoreFormatError, did_you_mean
 from daskfs.store.header import StoreHeader, parse_header
 from daskfs.store.manifest import MANIFEST, check_description, read_manifest
@@ -19,7 +19,7 @@ from daskfs.store.metadata import REMEDY
 from daskfs.store.strings import StringReader
 from daskfs.store.tile_reader import TileReader, open_array
 from daskfs.store.unfinished import SUFFIX
-from daskfs.store.verify import Progress, damaged_parts
+from daskfs.store.verify import damaged_parts
 from daskfs.streams import Streamable
 
 _opened: dict[tuple[str, str], tuple[tuple[int, int], FeatureStore]] = {}
@@ -120,11 +120,18 @@ class FeatureStore(Streamable):
 
     def read_target(self, rows: Rows = slice(None)) -> np.ndarray | None:
         """Return y[rows], float64 of shape (n_rows,), or (n_rows, n_targets) of several; None without a target."""
-        return None if self.target is None else self.target[rows]
+        return self._read_vector("target", rows) if self.target_names else None
 
     def read_weight(self, rows: Rows = slice(None)) -> np.ndarray | None:
         """Return the sample weights of these rows, float64 of shape (n_rows,), or None."""
-        return None if self.weight is None else self.weight[rows]
+        return self._read_vector("weight", rows) if self.header.has_weight else None
+
+    def _read_vector(self, name: str, rows: Rows) -> np.ndarray:
+        """Read what is asked for: a worker needs a few rows at a time and does not keep the others."""
+        whole = self.__dict__.get(name)
+        if whole is None and isinstance(rows, slice) and rows == slice(None):
+            whole = getattr(self, name)
+        return self._open(name).read(rows) if whole is None else whole[rows]
 
     @cached_property
     def tiles(self) -> TileReader:

@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
+from daskfs.blocks import Progress
 from daskfs.errors import CorruptStoreError
 from daskfs.store.manifest import check_description, read_manifest
 from daskfs.store.metadata import read_metadata
 from daskfs.store.strings import StringReader
 from daskfs.store.tile_reader import open_array
-
-
-class Progress(Protocol):
-    """Is told how far a long step has come."""
-
-    def start(self, name: str, total: int) -> None:
-        """Begin a step of `total` parts."""
-
-    def advance(self, k: int = 1) -> None:
-        """`k` more parts are done."""
-
-    def finish(self) -> None:
-        """The step is done."""
 
 
 def damaged_parts(folder: Path, progress: Progress | None = None) -> list[str]:

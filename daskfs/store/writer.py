@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from daskfs.blocks import Progress
 from daskfs.errors import DataError, PlanError, StoreError
 from daskfs.store.band_writer import BandWriter
 from daskfs.store.column_statistics import ColumnStatistics, statistics_rows
@@ -69,6 +70,8 @@ class StoreWriter:
         Whether NaN may stay in X; counted per column.
     max_files, shard_nbytes : int
         See `choose_layout`.
+    progress : Progress, optional
+        Told how far the tiles are while spooled rows are put in order.
 
     Raises
     ------
@@ -120,7 +123,9 @@ class StoreWriter:
         allow_missing: bool = False,
         max_files: int = MAX_FILES,
         shard_nbytes: int = SHARD_NBYTES,
+        progress: Progress | None = None,
     ) -> None:
+        self.progress = progress
         self.path = Path(path).expanduser().absolute()
         self.n_features, self.dtype = n_features, np.dtype(dtype)
         if self.dtype.kind not in "iuf" or self.dtype.itemsize > 8:
@@ -279,9 +284,15 @@ class StoreWriter:
     def _write_matrix(self, order: np.ndarray | None) -> None:
         bands = self._bands or self._new_bands(self._n_rows)
         if self._spool is not None:
+            if self.progress is not None:
+                self.progress.start("tiles", self._n_rows)
             for rows in self._spool.rows(np.arange(self._n_rows) if order is None else order):
                 bands.write(rows)
+                if self.progress is not None:
+                    self.progress.advance(len(rows))
             shutil.rmtree(self._spool.folder, ignore_errors=True)
+            if self.progress is not None:
+                self.progress.finish()
         bands.close()
         self._layout = bands.layout
 

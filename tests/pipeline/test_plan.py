@@ -37,7 +37,7 @@ def test_each_kind_of_cluster_says_where_the_memory_goes():
     local = make_plan(DATA, SELECT, Cluster(kind="local", n_workers=4, memory_limit="4GiB")).promised_nbytes
     assert set(here) == set(threads) == {"client"}
     assert set(local) == {"client", "worker"}
-    assert local["worker"] == BASE_WORKER_NBYTES + 24 * DATA.n_train + 200 * MIB
+    assert local["worker"] == BASE_WORKER_NBYTES + 200 * MIB
     stands = DATA.__class__(**{**DATA.__dict__, "store_stands": True})
     one = make_plan(stands, SELECT, Cluster(memory_limit="4GiB")).promised_nbytes["client"]
     four = make_plan(stands, SELECT, Cluster(kind="threads", n_workers=4, memory_limit="4GiB")).promised_nbytes
@@ -47,7 +47,7 @@ def test_each_kind_of_cluster_says_where_the_memory_goes():
 @pytest.mark.parametrize("limit", ["600MiB", "1GiB", "3GiB", "64GiB"])
 def test_ingest_keeps_within_any_limit_that_the_process_itself_allows(limit):
     plan = make_plan(DATA, {}, Cluster(kind="local", memory_limit=limit))
-    assert BASE_CLIENT_NBYTES < plan.promised_nbytes["client"] <= plan.memory_limit_nbytes
+    assert BASE_CLIENT_NBYTES < plan.promised_nbytes["client"] <= plan.limits_nbytes["client"]
 
 
 def test_a_plan_over_the_limit_says_what_would_do():
@@ -62,7 +62,7 @@ def test_a_pipeline_over_data_larger_than_memory_is_planned_from_its_sizes_alone
     pipeline = synthetic(write)
     plan = plan_pipeline(pipeline, check_pipeline(pipeline))
     assert plan.data.store_nbytes > 30_000_000_000
-    assert max(plan.promised_nbytes.values()) <= plan.memory_limit_nbytes == 2 * 2**30
+    assert max(plan.promised_nbytes.values()) <= plan.limits_nbytes["client"] == 2 * 2**30
     assert [step.name for step in plan.steps] == ["ingest", "message", "evaluate"]
     assert sum(step.read_nbytes for step in plan.steps if step.name != "ingest") >= 30_000_000_000
     assert "10,000,000 samples x 750 features" in plan.to_text()
@@ -125,3 +125,14 @@ def test_one_target_of_several_must_be_named(write):
     with pytest.raises(ConfigError, match="expected one target, found Weight, Waist, Pulse"):
         check_pipeline(load_pipeline(write(document)))
     check_pipeline(load_pipeline(write(document), ["source.target=Waist"]))
+
+
+def test_the_client_of_small_workers_has_a_limit_of_its_own():
+    small = {"client": 2**30, "worker": 200 * MIB}
+    assert Cluster(kind="local", memory_limit="200MiB").limits_nbytes == small
+    asked = Cluster(kind="local", memory_limit="200MiB", client_memory_limit="512MiB")
+    assert asked.limits_nbytes == small | {"client": 512 * MIB}
+    with pytest.raises(PlanError, match=r"cluster.client_memory_limit: the client would take"):
+        make_plan(DATA, SELECT, Cluster(kind="local", memory_limit="4GiB", client_memory_limit="300MiB"))
+    with pytest.raises(ValueError, match="of no use with kind: none"):
+        Cluster(client_memory_limit="1GiB")

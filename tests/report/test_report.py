@@ -31,7 +31,7 @@ def make_result(selected=(2, 0), **changes):
         metrics={"mse": 1.5},
         time={"select": 1.0},
         memory={
-            "limit_nbytes": 2**30,
+            "limit_nbytes": {"client": 2**30, "worker": 2**30},
             "promised_nbytes": {"client": 300 * 2**20, "worker": 200 * 2**20},
             "measured_nbytes": {"client": 250 * 2**20, "worker-0": 180 * 2**20},
         },
