@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from daskfs.errors import DataError, SourceError, StoreExistsError
+from daskfs.errors import ConfigError, DataError, SourceError, StoreExistsError
 from daskfs.sources.arrays import ArraySource
 from daskfs.sources.ingest import ingest
 from daskfs.sources.synthetic import SyntheticSource
@@ -124,7 +124,21 @@ class Steps:
 def test_progress_is_told_in_rows(tmp_path):
     steps = Steps()
     ingest("sklearn:diabetes", tmp_path / "s.zarr", progress=steps)
-    assert steps.calls == [("ingest", 442), 442, "finished"]
+    assert steps.calls == [("ingest", 442), 442, "finished", ("tiles", 442), 442, "finished"]
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"dtype": "float33"}, "dtype: expected one of float32, float64, int8, found 'float33'"),
+        ({"dtype": "int32"}, "dtype: expected one of float32, float64, int8, found 'int32'"),
+        ({"codec": "zip"}, "codec: expected raw or lz4, found 'zip'"),
+    ],
+)
+def test_an_encoding_that_is_not_offered_is_refused(tmp_path, options, match):
+    with pytest.raises(ConfigError, match=match):
+        ingest("sklearn:diabetes", tmp_path / "s.zarr", **options)
+    assert list(tmp_path.iterdir()) == []
 
 
 REAL = {

@@ -1,0 +1,125 @@
+"""What a newcomer does: the README's commands, every pipeline that stands in pipelines/, small workers, real data."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LassoCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from daskfs.pipeline.config import load_pipeline
+from daskfs.store.feature_store import open_store
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PIPELINES = sorted((ROOT / "pipelines").glob("*.yaml"))
+LASSO_CV_RATIO = 1.02
+
+needs_data = pytest.mark.skipif(
+    "DASKFS_DATA" not in os.environ, reason="DASKFS_DATA, the folder of the real files, is not set"
+)
+
+
+def daskfs(*arguments: object, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "daskfs", *map(str, arguments)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+
+
+def run_elsewhere(pipeline: Path, folder: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
+    """Run a pipeline of the project with its store and its output in another folder."""
+    places = [f"store.path={folder}/store.zarr", f"output={folder}/run", *overrides]
+    return daskfs("run", pipeline, *(word for override in places for word in ("--set", override)))
+
+
+def commands_after(marker: str) -> list[str]:
+    block = re.search(rf"<!-- {marker} -->\n```bash\n(.*?)```", README, re.DOTALL)
+    assert block is not None, f"README.md has no {marker}"
+    return block.group(1).splitlines()
+
+
+def test_the_readme_has_two_commands_that_set_up_and_go():
+    setup, install, run = commands_after("quickstart command")
+    assert (setup, install) == ("python3 -m venv .venv", ".venv/bin/pip install --quiet --editable .")
+    assert run == ".venv/bin/daskfs run pipelines/quickstart.yaml --force"
+    setup, install, test = commands_after("test command")
+    assert install == '.venv-test/bin/pip install --quiet --editable ".[test]"'
+    assert test == ".venv-test/bin/python -m pytest"
+
+
+def test_the_quickstart_ends_with_the_path_of_its_report(tmp_path):
+    done = run_elsewhere(ROOT / "pipelines" / "quickstart.yaml", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == f"report: {tmp_path}/run/report.html"
+    report = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "bmi" in report
+    assert not re.findall(r"""(?:src|href)=["']https?://""", report), "the report must open offline"
+
+
+def test_every_command_of_the_readme_exists():
+    listed = set(re.findall(r"`daskfs (\w+)", README))
+    helped = daskfs("--help").stdout
+    assert listed == {"run", "plan", "validate", "ingest", "info", "verify", "select", "report", "schema", "warmup"}
+    assert all(command in helped for command in listed)
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES, ids=lambda path: path.stem)
+def test_every_pipeline_runs_as_it_stands(pipeline, tmp_path):
+    if "${DASKFS_DATA}" in pipeline.read_text(encoding="utf-8") and "DASKFS_DATA" not in os.environ:
+        pytest.skip("DASKFS_DATA, the folder of the real files, is not set")
+    done = run_elsewhere(pipeline, tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    promised, measured = result["memory"]["promised_nbytes"], result["memory"]["measured_nbytes"]
+    for process, nbytes in measured.items():
+        assert nbytes <= promised["client" if process == "client" else "worker"], process
+
+
+@needs_data
+@pytest.mark.parametrize("name", ["household_power", "household_power_minute", "adult", "flights_houston"])
+@pytest.mark.parametrize("seed", [0, 4])
+def test_the_test_error_on_real_data_is_no_worse_than_lassocv_by_more_than_two_percent(name, seed, tmp_path):
+    if name == "flights_houston" and seed:
+        pytest.skip("one split of the largest set is enough here; benchmarks/real_data.py takes more")
+    path = ROOT / "pipelines" / f"{name}.yaml"
+    done = run_elsewhere(path, tmp_path, f"split.random_state={seed}", "cluster={kind: none, memory_limit: 2GiB}")
+    assert done.returncode == 0, done.stderr
+    ours = json.loads((tmp_path / "run" / "result.json").read_text())["metrics"]["mse"]
+    split = load_pipeline(path, [f"split.random_state={seed}"]).split
+    train, test = open_store(tmp_path / "store.zarr").split(split.test, by=split.by, random_state=seed)
+    rows = slice(None)
+    model = make_pipeline(StandardScaler(), LassoCV(cv=5, random_state=0))
+    model.fit(train.read(rows).astype(np.float64), train.read_target())
+    theirs = np.mean((model.predict(test.read(rows).astype(np.float64)) - test.read_target()) ** 2)
+    assert ours <= LASSO_CV_RATIO * theirs
+
+
+@needs_data
+def test_one_schema_reads_the_household_power_by_the_minute_too(tmp_path):
+    minutes = Path(os.environ["DASKFS_DATA"], "power_minute", "household_power_consumption.csv.gz")
+    pipeline = ROOT / "pipelines" / "household_power.yaml"
+    done = run_elsewhere(pipeline, tmp_path, f"source.path={minutes}")
+    assert done.returncode == 0, done.stderr
+    assert open_store(tmp_path / "store.zarr").shape == (47955, 74)
+
+
+def test_a_gigabyte_on_workers_of_200_mib_keeps_every_promise(tmp_path):
+    script = ROOT / "benchmarks" / "out_of_core.py"
+    small = ["--size", "1GB", "--n-features", "1000", "--subset-size", "500", "--memory-limit", "200MiB"]
+    done = subprocess.run(
+        [sys.executable, str(script), *small, "--folder", str(tmp_path)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1] == "every promise is kept"
