@@ -48,6 +48,18 @@ class Streamable:
         return None
 
     @property
+    def names(self) -> np.ndarray:
+        """Names of the columns, shape (n_features,): x0, x1, ... where nobody gave any."""
+        if self.feature_names is None:
+            return np.array([f"x{j}" for j in range(self.shape[1])], dtype=object)
+        return self.feature_names
+
+    @property
+    def target(self) -> np.ndarray | None:
+        """All of y, float64 of shape (n_samples,), or None."""
+        return self.read_target()
+
+    @property
     def tile_shape(self) -> tuple[int, int]:
         """Rows and columns that are read best together."""
         return (1, self.shape[1])
@@ -242,8 +254,12 @@ class RowView(Streamable):
         self.rows: np.ndarray = matrix.rows[rows] if isinstance(matrix, RowView) else rows
         self.shape = (len(rows), matrix.shape[1])
         self.dtype = matrix.dtype
-        self.feature_names = matrix.feature_names
         self.shuffled = matrix.shuffled
+
+    @property
+    def feature_names(self) -> np.ndarray | None:  # type: ignore[override]
+        """Names of shape (n_features,); read when asked for, so that a view that travels stays small."""
+        return self.base.feature_names
 
     def locate(self, start: int, stop: int) -> Rows:
         """Return rows [start, stop) of the view as rows of its base: a slice where they are consecutive."""

@@ -185,6 +185,15 @@ def test_a_view_shows_the_rows_asked_for():
     assert np.array_equal(again.rows, [3, 50])
 
 
+def test_every_matrix_has_names_and_a_target():
+    table = Table()
+    assert list(table.names) == [f"x{j}" for j in range(7)]
+    table.feature_names = np.array(list("abcdefg"), dtype=object)
+    view = table.take(np.array([4, 2]))
+    assert list(view.names) == list("abcdefg")
+    assert np.array_equal(view.target, table.X[[4, 2], 0])
+
+
 def test_consecutive_rows_of_a_view_are_read_as_a_slice():
     view = Table().take(np.arange(20, 60))
     assert view.locate(5, 10) == slice(25, 30)
