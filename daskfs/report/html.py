@@ -62,7 +62,7 @@ def _one_result(result: SelectionResult) -> list[str]:
     return [
         _summary(result),
         f"<h2>Selected features</h2>{_selected(result)}",
-        f"<h2>Scores</h2>{_bars(result)}",
+        f"<h2>{'Inclusion frequencies' if result.method == 'message' else 'Scores'}</h2>{_bars(result)}",
         f"<h2>GIC path of the first subset</h2>{svg}" if svg else "",
         f"<h2>Notes</h2>{_list(result.notes)}" if result.notes else "",
         f"<h2>Time</h2>{_table(['step', 'seconds'], [[k, f'{v:.2f}'] for k, v in result.time.items()])}",

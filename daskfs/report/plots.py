@@ -37,7 +37,7 @@ def draw_gic_path(history: DataFrame) -> str | None:
 
     with mpl.rc_context({"svg.hashsalt": "daskfs", "svg.fonttype": "none", "axes.spines.top": False}):
         figure = Figure(figsize=(7.2, 3.2))
-        figure.subplots_adjust(left=0.12, right=0.9, bottom=0.16, top=0.97)
+        figure.subplots_adjust(left=0.12, right=0.9, bottom=0.16, top=0.9)
         axes = figure.add_subplot(xscale="log", xlabel="penalty λ", ylabel="GIC")
         axes.plot(penalty, gic, color="#1f5f8b", label="GIC")
         for value in penalty[chosen][:1]:
@@ -47,7 +47,8 @@ def draw_gic_path(history: DataFrame) -> str | None:
         sizes.step(penalty, size, color="#9aa5ad", where="post", label="features")
         sizes.set_ylabel("features in the model")
         handles = [*axes.get_lines(), *sizes.get_lines()]
-        axes.legend(handles, [str(line.get_label()) for line in handles], frameon=False, loc="upper right")
+        labels = [str(line.get_label()) for line in handles]
+        axes.legend(handles, labels, frameon=False, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     svg = buffer.getvalue()
