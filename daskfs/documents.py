@@ -106,7 +106,7 @@ def read_yaml(path: str | os.PathLike[str], error: type[DaskfsError] = ConfigErr
     except FileNotFoundError:
         raise error("no such file", str(path), "check the path") from None
     except IsADirectoryError:
-        raise error("expected a YAML file, found a folder", str(path)) from None
+        raise error("expected a YAML file, found a folder", str(path), "name a file in it") from None
     except UnicodeDecodeError as fault:
         raise error(
             f"expected UTF-8 text, found byte {fault.object[fault.start]:#04x} at offset {fault.start}",
@@ -118,7 +118,7 @@ def read_yaml(path: str | os.PathLike[str], error: type[DaskfsError] = ConfigErr
     document = parse_yaml(text, str(path), error)
     if not isinstance(document, dict):
         found = "an empty file" if document is None else f"a {type(document).__name__}"
-        raise error(f"expected a mapping of keys to values, found {found}", str(path))
+        raise error(f"expected a mapping of keys to values, found {found}", str(path), "write  key: value  lines")
     return document
 
 
@@ -142,7 +142,7 @@ def parse_yaml(text: str, where: str, error: type[DaskfsError] = ConfigError) ->
         place = f"{where}:{mark.line + 1}:{mark.column + 1}" if mark else where
         raise error(f"not valid YAML: {fault.problem or fault.context}", place, "mend the line") from None
     except (yaml.YAMLError, ValueError, RecursionError) as fault:
-        raise error(f"not valid YAML: {fault}", where, "mend the file") from None
+        raise error(f"not valid YAML: {' '.join(str(fault).split())}", where, "mend the file") from None
 
 
 def dump_yaml(document: Mapping[str, Any]) -> str:
@@ -223,6 +223,8 @@ def _describe(model: type[BaseModel], document: Any, detail: Any, where: str) ->
     message = f"{message[0].lower()}{message[1:]}"
     if isinstance(found, (dict, list)):
         return f"{place}: {message}"
+    if detail["type"] == "string_type" and isinstance(found, (int, float)):
+        return f"{place}: {message}, found {found!r}; put it in quotes"
     hint = ""
     if detail["type"] == "literal_error" and isinstance(found, str):
         hint = did_you_mean(found, re.findall(r"'([^']+)'", str(detail["ctx"]["expected"])))

@@ -132,7 +132,7 @@ def test_an_unset_variable_is_named_with_its_remedy(monkeypatch):
     [
         ({"nam": "x"}, "b.yaml: nam: unknown key (did you mean 'name'?); known keys: counts, fruit, name, prices"),
         ({"fruit": None}, "b.yaml: name: this key is required; add it"),
-        ({"name": 3}, "b.yaml: name: expected a valid string, found 3"),
+        ({"name": 3}, "b.yaml: name: expected a valid string, found 3; put it in quotes"),
         ({"name": "x", "fruit": 3}, "b.yaml: fruit: expected a mapping of keys to values, found 3"),
         ({"name": "x", "fruit": {}}, "b.yaml: fruit.kind: this key is required; add it"),
         (
