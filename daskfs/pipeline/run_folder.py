@@ -49,7 +49,7 @@ class RunFolder:
         """
         folder = cls(output, resumed=False, force=force)
         check_output(output, force=force)
-        if folder.path.exists():
+        if force and folder.path.exists():
             shutil.rmtree(folder.path)
         folder._lock()
         return folder
