@@ -188,7 +188,9 @@ def verify(store: StorePath) -> None:
     with _shown_progress() as progress:
         damaged = open_store(store).verify(progress=progress)
     if damaged:
-        raise CorruptStoreError("\n".join([*damaged, f"{store}: {len(damaged)} damaged; ingest the source again"]))
+        raise CorruptStoreError(
+            "\n".join([*damaged, f"{store}: {len(damaged)} damaged; remove it and ingest the source again"])
+        )
     print(f"{store}: whole")
 
 
@@ -214,7 +216,9 @@ def select(
 ) -> None:
     """Select features from a store: the short way, without YAML."""
     from daskfs.pipeline.config import build_pipeline
+    from daskfs.store.feature_store import open_store
 
+    open_store(store)
     name = f"{store.resolve().stem}-{method}"
     cluster: dict[str, Any] = {"kind": "none" if n_workers is None else "local", "n_workers": n_workers or 1}
     if scheduler is not None:

@@ -88,7 +88,9 @@ def parse_header(document: dict[str, Any], where: str) -> StoreHeader:
     """
     version = document.get("format_version")
     if not isinstance(version, int) or version < 1:
-        raise StoreFormatError(f"expected a format version, found {version!r}", where, "ingest the source again")
+        raise StoreFormatError(
+            f"expected a format version, found {version!r}", where, "remove the store and ingest the source again"
+        )
     if version > FORMAT_VERSION:
         raise StoreFormatError(
             f"the store has format {version}, this daskfs reads up to {FORMAT_VERSION}", where, "upgrade daskfs"
@@ -96,7 +98,9 @@ def parse_header(document: dict[str, Any], where: str) -> StoreHeader:
     names = {item.name for item in dataclasses.fields(StoreHeader)}
     missing = sorted(names - set(document))
     if missing:
-        raise StoreFormatError(f"the header lacks {', '.join(missing)}", where, "ingest the source again")
+        raise StoreFormatError(
+            f"the header lacks {', '.join(missing)}", where, "remove the store and ingest the source again"
+        )
     values = {name: document[name] for name in names}
     for name in ("shape", "tile_shape", "shard_shape", "target_names", "label_names", "notes"):
         values[name] = None if values[name] is None else tuple(values[name])

@@ -13,7 +13,7 @@ import numpy as np
 
 from daskfs.errors import CorruptStoreError
 
-REMEDY = "ingest the source again; `daskfs verify` lists all damage"
+REMEDY = "remove the store and ingest the source again; `daskfs verify` lists all damage"
 
 
 @dataclass(frozen=True, slots=True)
