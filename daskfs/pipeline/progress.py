@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TextIO
@@ -73,5 +73,6 @@ def logged(path: Path, shown: Progress) -> Iterator[StepTimes]:
         try:
             yield steps
         except BaseException as fault:
-            steps.say(f"stopped: {fault or type(fault).__name__}")
+            with suppress(OSError):  # the disk may be full
+                steps.say(f"stopped: {fault or type(fault).__name__}")
             raise

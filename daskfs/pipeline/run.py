@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +17,7 @@ import numpy as np
 from daskfs.blocks import Progress
 from daskfs.cluster import open_cluster
 from daskfs.documents import dump_yaml
-from daskfs.errors import DaskfsError, RunError
+from daskfs.errors import DaskfsError, RunError, StoreError
 from daskfs.kernels import warmup
 from daskfs.metrics import PREDICTION_METRICS, precision, recall
 from daskfs.pipeline.config import Pipeline
@@ -73,16 +77,28 @@ def run_pipeline(
     output = pipeline.output_path
     folder = RunFolder.resume(output) if resume else RunFolder.start(output, force=force)
     try:
-        with logged(folder.path / "run.log", progress or Silent()) as steps:
+        with _explained(folder.path), logged(folder.path / "run.log", progress or Silent()) as steps:
             _Run(pipeline, folder, plan, source, steps).write()
         folder.finish()
     except BaseException as fault:
         is_mendable = isinstance(fault, DaskfsError) and not isinstance(fault, RunError)
         can_resume = folder.let_go(keep=not is_mendable)
-        if can_resume and not isinstance(fault, DaskfsError):
+        if can_resume and not is_mendable:
             fault.add_note(f"continue with --resume {output}")
         raise
     return RunOutcome(output, output / "report.html", load_run(output))
+
+
+@contextmanager
+def _explained(folder: Path) -> Iterator[None]:
+    """Say in one line that the run's folder cannot be written."""
+    try:
+        yield
+    except OSError as fault:
+        if fault.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES):
+            raise
+        problem = f"the run's folder cannot be written: {os.strerror(fault.errno).lower()}"
+        raise RunError(problem, str(fault.filename or folder), "free space, or choose another output") from fault
 
 
 class _Run:
@@ -212,7 +228,11 @@ def make_store(pipeline: Pipeline, source: Source | None, memory_limit: int, pro
     if source is None:
         return open_store(path)
     wanted = pipeline.store
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as fault:
+        problem = f"cannot make the store's folder: {fault.strerror}"
+        raise StoreError(problem, str(path), "choose another store.path") from None
     return ingest(
         source,
         path,

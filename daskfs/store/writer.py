@@ -343,7 +343,7 @@ class StoreWriter:
         try:
             yield
         except OSError as fault:
-            if fault.errno not in (errno.ENOSPC, errno.EDQUOT):
+            if fault.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                 raise
             raise self._disk_full(os.strerror(fault.errno).lower()) from None
 
