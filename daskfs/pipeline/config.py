@@ -48,6 +48,10 @@ Size: TypeAlias = Annotated[
     Annotated[Count, Tag("number")] | Annotated[str, AfterValidator(_known_size), Tag("text")],
     Discriminator(lambda value: "text" if isinstance(value, str) else "number"),
 ]
+Fill: TypeAlias = Annotated[
+    Annotated[Literal["error", "drop", "mean", "zero"], Tag("word")] | Annotated[float, Tag("number")],
+    Discriminator(lambda value: "word" if isinstance(value, str) else "number"),
+]
 Metric: TypeAlias = Literal["mse", "rmse", "mae", "r2", "recall", "precision"]
 
 
@@ -62,7 +66,7 @@ class _TableSource(_Section):
     )
     target: Words | None = Field(default=None, description="the column to predict, instead of the schema's")
     weight: str | None = Field(default=None, description="the column of sample weights")
-    missing: Literal["error", "drop", "mean", "zero"] | float | None = Field(
+    missing: Fill | None = Field(
         default=None, description="what missing numbers become, in columns that the schema does not name"
     )
 
@@ -310,10 +314,19 @@ def build_pipeline(document: dict[str, Any], where: str, folder: Path) -> Pipeli
     """Check a mapping as a pipeline; paths in it are relative to `folder`, `where` names it in messages."""
     pipeline = check_document(Pipeline, expand_environment(document, where), where)
     _resolve_paths(pipeline, folder)
+    _keep_apart(pipeline, where)
     if pipeline.source is None and not pipeline.store_path.exists():
         problem = f"expected a source, or a store at {pipeline.store_path}; found neither"
         raise ConfigError(problem, f"{where}: source", "add the source or mend store.path")
     return pipeline
+
+
+def _keep_apart(pipeline: Pipeline, where: str) -> None:
+    """Refuse a run's folder and a store inside each other: each is renamed when it is whole."""
+    store, output = pipeline.store_path, pipeline.output_path
+    if store == output or store in output.parents or output in store.parents:
+        problem = f"expected a run's folder apart from the store, found {output} and {store}"
+        raise ConfigError(problem, f"{where}: output", "choose another output or store.path")
 
 
 def _apply_override(document: dict[str, Any], override: str) -> None:

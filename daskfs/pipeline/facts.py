@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from daskfs.errors import ConfigError
+from daskfs.errors import ConfigError, did_you_mean
 from daskfs.pipeline.config import Pipeline, Split, SyntheticSource
 from daskfs.pipeline.plan import DataFacts, Plan, available_nbytes, make_plan
 from daskfs.selectors.base import BaseSelector
@@ -48,9 +48,11 @@ def check_pipeline(pipeline: Pipeline) -> Source | None:
     if pipeline.store_path.exists():
         store = open_store(pipeline.store_path)
         _check_target(store.target_names, str(pipeline.store_path))
+        _check_split(pipeline.split, store.label_names, str(pipeline.store_path))
         check_sizes(pipeline, store.shape[1])
     elif source is not None:
         _check_target(source.target_names, "source")
+        _check_split(pipeline.split, source.label_names, "source")
         check_sizes(pipeline, source.estimate_shape()[1])
     return source
 
@@ -156,6 +158,17 @@ def _n_train(split: Split | None, n_samples: int) -> int:
     if split is None or split.by not in ("random", "order"):
         return n_samples
     return n_samples - math.ceil(float(split.test) * n_samples)  # type: ignore[arg-type]  # a share: see Split
+
+
+def _check_split(split: Split | None, label_names: Any, where: str) -> None:
+    if split is None or split.by in ("random", "order") or split.by in label_names:
+        return
+    raise ConfigError(
+        f"split.by: no column {split.by!r} with role split or id"
+        f"{did_you_mean(split.by, [*label_names, 'random', 'order'])}; there are: {', '.join(label_names) or 'none'}",
+        where,
+        "give it such a role in the table schema, or split by random or order",
+    )
 
 
 def _check_target(target_names: Any, where: str) -> None:

@@ -15,9 +15,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from daskfs.documents import Document, check_document, read_yaml
 from daskfs.errors import SchemaError
@@ -28,7 +28,10 @@ DATE_PARTS = ("year", "quarter", "month", "day", "weekday")
 TIME_PARTS = ("hour", "minute", "second")
 
 DatePart: TypeAlias = Literal["year", "quarter", "month", "day", "weekday", "hour", "minute", "second"]
-MissingPolicy: TypeAlias = Literal["error", "drop", "mean", "zero", "category"] | float
+MissingPolicy: TypeAlias = Annotated[
+    Annotated[Literal["error", "drop", "mean", "zero", "category"], Tag("word")] | Annotated[float, Tag("number")],
+    Discriminator(lambda value: "word" if isinstance(value, str) else "number"),
+]
 
 
 class TableFormat(Document):
