@@ -58,7 +58,7 @@ def choose_n_subsets(n_samples: int, n_features: int, n_subsets: int | None, sub
         raise ConfigError(
             f"expected at least two rows per subset, found {n_samples} rows for {n_subsets} subsets",
             name,
-            f"n_subsets of at most {max(1, n_samples // 2)}",
+            f"set n_subsets to at most {n_samples // 2}" if n_samples > 1 else "give more rows",
         )
     return n_subsets
 

@@ -48,7 +48,9 @@ def numbers_of(values: pa.Array) -> np.ndarray:
     return np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
-def checked_numbers(name: str, values: pa.Array, *, integer: bool = False, fill: float | None = None) -> np.ndarray:
+def checked_numbers(
+    name: str, values: pa.Array, *, integer: bool = False, fill: float | None = None, is_feature: bool = True
+) -> np.ndarray:
     """Return finite float64 numbers, missing ones filled.
 
     Raises
@@ -67,7 +69,8 @@ def checked_numbers(name: str, values: pa.Array, *, integer: bool = False, fill:
         null = pc.is_null(values).to_numpy(zero_copy_only=False)
         if fill is None:
             row = int(np.flatnonzero(null)[0])
-            raise BadValue(name, row, "expected a number, found a missing value", _HOW_TO_FILL)
+            remedy = _HOW_TO_FILL if is_feature else "set missing: drop for the column, or mend the value"
+            raise BadValue(name, row, "expected a number, found a missing value", remedy)
         numbers = np.where(null, fill, numbers)
     finite = np.isfinite(numbers)
     if not finite.all():

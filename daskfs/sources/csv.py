@@ -73,7 +73,7 @@ class CsvSource(TableSource):
             else TableFormat.model_validate({"delimiter": _usual_delimiter(self.files[0])})
         )
         given = {key: value for key, value in layout.items() if value is not None}
-        self.layout = check_document(TableFormat, base.model_dump() | given, "format", SchemaError)
+        self.layout = check_document(TableFormat, base.model_dump() | given, "source", SchemaError)
 
     @property
     def place(self) -> str:
@@ -134,6 +134,7 @@ class CsvSource(TableSource):
             names, _ = read_header(stream, file, self.layout)
             if self.layout.header:
                 self._check_names(file, names)
+                _require_rows(stream, file)
                 return names
         if self.schema is None:
             return [f"x{j}" for j in range(len(names))]
@@ -159,7 +160,7 @@ class CsvSource(TableSource):
                     raise SourceError(
                         f"expected columns split by {self.layout.delimiter!r}, found them split by {other!r}",
                         f"{file}:1",
-                        f"set format.delimiter: {other!r}",
+                        f"set the delimiter to {other!r}, in the source or as format.delimiter of the schema",
                     )
             remedy = f"the columns are {', '.join(map(repr, names[:12]))}"
             if lacking[0] in [name.strip() for name in names]:
@@ -222,8 +223,7 @@ class CsvSource(TableSource):
             head_nbytes = 0
             if self.layout.header:
                 _, head_nbytes = read_header(stream, file, self.layout)
-            if not stream.peek(1):
-                raise SourceError("expected rows, found a header only", str(file), "check how the file was made")
+            _require_rows(stream, file)
             try:
                 for batch in self._parse(stream, columns, max(head_nbytes, first_line_nbytes(stream))):
                     yield TableBatch(self._trimmed(batch), str(file), n_rows)
@@ -279,6 +279,11 @@ class CsvSource(TableSource):
         ratio = text_ratio(self.files[0], _HEAD_NBYTES)
         text_nbytes = ratio * sum(file.stat().st_size for file in self.files)
         return max(1, int(text_nbytes * n_lines / len(head)))
+
+
+def _require_rows(stream: Any, file: Path) -> None:
+    if not stream.peek(1):
+        raise SourceError("expected rows, found a header only", str(file), "check how the file was made")
 
 
 def _usual_delimiter(file: Path) -> str:

@@ -50,7 +50,7 @@ class EncodedBlock:
         encoder = encoders.get(name)
         if isinstance(encoder, CategoryEncoder):
             return encoder.codes(values)
-        return checked_numbers(name, values, integer=self._columns[name].dtype == "integer")
+        return checked_numbers(name, values, integer=self._columns[name].dtype == "integer", is_feature=False)
 
     def finished(self) -> SourceBlock:
         """Return the block, cut to its rows."""
@@ -65,7 +65,7 @@ class EncodedBlock:
 
 
 def _checked_weights(name: str, values: pa.Array) -> np.ndarray:
-    weights = checked_numbers(name, values)
+    weights = checked_numbers(name, values, is_feature=False)
     if (weights < 0).any():
         row = int(np.flatnonzero(weights < 0)[0])
         raise BadValue(name, row, f"expected a weight of at least 0, found {weights[row]:g}", "mend the value")

@@ -53,8 +53,9 @@ def expand_paths(paths: PathLike | Sequence[PathLike], endings: tuple[str, ...] 
         else:
             raise SourceError("no such file", str(path), _nearest(path))
         if not found:
-            ending = f" ending in {' or '.join(endings)}" if path.is_dir() and endings else ""
-            raise SourceError(f"no file matches{ending}", str(path), "check the path and the pattern")
+            known = [ending for ending in endings if not ending.endswith(COMPRESSED)]
+            inside = f" in it ends in {', '.join(known)}" if path.is_dir() and known else " matches"
+            raise SourceError(f"no file{inside}", str(path), "check the path and the pattern, or name the files")
         files += found
     for file in files:
         _check_file(file)

@@ -165,6 +165,7 @@ def _write(rows: Source, writer: StoreWriter, block_nbytes: int, progress: Progr
             if progress is not None:
                 progress.advance(block.X.shape[0])
         constants.refuse_target(rows.target_names)
+        constants.refuse_weights()
         writer.notes += [*rows.notes, *constants.notes(rows.feature_names)]
         if progress is not None:
             progress.finish()
@@ -178,9 +179,12 @@ class _Constants:
         self._first = np.empty(0)
         self._target_first: np.ndarray | None = None
         self._target_constant = np.empty(0, dtype=bool)
+        self._all_weightless: bool | None = None
 
     def update(self, block: SourceBlock) -> None:
         """Look at some more rows."""
+        if block.weight is not None:
+            self._all_weightless = self._all_weightless is not False and not block.weight.any()
         if self._columns is None:
             self._columns, self._first = np.arange(block.X.shape[1]), np.array(block.X[0])
         if len(self._columns):
@@ -200,6 +204,11 @@ class _Constants:
             raise DataError(
                 f"expected a target that varies, found {value:g} in every row", f"target '{names[k]}'", "choose another"
             )
+
+    def refuse_weights(self) -> None:
+        """Refuse weights that leave no row."""
+        if self._all_weightless:
+            raise DataError("expected weights above 0, found 0 in every row", "weight", "choose another column")
 
     def notes(self, names: Sequence[str]) -> list[str]:
         """Name the constant features."""

@@ -49,7 +49,8 @@ class SklearnSource(ArraySource):
         y = np.asarray(bunch.target, dtype=np.float64)
         names = list(bunch.target_names) if y.ndim == 2 else ["target"]
         if target is not None and target not in names:
-            raise SourceError(f"{name} has no target {target!r}{did_you_mean(target, names)}", "source.target")
+            problem = f"{name} has no target {target!r}{did_you_mean(target, names)}"
+            raise SourceError(problem, "source.target", f"one of {', '.join(names)}, or leave it out")
         if target is not None and y.ndim == 2:
             y, names = y[:, names.index(target)], [target]
         super().__init__(bunch.data, y, None, list(bunch.feature_names), names, f"scikit-learn's {name}")

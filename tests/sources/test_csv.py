@@ -172,7 +172,7 @@ BAD = {
     "utf-16": (TABLE.encode("utf-16"), SourceError, ["table.csv:1", "utf-16", "format.encoding"]),
     "latin-1 header": ("größe,y\n1,2\n".encode("latin-1"), SourceError, ["table.csv:1", "0xf6", "format.encoding"]),
     "latin-1 value": ("a,b,y\n1,x,1\n1,ä,1\n".encode("latin-1"), SourceError, ["table.csv:3", "0xe4", "latin-1"]),
-    "wrong delimiter": (b"a;b;y\n1;x;2\n", SourceError, ["table.csv:1", "split by ';'", "format.delimiter: ';'"]),
+    "wrong delimiter": (b"a;b;y\n1;x;2\n", SourceError, ["table.csv:1", "split by ';'", "format.delimiter"]),
     "no target": (b"a,b,Y2\n1,x,2\n", SchemaError, ["table.csv:1", "lacks column 'y'", "'a', 'b', 'Y2'"]),
     "last line cut": (b"a,b,y\n1,x,2\n1,x", SourceError, ["table.csv:3", "expected 3 values", "found 2", "cut short"]),
     "line too short": (b"a,b,y\n1,x\n1,x,2\n", SourceError, ["table.csv:2", "expected 3 values", "delimiter"]),
@@ -257,7 +257,7 @@ def test_files_with_other_columns_or_another_order_are_refused(write):
 
 
 def test_an_unknown_option_of_the_layout_gets_the_nearest_word(write):
-    with pytest.raises(SchemaError, match=r"format: delimeter: unknown key \(did you mean 'delimiter'"):
+    with pytest.raises(SchemaError, match=r"source: delimeter: unknown key \(did you mean 'delimiter'"):
         CsvSource(write(TABLE), target="y", delimeter=";")
 
 
