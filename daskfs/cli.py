@@ -261,7 +261,7 @@ def report(
 
 
 @app.command()
-def schema(name: Annotated[str, typer.Argument(help="pipeline, store or result.")] = "pipeline") -> None:
+def schema(name: Annotated[str, typer.Argument(help="pipeline, store, result or table.")] = "pipeline") -> None:
     """Print a JSON Schema."""
     from daskfs.pipeline.schemas import json_schema_text
 

@@ -16,6 +16,7 @@ from daskfs.documents import Document
 from daskfs.errors import ConfigError, did_you_mean
 from daskfs.pipeline.config import Pipeline
 from daskfs.result import ResultRecord
+from daskfs.sources.table_schema import TableSchema
 from daskfs.store.header import StoreHeader
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -23,6 +24,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _DOCUMENTS: dict[str, tuple[type, str]] = {
     "pipeline": (Pipeline, "A pipeline file of daskfs"),
     "result": (ResultRecord, "result.json in the folder of a run of daskfs"),
+    "table": (TableSchema, "A table schema: what the columns of a table mean"),
     "store": (StoreHeader, 'The attribute "daskfs" of the Zarr group that is a feature store'),
 }
 
@@ -32,7 +34,7 @@ def json_schema(name: str) -> dict[str, Any]:
 
     Parameters
     ----------
-    name : {"pipeline", "result", "store"}
+    name : {"pipeline", "result", "table", "store"}
 
     Raises
     ------
