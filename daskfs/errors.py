@@ -64,7 +64,15 @@ class DataError(DaskfsError):
 
 
 class PlanError(DaskfsError):
-    """A plan whose peak memory exceeds the limit."""
+    """A plan whose peak memory exceeds the limit.
+
+    Attributes
+    ----------
+    needed_nbytes : int or None
+        Of one task, where the limit was that of a task.
+    """
+
+    needed_nbytes: int | None = None
 
 
 class StoreError(DaskfsError):

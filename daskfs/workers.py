@@ -232,8 +232,10 @@ class OnDask(Workers):
 
     def peak_memory(self) -> dict[str, int]:
         """Return the peaks of the client and of every worker that answers."""
-        names = {address: worker["name"] for address, worker in self.client.scheduler_info(-1)["workers"].items()}
-        peaks = self.client.run(_process_and_peak, on_error="ignore")
+        with _cluster_errors("peak memory"):
+            workers = self.client.scheduler_info(-1)["workers"]
+            peaks = self.client.run(_process_and_peak, on_error="ignore")
+        names = {address: worker["name"] for address, worker in workers.items()}
         memory = {"client": peak_memory_nbytes()}
         for address, (pid, nbytes) in peaks.items():
             if pid != os.getpid():  # a worker that is a thread of this process
@@ -246,8 +248,11 @@ class OnDask(Workers):
 
         @contextmanager
         def report() -> Iterator[None]:
-            with self.client.as_current(), performance_report(filename=str(path), mode="inline"):
+            recorded = performance_report(filename=str(path), mode="inline")
+            with self.client.as_current(), _cluster_errors(recorded.filename):
+                recorded.__enter__()
                 yield
+                recorded.__exit__(None, None, None)  # not where the work failed: the scheduler may be gone
 
         return report()
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from daskfs.errors import ConfigError, did_you_mean
+from daskfs.errors import ConfigError, PlanError, did_you_mean
 from daskfs.pipeline.config import Pipeline, Split, SyntheticSource
-from daskfs.pipeline.plan import DataFacts, Plan, available_nbytes, make_plan
+from daskfs.pipeline.plan import DataFacts, Plan, available_nbytes, make_plan, over_limit
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.message import Message
 from daskfs.sources.base import Source
@@ -115,17 +115,14 @@ def plan_data(pipeline: Pipeline, facts: DataFacts, n_workers: int | None = None
     n_workers = n_workers or cluster.n_workers
     available = available_nbytes(cluster, facts, n_workers)
     n_threads = 1 if cluster.kind == "none" else n_workers
-    plans = {
-        label: make_selector(selection, available).plan(
-            facts.n_train,
-            facts.n_features,
-            facts.dtype,
-            available,
-            n_threads=n_threads,
-            tile_shape=facts.tile_shape,
-        )
-        for label, selection in pipeline.selections.items()
-    }
+    plans = {}
+    for label, selection in pipeline.selections.items():
+        selector = make_selector(selection, available)
+        size = (facts.n_train, facts.n_features, facts.dtype, available)
+        try:
+            plans[label] = selector.plan(*size, n_threads=n_threads, tile_shape=facts.tile_shape)
+        except PlanError as fault:
+            raise over_limit(fault, cluster, available, n_workers) from None
     return make_plan(facts, plans, cluster, n_workers)
 
 

@@ -161,9 +161,20 @@ def available_nbytes(cluster: Cluster, data: DataFacts, n_workers: int) -> int:
             f"a process takes {shown_nbytes(base)} before its first block, "
             f"but the memory limit is {shown_nbytes(limit)}",
             "cluster.memory_limit",
-            f"allow at least {shown_nbytes(base + n_shares * max(16 * MIB, 8 * data.row_nbytes))}",
+            f"allow at least {_enough(base + n_shares * max(16 * MIB, 8 * data.row_nbytes))}",
         )
     return available
+
+
+def over_limit(fault: PlanError, cluster: Cluster, available: int, n_workers: int) -> PlanError:
+    """Return a task's excess as what the user can set: the limit of the whole process."""
+    if fault.needed_nbytes is None:
+        return fault
+    limit = cluster.limits_nbytes["worker" if cluster.has_workers else "client"]
+    more = (fault.needed_nbytes - available) * (n_workers if cluster.kind == "threads" else 1)
+    smaller = fault.remedy.partition(" bytes")[2]  # ", or set n_subsets=..."
+    problem = f"{fault.problem}, which is what {shown_nbytes(limit)} leave to a task"
+    return PlanError(problem, "cluster.memory_limit", f"allow at least {_enough(limit + more)}{smaller}")
 
 
 def ingest_limit(cluster: Cluster, n_samples: int) -> int:
@@ -204,7 +215,7 @@ def make_plan(
             raise PlanError(
                 f"the {process} would take {shown_nbytes(nbytes)}, but the memory limit is {shown_nbytes(limit)}",
                 f"cluster.{key}",
-                f"allow at least {shown_nbytes(nbytes)}",
+                f"allow at least {_enough(nbytes)}",
             )
     return whole
 
@@ -245,6 +256,11 @@ def shown_nbytes(nbytes: int) -> str:
             break
         size /= 1024
     return f"{nbytes} bytes" if unit == "bytes" else f"{size:.1f} {unit}"
+
+
+def _enough(nbytes: int) -> str:
+    """Return a size that is not below `nbytes`, as a pipeline takes it."""
+    return f"{-(-nbytes // MIB)}MiB"
 
 
 def _counted(count: int, one: str, several: str) -> str:

@@ -146,12 +146,14 @@ def plan_message(shape: Shape, memory_limit: int | None, n_threads: int, tile_ro
     """
     needed = shape.select_nbytes(1)
     if memory_limit is not None and needed > memory_limit:
-        raise PlanError(
+        fault = PlanError(
             f"one subset of {shape.largest_subset:,} rows x {shape.n_features:,} columns takes {needed:,} bytes, "
             f"the limit is {memory_limit:,} bytes",
             "memory_limit",
             f"allow at least {needed:,} bytes{_smaller_subsets(shape, memory_limit)}",
         )
+        fault.needed_nbytes = needed
+        raise fault
     per_task = subsets_per_task(shape.n_subsets, shape.select_nbytes, memory_limit, n_threads)
     n_tasks = -(-shape.n_subsets // per_task)
     overlap = (tile_rows - 1) * (n_tasks - 1) if n_tasks > 1 else 0

@@ -15,7 +15,9 @@ from sklearn.linear_model import LassoCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from daskfs.pipeline.config import load_pipeline
+from daskfs.documents import check_document, parse_yaml
+from daskfs.pipeline.config import Pipeline, load_pipeline
+from daskfs.sources.table_schema import load_table_schema
 from daskfs.store.feature_store import open_store
 
 ROOT = Path(__file__).parents[2]
@@ -68,6 +70,18 @@ def test_every_command_of_the_readme_exists():
     helped = daskfs("--help").stdout
     assert listed == {"run", "plan", "validate", "ingest", "info", "verify", "select", "report", "schema", "warmup"}
     assert all(command in helped for command in listed)
+
+
+def yaml_of(document: Path) -> dict:
+    block = re.search(r"```yaml\n(.*?)```", document.read_text(encoding="utf-8"), re.DOTALL)
+    assert block is not None
+    return parse_yaml(block.group(1), document.name)
+
+
+def test_the_pipeline_and_the_table_schema_of_the_documentation_are_valid():
+    check_document(Pipeline, yaml_of(ROOT / "README.md"), "README.md")
+    schema = load_table_schema(yaml_of(ROOT / "data_schemas" / "README.md"))
+    assert schema.columns["Carrier"].min_count == 100
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES, ids=lambda path: path.stem)
