@@ -23,7 +23,7 @@ FLOORS = [  # from the top down; see CONTRIBUTING.md, "Decisions", for where thi
     {"streams"},
     {"cluster", "kernels", "result", "metrics"},
     {"documents", "workers"},
-    {"blocks", "memory"},
+    {"blocks", "memory", "processes"},
     {"errors"},
 ]
 FLOOR_OF = {room: height for height, rooms in enumerate(reversed(FLOORS)) for room in rooms}

@@ -8,10 +8,9 @@ import shutil
 import socket
 from pathlib import Path
 
-import psutil
-
 from daskfs.errors import RunError
 from daskfs.pipeline.checkpoint import Checkpoint
+from daskfs.processes import is_alive, this_process
 
 UNFINISHED = ".unfinished"
 _LOCK = "running.json"
@@ -99,11 +98,10 @@ class RunFolder:
         return False
 
     def _lock(self) -> None:
-        owner = {"pid": os.getpid(), "host": socket.gethostname(), "started": psutil.Process().create_time()}
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             with (self.path / _LOCK).open("x", encoding="utf-8") as file:
-                json.dump(owner, file)
+                json.dump(this_process(), file)
         except FileExistsError:
             raise RunError("another process runs here", str(self.path), "wait for it") from None
         except OSError as fault:
@@ -150,17 +148,6 @@ def _check_lock(unfinished: Path) -> None:
     if host != socket.gethostname():
         remedy = f"wait for it, or remove {lock} if it is dead"
         raise RunError(f"process {pid} on {host} may be running here", str(unfinished), remedy)
-    if pid != os.getpid() and _is_alive(pid, started):
+    if pid != os.getpid() and is_alive(pid, started):
         raise RunError(f"process {pid} is running here", str(unfinished), "wait for it, or stop it")
     lock.unlink(missing_ok=True)
-
-
-def _is_alive(pid: int, started: float) -> bool:
-    """Tell whether the process that locked a folder still runs, and its number was not given to another."""
-    try:
-        process = psutil.Process(pid)
-        return process.status() != psutil.STATUS_ZOMBIE and abs(process.create_time() - started) < 2.0
-    except psutil.NoSuchProcess:
-        return False
-    except psutil.AccessDenied:
-        return True

@@ -10,6 +10,7 @@ import uuid
 from pathlib import Path
 
 from daskfs.errors import StoreError, StoreExistsError
+from daskfs.processes import is_alive, this_process
 from daskfs.store.manifest import LOCK
 
 SUFFIX = ".unfinished"
@@ -47,7 +48,7 @@ class UnfinishedStore:
         draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
         try:
             draft.mkdir()
-            (draft / LOCK).write_text(json.dumps(_this_process()), encoding="utf-8")
+            (draft / LOCK).write_text(json.dumps(this_process()), encoding="utf-8")
             draft.rename(self.folder)  # fails where another writer was faster, for its folder is not empty
         except OSError as fault:
             shutil.rmtree(draft, ignore_errors=True)
@@ -99,7 +100,7 @@ class UnfinishedStore:
                 str(self.folder),
                 f"if no such process runs on {host}, remove the folder",
             )
-        if _is_alive(pid, started):
+        if is_alive(pid, started):
             raise self._being_written(f"process {pid}")
         _remove(self.folder)
         self.notes.append(f"removed the unfinished store that process {pid} had left behind")
@@ -116,26 +117,6 @@ def _remove(folder: Path) -> None:
     except FileNotFoundError:
         return
     shutil.rmtree(doomed)
-
-
-def _this_process() -> dict[str, object]:
-    import psutil
-
-    pid = os.getpid()
-    return {"pid": pid, "host": socket.gethostname(), "started": psutil.Process(pid).create_time()}
-
-
-def _is_alive(pid: int, started: float) -> bool:
-    """Whether the process that wrote the lock still runs, and its number was not given to another."""
-    import psutil
-
-    try:
-        process = psutil.Process(pid)
-        return process.status() != psutil.STATUS_ZOMBIE and abs(process.create_time() - started) < 2.0
-    except psutil.NoSuchProcess:
-        return False
-    except psutil.AccessDenied:
-        return True
 
 
 def _sync(path: Path) -> None:
