@@ -105,7 +105,7 @@ def _write_whole(path: Path, content: bytes) -> None:
     except OSError as fault:
         temporary.unlink(missing_ok=True)
         problem = f"cannot keep a checkpoint: {fault.strerror}"
-        raise RunError(problem, str(path), "free the disk or mend the rights, then --resume") from fault
+        raise RunError(problem, str(path), "free space, mend the rights, or choose another output") from fault
 
 
 def _first_difference(found: Any, wanted: Any, key: str = "") -> tuple[str, Any, Any]:

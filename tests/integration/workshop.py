@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 from typer.testing import CliRunner
 
+import daskfs
 from daskfs.cli import app
 from daskfs.documents import dump_yaml
 
@@ -22,6 +24,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the 
 from daskfs.cli import main
 main()
 """
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(daskfs.__file__).parents[1])}  # where it is not installed
 PROGRESS = re.compile(r"[\w-]+: [\d,]+ done in [\d.]+ s")
 
 
@@ -78,7 +81,7 @@ class Workshop:
         """Start a command in a process of its own."""
         command = [sys.executable, "-W", "ignore", "-c", COMMAND, *map(str, arguments)]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        return subprocess.Popen(command, cwd=self.folder, **pipes, **options)
+        return subprocess.Popen(command, cwd=self.folder, env=ENVIRONMENT, **pipes, **options)
 
     def finish(self, process: subprocess.Popen[str]) -> Ended:
         """Wait for a command that was started."""

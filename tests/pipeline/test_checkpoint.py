@@ -78,6 +78,6 @@ def test_a_full_disk_says_how_to_go_on(checkpoint, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(RunError, match="No space left on device; free the disk or mend the rights, then --resume"):
+    with pytest.raises(RunError, match="No space left on device; free space, mend the rights"):
         checkpoint.save("task", {"x": np.ones(3)})
     assert list(checkpoint.folder.iterdir()) == []

@@ -1,0 +1,244 @@
+"""Stores that are no good, a full disk, places that cannot be written: each is named, nothing half-made is left."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from workshop import refused, table
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A store as it should be."""
+    from daskfs.sources.ingest import ingest
+
+    folder = tmp_path_factory.mktemp("whole")
+    (folder / "table.csv").write_text(table(120))
+    return ingest(folder / "table.csv", folder / "s.zarr", target="y").path
+
+
+def chunk(store, array="X"):
+    """The file of an array's first chunk."""
+    return next(path for path in sorted((store / array).rglob("*")) if path.is_file() and path.name != "zarr.json")
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 3] ^= 1
+    path.write_bytes(content)
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-5])
+
+
+def change_header(store, **values):
+    header = json.loads((store / "zarr.json").read_text())
+    header["attributes"]["daskfs"].update(values)
+    (store / "zarr.json").write_text(json.dumps(header))
+
+
+def replace_by_file(store):
+    shutil.rmtree(store)
+    store.write_text("x")
+
+
+def empty_folder(store):
+    shutil.rmtree(store)
+    store.mkdir()
+
+
+NO_STORES = {
+    "missing": (shutil.rmtree, ["s.zarr: ", "no such store", "check the path"]),
+    "a file": (replace_by_file, ["s.zarr: not a feature store of daskfs", "ingest it first"]),
+    "an empty folder": (empty_folder, ["s.zarr: not a feature store of daskfs", "ingest it first"]),
+    "unfinished": (
+        lambda s: s.rename(f"{s}.unfinished"),
+        ["s.zarr: there is only an unfinished store", "ingest again"],
+    ),
+    "of a newer format": (lambda s: change_header(s, format_version=99), ["s.zarr: ", "format 99", "upgrade daskfs"]),
+    "header broken": (lambda s: cut(s / "zarr.json"), ["s.zarr/zarr.json: ", "remove the store and ingest"]),
+    "header changed": (
+        lambda s: change_header(s, shape=[99, 3]),
+        ["s.zarr/zarr.json: ", "remove the store and ingest"],
+    ),
+    "manifest lost": (
+        lambda s: (s / "manifest.json").unlink(),
+        ["s.zarr: manifest.json is missing", "remove the store"],
+    ),
+    "manifest broken": (lambda s: cut(s / "manifest.json"), ["s.zarr/manifest.json: ", "remove the store and ingest"]),
+}
+DAMAGES = {
+    "chunk missing": ("X", Path.unlink, ["X/c/0/0: X chunk (0, 0) is missing", "remove the store and ingest"]),
+    "chunk truncated": ("X", cut, ["X/c/0/0: X chunk (0, 0) has the wrong length", "remove the store and ingest"]),
+    "bit flipped": ("X", flip, ["X/c/0/0: X chunk (0, 0) fails its checksum", "remove the store and ingest"]),
+    "target missing": ("target", Path.unlink, ["target/c/0: target chunk (0) is missing", "remove the store"]),
+    "target flipped": ("target", flip, ["target/c/0: target chunk (0) fails its checksum", "remove the store"]),
+    "names flipped": ("feature_names", flip, ["feature_names chunk (0) fails its checksum", "remove the store"]),
+    "order flipped": ("source_rows", flip, ["source_rows chunk (0) fails its checksum", "remove the store"]),
+}
+
+
+@pytest.fixture
+def store(workshop, whole):
+    """A copy of the store, and a pipeline over it."""
+    workshop.pipeline(source=None, store={"path": "s.zarr"})
+    return shutil.copytree(whole, workshop.folder / "s.zarr")
+
+
+@pytest.mark.parametrize("case", NO_STORES)
+def test_what_is_no_store_is_refused_by_every_command(workshop, store, case):
+    make, expected = NO_STORES[case]
+    make(store)
+    before = workshop.contents()
+    refused(workshop.daskfs("info", "s.zarr"), *expected)
+    refused(workshop.daskfs("verify", "s.zarr"), *expected)
+    refused(workshop.daskfs("select", "s.zarr"), *expected)
+    if case not in ("missing", "unfinished"):  # a pipeline says that its source lacks as well
+        for command in ("validate", "plan", "run"):
+            refused(workshop.daskfs(command, "pipeline.yaml"), *expected)
+    assert workshop.contents() == before
+
+
+@pytest.mark.parametrize("case", DAMAGES)
+def test_damage_is_named_by_verify_and_by_all_that_read_it(workshop, store, case):
+    array, damage, expected = DAMAGES[case]
+    damage(chunk(store, array))
+    before = workshop.contents()
+    refused(workshop.daskfs("verify", "s.zarr"), *expected, "1 damaged", places=2)
+    refused(workshop.daskfs("select", "s.zarr", "--output", "selected"), *expected)
+    refused(workshop.daskfs("run", "pipeline.yaml"), *expected)
+    assert workshop.contents() == before
+
+
+def test_another_store_is_not_overwritten(workshop, store):
+    workshop.write("table.csv", table(50))
+    before = workshop.contents()
+    refused(
+        workshop.daskfs("ingest", "table.csv", "s.zarr", "--target", "y"),
+        "s.zarr: a store made from another source",
+        "remove it or choose another name",
+    )
+    assert workshop.contents() == before
+
+
+def test_more_features_than_there_are_cannot_be_asked_for(workshop, store):
+    before = workshop.contents()
+    refused(workshop.daskfs("select", "s.zarr", "--n-features", 4), "there are 3", "ask for at most 3")
+    refused(workshop.daskfs("select", "s.zarr", "--n-subsets", 99), "n_subsets: ", "set n_subsets to at most 48")
+    refused(workshop.daskfs("select", "s.zarr", "--method", "mesage"), "did you mean 'message'?")
+    assert workshop.contents() == before
+
+
+def test_a_file_in_the_way_is_named(workshop, store):
+    workshop.write("table.csv", table())
+    workshop.pipeline("inside.yaml", store={"path": "table.csv/t.zarr"})
+    before = workshop.contents()
+    refused(workshop.daskfs("run", "inside.yaml"), "table.csv/t.zarr: cannot make", "choose another store.path")
+    refused(workshop.daskfs("select", "s.zarr", "--output", "table.csv/x"), "table.csv/x", "choose another output")
+    refused(workshop.daskfs("select", "s.zarr", "--output", "table.csv"), "table.csv: expected a run's", "move it away")
+    for place in ("table.csv/t.zarr", "no/folder/t.zarr"):
+        ended = workshop.daskfs("ingest", "table.csv", place, "--target", "y")
+        refused(ended, f"{place}: cannot create the store", "choose another folder")
+    refused(workshop.daskfs("report", "table.csv"), "table.csv: no such folder", "a finished run")
+    assert workshop.contents() == before
+
+
+def test_a_folder_that_cannot_be_written_is_named(workshop, store, monkeypatch):
+    workshop.write("table.csv", table())
+    locked = workshop.folder / "locked"
+    locked.mkdir()
+    mkdir = os.mkdir
+
+    def refuse(path, *arguments, **options):
+        if str(path).startswith(str(locked)):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        mkdir(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "mkdir", refuse)  # the tests may run as root, who may write anywhere
+    before = workshop.contents()
+    ended = workshop.daskfs("ingest", "table.csv", "locked/t.zarr", "--target", "y")
+    refused(ended, "locked/t.zarr: cannot create the store: Permission denied", "choose another folder")
+    ended = workshop.daskfs("select", "s.zarr", "--output", "locked/run")
+    refused(ended, "locked/run.unfinished: cannot make the run's folder: Permission denied", "choose another output")
+    assert workshop.contents() == before
+
+
+@pytest.fixture
+def small_disk(workshop):
+    """A folder on a disk of one mebibyte."""
+    folder = workshop.folder / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+    try:
+        done = subprocess.run(mount, capture_output=True, text=True)
+    except FileNotFoundError:
+        pytest.skip("no command mount here")
+    if done.returncode:
+        pytest.skip(f"only root can mount a small disk: {done.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk_ends_ingest_in_one_line_and_leaves_nothing(workshop, small_disk):
+    workshop.write(
+        "table.csv", "\n".join(["a,b,c,y", *(f"{i},{i * 7 % 13},{i * i % 17},{i % 5}" for i in range(60000))])
+    )
+    workshop.pipeline(store={"path": "disk/s.zarr"})
+    before = workshop.contents()
+    for command in (["ingest", "table.csv", "disk/s.zarr", "--target", "y"], ["run", "pipeline.yaml"]):
+        refused(workshop.daskfs(*command), "disk/s.zarr: the disk is full", "needed are 7", "free space, or choose")
+        assert workshop.contents() == before
+
+
+def test_a_full_disk_ends_a_run_in_one_line(workshop, store, small_disk):
+    filling = small_disk / "filling"
+    filling.write_bytes(bytes(2**20 - 4 * 4096))
+    before = workshop.contents()
+    ended = workshop.daskfs("run", "pipeline.yaml", "--set", "output=disk/run")
+    assert ended.code == 2, str(ended)
+    assert "Traceback" not in ended.errors
+    assert "no space left on device" in ended.errors.lower()
+    if "--resume" in ended.errors:
+        filling.unlink()
+        assert workshop.daskfs("run", "pipeline.yaml", "--resume", "disk/run").code == 0
+    else:
+        assert workshop.contents() == before
+
+
+@pytest.mark.parametrize("file", ["selected.csv", "metrics.json", "history.parquet", "report.html", "pipeline.yaml"])
+def test_a_disk_that_fills_up_late_leaves_a_run_that_can_be_resumed(workshop, store, monkeypatch, file):
+    write_text, replace = Path.write_text, Path.replace
+
+    def full(path):
+        if file in path.name:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    def refuse_text(path, *arguments, **options):
+        full(path)
+        return write_text(path, *arguments, **options)
+
+    def refuse_name(path, target):
+        full(path)
+        return replace(path, target)
+
+    before = workshop.contents()
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_text", refuse_text)
+        patched.setattr(Path, "replace", refuse_name)
+        ended = workshop.daskfs("run", "pipeline.yaml")
+    assert ended.code == 2, str(ended)
+    assert "no space left on device" in ended.errors.lower()
+    if file == "pipeline.yaml":  # nothing was computed
+        refused(ended)
+        assert workshop.contents() == before
+        return
+    refused(ended, "continue with --resume", places=2)
+    assert workshop.daskfs("run", "pipeline.yaml", "--resume", "trial").code == 0
+    assert not list(workshop.folder.glob("*.unfinished"))
