@@ -6,6 +6,8 @@ import json
 import os
 import shutil
 import socket
+import sys
+import time
 import uuid
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from daskfs.processes import is_alive, this_process
 from daskfs.store.manifest import LOCK
 
 SUFFIX = ".unfinished"
+_CHECKS, _PAUSE_S = 4, 0.05
 
 
 class UnfinishedStore:
@@ -77,6 +80,12 @@ class UnfinishedStore:
     def remove(self) -> None:
         """Remove everything that was written."""
         _remove(self.folder)
+        if not isinstance(sys.exception(), KeyboardInterrupt):
+            return
+        for _ in range(_CHECKS):  # Zarr's threads may still be at what an interrupt cut short
+            time.sleep(_PAUSE_S)
+            if not (self.folder / LOCK).exists():
+                _remove(self.folder)
 
     def _refuse_existing(self) -> None:
         if os.path.lexists(self.target):
