@@ -59,9 +59,11 @@ class Watch(threading.Thread):
                 return
             for process in processes:
                 try:
+                    role = self.role_of(process)  # before its memory, see there
                     rss = process.memory_info().rss
-                    role = self.role_of(process)
                 except psutil.Error:
+                    continue
+                if role is None:
                     continue
                 total += rss
                 name = f"{role} (pid {process.pid})"
@@ -69,13 +71,15 @@ class Watch(threading.Thread):
             self.total = max(self.total, total)
             time.sleep(0.05)
 
-    def role_of(self, process: psutil.Process) -> str:
+    def role_of(self, process: psutil.Process) -> str | None:
+        """Tell what a process is; None while it is still a fork of its parent, whose pages it shows as its own."""
         if process.pid == self.root.pid:
             return "client"
-        command = " ".join(process.cmdline())
-        if "resource_tracker" in command or "forkserver" in command:
-            return "helper of multiprocessing"
-        return "worker"
+        command = process.cmdline()
+        if command == self.root.cmdline():
+            return None
+        is_helper = any("resource_tracker" in word or "forkserver" in word for word in command)
+        return "helper of multiprocessing" if is_helper else "worker"
 
 
 def measure(
