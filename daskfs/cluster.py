@@ -196,10 +196,24 @@ def _connect(address: str | None) -> Iterator[Client]:
             address,
             "start one with  dask scheduler  and workers with  dask worker ADDRESS",
         ) from None
-    with client:
+    with _said_in_one_line(), client:
         if not client.nthreads():
             raise RunError("the scheduler has no workers", address, f"start one with  dask worker {address}")
         yield client
+
+
+@contextmanager
+def _said_in_one_line() -> Iterator[None]:
+    """Keep Dask's log from printing tracebacks about a lost scheduler: the error that is raised says it."""
+    loggers = [logging.getLogger(f"distributed.{name}") for name in ("client", "core", "comm", "utils")]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
 
 
 def parse_bytes(text: str | int) -> int:

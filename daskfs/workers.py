@@ -156,6 +156,8 @@ class OnDask(Workers):
         self, function: Callable[..., Any], items: Sequence[Any], *, name: str, shared: Sequence[Any] = ()
     ) -> Iterator[tuple[int, Any]]:
         """Yield results as they come; each leaves its worker at once and is released."""
+        from concurrent.futures import CancelledError
+
         from distributed import as_completed
 
         submit = self._submitter(function, name, shared)
@@ -175,6 +177,8 @@ class OnDask(Workers):
                 submit_next()
             try:
                 for future, result in completed:
+                    if isinstance(result, CancelledError):  # what as_completed gives when the scheduler is gone
+                        raise result
                     future.release()
                     submit_next()
                     yield number_of.pop(future.key), result

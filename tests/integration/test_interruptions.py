@@ -1,0 +1,191 @@
+"""Ctrl-C, lost workers, lost schedulers, two at once: whatever happens, the result is the same to the last bit."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+from workshop import ENVIRONMENT, Workshop, refused
+
+N_SELECTIONS = 4
+SELECTIONS = [{"method": "message", "n_subsets": 3 + 2 * k, "label": f"m{k}"} for k in range(N_SELECTIONS)]
+LOCAL = {"kind": "local", "n_workers": 2, "memory_limit": "1GiB", "dashboard_address": None}
+SCHEDULER = "from distributed.cli.dask_scheduler import main; main()"
+WORKER = "from distributed.cli.dask_worker import main; main()"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A store, a pipeline of several selections, and its run that nothing befell."""
+    workshop = Workshop(tmp_path_factory.mktemp("whole"))
+    source = {"kind": "synthetic", "n_samples": 6000, "n_features": 300, "random_state": 1}
+    workshop.pipeline(source=source, select=SELECTIONS)
+    ended = workshop.finish(workshop.start("run", "pipeline.yaml"))
+    assert ended.code == 0, str(ended)
+    return workshop.folder
+
+
+@pytest.fixture
+def at_work(workshop, whole):
+    """The same pipeline in the workshop, its store ready."""
+    shutil.copytree(whole / "trial.zarr", workshop.folder / "trial.zarr")
+    workshop.pipeline(source=None, select=SELECTIONS)
+    return workshop
+
+
+def same_bits(workshop, whole, name="trial"):
+    """Check a finished run against the one that nothing befell."""
+    run = workshop.folder / name
+    assert not (workshop.folder / f"{name}.unfinished").exists()
+    for k in range(N_SELECTIONS):
+        for file in ("selected.csv", "history.parquet"):
+            assert (run / f"m{k}" / file).read_bytes() == (whole / "trial" / f"m{k}" / file).read_bytes()
+    assert (run / "metrics.json").read_bytes() == (whole / "trial" / "metrics.json").read_bytes()
+
+
+def until(condition, process=None):
+    """Wait for a condition, as long as the process lasts."""
+    give_up = time.monotonic() + 60
+    while not condition() and (process is None or process.poll() is None):
+        assert time.monotonic() < give_up
+        time.sleep(0.005)
+
+
+def in_the_middle(workshop, process, name="trial"):
+    """Wait until the first selection stands in the checkpoint."""
+    checkpoint = workshop.folder / f"{name}.unfinished" / "checkpoint" / "m0"
+    until(lambda: list(checkpoint.glob("*.npz")), process)
+    assert process.poll() is None, process.communicate()
+
+
+@pytest.fixture
+def scheduler(tmp_path):
+    """A Dask scheduler with two workers, as somebody else has started them."""
+    file = tmp_path / "scheduler.json"
+    environment = ENVIRONMENT | {"DASK_LOGGING__DISTRIBUTED": "critical"}
+    started = []
+
+    def start(code, *arguments):
+        command = [sys.executable, "-W", "ignore", "-c", code, *arguments, "--no-dashboard"]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": tmp_path}
+        started.append(subprocess.Popen(command, env=environment, **quiet))
+        return started[-1]
+
+    process = start(SCHEDULER, "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(file))
+    until(lambda: file.exists() and file.read_text().rstrip().endswith("}"), process)
+    address = json.loads(file.read_text())["address"]
+    for _ in range(2):
+        start(WORKER, address, "--nthreads", "1", "--no-nanny", "--local-directory", str(tmp_path / "workers"))
+    from distributed import Client
+
+    with Client(address, set_as_default=False) as client:
+        client.wait_for_workers(2, timeout=30)
+    yield process, address
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("rows", [20_000, 200_000])
+def test_ctrl_c_during_ingest_leaves_nothing(workshop, rows):
+    lines = [f"{i % 17},{i * 7 % 13},{i * i % 11},{i % 5}" for i in range(rows)]
+    workshop.write("table.csv", "\n".join(["a,b,c,y", *lines, ""]))
+    before = workshop.contents()
+    process = workshop.start("ingest", "table.csv", "store.zarr", "--target", "y")
+    unfinished = workshop.folder / "store.zarr.unfinished"
+    until(unfinished.exists, process)
+    process.send_signal(signal.SIGINT)
+    ended = workshop.finish(process)
+    if ended.code == 0:  # it was done before the signal came
+        assert workshop.daskfs("verify", "store.zarr").code == 0
+        return
+    assert ended.code == 130
+    assert ended.complaints == ["interrupted"]
+    assert workshop.contents() == before
+
+
+def test_a_killed_ingest_is_cleared_away_by_the_next(workshop):
+    lines = [f"{i % 17},{i * 7 % 13},{i * i % 11},{i % 5}" for i in range(200_000)]
+    workshop.write("table.csv", "\n".join(["a,b,c,y", *lines, ""]))
+    process = workshop.start("ingest", "table.csv", "store.zarr", "--target", "y")
+    until((workshop.folder / "store.zarr.unfinished").exists, process)
+    process.kill()
+    workshop.finish(process)
+    refused(workshop.daskfs("select", "store.zarr"), "there is only an unfinished store", "ingest again")
+    assert workshop.daskfs("ingest", "table.csv", "store.zarr", "--target", "y").code == 0
+    assert workshop.daskfs("verify", "store.zarr").code == 0
+    assert sorted(path.name for path in workshop.folder.iterdir()) == ["store.zarr", "table.csv"]
+
+
+def test_ctrl_c_during_select_keeps_the_checkpoint(workshop, whole):
+    shutil.copytree(whole / "trial.zarr", workshop.folder / "s.zarr")
+    options = ("s.zarr", "--n-subsets", 2000, "--memory-limit", "480MiB", "--output")
+    assert workshop.daskfs("select", *options, "straight").code == 0
+    process = workshop.start("select", *options, "stopped")
+    checkpoint = workshop.folder / "stopped.unfinished" / "checkpoint"
+    until(lambda: list(checkpoint.rglob("*.npz")), process)
+    process.send_signal(signal.SIGINT)
+    ended = workshop.finish(process)
+    assert ended.code == 130, str(ended)
+    assert ended.complaints == ["interrupted", f"continue with --resume {workshop.folder / 'stopped'}"]
+    assert not (workshop.folder / "stopped").exists()
+    assert workshop.daskfs("select", *options[:-1], "--resume", "stopped").code == 0
+    selected = [(workshop.folder / name / "selected.csv").read_bytes() for name in ("straight", "stopped")]
+    assert selected[0] == selected[1]
+
+
+def test_a_killed_worker_is_replaced(at_work, whole):
+    at_work.pipeline(source=None, select=SELECTIONS, cluster=LOCAL)
+    process = at_work.start("run", "pipeline.yaml")
+    in_the_middle(at_work, process)
+    family = psutil.Process(process.pid).children(recursive=True)
+    workers = [child for child in family if "--multiprocessing-fork" in child.cmdline()]
+    assert len(workers) == 2
+    workers[0].kill()
+    ended = at_work.finish(process)
+    assert ended.code == 0, str(ended)
+    assert ended.complaints == []
+    same_bits(at_work, whole)
+
+
+def test_a_scheduler_started_elsewhere_gives_the_same_bits(at_work, whole, scheduler):
+    _, address = scheduler
+    ended = at_work.daskfs("run", "pipeline.yaml", "--scheduler", address)
+    assert ended.code == 0, str(ended)
+    same_bits(at_work, whole)
+    assert (at_work.folder / "trial" / "dask.html").stat().st_size > 0
+
+
+def test_a_run_that_lost_its_scheduler_is_resumed_here(at_work, whole, scheduler):
+    central, address = scheduler
+    process = at_work.start("run", "pipeline.yaml", "--scheduler", address)
+    in_the_middle(at_work, process)
+    central.kill()
+    central.wait()
+    ended = at_work.finish(process)
+    refused(ended, "the scheduler was lost", f"continue with --resume {at_work.folder / 'trial'}", places=2)
+    assert at_work.daskfs("run", "pipeline.yaml", "--resume", "trial").code == 0
+    same_bits(at_work, whole)
+
+
+@pytest.mark.parametrize("address", ["nonsense", "tcp://127.0.0.1:1"])
+def test_an_address_where_nobody_answers_is_named(at_work, address):
+    before = at_work.contents()
+    ended = at_work.daskfs("run", "pipeline.yaml", "--scheduler", address)
+    refused(ended, f"{address}: no scheduler answers", "start one with  dask scheduler")
+    assert at_work.contents() == before
+
+
+def test_of_two_runs_into_one_folder_one_is_refused(at_work, whole):
+    processes = [at_work.start("run", "pipeline.yaml") for _ in range(2)]
+    ended = sorted((at_work.finish(process) for process in processes), key=lambda run: run.code)
+    assert ended[0].code == 0, str(ended)
+    refused(ended[1], "trial")
+    assert any(words in ended[1].errors for words in ("is running here", "another process runs here", "stands here"))
+    same_bits(at_work, whole)
