@@ -5,6 +5,7 @@ Imported by workers, hence light: numpy and the kernels.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ from daskfs.errors import DataError
 from daskfs.kernels.criteria import feature_penalty
 from daskfs.kernels.lasso import lasso_path
 from daskfs.kernels.least_squares import least_squares
-from daskfs.kernels.moments import moments
+from daskfs.kernels.moments import Moments, moments
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,8 @@ class SelectionSettings:
     n_lambdas: int
     patience: int | None
     max_features: int | None
+    with_coefficients: bool = False
+    """Whether the coefficients of the chosen model, shrunk as the path leaves them, are wanted too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,7 @@ def select_on_block(matrix: Matrix, settings: SelectionSettings, group: SubsetGr
     dict of ndarray
         ``selected`` and ``constant``: column numbers of all subsets in a row; ``n_selected`` and ``n_constant`` of
         shape (n_subsets,) tell them apart. With subset 0 its path: ``lambda``, ``df``, ``rss``, ``gic``, ``best``.
+        With coefficients: ``coef``, one for each of ``selected``, and ``intercept`` of shape (n_subsets,).
 
     Raises
     ------
@@ -63,42 +67,58 @@ def select_on_block(matrix: Matrix, settings: SelectionSettings, group: SubsetGr
         NaN or infinity, with the column's name.
     """
     X, y, weight = _read(matrix, group.rows)
-    selected, constant, path_of_first = [], [], {}
+    subsets = []
     for k in range(len(group.bounds) - 1):
         rows = slice(group.bounds[k], group.bounds[k + 1])
         block = _as_kernels_take_it(X[rows])
         m = moments(block, y[rows], weight[rows])
         if np.isnan(m.scale).any():
             raise _not_finite(matrix, block, rows.start, group)
-        penalty = feature_penalty(settings.criterion, m.total, block.shape[1], settings.gamma)
-        path = lasso_path(
-            block,
-            y[rows],
-            weight[rows],
-            penalty=penalty,
-            block_moments=m,
-            n_lambdas=settings.n_lambdas,
-            refit=settings.refit,
-            patience=settings.patience,
-            max_features=settings.max_features,
-        )
-        selected.append(path.selected())
-        constant.append(np.flatnonzero(m.scale == 0.0))
-        if group.first + k == 0:
-            path_of_first = {
-                "lambda": path.lambdas,
-                "df": path.df,
-                "rss": path.rss,
-                "gic": path.gic,
-                "best": np.array([path.best]),
-            }
-    return {
-        "selected": np.concatenate(selected),
-        "n_selected": np.array([len(columns) for columns in selected]),
-        "constant": np.concatenate(constant),
-        "n_constant": np.array([len(columns) for columns in constant]),
-        **path_of_first,
+        subsets.append(_choice(block, y[rows], weight[rows], m, settings, is_first=group.first + k == 0))
+    return joined(subsets)
+
+
+def joined(parts: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Return the arrays of several parts, each name's in a row, in the order of the parts."""
+    names = dict.fromkeys(name for part in parts for name in part)
+    return {name: np.concatenate([part[name] for part in parts if name in part]) for name in names}
+
+
+def _choice(
+    block: np.ndarray,
+    y: np.ndarray,
+    weight: np.ndarray,
+    m: Moments,
+    settings: SelectionSettings,
+    is_first: bool,
+) -> dict[str, np.ndarray]:
+    """Return what one subset chooses."""
+    path = lasso_path(
+        block,
+        y,
+        weight,
+        penalty=feature_penalty(settings.criterion, m.total, block.shape[1], settings.gamma),
+        block_moments=m,
+        n_lambdas=settings.n_lambdas,
+        refit=settings.refit,
+        patience=settings.patience,
+        max_features=settings.max_features,
+    )
+    selected, constant = path.selected(), np.flatnonzero(m.scale == 0.0)
+    choice = {
+        "selected": selected,
+        "n_selected": np.array([len(selected)]),
+        "constant": constant,
+        "n_constant": np.array([len(constant)]),
     }
+    if settings.with_coefficients:
+        coef = path.coefficients(path.best)[selected] if path.best >= 0 else np.empty(0)
+        choice["coef"] = coef
+        choice["intercept"] = np.array([m.y_mean - m.mean[selected] @ coef])
+    if is_first:
+        choice |= {"lambda": path.lambdas, "df": path.df, "rss": path.rss, "gic": path.gic}
+        choice["best"] = np.array([path.best])
+    return choice
 
 
 def refit_on_block(matrix: Matrix, columns: np.ndarray, group: SubsetGroup) -> dict[str, np.ndarray]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from daskfs.blocks import Progress
 from daskfs.selectors.base import Checkpoint
-from daskfs.selectors.message_on_block import SelectionSettings, SubsetGroup, refit_on_block, select_on_block
+from daskfs.selectors.message_on_block import SelectionSettings, SubsetGroup, joined, refit_on_block, select_on_block
 from daskfs.selectors.message_plan import Shape, plan_message, subset_start, subsets_per_task
 from daskfs.streams import RowView
 from daskfs.workers import Workers
@@ -63,7 +63,7 @@ class MessageRun:
         if self.progress is not None:
             self.progress.finish()
         self.seconds[name.removeprefix("message-")] = time.perf_counter() - started
-        return {key: np.concatenate([part[key] for part in results if key in part]) for key in results[0]}
+        return joined(results)
 
     def _groups(self, nbytes_of: Callable[[int], int]) -> list[SubsetGroup]:
         n_samples, n_subsets = self.shape.n_samples, self.shape.n_subsets
