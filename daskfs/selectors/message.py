@@ -28,24 +28,32 @@ Differs from the paper
 
 from __future__ import annotations
 
-import warnings
 from numbers import Real
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from daskfs.blocks import Matrix, Progress
 from daskfs.cluster import parse_bytes, workers_of
-from daskfs.errors import ConfigError, DataError, did_you_mean
+from daskfs.errors import ConfigError, did_you_mean
+from daskfs.kernels.losses import LOSSES, default_threshold
 from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.base import BaseSelector, Checkpoint, SelectorPlan
-from daskfs.selectors.inputs import seed_of
-from daskfs.selectors.message_on_block import SelectionSettings
-from daskfs.selectors.message_plan import Shape, choose_n_subsets, is_whole, plan_message
+from daskfs.selectors.inputs import is_lazy, opened_matrix
+from daskfs.selectors.message_aggregate import vote
+from daskfs.selectors.message_notes import notes_on, path_of_first, summed
+from daskfs.selectors.message_partition import in_random_order, strided, weighted_rows
+from daskfs.selectors.message_plan import Shape, choose_n_subsets, is_whole, plan_message, why_n_subsets
+from daskfs.selectors.message_refit import Part, Refit, refit_parts
 from daskfs.selectors.message_run import MessageRun
+from daskfs.selectors.responses import CLASSIFIERS
+from daskfs.selectors.subset_models import SelectionSettings
+from daskfs.selectors.targets import checked_target, classes_of, null_intercept
 from daskfs.sources.arrays import ArrayMatrix
-from daskfs.streams import RowView
 from daskfs.workers import Workers
+
+VOTES = ("selected", "n_selected", "constant", "total", "y_mean")  # what aggregation takes from the subsets' choices
 
 
 class Message(BaseSelector):
@@ -122,28 +130,38 @@ class Message(BaseSelector):
         self,
         n_subsets: int | None = None,
         subset_size: int | None = None,
+        partition: str = "random",
+        loss: str = "squared",
         criterion: str = "ebic",
         gamma: float = 0.5,
+        penalty: float | None = None,
+        sigma2: float | None = None,
         gic_rss: str = "refit",
+        estimator: Any = None,
         tie: str = "drop",
+        average: str = "one_step",
         n_lambdas: int = 100,
         patience: int | None = 10,
         max_features: int | None = None,
-        loss: str = "squared",
         random_state: Any = 0,
         memory_limit: int | str | None = None,
         client: Any = None,
     ) -> None:
         self.n_subsets = n_subsets
         self.subset_size = subset_size
+        self.partition = partition
+        self.loss = loss
         self.criterion = criterion
         self.gamma = gamma
+        self.penalty = penalty
+        self.sigma2 = sigma2
         self.gic_rss = gic_rss
+        self.estimator = estimator
         self.tie = tie
+        self.average = average
         self.n_lambdas = n_lambdas
         self.patience = patience
         self.max_features = max_features
-        self.loss = loss
         self.random_state = random_state
         self.memory_limit = memory_limit
         self.client = client
@@ -162,37 +180,105 @@ class Message(BaseSelector):
         shape = self._shape(n_samples, n_features, np.dtype(dtype))
         return plan_message(shape, memory_limit, n_threads, tile_shape[0] if tile_shape else 1)
 
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, classes: Any = None) -> Message:
+        """Take more rows: their subsets vote with those before, and their fits join the average.
+
+        The rows of one call are cut into subsets of their own. The answer is that of one `fit` over all these subsets.
+
+        Parameters
+        ----------
+        X, y, sample_weight : as in `fit`
+        classes : array-like of shape (n_classes,), optional
+            All labels, where the first rows do not have them all.
+
+        Returns
+        -------
+        self
+
+        Notes
+        -----
+        Earlier rows are not selected on again. With the squared loss subsets are refitted from what they left behind, a
+        few kilobytes each; a subset whose path has not met a feature that is selected now is read again where it lies
+        in a store, and else left out of the average, which a note says. Other losses read the selected columns of all
+        rows again: arrays in memory are kept for it, a store costs nothing.
+        """
+        is_first = not getattr(self, "_parts", [])
+        if is_first:
+            self._parts: list[Part] = []
+            self._labels = None if classes is None else np.unique(classes)
+        with opened_matrix(self, X, y, sample_weight, labels=self._labels, reset=is_first) as (matrix, labels):
+            self._labels = labels
+            if is_first:
+                self._take_names(matrix)
+            self._take(matrix, None, None, None)
+            if is_lazy(X):
+                self._parts[-1].matrix = None  # its store is temporary
+        if labels is not None:
+            self.classes_ = labels
+        return self
+
     def _fit(
         self, matrix: Matrix, workers: Workers | None, progress: Progress | None, checkpoint: Checkpoint | None
     ) -> None:
+        self._parts, self._labels = [], None
+        self._take(matrix, workers, progress, checkpoint)
+        if isinstance(getattr(matrix, "base", matrix), ArrayMatrix):
+            self._parts[-1].matrix = None  # a fitted selector does not hold on to the user's arrays
+
+    def _take(
+        self, matrix: Matrix, workers: Workers | None, progress: Progress | None, checkpoint: Checkpoint | None
+    ) -> None:
+        """Steps 1 to 5, with the subsets of earlier calls."""
         self._check_parameters()
-        y = _checked_target(matrix)
+        y = checked_target(matrix, self.loss)
+        settings = self._settings(y, matrix)
         notes: list[str] = []
-        partitioned = self._in_random_order(matrix, notes)
-        run = MessageRun(
-            partitioned,
-            self._shape(partitioned.shape[0], partitioned.shape[1], np.dtype(partitioned.dtype)),
-            None if self.memory_limit is None else parse_bytes(self.memory_limit),
-            workers_of(self.client) if workers is None else workers,
-            progress,
-            checkpoint,
-        )
-        chosen = run.select(self._settings())
-        self._vote(chosen, run.shape)
+        rows = weighted_rows(matrix)
+        shape = self._shape(rows.shape[0], rows.shape[1], np.dtype(rows.dtype))
+        if self.n_subsets is None and self.subset_size is None:
+            notes.append(why_n_subsets(shape.n_samples, shape.n_features, shape.n_subsets))
+        in_order = strided(rows, shape.n_subsets) if self.partition == "strided" else self._in_random_order(rows, notes)
+        limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
+        workers = workers_of(self.client) if workers is None else workers
+        run = MessageRun(in_order, shape, limit, workers, progress, checkpoint)
+        part = Part(in_order, shape, run.select(settings))
+        earlier = [(past, self._run_of(past, limit, workers)) for past in self._parts]
+        self._parts.append(part)
+        refit = self._agree(settings, [*earlier, (part, run)])
+        notes += notes_on(self.scores_, self.n_subsets_, refit, matrix.feature_names)
+        self._make_result(matrix, [run, *(other for _, other in earlier if other is not None)], notes)
+        if settings.loss == "squared" and isinstance(getattr(in_order, "base", in_order), ArrayMatrix):
+            part.matrix = None
+
+    def _agree(self, settings: SelectionSettings, parts: list[tuple[Part, MessageRun | None]]) -> Refit | None:
+        """Steps 3 to 5: votes, fits, average."""
+        n_features = parts[0][0].shape.n_features
+        chosen = {name: np.concatenate([part.chosen[name] for part, _ in parts]) for name in VOTES}
+        self.n_subsets_ = len(chosen["n_selected"])
+        self.n_selected_per_subset_ = chosen["n_selected"]
+        self.support_, self.scores_ = vote(chosen, self.n_subsets_, n_features, self.tie)
+        self.coef_ = np.zeros(n_features)
         columns = np.flatnonzero(self.support_)
-        fits = run.refit(columns) if len(columns) else {}
-        importance = self._average(columns, fits, y, matrix)
-        order = np.lexsort((columns, -importance, -self.scores_[columns]))
-        self.selected_ = columns[order]
-        self._add_notes(notes, fits, matrix.feature_names)
-        self._make_result(matrix, run, notes)
+        if not len(columns):
+            self.selected_ = columns
+            location = float(np.average(chosen["y_mean"], weights=chosen["total"]))
+            self.intercept_ = null_intercept(self.loss, location)
+            return None
+        refit = refit_parts(parts, settings, columns, self.average)
+        average = refit.average
+        self.coef_[columns], self.intercept_ = average.coef, average.intercept
+        importance = np.abs(average.coef) * average.scale
+        self.selected_ = columns[np.lexsort((columns, -importance, -self.scores_[columns]))]
+        return refit
 
     def _check_parameters(self) -> None:
         choices = {
+            "partition": ("random", "strided"),
             "criterion": ("bic", "ric", "ebic"),
             "gic_rss": ("refit", "lasso"),
             "tie": ("drop", "keep"),
-            "loss": ("squared",),
+            "average": ("one_step", "mean"),
+            "loss": LOSSES,
         }
         for name, known in choices.items():
             value = getattr(self, name)
@@ -201,6 +287,10 @@ class Message(BaseSelector):
                 raise ConfigError(f"expected one of {', '.join(known)}, found {value!r}{hint}", name)
         if not isinstance(self.gamma, Real) or not 0.0 <= self.gamma <= 1.0:
             raise ConfigError(f"expected a number from 0 to 1, found {self.gamma!r}", "gamma")
+        for name in ("penalty", "sigma2"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, Real) and 0.0 < float(value) < np.inf):
+                raise ConfigError(f"expected a positive number, found {value!r}", name)
         for name, least in (("n_lambdas", 2), ("patience", 1), ("max_features", 1)):
             value = getattr(self, name)
             if value is not None and not is_whole(value, least):
@@ -208,108 +298,67 @@ class Message(BaseSelector):
 
     def _shape(self, n_samples: int, n_features: int, dtype: np.dtype) -> Shape:
         n_subsets = choose_n_subsets(n_samples, n_features, self.n_subsets, self.subset_size)
-        return Shape(n_samples, n_features, dtype.itemsize, n_subsets, self.n_lambdas, self.max_features)
+        is_strided = self.partition == "strided"
+        limits = (self.n_lambdas, self.max_features)
+        return Shape(n_samples, n_features, dtype.itemsize, n_subsets, *limits, self.loss, is_strided)
 
-    def _settings(self) -> SelectionSettings:
+    def _settings(self, y: np.ndarray, matrix: Any) -> SelectionSettings:
+        """Return how subsets select; classes and Huber's threshold are those of the first rows."""
+        if not self._parts:
+            self._codes = None if self._labels is None else np.arange(float(len(self._labels)))
+            weight = matrix.read_weight(slice(None))
+            is_huber = self.loss == "huber"
+            self._threshold = default_threshold(y, np.ones(len(y)) if weight is None else weight) if is_huber else 0.0
+        if self.loss in CLASSIFIERS:
+            self._codes = classes_of(y, self._codes)
+            self.classes_ = self._codes
         return SelectionSettings(
-            self.criterion, self.gamma, self.gic_rss == "refit", self.n_lambdas, self.patience, self.max_features
+            criterion=self.criterion,
+            gamma=self.gamma,
+            refit=self.gic_rss == "refit",
+            n_lambdas=self.n_lambdas,
+            patience=self.patience,
+            max_features=self.max_features,
+            penalty=self.penalty,
+            sigma2=self.sigma2,
+            loss=self.loss,
+            positive=None if self._codes is None else float(self._codes[1]),
+            threshold=self._threshold,
+            estimator=self.estimator,
         )
 
+    @staticmethod
+    def _run_of(part: Part, memory_limit: int | None, workers: Workers) -> MessageRun | None:
+        """Return the run that reads a part's rows again, None where they are gone."""
+        base = getattr(part.matrix, "base", part.matrix)
+        path = getattr(base, "path", None)
+        if base is None or (path is not None and not Path(path).exists()):
+            return None
+        return MessageRun(part.matrix, part.shape, memory_limit, workers)
+
     def _in_random_order(self, matrix: Any, notes: list[str]) -> Any:
-        """Step 1: the rows in an order whose consecutive parts are random subsets, without those of weight 0."""
-        weight = matrix.read_weight(slice(None))
-        if weight is not None and not weight.all():
-            matrix = RowView(matrix, np.flatnonzero(weight > 0))
-            if matrix.shape[0] < 2:
-                raise DataError("expected at least two rows of positive weight", "weight", "check the weights")
-        base = getattr(matrix, "base", matrix)
-        drawn_independently = getattr(base, "source", {}).get("exchangeable", False)
-        if matrix.shuffled or drawn_independently:
-            return matrix
-        if isinstance(base, ArrayMatrix):
-            return RowView(matrix, _permutation(matrix.shape[0], self.random_state))
-        note = "the store's rows are in the order of their source: subsets of consecutive rows may not be random"
-        warnings.warn(f"{note}; ingest with shuffle=True", UserWarning, stacklevel=5)
-        notes.append(note)
-        return matrix
+        return in_random_order(matrix, self.random_state, notes)
 
-    def _vote(self, chosen: dict[str, np.ndarray], shape: Shape) -> None:
-        """Step 3: strictly more than half of the subsets where the column varies, which are more than half of all."""
-        votes = np.bincount(chosen["selected"], minlength=shape.n_features)
-        voters = shape.n_subsets - np.bincount(chosen["constant"], minlength=shape.n_features)
-        majority = 2 * votes > voters if self.tie == "drop" else (2 * votes >= voters) & (votes > 0)
-        self.support_ = majority & (2 * voters > shape.n_subsets)
-        self.scores_ = np.divide(votes, voters, out=np.full(shape.n_features, np.nan), where=voters > 0)
-        self.n_subsets_ = shape.n_subsets
-        self.n_selected_per_subset_ = chosen["n_selected"]
-        self._path_of_first = {name: chosen[name] for name in ("lambda", "df", "rss", "gic", "best")}
-
-    def _average(self, columns: np.ndarray, fits: dict[str, np.ndarray], y: np.ndarray, matrix: Matrix) -> np.ndarray:
-        """Step 5; return the sizes of the standardised coefficients of `columns`."""
-        self.coef_ = np.zeros(len(self.support_))
-        if not len(columns):
-            self.intercept_ = float(np.average(y, weights=matrix.read_weight(slice(None))))
-            return np.empty(0)
-        self.coef_[columns] = np.nanmean(fits["coef"], axis=0)
-        share = (fits["total"] / fits["total"].sum())[:, None]
-        mean = (share * fits["mean"]).sum(axis=0)
-        variance = (share * (fits["scale"] ** 2 + (fits["mean"] - mean) ** 2)).sum(axis=0)
-        self.intercept_ = float((share[:, 0] * fits["y_mean"]).sum() - (mean * self.coef_[columns]).sum())
-        importance: np.ndarray = np.abs(self.coef_[columns]) * np.sqrt(variance)
-        return importance
-
-    def _add_notes(self, notes: list[str], fits: dict[str, np.ndarray], names: np.ndarray | None) -> None:
-        constant = np.flatnonzero(np.isnan(self.scores_))
-        if len(constant):
-            shown = ", ".join(f"x{j}" if names is None else str(names[j]) for j in constant[:5])
-            more = ", ..." if len(constant) > 5 else ""
-            notes.append(f"{len(constant)} column(s) are constant and cannot be selected: {shown}{more}")
-        if not fits:
-            notes.append("no feature was chosen by a majority of the subsets")
-        elif fits["is_singular"].any():
-            notes.append(
-                f"in {int(fits['is_singular'].sum())} of {self.n_subsets_} subsets the selected columns are linearly "
-                "dependent; their shortest least-squares solution was taken"
-            )
-
-    def _make_result(self, matrix: Any, run: MessageRun, notes: list[str]) -> None:
+    def _make_result(self, matrix: Any, runs: list[MessageRun], notes: list[str]) -> None:
         names = matrix.feature_names
         table = selection_table(self.selected_, self.coef_[self.selected_], self.scores_[self.selected_], names)
-        path = self.__dict__.pop("_path_of_first")
-        path["chosen"] = np.arange(len(path["gic"])) == path.pop("best")[0]
         parameters = {**self.get_params(deep=False), "n_subsets": self.n_subsets_}
+        parameters["estimator"] = None if self.estimator is None else repr(self.estimator)
         del parameters["client"]
+        limit = runs[0].memory_limit
         self.result_ = SelectionResult(
             method="message",
             table=table,
             intercept=self.intercept_,
             parameters=parameters,
-            n_samples=int(matrix.shape[0]),
+            n_samples=sum(part.shape.n_samples for part in self._parts),
             n_features=int(matrix.shape[1]),
-            history=type(table).from_dict(path),
+            history=type(table).from_dict(path_of_first(self._parts[0].chosen)),
             scores=self.scores_,
             feature_names=names,
             store_digest=getattr(getattr(matrix, "base", matrix), "digest", None),
-            memory={} if run.memory_limit is None else {"task_limit_nbytes": run.memory_limit},
-            time=run.seconds,
+            memory={} if limit is None else {"task_limit_nbytes": limit},
+            communication=summed(run.communication for run in runs),
+            time=summed(run.seconds for run in runs),
             notes=notes,
         )
-
-
-def _checked_target(matrix: Matrix) -> np.ndarray:
-    if matrix.shape[0] < 2 or matrix.shape[1] < 1:
-        raise DataError(f"expected at least 2 rows and 1 column, found shape {tuple(matrix.shape)}", "X")
-    y = matrix.read_target(slice(None))
-    if y is None:
-        raise DataError("expected a target, found none", "y", "ingest with target=..., or pass y")
-    if not np.isfinite(y).all():
-        row = int(np.flatnonzero(~np.isfinite(y))[0])
-        raise DataError(f"expected finite numbers, found {y[row]}", f"target, row {row}", "drop the row")
-    if y.min() == y.max():
-        raise DataError(f"the target is constant ({y[0]:g}): there is nothing to explain", "target", "check it")
-    return y
-
-
-def _permutation(n_samples: int, random_state: Any) -> np.ndarray:
-    """Return the order in which ingest would store the rows."""
-    return np.argsort(np.random.default_rng(seed_of(random_state)).random(n_samples), kind="stable")

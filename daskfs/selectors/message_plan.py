@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 
 from daskfs.errors import ConfigError, PlanError
+from daskfs.kernels import glm_path
 from daskfs.kernels.lasso import default_max_features, path_nbytes
 from daskfs.kernels.least_squares import least_squares_nbytes
 from daskfs.selectors.base import SelectorPlan
@@ -63,6 +64,25 @@ def choose_n_subsets(n_samples: int, n_features: int, n_subsets: int | None, sub
     return n_subsets
 
 
+def why_n_subsets(n_samples: int, n_features: int, n_subsets: int) -> str:
+    """Return in words why `choose_n_subsets` chose so many.
+
+    Examples
+    --------
+    >>> why_n_subsets(2_000_000, 74, 19)
+    '19 subsets of 105,264 rows were chosen: subsets of at most 8,388,608 values, for the memory of a task'
+    """
+    fewest_rows = max(MIN_SUBSET_SIZE, n_features // 5)
+    size = f"{n_subsets} subset{'' if n_subsets == 1 else 's'} of {-(-n_samples // n_subsets):,} rows were chosen"
+    if n_subsets == 1:
+        size = f"one subset of all {n_samples:,} rows was chosen"
+    if n_subsets == MIN_SUBSETS:
+        return f"{size}: enough for a vote, and large subsets find weak signals"
+    if n_subsets > MIN_SUBSETS and n_samples * n_features > n_subsets * SUBSET_VALUES * (n_subsets - 2) / n_subsets:
+        return f"{size}: subsets of at most {SUBSET_VALUES:,} values, for the memory of a task"
+    return f"{size}: a subset of {n_features:,} features takes at least {fewest_rows:,} rows to choose among them"
+
+
 def is_whole(value: object, least: int) -> bool:
     """Whether a value is a whole number of at least `least`; True is no number."""
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
@@ -83,6 +103,8 @@ class Shape:
     n_subsets: int
     n_lambdas: int = 100
     max_features: int | None = None
+    loss: str = "squared"
+    is_strided: bool = False
 
     @property
     def largest_subset(self) -> int:
@@ -92,11 +114,16 @@ class Shape:
     def select_nbytes(self, n_subsets: int) -> int:
         """Return the memory of a task that selects on so many subsets."""
         rows = self.largest_subset
-        k = self.max_features or default_max_features(rows, self.n_features)
-        k = min(k, self.n_features)
         copy = rows * self.n_features * 4 if self.itemsize < 4 else 0
-        workspace = path_nbytes(rows, self.n_features, self.n_lambdas, k)
+        workspace = self._path_nbytes(rows)
         return n_subsets * rows * (self.n_features * self.itemsize + 24) + copy + workspace + TILE_NBYTES
+
+    def _path_nbytes(self, rows: int) -> int:
+        p = self.n_features
+        if self.loss == "squared":
+            return path_nbytes(rows, p, self.n_lambdas, min(p, self.max_features or default_max_features(rows, p)))
+        k = self.max_features or glm_path.default_max_features(rows, p)
+        return glm_path.glm_path_nbytes(rows, p, self.n_lambdas, min(p, k))
 
     def refit_nbytes(self, n_subsets: int, n_selected: int) -> int:
         """Return the memory of a task that refits so many columns on so many subsets."""
@@ -154,8 +181,10 @@ def plan_message(shape: Shape, memory_limit: int | None, n_threads: int, tile_ro
         )
     per_task = subsets_per_task(shape.n_subsets, shape.select_nbytes, memory_limit, n_threads)
     n_tasks = -(-shape.n_subsets // per_task)
-    overlap = (tile_rows - 1) * (n_tasks - 1) if n_tasks > 1 else 0
-    read_nbytes = (shape.n_samples + overlap) * shape.n_features * shape.itemsize
+    n_read = shape.n_samples + (tile_rows - 1) * (n_tasks - 1)
+    if shape.is_strided and tile_rows > 1:  # a task's rows are in all tiles
+        n_read = shape.n_samples * n_tasks
+    read_nbytes = n_read * shape.n_features * shape.itemsize
     return SelectorPlan(
         n_tasks=n_tasks,
         n_passes=1,
@@ -164,7 +193,7 @@ def plan_message(shape: Shape, memory_limit: int | None, n_threads: int, tile_ro
         client_nbytes=shape.n_samples * 24 + shape.n_features * 64,
         text=(
             f"message: {shape.n_subsets} subsets of {shape.largest_subset:,} rows, {per_task} per task; "
-            "one pass over all columns, one over the selected ones"
+            "one pass over all columns, the selected ones again where a subset's path has not met them"
         ),
     )
 
@@ -173,9 +202,7 @@ def _smaller_subsets(shape: Shape, memory_limit: int) -> str:
     n_subsets = shape.n_subsets
     while n_subsets < shape.n_samples // 20:
         n_subsets = min(max(n_subsets + 1, n_subsets * 5 // 4), shape.n_samples // 20)
-        smaller = Shape(
-            shape.n_samples, shape.n_features, shape.itemsize, n_subsets, shape.n_lambdas, shape.max_features
-        )
+        smaller = replace(shape, n_subsets=n_subsets)
         if smaller.select_nbytes(1) <= memory_limit:
             return f", or set n_subsets={n_subsets} (subsets of {smaller.largest_subset:,} rows)"
     return ""
