@@ -14,5 +14,6 @@ def warmup() -> None:
     X = np.array([[1.0, 2.0, 2.0], [2.0, 0.0, 0.0], [0.0, 1.0, 1.0], [4.0, 5.0, 5.0]])
     y, weight = np.array([1.0, 0.0, 3.0, 2.0]), np.ones(4)
     for dtype in (np.float32, np.float64):
-        lasso_path(X.astype(dtype), y, weight, penalty=1.0)
+        for solver in ("homotopy", "descent"):
+            lasso_path(X.astype(dtype), y, weight, penalty=1.0, solver=solver)
         least_squares(X.astype(dtype), y, weight)
