@@ -278,6 +278,7 @@ class BaseSelector(SelectorMixin, BaseEstimator):
             tags.estimator_type = "regressor"
             tags.regressor_tags = RegressorTags()
         tags.target_tags.required = True
+        tags.target_tags.positive_only = self.loss == "poisson"
         tags.input_tags.sparse = True
         return tags
 

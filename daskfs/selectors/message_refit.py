@@ -7,6 +7,7 @@ least-squares refit follows without its rows; the other subsets' rows of these c
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from daskfs.selectors.message_on_block import joined
 from daskfs.selectors.message_plan import Shape
 from daskfs.selectors.message_run import MessageRun
 from daskfs.selectors.subset_models import Point, SelectionSettings
+from daskfs.workers import Workers
 
 
 @dataclass
@@ -32,6 +34,15 @@ class Part:
     matrix: Any
     shape: Shape
     chosen: dict[str, np.ndarray]
+
+
+def run_again(part: Part, memory_limit: int | None, workers: Workers) -> MessageRun | None:
+    """Return the run that reads a part's rows again, None where they are gone."""
+    if part.matrix is None:
+        return None
+    path = getattr(getattr(part.matrix, "base", part.matrix), "path", None)
+    is_gone = path is not None and not Path(path).exists()
+    return None if is_gone else MessageRun(part.matrix, part.shape, memory_limit, workers)
 
 
 class Refit(NamedTuple):
