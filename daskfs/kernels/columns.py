@@ -1,80 +1,51 @@
 """Columns of a row block: sums over them without a copy, and standardised copies of a few of them.
 
-Sums over rows are made in one fixed order that vectorises without leave to reorder: four quarters are added to each
-other, and again, until few numbers remain. A copied column stands in a row of its own, so that it is contiguous.
+A copied column stands in a row of its own, so that it is contiguous.
 """
 
 from __future__ import annotations
 
-from daskfs.kernels.numba_cache import kernel
+from daskfs.kernels.numba_cache import inner_loop, kernel
 
 PANEL_COLUMNS = 1024  # sums and means of a panel stay in the first-level cache
 
 
-@kernel
-def dot(a, b, scratch):  # type: ignore[no-untyped-def]
-    """Return Σ a_i b_i.
-
-    Parameters
-    ----------
-    a, b : ndarray of shape (n,), float64
-    scratch : ndarray of shape (>= n // 4,), float64
-        To work in.
-    """
-    n = a.shape[0]
-    q = n // 4
-    _products(a[:q], a[q : 2 * q], a[2 * q : 3 * q], a[3 * q : 4 * q], b, scratch[:q])
+@inner_loop
+def dot(a, b):  # type: ignore[no-untyped-def]
+    """Return Σ a_i b_i."""
     total = 0.0
-    for i in range(4 * q, n):
+    for i in range(b.shape[0]):
         total += a[i] * b[i]
-    return total + fold(scratch[:q])
-
-
-@kernel
-def _products(a0, a1, a2, a3, b, out):  # type: ignore[no-untyped-def]
-    q = out.shape[0]
-    b0, b1, b2, b3 = b[:q], b[q : 2 * q], b[2 * q : 3 * q], b[3 * q : 4 * q]
-    for i in range(q):
-        out[i] = (a0[i] * b0[i] + a1[i] * b1[i]) + (a2[i] * b2[i] + a3[i] * b3[i])
-
-
-@kernel
-def fold(numbers):  # type: ignore[no-untyped-def]
-    """Return their sum; they are overwritten."""
-    n = numbers.shape[0]
-    total = 0.0
-    while n >= 16:
-        q = n // 4
-        for i in range(4 * q, n):
-            total += numbers[i]
-        _add_three(numbers[:q], numbers[q : 2 * q], numbers[2 * q : 3 * q], numbers[3 * q : 4 * q])
-        n = q
-    for i in range(n):
-        total += numbers[i]
     return total
 
 
-@kernel
-def _add_three(out, a, b, c):  # type: ignore[no-untyped-def]
-    for i in range(out.shape[0]):
-        out[i] = (out[i] + a[i]) + (b[i] + c[i])
+@inner_loop
+def dots(a0, a1, b):  # type: ignore[no-untyped-def]
+    """Return Σ a0_i b_i and Σ a1_i b_i: three loads where four would be."""
+    total0, total1 = 0.0, 0.0
+    for i in range(b.shape[0]):
+        total0 += a0[i] * b[i]
+        total1 += a1[i] * b[i]
+    return total0, total1
 
 
-@kernel
-def total_of(a, scratch):  # type: ignore[no-untyped-def]
-    """Return Σ a_i; `scratch` has at least n numbers."""
-    scratch[: a.shape[0]] = a
-    return fold(scratch[: a.shape[0]])
+@inner_loop
+def sum_of(a):  # type: ignore[no-untyped-def]
+    """Return Σ a_i."""
+    total = 0.0
+    for i in range(a.shape[0]):
+        total += a[i]
+    return total
 
 
-@kernel
+@inner_loop
 def add_multiple(a, factor, out):  # type: ignore[no-untyped-def]
     """Add ``factor * a`` to `out`."""
     for i in range(out.shape[0]):
         out[i] += factor * a[i]
 
 
-@kernel
+@inner_loop
 def add_multiples(a, b, factor_a, factor_b, out):  # type: ignore[no-untyped-def]
     """Add ``factor_a * a + factor_b * b`` to `out`: one load and store of it where two would be."""
     for i in range(out.shape[0]):
@@ -124,7 +95,7 @@ def products_with_columns(X, mean, scale, vector, out):  # type: ignore[no-untyp
         out[j] = out[j] / scale[j] if scale[j] > 0.0 else 0.0
 
 
-@kernel
+@inner_loop
 def _add_four_rows(row0, row1, row2, row3, factor0, factor1, factor2, factor3, centre, out):  # type: ignore[no-untyped-def]
     for j in range(out.shape[0]):
         c = centre[j]
@@ -133,7 +104,7 @@ def _add_four_rows(row0, row1, row2, row3, factor0, factor1, factor2, factor3, c
         )
 
 
-@kernel
+@inner_loop
 def _add_row(row, factor, centre, out):  # type: ignore[no-untyped-def]
     for j in range(out.shape[0]):
         out[j] += factor * (row[j] - centre[j])

@@ -102,7 +102,7 @@ def _fit_columns(problem: Problem, columns: np.ndarray, total: float) -> tuple[n
     null, unit = start_null_model(problem)
     members = np.arange(len(columns))
     gram, hessian, factor = np.zeros((3, n, n))
-    extend_hessian(columns, members, n - 1, 0, problem.share, gram, at, work)
+    extend_hessian(columns, members, n - 1, 0, problem.share, gram, work)
     full_rank = factorise(gram, n, 0.0, factor)
     longest = LONGEST_LAST_STEP if problem.loss in (LOGISTIC, POISSON) else math.inf
     for ridge in (0.0, 1.0 / (total * PRIOR_DEVIATION**2)):
@@ -173,7 +173,7 @@ def newton_terms(
     start = np.concatenate([[intercept], coef[features]])
     advance(problem, columns, members, len(features), start, 1.0, at, inner_gradient)
     weights = problem.share * at.curvature
-    extend_hessian(columns, members, len(features), 0, weights, inner, at, np.empty(len(y)))
+    extend_hessian(columns, members, len(features), 0, weights, inner, np.empty(len(y)))
     places = np.concatenate([[0], features + 1])
     gradient[places] = -inner_gradient
     hessian[np.ix_(places, places)] = inner

@@ -96,7 +96,7 @@ def follow(  # type: ignore[no-untyped-def]
     coef = np.zeros((n_lambdas, state.coef.shape[0]))
     state.reference_residual[:] = state.at.residual
     hessian_weights(problem, state.at, state.weight)
-    extend_hessian(state.columns, state.identity, 0, 0, state.weight, state.hessian, state.at, state.work)
+    extend_hessian(state.columns, state.identity, 0, 0, state.weight, state.hessian, state.work)
     unit = math.sqrt(dispersion(problem, state.at, total, 1.0))
     last_model = -1
     scale_of_noise = noise if noise > 0.0 else 1.0
@@ -238,7 +238,7 @@ def _solve_entered(problem, lam, tol, far, state):  # type: ignore[no-untyped-de
             return
         if share < 1.0 or size > 0.3 * last or (iteration == 0 and size > far):
             hessian_weights(problem, state.at, state.weight)
-            extend_hessian(state.columns, state.identity, n_entered, 0, state.weight, hessian, state.at, state.work)
+            extend_hessian(state.columns, state.identity, n_entered, 0, state.weight, hessian, state.work)
             state.counts[HESSIANS] += 1
         else:
             _correct(hessian, n, step, before, gradient)
@@ -305,14 +305,14 @@ def _admit(X, problem, mean, scale, lam, state):  # type: ignore[no-untyped-def]
             if state.near_slot[j] < 0:
                 n_unknown += 1
     sizes = np.empty(n_doubtful)
-    if n_unknown * 8 > n_features or n_unknown > state.near.shape[0] - state.counts[NEARBY]:
+    if n_unknown * 4 > n_features or n_unknown > state.near.shape[0] - state.counts[NEARBY]:
         _refresh(X, mean, scale, state)
         for d in range(n_doubtful):
             sizes[d] = state.reference[doubtful[d]]
     else:
         _copy_near(X, mean, scale, doubtful[:n_doubtful], state)
         for d in range(n_doubtful):
-            sizes[d] = dot(state.near[state.near_slot[doubtful[d]]], at.residual, at.scratch)
+            sizes[d] = dot(state.near[state.near_slot[doubtful[d]]], at.residual)
     violators = _largest(doubtful[:n_doubtful], sizes, limit)
     if state.counts[ENTERED] + violators.shape[0] > state.entered.shape[0]:
         return -1
@@ -327,7 +327,6 @@ def _admit(X, problem, mean, scale, lam, state):  # type: ignore[no-untyped-def]
             n_before + 1,
             state.weight,
             state.hessian,
-            at,
             state.work,
         )
     return violators.shape[0]
@@ -393,7 +392,7 @@ def _enter(X, problem, mean, scale, feature, size, state):  # type: ignore[no-un
         if abs(abs(state.gradient[r + 1]) - abs(size)) <= 1e-5 * abs(size):
             for i in range(state.work.shape[0]):
                 state.work[i] = problem.share[i] * state.columns[r, i]
-            if abs(dot(state.columns[q], state.work, state.at.scratch)) > 1.0 - 0.5 * MIN_PIVOT:
+            if abs(dot(state.columns[q], state.work)) > 1.0 - 0.5 * MIN_PIVOT:
                 return
     state.entered[q] = feature
     state.coef[q + 1] = 0.0

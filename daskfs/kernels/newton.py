@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daskfs.kernels.columns import add_multiple, add_multiples, dot, fold, total_of
+from daskfs.kernels.columns import add_multiple, add_multiples, dot, dots, sum_of
 from daskfs.kernels.linalg import MIN_PIVOT
 from daskfs.kernels.losses import HUBER, LOGISTIC, POISSON, SPAN, SQUARED, derivatives, values, weighted_median
 from daskfs.kernels.numba_cache import kernel
@@ -96,9 +96,17 @@ def advance(problem, columns, members, n_members, step, factor, at, gradient):  
         add_multiple(columns[members[waiting]], factor * step[waiting + 1], z)
     derivatives(problem.loss, problem.threshold, z, problem.y, at.residual, at.curvature, at.bits)
     _weigh(problem.share, at.residual, -1.0)
-    gradient[0] = total_of(at.residual, at.scratch)
-    for q in range(n_members):
-        gradient[q + 1] = dot(columns[members[q]], at.residual, at.scratch)
+    gradient[0] = sum_of(at.residual)
+    multiply(columns, members, n_members, at.residual, gradient)
+
+
+@kernel
+def multiply(columns, members, n_members, vector, out):  # type: ignore[no-untyped-def]
+    """Write the products of the members with a vector into `out` from position 1 on."""
+    for q in range(0, n_members - 1, 2):
+        out[q + 1], out[q + 2] = dots(columns[members[q]], columns[members[q + 1]], vector)
+    if n_members % 2:
+        out[n_members] = dot(columns[members[n_members - 1]], vector)
 
 
 @kernel
@@ -116,17 +124,16 @@ def hessian_weights(problem, at, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def extend_hessian(columns, members, n_members, first, weight, hessian, at, work):  # type: ignore[no-untyped-def]
+def extend_hessian(columns, members, n_members, first, weight, hessian, work):  # type: ignore[no-untyped-def]
     """Write rows `first` to `n_members` of the weighted Gram matrix, and their mirror; row 0 is the intercept's."""
     if first == 0:
-        hessian[0, 0] = total_of(weight, at.scratch)
+        hessian[0, 0] = sum_of(weight)
     for a in range(max(first, 1), n_members + 1):
         column = columns[members[a - 1]]
         for i in range(work.shape[0]):
             work[i] = weight[i] * column[i]
-        hessian[a, 0] = total_of(work, at.scratch)
-        for b in range(1, a + 1):
-            hessian[a, b] = dot(columns[members[b - 1]], work, at.scratch)
+        hessian[a, 0] = sum_of(work)
+        multiply(columns, members, a, work, hessian[a])
         for b in range(a):
             hessian[b, a] = hessian[a, b]
 
@@ -162,7 +169,7 @@ def mean_loss(problem, z, at):  # type: ignore[no-untyped-def]
     """Return Σ_i s_i loss(z_i)."""
     values(problem.loss, problem.threshold, z, problem.y, at.scratch, at.bits)
     _weigh(problem.share, at.scratch, 1.0)
-    return fold(at.scratch)
+    return sum_of(at.scratch)
 
 
 @kernel
@@ -236,7 +243,7 @@ def newton(problem, columns, members, n_members, ridge, tol, longest, coef, at, 
             gradient[q] -= ridge * coef[q]
         if is_stale:
             hessian_weights(problem, at, weight)
-            extend_hessian(columns, members, n_members, 0, weight, hessian, at, work)
+            extend_hessian(columns, members, n_members, 0, weight, hessian, work)
             rank = factorise(hessian, n, ridge, factor)
         square = solve_factored(factor, n, gradient, step)
         if square <= tol * tol and np.abs(step).max() <= longest:
