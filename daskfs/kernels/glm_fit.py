@@ -45,6 +45,16 @@ class GlmFit(NamedTuple):
     was added, so that coefficients are finite."""
 
 
+class ColumnsFit(NamedTuple):
+    """A fit of standardised columns."""
+
+    solution: np.ndarray
+    """The intercept first."""
+    mean_loss: float
+    is_singular: bool
+    is_separable: bool
+
+
 class NewtonTerms(NamedTuple):
     """Of the summed loss of one block, in an intercept (position 0) and coefficients of the columns
     ``(x - centre) / scale``; they add up over blocks, and ``coefficients - solve(hessian, gradient)`` is Newton's step.
@@ -84,49 +94,56 @@ def glm_fit(X: np.ndarray, y: np.ndarray, weight: np.ndarray, *, loss: str, thre
     features = np.flatnonzero(m.scale > 0.0)
     columns = np.empty((len(features), len(y)))
     copy_columns(X, m.mean, m.scale, features, columns)
-    has_no_fit = (code == LOGISTIC and abs(y.sum()) == len(y)) or (code == POISSON and not y.any())
-    solution, value, is_singular, is_separable = (
-        _fit_of_one_class(problem, len(features), m.total) if has_no_fit else _fit_columns(problem, columns, m.total)
-    )
+    if has_no_fit(problem):
+        fit = _fit_of_one_class(problem, len(features), m.total)
+    else:
+        fit = fit_columns(problem, columns, m.total, new_predictions(len(y)))
     coef = np.full(X.shape[1], np.nan)
-    coef[features] = solution[1:] / m.scale[features]
-    intercept = solution[0] - float(np.sum(coef[features] * m.mean[features]))
-    deviance = 2.0 * (m.total * value - float(weight @ saturated_values(code, y)))
-    return GlmFit(m, coef, intercept, deviance, is_singular, is_separable)
+    coef[features] = fit.solution[1:] / m.scale[features]
+    intercept = fit.solution[0] - float(np.sum(coef[features] * m.mean[features]))
+    deviance = 2.0 * (m.total * fit.mean_loss - float(weight @ saturated_values(code, y)))
+    return GlmFit(m, coef, intercept, deviance, fit.is_singular, fit.is_separable)
 
 
-def _fit_columns(problem: Problem, columns: np.ndarray, total: float) -> tuple[np.ndarray, float, bool, bool]:
-    """Return the solution with the intercept first, the mean loss, and whether it is singular and separable."""
-    n = len(columns) + 1
-    at, work = new_predictions(len(problem.y)), np.empty(len(problem.y))
+def fit_columns(problem: Problem, columns: np.ndarray, total: float, at: Predictions) -> ColumnsFit:
+    """Fit standardised columns, each in a row of `columns`; `at` is left at the predictions of the last step."""
+    n, work = len(columns) + 1, np.empty(len(problem.y))
     null, unit = start_null_model(problem)
     members = np.arange(len(columns))
-    gram, hessian, factor = np.zeros((3, n, n))
-    extend_hessian(columns, members, n - 1, 0, problem.share, gram, work)
-    full_rank = factorise(gram, n, 0.0, factor)
+    hessian, factor = np.zeros((2, n, n))
     longest = LONGEST_LAST_STEP if problem.loss in (LOGISTIC, POISSON) else math.inf
+    full_rank = n
     for ridge in (0.0, 1.0 / (total * PRIOR_DEVIATION**2)):
         solution = np.zeros(n)
         solution[0] = null
         value, status, rank = newton(
             problem, columns, members, n - 1, ridge, TOLERANCE * unit, longest, solution, at, hessian, factor
         )
-        is_separable = ridge > 0.0
+        if rank < n and ridge == 0.0:
+            gram = hessian.copy()
+            extend_hessian(columns, members, n - 1, 0, problem.share, gram, work)
+            full_rank = factorise(gram, n, 0.0, factor)
         if status == CONVERGED and rank >= full_rank:  # a rank lost on the way: rows whose curvature has vanished
             break
-    if full_rank < n and not is_separable:
+    if full_rank < n and ridge == 0.0:
         inner = np.ascontiguousarray(gram[1:, 1:])
         solution[1:] = minimum_norm(inner, inner @ solution[1:])
-    return solution, value, bool(full_rank < n), is_separable
+    return ColumnsFit(solution, value, full_rank < n, ridge > 0.0)
 
 
-def _fit_of_one_class(problem: Problem, n_features: int, total: float) -> tuple[np.ndarray, float, bool, bool]:
+def has_no_fit(problem: Problem) -> bool:
+    """Whether all rows are of one class, or all counts 0, so that not even an intercept has a finite fit."""
+    y = problem.y
+    return bool((problem.loss == LOGISTIC and abs(y.sum()) == len(y)) or (problem.loss == POISSON and not y.any()))
+
+
+def _fit_of_one_class(problem: Problem, n_features: int, total: float) -> ColumnsFit:
     """Return the fit of rows of one class, or of counts that are all 0, as if half a row said the contrary."""
     solution = np.zeros(n_features + 1)
     solution[0] = math.log(2.0 * total + 1.0) * problem.y[0] if problem.loss == LOGISTIC else -math.log(2.0 * total)
     at = new_predictions(len(problem.y))
     at.z[:] = solution[0]
-    return solution, float(mean_loss(problem, at.z, at)), False, True
+    return ColumnsFit(solution, float(mean_loss(problem, at.z, at)), False, True)
 
 
 def newton_terms(

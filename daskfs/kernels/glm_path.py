@@ -183,7 +183,9 @@ def glm_path(
     has_null = fit_null_model(problem, state.coef, state.at)
     m = moments(X, state.at.residual / problem.share, weight)
     if lambdas is None:
-        lambdas = _grid(m, n_features, n_lambdas, min_ratio)
+        largest = float(np.max(np.abs(m.cross), initial=0.0))
+        is_noise = not largest > 1e-14 * math.sqrt(m.y_variance)
+        lambdas = lambda_grid(0.0 if is_noise else largest, total, n_features, n_lambdas, min_ratio)
     if not has_null:
         lambdas = lambdas[:0]
     state.reference[:] = m.cross
@@ -216,10 +218,12 @@ def fit_null_model(problem: Problem, coef: np.ndarray, at: Predictions) -> bool:
     return bool(status == CONVERGED)
 
 
-def _grid(m: Moments, n_features: int, n_lambdas: int, min_ratio: float | None) -> np.ndarray:
-    largest = float(np.max(np.abs(m.cross), initial=0.0))
-    if not largest > 1e-14 * math.sqrt(m.y_variance):
+def lambda_grid(
+    largest: float, n_samples: float, n_features: int, n_lambdas: int, min_ratio: float | None
+) -> np.ndarray:
+    """Return a falling grid from the smallest λ without a feature, even in the logarithm; empty where that is 0."""
+    if not largest > 0.0:
         return np.empty(0)
     if min_ratio is None:
-        min_ratio = 1e-2 if m.total < n_features else 1e-4
+        min_ratio = 1e-2 if n_samples < n_features else 1e-4
     return largest * min_ratio ** np.linspace(0.0, 1.0, n_lambdas)
