@@ -271,7 +271,7 @@ class Message(BaseSelector):
         notes: list[str] = []
         shape = self._shape(rows.shape[0], rows.shape[1], np.dtype(rows.dtype))
         if self.n_subsets is None and self.subset_size is None:
-            notes.append(why_n_subsets(shape.n_samples, shape.n_features, shape.n_subsets))
+            notes.append(why_n_subsets(shape.n_samples, shape.n_features))
         in_order = strided(rows, shape.n_subsets) if self.partition == "strided" else self._in_random_order(rows, notes)
         limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
         workers = workers_of(self.client) if workers is None else workers

@@ -47,9 +47,7 @@ def choose_n_subsets(n_samples: int, n_features: int, n_subsets: int | None, sub
     if n_subsets is not None and subset_size is not None:
         raise ConfigError("expected n_subsets or subset_size, found both", "message", "leave one out")
     if n_subsets is None and subset_size is None:
-        wanted = max(MIN_SUBSETS, -(-n_samples * n_features // SUBSET_VALUES)) | 1
-        most = max(1, n_samples // max(MIN_SUBSET_SIZE, n_features // 5))
-        return min(wanted, most - (most % 2 == 0))
+        return min(_wanted_subsets(n_samples, n_features), _most_subsets(n_samples, n_features))
     name, asked = ("n_subsets", n_subsets) if subset_size is None else ("subset_size", subset_size)
     least = 1 if name == "n_subsets" else 2
     if not is_whole(asked, least):
@@ -64,23 +62,33 @@ def choose_n_subsets(n_samples: int, n_features: int, n_subsets: int | None, sub
     return n_subsets
 
 
-def why_n_subsets(n_samples: int, n_features: int, n_subsets: int) -> str:
-    """Return in words why `choose_n_subsets` chose so many.
+def _wanted_subsets(n_samples: int, n_features: int) -> int:
+    return max(MIN_SUBSETS, -(-n_samples * n_features // SUBSET_VALUES)) | 1
+
+
+def _most_subsets(n_samples: int, n_features: int) -> int:
+    most = max(1, n_samples // max(MIN_SUBSET_SIZE, n_features // 5))
+    return most - (most % 2 == 0)
+
+
+def why_n_subsets(n_samples: int, n_features: int) -> str:
+    """Return in words how many subsets `choose_n_subsets` chooses by default, and why.
 
     Examples
     --------
-    >>> why_n_subsets(2_000_000, 74, 19)
+    >>> why_n_subsets(2_000_000, 74)
     '19 subsets of 105,264 rows were chosen: subsets of at most 8,388,608 values, for the memory of a task'
     """
-    fewest_rows = max(MIN_SUBSET_SIZE, n_features // 5)
-    size = f"{n_subsets} subset{'' if n_subsets == 1 else 's'} of {-(-n_samples // n_subsets):,} rows were chosen"
+    n_subsets = choose_n_subsets(n_samples, n_features, None, None)
+    chosen = f"{n_subsets} subsets of {-(-n_samples // n_subsets):,} rows were chosen"
     if n_subsets == 1:
-        size = f"one subset of all {n_samples:,} rows was chosen"
-    if n_subsets == MIN_SUBSETS:
-        return f"{size}: enough for a vote, and large subsets find weak signals"
-    if n_subsets > MIN_SUBSETS and n_samples * n_features > n_subsets * SUBSET_VALUES * (n_subsets - 2) / n_subsets:
-        return f"{size}: subsets of at most {SUBSET_VALUES:,} values, for the memory of a task"
-    return f"{size}: a subset of {n_features:,} features takes at least {fewest_rows:,} rows to choose among them"
+        chosen = f"one subset of all {n_samples:,} rows was chosen"
+    if _most_subsets(n_samples, n_features) < _wanted_subsets(n_samples, n_features):
+        least = max(MIN_SUBSET_SIZE, n_features // 5)
+        return f"{chosen}: a subset takes at least {least:,} rows to choose among {n_features:,} features"
+    if n_subsets > MIN_SUBSETS:
+        return f"{chosen}: subsets of at most {SUBSET_VALUES:,} values, for the memory of a task"
+    return f"{chosen}: enough for a vote, and large subsets find weak signals"
 
 
 def is_whole(value: object, least: int) -> bool:
