@@ -7,9 +7,10 @@ The path minimises, over the implicitly standardised columns z_j,
 as λ falls. By the homotopy (`daskfs.kernels.homotopy`) it is followed exactly from knot to knot: every model of the
 path is seen, once. Where the homotopy gives up, or where a grid of λ is asked for, it is found on the grid by
 coordinate descent with covariance updates (Friedman, Hastie and Tibshirani 2010) on the features entered so far; when
-the signs have settled, the solution for these signs is computed exactly. Both certify the conditions of optimality for all p
-columns from cached Gram rows. A missing Gram row costs a pass over the block, so each pass makes eight: those needed
-and, as a guess, those needed next. The refit of the chosen model needs no further pass (`daskfs.kernels.gram_cache`).
+the signs have settled, the solution for these signs is computed exactly. Both certify the conditions of optimality for
+all p columns from cached Gram rows. A missing Gram row costs a pass over the block, so each pass makes eight: those
+needed and, as a guess, those needed next; where rows are many and columns few, one pass makes all. The refit of the
+chosen model needs no further pass (`daskfs.kernels.gram_cache`).
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from typing import NamedTuple
 import numpy as np
 
 from daskfs.kernels.gram_cache import GramCache, cache_gram
+from daskfs.kernels.gram_matrix import WHOLE_GRAM_COLUMNS, gram_matrix, wants_whole_gram
 from daskfs.kernels.homotopy import COLLINEAR, follow_knots, new_knots
-from daskfs.kernels.lasso_steps import BATCH, ENTERED, PASSES, PathState, Rule, follow, new_state, restart
+from daskfs.kernels.lasso_steps import BATCH, ENTERED, PASSES, PathState, Rule, follow, keep_rows, new_state, restart
 from daskfs.kernels.moments import Moments, moments
 
 GRAM_NBYTES = 256 << 20
@@ -90,7 +92,7 @@ def default_max_features(n_samples: float, n_features: int) -> int:
 
 def gram_capacity(n_features: int, max_features: int) -> int:
     """Return how many Gram rows a path may make: features come and go, and some are guessed."""
-    return min(n_features, 2 * max_features + 8 * BATCH)
+    return n_features if n_features <= WHOLE_GRAM_COLUMNS else min(n_features, 2 * max_features + 8 * BATCH)
 
 
 def knot_capacity(max_features: int) -> int:
@@ -168,6 +170,8 @@ def lasso_path(
         -1 if patience is None else int(patience), int(max_features),
     )  # fmt: skip
     state = new_state(n_features, gram_capacity(n_features, max_features), min(max_features, n_features) + 16)
+    if wants_whole_gram(*X.shape):
+        keep_rows(gram_matrix(X, weight, m), m.scale, state)
     largest, smallest = _range(m, n_features, min_ratio)
     given_up = ""
     if lambdas is None and solver == "homotopy" and largest > 0.0:

@@ -261,6 +261,19 @@ def make_rows(X, weight, m, features, state):  # type: ignore[no-untyped-def]
 
 
 @kernel
+def keep_rows(gram, scale, state):  # type: ignore[no-untyped-def]
+    """Take over the Gram rows of all columns, which one pass has made."""
+    for j in range(scale.shape[0]):
+        if scale[j] > 0.0:
+            row = state.counts[ROWS]
+            state.gram[row] = gram[j]
+            state.row_of[j] = row
+            state.feature_of[row] = j
+            state.counts[ROWS] = row + 1
+    state.counts[PASSES] += 1
+
+
+@kernel
 def _has_twin(state, feature):  # type: ignore[no-untyped-def]
     """Whether an entered feature is the same up to sign, as dummies of two categories are: it stands for both."""
     gram_row = state.gram[state.row_of[feature]]
