@@ -46,10 +46,10 @@ def add_multiple(a, factor, out):  # type: ignore[no-untyped-def]
 
 
 @inner_loop
-def add_multiples(a, b, factor_a, factor_b, out):  # type: ignore[no-untyped-def]
-    """Add ``factor_a * a + factor_b * b`` to `out`: one load and store of it where two would be."""
+def add_four_multiples(a, b, c, d, factor_a, factor_b, factor_c, factor_d, out):  # type: ignore[no-untyped-def]
+    """Add four multiples to `out`."""
     for i in range(out.shape[0]):
-        out[i] += factor_a * a[i] + factor_b * b[i]
+        out[i] += (factor_a * a[i] + factor_b * b[i]) + (factor_c * c[i] + factor_d * d[i])
 
 
 @kernel

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daskfs.kernels.columns import copy_columns, dot, products_with_columns
+from daskfs.kernels.columns import add_multiple, copy_columns, dot, products_with_columns
 from daskfs.kernels.linalg import MIN_PIVOT
 from daskfs.kernels.newton import (
     OVERSHOT,
@@ -28,13 +28,14 @@ from daskfs.kernels.numba_cache import kernel
 
 BATCH = 16  # features entered at once, at most
 NEAR = 32  # columns copied although not entered: their gradients come near λ
+DIRECTIONS = 4  # in which gradients are foretold
 OPTIMALITY = 1.0 + 1e-9  # |gradient| may exceed λ by rounding only
 MAX_NEWTON_STEPS = 200
 MAX_SWEEPS = 2000
-REFIT_TOLERANCE = 3e-3  # of the refit's deviance, before its last step is added to second order
+REFIT_TOLERANCE = 1e-2  # of the refit's deviance, before its last step is added to second order
 
 GRID_ENDED, OUT_OF_PATIENCE, TOO_MANY_FEATURES, TOO_MANY_ENTERED = range(4)
-ENTERED, NEARBY, PASSES, SEPARABLE_REFITS, NEWTON_STEPS, HESSIANS = range(6)  # of GlmState.counts
+ENTERED, NEARBY, PASSES, SEPARABLE_REFITS, NEWTON_STEPS, HESSIANS, KNOWN = range(7)  # of GlmState.counts
 
 
 class GlmState(NamedTuple):
@@ -48,6 +49,9 @@ class GlmState(NamedTuple):
     identity: np.ndarray  # (capacity,) 0, 1, 2 ...: all entered features as members
     reference: np.ndarray  # (p,) gradient of every column at the reference residual
     reference_residual: np.ndarray  # (n,)
+    directions: np.ndarray  # (DIRECTIONS, n) orthonormal, that the residuals went between references; over the shares
+    images: np.ndarray  # (DIRECTIONS, p) products of the columns with the directions
+    predicted: np.ndarray  # (p,) gradient as far as reference and images tell
     at: Predictions
     weight: np.ndarray  # (n,) of which `hessian` is made
     work: np.ndarray  # (n,)
@@ -56,7 +60,8 @@ class GlmState(NamedTuple):
     gradient: np.ndarray  # (capacity + 1,)
     refit_at: Predictions
     members: np.ndarray  # (capacity,) positions of the features in the model that was refitted last
-    counts: np.ndarray  # (6,)
+    refitted: np.ndarray  # (capacity,) coefficients of that refit
+    counts: np.ndarray  # (7,)
 
 
 def new_state(n_samples: int, n_features: int, capacity: int) -> GlmState:
@@ -70,6 +75,9 @@ def new_state(n_samples: int, n_features: int, capacity: int) -> GlmState:
         identity=np.arange(capacity),
         reference=np.zeros(n_features),
         reference_residual=np.zeros(n_samples),
+        directions=np.empty((DIRECTIONS, n_samples)),
+        images=np.empty((DIRECTIONS, n_features)),
+        predicted=np.zeros(n_features),
         at=new_predictions(n_samples),
         weight=np.zeros(n_samples),
         work=np.zeros(n_samples),
@@ -78,7 +86,8 @@ def new_state(n_samples: int, n_features: int, capacity: int) -> GlmState:
         gradient=np.zeros(capacity + 1),
         refit_at=new_predictions(n_samples),
         members=np.full(capacity, -1, dtype=np.int64),
-        counts=np.zeros(6, dtype=np.int64),
+        refitted=np.zeros(capacity),
+        counts=np.zeros(7, dtype=np.int64),
     )
 
 
@@ -152,11 +161,12 @@ def _take_model(state, last_model):  # type: ignore[no-untyped-def]
 
 @kernel
 def _refit_value(problem, n_active, unit, total, state):  # type: ignore[no-untyped-def]
-    """Return the mean loss of the unpenalised fit of the active features, started at the shrunk one."""
+    """Return the mean loss of the unpenalised fit of the active features, started at the last such fit."""
     coef = np.empty(n_active + 1)
     coef[0] = state.coef[0]
     for q in range(n_active):
-        coef[q + 1] = state.coef[state.members[q] + 1]
+        last = state.refitted[state.members[q]]
+        coef[q + 1] = last if last != 0.0 else state.coef[state.members[q] + 1]
     tol = REFIT_TOLERANCE * unit / math.sqrt(total)
     hessian, factor = np.empty((n_active + 1, n_active + 1)), np.zeros((n_active + 1, n_active + 1))
     value, status, _ = newton(
@@ -164,6 +174,9 @@ def _refit_value(problem, n_active, unit, total, state):  # type: ignore[no-unty
     )
     if status == SEPARABLE:
         state.counts[SEPARABLE_REFITS] += 1
+    state.refitted[:] = 0.0
+    for q in range(n_active):
+        state.refitted[state.members[q]] = coef[q + 1]
     return value
 
 
@@ -286,27 +299,25 @@ def _correct(hessian, n, step, before, gradient):  # type: ignore[no-untyped-def
 def _admit(X, problem, mean, scale, lam, state):  # type: ignore[no-untyped-def]
     """Settle the largest violators of |gradient| <= λ; return how many, or -1 where there is no room for them.
 
-    By Cauchy and Schwarz a gradient is within the distance of the residuals from its value at the reference residual:
-    most columns are certified by that alone, and the others looked at.
+    The residuals have moved from the reference, mostly in directions they have taken before, for which the change of
+    every gradient is known. By Cauchy and Schwarz a gradient cannot change by more than the length of what is left.
+    Most columns are certified by that alone, and the others looked at.
     """
     at, limit = state.at, lam * OPTIMALITY
-    distance = 0.0
-    for i in range(at.z.shape[0]):
-        difference = at.residual[i] - state.reference_residual[i]
-        distance += difference * difference / problem.share[i]
-    reach = limit - math.sqrt(distance)
+    left = _predict(problem, state)
+    reach = limit - left
     n_features = scale.shape[0]
     doubtful = np.empty(n_features, np.int64)
     n_doubtful, n_unknown = 0, 0
     for j in range(n_features):
-        if abs(state.reference[j]) > reach and scale[j] > 0.0 and not state.is_settled[j]:
+        if abs(state.predicted[j]) > reach and scale[j] > 0.0 and not state.is_settled[j]:
             doubtful[n_doubtful] = j
             n_doubtful += 1
             if state.near_slot[j] < 0:
                 n_unknown += 1
     sizes = np.empty(n_doubtful)
     if n_unknown * 4 > n_features or n_unknown > state.near.shape[0] - state.counts[NEARBY]:
-        _refresh(X, mean, scale, state)
+        _refresh(X, problem, mean, scale, left, state)
         for d in range(n_doubtful):
             sizes[d] = state.reference[doubtful[d]]
     else:
@@ -333,10 +344,49 @@ def _admit(X, problem, mean, scale, lam, state):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _refresh(X, mean, scale, state):  # type: ignore[no-untyped-def]
-    """Make the gradient of every column in one pass; the near columns are forgotten."""
+def _predict(problem, state):  # type: ignore[no-untyped-def]
+    """Write what the gradients are but for the part of the residuals that is left in `state.work`; return its length."""
+    left, predicted = state.work, state.predicted
+    for i in range(left.shape[0]):
+        left[i] = state.at.residual[i] - state.reference_residual[i]
+    length = math.sqrt(_squared_length(left, problem.share))
+    predicted[:] = state.reference
+    for k in range(min(state.counts[KNOWN], DIRECTIONS)):
+        along = dot(left, state.directions[k])
+        _subtract(along, problem.share, state.directions[k], left)
+        add_multiple(state.images[k], along, predicted)
+    return math.sqrt(_squared_length(left, problem.share)) + 1e-13 * length
+
+
+@kernel
+def _squared_length(vector, share):  # type: ignore[no-untyped-def]
+    square = 0.0
+    for i in range(vector.shape[0]):
+        square += np.divide(vector[i] * vector[i], share[i])
+    return square
+
+
+@kernel
+def _subtract(factor, share, direction, out):  # type: ignore[no-untyped-def]
+    for i in range(out.shape[0]):
+        out[i] -= factor * share[i] * direction[i]
+
+
+@kernel
+def _refresh(X, problem, mean, scale, left, state):  # type: ignore[no-untyped-def]
+    """Make the gradient of every column in one pass, a new reference; what was left is a new direction.
+
+    The near columns are forgotten.
+    """
     state.reference_residual[:] = state.at.residual
     products_with_columns(X, mean, scale, state.at.residual, state.reference)
+    if left > 0.0:
+        k = state.counts[KNOWN] % DIRECTIONS
+        for i in range(state.work.shape[0]):
+            state.directions[k, i] = np.divide(state.work[i], left * problem.share[i])
+        for j in range(scale.shape[0]):
+            state.images[k, j] = np.divide(state.reference[j] - state.predicted[j], left)
+        state.counts[KNOWN] += 1
     state.near_slot[:] = -1
     state.counts[NEARBY] = 0
     state.counts[PASSES] += 1

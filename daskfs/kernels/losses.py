@@ -145,7 +145,7 @@ def _exponentials(argument, bits):  # type: ignore[no-untyped-def]
 @kernel
 def _log1p(e):  # type: ignore[no-untyped-def]
     """Return log(1 + e) for e in [0, 1], as 2 artanh(e / (2 + e)): a loop over it vectorises."""
-    s = e / (2.0 + e)
+    s = np.divide(e, 2.0 + e)  # unlike a slash, without a test for 0 that would keep loops from vectorising
     q = s * s
     series = 1.0 / 31.0
     series = series * q + 1.0 / 29.0
@@ -183,7 +183,7 @@ def _logistic_derivatives(z, y, derivative, curvature, bits):  # type: ignore[no
     _exponentials(curvature, bits)
     for i in range(z.shape[0]):
         e = curvature[i]
-        share = 1.0 / (1.0 + e)
+        share = np.divide(1.0, 1.0 + e)
         small = e * share
         derivative[i] = -y[i] * (small if y[i] * z[i] >= 0.0 else share)
         curvature[i] = small * share

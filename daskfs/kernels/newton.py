@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daskfs.kernels.columns import add_multiple, add_multiples, dot, dots, sum_of
+from daskfs.kernels.columns import add_four_multiples, add_multiple, dot, dots, sum_of
 from daskfs.kernels.linalg import MIN_PIVOT
 from daskfs.kernels.losses import HUBER, LOGISTIC, POISSON, SPAN, SQUARED, derivatives, values, weighted_median
 from daskfs.kernels.numba_cache import kernel
@@ -82,22 +82,33 @@ def advance(problem, columns, members, n_members, step, factor, at, gradient):  
     first = factor * step[0]
     for i in range(z.shape[0]):
         z[i] += first
-    waiting = -1
-    for q in range(n_members):
-        if step[q + 1] != 0.0:
-            if waiting < 0:
-                waiting = q
-            else:
-                add_multiples(
-                    columns[members[waiting]], columns[members[q]], factor * step[waiting + 1], factor * step[q + 1], z
-                )
-                waiting = -1
-    if waiting >= 0:
-        add_multiple(columns[members[waiting]], factor * step[waiting + 1], z)
+    _add_columns(columns, members, n_members, step, factor, z)
     derivatives(problem.loss, problem.threshold, z, problem.y, at.residual, at.curvature, at.bits)
     _weigh(problem.share, at.residual, -1.0)
     gradient[0] = sum_of(at.residual)
     multiply(columns, members, n_members, at.residual, gradient)
+
+
+@kernel
+def _add_columns(columns, members, n_members, step, factor, z):  # type: ignore[no-untyped-def]
+    """Add ``factor * step`` times the columns to z, four at a time; most steps move few columns."""
+    moved = np.empty(n_members, np.int64)
+    n_moved = 0
+    for q in range(n_members):
+        if step[q + 1] != 0.0:
+            moved[n_moved] = q
+            n_moved += 1
+    k = 0
+    while k + 4 <= n_moved:
+        a, b, c, d = moved[k], moved[k + 1], moved[k + 2], moved[k + 3]
+        add_four_multiples(
+            columns[members[a]], columns[members[b]], columns[members[c]], columns[members[d]],
+            factor * step[a + 1], factor * step[b + 1], factor * step[c + 1], factor * step[d + 1], z,
+        )  # fmt: skip
+        k += 4
+    while k < n_moved:
+        add_multiple(columns[members[moved[k]]], factor * step[moved[k] + 1], z)
+        k += 1
 
 
 @kernel
