@@ -43,7 +43,9 @@ Size: TypeAlias = Annotated[
     Annotated[Count, Tag("number")] | Annotated[str, AfterValidator(_known_size), Tag("text")],
     Discriminator(lambda value: "text" if isinstance(value, str) else "number"),
 ]
-Metric: TypeAlias = Literal["mse", "rmse", "mae", "r2", "recall", "precision"]
+Metric: TypeAlias = Literal["mse", "rmse", "mae", "r2", "accuracy", "auc", "recall", "precision"]
+METRICS_OF_CLASSES = ("accuracy", "auc")
+METRICS_OF_NUMBERS = ("mse", "rmse", "mae", "r2")
 
 
 class _TableSource(Section):
@@ -159,7 +161,16 @@ class Refit(Section):
 class Evaluate(Section):
     """What is measured on the test rows; recall and precision where the source knows its true features."""
 
-    metrics: list[Metric] = Field(default=["mse", "r2"], min_length=1)
+    metrics: list[Metric] | None = Field(
+        default=None, min_length=1, description="mse and r2 by default; of classes accuracy and auc"
+    )
+
+    def metrics_of(self, loss: str) -> list[Metric]:
+        """Return the metrics that say something of a selection with this loss."""
+        if self.metrics is None:
+            return ["accuracy", "auc"] if loss == "logistic" else ["mse", "r2"]
+        senseless = METRICS_OF_NUMBERS if loss == "logistic" else METRICS_OF_CLASSES
+        return [name for name in self.metrics if name not in senseless]
 
 
 class Cluster(Section):
@@ -220,6 +231,16 @@ class Pipeline(Section):
         for label in labels:
             if labels.count(label) > 1:
                 raise ValueError(f"select: the label {label!r} stands twice; give each selection its own")
+        return self
+
+    @model_validator(mode="after")
+    def _metrics_for_each(self) -> Pipeline:
+        for label, selection in self.selections.items():
+            if not self.evaluate.metrics_of(selection.loss):
+                wanted = "accuracy or auc" if selection.loss == "logistic" else "mse or r2"
+                raise ValueError(
+                    f"evaluate.metrics: none of them measures {label} (loss {selection.loss}); add {wanted}"
+                )
         return self
 
     def _listed(self) -> list[Selection]:

@@ -50,7 +50,7 @@ def check_pipeline(pipeline: Pipeline) -> Source | None:
     DaskfsError
         With place and remedy.
     """
-    wanted = set(pipeline.evaluate.metrics)
+    wanted = set(pipeline.evaluate.metrics or ())
     if wanted & {"recall", "precision"} and not isinstance(pipeline.source, SyntheticSource):
         remedy = "use a synthetic source, or drop them"
         raise ConfigError("recall and precision need a source that knows its true features", "evaluate.metrics", remedy)

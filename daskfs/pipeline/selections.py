@@ -10,6 +10,7 @@ from daskfs.documents import Document
 
 Count: TypeAlias = Annotated[int, Field(ge=1)]
 Seed: TypeAlias = Annotated[int, Field(ge=0)]
+Positive: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 def one_or_list(value: Any) -> str:
@@ -30,14 +31,19 @@ class MessageSelect(Section):
     label: str | None = Field(default=None, pattern=r"^[\w.=+-]+$", description="name of this selection in the report")
     n_subsets: Count | None = None
     subset_size: Annotated[int, Field(ge=2)] | None = None
+    partition: Literal["random", "strided"] = "random"
+    loss: Literal["squared", "logistic", "poisson", "huber"] = "squared"
     criterion: Literal["bic", "ric", "ebic"] = "ebic"
     gamma: Annotated[float, Field(ge=0, le=1)] = 0.5
+    penalty: Positive | None = Field(default=None, description="of one feature, instead of a criterion")
+    sigma2: Positive | None = Field(default=None, description="variance of the noise, where it is known")
     gic_rss: Literal["refit", "lasso"] = "refit"
+    approx: Literal["lsa"] | None = Field(default=None, description="of the path of a loss, for few features")
     tie: Literal["drop", "keep"] = "drop"
+    average: Literal["one_step", "mean"] = "one_step"
     n_lambdas: Annotated[int, Field(ge=2)] = 100
     patience: Count | None = 10
     max_features: Count | None = None
-    loss: Literal["squared"] = "squared"
     random_state: Seed = 0
 
 

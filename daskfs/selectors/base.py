@@ -200,7 +200,12 @@ class BaseSelector(SelectorMixin, BaseEstimator):
         ndarray of shape (n_samples,), or a lazy Dask array or Series
         """
         check_is_fitted(self)
-        return self._respond(X, mean_or_label(self.loss, getattr(self, "classes_", None)))
+        return self._respond(X, self.response)
+
+    @property
+    def response(self) -> Response:
+        """What `predict` makes of the linear predictor ``X @ coef_ + intercept_``."""
+        return mean_or_label(self.loss, getattr(self, "classes_", None))
 
     @available_if(_is_classifier)
     def decision_function(self, X: Any) -> Any:

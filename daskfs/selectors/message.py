@@ -95,6 +95,9 @@ class Message(BaseSelector):
         Variance of the noise, where it is known (with other losses than the squared one, the dispersion).
     gic_rss : {"refit", "lasso"}
         Whether the criterion sees the residuals (the deviance) of the refit or of the shrunk Lasso fit.
+    approx : {"lsa"}, optional
+        Of the path of another loss than the squared one: its parabola at the fit of all features, for few of them
+        (p < 100, say). Three times as fast on 27 features; one subset in ten chooses another model.
     estimator : scikit-learn estimator, optional
         Selects on each subset instead of the Lasso path: a clone is fitted, the features with a coefficient in its
         ``coef_`` are chosen. Classes are -1 and 1 to it. The criterion and what belongs to it are of no use then.
@@ -172,6 +175,7 @@ class Message(BaseSelector):
         penalty: float | None = None,
         sigma2: float | None = None,
         gic_rss: str = "refit",
+        approx: str | None = None,
         estimator: Any = None,
         tie: str = "drop",
         average: str = "one_step",
@@ -191,6 +195,7 @@ class Message(BaseSelector):
         self.penalty = penalty
         self.sigma2 = sigma2
         self.gic_rss = gic_rss
+        self.approx = approx
         self.estimator = estimator
         self.tie = tie
         self.average = average
@@ -312,6 +317,7 @@ class Message(BaseSelector):
             "partition": ("random", "strided"),
             "criterion": ("bic", "ric", "ebic"),
             "gic_rss": ("refit", "lasso"),
+            "approx": (None, "lsa"),
             "tie": ("drop", "keep"),
             "average": ("one_step", "mean"),
             "loss": LOSSES,
@@ -319,8 +325,8 @@ class Message(BaseSelector):
         for name, known in choices.items():
             value = getattr(self, name)
             if value not in known:
-                hint = did_you_mean(str(value), known)
-                raise ConfigError(f"expected one of {', '.join(known)}, found {value!r}{hint}", name)
+                hint = did_you_mean(str(value), map(str, known))
+                raise ConfigError(f"expected one of {', '.join(map(str, known))}, found {value!r}{hint}", name)
         if not isinstance(self.gamma, Real) or not 0.0 <= self.gamma <= 1.0:
             raise ConfigError(f"expected a number from 0 to 1, found {self.gamma!r}", "gamma")
         for name in ("penalty", "sigma2"):
@@ -336,7 +342,8 @@ class Message(BaseSelector):
         n_subsets = choose_n_subsets(n_samples, n_features, self.n_subsets, self.subset_size)
         is_strided = self.partition == "strided"
         limits = (self.n_lambdas, self.max_features)
-        return Shape(n_samples, n_features, dtype.itemsize, n_subsets, *limits, self.loss, is_strided)
+        is_approximate = self.approx == "lsa"
+        return Shape(n_samples, n_features, dtype.itemsize, n_subsets, *limits, self.loss, is_strided, is_approximate)
 
     def _settings(self, rows: Any) -> SelectionSettings:
         """Return how subsets select; classes and Huber's threshold are those of the first rows."""
@@ -361,6 +368,7 @@ class Message(BaseSelector):
             positive=None if self._codes is None else float(self._codes[1]),
             threshold=self._threshold,
             estimator=self.estimator,
+            approximate=self.approx == "lsa",
         )
 
     def _in_random_order(self, matrix: Any, notes: list[str]) -> Any:

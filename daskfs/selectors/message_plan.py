@@ -10,6 +10,7 @@ from daskfs.errors import ConfigError, PlanError
 from daskfs.kernels import glm_path
 from daskfs.kernels.lasso import default_max_features, path_nbytes
 from daskfs.kernels.least_squares import least_squares_nbytes
+from daskfs.kernels.lsa import lsa_path_nbytes
 from daskfs.selectors.base import SelectorPlan
 
 GROUP_NBYTES = 128 << 20  # of rows read by one task, where the memory allows and subsets are smaller
@@ -113,6 +114,7 @@ class Shape:
     max_features: int | None = None
     loss: str = "squared"
     is_strided: bool = False
+    is_approximate: bool = False
 
     @property
     def largest_subset(self) -> int:
@@ -130,6 +132,8 @@ class Shape:
         p = self.n_features
         if self.loss == "squared":
             return path_nbytes(rows, p, self.n_lambdas, min(p, self.max_features or default_max_features(rows, p)))
+        if self.is_approximate:
+            return lsa_path_nbytes(rows, p, self.n_lambdas)
         k = self.max_features or glm_path.default_max_features(rows, p)
         return glm_path.glm_path_nbytes(rows, p, self.n_lambdas, min(p, k))
 

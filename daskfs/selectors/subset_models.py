@@ -15,6 +15,7 @@ from daskfs.kernels.glm_fit import glm_fit, newton_terms
 from daskfs.kernels.glm_path import GlmPath, glm_path
 from daskfs.kernels.gram_cache import GramCache
 from daskfs.kernels.lasso import LassoPath, lasso_path
+from daskfs.kernels.lsa import lsa_path
 from daskfs.kernels.moments import Moments, gram_rows, moments
 
 
@@ -40,6 +41,8 @@ class SelectionSettings:
     """Of the Huber loss."""
     estimator: Any = None
     """A scikit-learn estimator that selects instead of the Lasso path."""
+    approximate: bool = False
+    """Whether the path of a loss is that of its parabola at the fit of all columns."""
 
     def feature_penalty(self, n_samples: float, n_features: int) -> float:
         """Return what one more feature costs on a subset."""
@@ -104,7 +107,8 @@ def _lasso_path(X: np.ndarray, y: np.ndarray, weight: np.ndarray, m: Moments, se
 
 
 def _path(X: np.ndarray, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings) -> GlmPath:
-    return glm_path(
+    follow = lsa_path if settings.approximate else glm_path
+    return follow(
         X,
         y,
         weight,
