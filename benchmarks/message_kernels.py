@@ -154,19 +154,26 @@ def _glmnet(module, loss, Z, y, lambdas):
 
 
 def measure(functions: Clock, repeats: int) -> dict[str, float]:
-    """CPU seconds of each, the median of `repeats`, taking turns; the first call warms up."""
-    times: dict[str, list[float]] = {name: [] for name in functions}
-    for repeat in range(repeats + 1):
+    """CPU seconds of each, the median of `repeats`, taking turns, after one call to warm up and one to see how long."""
+    times: dict[str, list[float]] = {}
+    n_calls: dict[str, int] = {}
+    for name, function in functions.items():
+        function()
+        times[name] = [_seconds(function, 1)]
+        n_calls[name] = 1 if times[name][0] > 0.02 else 10
+    for _ in range(repeats):
         for name, function in functions.items():
-            if repeat > 1 and times[name][0] > SLOW_S:
-                continue
-            n_calls = 1 if repeat == 0 or times[name][0] > 0.02 else 10
-            gc.collect()
-            start = time.process_time()
-            for _ in range(n_calls):
-                function()
-            times[name].append((time.process_time() - start) / n_calls)
-    return {name: float(np.median(found[1:] if len(found) > 1 else found)) for name, found in times.items()}
+            if times[name][0] < SLOW_S:
+                times[name].append(_seconds(function, n_calls[name]))
+    return {name: float(np.median(found[1:] or found)) for name, found in times.items()}
+
+
+def _seconds(function: Callable[[], object], n_calls: int) -> float:
+    gc.collect()
+    start = time.process_time()
+    for _ in range(n_calls):
+        function()
+    return (time.process_time() - start) / n_calls
 
 
 def measure_elsewhere(python: str, files: Path, arguments: list[str]) -> dict[str, float]:

@@ -226,7 +226,8 @@ def _solve(cross, lam, state, segment):  # type: ignore[no-untyped-def]
             return NOT_OPTIMAL
         if segment.sign[q] * (segment.refit[q] - lam * segment.direction[q]) < -tolerance:
             return CONTRADICTORY
-    return GRID_ENDED if _largest_gradient(lam, segment) <= lam + tolerance else NOT_OPTIMAL
+    is_optimal = _is_optimal(lam, lam + tolerance, segment.base, segment.slope, segment.is_open)
+    return GRID_ENDED if is_optimal else NOT_OPTIMAL
 
 
 @inner_loop
@@ -238,22 +239,19 @@ def _add_active(gram_row, refit, direction, base, slope):  # type: ignore[no-unt
 
 @inner_loop
 def _meet(lam, base, slope, is_open, meets):  # type: ignore[no-untyped-def]
-    """Write the λ at which |base + λ slope| = λ, at most the present one; 0 where λ falls faster than the gradient."""
+    """Write the λ at which |base + λ slope| = λ, at most the present one; 0 where the gradient keeps pace with λ."""
     for j in range(base.shape[0]):
-        above, below = 1.0 - slope[j], 1.0 + slope[j]
-        at_top = base[j] / above if above > NO_RATE else 0.0
-        at_bottom = -base[j] / below if below > NO_RATE else 0.0
-        meets[j] = min(max(at_top, at_bottom), lam) * is_open[j]
+        rate = 1.0 - slope[j] if base[j] > 0.0 else 1.0 + slope[j]
+        meets[j] = min(abs(base[j]) / rate, lam) * is_open[j] if rate > NO_RATE else 0.0
 
 
 @inner_loop
-def _largest_gradient(lam, segment):  # type: ignore[no-untyped-def]
-    base, slope, is_open = segment.base, segment.slope, segment.is_open
-    largest = 0.0
+def _is_optimal(lam, bound, base, slope, is_open):  # type: ignore[no-untyped-def]
+    """Whether no gradient of an open feature is larger than `bound`, nor NaN."""
+    n_fine = 0
     for j in range(base.shape[0]):
-        size = abs(base[j] + lam * slope[j]) * is_open[j]
-        largest = size if size > largest else largest
-    return largest
+        n_fine += abs(base[j] + lam * slope[j]) * is_open[j] <= bound
+    return n_fine == base.shape[0]
 
 
 @kernel
