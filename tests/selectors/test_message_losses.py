@@ -175,3 +175,9 @@ def test_weight_two_is_the_row_twice(loss):
     repeated = Message(n_subsets=1, loss=loss).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
     np.testing.assert_array_equal(weighted.support_, repeated.support_)
     np.testing.assert_allclose(weighted.coef_, repeated.coef_, rtol=1e-6, atol=1e-9)
+
+
+def test_the_approximate_path_finds_the_features_of_the_exact_one(two_classes, fitted):
+    approximate = Message(n_subsets=5, loss="logistic", approx="lsa").fit(*two_classes)
+    np.testing.assert_array_equal(approximate.coef_, fitted.coef_)  # the same features, and the refit is exact
+    assert not np.array_equal(approximate.result_.history["gic"], fitted.result_.history["gic"])
