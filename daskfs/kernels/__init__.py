@@ -8,8 +8,11 @@ def warmup() -> None:
     """
     import numpy as np
 
+    from daskfs.kernels.glm_fit import glm_fit, newton_terms
+    from daskfs.kernels.glm_path import glm_path
     from daskfs.kernels.lasso import lasso_path
     from daskfs.kernels.least_squares import least_squares
+    from daskfs.kernels.lsa import lsa_path
 
     X = np.array([[1.0, 2.0, 2.0], [2.0, 0.0, 0.0], [0.0, 1.0, 1.0], [4.0, 5.0, 5.0]])
     y, weight = np.array([1.0, 0.0, 3.0, 2.0]), np.ones(4)
@@ -17,3 +20,8 @@ def warmup() -> None:
         for solver in ("homotopy", "descent"):
             lasso_path(X.astype(dtype), y, weight, penalty=1.0, solver=solver)
         least_squares(X.astype(dtype), y, weight)
+        glm_path(X.astype(dtype), y, weight, loss="poisson", penalty=1.0)
+        lsa_path(X.astype(dtype), y, weight, loss="poisson", penalty=1.0)
+        glm_fit(X.astype(dtype), y, weight, loss="poisson")
+        zeros, ones = np.zeros(3), np.ones(3)
+        newton_terms(X.astype(dtype), y, weight, loss="poisson", intercept=0.0, coef=zeros, centre=zeros, scale=ones)

@@ -21,8 +21,8 @@ from daskfs.kernels.newton import (
     mean_loss,
     new_predictions,
     newton,
-    start_null_model,
 )
+from daskfs.kernels.null_model import start_null_model
 
 TOLERANCE = 1e-9  # of the last step, in standard deviations of the coefficients times √n
 LONGEST_LAST_STEP = 1e-3  # of a coefficient, where the loss may have no finite minimum

@@ -23,21 +23,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daskfs.kernels.glm_steps import (
-    BATCH,
+from daskfs.kernels.glm_state import (
+    DIRECTIONS,
     ENTERED,
     HESSIANS,
     NEAR,
     NEWTON_STEPS,
     PASSES,
     SEPARABLE_REFITS,
-    follow,
     new_state,
 )
+from daskfs.kernels.glm_steps import follow
 from daskfs.kernels.lasso import default_max_features as default_max_features_of_gram
 from daskfs.kernels.losses import HUBER, default_threshold, loss_code, saturated_values
 from daskfs.kernels.moments import Moments, moments
-from daskfs.kernels.newton import CONVERGED, Predictions, Problem, newton, start_null_model
+from daskfs.kernels.newton import Problem
+from daskfs.kernels.null_model import fit_null_model
+from daskfs.kernels.screening import BATCH
 
 COLUMNS_NBYTES = 256 << 20
 STOPS = ("end of the grid", "patience", "max_features", "entered features")
@@ -110,9 +112,9 @@ def entered_capacity(n_features: int, max_features: int) -> int:
 def glm_path_nbytes(n_samples: int, n_features: int, n_lambdas: int, max_features: int) -> int:
     """Return the memory in bytes that `glm_path` takes beside its block, at most."""
     capacity = entered_capacity(n_features, max_features)
-    per_sample = capacity + min(NEAR, n_features) + 24
+    per_sample = capacity + min(NEAR, n_features) + DIRECTIONS + 24
     small = (capacity + 1) * (n_lambdas + 2 * capacity + 16) + (max_features + 2) ** 2
-    return 8 * (n_samples * per_sample + small + 12 * n_features)
+    return 8 * (n_samples * per_sample + small + (DIRECTIONS + 12) * n_features)
 
 
 def glm_path(
@@ -191,8 +193,8 @@ def glm_path(
     state.reference[:] = m.cross
     saturated = float(weight @ saturated_values(code, y))
     df, deviance, gic, coef, n_followed, best, stop, noise = follow(
-        X, problem, m.mean, m.scale, lambdas, penalty, 0.0 if dispersion is None else float(dispersion), total,
-        saturated, refit, -1 if patience is None else patience, max_features, tol, state,
+        X, problem, m.mean, m.scale, lambdas, float(penalty), 0.0 if dispersion is None else float(dispersion), total,
+        saturated, bool(refit), -1 if patience is None else int(patience), int(max_features), float(tol), state,
     )  # fmt: skip
     counts = state.counts
     n_entered = int(counts[ENTERED])
@@ -202,20 +204,6 @@ def glm_path(
         state.entered[:n_entered].copy(), coef[keep, 1 : n_entered + 1].copy(), coef[keep, 0].copy(), best, STOPS[stop],
         noise, int(counts[SEPARABLE_REFITS]), int(counts[PASSES]), int(counts[NEWTON_STEPS]), int(counts[HESSIANS]),
     )  # fmt: skip
-
-
-def fit_null_model(problem: Problem, coef: np.ndarray, at: Predictions) -> bool:
-    """Fit the intercept alone, into ``coef[0]`` and `at`; return whether there is one and anything left to explain."""
-    y = problem.y
-    if not len(y) or not (y != y[0]).any():
-        return False
-    start = np.zeros(1)
-    start[0], unit = start_null_model(problem)
-    none, members = np.empty((0, len(y))), np.empty(0, dtype=np.int64)
-    hessian, factor = np.zeros((2, 1, 1))
-    _, status, _ = newton(problem, none, members, 0, 0.0, 1e-10 * unit, math.inf, start, at, hessian, factor)
-    coef[0] = start[0]
-    return bool(status == CONVERGED)
 
 
 def lambda_grid(

@@ -11,17 +11,20 @@ path, `daskfs.kernels.glm_path`, which this stands for.
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
 import numpy as np
 
 from daskfs.kernels.columns import copy_columns
 from daskfs.kernels.glm_fit import fit_columns, has_no_fit
 from daskfs.kernels.glm_path import STOPS, GlmPath, default_max_features, lambda_grid
-from daskfs.kernels.glm_steps import GRID_ENDED, OUT_OF_PATIENCE, TOO_MANY_FEATURES, descend
+from daskfs.kernels.glm_steps import GRID_ENDED, OUT_OF_PATIENCE, TOO_MANY_FEATURES
 from daskfs.kernels.losses import HUBER, default_threshold, loss_code, saturated_values
-from daskfs.kernels.moments import moments
+from daskfs.kernels.moments import Moments, moments
 from daskfs.kernels.newton import (
     Problem,
-    dispersion as estimate_dispersion,
+    estimate_dispersion,
     extend_hessian,
     factorise,
     hessian_weights,
@@ -29,8 +32,20 @@ from daskfs.kernels.newton import (
     solve_factored,
 )
 from daskfs.kernels.numba_cache import kernel
+from daskfs.kernels.proximal import descend
 
 TOLERANCE = 1e-8  # of coordinate descent, in standard deviations of coefficients times √n
+
+
+class _Parabola(NamedTuple):
+    """What stands for the mean loss: its value and Hessian at its minimum `full`, the intercept first."""
+
+    features: np.ndarray
+    full: np.ndarray
+    hessian: np.ndarray
+    mean_loss: float
+    dispersion: float
+    is_separable: bool
 
 
 def lsa_path(
@@ -51,9 +66,9 @@ def lsa_path(
 ) -> GlmPath:
     """Follow the approximate Lasso path of one block and choose on it by ``deviance / dispersion + penalty |M|``.
 
-    Parameters and result are those of `glm_path.glm_path`, with these differences: the deviances are the parabola's; the
-    dispersion is that of the fit of all columns; all columns have entered, but for those that depend on the ones before
-    them; `n_separable` is 1 where that fit has no finite minimum, so that the parabola is one of a ridge fit.
+    Parameters and result are those of `glm_path.glm_path`, with these differences: deviances are the parabola's; the
+    dispersion is that of the fit of all columns; all columns have entered, but for those that depend on the ones
+    before them; `n_separable` is 1 where that fit has no finite minimum, so that the parabola is one of a ridge fit.
 
     Returns
     -------
@@ -66,45 +81,51 @@ def lsa_path(
         threshold = default_threshold(y, weight) if code == HUBER else 0.0
     m = moments(X, y, weight)
     problem = Problem(code, float(threshold), y, weight / m.total)
-    features = np.flatnonzero(m.scale > 0.0)
-    columns = np.empty((len(features), len(y)))
-    copy_columns(X, m.mean, m.scale, features, columns)
-    if has_no_fit(problem) or not (y != y[0]).any() or not len(features):
-        columns, features, lambdas = columns[:0], features[:0], np.empty(0)
-        full, hessian, is_separable, noise, value = np.zeros(1), np.eye(1), False, 1.0, 0.0
-    else:
-        at, members = new_predictions(len(y)), np.arange(len(features))
-        fit = fit_columns(problem, columns, m.total, at)
-        hessian, factor = np.zeros((2, len(features) + 1, len(features) + 1))
-        weights = np.empty(len(y))
-        hessian_weights(problem, at, weights)
-        extend_hessian(columns, members, len(features), 0, weights, hessian, np.empty(len(y)))
-        noise = estimate_dispersion(problem, at, m.total, len(features) + 1.0)
-        full, value, is_separable = fit.solution, fit.mean_loss, fit.is_separable
-        if fit.is_singular:
-            factorise(hessian, len(full), 0.0, factor)
-            kept = np.flatnonzero(np.diag(factor) > 0.0)
-            target = hessian @ full
-            hessian = np.ascontiguousarray(hessian[np.ix_(kept, kept)])
-            full = np.linalg.solve(hessian, target[kept])
-            features = features[kept[1:] - 1]
-    cross = hessian @ full
-    at_null = cross[1:] - hessian[1:, 0] * (cross[0] / hessian[0, 0])
+    parabola = _fit_parabola(problem, X, m)
+    cross = parabola.hessian @ parabola.full
     if lambdas is None:
+        at_null = cross[1:] - parabola.hessian[1:, 0] * (cross[0] / parabola.hessian[0, 0])
         lambdas = lambda_grid(float(np.max(np.abs(at_null), initial=0.0)), m.total, X.shape[1], n_lambdas, min_ratio)
+    if not len(parabola.features):
+        lambdas = lambdas[:0]
     if max_features is None:
         max_features = default_max_features(m.total, X.shape[1])
-    noise = noise if dispersion is None else float(dispersion)
-    smallest = 2.0 * (m.total * value - float(weight @ saturated_values(code, y)))
+    noise = parabola.dispersion if dispersion is None else float(dispersion)
+    smallest = 2.0 * (m.total * parabola.mean_loss - float(weight @ saturated_values(code, y)))
     df, deviance, gic, coef, n_followed, best, stop = _follow(
-        hessian, full, cross, lambdas, penalty, noise, m.total, smallest, refit, -1 if patience is None else patience,
-        max_features, TOLERANCE * np.sqrt(noise),
+        parabola.hessian, parabola.full, cross, lambdas, float(penalty), noise, m.total, smallest, bool(refit),
+        -1 if patience is None else int(patience), int(max_features), TOLERANCE * math.sqrt(noise),
     )  # fmt: skip
     keep = slice(n_followed)
     return GlmPath(
-        loss, problem.threshold, m, lambdas[keep], df[keep], deviance[keep], gic[keep], features, coef[keep, 1:].copy(),
-        coef[keep, 0].copy(), best, STOPS[stop], noise, int(is_separable), 0, 0, 1,
+        loss, problem.threshold, m, lambdas[keep], df[keep], deviance[keep], gic[keep], parabola.features,
+        coef[keep, 1:].copy(), coef[keep, 0].copy(), best, STOPS[stop], noise, int(parabola.is_separable), 0, 0, 1,
     )  # fmt: skip
+
+
+def _fit_parabola(problem: Problem, X: np.ndarray, m: Moments) -> _Parabola:
+    y = problem.y
+    features = np.flatnonzero(m.scale > 0.0)
+    if has_no_fit(problem) or not (y != y[0]).any() or not len(features):
+        return _Parabola(features[:0], np.zeros(1), np.eye(1), 0.0, 1.0, False)
+    columns = np.empty((len(features), len(y)))
+    copy_columns(X, m.mean, m.scale, features, columns)
+    n, at, members = len(features) + 1, new_predictions(len(y)), np.arange(len(features))
+    fit = fit_columns(problem, columns, m.total, at)
+    full = fit.solution
+    hessian, factor = np.zeros((2, n, n))
+    weights = np.empty(len(y))
+    hessian_weights(problem, at, weights)
+    extend_hessian(columns, members, n - 1, 0, weights, hessian, np.empty(len(y)))
+    dispersion = estimate_dispersion(problem, at, m.total, float(n))
+    if fit.is_singular:
+        factorise(hessian, n, 0.0, factor)
+        kept = np.flatnonzero(np.diag(factor) > 0.0)
+        target = (hessian @ full)[kept]
+        hessian = np.ascontiguousarray(hessian[np.ix_(kept, kept)])
+        full = np.linalg.solve(hessian, target)
+        features = features[kept[1:] - 1]
+    return _Parabola(features, full, hessian, fit.mean_loss, dispersion, fit.is_separable)
 
 
 def lsa_path_nbytes(n_samples: int, n_features: int, n_lambdas: int) -> int:

@@ -15,13 +15,14 @@ import numpy as np
 
 from daskfs.kernels.columns import add_four_multiples, add_multiple, dot, dots, sum_of
 from daskfs.kernels.linalg import MIN_PIVOT
-from daskfs.kernels.losses import HUBER, LOGISTIC, POISSON, SPAN, SQUARED, derivatives, values, weighted_median
+from daskfs.kernels.losses import HUBER, LOGISTIC, POISSON, SPAN, derivatives, values
 from daskfs.kernels.numba_cache import kernel
 
 CONVERGED, SEPARABLE = range(2)
 MAX_STEPS = 60  # a finite minimum takes ten; where there is none, the predictions grow by about 1 per step
 STALE = 0.05  # the factor is made anew when the squared step shrinks by less
 HUBER_FLOOR = 0.05  # outside its threshold the Huber loss has no curvature, and a Hessian needs some
+MAX_SHORTENINGS = 60
 OVERSHOT = 0.5  # of the slope at the start: a step that turned it further is shortened
 
 
@@ -48,18 +49,6 @@ def new_predictions(n_samples: int) -> Predictions:
     """Return predictions of zero; residuals and curvatures follow with the first `advance`."""
     z, residual, curvature, scratch = np.zeros((4, n_samples))
     return Predictions(z, residual, curvature, scratch, np.zeros(SPAN, dtype=np.int64))
-
-
-def start_null_model(problem: Problem) -> tuple[float, float]:
-    """Return an intercept near that of the null model, and the unit of its predictions' noise."""
-    y, share = problem.y, problem.share
-    mean = float(share @ y)
-    if problem.loss == LOGISTIC:
-        return 0.0, 1.0
-    if problem.loss == POISSON:
-        return (math.log(mean), math.sqrt(mean)) if mean > 0.0 else (0.0, 1.0)
-    deviation = math.sqrt(float(share @ (y - mean) ** 2))
-    return (mean if problem.loss == SQUARED else weighted_median(y, share)), deviation
 
 
 @kernel
@@ -184,11 +173,10 @@ def mean_loss(problem, z, at):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def dispersion(problem, at, n_samples, n_parameters):  # type: ignore[no-untyped-def]
+def estimate_dispersion(problem, at, n_samples, n_parameters):  # type: ignore[no-untyped-def]
     """Return how much noise the deviance of one useless feature has: 1 for the likelihoods that know it.
 
-    For squared and Huber loss Σ s loss'² / Σ s loss'', the variance of the M-estimator's score over its slope, with
-    `n_parameters` fitted (Huber and Ronchetti 2009, section 7.6).
+    For squared and Huber loss Σ s loss'² / Σ s loss'', the variance of the score over its slope.
     """
     if problem.loss == LOGISTIC or problem.loss == POISSON:
         return 1.0
@@ -262,26 +250,32 @@ def newton(problem, columns, members, n_members, ridge, tol, longest, coef, at, 
             for q in range(n):
                 coef[q] += step[q]
             return value, CONVERGED, rank
-        slope = square
-        factor_of_step = 1.0
-        advance(problem, columns, members, n_members, step, 1.0, at, gradient)
-        for _ in range(60):
-            turned = 0.0
-            for q in range(n):
-                penalty = ridge * (coef[q] + factor_of_step * step[q]) if q > 0 else 0.0
-                turned -= (gradient[q] - penalty) * step[q]
-            if turned <= OVERSHOT * slope:
-                break
-            shorter = factor_of_step * min(0.5, max(0.1, slope / (slope + turned)))
-            advance(problem, columns, members, n_members, step, shorter - factor_of_step, at, gradient)
-            factor_of_step = shorter
+        length = _take_step(problem, columns, members, n_members, ridge, coef, step, square, at, gradient)
         for q in range(n):
-            coef[q] += factor_of_step * step[q]
+            coef[q] += length * step[q]
         if ridge == 0.0 and problem.loss == LOGISTIC and iteration > 2 and is_separated(problem.y, at.z):
             return 0.0, SEPARABLE, rank
-        is_stale = factor_of_step < 1.0 or (iteration > 0 and square > STALE * last)
+        is_stale = length < 1.0 or (iteration > 0 and square > STALE * last)
         last = square
     return mean_loss(problem, at.z, at), SEPARABLE, rank
+
+
+@kernel
+def _take_step(problem, columns, members, n_members, ridge, coef, step, slope, at, gradient):  # type: ignore[no-untyped-def]
+    """Go `step`, or the part of it after which the slope has not turned up by half of what it was; return that part."""
+    length = 1.0
+    advance(problem, columns, members, n_members, step, 1.0, at, gradient)
+    for _ in range(MAX_SHORTENINGS):
+        turned = 0.0
+        for q in range(n_members + 1):
+            pull = ridge * (coef[q] + length * step[q]) if q > 0 else 0.0
+            turned -= (gradient[q] - pull) * step[q]
+        if turned <= OVERSHOT * slope:
+            break
+        shorter = length * min(0.5, max(0.1, slope / (slope + turned)))
+        advance(problem, columns, members, n_members, step, shorter - length, at, gradient)
+        length = shorter
+    return length
 
 
 @kernel

@@ -49,7 +49,7 @@ def test_values_are_those_of_the_formula(loss):
 
 @pytest.mark.parametrize("loss", LOSSES)
 @given(z=st.floats(-30, 30), seed=st.integers(0, 1000))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, deadline=None, derandomize=True)
 def test_the_derivative_is_the_slope_of_the_value_and_the_curvature_that_of_the_derivative(loss, z, seed):
     y = targets(loss, np.random.default_rng(seed), 1)[0]
     h = 1e-5
@@ -62,7 +62,7 @@ def test_the_derivative_is_the_slope_of_the_value_and_the_curvature_that_of_the_
 
 @pytest.mark.parametrize("loss", LOSSES)
 @given(z=st.floats(-50, 50), step=st.floats(-5, 5), seed=st.integers(0, 1000))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, deadline=None, derandomize=True)
 def test_the_largest_curvature_between_bounds_the_value_from_above_and_convexity_from_below(loss, z, step, seed):
     y = targets(loss, np.random.default_rng(seed), 1)[0]
     value, derivative, curvature = evaluate(loss, np.linspace(z, z + step, 101), y)
@@ -70,7 +70,7 @@ def test_the_largest_curvature_between_bounds_the_value_from_above_and_convexity
     rounding = 1e-12 * (1 + abs(value).max())
     assert value[-1] >= tangent - rounding
     at_most = {"squared": 1.0, "logistic": 0.25, "huber": 1.0}.get(loss, curvature.max())
-    assert curvature.max() <= at_most
+    assert curvature.max() <= at_most * (1 + 1e-14)
     assert value[-1] <= tangent + 0.5 * at_most * step**2 + rounding
 
 
