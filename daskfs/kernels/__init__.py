@@ -4,7 +4,7 @@
 def warmup() -> None:
     """Compile every kernel for float32 and float64 blocks, unless its machine code is on disk already.
 
-    The first time takes about half a minute; afterwards every process loads the machine code in a fraction of a second.
+    The first time takes about a minute; afterwards every process loads the machine code in a fraction of a second.
     """
     import numpy as np
 
