@@ -8,12 +8,14 @@ from numbers import Integral
 
 from daskfs.errors import ConfigError, PlanError
 from daskfs.kernels import glm_path
+from daskfs.kernels.glm_fit import glm_fit_nbytes
 from daskfs.kernels.lasso import default_max_features, path_nbytes
 from daskfs.kernels.least_squares import least_squares_nbytes
 from daskfs.kernels.lsa import lsa_path_nbytes
 from daskfs.selectors.base import SelectorPlan
 
 GROUP_NBYTES = 128 << 20  # of rows read by one task, where the memory allows and subsets are smaller
+CACHE_NBYTES = 20 << 10  # what a subset's path leaves behind for the refit: half of 64 x 64 numbers, and a few vectors
 TILE_NBYTES = 8 << 20  # a decoded and an encoded tile of the reader
 MIN_SUBSET_SIZE = 400
 MIN_SUBSETS = 5  # for a vote, where the rows suffice
@@ -141,7 +143,8 @@ class Shape:
         """Return the memory of a task that refits so many columns on so many subsets."""
         rows = self.largest_subset
         read = n_subsets * rows * (n_selected * max(self.itemsize, 4) + 24)
-        return read + least_squares_nbytes(rows, n_selected) + TILE_NBYTES
+        fit_nbytes = least_squares_nbytes if self.loss == "squared" else glm_fit_nbytes
+        return read + fit_nbytes(rows, n_selected) + TILE_NBYTES
 
 
 def subsets_per_task(n_subsets: int, nbytes_of: Callable[[int], int], memory_limit: int | None, n_threads: int) -> int:
@@ -197,15 +200,18 @@ def plan_message(shape: Shape, memory_limit: int | None, n_threads: int, tile_ro
     if shape.is_strided and tile_rows > 1:  # a task's rows are in all tiles
         n_read = shape.n_samples * n_tasks
     read_nbytes = n_read * shape.n_features * shape.itemsize
+    again = "the selected ones again where a subset's path has not met them"
+    if shape.loss != "squared":
+        again = "two over the selected ones"
     return SelectorPlan(
         n_tasks=n_tasks,
         n_passes=1,
         task_nbytes=shape.select_nbytes(per_task),
         read_nbytes=read_nbytes,
-        client_nbytes=shape.n_samples * 24 + shape.n_features * 64,
+        client_nbytes=shape.n_samples * 24 + shape.n_features * 64 + shape.n_subsets * CACHE_NBYTES,
         text=(
             f"message: {shape.n_subsets} subsets of {shape.largest_subset:,} rows, {per_task} per task; "
-            "one pass over all columns, the selected ones again where a subset's path has not met them"
+            f"one pass over all columns, {again}"
         ),
     )
 

@@ -47,6 +47,24 @@ def test_a_fit_may_be_continued_and_a_new_fit_forgets(problem):
     np.testing.assert_array_equal(again.coef_, Message(n_subsets=2).fit(first).coef_)
 
 
+def test_rows_of_one_class_may_follow_a_fit_of_a_store(problem, tmp_path):
+    X = problem[0]
+    y = targets("logistic", X)
+    selector = Message(n_subsets=3, loss="logistic").fit(ingest(X[:900], tmp_path / "p.zarr", y=y[:900]))
+    later = X[900:][y[900:] == 1.0]
+    selector.set_params(n_subsets=1).partial_fit(later, np.ones(len(later)))
+    assert list(selector.classes_) == [0.0, 1.0]
+    assert selector.score(X, y) > 0.7
+
+
+def test_a_fit_of_arrays_cannot_be_continued_where_their_rows_are_needed(problem):
+    X = problem[0]
+    y = targets("logistic", X)
+    selector = Message(n_subsets=3, loss="logistic").fit(X, y)
+    with pytest.raises(DataError, match="begin with partial_fit"):
+        selector.partial_fit(X, y)
+
+
 def changed_minds():
     """Two calls of which only the second, with more subsets, sees the feature 1."""
     rng = np.random.default_rng(9)
