@@ -224,7 +224,9 @@ def _solve(cross, lam, state, segment):  # type: ignore[no-untyped-def]
         j = state.entered[state.factored[q]]
         if not abs(segment.base[j] + lam * (segment.slope[j] - segment.sign[q])) <= tolerance:
             return NOT_OPTIMAL
-        if segment.sign[q] * (segment.refit[q] - lam * segment.direction[q]) < -tolerance:
+        shrinkage = lam * segment.direction[q]
+        rounding = (OPTIMALITY - 1.0) * (abs(segment.refit[q]) + abs(shrinkage))
+        if segment.sign[q] * (segment.refit[q] - shrinkage) < -rounding:
             return CONTRADICTORY
     is_optimal = _is_optimal(lam, lam + tolerance, segment.base, segment.slope, segment.is_open)
     return GRID_ENDED if is_optimal else NOT_OPTIMAL

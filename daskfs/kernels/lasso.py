@@ -23,7 +23,18 @@ import numpy as np
 from daskfs.kernels.gram_cache import GramCache, cache_gram
 from daskfs.kernels.gram_matrix import WHOLE_GRAM_COLUMNS, gram_matrix, wants_whole_gram
 from daskfs.kernels.homotopy import COLLINEAR, follow_knots, new_knots
-from daskfs.kernels.lasso_steps import BATCH, ENTERED, PASSES, PathState, Rule, follow, keep_rows, new_state, restart
+from daskfs.kernels.lasso_steps import (
+    BATCH,
+    ENTERED,
+    PASSES,
+    UNSOLVED,
+    PathState,
+    Rule,
+    follow,
+    keep_rows,
+    new_state,
+    restart,
+)
 from daskfs.kernels.moments import Moments, moments
 
 GRAM_NBYTES = 256 << 20
@@ -61,6 +72,8 @@ class LassoPath(NamedTuple):
     """Why the homotopy gave up, one of `GIVEN_UP`; empty where it did not or was not tried."""
     gram: GramCache
     """What a refit needs of the features whose Gram rows were made."""
+    n_unsolved: int = 0
+    """Solves that descent did not finish, among columns that nearly depend on each other: not optimal to rounding."""
 
     def selected(self) -> np.ndarray:
         """Return the features of the chosen model, ascending."""
@@ -188,6 +201,7 @@ def lasso_path(
     return LassoPath(
         m, lambdas[keep], df[keep], rss[keep], gic[keep], state.entered[entered].copy(), coef, best, STOPS[stop],
         int(state.counts[PASSES]), coef != 0.0, "descent", given_up, cache_gram(m, state, max_cached),
+        int(state.counts[UNSOLVED]),
     )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ MAX_SWEEPS = 20_000
 RSS_FLOOR = 1e-13  # of the variance of y; what is left below it is rounding
 
 GRID_ENDED, OUT_OF_PATIENCE, TOO_MANY_FEATURES, TOO_MANY_GRAM_ROWS = range(4)
-ROWS, ENTERED, FACTORED, PASSES = range(4)  # of PathState.counts
+ROWS, ENTERED, FACTORED, PASSES, UNSOLVED = range(5)  # of PathState.counts
 
 
 class Rule(NamedTuple):
@@ -38,7 +38,8 @@ class Rule(NamedTuple):
 class PathState(NamedTuple):
     """What the steps of one path share.
 
-    `counts` holds the numbers of Gram rows made, of features entered and factored, and of passes over the block.
+    `counts` holds the numbers of Gram rows made, of features entered and factored, of passes over the block, and of
+    solves that coordinate descent did not finish.
     """
 
     gradient: np.ndarray  # (p,) ⟨z_j, residual⟩
@@ -53,7 +54,7 @@ class PathState(NamedTuple):
     coef: np.ndarray  # (capacity,)
     factored: np.ndarray  # (k,) positions among the entered whose Cholesky factor stands in `factor`
     factor: np.ndarray  # (k, k)
-    counts: np.ndarray  # (4,)
+    counts: np.ndarray  # (5,)
 
 
 def new_state(n_features: int, capacity: int, largest_model: int) -> PathState:
@@ -71,7 +72,7 @@ def new_state(n_features: int, capacity: int, largest_model: int) -> PathState:
         coef=np.zeros(capacity),
         factored=np.full(largest_model, -1, dtype=np.int64),
         factor=np.zeros((largest_model, largest_model)),
-        counts=np.zeros(4, dtype=np.int64),
+        counts=np.zeros(5, dtype=np.int64),
     )
 
 
@@ -140,6 +141,7 @@ def _solve_entered(state, lam, tolerance):  # type: ignore[no-untyped-def]
             tried = True
         if step <= tolerance:
             return
+    state.counts[UNSOLVED] += 1
 
 
 @kernel

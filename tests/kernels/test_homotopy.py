@@ -279,3 +279,34 @@ def test_another_process_computes_the_same_bits():
     runs = {subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout for _ in range(2)}
     assert len(runs) == 1
     assert len(runs.pop()) > 100
+
+
+DISCRETE = {
+    "zeros and ones": lambda rng, n, p: rng.integers(0, 2, (n, p)).astype(float),
+    "three values": lambda rng, n, p: rng.integers(-1, 2, (n, p)).astype(float),
+    "one category": lambda rng, n, p: np.eye(p)[rng.integers(0, p, n)],
+    "no ties": lambda rng, n, p: rng.standard_normal((n, p)),
+}
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("kind", DISCRETE)
+def test_small_designs_full_of_ties_are_optimal_to_the_end_of_the_path(kind, seed):
+    rng = np.random.default_rng(seed)
+    n_samples, n_features = (int(size) for size in rng.integers(6, 50, 2))
+    X = DISCRETE[kind](rng, n_samples, n_features)
+    y = (
+        rng.integers(0, 3, n_samples).astype(float)
+        if seed % 2
+        else X[:, :3].sum(axis=1) + rng.integers(0, 2, n_samples)
+    )
+    path = follow(X, y, max_features=n_features)
+    Z, target = standardised(X, y)
+    coef = all_coefficients(path, n_features)
+    gradient = (target - coef @ Z.T) @ Z / n_samples
+    bound = path.lambdas[:, None] + 1e-10 * path.lambdas[0]
+    assert (np.abs(gradient) <= bound).all()
+    assert (np.where(np.abs(coef) > 1e-9, np.sign(coef) * gradient, np.inf) >= 2 * path.lambdas[:, None] - bound).all()
+    grid = follow(X, y, max_features=n_features, solver="descent")
+    assert path.gic[path.best] <= grid.gic[grid.best] + 1e-6
+    assert path.n_unsolved == 0

@@ -200,3 +200,13 @@ def test_the_block_is_not_modified():
 def test_the_memory_of_a_path_is_a_number_of_its_sizes():
     assert path_nbytes(400, 1000, 100, 28) < 3 << 20
     assert path_nbytes(20_000, 100_000, 100, default_max_features(20_000, 100_000)) < 512 << 20
+
+
+def test_descent_that_does_not_finish_is_counted():
+    """Nearly as many features as rows: columns depend on each other but for rounding at the end of the path."""
+    rng = np.random.default_rng(1174)
+    n_samples, n_features = int(rng.integers(4, 60)), int(rng.integers(1, 80))
+    X, y = rng.standard_normal((n_samples, n_features)), rng.integers(0, 3, n_samples).astype(float)
+    assert (n_samples, n_features) == (42, 41)
+    assert whole_path(X, y, np.ones(n_samples)).n_unsolved > 0
+    assert whole_path(X, y, np.ones(n_samples), solver="homotopy").n_unsolved == 0
