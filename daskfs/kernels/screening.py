@@ -25,9 +25,10 @@ def admit(X, problem, mean, scale, lam, state):  # type: ignore[no-untyped-def]
     Most columns are certified by that alone, and the others looked at.
     """
     at, limit = state.at, lam * OPTIMALITY
-    left = _predict(problem, state)
-    reach = limit - left
     n_features = scale.shape[0]
+    is_narrow = n_features <= state.near.shape[0]  # copies of all columns are cheaper than foretelling
+    left = math.inf if is_narrow else _predict(problem, state)
+    reach = limit - left
     doubtful = np.empty(n_features, np.int64)
     n_doubtful, n_unknown = 0, 0
     for j in range(n_features):
@@ -37,7 +38,8 @@ def admit(X, problem, mean, scale, lam, state):  # type: ignore[no-untyped-def]
             if state.near_slot[j] < 0:
                 n_unknown += 1
     sizes = np.empty(n_doubtful)
-    if n_unknown * 4 > n_features or n_unknown > state.near.shape[0] - state.counts[NEARBY]:
+    room = state.near.shape[0] - state.counts[NEARBY]
+    if not is_narrow and (n_unknown * 4 > n_features or n_unknown > room):
         _refresh(X, problem, mean, scale, left, state)
         for d in range(n_doubtful):
             sizes[d] = state.reference[doubtful[d]]
