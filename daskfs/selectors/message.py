@@ -61,7 +61,6 @@ from daskfs.selectors.message_run import MessageRun
 from daskfs.selectors.responses import CLASSIFIERS
 from daskfs.selectors.subset_models import SelectionSettings
 from daskfs.selectors.targets import checked_target, classes_of, null_intercept
-from daskfs.sources.arrays import ArrayMatrix
 from daskfs.workers import Workers
 
 VOTES = ("selected", "n_selected", "constant", "total", "y_mean")  # what aggregation takes from the subsets' choices
@@ -241,7 +240,7 @@ class Message(BaseSelector):
         Earlier rows are not selected on again. With the squared loss subsets are refitted from what they left behind, a
         few kilobytes each; a subset whose path has not met a feature that is selected now is read again from its store,
         or else left out of the average, which a note says. Other losses read the selected columns of all rows again:
-        `partial_fit` keeps arrays in memory for it (`fit` does not, and cannot be continued); a store costs nothing.
+        arrays in memory are kept for it (but not pickled with the selector); a store costs nothing.
         """
         is_first = not getattr(self, "_parts", [])
         if is_first:
@@ -250,9 +249,7 @@ class Message(BaseSelector):
         elif self._labels is None and self.loss in CLASSIFIERS:
             self._labels = self.classes_  # of a fit
         if self.loss != "squared" and any(part.matrix is None for part in self._parts):
-            raise DataError(
-                "the rows of fit are not kept, the refit needs them", "partial_fit", "begin with partial_fit"
-            )
+            raise DataError("the rows of earlier calls are gone, the refit needs them", "partial_fit", "fit again")
         with opened_matrix(self, X, y, sample_weight, labels=self._labels, reset=is_first) as (matrix, labels):
             self._labels = labels
             if is_first:
@@ -269,8 +266,13 @@ class Message(BaseSelector):
     ) -> None:
         self._parts, self._labels = [], None
         self._take(matrix, workers, progress, checkpoint)
-        if isinstance(getattr(matrix, "base", matrix), ArrayMatrix):
-            self._parts[-1].matrix = None  # a fitted selector does not hold on to the user's arrays
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave arrays in memory behind: a pickled selector is small."""
+        state = dict(super().__getstate__())
+        if "_parts" in state:
+            state["_parts"] = [part.without_arrays() for part in self._parts]
+        return state
 
     def _take(
         self, matrix: Matrix, workers: Workers | None, progress: Progress | None, checkpoint: Checkpoint | None
@@ -294,8 +296,8 @@ class Message(BaseSelector):
         refit = self._agree(settings, [*earlier, (part, run)])
         notes += notes_on(self.scores_, self.n_subsets_, refit, matrix.feature_names)
         self._make_result(matrix, [run, *(other for _, other in earlier if other is not None)], notes)
-        if settings.loss == "squared" and isinstance(getattr(in_order, "base", in_order), ArrayMatrix):
-            part.matrix = None
+        if settings.loss == "squared":
+            self._parts[-1] = part.without_arrays()
 
     def _agree(self, settings: SelectionSettings, parts: list[tuple[Part, MessageRun | None]]) -> Refit | None:
         """Steps 3 to 5: votes, fits, average."""

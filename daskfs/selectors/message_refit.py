@@ -6,7 +6,7 @@ least-squares refit follows without its rows; the other subsets' rows of these c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from daskfs.selectors.message_on_block import joined
 from daskfs.selectors.message_plan import Shape
 from daskfs.selectors.message_run import MessageRun
 from daskfs.selectors.subset_models import Point, SelectionSettings
+from daskfs.sources.arrays import ArrayMatrix
 from daskfs.workers import Workers
 
 
@@ -34,6 +35,11 @@ class Part:
     matrix: Any
     shape: Shape
     chosen: dict[str, np.ndarray]
+
+    def without_arrays(self) -> Part:
+        """Return the part without its matrix, where that holds arrays in memory."""
+        in_memory = isinstance(getattr(self.matrix, "base", self.matrix), ArrayMatrix)
+        return replace(self, matrix=None) if in_memory else self
 
 
 def run_again(part: Part, memory_limit: int | None, workers: Workers) -> MessageRun | None:

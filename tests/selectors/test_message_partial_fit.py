@@ -57,12 +57,15 @@ def test_rows_of_one_class_may_follow_a_fit_of_a_store(problem, tmp_path):
     assert selector.score(X, y) > 0.7
 
 
-def test_a_fit_of_arrays_cannot_be_continued_where_their_rows_are_needed(problem):
+def test_a_pickled_selector_is_small_and_says_where_it_needs_rows_it_left_behind(problem):
     X = problem[0]
     y = targets("logistic", X)
     selector = Message(n_subsets=3, loss="logistic").fit(X, y)
-    with pytest.raises(DataError, match="begin with partial_fit"):
-        selector.partial_fit(X, y)
+    pickled = pickle.dumps(selector)
+    assert len(pickled) < X.nbytes / 4
+    selector.partial_fit(X, y)
+    with pytest.raises(DataError, match="the rows of earlier calls are gone"):
+        pickle.loads(pickled).partial_fit(X, y)
 
 
 def changed_minds():
