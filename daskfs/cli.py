@@ -197,7 +197,7 @@ def verify(store: StorePath) -> None:
 @app.command()
 def select(
     store: StorePath,
-    method: Annotated[str, typer.Option(help="message.")] = "message",
+    method: Annotated[str, typer.Option(help="message, full_data, averaging, median or bolasso.")] = "message",
     n_subsets: Annotated[int | None, typer.Option(help="Subsets of the rows.", min=1)] = None,
     subset_size: Annotated[int | None, typer.Option(help="Rows of a subset, instead of their number.", min=2)] = None,
     criterion: Annotated[str, typer.Option(help="ebic, bic or ric.")] = "ebic",
@@ -225,13 +225,9 @@ def select(
         cluster = {"kind": "address", "address": scheduler}
     if memory_limit is not None:
         cluster["memory_limit"] = memory_limit
-    selection: dict[str, Any] = {
-        "method": method,
-        "n_subsets": n_subsets,
-        "subset_size": subset_size,
-        "max_features": n_features,
-    }
-    selection |= {"criterion": criterion, "gamma": gamma, "random_state": random_state}
+    selection: dict[str, Any] = {"method": method, "criterion": criterion, "gamma": gamma, "random_state": random_state}
+    given = {"n_subsets": n_subsets, "subset_size": subset_size, "max_features": n_features}
+    selection |= {key: value for key, value in given.items() if value is not None}
     document = {
         "version": 1,
         "name": name,

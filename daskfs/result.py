@@ -46,6 +46,7 @@ class ResultRecord:
     metrics: dict[str, float | None]
     store_digest: str | None
     memory: dict[str, Any]
+    communication: dict[str, int]
     time: dict[str, float]
     notes: list[str]
 
@@ -120,6 +121,8 @@ class SelectionResult:
         On the test rows.
     memory : dict
         ``limit_nbytes``, ``promised_nbytes`` and ``measured_nbytes``, where known.
+    communication : dict of int
+        Bytes that the tasks of each step returned: all that left the data.
     time : dict of float
         Seconds of each step.
     notes : list of str
@@ -144,6 +147,7 @@ class SelectionResult:
     store_digest: str | None = None
     metrics: dict[str, float] = field(default_factory=dict)
     memory: dict[str, Any] = field(default_factory=dict)
+    communication: dict[str, int] = field(default_factory=dict)
     time: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -168,6 +172,7 @@ class SelectionResult:
             metrics=_plain(self.metrics),
             store_digest=self.store_digest,
             memory=_plain(self.memory),
+            communication=_plain(self.communication),
             time=_plain(self.time),
             notes=[str(note) for note in self.notes],
         )
@@ -242,6 +247,7 @@ class SelectionResult:
                 store_digest=record["store_digest"],
                 metrics={k: math.nan if v is None else v for k, v in record["metrics"].items()},
                 memory=record["memory"],
+                communication=record.get("communication", {}),
                 time=record["time"],
                 notes=record["notes"],
             )

@@ -4,15 +4,24 @@
 def warmup() -> None:
     """Compile every kernel for float32 and float64 blocks, unless its machine code is on disk already.
 
-    The first time takes about half a minute; afterwards every process loads the machine code in a fraction of a second.
+    The first time takes about a minute; afterwards every process loads the machine code in a fraction of a second.
     """
     import numpy as np
 
+    from daskfs.kernels.glm_fit import glm_fit, newton_terms
+    from daskfs.kernels.glm_path import glm_path
     from daskfs.kernels.lasso import lasso_path
     from daskfs.kernels.least_squares import least_squares
+    from daskfs.kernels.lsa import lsa_path
 
     X = np.array([[1.0, 2.0, 2.0], [2.0, 0.0, 0.0], [0.0, 1.0, 1.0], [4.0, 5.0, 5.0]])
     y, weight = np.array([1.0, 0.0, 3.0, 2.0]), np.ones(4)
     for dtype in (np.float32, np.float64):
-        lasso_path(X.astype(dtype), y, weight, penalty=1.0)
+        for solver in ("homotopy", "descent"):
+            lasso_path(X.astype(dtype), y, weight, penalty=1.0, solver=solver)
         least_squares(X.astype(dtype), y, weight)
+        glm_path(X.astype(dtype), y, weight, loss="poisson", penalty=1.0)
+        lsa_path(X.astype(dtype), y, weight, loss="poisson", penalty=1.0)
+        glm_fit(X.astype(dtype), y, weight, loss="poisson")
+        zeros, ones = np.zeros(3), np.ones(3)
+        newton_terms(X.astype(dtype), y, weight, loss="poisson", intercept=0.0, coef=zeros, centre=zeros, scale=ones)

@@ -1,6 +1,7 @@
 """The steps of a Lasso path: descend over the entered features, certify all columns, enter the violators.
 
-Everything is in units of the standardised columns; see `daskfs.kernels.lasso`.
+Everything is in units of the standardised columns; see `daskfs.kernels.lasso`. The homotopy shares the
+state and the Gram rows.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 
 from daskfs.kernels.linalg import MIN_PIVOT, extend_cholesky, forward_substitution, solve_cholesky
 from daskfs.kernels.moments import gram_rows
-from daskfs.kernels.numba_cache import kernel
+from daskfs.kernels.numba_cache import inner_loop, kernel
 
 BATCH = 8  # Gram rows made in one pass
 OPTIMALITY = 1.0 + 1e-9  # |gradient| may exceed λ by rounding only
@@ -21,18 +22,30 @@ MAX_SWEEPS = 20_000
 RSS_FLOOR = 1e-13  # of the variance of y; what is left below it is rounding
 
 GRID_ENDED, OUT_OF_PATIENCE, TOO_MANY_FEATURES, TOO_MANY_GRAM_ROWS = range(4)
-ROWS, ENTERED, FACTORED, PASSES = range(4)  # of PathState.counts
+ROWS, ENTERED, FACTORED, PASSES, UNSOLVED = range(5)  # of PathState.counts
+
+
+class Rule(NamedTuple):
+    """What chooses a model on the path, and when to stop."""
+
+    penalty: float  # of one feature
+    noise_variance: float  # σ², or NaN: to be estimated from the residuals
+    refit: bool
+    patience: int  # features more than the best model, or -1
+    max_features: int
 
 
 class PathState(NamedTuple):
     """What the steps of one path share.
 
-    `counts` holds the numbers of Gram rows made, of features entered and factored, and of passes over the block.
+    `counts` holds the numbers of Gram rows made, of features entered and factored, of passes over the block, and of
+    solves that coordinate descent did not finish.
     """
 
     gradient: np.ndarray  # (p,) ⟨z_j, residual⟩
     gram: np.ndarray  # (capacity, p) rows made so far
     row_of: np.ndarray  # (p,) feature -> row of gram, or -1
+    feature_of: np.ndarray  # (capacity,) row of gram -> feature
     is_settled: np.ndarray  # (p,) entered, or the twin of one that is
     entered: np.ndarray  # (capacity,) features in order of entry; the arrays below follow this order
     entered_gram: np.ndarray  # (capacity, capacity)
@@ -41,7 +54,7 @@ class PathState(NamedTuple):
     coef: np.ndarray  # (capacity,)
     factored: np.ndarray  # (k,) positions among the entered whose Cholesky factor stands in `factor`
     factor: np.ndarray  # (k, k)
-    counts: np.ndarray  # (4,)
+    counts: np.ndarray  # (5,)
 
 
 def new_state(n_features: int, capacity: int, largest_model: int) -> PathState:
@@ -50,6 +63,7 @@ def new_state(n_features: int, capacity: int, largest_model: int) -> PathState:
         gradient=np.zeros(n_features),
         gram=np.empty((capacity, n_features)),  # pages are touched only as rows are made
         row_of=np.full(n_features, -1, dtype=np.int64),
+        feature_of=np.zeros(capacity, dtype=np.int64),
         is_settled=np.zeros(n_features, dtype=np.bool_),
         entered=np.zeros(capacity, dtype=np.int64),
         entered_gram=np.empty((capacity, capacity)),
@@ -58,12 +72,29 @@ def new_state(n_features: int, capacity: int, largest_model: int) -> PathState:
         coef=np.zeros(capacity),
         factored=np.full(largest_model, -1, dtype=np.int64),
         factor=np.zeros((largest_model, largest_model)),
-        counts=np.zeros(4, dtype=np.int64),
+        counts=np.zeros(5, dtype=np.int64),
     )
 
 
 @kernel
-def follow(X, weight, m, lambdas, penalty, refit, patience, max_features, state):  # type: ignore[no-untyped-def]
+def criterion_value(rss, df, total, rule):  # type: ignore[no-untyped-def]
+    """Return the criterion of a model from its mean squared residual."""
+    if rule.noise_variance > 0.0:
+        return total * rss / rule.noise_variance + rule.penalty * df
+    return total * math.log(rss) + rule.penalty * df
+
+
+@kernel
+def restart(state):  # type: ignore[no-untyped-def]
+    """Forget a path, keep its Gram rows."""
+    state.is_settled[:] = False
+    state.coef[:] = 0.0
+    state.counts[ENTERED] = 0
+    state.counts[FACTORED] = 0
+
+
+@kernel
+def follow(X, weight, m, lambdas, rule, state):  # type: ignore[no-untyped-def]
     """Return df, RSS, GIC and coefficients at each λ, how many were followed, the best of them, and why it ended."""
     n_lambdas = lambdas.shape[0]
     df = np.zeros(n_lambdas, np.int64)
@@ -83,15 +114,15 @@ def follow(X, weight, m, lambdas, penalty, refit, patience, max_features, state)
         if n_added < 0:
             return df, rss, gic, coef, step, best, TOO_MANY_GRAM_ROWS
         n_active = _count_active(state)
-        if n_active > max_features:
+        if n_active > rule.max_features:
             return df, rss, gic, coef, step, best, TOO_MANY_FEATURES
         df[step] = n_active
-        rss[step] = _residual_variance(state, m.y_variance, refit)
-        gic[step] = m.total * math.log(rss[step]) + penalty * n_active
+        rss[step] = _residual_variance(state, m.y_variance, rule.refit)
+        gic[step] = criterion_value(rss[step], n_active, m.total, rule)
         coef[step] = state.coef
         if best < 0 or gic[step] < gic[best]:
             best = step
-        if patience >= 0 and n_active > df[best] + patience:
+        if rule.patience >= 0 and n_active > df[best] + rule.patience:
             return df, rss, gic, coef, step + 1, best, OUT_OF_PATIENCE
     return df, rss, gic, coef, n_lambdas, best, GRID_ENDED
 
@@ -110,6 +141,7 @@ def _solve_entered(state, lam, tolerance):  # type: ignore[no-untyped-def]
             tried = True
         if step <= tolerance:
             return
+    state.counts[UNSOLVED] += 1
 
 
 @kernel
@@ -132,9 +164,7 @@ def _sweep(state, lam):  # type: ignore[no-untyped-def]
             signs_moved = signs_moved or new * old <= 0.0
             step = new - old
             largest = max(largest, abs(step))
-            gram_row = state.entered_gram[q, :n_entered]
-            for r in range(n_entered):
-                gradient[r] -= step * gram_row[r]
+            _subtract(gradient, step, state.entered_gram[q, :n_entered])
     return largest, signs_moved
 
 
@@ -175,9 +205,7 @@ def _solve_signs(state, lam):  # type: ignore[no-untyped-def]
     n_entered = state.counts[ENTERED]
     gradient = state.entered_cross[:n_entered].copy()
     for q in range(n_active):
-        gram_row = state.entered_gram[state.factored[q], :n_entered]
-        for r in range(n_entered):
-            gradient[r] -= solution[q] * gram_row[r]
+        _subtract(gradient, solution[q], state.entered_gram[state.factored[q], :n_entered])
     for q in range(n_entered):
         if state.coef[q] == 0.0 and abs(gradient[q]) > lam * OPTIMALITY:
             return False
@@ -194,9 +222,13 @@ def _update_gradient(state, cross):  # type: ignore[no-untyped-def]
     for q in range(state.counts[ENTERED]):
         coef = state.coef[q]
         if coef != 0.0:
-            gram_row = state.gram[state.row_of[state.entered[q]]]
-            for j in range(gradient.shape[0]):
-                gradient[j] -= coef * gram_row[j]
+            _subtract(gradient, coef, state.gram[state.row_of[state.entered[q]]])
+
+
+@inner_loop
+def _subtract(gradient, coef, gram_row):  # type: ignore[no-untyped-def]
+    for j in range(gradient.shape[0]):
+        gradient[j] -= coef * gram_row[j]
 
 
 @kernel
@@ -208,20 +240,39 @@ def _admit(X, weight, m, lam, state):  # type: ignore[no-untyped-def]
         missing = missing or state.row_of[j] < 0
     if missing:
         batch = _largest_gradients(state, m.scale, 0.0, state.row_of >= 0)
-        n_rows = state.counts[ROWS]
-        batch = batch[: state.gram.shape[0] - n_rows]
-        gram_rows(X, weight, m, batch, state.gram[n_rows : n_rows + batch.shape[0]])
-        for b in range(batch.shape[0]):
-            state.row_of[batch[b]] = n_rows + b
-        state.counts[ROWS] += batch.shape[0]
-        state.counts[PASSES] += 1
+        make_rows(X, weight, m, batch[: state.gram.shape[0] - state.counts[ROWS]], state)
     for j in violators:
         if state.row_of[j] < 0:
             return -1
         state.is_settled[j] = True
         if not _has_twin(state, j):
-            _enter(state, j, m.cross[j])
+            enter(state, j, m.cross[j])
     return violators.shape[0]
+
+
+@kernel
+def make_rows(X, weight, m, features, state):  # type: ignore[no-untyped-def]
+    """Make the Gram rows of a few features in one pass over the block."""
+    n_rows = state.counts[ROWS]
+    gram_rows(X, weight, m, features, state.gram[n_rows : n_rows + features.shape[0]])
+    for b in range(features.shape[0]):
+        state.row_of[features[b]] = n_rows + b
+        state.feature_of[n_rows + b] = features[b]
+    state.counts[ROWS] += features.shape[0]
+    state.counts[PASSES] += 1
+
+
+@kernel
+def keep_rows(gram, scale, state):  # type: ignore[no-untyped-def]
+    """Take over the Gram rows of all columns, which one pass has made."""
+    for j in range(scale.shape[0]):
+        if scale[j] > 0.0:
+            row = state.counts[ROWS]
+            state.gram[row] = gram[j]
+            state.row_of[j] = row
+            state.feature_of[row] = j
+            state.counts[ROWS] = row + 1
+    state.counts[PASSES] += 1
 
 
 @kernel
@@ -257,7 +308,8 @@ def _largest_gradients(state, scale, threshold, excluded):  # type: ignore[no-un
 
 
 @kernel
-def _enter(state, feature, cross):  # type: ignore[no-untyped-def]
+def enter(state, feature, cross):  # type: ignore[no-untyped-def]
+    """Give a feature whose Gram row is there the next position among the entered."""
     q = state.counts[ENTERED]
     state.entered[q] = feature
     gram_row = state.gram[state.row_of[feature]]

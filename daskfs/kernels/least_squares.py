@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from daskfs.kernels.gram_cache import GramCache
 from daskfs.kernels.linalg import extend_cholesky, minimum_norm, solve_cholesky
 from daskfs.kernels.moments import Moments, gram_rows, moments
 
@@ -35,12 +36,44 @@ def least_squares(X: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Fit:
     """
     m = moments(X, y, weight)
     features = np.flatnonzero(m.scale > 0.0)
-    coef = np.full(X.shape[1], np.nan)
     rows = np.empty((len(features), X.shape[1]))
     gram_rows(X, weight, m, features, rows)
     gram = np.ascontiguousarray(rows[:, features])
     gram = 0.5 * (gram + gram.T)
     np.fill_diagonal(gram, 1.0)
+    return _fit(m, features, gram)
+
+
+def least_squares_from_cache(cache: GramCache, columns: np.ndarray, constant: np.ndarray | None = None) -> Fit | None:
+    """Fit y on `columns` of the block that a path has seen, without its rows.
+
+    Parameters
+    ----------
+    cache : GramCache
+    columns : ndarray of shape (n_columns,), int64
+    constant : ndarray, int64, optional
+        Columns known to be constant on this block, which no cache holds.
+
+    Returns
+    -------
+    Fit or None
+        As `least_squares` on these columns, except that mean and scale of constant ones are NaN and 0; None where the
+        cache lacks one that is not constant.
+    """
+    varies = np.ones(len(columns), dtype=bool) if constant is None else ~np.isin(columns, constant)
+    features = np.flatnonzero(varies)
+    places = cache.places(columns[features])
+    if places is None:
+        return None
+    mean, scale, cross = np.full(len(columns), np.nan), np.zeros(len(columns)), np.zeros(len(columns))
+    mean[features], scale[features], cross[features] = cache.mean[places], cache.scale[places], cache.cross[places]
+    m = Moments(cache.total, cache.y_mean, cache.y_variance, mean, scale, cross)
+    return _fit(m, features, cache.gram[np.ix_(places, places)])
+
+
+def _fit(m: Moments, features: np.ndarray, gram: np.ndarray) -> Fit:
+    """Solve for the `features` that vary, whose correlations are `gram`."""
+    coef = np.full(len(m.scale), np.nan)
     cross = m.cross[features]
     factor = np.zeros_like(gram)
     rank = extend_cholesky(gram, np.arange(len(features)), len(features), 0, factor)

@@ -11,10 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daskfs.kernels.numba_cache import kernel
+from daskfs.kernels.numba_cache import inner_loop, kernel
 
 PANEL_ROWS = 4
-PANEL_COLUMNS = 1024  # a centred panel of 32 KiB stays in the first-level cache
+PANEL_COLUMNS = 512  # a centred panel of 16 KiB and the sums of two features stay in the first-level cache
+BAND_ROWS = 16  # rows are taken in bands, so that every page of memory is looked at once
+LANES = 16  # panels are padded to these, so that every column is summed by the same instructions
 CONSTANT_RATIO = 1e-12  # a deviation below this part of the mean is rounding
 
 
@@ -49,28 +51,23 @@ def moments(X, y, weight):  # type: ignore[no-untyped-def]
     -------
     Moments
     """
-    n_samples, n_features = X.shape
+    n_features = X.shape[1]
+    rows = np.flatnonzero(weight > 0.0)
+    first = rows[0]
     total = 0.0
     y_mean = 0.0
-    first = -1
-    for i in range(n_samples):
-        if weight[i] > 0.0:
-            if first < 0:
-                first = i
-            total += weight[i]
-            y_mean += weight[i] * (y[i] - y[first])
+    for i in rows:
+        total += weight[i]
+        y_mean += weight[i] * (y[i] - y[first])
     y_mean = y_mean / total + y[first]
     origin = X[first].astype(np.float64)
     mean = np.zeros(n_features)
     scale = np.zeros(n_features)
     cross = np.zeros(n_features)
     y_variance = 0.0
-    for i in range(n_samples):
-        w = weight[i]
-        if w > 0.0:
-            residual = w * (y[i] - y_mean)
-            y_variance += residual * (y[i] - y_mean)
-            _add_row(X[i], origin, w, residual, mean, scale, cross)
+    for i in rows:
+        y_variance += weight[i] * (y[i] - y_mean) ** 2
+    _add_differences(X, y, weight, rows, y_mean, origin, mean, scale, cross)
     for j in range(n_features):
         mean[j] /= total
         variance = scale[j] / total - mean[j] * mean[j]
@@ -81,12 +78,62 @@ def moments(X, y, weight):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _add_row(row, origin, w, residual, mean, square, cross):  # type: ignore[no-untyped-def]
-    for j in range(row.shape[0]):
-        difference = row[j] - origin[j]
-        mean[j] += w * difference
-        square[j] += w * difference * difference
-        cross[j] += residual * difference
+def _add_differences(X, y, weight, rows, y_mean, origin, mean, square, cross):  # type: ignore[no-untyped-def]
+    """Add up the weighted differences from `origin`, their squares and their products with y, four rows at a time."""
+    n_features = X.shape[1]
+    panel = np.zeros((PANEL_ROWS, PANEL_COLUMNS))
+    sums = np.zeros((3, _padded(n_features)))
+    w = np.zeros(PANEL_ROWS)
+    residual = np.zeros(PANEL_ROWS)
+    for band in range(0, rows.shape[0], BAND_ROWS):
+        bottom = min(band + BAND_ROWS, rows.shape[0])
+        for left in range(0, n_features, PANEL_COLUMNS):
+            right = min(left + PANEL_COLUMNS, n_features)
+            width = _padded(right - left)
+            end = left + width
+            for top in range(band, bottom, PANEL_ROWS):
+                for r in range(PANEL_ROWS):
+                    w[r], residual[r] = 0.0, 0.0
+                    if top + r < bottom:
+                        i = rows[top + r]
+                        _centre(X[i, left:right], origin[left:right], panel[r])
+                        w[r] = weight[i]
+                        residual[r] = weight[i] * (y[i] - y_mean)
+                _add_moments(
+                    panel[0, :width], panel[1, :width], panel[2, :width], panel[3, :width],
+                    w, residual, sums[0, left:end], sums[1, left:end], sums[2, left:end],
+                )  # fmt: skip
+    mean[:] = sums[0, :n_features]
+    square[:] = sums[1, :n_features]
+    cross[:] = sums[2, :n_features]
+
+
+@kernel
+def _padded(width):  # type: ignore[no-untyped-def]
+    return (width + LANES - 1) // LANES * LANES
+
+
+@inner_loop
+def _add_moments(row0, row1, row2, row3, w, residual, mean, square, cross):  # type: ignore[no-untyped-def]
+    w0, w1, w2, w3 = w[0], w[1], w[2], w[3]
+    residual0, residual1, residual2, residual3 = residual[0], residual[1], residual[2], residual[3]
+    for j in range(mean.shape[0]):
+        d0, d1, d2, d3 = row0[j], row1[j], row2[j], row3[j]
+        c, m, s = cross[j], mean[j], square[j]
+        c += residual0 * d0
+        c += residual1 * d1
+        c += residual2 * d2
+        c += residual3 * d3
+        e0, e1, e2, e3 = w0 * d0, w1 * d1, w2 * d2, w3 * d3
+        m += e0
+        m += e1
+        m += e2
+        m += e3
+        s += e0 * d0
+        s += e1 * d1
+        s += e2 * d2
+        s += e3 * d3
+        cross[j], mean[j], square[j] = c, m, s
 
 
 @kernel
@@ -115,51 +162,69 @@ def gram_rows(X, weight, block_moments, features, out):  # type: ignore[no-untyp
         Written; 0 at constant columns.
     """
     n_samples, n_features = X.shape
+    n_rows = features.shape[0]
     mean, scale = block_moments.mean, block_moments.scale
-    factors = _weighted_columns(X, weight, block_moments, features)
+    factors = np.zeros((n_rows + n_rows % 2, BAND_ROWS))
     panel = np.zeros((PANEL_ROWS, PANEL_COLUMNS))
-    out[:] = 0.0
-    for left in range(0, n_features, PANEL_COLUMNS):
-        right = min(left + PANEL_COLUMNS, n_features)
-        for top in range(0, n_samples, PANEL_ROWS):
-            bottom = min(top + PANEL_ROWS, n_samples)
-            for i in range(top, bottom):
-                if weight[i] > 0.0:
-                    _centre(X[i, left:right], mean[left:right], panel[i - top, : right - left])
-                else:
-                    panel[i - top] = 0.0
-            for f in range(features.shape[0]):
-                _add_panel(panel[:, : right - left], factors[f, top : top + PANEL_ROWS], out[f, left:right])
-    for f in range(features.shape[0]):
+    sums = np.zeros((factors.shape[0], _padded(n_features)))
+    for band in range(0, n_samples, BAND_ROWS):
+        bottom = min(band + BAND_ROWS, n_samples)
+        _weigh_columns(X[band:bottom], weight[band:bottom], block_moments, features, factors)
+        for left in range(0, n_features, PANEL_COLUMNS):
+            right = min(left + PANEL_COLUMNS, n_features)
+            width = _padded(right - left)  # what is beyond `right` is not used
+            end = left + width
+            for top in range(band, bottom, PANEL_ROWS):
+                for r in range(PANEL_ROWS):
+                    if top + r < bottom and weight[top + r] > 0.0:
+                        _centre(X[top + r, left:right], mean[left:right], panel[r])
+                    else:
+                        panel[r] = 0.0
+                for f in range(0, n_rows, 2):
+                    _add_panel(
+                        panel[0, :width], panel[1, :width], panel[2, :width], panel[3, :width],
+                        factors, f, top - band, sums[f, left:end], sums[f + 1, left:end],
+                    )  # fmt: skip
+    for f in range(n_rows):
         for j in range(n_features):
-            out[f, j] = out[f, j] / scale[j] if scale[j] > 0.0 else 0.0
+            out[f, j] = sums[f, j] / scale[j] if scale[j] > 0.0 else 0.0
 
 
 @kernel
-def _weighted_columns(X, weight, block_moments, features):  # type: ignore[no-untyped-def]
-    """Return w_i z_if / W, one row per feature, padded with zeros to whole panels."""
-    n_samples = X.shape[0]
-    n_panels = (n_samples + PANEL_ROWS - 1) // PANEL_ROWS
-    factors = np.zeros((features.shape[0], n_panels * PANEL_ROWS))
-    for i in range(n_samples):
+def _weigh_columns(X, weight, block_moments, features, out):  # type: ignore[no-untyped-def]
+    """Write w_i z_if / W for the rows of a band, one row per feature, 0 beyond the last."""
+    mean, scale = block_moments.mean, block_moments.scale
+    out[:] = 0.0
+    for i in range(X.shape[0]):
         if weight[i] > 0.0:
             share = weight[i] / block_moments.total
             for f in range(features.shape[0]):
                 j = features[f]
-                factors[f, i] = share * (X[i, j] - block_moments.mean[j]) / block_moments.scale[j]
-    return factors
+                out[f, i] = share * (X[i, j] - mean[j]) / scale[j]
 
 
-@kernel
+@inner_loop
 def _centre(row, mean, out):  # type: ignore[no-untyped-def]
     for j in range(row.shape[0]):
         out[j] = row[j] - mean[j]
 
 
-@kernel
-def _add_panel(panel, factor, out):  # type: ignore[no-untyped-def]
-    """Add four centred rows at once: one load and store of the sums where four would be."""
-    row0, row1, row2, row3 = panel[0], panel[1], panel[2], panel[3]
-    factor0, factor1, factor2, factor3 = factor[0], factor[1], factor[2], factor[3]
-    for j in range(out.shape[0]):
-        out[j] += factor0 * row0[j] + factor1 * row1[j] + factor2 * row2[j] + factor3 * row3[j]
+@inner_loop
+def _add_panel(row0, row1, row2, row3, factors, f, top, sum0, sum1):  # type: ignore[no-untyped-def]
+    """Add four centred rows to the sums of two features: eight products for six loads and two stores."""
+    a0, a1, a2, a3 = factors[f, top], factors[f, top + 1], factors[f, top + 2], factors[f, top + 3]
+    b0, b1, b2, b3 = factors[f + 1, top], factors[f + 1, top + 1], factors[f + 1, top + 2], factors[f + 1, top + 3]
+    for j in range(sum0.shape[0]):
+        x0, x1, x2, x3 = row0[j], row1[j], row2[j], row3[j]
+        s = sum0[j]
+        s += a0 * x0
+        s += a1 * x1
+        s += a2 * x2
+        s += a3 * x3
+        sum0[j] = s
+        s = sum1[j]
+        s += b0 * x0
+        s += b1 * x1
+        s += b2 * x2
+        s += b3 * x3
+        sum1[j] = s

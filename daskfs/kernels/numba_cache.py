@@ -92,3 +92,14 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """
     compiled: Callable[..., Any] = numba.njit(cache=True, nogil=True)(function)
     return compiled
+
+
+def inner_loop(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a dot product or a sum of rows, where a kernel spends its time.
+
+    As `kernel`, but a product and a sum may round once instead of twice, and a dot product may be summed in lanes. Its
+    order depends on the processor's instructions alone: the same bits in every thread and process of one kind of
+    machine. NaN and infinity are respected.
+    """
+    compiled: Callable[..., Any] = numba.njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz"})(function)
+    return compiled

@@ -7,15 +7,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from daskfs.cluster import parse_bytes
-from daskfs.documents import Document, check_document, expand_environment, parse_yaml, read_yaml
+from daskfs.documents import check_document, expand_environment, parse_yaml, read_yaml
 from daskfs.errors import ConfigError
-
-
-def _one_or_list(value: Any) -> str:
-    return "list" if isinstance(value, list) else "one"
+from daskfs.pipeline.selections import Count, Section, Seed, Selection, one_or_list
 
 
 def _known_size(value: Any) -> Any:
@@ -39,11 +36,9 @@ def _no_job_queue(kind: Any) -> Any:
 
 Paths: TypeAlias = Annotated[
     Annotated[str, Tag("one")] | Annotated[list[str], Tag("list"), Field(min_length=1)],
-    Discriminator(_one_or_list),
+    Discriminator(one_or_list),
 ]
 Words: TypeAlias = Paths
-Count: TypeAlias = Annotated[int, Field(ge=1)]
-Seed: TypeAlias = Annotated[int, Field(ge=0)]
 Size: TypeAlias = Annotated[
     Annotated[Count, Tag("number")] | Annotated[str, AfterValidator(_known_size), Tag("text")],
     Discriminator(lambda value: "text" if isinstance(value, str) else "number"),
@@ -52,14 +47,12 @@ Fill: TypeAlias = Annotated[
     Annotated[Literal["error", "drop", "mean", "zero"], Tag("word")] | Annotated[float, Tag("number")],
     Discriminator(lambda value: "word" if isinstance(value, str) else "number"),
 ]
-Metric: TypeAlias = Literal["mse", "rmse", "mae", "r2", "recall", "precision"]
+Metric: TypeAlias = Literal["mse", "rmse", "mae", "r2", "accuracy", "auc", "recall", "precision"]
+METRICS_OF_CLASSES = ("accuracy", "auc")
+METRICS_OF_NUMBERS = ("mse", "rmse", "mae", "r2")
 
 
-class _Section(Document):
-    model_config = ConfigDict(serialize_by_alias=True, validate_by_alias=True, validate_by_name=False)
-
-
-class _TableSource(_Section):
+class _TableSource(Section):
     path: Paths
     table_schema: str | None = Field(
         default=None, alias="schema", description="YAML file that says what the columns mean"
@@ -90,7 +83,7 @@ class ParquetSource(_TableSource):
     kind: Literal["parquet"]
 
 
-class SklearnSource(_Section):
+class SklearnSource(Section):
     """A data set that scikit-learn ships."""
 
     kind: Literal["sklearn"]
@@ -98,7 +91,7 @@ class SklearnSource(_Section):
     target: str | None = Field(default=None, description="one target of several")
 
 
-class ZarrSource(_Section):
+class ZarrSource(Section):
     """A two-dimensional Zarr array made elsewhere."""
 
     kind: Literal["zarr"]
@@ -107,7 +100,7 @@ class ZarrSource(_Section):
     target: str | None = Field(default=None, description="name of the target")
 
 
-class SyntheticSource(_Section):
+class SyntheticSource(Section):
     """A design of the papers, whose true features are known."""
 
     kind: Literal["synthetic"]
@@ -116,7 +109,7 @@ class SyntheticSource(_Section):
     n_features: Count
     n_informative: Annotated[int, Field(ge=0)] = 3
     correlation: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    noise: Literal["normal", "t3"] = "normal"
+    noise: Literal["normal", "t3", "logistic"] = "normal"
     noise_scale: float | None = None
     random_state: Seed = 0
 
@@ -126,7 +119,7 @@ Source: TypeAlias = Annotated[
 ]
 
 
-class Store(_Section):
+class Store(Section):
     """The feature store: made once, used again when source and encoding are unchanged."""
 
     path: str | None = Field(default=None, description="runs/<name>.zarr beside the pipeline file by default")
@@ -137,7 +130,7 @@ class Store(_Section):
     random_state: Seed = 0
 
 
-class Split(_Section):
+class Split(Section):
     """Which rows are kept for testing."""
 
     test: float | str | list[str] = Field(
@@ -157,43 +150,34 @@ class Split(_Section):
         return self
 
 
-class MessageSelect(_Section):
-    """Median selection over subsets of the rows (see `daskfs.selectors.message.Message`)."""
-
-    method: Literal["message"]
-    label: str | None = Field(default=None, pattern=r"^[\w.=+-]+$", description="name of this selection in the report")
-    n_subsets: Count | None = None
-    subset_size: Annotated[int, Field(ge=2)] | None = None
-    criterion: Literal["bic", "ric", "ebic"] = "ebic"
-    gamma: Annotated[float, Field(ge=0, le=1)] = 0.5
-    gic_rss: Literal["refit", "lasso"] = "refit"
-    tie: Literal["drop", "keep"] = "drop"
-    n_lambdas: Annotated[int, Field(ge=2)] = 100
-    patience: Count | None = 10
-    max_features: Count | None = None
-    loss: Literal["squared"] = "squared"
-    random_state: Seed = 0
-
-
 Select: TypeAlias = Annotated[
-    Annotated[MessageSelect, Tag("one")] | Annotated[list[MessageSelect], Tag("list"), Field(min_length=1)],
-    Discriminator(_one_or_list),
+    Annotated[Selection, Tag("one")] | Annotated[list[Selection], Tag("list"), Field(min_length=1)],
+    Discriminator(one_or_list),
 ]
 
 
-class Refit(_Section):
+class Refit(Section):
     """How the coefficients of the selected features are found: as the method's authors do."""
 
     by: Literal["method"] = "method"
 
 
-class Evaluate(_Section):
+class Evaluate(Section):
     """What is measured on the test rows; recall and precision where the source knows its true features."""
 
-    metrics: list[Metric] = Field(default=["mse", "r2"], min_length=1)
+    metrics: list[Metric] | None = Field(
+        default=None, min_length=1, description="mse and r2 by default; of classes accuracy and auc"
+    )
+
+    def metrics_of(self, loss: str) -> list[Metric]:
+        """Return the metrics that say something of a selection with this loss."""
+        if self.metrics is None:
+            return ["accuracy", "auc"] if loss == "logistic" else ["mse", "r2"]
+        senseless = METRICS_OF_NUMBERS if loss == "logistic" else METRICS_OF_CLASSES
+        return [name for name in self.metrics if name not in senseless]
 
 
-class Cluster(_Section):
+class Cluster(Section):
     """Where the work runs: here, threads, processes of this machine, or a running scheduler's address."""
 
     kind: Annotated[Literal["none", "threads", "local", "address"], BeforeValidator(_no_job_queue)] = "none"
@@ -231,7 +215,7 @@ class Cluster(_Section):
         return {"client": client, "worker": limit}
 
 
-class Pipeline(_Section):
+class Pipeline(Section):
     """A pipeline file, version 1."""
 
     version: Literal[1]
@@ -253,7 +237,17 @@ class Pipeline(_Section):
                 raise ValueError(f"select: the label {label!r} stands twice; give each selection its own")
         return self
 
-    def _listed(self) -> list[MessageSelect]:
+    @model_validator(mode="after")
+    def _metrics_for_each(self) -> Pipeline:
+        for label, selection in self.selections.items():
+            if not self.evaluate.metrics_of(selection.loss):
+                wanted = "accuracy or auc" if selection.loss == "logistic" else "mse or r2"
+                raise ValueError(
+                    f"evaluate.metrics: none of them measures {label} (loss {selection.loss}); add {wanted}"
+                )
+        return self
+
+    def _listed(self) -> list[Selection]:
         return self.select if isinstance(self.select, list) else [self.select]
 
     def _labels(self) -> list[str]:
@@ -264,7 +258,7 @@ class Pipeline(_Section):
         return [selection.label or f"{selection.method}-{k + 1}" for k, selection in enumerate(listed)]
 
     @property
-    def selections(self) -> dict[str, MessageSelect]:
+    def selections(self) -> dict[str, Selection]:
         """The selections to run, by label."""
         return dict(zip(self._labels(), self._listed(), strict=True))
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from daskfs.baselines.averaging import Averaging
+from daskfs.baselines.bolasso import Bolasso
+from daskfs.baselines.full_data import FullData
+from daskfs.baselines.median import Median
 from daskfs.errors import ConfigError, PlanError, did_you_mean
 from daskfs.pipeline.config import Pipeline, Split, SyntheticSource
 from daskfs.pipeline.plan import DataFacts, Plan, available_nbytes, make_plan, over_limit
@@ -15,7 +19,13 @@ from daskfs.sources.kinds import make_source
 from daskfs.store.feature_store import FeatureStore, open_store
 from daskfs.store.layout import choose_layout, store_nbytes
 
-SELECTORS: dict[str, type[BaseSelector]] = {"message": Message}
+SELECTORS: dict[str, type[BaseSelector]] = {
+    "message": Message,
+    "full_data": FullData,
+    "averaging": Averaging,
+    "median": Median,
+    "bolasso": Bolasso,
+}
 
 
 def open_source(pipeline: Pipeline) -> Source | None:
@@ -40,7 +50,7 @@ def check_pipeline(pipeline: Pipeline) -> Source | None:
     DaskfsError
         With place and remedy.
     """
-    wanted = set(pipeline.evaluate.metrics)
+    wanted = set(pipeline.evaluate.metrics or ())
     if wanted & {"recall", "precision"} and not isinstance(pipeline.source, SyntheticSource):
         remedy = "use a synthetic source, or drop them"
         raise ConfigError("recall and precision need a source that knows its true features", "evaluate.metrics", remedy)

@@ -28,6 +28,7 @@ from daskfs.pipeline.run_folder import RunFolder, check_output
 from daskfs.report.plots import draw_gic_path
 from daskfs.report.runs import load_run, write_report
 from daskfs.result import SelectionResult
+from daskfs.selectors.base import BaseSelector
 from daskfs.sources.base import Source
 from daskfs.sources.ingest import ingest
 from daskfs.store.feature_store import FeatureStore, open_store
@@ -171,7 +172,7 @@ class _Run:
         selector.fit_matrix(train, workers=workers, progress=steps, checkpoint=self.folder.checkpoint.part(label))
         result: SelectionResult = selector.result_
         if test is not None:
-            result.metrics = self._evaluate(result, store, test)
+            result.metrics = self._evaluate(selector, store, test)
         result.store_digest = store.digest
         result.notes = list(dict.fromkeys([*store.notes, *result.notes, *self._own_notes()]))
         result.time = {
@@ -184,19 +185,21 @@ class _Run:
     def _own_notes(self) -> list[str]:
         return ["resumed: times are those of the last part"] if self.folder.resumed else []
 
-    def _evaluate(self, result: SelectionResult, store: FeatureStore, test: Streamable) -> dict[str, float]:
+    def _evaluate(self, selector: BaseSelector, store: FeatureStore, test: Streamable) -> dict[str, float]:
         y, weight = test.read_target(), test.read_weight()
         if y is None:
             return {}
-        prediction = predict_blocks(result, test, self.steps)
+        result = selector.result_
+        predictor = linear_predictor(result, test, self.steps)
+        prediction = selector.response(predictor)
         selected = result.table["index"].to_list()
         values: dict[str, float] = {}
-        for name in self.pipeline.evaluate.metrics:
+        for name in self.pipeline.evaluate.metrics_of(selector.loss):
             if name in ("recall", "precision"):
                 truth = _true_features(store)
                 values[name] = (recall if name == "recall" else precision)(selected, truth)
             else:
-                values[name] = PREDICTION_METRICS[name](y, prediction, weight)
+                values[name] = PREDICTION_METRICS[name](y, predictor if name == "auc" else prediction, weight)
         return values
 
     def _write_results(self, results: dict[str, SelectionResult], workers: Workers) -> None:
@@ -246,8 +249,8 @@ def make_store(pipeline: Pipeline, source: Source | None, memory_limit: int, pro
     )
 
 
-def predict_blocks(result: SelectionResult, matrix: Streamable, progress: Progress) -> np.ndarray:
-    """Return the prediction for every row of a matrix; only the selected columns are read, block by block.
+def linear_predictor(result: SelectionResult, matrix: Streamable, progress: Progress) -> np.ndarray:
+    """Return the linear predictor of every row of a matrix; only the selected columns are read, block by block.
 
     Returns
     -------

@@ -11,13 +11,15 @@ from typing import Any, Protocol
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
-from sklearn.utils import RegressorTags
+from sklearn.utils import ClassifierTags, RegressorTags
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from daskfs.blocks import Matrix, Progress
-from daskfs.metrics import r2
+from daskfs.metrics import accuracy, r2
 from daskfs.result import SelectionResult
-from daskfs.selectors.inputs import is_lazy, is_matrix, lazy_columns, lazy_prediction, opened_matrix, prediction_blocks
+from daskfs.selectors.inputs import is_lazy, is_matrix, lazy_columns, lazy_response, opened_matrix, predictor_blocks
+from daskfs.selectors.responses import CLASSIFIERS, Response, mean_or_label, probabilities
 from daskfs.sources.arrays import default_names
 from daskfs.workers import Workers
 
@@ -49,18 +51,24 @@ class SelectorPlan:
     """The plan in words."""
 
 
+def _is_classifier(selector: BaseSelector) -> bool:
+    return selector.loss in CLASSIFIERS
+
+
 class BaseSelector(SelectorMixin, BaseEstimator):
     """Base of all selectors: scikit-learn's interface over arrays, stores and Dask collections.
 
     A subclass stores its parameters in ``__init__`` (among them ``loss``, ``random_state``, ``memory_limit`` and
     ``client``) and defines `_fit` and `plan`. `_fit` sets ``selected_``, ``support_``, ``coef_``, ``intercept_``,
-    ``scores_`` and ``result_``.
+    ``scores_`` and ``result_``, and where ``loss`` is one of classes, ``classes_`` as the target has them.
     """
 
+    loss: str
+    classes_: np.ndarray
     selected_: np.ndarray
     support_: np.ndarray
     coef_: np.ndarray
-    intercept_: float
+    intercept_: Any
     scores_: np.ndarray
     result_: SelectionResult
     n_features_in_: int
@@ -123,8 +131,10 @@ class BaseSelector(SelectorMixin, BaseEstimator):
         DataError
             NaN or infinity (with the column and the row), a constant target, no target.
         """
-        with opened_matrix(self, X, y, sample_weight) as matrix:
+        with opened_matrix(self, X, y, sample_weight) as (matrix, labels):
             self.fit_matrix(matrix)
+        if labels is not None:
+            self.classes_ = labels
         if hasattr(X, "columns") and all(isinstance(name, str) for name in X.columns):
             self.feature_names_in_ = np.asarray(X.columns, dtype=object)
         return self
@@ -152,14 +162,17 @@ class BaseSelector(SelectorMixin, BaseEstimator):
         -------
         self
         """
+        self._take_names(matrix)
+        self._fit(matrix, workers, progress, checkpoint)
+        return self
+
+    def _take_names(self, matrix: Matrix) -> None:
         self.n_features_in_ = int(matrix.shape[1])
         names = matrix.feature_names
         if names is not None and list(names) != default_names(self.n_features_in_):  # which stand for no names
             self.feature_names_in_ = np.asarray(names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
-        self._fit(matrix, workers, progress, checkpoint)
-        return self
 
     def transform(self, X: Any) -> Any:
         """Return the selected columns.
@@ -176,7 +189,7 @@ class BaseSelector(SelectorMixin, BaseEstimator):
         return super().transform(X)
 
     def predict(self, X: Any) -> Any:
-        """Predict the target from the selected features.
+        """Predict the target from the selected features: its mean, or the likeliest label.
 
         Parameters
         ----------
@@ -187,16 +200,60 @@ class BaseSelector(SelectorMixin, BaseEstimator):
         ndarray of shape (n_samples,), or a lazy Dask array or Series
         """
         check_is_fitted(self)
+        return self._respond(X, self.response)
+
+    @property
+    def response(self) -> Response:
+        """What `predict` makes of the linear predictor ``X @ coef_ + intercept_``."""
+        return mean_or_label(self.loss, getattr(self, "classes_", None))
+
+    @available_if(_is_classifier)
+    def decision_function(self, X: Any) -> Any:
+        """Return the linear predictor: the logarithm of the odds of the second class.
+
+        Parameters
+        ----------
+        X : as in `fit`
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), with more than two classes (n_samples, n_classes), or a lazy Dask collection
+        """
+        check_is_fitted(self)
+        return self._respond(X, np.asarray)
+
+    @available_if(_is_classifier)
+    def predict_proba(self, X: Any) -> Any:
+        """Return the probability of each class, in the order of ``classes_``.
+
+        Parameters
+        ----------
+        X : as in `fit`
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes), or a lazy Dask array
+        """
+        check_is_fitted(self)
+        return self._respond(X, probabilities(self.loss))
+
+    def _respond(self, X: Any, response: Response) -> Any:
+        """Return a response to the linear predictor of every row; lazily where X is lazy."""
         columns = np.flatnonzero(self.support_)
         if is_lazy(X):
-            return lazy_prediction(lazy_columns(self, X, columns), self.coef_[columns], self.intercept_)
+            return lazy_response(lazy_columns(self, X, columns), self._coef_of(columns), self.intercept_, response)
         if is_matrix(X):
-            return np.concatenate(list(prediction_blocks(self, X, columns)))
+            return np.concatenate([response(part) for part in predictor_blocks(self, X, columns)])
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        return np.asarray(X[:, columns] @ self.coef_[columns] + self.intercept_)
+        return response(np.asarray(X[:, columns] @ self._coef_of(columns) + self.intercept_))
+
+    def _coef_of(self, columns: np.ndarray) -> np.ndarray:
+        """Return the coefficients of some columns, with those in rows."""
+        coef: np.ndarray = self.coef_[..., columns].T
+        return coef
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return the share of the target's variance explained, R².
+        """Return the share of the target's variance explained, R²; of a classifier, the share of labels that are right.
 
         Parameters
         ----------
@@ -208,7 +265,10 @@ class BaseSelector(SelectorMixin, BaseEstimator):
         if y is None and is_matrix(X):
             y, sample_weight = X.read_target(slice(None)), X.read_weight(slice(None))
         weight = None if sample_weight is None else np.asarray(sample_weight, dtype=float)
-        return r2(np.asarray(y, dtype=float), np.asarray(self.predict(X)), weight)
+        prediction = np.asarray(self.predict(X))
+        if _is_classifier(self):
+            return accuracy(np.asarray(y), prediction, weight)
+        return r2(np.asarray(y, dtype=float), prediction, weight)
 
     def _get_support_mask(self) -> np.ndarray:
         check_is_fitted(self)
@@ -216,9 +276,14 @@ class BaseSelector(SelectorMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.estimator_type = "regressor"
-        tags.regressor_tags = RegressorTags()
+        if _is_classifier(self):
+            tags.estimator_type = "classifier"
+            tags.classifier_tags = ClassifierTags(multi_class=self.loss == "multinomial")
+        else:
+            tags.estimator_type = "regressor"
+            tags.regressor_tags = RegressorTags()
         tags.target_tags.required = True
+        tags.target_tags.positive_only = self.loss == "poisson"
         tags.input_tags.sparse = True
         return tags
 

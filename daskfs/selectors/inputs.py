@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_random_state, validate_data
 
 from daskfs.blocks import Matrix
 from daskfs.errors import DataError
+from daskfs.selectors.responses import CLASSIFIERS, Response
 from daskfs.sources.arrays import ArrayMatrix
 
 if TYPE_CHECKING:
@@ -31,8 +33,31 @@ def is_matrix(X: Any) -> bool:
 
 
 @contextmanager
-def opened_matrix(selector: BaseSelector, X: Any, y: Any, sample_weight: Any) -> Iterator[Matrix]:
+def opened_matrix(
+    selector: BaseSelector,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    labels: np.ndarray | None = None,
+    reset: bool = True,
+) -> Iterator[tuple[Matrix, np.ndarray | None]]:
     """Give what the user handed over as a matrix, for as long as it is needed.
+
+    Parameters
+    ----------
+    selector : BaseSelector
+    X, y, sample_weight : as in `BaseSelector.fit`
+    labels : ndarray of shape (n_classes,), optional
+        Of a classifier, known from before; else those of `y`.
+    reset : bool
+        Whether the number and names of the features are learnt, or checked against those of before.
+
+    Yields
+    ------
+    matrix : Matrix
+        A classifier's labels in memory are replaced by their numbers 0, 1, ...
+    labels : ndarray of shape (n_classes,), or None
+        Which these numbers stand for, ascending.
 
     Raises
     ------
@@ -42,15 +67,19 @@ def opened_matrix(selector: BaseSelector, X: Any, y: Any, sample_weight: Any) ->
     if is_matrix(X):
         if y is not None or sample_weight is not None:
             raise DataError("a store brings its own target and weights", "fit", "fit(store), without y or weights")
-        yield X
+        if not reset:
+            _check_width(X.shape[1], selector.n_features_in_)
+        yield X, None
     elif is_lazy(X):
         with tempfile.TemporaryDirectory(prefix="daskfs-") as folder:
-            yield _ingested(selector, X, y, sample_weight, Path(folder) / "fit.zarr")
+            yield _ingested(selector, X, y, sample_weight, Path(folder) / "fit.zarr"), None
     else:
-        yield _in_memory(selector, X, y, sample_weight)
+        yield _in_memory(selector, X, y, sample_weight, labels, reset)
 
 
-def _in_memory(selector: BaseSelector, X: Any, y: Any, sample_weight: Any) -> ArrayMatrix:
+def _in_memory(
+    selector: BaseSelector, X: Any, y: Any, sample_weight: Any, labels: np.ndarray | None, reset: bool
+) -> tuple[ArrayMatrix, np.ndarray | None]:
     _refuse_non_finite_target(y)
     X, y = validate_data(
         selector,
@@ -60,12 +89,28 @@ def _in_memory(selector: BaseSelector, X: Any, y: Any, sample_weight: Any) -> Ar
         dtype=[np.float64, np.float32],
         ensure_all_finite=False,  # ArrayMatrix names the column and the row
         ensure_min_samples=2,
-        y_numeric=True,
+        y_numeric=selector.loss not in CLASSIFIERS,
+        reset=reset,
     )
+    if selector.loss in CLASSIFIERS:
+        check_classification_targets(y)
+        labels = np.unique(y) if labels is None else labels
+        y = _codes(y, labels)
     weight = None
     if sample_weight is not None:
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    return ArrayMatrix(X, y, weight, getattr(selector, "feature_names_in_", None))
+    return ArrayMatrix(X, y, weight, getattr(selector, "feature_names_in_", None)), labels
+
+
+def _codes(y: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    codes = np.minimum(np.searchsorted(labels, y), len(labels) - 1)
+    unknown = np.flatnonzero(labels[codes] != y)
+    if len(unknown):
+        row = int(unknown[0])
+        raise DataError(
+            f"expected one of {labels.tolist()}, found {y[row]!r}", f"y, row {row}", "pass classes= with the first rows"
+        )
+    return codes
 
 
 def _refuse_non_finite_target(y: Any) -> None:
@@ -132,19 +177,37 @@ def _check_width(found: int, expected: int) -> None:
         raise DataError(f"X has {found} features, but {expected} were seen in fit", "X", "pass the same columns")
 
 
-def lazy_prediction(X: Any, coef: np.ndarray, intercept: float) -> Any:
-    """Return ``X @ coef + intercept`` of a lazy collection that holds the chosen columns."""
+def lazy_response(X: Any, coef: np.ndarray, intercept: Any, response: Response) -> Any:
+    """Return the response to ``X @ coef + intercept`` of a lazy collection that holds the chosen columns.
+
+    A Series of a frame, where there is one number or label for each row; else an array.
+    """
+    example = response(np.zeros((1, *np.shape(intercept))) + intercept)
     if hasattr(X, "columns"):
-        return X.map_partitions(_predict_frame, coef, intercept, meta=("prediction", "float64"))
-    return X @ coef + intercept
+        if example.ndim == 1:
+            meta = ("prediction", example.dtype)
+            return X.map_partitions(_respond_to_frame, coef, intercept, response, meta=meta)
+        X = X.to_dask_array()
+    X = X.rechunk({1: -1})
+    if example.ndim == 1:
+        return X.map_blocks(_respond_to_block, coef, intercept, response, dtype=example.dtype, drop_axis=1)
+    chunks = (X.chunks[0], (example.shape[1],))
+    return X.map_blocks(_respond_to_block, coef, intercept, response, dtype=example.dtype, chunks=chunks)
 
 
-def _predict_frame(frame: Any, coef: np.ndarray, intercept: float) -> Any:
-    return (frame.astype("float64") * coef).sum(axis=1, skipna=False).rename("prediction") + intercept
+def _respond_to_block(X: np.ndarray, coef: np.ndarray, intercept: Any, response: Response) -> np.ndarray:
+    result: np.ndarray = response(X @ coef + intercept)
+    return result
 
 
-def prediction_blocks(selector: BaseSelector, matrix: Any, columns: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield predictions for consecutive rows of a matrix; only the chosen columns are read."""
+def _respond_to_frame(frame: Any, coef: np.ndarray, intercept: Any, response: Response) -> Any:
+    prediction = _respond_to_block(frame.to_numpy(dtype=np.float64), coef, intercept, response)
+    return type(frame.index.to_series())(prediction, index=frame.index, name="prediction")
+
+
+def predictor_blocks(selector: BaseSelector, matrix: Any, columns: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield the linear predictor of consecutive rows of a matrix; only the chosen columns are read."""
     _check_width(matrix.shape[1], selector.n_features_in_)
+    coef = selector._coef_of(columns)
     for block in matrix.row_blocks(columns=columns):
-        yield block.X @ selector.coef_[columns] + selector.intercept_
+        yield block.X @ coef + selector.intercept_

@@ -5,6 +5,7 @@ Imported by workers, hence light: numpy and the kernels.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,22 +13,8 @@ import numpy as np
 
 from daskfs.blocks import Matrix, Rows
 from daskfs.errors import DataError
-from daskfs.kernels.criteria import feature_penalty
-from daskfs.kernels.lasso import lasso_path
-from daskfs.kernels.least_squares import least_squares
-from daskfs.kernels.moments import moments
-
-
-@dataclass(frozen=True, slots=True)
-class SelectionSettings:
-    """How a subset selects; see `daskfs.selectors.message.Message`."""
-
-    criterion: str
-    gamma: float
-    refit: bool
-    n_lambdas: int
-    patience: int | None
-    max_features: int | None
+from daskfs.selectors.subset_models import Point, choose, refit, slope
+from daskfs.selectors.subset_models import SelectionSettings as SelectionSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,87 +42,96 @@ def select_on_block(matrix: Matrix, settings: SelectionSettings, group: SubsetGr
     -------
     dict of ndarray
         ``selected`` and ``constant``: column numbers of all subsets in a row; ``n_selected`` and ``n_constant`` of
-        shape (n_subsets,) tell them apart. With subset 0 its path: ``lambda``, ``df``, ``rss``, ``gic``, ``best``.
+        shape (n_subsets,) tell them apart. ``total`` (the sum of weights) and ``y_mean`` of shape (n_subsets,).
+        With the squared loss, of the ``n_cached`` features that the path looked at (``cached``), ``cached_mean``,
+        ``cached_scale``, ``cached_cross`` (products with the target) and ``cached_gram`` (below the diagonal).
+        With subset 0 its path: ``lambda``, ``df``, ``rss`` or ``deviance``, ``gic``, ``best``.
+        With coefficients: ``coef``, one for each of ``selected``, and ``intercept`` of shape (n_subsets,).
 
     Raises
     ------
     DataError
         NaN or infinity, with the column's name.
     """
-    X, y, weight = _read(matrix, group.rows)
-    selected, constant, path_of_first = [], [], {}
-    for k in range(len(group.bounds) - 1):
-        rows = slice(group.bounds[k], group.bounds[k + 1])
-        block = _as_kernels_take_it(X[rows])
-        m = moments(block, y[rows], weight[rows])
-        if np.isnan(m.scale).any():
-            raise _not_finite(matrix, block, rows.start, group)
-        penalty = feature_penalty(settings.criterion, m.total, block.shape[1], settings.gamma)
-        path = lasso_path(
-            block,
-            y[rows],
-            weight[rows],
-            penalty=penalty,
-            block_moments=m,
-            n_lambdas=settings.n_lambdas,
-            refit=settings.refit,
-            patience=settings.patience,
-            max_features=settings.max_features,
-        )
-        selected.append(path.selected())
-        constant.append(np.flatnonzero(m.scale == 0.0))
-        if group.first + k == 0:
-            path_of_first = {
-                "lambda": path.lambdas,
-                "df": path.df,
-                "rss": path.rss,
-                "gic": path.gic,
-                "best": np.array([path.best]),
-            }
-    return {
-        "selected": np.concatenate(selected),
-        "n_selected": np.array([len(columns) for columns in selected]),
-        "constant": np.concatenate(constant),
-        "n_constant": np.array([len(columns) for columns in constant]),
-        **path_of_first,
-    }
+    subsets = []
+    for k, X, y, weight in _subsets(matrix, settings, group):
+        choice = choose(X, y, weight, settings, is_first=group.first + k == 0)
+        if choice is None:
+            raise _not_finite(matrix, X, group.bounds[k], group)
+        subsets.append(choice)
+    return joined(subsets)
 
 
-def refit_on_block(matrix: Matrix, columns: np.ndarray, group: SubsetGroup) -> dict[str, np.ndarray]:
-    """Fit the chosen columns by least squares on every subset of a group.
+def joined(parts: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Return the arrays of several parts, each name's in a row, in the order of the parts."""
+    names = dict.fromkeys(name for part in parts for name in part)
+    return {name: np.concatenate([part[name] for part in parts if name in part]) for name in names}
+
+
+def refit_on_block(
+    matrix: Matrix, settings: SelectionSettings, columns: np.ndarray, group: SubsetGroup
+) -> dict[str, np.ndarray]:
+    """Fit the chosen columns on every subset of a group.
 
     Parameters
     ----------
     matrix : Matrix
+    settings : SelectionSettings
     columns : ndarray of shape (n_selected,), int64, ascending
     group : SubsetGroup
 
     Returns
     -------
     dict of ndarray
-        ``coef``, ``mean`` and ``scale`` of shape (n_subsets, n_selected); ``y_mean``, ``total`` (the sum of weights)
-        and ``is_singular`` of shape (n_subsets,). A coefficient is NaN where its column is constant.
+        For each subset what `subset_models.refit` returns.
+
+    Raises
+    ------
+    DataError
+        NaN or infinity, with the column's name.
     """
-    X, y, weight = _read(matrix, group.rows, columns)
-    fits = []
+    return joined([refit(X, y, weight, settings) for _, X, y, weight in _subsets(matrix, settings, group, columns)])
+
+
+def slope_on_block(
+    matrix: Matrix, settings: SelectionSettings, columns: np.ndarray, point: Point, group: SubsetGroup
+) -> dict[str, np.ndarray]:
+    """Return gradient and Hessian of the summed loss on every subset of a group.
+
+    Parameters
+    ----------
+    matrix : Matrix
+    settings : SelectionSettings
+    columns : ndarray of shape (n_selected,), int64, ascending
+    point : Point
+    group : SubsetGroup
+
+    Returns
+    -------
+    dict of ndarray
+        ``gradient`` of shape (n_subsets, 1 + n_selected) and ``hessian`` of (n_subsets, 1 + n_selected,
+        1 + n_selected), in the intercept and the coefficients of the columns standardised as `point` says.
+    """
+    subsets = _subsets(matrix, settings, group, columns)
+    return joined([slope(X, y, weight, settings, point) for _, X, y, weight in subsets])
+
+
+def _subsets(
+    matrix: Matrix, settings: SelectionSettings, group: SubsetGroup, columns: Rows = slice(None)
+) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield number in the group, rows, target and weights of every subset, as the kernels take them."""
+    X = matrix.read(group.rows, columns)
+    y = _coded(_writable(matrix.read_target(group.rows)), settings)
+    found = matrix.read_weight(group.rows)
+    weight = np.ones(len(y)) if found is None else _writable(found)
     for k in range(len(group.bounds) - 1):
         rows = slice(group.bounds[k], group.bounds[k + 1])
-        fits.append(least_squares(_as_kernels_take_it(X[rows]), y[rows], weight[rows]))
-    return {
-        "coef": np.array([fit.coef for fit in fits]),
-        "mean": np.array([fit.moments.mean for fit in fits]),
-        "scale": np.array([fit.moments.scale for fit in fits]),
-        "y_mean": np.array([fit.moments.y_mean for fit in fits]),
-        "total": np.array([fit.moments.total for fit in fits]),
-        "is_singular": np.array([fit.is_singular for fit in fits]),
-    }
+        yield k, _as_kernels_take_it(X[rows]), y[rows], weight[rows]
 
 
-def _read(matrix: Matrix, rows: Rows, columns: Rows = slice(None)) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    X = matrix.read(rows, columns)
-    y = _writable(matrix.read_target(rows))
-    weight = matrix.read_weight(rows)
-    return X, y, np.ones(len(y)) if weight is None else _writable(weight)
+def _coded(y: np.ndarray, settings: SelectionSettings) -> np.ndarray:
+    """Return the target as the loss wants it: 1 for the positive class, -1 for the others."""
+    return y if settings.positive is None else np.where(y == settings.positive, 1.0, -1.0)
 
 
 def _writable(values: Any) -> np.ndarray:

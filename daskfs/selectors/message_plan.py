@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 
 from daskfs.errors import ConfigError, PlanError
+from daskfs.kernels import glm_path
+from daskfs.kernels.glm_fit import glm_fit_nbytes
 from daskfs.kernels.lasso import default_max_features, path_nbytes
 from daskfs.kernels.least_squares import least_squares_nbytes
+from daskfs.kernels.lsa import lsa_path_nbytes
 from daskfs.selectors.base import SelectorPlan
 
 GROUP_NBYTES = 128 << 20  # of rows read by one task, where the memory allows and subsets are smaller
+CACHE_NBYTES = 20 << 10  # what a subset's path leaves behind for the refit: half of 64 x 64 numbers, and a few vectors
 TILE_NBYTES = 8 << 20  # a decoded and an encoded tile of the reader
 MIN_SUBSET_SIZE = 400
 MIN_SUBSETS = 5  # for a vote, where the rows suffice
@@ -46,9 +50,7 @@ def choose_n_subsets(n_samples: int, n_features: int, n_subsets: int | None, sub
     if n_subsets is not None and subset_size is not None:
         raise ConfigError("expected n_subsets or subset_size, found both", "message", "leave one out")
     if n_subsets is None and subset_size is None:
-        wanted = max(MIN_SUBSETS, -(-n_samples * n_features // SUBSET_VALUES)) | 1
-        most = max(1, n_samples // max(MIN_SUBSET_SIZE, n_features // 5))
-        return min(wanted, most - (most % 2 == 0))
+        return min(_wanted_subsets(n_samples, n_features), _most_subsets(n_samples, n_features))
     name, asked = ("n_subsets", n_subsets) if subset_size is None else ("subset_size", subset_size)
     least = 1 if name == "n_subsets" else 2
     if not is_whole(asked, least):
@@ -61,6 +63,35 @@ def choose_n_subsets(n_samples: int, n_features: int, n_subsets: int | None, sub
             f"set n_subsets to at most {n_samples // 2}" if n_samples > 1 else "give more rows",
         )
     return n_subsets
+
+
+def _wanted_subsets(n_samples: int, n_features: int) -> int:
+    return max(MIN_SUBSETS, -(-n_samples * n_features // SUBSET_VALUES)) | 1
+
+
+def _most_subsets(n_samples: int, n_features: int) -> int:
+    most = max(1, n_samples // max(MIN_SUBSET_SIZE, n_features // 5))
+    return most - (most % 2 == 0)
+
+
+def why_n_subsets(n_samples: int, n_features: int) -> str:
+    """Return in words how many subsets `choose_n_subsets` chooses by default, and why.
+
+    Examples
+    --------
+    >>> why_n_subsets(2_000_000, 74)
+    '19 subsets of 105,264 rows were chosen: subsets of at most 8,388,608 values, for the memory of a task'
+    """
+    n_subsets = choose_n_subsets(n_samples, n_features, None, None)
+    chosen = f"{n_subsets} subsets of {-(-n_samples // n_subsets):,} rows were chosen"
+    if n_subsets == 1:
+        chosen = f"one subset of all {n_samples:,} rows was chosen"
+    if _most_subsets(n_samples, n_features) < _wanted_subsets(n_samples, n_features):
+        least = max(MIN_SUBSET_SIZE, n_features // 5)
+        return f"{chosen}: a subset takes at least {least:,} rows to choose among {n_features:,} features"
+    if n_subsets > MIN_SUBSETS:
+        return f"{chosen}: subsets of at most {SUBSET_VALUES:,} values, for the memory of a task"
+    return f"{chosen}: enough for a vote, and large subsets find weak signals"
 
 
 def is_whole(value: object, least: int) -> bool:
@@ -83,6 +114,9 @@ class Shape:
     n_subsets: int
     n_lambdas: int = 100
     max_features: int | None = None
+    loss: str = "squared"
+    is_strided: bool = False
+    is_approximate: bool = False
 
     @property
     def largest_subset(self) -> int:
@@ -92,17 +126,25 @@ class Shape:
     def select_nbytes(self, n_subsets: int) -> int:
         """Return the memory of a task that selects on so many subsets."""
         rows = self.largest_subset
-        k = self.max_features or default_max_features(rows, self.n_features)
-        k = min(k, self.n_features)
         copy = rows * self.n_features * 4 if self.itemsize < 4 else 0
-        workspace = path_nbytes(rows, self.n_features, self.n_lambdas, k)
+        workspace = self._path_nbytes(rows)
         return n_subsets * rows * (self.n_features * self.itemsize + 24) + copy + workspace + TILE_NBYTES
+
+    def _path_nbytes(self, rows: int) -> int:
+        p = self.n_features
+        if self.loss == "squared":
+            return path_nbytes(rows, p, self.n_lambdas, min(p, self.max_features or default_max_features(rows, p)))
+        if self.is_approximate:
+            return lsa_path_nbytes(rows, p, self.n_lambdas)
+        k = self.max_features or glm_path.default_max_features(rows, p)
+        return glm_path.glm_path_nbytes(rows, p, self.n_lambdas, min(p, k))
 
     def refit_nbytes(self, n_subsets: int, n_selected: int) -> int:
         """Return the memory of a task that refits so many columns on so many subsets."""
         rows = self.largest_subset
         read = n_subsets * rows * (n_selected * max(self.itemsize, 4) + 24)
-        return read + least_squares_nbytes(rows, n_selected) + TILE_NBYTES
+        fit_nbytes = least_squares_nbytes if self.loss == "squared" else glm_fit_nbytes
+        return read + fit_nbytes(rows, n_selected) + TILE_NBYTES
 
 
 def subsets_per_task(n_subsets: int, nbytes_of: Callable[[int], int], memory_limit: int | None, n_threads: int) -> int:
@@ -156,17 +198,22 @@ def plan_message(shape: Shape, memory_limit: int | None, n_threads: int, tile_ro
         raise fault
     per_task = subsets_per_task(shape.n_subsets, shape.select_nbytes, memory_limit, n_threads)
     n_tasks = -(-shape.n_subsets // per_task)
-    overlap = (tile_rows - 1) * (n_tasks - 1) if n_tasks > 1 else 0
-    read_nbytes = (shape.n_samples + overlap) * shape.n_features * shape.itemsize
+    n_read = shape.n_samples + (tile_rows - 1) * (n_tasks - 1)
+    if shape.is_strided and tile_rows > 1:  # a task's rows are in all tiles
+        n_read = shape.n_samples * n_tasks
+    read_nbytes = n_read * shape.n_features * shape.itemsize
+    again = "the selected ones again where a subset's path has not met them"
+    if shape.loss != "squared":
+        again = "two over the selected ones"
     return SelectorPlan(
         n_tasks=n_tasks,
         n_passes=1,
         task_nbytes=shape.select_nbytes(per_task),
         read_nbytes=read_nbytes,
-        client_nbytes=shape.n_samples * 24 + shape.n_features * 64,
+        client_nbytes=shape.n_samples * 24 + shape.n_features * 64 + shape.n_subsets * CACHE_NBYTES,
         text=(
             f"message: {shape.n_subsets} subsets of {shape.largest_subset:,} rows, {per_task} per task; "
-            "one pass over all columns, one over the selected ones"
+            f"one pass over all columns, {again}"
         ),
     )
 
@@ -175,9 +222,7 @@ def _smaller_subsets(shape: Shape, memory_limit: int) -> str:
     n_subsets = shape.n_subsets
     while n_subsets < shape.n_samples // 20:
         n_subsets = min(max(n_subsets + 1, n_subsets * 5 // 4), shape.n_samples // 20)
-        smaller = Shape(
-            shape.n_samples, shape.n_features, shape.itemsize, n_subsets, shape.n_lambdas, shape.max_features
-        )
+        smaller = replace(shape, n_subsets=n_subsets)
         if smaller.select_nbytes(1) <= memory_limit:
             return f", or set n_subsets={n_subsets} (subsets of {smaller.largest_subset:,} rows)"
     return ""

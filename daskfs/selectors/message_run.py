@@ -1,23 +1,30 @@
-"""The two passes of MESSAGE over its subsets: which tasks, where they run, and what was finished before."""
+"""The passes of MESSAGE over its subsets: which tasks, where they run, and what was finished before."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from daskfs.blocks import Progress
 from daskfs.selectors.base import Checkpoint
-from daskfs.selectors.message_on_block import SelectionSettings, SubsetGroup, refit_on_block, select_on_block
+from daskfs.selectors.message_on_block import (
+    SubsetGroup,
+    joined,
+    refit_on_block,
+    select_on_block,
+    slope_on_block,
+)
 from daskfs.selectors.message_plan import Shape, plan_message, subset_start, subsets_per_task
+from daskfs.selectors.subset_models import Point, SelectionSettings
 from daskfs.streams import RowView
 from daskfs.workers import Workers
 
 
 class MessageRun:
-    """The two passes over the subsets: which tasks, where, and what was finished before."""
+    """The passes over the subsets of a matrix: which tasks, where, and what was finished before."""
 
     def __init__(
         self,
@@ -25,61 +32,91 @@ class MessageRun:
         shape: Shape,
         memory_limit: int | None,
         workers: Workers,
-        progress: Progress | None,
-        checkpoint: Checkpoint | None,
+        progress: Progress | None = None,
+        checkpoint: Checkpoint | None = None,
     ) -> None:
         plan_message(shape, memory_limit, workers.n_threads)  # refuses what does not fit
         self.matrix, self.shape, self.memory_limit = matrix, shape, memory_limit
         self.workers, self.progress, self.checkpoint = workers, progress, checkpoint
         self.seconds: dict[str, float] = {}
+        self.communication: dict[str, int] = {}
+        """Bytes of what the tasks of a pass returned."""
 
     def select(self, settings: SelectionSettings) -> dict[str, np.ndarray]:
         """Step 2."""
-        return self._map("message-select", select_on_block, settings, self.shape.select_nbytes)
+        return self._map("select", select_on_block, (settings,), range(self.shape.n_subsets), self.shape.select_nbytes)
 
-    def refit(self, columns: np.ndarray) -> dict[str, np.ndarray]:
-        """Step 4."""
-        return self._map("message-refit", refit_on_block, columns, lambda n: self.shape.refit_nbytes(n, len(columns)))
+    def refit(self, settings: SelectionSettings, columns: np.ndarray, subsets: Sequence[int]) -> dict[str, np.ndarray]:
+        """Step 4, on some of the subsets."""
+        return self._map("refit", refit_on_block, (settings, columns), subsets, self._refit_nbytes(columns))
+
+    def slope(self, settings: SelectionSettings, columns: np.ndarray, point: Point) -> dict[str, np.ndarray]:
+        """Gradient and Hessian of every subset's loss at one point."""
+        subsets = range(self.shape.n_subsets)
+        return self._map("slope", slope_on_block, (settings, columns, point), subsets, self._refit_nbytes(columns))
+
+    def _refit_nbytes(self, columns: np.ndarray) -> Callable[[int], int]:
+        return lambda n: self.shape.refit_nbytes(n, len(columns))
 
     def _map(
-        self, name: str, function: Callable[..., Any], settings: Any, nbytes_of: Callable[[int], int]
+        self,
+        name: str,
+        function: Callable[..., Any],
+        arguments: tuple[Any, ...],
+        subsets: Sequence[int],
+        nbytes_of: Callable[[int], int],
     ) -> dict[str, np.ndarray]:
-        """Run a function on all groups; return its arrays concatenated in the order of the subsets."""
+        """Run a function on groups of subsets; return its arrays in the order of the subsets."""
         started = time.perf_counter()
-        groups = self._groups(nbytes_of)
-        results: list[Any] = [self._saved(name, group) for group in groups]
+        groups = self._groups(subsets, nbytes_of)
+        step = f"message-{name}"
+        results: list[Any] = [self._saved(step, group) for group in groups]
         waiting = [k for k, result in enumerate(results) if result is None]
         if self.progress is not None:
-            self.progress.start(name, len(groups))
+            self.progress.start(step, len(groups))
             self.progress.advance(len(groups) - len(waiting))
         base = self.matrix.base if isinstance(self.matrix, RowView) else self.matrix
         tasks = [groups[k] for k in waiting]
-        for done, result in self.workers.map_blocks(function, tasks, name=name, shared=(base, settings)):
+        shared = (base, *arguments)
+        for done, result in self.workers.map_blocks(function, tasks, name=step, shared=shared):
             results[waiting[done]] = result
             if self.checkpoint is not None:
-                self.checkpoint.save(_task_name(name, tasks[done]), result)
+                self.checkpoint.save(_task_name(step, tasks[done]), result)
             if self.progress is not None:
                 self.progress.advance()
         if self.progress is not None:
             self.progress.finish()
-        self.seconds[name.removeprefix("message-")] = time.perf_counter() - started
-        return {key: np.concatenate([part[key] for part in results if key in part]) for key in results[0]}
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
+        nbytes = sum(array.nbytes for result in results for array in result.values())
+        self.communication[name] = self.communication.get(name, 0) + nbytes
+        return joined(results)
 
-    def _groups(self, nbytes_of: Callable[[int], int]) -> list[SubsetGroup]:
+    def _groups(self, subsets: Sequence[int], nbytes_of: Callable[[int], int]) -> list[SubsetGroup]:
+        """Return runs of consecutive subsets, none longer than a task may be."""
         n_samples, n_subsets = self.shape.n_samples, self.shape.n_subsets
-        per_task = subsets_per_task(n_subsets, nbytes_of, self.memory_limit, self.workers.n_threads)
+        per_task = subsets_per_task(len(subsets), nbytes_of, self.memory_limit, self.workers.n_threads)
         groups = []
-        for first in range(0, n_subsets, per_task):
-            last = min(first + per_task, n_subsets)
+        for first, last in _runs(subsets, per_task):
             starts = [subset_start(i, n_samples, n_subsets) for i in range(first, last + 1)]
             is_view = isinstance(self.matrix, RowView)
             rows = self.matrix.locate(starts[0], starts[-1]) if is_view else slice(starts[0], starts[-1])
             groups.append(SubsetGroup(first, tuple(start - starts[0] for start in starts), rows))
         return groups
 
-    def _saved(self, name: str, group: SubsetGroup) -> dict[str, np.ndarray] | None:
-        return self.checkpoint.load(_task_name(name, group)) if self.checkpoint is not None else None
+    def _saved(self, step: str, group: SubsetGroup) -> dict[str, np.ndarray] | None:
+        return self.checkpoint.load(_task_name(step, group)) if self.checkpoint is not None else None
 
 
-def _task_name(name: str, group: SubsetGroup) -> str:
-    return f"{name}-{group.first}-{group.first + len(group.bounds) - 2}"
+def _runs(subsets: Sequence[int], longest: int) -> list[tuple[int, int]]:
+    """Return [first, last) of consecutive numbers, in pieces of at most `longest`."""
+    runs: list[tuple[int, int]] = []
+    for i in subsets:
+        if runs and runs[-1][1] == i and i - runs[-1][0] < longest:
+            runs[-1] = (runs[-1][0], i + 1)
+        else:
+            runs.append((int(i), int(i) + 1))
+    return runs
+
+
+def _task_name(step: str, group: SubsetGroup) -> str:
+    return f"{step}-{group.first}-{group.first + len(group.bounds) - 2}"

@@ -14,17 +14,19 @@ from daskfs.errors import ConfigError, did_you_mean
 from daskfs.sources.base import Source, SourceBlock
 
 DESIGNS = ("message",)
-NOISES = ("normal", "t3")
+NOISES = {"normal": 2.0, "t3": 1.0, "logistic": 1.0}
+"""With the factor that the paper gives each."""
 CHUNK_ROWS = 1024
 """Rows that share a seed: they are the same whatever the size of the blocks."""
 
 
 class SyntheticSource(Source):
-    """The linear models of Wang, Peng and Dunson 2014, section 4.1.
+    """The linear and logistic models of Wang, Peng and Dunson 2014, section 4.1.
 
     The features are normal with variance 1 and pairwise correlation rho,
     ``x_ij = sqrt(rho) u_i + sqrt(1 - rho) v_ij``, drawn in float32. s random features have coefficients
-    ``(-1)^Ber(0.4) (8 log n / sqrt n + |N(0, 1)|)``, the others none. ``y = X beta + noise``.
+    ``(-1)^Ber(0.4) (8 log n / sqrt n + |N(0, 1)|)``, the others none. ``y = X beta + noise``; of logistic noise y is 1
+    where this is positive and 0 elsewhere, so that ``P(y = 1) = 1 / (1 + exp(-X beta))``.
 
     Parameters
     ----------
@@ -34,10 +36,10 @@ class SyntheticSource(Source):
         s, the number of features with a coefficient.
     correlation : float
         rho in [0, 1).
-    noise : {"normal", "t3"}
-        The paper's case 1 (normal) and case 2 (Student's t with 3 degrees of freedom).
+    noise : {"normal", "t3", "logistic"}
+        The paper's case 1 (normal), case 2 (Student's t with 3 degrees of freedom) and case 3 (classes 0 and 1).
     noise_scale : float, optional
-        Factor of the noise: 2 for normal and 1 for t3 by default, as in the paper.
+        Factor of the noise: 2 for normal, 1 for t3 and logistic by default, as in the paper.
     random_state : int
         Seed; rows [1024 k, 1024 (k + 1)) have a seed of their own.
 
@@ -62,7 +64,7 @@ class SyntheticSource(Source):
         random_state: int = 0,
     ) -> None:
         _check_word("design", design, DESIGNS)
-        _check_word("noise", noise, NOISES)
+        _check_word("noise", noise, tuple(NOISES))
         _check_size("n_samples", n_samples, 2)
         _check_size("n_features", n_features, 1)
         _check_size("n_informative", n_informative, 0, n_features)
@@ -71,7 +73,7 @@ class SyntheticSource(Source):
         self.design, self.noise = design, noise
         self._shape = (int(n_samples), int(n_features))
         self.correlation = float(correlation)
-        self.noise_scale = float({"normal": 2.0, "t3": 1.0}[noise] if noise_scale is None else noise_scale)
+        self.noise_scale = float(NOISES[noise] if noise_scale is None else noise_scale)
         self.random_state = int(random_state)
         self.support, self.coef = self._draw_coef(int(n_informative))
         self.notes = []
@@ -145,7 +147,7 @@ class SyntheticSource(Source):
         """Return 1024 rows, of which the last chunk may use only the first."""
         seed = np.random.SeedSequence(self.random_state, spawn_key=(1, chunk))
         rng = np.random.Generator(np.random.SFC64(seed))
-        noise = rng.standard_normal(CHUNK_ROWS) if self.noise == "normal" else rng.standard_t(3, CHUNK_ROWS)
+        noise = self._draw_noise(rng)
         X = rng.standard_normal((CHUNK_ROWS, self._shape[1]), dtype=np.float32)
         if self.correlation:
             shared = rng.standard_normal((CHUNK_ROWS, 1), dtype=np.float32)
@@ -155,7 +157,13 @@ class SyntheticSource(Source):
         signal = np.zeros(CHUNK_ROWS)
         for j, coef in zip(self.support, self.coef, strict=True):
             signal += coef * X[:, j].astype(np.float64)
-        return X, signal + self.noise_scale * noise
+        y = signal + self.noise_scale * noise
+        return X, (y > 0.0).astype(np.float64) if self.noise == "logistic" else y
+
+    def _draw_noise(self, rng: np.random.Generator) -> np.ndarray:
+        if self.noise == "normal":
+            return rng.standard_normal(CHUNK_ROWS)
+        return rng.standard_t(3, CHUNK_ROWS) if self.noise == "t3" else rng.logistic(size=CHUNK_ROWS)
 
 
 def _check_word(key: str, word: str, known: tuple[str, ...]) -> None:

@@ -44,6 +44,7 @@ def all_coefficients(path, n_features):
 
 
 def whole_path(X, y, weight, **options):
+    options = {"solver": "descent", **options}
     return lasso_path(X, y, weight, penalty=3.0, patience=None, max_features=X.shape[1], **options)
 
 
@@ -132,7 +133,9 @@ def brute_force(X, y, path, penalty, refit):
 def test_the_criterion_chooses_as_brute_force_does(criterion, refit, seed):
     X, y = make_block(120, 60, seed, correlated=seed % 2 == 1)
     penalty = feature_penalty(criterion, 120, 60)
-    path = lasso_path(X, y, np.ones(120), penalty=penalty, refit=refit, patience=None, max_features=60)
+    path = lasso_path(
+        X, y, np.ones(120), penalty=penalty, refit=refit, patience=None, max_features=60, solver="descent"
+    )
     expected = brute_force(X, y, path, penalty, refit)
     np.testing.assert_allclose(path.gic, expected, rtol=1e-8, atol=1e-6)
     assert path.best == np.argmin(np.round(expected, 6))
@@ -159,7 +162,7 @@ def test_a_path_that_runs_out_of_gram_rows_says_so():
     X, y = make_block(200, 400, seed=10)
     path = lasso_path(X, y, np.ones(200), penalty=0.0, patience=None, max_features=150)
     assert gram_capacity(400, 150) == 364
-    assert path.stop in ("Gram rows", "max_features", "end of the grid")
+    assert path.stop in ("Gram rows", "max_features", "end of the path")
     assert np.isfinite(path.gic).all()
 
 
@@ -197,3 +200,13 @@ def test_the_block_is_not_modified():
 def test_the_memory_of_a_path_is_a_number_of_its_sizes():
     assert path_nbytes(400, 1000, 100, 28) < 3 << 20
     assert path_nbytes(20_000, 100_000, 100, default_max_features(20_000, 100_000)) < 512 << 20
+
+
+def test_descent_that_does_not_finish_is_counted():
+    """Nearly as many features as rows: columns depend on each other but for rounding at the end of the path."""
+    rng = np.random.default_rng(1174)
+    n_samples, n_features = int(rng.integers(4, 60)), int(rng.integers(1, 80))
+    X, y = rng.standard_normal((n_samples, n_features)), rng.integers(0, 3, n_samples).astype(float)
+    assert (n_samples, n_features) == (42, 41)
+    assert whole_path(X, y, np.ones(n_samples)).n_unsolved > 0
+    assert whole_path(X, y, np.ones(n_samples), solver="homotopy").n_unsolved == 0

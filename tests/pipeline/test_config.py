@@ -6,8 +6,10 @@ import pytest
 
 from daskfs.documents import dump_yaml, parse_yaml
 from daskfs.errors import ConfigError
-from daskfs.pipeline.config import MessageSelect, Pipeline, load_pipeline
+from daskfs.pipeline.config import Pipeline, load_pipeline
+from daskfs.pipeline.facts import SELECTORS
 from daskfs.pipeline.schemas import json_schema
+from daskfs.pipeline.selections import AveragingSelect, BolassoSelect, FullDataSelect, MedianSelect, MessageSelect
 from daskfs.selectors.message import Message
 from daskfs.sources.kinds import options_of
 
@@ -87,7 +89,11 @@ def test_an_override_that_goes_nowhere_is_refused(document, write, override, mes
         ("source.schem=x", "source.schem: unknown key (did you mean 'schema'?)"),
         ("source.table_schema=x", "source.table_schema: unknown key"),
         ("source.kind=cvs", "source.kind: expected one of csv, parquet, sklearn, zarr, synthetic, found 'cvs'"),
-        ("select.method=mesage", "select.method: expected 'message', found 'mesage' (did you mean 'message'?)"),
+        (
+            "select.method=mesage",
+            "select.method: expected one of message, full_data, averaging, median, bolasso, found 'mesage' "
+            "(did you mean 'message'?)",
+        ),
         ("select=message", "select: expected a mapping of keys to values, found 'message'"),
         ("select=[]", "select: list should have at least 1 item"),
         ("select.n_subsets=many", "select.n_subsets: expected a valid integer, found 'many'"),
@@ -128,9 +134,20 @@ def test_a_column_may_say_which_rows_are_for_testing(document, write):
 
 def test_every_parameter_of_message_can_be_written_with_its_default():
     parameters = inspect.signature(Message).parameters
-    in_python = {name: item.default for name, item in parameters.items() if name not in ("memory_limit", "client")}
+    objects = ("estimator", "memory_limit", "client")
+    in_python = {name: item.default for name, item in parameters.items() if name not in objects}
     in_yaml = {name: item.default for name, item in MessageSelect.model_fields.items()}
     assert {**in_yaml, "method": None, "label": None} == {**in_python, "method": None, "label": None}
+
+
+@pytest.mark.parametrize("model", [FullDataSelect, AveragingSelect, MedianSelect, BolassoSelect])
+def test_every_parameter_of_a_baseline_can_be_written_with_its_default(model):
+    (method,) = model.model_fields["method"].annotation.__args__
+    parameters = inspect.signature(SELECTORS[method]).parameters
+    in_python = {name: item.default for name, item in parameters.items() if name not in ("memory_limit", "client")}
+    in_yaml = {name: item.default for name, item in model.model_fields.items() if name not in ("method", "label")}
+    assert in_yaml == in_python
+    assert SELECTORS[method].method == method
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))

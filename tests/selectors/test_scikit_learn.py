@@ -16,7 +16,14 @@ from daskfs.selectors.message import Message
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # scikit-learn's own: no features were selected
-@parametrize_with_checks([Message(), Message(n_subsets=3, gic_rss="lasso", criterion="bic", memory_limit="64MiB")])
+@parametrize_with_checks(
+    [
+        Message(),
+        Message(n_subsets=3, gic_rss="lasso", criterion="bic", average="mean", memory_limit="64MiB"),
+        Message(loss="logistic"),
+        Message(loss="logistic", average="mean", partition="strided"),
+    ]
+)
 def test_scikit_learns_examination(estimator, check):
     check(estimator)
 

@@ -192,7 +192,7 @@ def test_a_missing_value_of_a_parquet_file_is_named_by_row(tmp_path):
 # synthetic
 
 
-@pytest.mark.parametrize("noise", ["normal", "t3"])
+@pytest.mark.parametrize("noise", ["normal", "t3", "logistic"])
 def test_synthetic_rows_do_not_depend_on_the_block(noise):
     source = SyntheticSource(3000, 7, correlation=0.5, noise=noise, random_state=3)
     whole = next(source.row_blocks(5000))
@@ -215,6 +215,16 @@ def test_synthetic_data_have_the_moments_of_the_paper():
     assert (np.abs(source.coef) >= 8 * np.log(40_000) / 200).all()
     assert source.describe()["support"] == source.support.tolist()
     assert SyntheticSource(40_000, 5, correlation=0.5, random_state=2).digest() != source.digest()
+
+
+def test_logistic_noise_gives_classes_with_the_odds_of_the_model():
+    source = SyntheticSource(40_000, 5, correlation=0.5, noise="logistic", random_state=1)
+    block = next(source.row_blocks(40_000))
+    assert set(np.unique(block.y)) == {0.0, 1.0}
+    odds = block.X[:, source.support].astype(np.float64) @ source.coef
+    for low, high in [(-3, -1), (-1, 1), (1, 3)]:
+        rows = (odds > low) & (odds < high)
+        assert block.y[rows].mean() == pytest.approx((1 / (1 + np.exp(-odds[rows]))).mean(), abs=0.015)  # 3 std. errors
 
 
 @pytest.mark.parametrize("name", ["diabetes", "breast_cancer", "digits", "iris", "wine", "linnerud"])

@@ -37,10 +37,11 @@ def assert_same_bits(found, expected):
     pd.testing.assert_frame_equal(found.result_.history, expected.result_.history, check_exact=True)
 
 
-def test_threads_and_processes_give_the_bits_of_this_thread(store, problem, workers):
-    expected = Message(n_subsets=5).fit(store)
-    assert_same_bits(Message(n_subsets=5).fit_matrix(store, workers=workers), expected)
-    assert_same_bits(Message(n_subsets=5).fit_matrix(ArrayMatrix(*problem), workers=workers), expected)
+@pytest.mark.parametrize("loss", ["squared", "huber"])
+def test_threads_and_processes_give_the_bits_of_this_thread(store, problem, workers, loss):
+    expected = Message(n_subsets=5, loss=loss).fit(store)
+    assert_same_bits(Message(n_subsets=5, loss=loss).fit_matrix(store, workers=workers), expected)
+    assert_same_bits(Message(n_subsets=5, loss=loss).fit_matrix(ArrayMatrix(*problem), workers=workers), expected)
 
 
 def test_a_client_is_where_the_work_runs(store, workers):

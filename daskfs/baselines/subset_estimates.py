@@ -1,0 +1,97 @@
+"""What averaging and the coordinate-wise median share: the Lasso estimates of random subsets of the rows."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from daskfs.baselines.lasso_baseline import LassoBaseline
+from daskfs.blocks import Matrix, Progress
+from daskfs.cluster import parse_bytes, workers_of
+from daskfs.selectors.base import Checkpoint, SelectorPlan
+from daskfs.selectors.message_aggregate import vote
+from daskfs.selectors.message_partition import in_random_order
+from daskfs.selectors.message_plan import Shape, choose_n_subsets, plan_message
+from daskfs.selectors.message_run import MessageRun
+from daskfs.selectors.targets import null_intercept
+from daskfs.workers import Workers
+
+
+class SubsetEstimates(LassoBaseline):
+    """Base of the competitors that partition the rows as MESSAGE does, and combine the subsets' shrunk estimates."""
+
+    n_subsets: int | None
+    subset_size: int | None
+    random_state: Any
+    memory_limit: int | str | None
+    client: Any
+    n_subsets_: int
+    n_selected_per_subset_: np.ndarray
+
+    @abstractmethod
+    def _combine(self, estimates: np.ndarray) -> np.ndarray:
+        """Return one estimate for every column of an (n_subsets, n_columns) array, without its NaN."""
+
+    def plan(
+        self,
+        n_samples: int,
+        n_features: int,
+        dtype: Any,
+        memory_limit: int | None,
+        n_threads: int = 1,
+        tile_shape: tuple[int, int] | None = None,
+    ) -> SelectorPlan:
+        """Return what fitting a matrix of this shape will read and hold; see `BaseSelector.plan`."""
+        self._check_parameters()
+        shape = self._shape(n_samples, n_features, np.dtype(dtype))
+        return plan_message(shape, memory_limit, n_threads, tile_shape[0] if tile_shape else 1)
+
+    def _shape(self, n_samples: int, n_features: int, dtype: np.dtype) -> Shape:
+        n_subsets = choose_n_subsets(n_samples, n_features, self.n_subsets, self.subset_size)
+        return replace(self._shape_of_all(n_samples, n_features, dtype.itemsize), n_subsets=n_subsets)
+
+    def _fit(
+        self, matrix: Matrix, workers: Workers | None, progress: Progress | None, checkpoint: Checkpoint | None
+    ) -> None:
+        self._check_parameters()
+        notes: list[str] = []
+        rows, settings = self._training_rows(matrix)
+        rows = in_random_order(rows, self.random_state, notes)
+        run = MessageRun(
+            rows,
+            self._shape(rows.shape[0], rows.shape[1], np.dtype(rows.dtype)),
+            None if self.memory_limit is None else parse_bytes(self.memory_limit),
+            workers_of(self.client) if workers is None else workers,
+            progress,
+            checkpoint,
+        )
+        chosen = run.select(settings)
+        self._combine_subsets(chosen, run.shape)
+        intercept = self._combine(self._intercepts(chosen)[:, None])[0]
+        resolved = {"n_subsets": self.n_subsets_}
+        self._finish(matrix, intercept, self.scores_, chosen, run.seconds, notes, resolved)
+
+    def _combine_subsets(self, chosen: dict[str, np.ndarray], shape: Shape) -> None:
+        """Combine the estimates, and count the subsets behind each."""
+        m = shape.n_subsets
+        union, place = np.unique(chosen["selected"], return_inverse=True)
+        estimates = np.zeros((m, len(union)))
+        estimates[np.repeat(np.arange(m), chosen["n_selected"]), place] = chosen["coef"]
+        subset_of_constant = np.repeat(np.arange(m), chosen["n_constant"])
+        in_union = np.isin(chosen["constant"], union)
+        where = np.searchsorted(union, chosen["constant"][in_union])
+        estimates[subset_of_constant[in_union], where] = np.nan  # such a subset says nothing of the column
+        self.coef_ = np.zeros(shape.n_features)
+        self.coef_[union] = self._combine(estimates)
+        self.support_ = self.coef_ != 0.0
+        self.scores_ = vote(chosen, m, shape.n_features, "drop").frequency
+        self.n_subsets_ = m
+        self.n_selected_per_subset_ = chosen["n_selected"]
+
+    def _intercepts(self, chosen: dict[str, np.ndarray]) -> np.ndarray:
+        """Return the subsets' intercepts, also of those that chose nothing."""
+        alone = [null_intercept(self.loss, float(location)) for location in chosen["y_mean"]]
+        return np.where(chosen["n_selected"] > 0, chosen["intercept"], alone)

@@ -1,0 +1,224 @@
+"""Losses of one prediction: value, derivative and curvature in the raw prediction z, chosen by an integer code.
+
+=========  ============================  ===================================================
+squared    ½ (z - y)²                    y any number
+logistic   log(1 + exp(-y z))            y is -1 or +1
+poisson    exp(z) - y z                  y a count, or any number not below 0; the mean is exp(z)
+huber      ½ (z - y)², beyond the        y any number
+           threshold t: t |z - y| - ½ t²
+=========  ============================  ===================================================
+
+All stay finite for z up to ±1e4 and beyond: above z = 100 the exponential of the Poisson loss goes on as its
+parabola.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from daskfs.errors import ConfigError, did_you_mean
+from daskfs.kernels.numba_cache import kernel
+
+SQUARED, LOGISTIC, POISSON, HUBER = range(4)
+LOSSES = ("squared", "logistic", "poisson", "huber")
+
+HUBER_EFFICIENCY = 1.345  # threshold in standard deviations of the noise: 95 % efficient under normal noise
+SPAN = 512  # predictions taken at once: all arrays of a span stay in the first-level cache
+_LOWEST, _HIGHEST = -700.0, 100.0  # of the exponential's argument
+_LOG2_E = 1.4426950408889634
+_LN2_HIGH, _LN2_LOW = 6.93145751953125e-1, 1.42860682030941723212e-6
+
+
+def loss_code(loss: str) -> int:
+    """Return the integer that stands for a loss in the kernels.
+
+    Raises
+    ------
+    ConfigError
+        Unknown loss.
+    """
+    if loss not in LOSSES:
+        raise ConfigError(
+            f"expected one of {', '.join(LOSSES)}, found {loss!r}{did_you_mean(str(loss), LOSSES)}",
+            "loss",
+            "choose one of them",
+        )
+    return LOSSES.index(loss)
+
+
+def default_threshold(y: np.ndarray, weight: np.ndarray) -> float:
+    """Return Huber's threshold from the weighted median absolute deviation of y, 1.345 standard deviations of a normal.
+
+    Where more than half of y is the same number, from the mean absolute deviation.
+    """
+    centre = weighted_median(y, weight)
+    deviation = np.abs(y - centre)
+    scale = weighted_median(deviation, weight) / 0.6744897501960817
+    if scale <= 0.0:
+        scale = float(np.average(deviation, weights=weight)) * math.sqrt(math.pi / 2.0)
+    return HUBER_EFFICIENCY * scale
+
+
+def weighted_median(values: np.ndarray, weight: np.ndarray) -> float:
+    """Return the smallest value that has half of the weight at or below it."""
+    order = np.argsort(values, kind="stable")
+    cumulated = np.cumsum(weight[order])
+    return float(values[order[np.searchsorted(cumulated, 0.5 * cumulated[-1])]])
+
+
+def saturated_values(loss: int, y: np.ndarray) -> np.ndarray:
+    """Return the smallest value of the loss over z for each y: what the deviance is counted from."""
+    if loss != POISSON:
+        return np.zeros(len(y))
+    return np.where(y > 0.0, y - y * np.log(np.where(y > 0.0, y, 1.0)), 0.0)
+
+
+@kernel
+def values(loss, threshold, z, y, value, bits):  # type: ignore[no-untyped-def]
+    """Write the loss of every prediction.
+
+    Parameters
+    ----------
+    loss : int
+        A code, from `loss_code`.
+    threshold : float
+        Of the Huber loss.
+    z, y : ndarray of shape (n_samples,), float64
+    value : ndarray of shape (n_samples,), float64
+        Written.
+    bits : ndarray of shape (SPAN,), int64
+        To work in.
+    """
+    for start in range(0, z.shape[0], SPAN):
+        stop = min(start + SPAN, z.shape[0])
+        if loss == LOGISTIC:
+            _logistic_values(z[start:stop], y[start:stop], value[start:stop], bits)
+        elif loss == POISSON:
+            _poisson_values(z[start:stop], y[start:stop], value[start:stop], bits)
+        else:
+            _huber_values(z[start:stop], y[start:stop], value[start:stop], math.inf if loss == SQUARED else threshold)
+
+
+@kernel
+def derivatives(loss, threshold, z, y, derivative, curvature, bits):  # type: ignore[no-untyped-def]
+    """Write the first and second derivative in z of every loss; the arguments are those of `values`."""
+    for start in range(0, z.shape[0], SPAN):
+        stop = min(start + SPAN, z.shape[0])
+        if loss == LOGISTIC:
+            _logistic_derivatives(z[start:stop], y[start:stop], derivative[start:stop], curvature[start:stop], bits)
+        elif loss == POISSON:
+            _poisson_derivatives(z[start:stop], y[start:stop], derivative[start:stop], curvature[start:stop], bits)
+        else:
+            limit = math.inf if loss == SQUARED else threshold
+            _huber_derivatives(z[start:stop], y[start:stop], derivative[start:stop], curvature[start:stop], limit)
+
+
+@kernel
+def _exponentials(argument, bits):  # type: ignore[no-untyped-def]
+    """Replace each argument, between -700 and 100, by its exponential, to 1e-15: 2^k exp(r) with |r| <= ½ log 2."""
+    powers = bits.view(np.float64)[: argument.shape[0]]
+    for i in range(argument.shape[0]):
+        t = argument[i]
+        k = math.floor(t * _LOG2_E + 0.5)
+        r = (t - k * _LN2_HIGH) - k * _LN2_LOW
+        series = 1.0 / 6227020800.0
+        series = series * r + 1.0 / 479001600.0
+        series = series * r + 1.0 / 39916800.0
+        series = series * r + 1.0 / 3628800.0
+        series = series * r + 1.0 / 362880.0
+        series = series * r + 1.0 / 40320.0
+        series = series * r + 1.0 / 5040.0
+        series = series * r + 1.0 / 720.0
+        series = series * r + 1.0 / 120.0
+        series = series * r + 1.0 / 24.0
+        series = series * r + 1.0 / 6.0
+        series = series * r + 0.5
+        series = series * r + 1.0
+        argument[i] = series * r + 1.0
+        bits[i] = (np.int64(k) + 1023) << 52
+    for i in range(argument.shape[0]):
+        argument[i] *= powers[i]
+
+
+@kernel
+def _log1p(e):  # type: ignore[no-untyped-def]
+    """Return log(1 + e) for e in [0, 1], as 2 artanh(e / (2 + e)): a loop over it vectorises."""
+    s = np.divide(e, 2.0 + e)  # unlike a slash, without a test for 0 that would keep loops from vectorising
+    q = s * s
+    series = 1.0 / 31.0
+    series = series * q + 1.0 / 29.0
+    series = series * q + 1.0 / 27.0
+    series = series * q + 1.0 / 25.0
+    series = series * q + 1.0 / 23.0
+    series = series * q + 1.0 / 21.0
+    series = series * q + 1.0 / 19.0
+    series = series * q + 1.0 / 17.0
+    series = series * q + 1.0 / 15.0
+    series = series * q + 1.0 / 13.0
+    series = series * q + 1.0 / 11.0
+    series = series * q + 1.0 / 9.0
+    series = series * q + 1.0 / 7.0
+    series = series * q + 1.0 / 5.0
+    series = series * q + 1.0 / 3.0
+    series = series * q + 1.0
+    return 2.0 * s * series
+
+
+@kernel
+def _logistic_values(z, y, value, bits):  # type: ignore[no-untyped-def]
+    for i in range(z.shape[0]):
+        value[i] = max(-abs(z[i]), _LOWEST)
+    _exponentials(value, bits)
+    for i in range(z.shape[0]):
+        value[i] = _log1p(value[i]) + max(-y[i] * z[i], 0.0)
+
+
+@kernel
+def _logistic_derivatives(z, y, derivative, curvature, bits):  # type: ignore[no-untyped-def]
+    """With e = exp(-|z|): σ(-y z) is 1 / (1 + e) on the wrong side of 0, e / (1 + e) on the right side."""
+    for i in range(z.shape[0]):
+        curvature[i] = max(-abs(z[i]), _LOWEST)
+    _exponentials(curvature, bits)
+    for i in range(z.shape[0]):
+        e = curvature[i]
+        share = np.divide(1.0, 1.0 + e)
+        small = e * share
+        derivative[i] = -y[i] * (small if y[i] * z[i] >= 0.0 else share)
+        curvature[i] = small * share
+
+
+@kernel
+def _poisson_values(z, y, value, bits):  # type: ignore[no-untyped-def]
+    for i in range(z.shape[0]):
+        value[i] = min(max(z[i], _LOWEST), _HIGHEST)
+    _exponentials(value, bits)
+    for i in range(z.shape[0]):
+        above = max(z[i] - _HIGHEST, 0.0)
+        value[i] = value[i] * (1.0 + above * (1.0 + 0.5 * above)) - y[i] * z[i]
+
+
+@kernel
+def _poisson_derivatives(z, y, derivative, curvature, bits):  # type: ignore[no-untyped-def]
+    for i in range(z.shape[0]):
+        curvature[i] = min(max(z[i], _LOWEST), _HIGHEST)
+    _exponentials(curvature, bits)
+    for i in range(z.shape[0]):
+        derivative[i] = curvature[i] * (1.0 + max(z[i] - _HIGHEST, 0.0)) - y[i]
+
+
+@kernel
+def _huber_values(z, y, value, threshold):  # type: ignore[no-untyped-def]
+    for i in range(z.shape[0]):
+        size = abs(z[i] - y[i])
+        inner = min(size, threshold)
+        value[i] = inner * (size - 0.5 * inner)
+
+
+@kernel
+def _huber_derivatives(z, y, derivative, curvature, threshold):  # type: ignore[no-untyped-def]
+    for i in range(z.shape[0]):
+        difference = z[i] - y[i]
+        derivative[i] = min(max(difference, -threshold), threshold)
+        curvature[i] = 1.0 if abs(difference) <= threshold else 0.0

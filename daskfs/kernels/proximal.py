@@ -1,0 +1,136 @@
+"""Proximal Newton steps over the entered features of a path: a parabola for the loss, the penalty as it is."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from daskfs.kernels.glm_state import ENTERED, HESSIANS, NEWTON_STEPS
+from daskfs.kernels.newton import MAX_SHORTENINGS, OVERSHOT, advance, extend_hessian, hessian_weights
+from daskfs.kernels.numba_cache import kernel
+
+MAX_NEWTON_STEPS = 200
+MAX_SWEEPS = 2000
+
+
+@kernel
+def descend(hessian, n, gradient, coef, lam, tol, step):  # type: ignore[no-untyped-def]
+    """Minimise ½ d'Hd - gradient'd + λ Σ |coef + d| over d, the first position free; write d, return its largest part.
+
+    `gradient` is overwritten by what is left of it. Parts are measured in the norm of the Hessian's diagonal.
+    """
+    step[:n] = 0.0
+    for _ in range(MAX_SWEEPS):
+        largest = 0.0
+        for q in range(n):
+            curvature = hessian[q, q]
+            if curvature <= 0.0:
+                continue
+            old = coef[q] + step[q]
+            new = old + gradient[q] / curvature
+            if q > 0:
+                excess = abs(new) - lam / curvature
+                new = math.copysign(excess, new) if excess > 0.0 else 0.0
+            move = new - old
+            if move != 0.0:
+                step[q] += move
+                row = hessian[q]
+                for r in range(n):
+                    gradient[r] -= move * row[r]
+                largest = max(largest, abs(move) * math.sqrt(curvature))
+        if largest <= tol:
+            break
+    largest = 0.0
+    for q in range(n):
+        largest = max(largest, abs(step[q]) * math.sqrt(max(hessian[q, q], 0.0)))
+    return largest
+
+
+@kernel
+def solve_entered(problem, lam, tol, far, state):  # type: ignore[no-untyped-def]
+    """Minimise over the entered features by proximal Newton steps.
+
+    The Hessian is a stale one, corrected after each step by what the gradients say of it (BFGS), and made anew only
+    where steps do not shrink or the first goes `far`.
+    """
+    n_entered = state.counts[ENTERED]
+    if n_entered == 0:
+        return
+    n = n_entered + 1
+    gradient, coef, hessian = state.gradient, state.coef, state.hessian
+    step, before = np.empty(n), np.empty(n)
+    last = math.inf
+    for iteration in range(MAX_NEWTON_STEPS):
+        before[:] = gradient[:n]
+        size = descend(hessian, n, gradient[:n], coef, lam, 0.1 * tol, step)
+        if size <= 0.1 * tol:
+            gradient[:n] = before
+            return
+        length = _take_step(problem, lam, before, step, state)
+        state.counts[NEWTON_STEPS] += 1
+        for q in range(n):
+            coef[q] += length * step[q]
+        if size <= tol and length == 1.0:
+            return
+        if length < 1.0 or size > 0.3 * last or (iteration == 0 and size > far):
+            hessian_weights(problem, state.at, state.weight)
+            extend_hessian(state.columns, state.identity, n_entered, 0, state.weight, hessian, state.work)
+            state.counts[HESSIANS] += 1
+        else:
+            _correct(hessian, n, step, before, gradient)
+        last = size
+
+
+@kernel
+def _take_step(problem, lam, before, step, state):  # type: ignore[no-untyped-def]
+    """Go `step`, or the part of it after which the slope has not turned up by half of what it was; return that part."""
+    n_entered = state.counts[ENTERED]
+    slope = _slope(before, state.coef, step, 0.0, lam)
+    length = 1.0
+    advance(problem, state.columns, state.identity, n_entered, step, 1.0, state.at, state.gradient)
+    for _ in range(MAX_SHORTENINGS):
+        turned = _slope(state.gradient, state.coef, step, length, lam)
+        if turned <= -OVERSHOT * slope:
+            break
+        shorter = length * min(0.5, max(0.1, slope / (slope - turned)))
+        advance(problem, state.columns, state.identity, n_entered, step, shorter - length, state.at, state.gradient)
+        length = shorter
+    return length
+
+
+@kernel
+def _slope(gradient, coef, step, share, lam):  # type: ignore[no-untyped-def]
+    """Return the slope of the objective along `step` at ``coef + share * step``, from the left where it has a kink."""
+    slope = -gradient[0] * step[0]
+    for q in range(1, step.shape[0]):
+        if step[q] != 0.0:
+            here = coef[q] + share * step[q]
+            sign = math.copysign(1.0, here)
+            if share == 0.0 and here == 0.0:
+                sign = math.copysign(1.0, step[q])
+            elif here == 0.0:
+                sign = -math.copysign(1.0, step[q])
+            slope += (lam * sign - gradient[q]) * step[q]
+    return slope
+
+
+@kernel
+def _correct(hessian, n, step, before, gradient):  # type: ignore[no-untyped-def]
+    """Make the Hessian agree with the change of the gradient over a step: the BFGS update."""
+    change, expected = np.empty(n), np.empty(n)
+    found, foreseen = 0.0, 0.0
+    for a in range(n):
+        row = hessian[a]
+        product = 0.0
+        for b in range(n):
+            product += row[b] * step[b]
+        expected[a] = product
+        change[a] = before[a] - gradient[a]
+        foreseen += step[a] * product
+        found += step[a] * change[a]
+    if found > 0.2 * foreseen and found < 5.0 * foreseen and foreseen > 1e-280:
+        for a in range(n):
+            row, change_a, expected_a = hessian[a], change[a] / found, expected[a] / foreseen
+            for b in range(n):
+                row[b] += change_a * change[b] - expected_a * expected[b]

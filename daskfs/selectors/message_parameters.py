@@ -1,0 +1,49 @@
+"""What the parameters of MESSAGE may be."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from daskfs.errors import ConfigError, did_you_mean
+from daskfs.kernels.losses import LOSSES
+from daskfs.selectors.message_plan import is_whole
+
+if TYPE_CHECKING:
+    from daskfs.selectors.message import Message
+
+
+def check_parameters(selector: Message) -> None:
+    """Refuse what a parameter of MESSAGE cannot be.
+
+    Raises
+    ------
+    ConfigError
+        Naming the parameter.
+    """
+    choices = {
+        "partition": ("random", "strided"),
+        "criterion": ("bic", "ric", "ebic"),
+        "gic_rss": ("refit", "lasso"),
+        "approx": (None, "lsa"),
+        "tie": ("drop", "keep"),
+        "average": ("one_step", "mean"),
+        "loss": LOSSES,
+    }
+    for name, known in choices.items():
+        value = getattr(selector, name)
+        if value not in known:
+            hint = did_you_mean(str(value), map(str, known))
+            raise ConfigError(f"expected one of {', '.join(map(str, known))}, found {value!r}{hint}", name)
+    if not isinstance(selector.gamma, Real) or not 0.0 <= selector.gamma <= 1.0:
+        raise ConfigError(f"expected a number from 0 to 1, found {selector.gamma!r}", "gamma")
+    for name in ("penalty", "sigma2"):
+        value = getattr(selector, name)
+        if value is not None and not (isinstance(value, Real) and 0.0 < float(value) < np.inf):
+            raise ConfigError(f"expected a positive number, found {value!r}", name)
+    for name, least in (("n_lambdas", 2), ("patience", 1), ("max_features", 1)):
+        value = getattr(selector, name)
+        if value is not None and not is_whole(value, least):
+            raise ConfigError(f"expected a whole number of at least {least}, found {value!r}", name)

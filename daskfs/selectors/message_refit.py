@@ -1,0 +1,172 @@
+"""Steps 4 and 5 of MESSAGE: the fits of the subsets on the features that they agreed on, and their average.
+
+A subset's path leaves the moments and correlations of the features it met. Where the chosen features are among them the
+least-squares refit follows without its rows; the other subsets' rows of these columns are read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from daskfs.errors import DataError
+from daskfs.selectors.message_aggregate import (
+    Average,
+    all_rows_fit,
+    least_squares_fits,
+    mean_of_fits,
+    newton_step,
+)
+from daskfs.selectors.message_on_block import joined
+from daskfs.selectors.message_plan import Shape
+from daskfs.selectors.message_run import MessageRun
+from daskfs.selectors.subset_models import Point, SelectionSettings
+from daskfs.sources.arrays import ArrayMatrix
+from daskfs.workers import Workers
+
+
+@dataclass
+class Part:
+    """Rows that came together: their matrix, where it is kept to be read again, and what its subsets chose."""
+
+    matrix: Any
+    shape: Shape
+    chosen: dict[str, np.ndarray]
+
+    def without_arrays(self) -> Part:
+        """Return the part without its matrix, where that holds arrays in memory."""
+        in_memory = isinstance(getattr(self.matrix, "base", self.matrix), ArrayMatrix)
+        return replace(self, matrix=None) if in_memory else self
+
+
+def run_again(part: Part, memory_limit: int | None, workers: Workers) -> MessageRun | None:
+    """Return the run that reads a part's rows again, None where they are gone."""
+    if part.matrix is None:
+        return None
+    path = getattr(getattr(part.matrix, "base", part.matrix), "path", None)
+    is_gone = path is not None and not Path(path).exists()
+    return None if is_gone else MessageRun(part.matrix, part.shape, memory_limit, workers)
+
+
+class Refit(NamedTuple):
+    """The averaged model, and how the subsets fared."""
+
+    average: Average
+    n_cached: int
+    """Subsets refitted without a second look at their rows."""
+    n_read: int
+    """Subsets whose rows of the chosen columns were read."""
+    n_lost: int
+    """Subsets that needed to be read but are gone: left out of the average."""
+    n_singular: int
+    n_separable: int
+    step: str
+    """``one_step``, ``mean``, or why a step that was asked for was not taken: ``lost rows``, ``long step``."""
+
+
+def refit_parts(
+    parts: list[tuple[Part, MessageRun | None]], settings: SelectionSettings, columns: np.ndarray, average: str
+) -> Refit:
+    """Fit the chosen columns on every subset and average the fits.
+
+    Parameters
+    ----------
+    parts : list of Part and the run that reads its rows, or None where they are gone
+    settings : SelectionSettings
+    columns : ndarray of shape (n_selected,), int64, ascending
+    average : {"mean", "one_step"}
+
+    Raises
+    ------
+    DataError
+        The rows of all subsets are gone.
+    """
+    found = [_statistics(part, run, settings, columns) for part, run in parts]
+    n_cached, n_read = (sum(counts) for counts in list(zip(*found, strict=True))[1:])
+    n_lost = sum(part.shape.n_subsets for part, _ in parts) - n_cached - n_read
+    if not n_cached + n_read:
+        raise DataError("the rows of all subsets are gone", "partial_fit", "keep the stores, or fit once more")
+    statistics = joined([statistics for statistics, _, _ in found])
+    if settings.loss == "squared":
+        coef, is_singular = least_squares_fits(statistics)
+        fitted = all_rows_fit(statistics) if average == "one_step" else mean_of_fits(coef, statistics)
+        return Refit(fitted, n_cached, n_read, n_lost, int(is_singular.sum()), 0, average)
+    is_separable = statistics["is_separable"]
+    trusted = ~is_separable if not is_separable.all() else is_separable  # a separable subset's fit is the ridge's
+    start = mean_of_fits(statistics["coef"], statistics, trusted)
+    step = average if not n_lost else "lost rows"
+    if step == "one_step":
+        point = Point(start.coef * start.scale, start.centred_intercept, start.mean, start.scale)
+        slopes = joined([run.slope(settings, columns, point) for _, run in parts if run is not None])
+        stepped = newton_step(start, slopes, float(statistics["total"].sum()))
+        start, step = (start, "long step") if stepped is None else (stepped, step)
+    n_singular = int((statistics["is_singular"] & ~is_separable).sum())
+    return Refit(start, n_cached, n_read, n_lost, n_singular, int(is_separable.sum()), step)
+
+
+def _statistics(
+    part: Part, run: MessageRun | None, settings: SelectionSettings, columns: np.ndarray
+) -> tuple[dict[str, np.ndarray], int, int]:
+    """Return the statistics of a part's subsets in their order, and how many were cached and read."""
+    n_subsets = part.shape.n_subsets
+    cached: list[dict[str, np.ndarray] | None] = [None] * n_subsets
+    if settings.loss == "squared" and "cached" in part.chosen:
+        cached = _cached_statistics(part.chosen, columns)
+    missing = [i for i in range(n_subsets) if cached[i] is None]
+    rows = run.refit(settings, columns, missing) if run is not None and missing else {}
+    read = 0
+    pieces: list[dict[str, np.ndarray]] = []
+    for piece in cached:
+        if piece is not None:
+            pieces.append(piece)
+        elif rows:
+            pieces.append({name: array[read : read + 1] for name, array in rows.items()})
+            read += 1
+    return joined(pieces), n_subsets - len(missing), read
+
+
+def _cached_statistics(chosen: dict[str, np.ndarray], columns: np.ndarray) -> list[dict[str, np.ndarray] | None]:
+    """Return for each subset what `subset_models.refit` would, or None where a column is not in its cache."""
+    found: list[dict[str, np.ndarray] | None] = []
+    place = {int(column): k for k, column in enumerate(columns)}
+    for subset in _by_subset(chosen):
+        found.append(_from_cache(subset, place))
+    return found
+
+
+def _by_subset(chosen: dict[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
+    """Return the parts of the arrays that belong to each subset."""
+    n_cached, n_constant = chosen["n_cached"], chosen["n_constant"]
+    n_below = n_cached * (n_cached - 1) // 2
+    lengths = dict.fromkeys(("cached", "cached_mean", "cached_scale", "cached_cross"), n_cached)
+    lengths |= {"cached_gram": n_below, "constant": n_constant, "constant_value": n_constant}
+    lengths |= {name: np.ones_like(n_cached) for name in ("total", "y_mean")}
+    ends = {name: np.cumsum(length) for name, length in lengths.items()}
+    return [
+        {name: chosen[name][ends[name][i] - length[i] : ends[name][i]] for name, length in lengths.items()}
+        for i in range(len(n_cached))
+    ]
+
+
+def _from_cache(subset: dict[str, np.ndarray], place: dict[int, int]) -> dict[str, np.ndarray] | None:
+    n = len(place)
+    mean, scale, cross, gram = np.zeros(n), np.zeros(n), np.zeros(n), np.eye(n)
+    is_known = np.zeros(n, dtype=bool)
+    for column, value in zip(subset["constant"], subset["constant_value"], strict=True):
+        if (k := place.get(int(column))) is not None:
+            mean[k], is_known[k] = value, True
+    positions = [q for q, column in enumerate(subset["cached"]) if int(column) in place]
+    targets = np.array([place[int(subset["cached"][q])] for q in positions], dtype=np.int64)
+    is_known[targets] = True
+    if not is_known.all():
+        return None
+    for name, array in (("mean", mean), ("scale", scale), ("cross", cross)):
+        array[targets] = subset[f"cached_{name}"][positions]
+    for a, q in enumerate(positions):
+        for b, r in enumerate(positions[:a]):  # the cache holds the rows below the diagonal one after another
+            gram[targets[a], targets[b]] = gram[targets[b], targets[a]] = subset["cached_gram"][q * (q - 1) // 2 + r]
+    arrays = {"mean": mean, "scale": scale, "cross": cross, "gram": gram}
+    return {name: array[None] for name, array in arrays.items()} | {name: subset[name] for name in ("total", "y_mean")}

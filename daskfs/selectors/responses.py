@@ -1,0 +1,65 @@
+"""From the linear predictor to the answer: a mean, a label, probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+CLASSIFIERS = ("logistic", "multinomial")
+
+Response = Callable[[Any], Any]
+"""Takes the linear predictor of a block of rows."""
+
+
+def mean_or_label(loss: str, classes: np.ndarray | None = None) -> Response:
+    """Return what `predict` makes of the linear predictor: the mean of the target, or the likeliest label."""
+    if loss == "poisson":
+        return np.exp
+    if loss == "logistic":
+        return partial(_label, classes=classes)
+    if loss == "multinomial":
+        return partial(_likeliest, classes=classes)
+    return np.asarray
+
+
+def probabilities(loss: str) -> Response:
+    """Return what `predict_proba` makes of the linear predictor: one column for each class."""
+    return _softmax if loss == "multinomial" else _two_columns
+
+
+def sigmoid(predictor: Any) -> np.ndarray:
+    """Return 1 / (1 + exp(-predictor)) without overflow.
+
+    Examples
+    --------
+    >>> sigmoid(np.array([-1e4, 0.0, 1e4]))
+    array([0. , 0.5, 1. ])
+    """
+    values = np.asarray(predictor, dtype=np.float64)
+    small = np.exp(-np.abs(values))
+    result: np.ndarray = np.where(values >= 0, 1.0, small) / (1.0 + small)
+    return result
+
+
+def _label(predictor: Any, classes: Any) -> np.ndarray:
+    labels: np.ndarray = classes[(np.asarray(predictor) > 0).astype(np.intp)]
+    return labels
+
+
+def _likeliest(predictor: Any, classes: Any) -> np.ndarray:
+    labels: np.ndarray = classes[np.argmax(predictor, axis=1)]
+    return labels
+
+
+def _two_columns(predictor: Any) -> np.ndarray:
+    positive = sigmoid(predictor)
+    return np.column_stack([1.0 - positive, positive])
+
+
+def _softmax(predictor: Any) -> np.ndarray:
+    values = np.exp(predictor - np.max(predictor, axis=1, keepdims=True))
+    result: np.ndarray = values / values.sum(axis=1, keepdims=True)
+    return result

@@ -1,0 +1,44 @@
+"""The benchmarks of the paper's figures and of outliers, small."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.fixture
+def load(monkeypatch):
+    def load(name):
+        spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, name, module)
+        spec.loader.exec_module(module)
+        return module
+
+    return load
+
+
+def test_the_figures_are_drawn(load, tmp_path, capsys):
+    small = ["--cases", "1", "--correlations", "0", "--sizes", "2000", "--n-features", "100", "--replicates", "2"]
+    assert load("message_figures").main([*small, "--n-bootstraps", "4", "--output", str(tmp_path)]) == 0
+    assert "case 1, correlation 0: figure 1, 2 data sets" in capsys.readouterr().out
+    assert (tmp_path / "figure_1.png").stat().st_size > 10_000
+    results = pd.read_csv(tmp_path / "figures.csv").set_index(["method", "seed"])
+    assert len(results) == 12
+    assert results.loc["message", "found"].all()
+    assert (results.loc["averaging", "mse"] > results.loc["message", "mse"]).all()
+    assert (results.loc["message", "mse"] < 1.5 * results.loc["oracle", "mse"]).all()
+
+
+def test_the_table_of_outliers_is_printed(load, capsys):
+    small = ["--n-samples", "2000", "--n-features", "50", "--replicates", "2"]
+    assert load("message_heavy_tails").main(small) in (0, 1)
+    printed = capsys.readouterr().out
+    for word in ("ten rows", "leverage", "message, huber", "with ten corrupted rows MESSAGE finds"):
+        assert word in printed

@@ -1,0 +1,63 @@
+"""All correlations of a block against numpy's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from daskfs.kernels.gram_matrix import BAND_ROWS, WHOLE_GRAM_COLUMNS, gram_matrix, wants_whole_gram
+from daskfs.kernels.moments import moments
+
+
+def correlations(X, weight):
+    covariances = np.atleast_2d(np.cov(X.astype(float), rowvar=False, aweights=weight))
+    deviations = np.sqrt(np.diag(covariances))
+    return covariances / np.outer(deviations, deviations)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n_features", [1, 4, 7, 74])
+@pytest.mark.parametrize("n_samples", [5, 8, BAND_ROWS, BAND_ROWS + 1, 3 * BAND_ROWS - 3])
+def test_correlations_are_numpys(n_samples, n_features, dtype):
+    rng = np.random.default_rng(n_samples + n_features)
+    X = (rng.standard_normal((n_samples, n_features)) + 3.0).astype(dtype)
+    weight = rng.uniform(0.5, 2.0, n_samples)
+    found = gram_matrix(X, weight, moments(X, rng.standard_normal(n_samples), weight))
+    np.testing.assert_allclose(found, correlations(X, weight), atol=1e-12)
+    np.testing.assert_array_equal(found, found.T)
+
+
+def test_rows_of_weight_zero_are_not_looked_at():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((600, 9)), rng.standard_normal(600)
+    weight = rng.integers(0, 3, 600).astype(float)
+    kept = weight > 0
+    expected = gram_matrix(X[kept], weight[kept], moments(X[kept], y[kept], weight[kept]))
+    X[~kept] = np.nan
+    np.testing.assert_array_equal(gram_matrix(X, weight, moments(X, y, weight)), expected)
+
+
+def test_constant_columns_and_those_not_finite_have_no_correlation():
+    rng = np.random.default_rng(1)
+    X, y, weight = rng.standard_normal((50, 6)), rng.standard_normal(50), np.ones(50)
+    X[:, 2] = 4.0
+    X[7, 4] = np.inf
+    found = gram_matrix(X, weight, moments(X, y, weight))
+    assert not found[[2, 4]].any()
+    assert not found[:, [2, 4]].any()
+    varying = np.array([0, 1, 3, 5])
+    np.testing.assert_allclose(found[np.ix_(varying, varying)], correlations(X[:, varying], weight), atol=1e-12)
+
+
+def test_a_column_gets_the_same_bits_wherever_it_stands():
+    rng = np.random.default_rng(2)
+    X, y, weight = rng.standard_normal((500, 30)), rng.standard_normal(500), np.ones(500)
+    X[:, 29] = X[:, 2]
+    found = gram_matrix(X, weight, moments(X, y, weight))
+    np.testing.assert_array_equal(found[29, 3:29], found[2, 3:29])
+
+
+def test_only_narrow_blocks_of_many_rows_begin_with_all_correlations():
+    assert wants_whole_gram(10_000, 74)
+    assert not wants_whole_gram(60, 74)
+    assert not wants_whole_gram(10_000, WHOLE_GRAM_COLUMNS + 1)

@@ -1,0 +1,114 @@
+"""Losses: calculus, formulas by numpy, and predictions far out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import log_expit, xlogy
+
+from daskfs.errors import ConfigError
+from daskfs.kernels.losses import LOSSES, SPAN, default_threshold, derivatives, loss_code, saturated_values, values
+
+THRESHOLD = 1.345
+
+
+def evaluate(loss, z, y):
+    z, y = np.broadcast_arrays(np.atleast_1d(np.asarray(z, float)), np.asarray(y, float))
+    z, y = z.copy(), y.copy()
+    value, derivative, curvature = np.empty((3, len(z)))
+    bits = np.empty(SPAN, np.int64)
+    values(loss_code(loss), THRESHOLD, z, y, value, bits)
+    derivatives(loss_code(loss), THRESHOLD, z, y, derivative, curvature, bits)
+    return value, derivative, curvature
+
+
+def targets(loss, rng, n):
+    if loss == "logistic":
+        return rng.choice([-1.0, 1.0], n)
+    return rng.poisson(3.0, n).astype(float) if loss == "poisson" else rng.standard_normal(n) * 3
+
+
+FORMULAS = {
+    "squared": lambda z, y: 0.5 * (z - y) ** 2,
+    "logistic": lambda z, y: -log_expit(y * z),
+    "poisson": lambda z, y: np.exp(z) - y * z,
+    "huber": lambda z, y: np.where(
+        abs(z - y) <= THRESHOLD, 0.5 * (z - y) ** 2, THRESHOLD * abs(z - y) - 0.5 * THRESHOLD**2
+    ),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_values_are_those_of_the_formula(loss):
+    rng = np.random.default_rng(0)
+    z, y = rng.uniform(-40, 40, 3000), targets(loss, rng, 3000)
+    np.testing.assert_allclose(evaluate(loss, z, y)[0], FORMULAS[loss](z, y), rtol=4e-15, atol=1e-300)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@given(z=st.floats(-30, 30), seed=st.integers(0, 1000))
+@settings(max_examples=200, deadline=None, derandomize=True)
+def test_the_derivative_is_the_slope_of_the_value_and_the_curvature_that_of_the_derivative(loss, z, seed):
+    y = targets(loss, np.random.default_rng(seed), 1)[0]
+    h = 1e-5
+    value, derivative, curvature = evaluate(loss, [z - h, z, z + h], y)
+    size = max(1.0, abs(value[1]), abs(derivative[1]))
+    assert abs((value[2] - value[0]) / (2 * h) - derivative[1]) < 1e-8 * size
+    slope = (derivative[2] - derivative[0]) / (2 * h)
+    assert curvature.min() - 1e-8 * size <= slope <= curvature.max() + 1e-8 * size
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@given(z=st.floats(-50, 50), step=st.floats(-5, 5), seed=st.integers(0, 1000))
+@settings(max_examples=200, deadline=None, derandomize=True)
+def test_the_largest_curvature_between_bounds_the_value_from_above_and_convexity_from_below(loss, z, step, seed):
+    y = targets(loss, np.random.default_rng(seed), 1)[0]
+    value, derivative, curvature = evaluate(loss, np.linspace(z, z + step, 101), y)
+    tangent = value[0] + derivative[0] * step
+    rounding = 1e-12 * (1 + abs(value).max())
+    assert value[-1] >= tangent - rounding
+    at_most = {"squared": 1.0, "logistic": 0.25, "huber": 1.0}.get(loss, curvature.max())
+    assert curvature.max() <= at_most * (1 + 1e-14)
+    assert value[-1] <= tangent + 0.5 * at_most * step**2 + rounding
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("z", [-1e4, -701.0, -100.0, 0.0, 99.999, 100.001, 710.0, 1e4])
+def test_predictions_far_out_stay_finite(loss, z):
+    for y in (-1.0, 1.0) if loss == "logistic" else (0.0, 1.0, 5.0):
+        value, derivative, curvature = evaluate(loss, z, y)
+        assert np.isfinite([value, derivative, curvature]).all()
+        assert curvature[0] >= 0.0
+
+
+def test_probabilities_of_the_unlikely_keep_their_digits():
+    _, derivative, curvature = evaluate("logistic", 40.0, 1.0)
+    np.testing.assert_allclose(-derivative, np.exp(-40.0), rtol=1e-14)
+    np.testing.assert_allclose(curvature, np.exp(-40.0), rtol=1e-14)
+
+
+def test_the_saturated_poisson_loss_is_its_minimum():
+    y = np.array([0.0, 1.0, 2.5, 100.0])
+    np.testing.assert_allclose(saturated_values(loss_code("poisson"), y), y - xlogy(y, y))
+    assert not saturated_values(loss_code("logistic"), np.array([-1.0, 1.0])).any()
+
+
+def test_the_default_threshold_does_not_feel_outliers_and_weights_are_repeated_rows():
+    rng = np.random.default_rng(2)
+    y = rng.standard_normal(20_001) * 3 + 50
+    clean = default_threshold(y, np.ones(len(y)))
+    y[:100] = 1e9
+    assert abs(clean / (1.345 * 3) - 1) < 0.03
+    assert abs(default_threshold(y, np.ones(len(y))) / clean - 1) < 0.03
+    few, weight = rng.standard_normal(31), rng.integers(0, 4, 31)
+    assert default_threshold(few, weight.astype(float)) == default_threshold(
+        np.repeat(few, weight), np.ones(weight.sum())
+    )
+    assert default_threshold(np.array([0.0, 0, 0, 0, 1]), np.ones(5)) > 0
+
+
+def test_an_unknown_loss_gets_its_nearest_name():
+    with pytest.raises(ConfigError, match="did you mean 'logistic'"):
+        loss_code("logistics")

@@ -1,0 +1,124 @@
+"""Rows that come in several calls: the answer of one fit over the same subsets."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+from daskfs.errors import DataError
+from daskfs.selectors.message import Message
+from daskfs.sources.arrays import ArrayMatrix
+from daskfs.sources.ingest import ingest
+
+
+def targets(loss, X, seed=0):
+    rng = np.random.default_rng(seed)
+    eta = X[:, 2] - 0.8 * X[:, 5]
+    if loss == "logistic":
+        return np.where(eta + rng.logistic(size=len(X)) > 0, 1.0, 0.0)
+    return rng.poisson(np.exp(0.5 * eta)).astype(float) if loss == "poisson" else eta + rng.standard_normal(len(X))
+
+
+@pytest.mark.parametrize("average", ["one_step", "mean"])
+@pytest.mark.parametrize("loss", ["squared", "logistic", "poisson"])
+def test_two_calls_are_one_fit_over_the_same_subsets_to_the_last_bit(problem, loss, average):
+    X = problem[0]
+    y = targets(loss, X)
+    whole = Message(n_subsets=4, loss=loss, average=average).fit(ArrayMatrix(X, y, shuffled=True))
+    parts = Message(n_subsets=2, loss=loss, average=average)
+    for rows in (slice(0, 600), slice(600, 1200)):
+        parts.partial_fit(ArrayMatrix(X[rows], y[rows], shuffled=True))
+    np.testing.assert_array_equal(parts.coef_, whole.coef_)
+    np.testing.assert_array_equal(parts.scores_, whole.scores_)
+    assert parts.intercept_ == whole.intercept_
+    assert parts.n_subsets_ == 4
+    assert parts.result_.n_samples == 1200
+    assert set(whole.support_.nonzero()[0]) == {2, 5}
+
+
+def test_a_fit_may_be_continued_and_a_new_fit_forgets(problem):
+    X, y = problem
+    first, second = (ArrayMatrix(X[rows], y[rows], shuffled=True) for rows in (slice(0, 600), slice(600, 1200)))
+    continued = Message(n_subsets=2).fit(first).partial_fit(second)
+    np.testing.assert_array_equal(continued.coef_, Message(n_subsets=4).fit(ArrayMatrix(X, y, shuffled=True)).coef_)
+    again = continued.fit(first)
+    np.testing.assert_array_equal(again.coef_, Message(n_subsets=2).fit(first).coef_)
+
+
+def test_rows_of_one_class_may_follow_a_fit_of_a_store(problem, tmp_path):
+    X = problem[0]
+    y = targets("logistic", X)
+    selector = Message(n_subsets=3, loss="logistic").fit(ingest(X[:900], tmp_path / "p.zarr", y=y[:900]))
+    later = X[900:][y[900:] == 1.0]
+    selector.set_params(n_subsets=1).partial_fit(later, np.ones(len(later)))
+    assert list(selector.classes_) == [0.0, 1.0]
+    assert selector.score(X, y) > 0.7
+
+
+def test_a_pickled_selector_is_small_and_says_where_it_needs_rows_it_left_behind(problem):
+    X = problem[0]
+    y = targets("logistic", X)
+    selector = Message(n_subsets=3, loss="logistic").fit(X, y)
+    pickled = pickle.dumps(selector)
+    assert len(pickled) < X.nbytes / 4
+    selector.partial_fit(X, y)
+    with pytest.raises(DataError, match="the rows of earlier calls are gone"):
+        pickle.loads(pickled).partial_fit(X, y)
+
+
+def changed_minds():
+    """Two calls of which only the second, with more subsets, sees the feature 1."""
+    rng = np.random.default_rng(9)
+    X = rng.standard_normal((2000, 300))
+    y = 2 * X[:, 0] + 0.1 * rng.standard_normal(2000)
+    y[800:] += X[800:, 1]
+    return X, y
+
+
+def test_subsets_that_cannot_be_refitted_are_left_out_and_counted():
+    X, y = changed_minds()
+    selector = Message(subset_size=400, patience=1)
+    selector.partial_fit(ArrayMatrix(X[:800], y[:800], shuffled=True))
+    np.testing.assert_array_equal(np.flatnonzero(selector.support_), [0])
+    selector.partial_fit(ArrayMatrix(X[800:], y[800:], shuffled=True))
+    np.testing.assert_array_equal(np.flatnonzero(selector.support_), [0, 1])
+    np.testing.assert_allclose(selector.coef_[:2], [2.0, 1.0], atol=0.02)
+    assert "2 of 5 subsets have not met all selected features" in selector.result_.notes[0]
+
+
+def test_a_store_is_read_again_where_that_is_needed(tmp_path):
+    X, y = changed_minds()
+    stores = [
+        ingest(X[rows], tmp_path / f"{name}.zarr", y=y[rows], dtype="float64")
+        for name, rows in (("a", slice(0, 800)), ("b", slice(800, 2000)))
+    ]
+    selector = Message(subset_size=400, patience=1)
+    for store in stores:
+        selector.partial_fit(store)
+    expected = np.linalg.lstsq(np.column_stack([np.ones(2000), X[:, :2]]), y, rcond=None)[0]
+    np.testing.assert_allclose(selector.coef_[:2], expected[1:], rtol=1e-10)
+    assert "had to read the selected columns again" in selector.result_.notes[0]
+    again = pickle.loads(pickle.dumps(selector)).partial_fit(stores[1])
+    assert again.n_subsets_ == 8
+
+
+def test_labels_may_be_named_before_they_are_seen(problem):
+    X = problem[0]
+    label = np.where(targets("logistic", X) > 0, "yes", "no")
+    selector = Message(n_subsets=1, loss="logistic").partial_fit(X[:600], label[:600], classes=["no", "yes"])
+    selector.partial_fit(X[600:1000], label[600:1000])
+    assert list(selector.classes_) == ["no", "yes"]
+    assert selector.score(X, label) > 0.7
+    with pytest.raises(DataError, match=r"expected one of \['no', 'yes'\], found .*maybe"):
+        selector.partial_fit(X[1000:], np.full(200, "maybe"))
+
+
+def test_columns_must_be_those_of_the_first_call(problem):
+    X, y = problem
+    selector = Message(n_subsets=1).partial_fit(X, y)
+    with pytest.raises(ValueError, match="expecting 20 features"):
+        selector.partial_fit(X[:, :5], y)
+    with pytest.raises(DataError, match="5 features, but 20"):
+        selector.partial_fit(ArrayMatrix(X[:, :5], y))

@@ -1,0 +1,191 @@
+"""The steps of MESSAGE one by one: partition, choice by criterion or estimator, refit, average, what travels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression, Ridge
+
+from daskfs.selectors.message import Message
+from daskfs.selectors.message_aggregate import Average, newton_step
+from daskfs.selectors.message_partition import strided
+from daskfs.selectors.message_plan import subset_start, why_n_subsets
+from daskfs.selectors.message_refit import Part, refit_parts
+from daskfs.selectors.message_run import MessageRun
+from daskfs.sources.arrays import ArrayMatrix
+from daskfs.sources.ingest import ingest
+from daskfs.workers import Here
+
+TRUE_FEATURES = [2, 5, 11]
+
+
+@pytest.mark.parametrize(("n_samples", "n_subsets"), [(12, 3), (13, 3), (14, 4), (15, 4), (101, 7)])
+def test_strided_subsets_span_all_rows(n_samples, n_subsets):
+    X = np.arange(n_samples, dtype=float)[:, None]
+    order = strided(ArrayMatrix(X), n_subsets).rows
+    np.testing.assert_array_equal(np.sort(order), np.arange(n_samples))
+    for i in range(n_subsets):
+        rows = order[subset_start(i, n_samples, n_subsets) : subset_start(i + 1, n_samples, n_subsets)]
+        whole = n_samples // n_subsets
+        np.testing.assert_array_equal(rows[:whole], i + n_subsets * np.arange(whole))
+
+
+def test_strided_subsets_know_what_only_a_part_of_the_rows_tells(problem, tmp_path):
+    """A column that varies in the last year alone is constant in most subsets of consecutive rows."""
+    X, y = problem[0].copy(), problem[1].copy()
+    X[:900, 7] = 0.0
+    y += 2 * X[:, 7]
+    store = ingest(X, tmp_path / "ordered.zarr", y=y, shuffle=False)
+    strided_subsets = Message(n_subsets=5, partition="strided").fit(store)
+    np.testing.assert_array_equal(np.flatnonzero(strided_subsets.support_), [2, 5, 7, 11])
+    with pytest.warns(UserWarning, match="strided"):
+        consecutive = Message(n_subsets=5).fit(store)
+    assert not consecutive.support_[7]
+
+
+def test_a_strided_plan_reads_all_tiles_in_every_task():
+    whole = 100_000 * 500 * 4
+    plans = {
+        partition: Message(n_subsets=20, partition=partition).plan(100_000, 500, "float32", 2**26, 1, (2048, 512))
+        for partition in ("random", "strided")
+    }
+    assert plans["random"].n_tasks > 1
+    assert plans["random"].read_nbytes < 2 * whole
+    assert plans["strided"].read_nbytes == plans["strided"].n_tasks * whole
+
+
+@pytest.mark.parametrize(
+    ("n_samples", "n_features", "reason"),
+    [
+        (
+            1000,
+            10,
+            "one subset of all 1,000 rows was chosen: a subset takes at least 400 rows to choose among 10 features",
+        ),
+        (1200, 10, "3 subsets of 400 rows were chosen: a subset takes at least 400 rows to choose among 10 features"),
+        (10_000, 1000, "5 subsets of 2,000 rows were chosen: enough for a vote"),
+        (2_000_000, 74, "19 subsets of 105,264 rows were chosen: subsets of at most 8,388,608 values"),
+        (50_000, 10_000, "25 subsets of 2,000 rows were chosen: a subset takes at least 2,000 rows to choose"),
+    ],
+)
+def test_the_reason_for_the_number_of_subsets_is_said(n_samples, n_features, reason):
+    assert why_n_subsets(n_samples, n_features).startswith(reason)
+
+
+def test_the_result_says_how_many_subsets_were_chosen_only_where_nobody_asked(problem):
+    assert "3 subsets of 400 rows were chosen" in Message().fit(*problem).result_.notes[0]
+    assert Message(n_subsets=3).fit(*problem).result_.notes == []
+
+
+def test_a_penalty_of_the_users_takes_the_place_of_the_criterion(problem):
+    bic = Message(n_subsets=3, criterion="bic").fit(*problem)
+    own = Message(n_subsets=3, penalty=float(np.log(400))).fit(*problem)
+    np.testing.assert_array_equal(own.result_.history["gic"], bic.result_.history["gic"])
+    assert not Message(n_subsets=3, penalty=1e6).fit(*problem).support_.any()
+
+
+def test_the_noise_variance_may_be_known(problem):
+    history = Message(n_subsets=3, sigma2=1.3).fit(*problem).result_.history
+    penalty = np.log(400) + np.log(20)
+    np.testing.assert_allclose(history["gic"], 400 * history["rss"] / 1.3 + penalty * history["df"], rtol=1e-12)
+
+
+def test_any_estimator_with_coefficients_may_select(problem):
+    X, y = problem
+    lasso = Message(n_subsets=3, estimator=Lasso(alpha=0.2)).fit(X, y)
+    np.testing.assert_array_equal(np.flatnonzero(lasso.support_), TRUE_FEATURES)
+    order = np.argsort(np.random.default_rng(0).random(len(y)), kind="stable")
+    chosen = [np.flatnonzero(Lasso(alpha=0.2).fit(X[rows], y[rows]).coef_) for rows in np.split(order, 3)]
+    np.testing.assert_array_equal(lasso.n_selected_per_subset_, [len(columns) for columns in chosen])
+    np.testing.assert_allclose(lasso.scores_, np.bincount(np.concatenate(chosen), minlength=20) / 3)
+    assert lasso.result_.history.empty
+    ridge = Message(n_subsets=3, estimator=Ridge()).fit(X, y)
+    assert ridge.support_.all()  # chooses every feature
+    np.testing.assert_allclose(ridge.coef_, LinearRegression().fit(X, y).coef_, rtol=1e-9)
+
+
+def test_an_estimator_may_select_for_two_classes(problem):
+    X, y = problem
+    label = np.where(y > 3, "high", "low")
+    estimator = LogisticRegression(C=0.03, l1_ratio=1.0, solver="liblinear")
+    selector = Message(n_subsets=3, loss="logistic", estimator=estimator).fit(X, label)
+    assert set(TRUE_FEATURES) <= set(selector.selected_.tolist())
+    assert selector.score(X, label) > 0.8
+
+
+def test_the_newton_step_of_the_squared_loss_ends_at_least_squares_on_all_rows(problem):
+    X, y = problem
+    selector = Message(n_subsets=3).fit(X, y)
+    expected = LinearRegression().fit(X[:, TRUE_FEATURES], y)
+    np.testing.assert_allclose(selector.coef_[TRUE_FEATURES], expected.coef_, rtol=1e-12)
+    assert selector.intercept_ == pytest.approx(expected.intercept_, rel=1e-12)
+
+
+def test_the_newton_step_brings_the_logistic_average_nearer_to_maximum_likelihood():
+    rng = np.random.default_rng(8)
+    X = rng.standard_normal((1500, 12))
+    y = X[:, [1, 2, 3]] @ [2.0, -2.0, 1.0] + rng.logistic(size=1500) > 0
+    best = LogisticRegression(C=np.inf, tol=1e-10).fit(X[:, [1, 2, 3]], y).coef_[0]
+    distance = {}
+    for average in ("mean", "one_step"):
+        selector = Message(n_subsets=10, loss="logistic", average=average).fit(X, y)
+        np.testing.assert_array_equal(np.flatnonzero(selector.support_), [1, 2, 3])
+        distance[average] = abs(selector.coef_[[1, 2, 3]] - best).max()
+    assert distance["one_step"] < 0.2 * distance["mean"]
+
+
+def test_a_newton_step_too_long_to_be_trusted_is_not_taken():
+    start = Average(np.array([0.0]), 0.0, np.array([0.0]), np.array([1.0]))
+    hessian = np.array([[[1.0, 0.0], [0.0, 1e-6]]])
+    assert newton_step(start, {"gradient": np.array([[0.0, 0.1]]), "hessian": hessian}, 100.0) is None
+    short = newton_step(start, {"gradient": np.array([[0.5, 0.0]]), "hessian": hessian}, 100.0)
+    assert short.intercept == -0.5
+
+
+def offsets_and_scales(problem):
+    X, y = problem
+    return X * 10.0 ** np.arange(-10, 10) + 1e3 * np.arange(20), y
+
+
+@pytest.mark.parametrize("average", ["mean", "one_step"])
+def test_the_refit_from_what_the_path_left_behind_is_the_refit_of_the_rows(problem, average):
+    X, y = offsets_and_scales(problem)
+    X[:400, 11] = 1.0
+    selector = Message(n_subsets=3)
+    matrix = ArrayMatrix(X, y, shuffled=True)
+    selector._parts, selector._labels = [], None
+    settings = selector._settings(matrix)
+    run = MessageRun(matrix, selector._shape(1200, 20, np.dtype(float)), None, Here())
+    chosen = run.select(settings)
+    columns = np.array(TRUE_FEATURES)
+    cached = refit_parts([(Part(matrix, run.shape, chosen), run)], settings, columns, average)
+    forgotten = {name: array for name, array in chosen.items() if "cached" not in name}
+    read = refit_parts([(Part(matrix, run.shape, forgotten), run)], settings, columns, average)
+    assert (cached.n_cached, cached.n_read) == (3, 0)
+    assert (read.n_cached, read.n_read) == (0, 3)
+    np.testing.assert_allclose(cached.average.coef, read.average.coef, rtol=1e-11)
+    assert cached.average.intercept == pytest.approx(read.average.intercept, rel=1e-9)
+
+
+def test_a_subset_whose_path_has_not_met_a_selected_feature_is_read_again():
+    rng = np.random.default_rng(9)
+    X = rng.standard_normal((1200, 300))
+    y = 2 * X[:, 0] + 0.1 * rng.standard_normal(1200)
+    y[:800] += X[:800, 1]  # in the last third it is one of 299 without influence
+    matrix = ArrayMatrix(X, y, shuffled=True)
+    selector = Message(n_subsets=3, patience=1).fit(matrix)
+    np.testing.assert_array_equal(np.flatnonzero(selector.support_), [0, 1])
+    assert selector.n_cached_ == 2
+    assert selector.result_.notes == ["1 of 3 subsets had to read the selected columns again for the refit"]
+    expected = LinearRegression().fit(X[:, :2], y)
+    np.testing.assert_allclose(selector.coef_[:2], expected.coef_, rtol=1e-12)
+
+
+def test_what_leaves_the_data_is_counted_and_small():
+    rng = np.random.default_rng(10)
+    X = rng.standard_normal((2000, 1000), dtype=np.float32)
+    result = Message(n_subsets=5).fit(X, X[:, 7] + rng.standard_normal(2000)).result_
+    assert set(result.communication) == {"select"}
+    assert 0 < result.communication["select"] < 5 * (64 * 64 * 8 // 2 + 5_000)
+    again = Message(n_subsets=5, estimator=Lasso(0.3)).fit(X, X[:, 7] + rng.standard_normal(2000)).result_
+    assert again.communication["refit"] == 5 * 8 * (2 + 3 + 1)  # totals and means, one column's moments, 1 x 1 Gram
