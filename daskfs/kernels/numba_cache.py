@@ -1,11 +1,14 @@
 """Where compiled kernels are kept, what they take in memory, and the decorator that makes a function one of them.
 
 numba keeps machine code beside the source. Where that folder cannot be written (a system-wide installation, a read-only
-container) and there is no home, it refuses to import; so a folder of this user and this machine is named instead.
+container) and there is no home, it refuses to import; so a folder of this user and this machine is named instead. And
+it compiles a function again when its own file has changed, but not when a function that it calls, in another file, has:
+an update would run old code. So the folder's name holds a digest of all kernels' sources.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 import stat
@@ -33,8 +36,8 @@ def _is_private(folder: Path) -> bool:
     return found.st_uid == os.getuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
-def choose_cache_directory(beside_source: Path) -> Path | None:
-    """Return where to keep compiled kernels, or None where numba's own choice works.
+def choose_cache_directory(beside_source: Path) -> Path:
+    """Return the folder in which to keep compiled kernels.
 
     Parameters
     ----------
@@ -43,12 +46,14 @@ def choose_cache_directory(beside_source: Path) -> Path | None:
 
     Returns
     -------
-    Path or None
-        In this order: None (``NUMBA_CACHE_DIR`` is set, or `beside_source` can be written), a folder of this machine in
-        the user's cache, one of this user in the temporary folder, a new temporary folder.
+    Path
+        The first that can be written of: ``NUMBA_CACHE_DIR``, `beside_source`, a folder of this machine in the user's
+        cache, one of this user in the temporary folder, a new temporary folder.
     """
-    if os.environ.get("NUMBA_CACHE_DIR") or _can_write(beside_source):
-        return None
+    if chosen := os.environ.get("NUMBA_CACHE_DIR"):
+        return Path(chosen)
+    if _can_write(beside_source):
+        return beside_source
     home_cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 (never raises)
     candidates = [
         Path(home_cache) / "daskfs" / f"numba-{socket.gethostname()}",
@@ -60,9 +65,16 @@ def choose_cache_directory(beside_source: Path) -> Path | None:
     return Path(tempfile.mkdtemp(prefix="daskfs-numba-"))
 
 
-_DIRECTORY = choose_cache_directory(Path(__file__).parent / "__pycache__")
-if _DIRECTORY is not None:
-    numba.config.CACHE_DIR = str(_DIRECTORY)  # type: ignore[attr-defined]
+def source_digest(folder: Path) -> str:
+    """Return a digest of all Python files of a folder."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.glob("*.py")):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+_HERE = Path(__file__).parent
+CACHE_DIRECTORY = choose_cache_directory(_HERE / "__pycache__") / f"kernels-{source_digest(_HERE)}"
 
 
 def load_numba_without_blas() -> None:
@@ -85,13 +97,24 @@ if os.environ.get("DASKFS_OWN_WORKER"):
     load_numba_without_blas()
 
 
+def _compiled(function: Callable[..., Any], fastmath: bool | set[str]) -> Callable[..., Any]:
+    """Decorate with numba's cache in our folder; other people's functions keep theirs."""
+    config: Any = numba.config
+    before = config.CACHE_DIR
+    config.CACHE_DIR = str(CACHE_DIRECTORY)
+    try:
+        compiled: Callable[..., Any] = numba.njit(cache=True, nogil=True, fastmath=fastmath)(function)
+    finally:
+        config.CACHE_DIR = before
+    return compiled
+
+
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a function when first called, keep the machine code on disk, release the GIL while it runs.
 
     No fastmath: every sum has one order, so the same block gives the same bits in every process.
     """
-    compiled: Callable[..., Any] = numba.njit(cache=True, nogil=True)(function)
-    return compiled
+    return _compiled(function, fastmath=False)
 
 
 def inner_loop(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -101,5 +124,4 @@ def inner_loop(function: Callable[..., Any]) -> Callable[..., Any]:
     order depends on the processor's instructions alone: the same bits in every thread and process of one kind of
     machine. NaN and infinity are respected.
     """
-    compiled: Callable[..., Any] = numba.njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz"})(function)
-    return compiled
+    return _compiled(function, fastmath={"contract", "reassoc", "nsz"})

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -21,19 +23,18 @@ def read_only(tmp_path):
 
 def test_beside_the_source_where_that_can_be_written(tmp_path, monkeypatch):
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
-    assert choose_cache_directory(tmp_path / "__pycache__") is None
+    assert choose_cache_directory(tmp_path / "__pycache__") == tmp_path / "__pycache__"
 
 
 def test_the_users_own_choice_stands(read_only, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", "/anywhere")
-    assert choose_cache_directory(read_only) is None
+    assert choose_cache_directory(read_only) == Path("/anywhere")
 
 
 def test_otherwise_in_the_users_cache(read_only, tmp_path, monkeypatch):
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     folder = choose_cache_directory(read_only)
-    assert folder is not None
     assert folder.parent == tmp_path / "cache" / "daskfs"
 
 
@@ -53,9 +54,27 @@ def test_a_folder_that_others_can_write_is_not_trusted(read_only, tmp_path, monk
     open_to_all.mkdir()
     open_to_all.chmod(0o777)
     folder = choose_cache_directory(read_only)
-    assert folder is not None
     assert folder != open_to_all
     folder.rmdir()
+
+
+def test_a_change_in_a_called_file_is_compiled(tmp_path):
+    """numba alone would run the old `factor`: it looks at the file of the caller only."""
+    package = tmp_path / "daskfs"
+    shutil.copytree(Path(numba_cache.__file__).parents[1], package, ignore=shutil.ignore_patterns("__pycache__"))
+    kernels = package / "kernels"
+    called = "from daskfs.kernels.numba_cache import kernel\n\n@kernel\ndef factor():\n    return {}\n"
+    (kernels / "caller.py").write_text(
+        "from daskfs.kernels.called import factor\nfrom daskfs.kernels.numba_cache import kernel\n\n"
+        "@kernel\ndef scaled(x):\n    return x * factor()\n"
+    )
+    found = []
+    for value in (2.0, 3.0):
+        (kernels / "called.py").write_text(called.format(value))
+        code = "from daskfs.kernels.caller import scaled; print(scaled(5.0))"
+        done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+        found.append(float(done.stdout))
+    assert found == [10.0, 15.0]
 
 
 def test_warmup_compiles_for_both_kinds_of_block():
