@@ -1,10 +1,15 @@
 """Numerics: arrays in, arrays out; the only room where numba lives."""
 
 
-def warmup() -> None:
+def warmup(*, generalised: bool = True) -> None:
     """Compile every kernel for float32 and float64 blocks, unless its machine code is on disk already.
 
     The first time takes about a minute; afterwards every process loads the machine code in a fraction of a second.
+
+    Parameters
+    ----------
+    generalised : bool
+        Those of the losses other than squared too, which take most of the time.
     """
     import numpy as np
 
@@ -20,6 +25,8 @@ def warmup() -> None:
         for solver in ("homotopy", "descent"):
             lasso_path(X.astype(dtype), y, weight, penalty=1.0, solver=solver)
         least_squares(X.astype(dtype), y, weight)
+        if not generalised:
+            continue
         glm_path(X.astype(dtype), y, weight, loss="poisson", penalty=1.0)
         lsa_path(X.astype(dtype), y, weight, loss="poisson", penalty=1.0)
         glm_fit(X.astype(dtype), y, weight, loss="poisson")

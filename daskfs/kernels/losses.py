@@ -137,7 +137,7 @@ def _exponentials(argument, bits):  # type: ignore[no-untyped-def]
         series = series * r + 0.5
         series = series * r + 1.0
         argument[i] = series * r + 1.0
-        bits[i] = (np.int64(k) + 1023) << 52
+        bits[i] = (np.int64(k) + 1023) << 52  # type: ignore[operator]
     for i in range(argument.shape[0]):
         argument[i] *= powers[i]
 

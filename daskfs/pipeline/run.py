@@ -144,7 +144,8 @@ class _Run:
     def _warm_up(self) -> None:
         """Compile the kernels once, here: workers that compiled for themselves would exceed their memory."""
         self.steps.start("warmup", 1)
-        warmup()
+        losses = {getattr(selection, "loss", "squared") for selection in self.pipeline.selections.values()}
+        warmup(generalised=losses != {"squared"})
         self.steps.advance()
         self.steps.finish()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 _BLOCK_NBYTES = 4 << 20
@@ -65,8 +67,8 @@ class ColumnStatistics:
             values[is_missing] = 0.0
         self._merge(counts, mean, np.einsum("ij,ij->j", values, values))
         self.n_missing += len(block) - counts
-        self.minimum = np.fmin(self.minimum, np.fmin.reduce(block, axis=0).astype(np.float64))
-        self.maximum = np.fmax(self.maximum, np.fmax.reduce(block, axis=0).astype(np.float64))
+        self.minimum = np.fmin(self.minimum, _fold(np.fmin, block))
+        self.maximum = np.fmax(self.maximum, _fold(np.fmax, block))
 
     def _merge(self, counts: np.ndarray, mean: np.ndarray, squares: np.ndarray) -> None:
         total = self.n_samples + counts
@@ -88,3 +90,9 @@ class ColumnStatistics:
         with np.errstate(invalid="ignore"):
             std = np.sqrt(self._squares / np.where(self.n_samples > 0, self.n_samples, np.nan))
         return np.where(self.minimum == self.maximum, 0.0, std)
+
+
+def _fold(function: Any, block: np.ndarray) -> np.ndarray:
+    """Reduce all rows by a ufunc that ignores NaN; float64 of shape (n_features,)."""
+    folded: np.ndarray = function.reduce(block, axis=0)
+    return folded.astype(np.float64)

@@ -149,7 +149,7 @@ def _gather(blocks: list[np.ndarray], starts: np.ndarray, rows: np.ndarray, out:
     owners = np.searchsorted(starts, rows, side="right") - 1
     by_owner = np.argsort(owners, kind="stable")
     borders = np.searchsorted(owners[by_owner], np.arange(len(blocks) + 1))
-    for owner in np.flatnonzero(np.diff(borders)):
+    for owner in np.flatnonzero(np.diff(borders)).tolist():
         mine = by_owner[borders[owner] : borders[owner + 1]]
         out[mine] = blocks[owner][rows[mine] - starts[owner]]
     return out
