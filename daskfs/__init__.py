@@ -19,7 +19,7 @@ _ROOM_OF = {
     "DaskfsError": "daskfs.errors",
 }
 
-__all__ = [*_ROOM_OF, "__version__"]
+__all__ = [*_ROOM_OF, "__version__", "baselines"]
 
 if TYPE_CHECKING:
     from daskfs.errors import DaskfsError as DaskfsError
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
+    if name == "baselines":
+        return import_module("daskfs.baselines")
     if name not in _ROOM_OF:
         raise AttributeError(f"module 'daskfs' has no attribute {name!r}")
     return getattr(import_module(_ROOM_OF[name]), name)

@@ -1,4 +1,23 @@
-"""The papers' competitors, behind the same interface as the selectors.
+"""The papers' competitors, with the interface and the report of the selectors; each in a file of its own.
 
-One file each: ``from daskfs.baselines.bolasso import Bolasso``.
+The names are fetched when first used: ``from daskfs.baselines import Bolasso``.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_FILE_OF = {"Averaging": "averaging", "Bolasso": "bolasso", "FullData": "full_data", "Median": "median"}
+
+__all__ = sorted(_FILE_OF)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _FILE_OF:
+        raise AttributeError(f"module 'daskfs.baselines' has no attribute {name!r}")
+    return getattr(import_module(f"daskfs.baselines.{_FILE_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
