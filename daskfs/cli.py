@@ -36,6 +36,7 @@ class _Commands(TyperGroup):
             _say(str(fault), *getattr(fault, "__notes__", ()))
             raise typer.Exit(fault.exit_code) from None
         except KeyboardInterrupt as fault:
+            sys.unraisablehook = lambda _: None  # what is torn down half-way complains about it
             _say("interrupted", *getattr(fault, "__notes__", ()))
             raise typer.Exit(EXIT_INTERRUPTED) from None
         except BrokenPipeError:

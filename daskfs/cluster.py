@@ -205,7 +205,8 @@ def _connect(address: str | None) -> Iterator[Client]:
 @contextmanager
 def _said_in_one_line() -> Iterator[None]:
     """Keep Dask's log from printing tracebacks about a lost scheduler: the error that is raised says it."""
-    loggers = [logging.getLogger(f"distributed.{name}") for name in ("client", "core", "comm", "utils")]
+    names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]
+    loggers = [logging.getLogger(name) for name in (*names, "tornado.application")]
     before = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.CRITICAL)

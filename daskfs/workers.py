@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +25,10 @@ _INLINE_NBYTES = 64 * 2**10
 
 _TASKS_PER_THREAD = 2
 """Tasks in flight per thread: enough to keep it busy, few enough for results to leave as they come."""
+
+
+_POLL_S, _SILENCE_S = 0.005, 5.0
+"""How often finished tasks are looked for, and after what silence the scheduler is asked whether it is there."""
 
 
 class Workers(ABC):
@@ -150,7 +155,15 @@ class OnDask(Workers):
     @property
     def n_threads(self) -> int:
         """Threads of all workers at present, at least one."""
-        return max(1, sum(self.client.nthreads().values()))
+        import dask
+
+        if self.client.status != "running":
+            raise _scheduler_lost("cluster", ConnectionError())
+        try:
+            with _cluster_errors("cluster"), dask.config.set({"distributed.comm.timeouts.connect": "5s"}):
+                return max(1, sum(self.client.nthreads().values()))
+        except OSError as fault:
+            raise _scheduler_lost("cluster", fault) from fault
 
     def map_blocks(
         self, function: Callable[..., Any], items: Sequence[Any], *, name: str, shared: Sequence[Any] = ()
@@ -176,7 +189,7 @@ class OnDask(Workers):
             for _ in range(_TASKS_PER_THREAD * self.n_threads):
                 submit_next()
             try:
-                for future, result in completed:
+                for future, result in self._as_they_come(completed):
                     if isinstance(result, CancelledError):  # what as_completed gives when the scheduler is gone
                         raise result
                     future.release()
@@ -185,6 +198,18 @@ class OnDask(Workers):
                     del result
             finally:
                 completed.clear()  # lets go of what is still in flight when the reader stops early
+
+    def _as_they_come(self, completed: Any) -> Iterator[tuple[Any, Any]]:
+        """Yield finished futures; where nothing comes for a while, ask whether the scheduler still answers."""
+        asked = time.monotonic()
+        while completed.count():
+            while not completed.has_ready():
+                time.sleep(_POLL_S)
+                if time.monotonic() - asked > _SILENCE_S:
+                    _ = self.n_threads  # raises where nobody answers
+                    asked = time.monotonic()
+            yield next(completed)
+            asked = time.monotonic()
 
     def reduce_blocks(
         self,
@@ -290,15 +315,21 @@ def _cluster_errors(name: str) -> Iterator[None]:
     from distributed import KilledWorker
     from distributed.comm import CommClosedError
 
-    remedy = "start the workers again, with more memory if they were killed for it, and resume the run"
     try:
         yield
     except KilledWorker as fault:
         raise RunError(
-            f"the workers died {fault.allowed_failures + 1} times on the task {_shown(fault.task)}", name, remedy
+            f"the workers died {fault.allowed_failures + 1} times on the task {_shown(fault.task)}", name, _REMEDY
         ) from fault
     except (CancelledError, CommClosedError, TimeoutError) as fault:
-        raise RunError(f"the scheduler was lost ({type(fault).__name__})", name, remedy) from fault
+        raise _scheduler_lost(name, fault) from fault
+
+
+_REMEDY = "start the workers again, with more memory if they were killed for it, and resume the run"
+
+
+def _scheduler_lost(name: str, fault: BaseException) -> RunError:
+    return RunError(f"the scheduler was lost ({type(fault).__name__})", name, _REMEDY)
 
 
 def _shown(key: Any) -> str:

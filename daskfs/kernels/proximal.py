@@ -18,6 +18,7 @@ MAX_SWEEPS = 2000
 def descend(hessian, n, gradient, coef, lam, tol, step):  # type: ignore[no-untyped-def]
     """Minimise ½ d'Hd - gradient'd + λ Σ |coef + d| over d, the first position free; write d, return its largest part.
 
+    Infinity where the sweeps do not settle: a Hessian that its corrections have made indefinite has no minimum.
     `gradient` is overwritten by what is left of it. Parts are measured in the norm of the Hessian's diagonal.
     """
     step[:n] = 0.0
@@ -41,6 +42,8 @@ def descend(hessian, n, gradient, coef, lam, tol, step):  # type: ignore[no-unty
                 largest = max(largest, abs(move) * math.sqrt(curvature))
         if largest <= tol:
             break
+    if not largest <= tol:
+        return math.inf
     largest = 0.0
     for q in range(n):
         largest = max(largest, abs(step[q]) * math.sqrt(max(hessian[q, q], 0.0)))
@@ -61,9 +64,19 @@ def solve_entered(problem, lam, tol, far, state):  # type: ignore[no-untyped-def
     gradient, coef, hessian = state.gradient, state.coef, state.hessian
     step, before = np.empty(n), np.empty(n)
     last = math.inf
+    is_exact = False
     for iteration in range(MAX_NEWTON_STEPS):
         before[:] = gradient[:n]
         size = descend(hessian, n, gradient[:n], coef, lam, 0.1 * tol, step)
+        if size == math.inf:
+            gradient[:n] = before
+            if is_exact:
+                return
+            hessian_weights(problem, state.at, state.weight)
+            extend_hessian(state.columns, state.identity, n_entered, 0, state.weight, hessian, state.work)
+            state.counts[HESSIANS] += 1
+            is_exact = True
+            continue
         if size <= 0.1 * tol:
             gradient[:n] = before
             return
@@ -77,7 +90,9 @@ def solve_entered(problem, lam, tol, far, state):  # type: ignore[no-untyped-def
             hessian_weights(problem, state.at, state.weight)
             extend_hessian(state.columns, state.identity, n_entered, 0, state.weight, hessian, state.work)
             state.counts[HESSIANS] += 1
+            is_exact = True
         else:
+            is_exact = False
             _correct(hessian, n, step, before, gradient)
         last = size
 

@@ -98,7 +98,7 @@ def refused(ended: Ended, *expected: str, places: int = 1) -> None:
     """Check that a command ended with exit code 2 and one line per place that says all that is expected."""
     __tracebackhide__ = True
     assert ended.code == 2, str(ended)
-    assert "Traceback" not in ended.errors
+    assert "Traceback" not in ended.errors, ended.errors
     assert len(ended.complaints) == places, str(ended)
     for words in expected:
         assert words in ended.errors, f"{words!r} not in {ended.errors!r}"
