@@ -23,6 +23,7 @@ from daskfs.store.feature_store import open_store
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PIPELINES = sorted((ROOT / "pipelines").glob("*.yaml"))
+PAPERS = sorted((ROOT / "pipelines" / "papers").glob("*.yaml"))
 LASSO_CV_RATIO = 1.02
 
 needs_data = pytest.mark.skipif(
@@ -94,6 +95,14 @@ def test_every_pipeline_runs_as_it_stands(pipeline, tmp_path):
     promised, measured = result["memory"]["promised_nbytes"], result["memory"]["measured_nbytes"]
     for process, nbytes in measured.items():
         assert nbytes <= promised["client" if process == "client" else "worker"], process
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pipeline", PAPERS, ids=lambda path: path.stem)
+def test_every_pipeline_of_the_papers_runs_as_it_stands(pipeline, tmp_path):
+    """Case 3 with correlated features holds a bootstrap sample on which the logistic path once never ended."""
+    done = run_elsewhere(pipeline, tmp_path)
+    assert done.returncode == 0, done.stderr
 
 
 @needs_data
