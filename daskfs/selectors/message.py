@@ -15,7 +15,8 @@ Advances in Neural Information Processing Systems 27 (2014). With another loss t
 log-likelihood, takes the place of n_i log(RSS_M / n_i), and maximum likelihood that of least squares.
 
 The paper's own recipe is ``Message(subset_size=400, criterion="bic", gic_rss="lasso", patience=30, average="mean")``:
-glmnet's shrunk fit, BIC, a strict majority, a plain average. It gives the paper's figures 1 to 6.
+glmnet's shrunk fit, BIC, a strict majority, a plain average; ``benchmarks/message_figures.py --recipe paper`` draws the
+paper's figures 1 to 6 with it.
 
 Differs from the paper
 ----------------------
@@ -24,9 +25,8 @@ Differs from the paper
 * RSS is that of the least-squares refit (``gic_rss="refit"``) and the default criterion lies between the paper's BIC
   and extended BIC (``gamma=0.5``): in the paper's own simulations the shrunk fit loses weak signals of correlated
   features.
-* Step 6. Maximum-likelihood fits of n_i rows are biased by O(1 / n_i), and so is their average. On the paper's logistic
-  designs (case 3, 400 rows a subset) the average has 1.1 to 2 times the mean squared error of maximum likelihood on all
-  rows and the true features; after the step 0.99 to 1.03 times. With the squared loss the step ends at least squares on
+* Step 6. Maximum-likelihood fits of n_i rows are biased by O(1 / n_i), and so is their average. Where the true features
+  are selected the step ends close to maximum likelihood on all rows. With the squared loss it ends at least squares on
   all rows, whose sums are those of the subsets: nothing more is read. ``average="mean"`` leaves it out.
 * A path ends at models of ``n_i / (2 log p)`` features, since log RSS falls without end towards saturation, and after
   `patience` features without a better model.
@@ -96,7 +96,7 @@ class Message(BaseSelector):
         Whether the criterion sees the residuals (the deviance) of the refit or of the shrunk Lasso fit.
     approx : {"lsa"}, optional
         Of the path of another loss than the squared one: its parabola at the fit of all features, for few of them
-        (p < 100, say). Several times as fast; of 20 subsets of 10,000 rows and 27 features 17 chose the same model.
+        (p < 100, say). Several times as fast; some subsets choose another model than on the exact path.
     estimator : scikit-learn estimator, optional
         Selects on each subset instead of the Lasso path: a clone is fitted, the features with a coefficient in its
         ``coef_`` are chosen. Classes are -1 and 1 to it. The criterion and what belongs to it are of no use then.
