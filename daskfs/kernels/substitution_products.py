@@ -176,26 +176,29 @@ def _add_one(row, c, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def standardise(rows, weight, centres, scales, mean, scale, square):  # type: ignore[no-untyped-def]
-    """Centre and scale columns of floating point in place; measure those of int8.
+def standardise(rows, weight, centres, scales, in_place, mean, scale, square):  # type: ignore[no-untyped-def]
+    """Measure columns, and centre and scale them where they stand.
 
     Parameters
     ----------
     rows : ndarray of shape (B, n_samples), float64, float32 or int8
-        Floating point: replaced by (x - mean) / scale.
     weight : ndarray of shape (n_samples,), or `NO_WEIGHT`
     centres, scales : bool
-        Whether to take the mean from the columns, and to divide by their size.
+        Whether the mean is to be taken off, and columns divided by their size.
+    in_place : bool
+        Whether `rows` become (x - mean) / scale; not with int8.
     mean, scale, square : ndarray of shape (B,), float64
         Written: the weighted mean (0 where not centred), the root of the weighted mean square about it (1 where not
         scaled; 0 of a constant column; NaN of one that is not finite), and what the mean square of the column is now.
     """
     for b in range(rows.shape[0]):
-        _standardise_row(rows[b], weight, centres, scales, mean[b : b + 1], scale[b : b + 1], square[b : b + 1])
+        _measure(rows[b], weight, centres, scales, mean[b : b + 1], scale[b : b + 1], square[b : b + 1])
+        if in_place and scale[b] > 0.0:
+            _transform(rows[b], mean[b], 1.0 / scale[b])
 
 
 @kernel
-def _standardise_row(row, weight, centres, scales, mean, scale, square):  # type: ignore[no-untyped-def]
+def _measure(row, weight, centres, scales, mean, scale, square):  # type: ignore[no-untyped-def]
     origin = float(row[0]) if centres else 0.0
     total, sums, squares = _sums(row, weight, origin)
     shift = sums / total if centres else 0.0
@@ -212,7 +215,6 @@ def _standardise_row(row, weight, centres, scales, mean, scale, square):  # type
     deviation = math.sqrt(variance)
     scale[0] = deviation if scales else 1.0
     square[0] = 1.0 if scales else variance
-    _transform(row, mean[0], 1.0 / scale[0])
 
 
 @inner_loop
@@ -236,9 +238,8 @@ def _sums(row, weight, origin):  # type: ignore[no-untyped-def]
 
 @inner_loop
 def _transform(row, mean, factor):  # type: ignore[no-untyped-def]
-    if row.dtype.itemsize > 1:
-        for i in range(row.shape[0]):
-            row[i] = (row[i] - mean) * factor
+    for i in range(row.shape[0]):
+        row[i] = (row[i] - mean) * factor
 
 
 def centred(

@@ -103,7 +103,7 @@ def prepared(
         A value is not finite; with the column and the row.
     """
     mean, scale, square = (np.zeros(len(ids)) for _ in range(3))
-    standardise(rows, weight, settings.centres, settings.scales, mean, scale, square)
+    standardise(rows, weight, settings.centres, settings.scales, rows.dtype.kind == "f", mean, scale, square)
     if np.isnan(scale).any():
         b = int(np.flatnonzero(np.isnan(scale))[0])
         raise _not_finite(rows[b], int(ids[b]), feature_names)

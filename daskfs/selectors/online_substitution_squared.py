@@ -22,7 +22,7 @@ from daskfs.kernels.substitution_steps import OS, PAPER, steps_scan
 from daskfs.selectors.online_substitution_columns import Columns
 from daskfs.selectors.online_substitution_members import Members
 
-SMALLEST_BLOCK = 32
+SMALLEST_BLOCK, LARGEST_BLOCK = 32, 128
 PAID_PRODUCTS = 12
 """Acceptances from which on all products of a block with itself cost less than those of each newcomer."""
 SCREEN = 0.3
@@ -77,7 +77,9 @@ class SquaredEngine:
         weight = members.weight
         self.null_value = 0.5 * float(y @ (y * weight if len(weight) else y)) / members.total
         self.value = self.null_value
-        self.width = SMALLEST_BLOCK
+        self.intercept, self.threshold = 0.0, 0.0  # columns and target are centred
+        self.narrowest, self.widest = SMALLEST_BLOCK, LARGEST_BLOCK
+        self.width = self.narrowest
         self.tally = Tally()
         self._residual = np.zeros(len(y))
 
@@ -93,7 +95,7 @@ class SquaredEngine:
             piece = columns.take(slice(start, start + width))
             n_accepted = self._take_lazily(piece) if self.engine == "lazy" else self._take_block(piece)
             start += width
-            self.width = max(SMALLEST_BLOCK, self.width // 2) if n_accepted else min(128, self.width * 2)
+            self.width = max(self.narrowest, self.width // 2) if n_accepted else min(self.widest, self.width * 2)
 
     def _take_block(self, columns: Columns) -> int:
         members = self.members
