@@ -10,7 +10,8 @@ It takes the place of the cheapest member where that costs less than the gain: t
 share of d, the newcomer is a combination of the members, and is refused.
 
 The linear term may be of any point: where others hold a part of the prediction (asynchronous substitution), with r the
-negative derivative of the loss at the common prediction, c_S = X_Sᵀ r + M_S v and c_j = x_jᵀ r + hᵀ v, without the ridge.
+negative derivative of the loss at the common prediction, c_S = X_Sᵀ r + M_S v and c_j = x_jᵀ r + hᵀ v, M_S without the
+ridge. So a worker's v moves against what the others predict.
 
 All vectors have the capacity's length; the first `n_members` entries count, the first `n_fixed` of these are never
 dropped.
@@ -69,9 +70,7 @@ def exchange_scan(  # type: ignore[no-untyped-def]
         if not usable[b]:
             continue
         counts[0] += 1
-        slot = exchange(
-            cross[b], linear[b], diagonal[b], inverse, coef, n_members, n_fixed, tolerance, shift, change
-        )
+        slot = exchange(cross[b], linear[b], diagonal[b], inverse, coef, n_members, n_fixed, tolerance, shift, change)
         if slot == COLLINEAR:
             counts[1] += 1
         elif slot >= 0:

@@ -1,12 +1,12 @@
-"""Products of columns for online substitution, each column lying in one piece: a block is an array of shape (B, n_samples).
+"""Products of columns for online substitution, each column lying in one piece: a block has shape (B, n_samples).
 
 Columns of floating point are centred and scaled in place when they arrive; columns of int8 stay as they are, and their
 products are centred and scaled afterwards (`centred`): sums of a band of int8 products are whole numbers below 2²⁴, so
 float32 holds them exactly.
 
-Sixteen dot products are summed at a time in registers, in the blocks' precision over a band of 520 rows, in float64 over
-the bands. Each product is summed in an order of its own that does not depend on its neighbours: the same bits in blocks
-of any size.
+Sixteen dot products are summed at a time in registers, in the blocks' precision over a band of 520 rows, in float64
+over the bands. Each product is summed in an order of its own that does not depend on its neighbours: the same bits in
+blocks of any size.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ The model is f(v) = ½ vᵀ M v - cᵀ v + constant. With a newcomer j, h = M_Sj
     drop k* = argmin |v_k| over S and j; where that is a member, the newcomer takes its place if the check agrees.
 
 Two rules share these lines. ``paper``: step_j = eta, step_S = eta / m, the check is the later text's line 12,
-f(next) - f(before) <= c (L/2 - 1/2 eta) |next - before|². ``os``: step_j = 1 / d, step_S = 1 / λmax(M_S), and f must not
-rise. In both, a newcomer that the check refuses leaves the members' step standing (lines 15 and 16).
+f(next) - f(before) <= c (L/2 - 1/2 eta) |next - before|². ``os``: step_j = 1 / d, step_S = 1 / λmax(M_S), and f must
+not rise. In both, a newcomer that the check refuses leaves the members' step standing (lines 15 and 16).
 
 As in `daskfs.kernels.substitution_exchange` the linear term may come from a prediction that others share.
 """

@@ -1,4 +1,4 @@
-"""Online substitution: choose s features out of a stream of columns, holding s of them.
+r"""Online substitution: choose s features out of a stream of columns, holding s of them.
 
     Input: target y, columns x_j one after the other, number of features s
      1. S = {}
@@ -11,8 +11,8 @@
      8.   S = S ∪ {j}
      9.   if |S| > s:
     10.     w_next = w without its smallest entry k*
-    12.     if f(w_next) - f(w_prev) <= c (L_F/2 - 1/(2 eta)) |w_next - w_prev|²:  w = w_next, S = S \\ {k*}
-    15.     else:  w_j = 0, S = S \\ {j}
+    12.     if f(w_next) - f(w_prev) <= c (L_F/2 - 1/(2 eta)) |w_next - w_prev|²:  w = w_next, S = S \ {k*}
+    15.     else:  w_j = 0, S = S \ {j}
     18. until all columns were received n_epochs times, or an epoch changes nothing
     Return S
 
@@ -48,14 +48,15 @@ from daskfs.blocks import Matrix, Progress
 from daskfs.cluster import parse_bytes, workers_of
 from daskfs.errors import DataError
 from daskfs.kernels.substitution_products import NO_WEIGHT
-from daskfs.memory import peak_memory_nbytes
 from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.base import BaseSelector, Checkpoint, SelectorPlan
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.online_substitution_columns import ColumnSettings
+from daskfs.selectors.online_substitution_engines import make_engine
 from daskfs.selectors.online_substitution_members import Members
 from daskfs.selectors.online_substitution_notes import notes_on
 from daskfs.selectors.online_substitution_parameters import (
+    LOSSES,
     chapter_of,
     check_parameters,
     columns_of,
@@ -65,7 +66,6 @@ from daskfs.selectors.online_substitution_parameters import (
 )
 from daskfs.selectors.online_substitution_plan import SubstitutionShape, choose_reading, plan_substitution
 from daskfs.selectors.online_substitution_run import HISTORY, SubstitutionRun
-from daskfs.selectors.online_substitution_squared import squared_engine
 from daskfs.selectors.refit import refit_selected
 from daskfs.selectors.responses import TWO_CLASS
 from daskfs.selectors.targets import checked_target, classes_of
@@ -236,7 +236,8 @@ class OnlineSubstitution(BaseSelector):
         )
 
     def _settings(self) -> ColumnSettings:
-        keeps_int8 = self.loss == "squared" and engine_of(self) != "naive" and self.standardise
+        keeps_int8 = self.loss == "squared" and self.standardise
+        keeps_int8 &= self.rule == "exchange" or engine_of(self) == "gram"
         return ColumnSettings(self.fit_intercept, self.standardise, keeps_int8)
 
     def _fit(
@@ -258,7 +259,9 @@ class OnlineSubstitution(BaseSelector):
             )
         order = self.order if isinstance(self.order, str) else columns_of(self.order, n_features, None, "order")
         members = Members(shape.n_selected, n_samples, self._settings().dtype_of(matrix.dtype), weight)
-        engine = squared_engine(members, y, rule_of(self), engine_of(self))
+        engine = make_engine(
+            members, y, rule_of(self), engine_of(self), LOSSES[self.loss], self.epsilon, self.fit_intercept
+        )
         if self.block_columns is not None:
             engine.narrowest = engine.widest = engine.width = int(self.block_columns)
         run = SubstitutionRun(
@@ -334,7 +337,7 @@ class OnlineSubstitution(BaseSelector):
         parameters = {**self.get_params(deep=False), "n_features_to_select": run.engine.members.capacity}
         parameters["engine"] = engine_of(self)
         del parameters["client"]
-        memory = {"promised_nbytes": promised, "peak_nbytes": peak_memory_nbytes()}
+        memory = {"promised_nbytes": promised, "members_nbytes": run.engine.members.nbytes}
         history = np.array(run.history).reshape(-1, len(HISTORY))
         self.result_ = SelectionResult(
             method="online_substitution",

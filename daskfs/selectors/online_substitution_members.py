@@ -46,6 +46,26 @@ class Members:
         for slot, b in placed.items():
             self.rows[slot] = columns.rows[b]
 
+    def swap(self, columns: Columns, placed: dict[int, int]) -> None:
+        """Let newcomers and members change places in memory; once more undoes it."""
+        for slot, b in placed.items():
+            row = self.rows[slot].copy()
+            self.rows[slot] = columns.rows[b]
+            columns.rows[b] = row
+
+    def described(self) -> tuple[np.ndarray, ...]:
+        """Return who is in each slot, for `describe_again`."""
+        return tuple(part.copy() for part in self._descriptions())
+
+    def describe_again(self, n_members: int, described: tuple[np.ndarray, ...]) -> None:
+        """Give the slots back to those who had them."""
+        self.n_members = n_members
+        for part, before in zip(self._descriptions(), described, strict=True):
+            part[...] = before
+
+    def _descriptions(self) -> tuple[np.ndarray, ...]:
+        return self.ids, self.mean, self.scale, self.square, self.offset, self.factor
+
     def usable(self, columns: Columns) -> np.ndarray:
         """Return which columns may enter: not constant, not members; bool of shape (B,)."""
         usable: np.ndarray = (columns.scale > 0.0) & ~np.isin(columns.ids, self.ids[: self.n_members])

@@ -25,6 +25,7 @@ LOSSES = {
     "epsilon_insensitive": EPSILON_INSENSITIVE,
 }
 DEFAULT_RIDGE = 0.03  # in parts of κ, with losses whose gradient vanishes where classes are told apart
+EPSILON_SHARE = 0.1  # of the target's standard deviation
 MAX_DEFAULT_FEATURES = 100
 TOLERANCE = 1e-3  # 1 - R² of a newcomer on the members, below which it is their combination
 SMALLEST_CHAPTER, LARGEST_CHAPTER = 32, 128

@@ -12,12 +12,12 @@ product with the rest of the block.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from daskfs.kernels.substitution_exchange import exchange_scan, invert, multiply, removal_costs
+from daskfs.kernels.substitution_products import NO_WEIGHT, row_products
 from daskfs.kernels.substitution_steps import OS, PAPER, steps_scan
 from daskfs.selectors.online_substitution_columns import Columns
 from daskfs.selectors.online_substitution_members import Members
@@ -54,7 +54,6 @@ class Tally:
     """Collinear newcomers, or those that the check refused."""
     n_reverted: int = 0
     """Blocks undone because the loss rose."""
-    kept: dict[str, float] = field(default_factory=dict)
 
 
 class SquaredEngine:
@@ -115,7 +114,7 @@ class SquaredEngine:
         held = Columns(members.ids[:k], members.rows[:k], members.mean[:k], members.scale[:k], members.square[:k])
         cross[0, :k] = members.against(held, column)
         gradient = members.against_target(column, self._residual)
-        self._walk(column, cross, gradient + cross @ self.coef, usable)
+        self._walk(column, cross, gradient + row_products(cross, self.coef, NO_WEIGHT), usable)
 
     def _take_lazily(self, columns: Columns) -> int:
         members = self.members
@@ -130,7 +129,7 @@ class SquaredEngine:
         chosen = columns.take(looked_at)
         cross = self._room(len(chosen))
         cross[:, : members.n_members] = members.cross(chosen)
-        linear = gradient[looked_at] + cross @ self.coef
+        linear = gradient[looked_at] + row_products(cross, self.coef, NO_WEIGHT)
         return self._walk(chosen, cross, linear, np.ones(len(chosen), bool))
 
     def _room(self, n_columns: int) -> np.ndarray:
@@ -262,9 +261,11 @@ class SquaredExchange(SquaredEngine):
         return paying
 
     def arrays(self) -> dict[str, np.ndarray]:
+        """Return the state; see `SquaredEngine.arrays`."""
         return {**super().arrays(), "inverse": self.inverse.copy(), "since": np.array([self.n_since])}
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
+        """Go on from what `arrays` returned."""
         super().restore(arrays)
         self.inverse[...] = arrays["inverse"]
         self.n_since = int(arrays["since"][0])
@@ -303,16 +304,12 @@ class SquaredSteps(SquaredEngine):
         return np.ones(len(gradient), bool)
 
     def arrays(self) -> dict[str, np.ndarray]:
+        """Return the state; see `SquaredEngine.arrays`."""
         vectors = {"product": self.product.copy(), "power": self.power.copy(), "state": self.state.copy()}
         return {**super().arrays(), **vectors}
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
+        """Go on from what `arrays` returned."""
         super().restore(arrays)
         for name in ("product", "power", "state"):
             getattr(self, name)[...] = arrays[name]
-
-
-def squared_engine(members: Members, y: np.ndarray, rule: Rule, engine: str) -> Any:
-    """Return the engine of a rule for the squared loss."""
-    kind = SquaredExchange if rule.name == "exchange" else SquaredSteps
-    return kind(members, y, rule, engine)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-import pandas as pd
 import pytest
-import scipy.sparse
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from daskfs.selectors.online_substitution import OnlineSubstitution
