@@ -85,7 +85,7 @@ class LastingTasks:
         """
         from distributed import wait
 
-        with cluster_errors(self._name):
+        with cluster_errors(self._name), self._workers.client.as_current():
             if self._futures:
                 with suppress(TimeoutError):
                     wait(list(self._futures.values()), timeout=timeout_s, return_when="FIRST_COMPLETED")

@@ -55,7 +55,8 @@ class AsyncShape:
         node = NODE_VECTORS * 8 * self.n_samples
         if not self.in_turn:
             return self.worker_nbytes(width) + N_BUFFERS * width * self.column_nbytes + node + TILE_NBYTES
-        chapters = N_BUFFERS * max(width * self.column_nbytes, READ_NBYTES)
+        read = min(READ_NBYTES, self.n_features * self.column_nbytes)
+        chapters = N_BUFFERS * max(width * self.column_nbytes, read)
         return self.n_workers * self.worker_nbytes(width) + chapters + node + TILE_NBYTES
 
     @property

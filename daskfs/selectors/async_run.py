@@ -128,27 +128,27 @@ class AsyncRun:
         )
 
     def fill(self, n_wanted: int) -> int:
-        """Add columns until so many are held, where the workers have places left; return how many were added.
+        """Add columns until so many are held, where workers have places left; return how many were added.
 
-        One more worker looks at the columns until it is full.
+        One worker takes over what all held, and looks at the columns until it has no place left: it sees which columns
+        are combinations of the others.
         """
         held = sum(len(share.columns) for share in self.shares)
-        if held >= n_wanted:
+        if held >= n_wanted or self.settings.n_workers == 1:
             return 0
-        all_held = np.concatenate([share.columns for share in self.shares])
-        all_coef = np.concatenate([share.coef for share in self.shares])
-        told = replace(
-            self.settings, n_workers=2, capacity=n_wanted - held, n_epochs=1, unit=64, narrowest=64, widest=64
-        )
+        width = min(64, self.matrix.shape[1])
+        numbers = {"n_workers": 1, "capacity": n_wanted, "n_epochs": 1, "exchanges": False}
+        told = replace(self.settings, unit=width, narrowest=width, widest=width, **numbers)  # type: ignore[arg-type]
         node = Here().place(PlacedNode, self.matrix, told)
-        arrays = node.checkpoint().result()
-        arrays |= {"columns": all_held, "coef": all_coef, "n_held": np.array([held, 0])}
+        arrays = node.checkpoint().result() | {"n_held": np.array([held])}
+        arrays["columns"] = np.concatenate([share.columns for share in self.shares])
+        arrays["coef"] = np.concatenate([share.coef for share in self.shares])
         arrays["numbers"] = np.array([0.0, 0.0, 0.0, self.intercept])
         node.restore(arrays, self.prediction - self.intercept)
-        session = WorkerSession(node, 1, self.matrix, told.worker(self.matrix), np.dtype(told.dtype))
+        session = WorkerSession(node, 0, self.matrix, told.worker(self.matrix), np.dtype(told.dtype))
         read = _Chapters(self.matrix, told, session.settings.objective.weight)
-        while session.lease is not None and session.worker.members.n_members < n_wanted - held:
-            session.push(session.propose(read(session.lease)), 64)
+        while session.lease is not None and session.worker.members.n_members < n_wanted:
+            session.push(session.propose(read(session.lease)), width)
         self.shares = node.shares().result()
         return sum(len(share.columns) for share in self.shares) - held
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.selectors.central_node import Reply
+from daskfs.selectors.central_node import Reply, Share
 from daskfs.selectors.column_leases import Lease
 from daskfs.selectors.online_substitution_columns import Columns
 from daskfs.selectors.substitution_worker import Proposal, SubstitutionWorker, WorkerSettings
