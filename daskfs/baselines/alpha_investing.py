@@ -19,6 +19,7 @@ Differs from the papers
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from numbers import Real
 from typing import Any
 
@@ -36,7 +37,7 @@ from daskfs.baselines.standard_columns import StandardColumns
 from daskfs.errors import ConfigError
 from daskfs.kernels.newton import Problem, factorise, newton
 from daskfs.kernels.online_descent import predict, refresh
-from daskfs.kernels.score_test import invest, refresh_hessian
+from daskfs.kernels.score_test import Tested, invest, refresh_hessian
 from daskfs.selectors.message_plan import is_whole
 
 
@@ -114,7 +115,7 @@ class AlphaInvesting(ColumnBaseline):
         super()._check_parameters()
         for name in ("wealth", "payout"):
             value = getattr(self, name)
-            if not isinstance(value, Real) or not 0.0 < value <= 1.0:
+            if not isinstance(value, Real) or not 0.0 < float(value) <= 1.0:
                 raise ConfigError(f"expected a number above 0 and up to 1, found {value!r}", name)
         if not is_whole(self.n_epochs, 1):
             raise ConfigError(f"expected a whole number of at least 1, found {self.n_epochs!r}", "n_epochs")
@@ -131,7 +132,7 @@ class AlphaInvesting(ColumnBaseline):
     def _select(
         self, columns: StandardColumns, problem: Problem, total: float, n_select: int, notes: list[str]
     ) -> Selection:
-        model = _Tested(problem, n_select, total, 0.0 if self.loss == "squared" else self._ridge())
+        model = _Model(problem, n_select, total, 0.0 if self.loss == "squared" else self._ridge())
         is_member = np.zeros(columns.n_features, dtype=bool)
         purse = np.array([float(self.wealth), 0.0, 0.0])
         lines: list[tuple[int, int, float, float]] = []
@@ -155,28 +156,26 @@ class AlphaInvesting(ColumnBaseline):
         return RIDGE_SHARE * curvature_bound(self.loss)
 
 
-class _Tested:
-    """The model that newcomers are tested against."""
+class _Model:
+    """The model that newcomers are tested against, and how it grows."""
 
     def __init__(self, problem: Problem, capacity: int, total: float, ridge: float) -> None:
         self.problem, self.capacity, self.total, self.ridge, self.n = problem, capacity, total, ridge, 0
-        self.columns = np.empty((capacity, len(problem.y)))
+        n_samples = len(problem.y)
         self.members = np.arange(capacity)
         self.coef = np.zeros(capacity + 1)
-        self.coef[0], self.at = null_model(problem)
-        self.hessian, self.factor = np.zeros((2, capacity + 1, capacity + 1))
-        self.weight, self.work = np.empty((2, len(problem.y)))
-        self.cross = np.empty((2, capacity + 1))
+        self.coef[0], at = null_model(problem)
+        self.hessian, factor = np.zeros((2, capacity + 1, capacity + 1))
+        weight, work = np.empty((2, n_samples))
+        columns, cross = np.empty((capacity, n_samples)), np.empty((2, capacity + 1))
+        self.tested = Tested(columns, at, weight, factor, work, cross)
         self._factorise()
 
-    def discoveries(self, block: np.ndarray, first: int, is_member: np.ndarray, purse: np.ndarray) -> Any:
+    def discoveries(self, block: np.ndarray, first: int, is_member: np.ndarray, purse: np.ndarray) -> Iterator[int]:
         """Yield the places in the block of the columns that pass; each joins before the next is tested."""
         start = 0
         while start < len(block) and self.n < self.capacity:
-            place = invest(
-                self.problem, block, first, start, self.columns, self.n, self.total, self.at, self.weight,
-                self.factor, self.work, self.cross, is_member, purse,
-            )  # fmt: skip
+            place = invest(self.problem, block, first, start, self.tested, self.n, self.total, is_member, purse)
             if place == len(block):
                 return
             self._join(block[place])
@@ -184,16 +183,17 @@ class _Tested:
             start = place + 1
 
     def _join(self, column: np.ndarray) -> None:
-        self.columns[self.n] = column
+        model = self.tested
+        model.columns[self.n] = column
         self.n += 1
         newton(
-            self.problem, self.columns, self.members, self.n, self.ridge, TOLERANCE, 1e-3, self.coef, self.at,
-            self.hessian, self.factor,
+            self.problem, model.columns, self.members, self.n, self.ridge, TOLERANCE, 1e-3, self.coef, model.at,
+            self.hessian, model.factor,
         )  # fmt: skip
-        predict(self.columns, self.n, self.coef[1:], self.coef[0], self.at.z)
-        refresh(self.problem, self.at)
+        predict(model.columns, self.n, self.coef[1:], self.coef[0], model.at.z)
+        refresh(self.problem, model.at)
         self._factorise()
 
     def _factorise(self) -> None:
-        refresh_hessian(self.problem, self.columns, self.members, self.n, self.at, self.weight, self.hessian, self.work)
-        factorise(self.hessian, self.n + 1, self.ridge, self.factor)
+        refresh_hessian(self.problem, self.tested, self.members, self.n, self.hessian)
+        factorise(self.hessian, self.n + 1, self.ridge, self.tested.factor)

@@ -16,7 +16,6 @@ from daskfs.baselines.standard_columns import CACHE_NBYTES, StandardColumns, blo
 from daskfs.blocks import Matrix, Progress
 from daskfs.cluster import parse_bytes
 from daskfs.errors import ConfigError, PlanError, did_you_mean
-from daskfs.kernels.glm_fit import fit_columns
 from daskfs.kernels.losses import loss_code
 from daskfs.kernels.newton import Predictions, Problem, advance, new_predictions
 from daskfs.kernels.null_model import fit_null_model
@@ -24,6 +23,7 @@ from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.base import BaseSelector, Checkpoint, SelectorPlan
 from daskfs.selectors.message_partition import weighted_rows
 from daskfs.selectors.message_plan import is_whole
+from daskfs.selectors.refit import refit_selected
 from daskfs.selectors.responses import CLASSIFIERS
 from daskfs.selectors.targets import checked_target, classes_of
 from daskfs.workers import Workers
@@ -32,6 +32,8 @@ LOSSES = ("squared", "squared_hinge", "logistic")
 DEFAULT_N_FEATURES = 10
 RIDGE_SHARE = 0.03  # of the bound of the curvature: labels that a hundred columns can tell apart leave no gradient
 TOLERANCE = 1e-9
+REFIT_NBYTES = 128 << 20  # of selected columns that the refit keeps
+REFIT_BLOCKS_NBYTES = 24 << 20
 
 
 class Selection(NamedTuple):
@@ -113,7 +115,7 @@ class ColumnBaseline(BaseSelector):
 
     def _needed_nbytes(self, n_samples: int, n_features: int, n_select: int, itemsize: int) -> int:
         blocks = blocks_nbytes(n_samples, n_features, itemsize)
-        refit = 8 * n_samples * n_select + 24 * (n_select + 1) ** 2
+        refit = 2 * min(REFIT_NBYTES, itemsize * n_samples * n_select) + 48 * (n_select + 1) ** 2 + REFIT_BLOCKS_NBYTES
         return blocks + self._held_nbytes(n_samples, n_features, n_select) + refit + 160 * n_samples + 80 * n_features
 
     def _kept_nbytes(self, n_samples: int, n_features: int, needed: int, memory_limit: int | None) -> int:
@@ -156,18 +158,16 @@ class ColumnBaseline(BaseSelector):
         columns = StandardColumns(rows, problem.y, weight, keep=plan.client_nbytes > needed, progress=progress)
         notes: list[str] = []
         started = time.perf_counter()
-        chosen = self._chosen_before(columns, checkpoint)
+        chosen = self._chosen_before(columns, checkpoint, notes)
         if chosen is None:
             chosen = self._select(columns, problem, total, n_select, notes)
+            notes.append(self._why())
             if checkpoint is not None:
                 checkpoint.save(self.method, _to_arrays(chosen, columns, notes))
-        else:
-            chosen, said = chosen
-            notes += said
         selected_in = time.perf_counter() - started
         if len(chosen.features) < n_select:
             notes.append(f"{len(chosen.features)} of the {n_select} features asked for were found")
-        self._refit(columns, problem, total, chosen.features, notes)
+        notes += self._refit(rows, columns, chosen.features, limit)
         seconds = {"select": selected_in, "refit": time.perf_counter() - started - selected_in}
         self._make_result(matrix, chosen.history, seconds, columns.n_passes, limit, notes)
 
@@ -183,34 +183,35 @@ class ColumnBaseline(BaseSelector):
         return Problem(loss_code(self.loss), 0.0, y, weight / total), total, weight
 
     def _chosen_before(
-        self, columns: StandardColumns, checkpoint: Checkpoint | None
-    ) -> tuple[Selection, list[str]] | None:
+        self, columns: StandardColumns, checkpoint: Checkpoint | None, notes: list[str]
+    ) -> Selection | None:
         """Return what an interrupted run had chosen already."""
         saved = None if checkpoint is None else checkpoint.load(self.method)
         if saved is None:
             return None
         columns.mean, columns.scale, columns.n_passes = saved["mean"], saved["scale"], int(saved["n_passes"])
         history = {name.removeprefix("history-"): saved[name] for name in saved if name.startswith("history-")}
-        said = [note for note in bytes(saved["notes"]).decode().split("\n") if note]
-        return Selection(saved["features"], history), said
+        notes += bytes(saved["notes"]).decode().split("\n")
+        return Selection(saved["features"], history)
 
-    def _refit(
-        self, columns: StandardColumns, problem: Problem, total: float, features: np.ndarray, notes: list[str]
-    ) -> None:
+    def _refit(self, rows: Any, columns: StandardColumns, features: np.ndarray, limit: int | None) -> list[str]:
         """Fit the selected columns on all rows; importance is the size of their standardised coefficients."""
         members = np.sort(features)
-        fit = fit_columns(problem, columns.of(members), total, new_predictions(len(problem.y)))
-        if fit.is_singular:
-            notes.append("the selected columns are linearly dependent; their shortest solution was taken")
-        if fit.is_separable:
-            notes.append("the selected columns separate the classes: their coefficients are held by a small ridge")
+        positive = float(self.classes_[1]) if self.loss in CLASSIFIERS else None
+        fit = refit_selected(rows, members, self.loss, positive=positive, memory_limit=limit)
         self.coef_, self.scores_ = np.zeros((2, columns.n_features))
         self.support_ = np.zeros(columns.n_features, dtype=bool)
         self.support_[members] = True
-        self.coef_[members] = fit.solution[1:] / columns.scale[members]
-        self.scores_[members] = np.abs(fit.solution[1:])
-        self.intercept_ = float(fit.solution[0] - (self.coef_[members] * columns.mean[members]).sum())
+        self.coef_[members] = fit.coef
+        self.scores_[members] = np.abs(fit.coef) * fit.scale
+        self.intercept_ = fit.intercept
         self.selected_ = members[np.lexsort((members, -self.scores_[members]))]
+        notes = []
+        if fit.n_dependent:
+            notes.append(f"{fit.n_dependent} selected columns are combinations of others and have no coefficient")
+        if fit.is_separable:
+            notes.append("the selected columns separate the classes: their coefficients are held by a small ridge")
+        return notes
 
     def _make_result(
         self,
@@ -225,7 +226,7 @@ class ColumnBaseline(BaseSelector):
         table = selection_table(self.selected_, self.coef_[self.selected_], self.scores_[self.selected_], names)
         parameters = {**self.get_params(deep=False), "n_features_to_select": self._n_select(int(matrix.shape[1]))}
         del parameters["client"]
-        notes.append(f"{len(self.selected_)} features after {n_passes} passes; {self._why()}")
+        notes.append(f"{n_passes} passes over all columns")
         self.result_ = SelectionResult(
             method=self.method,
             table=table,

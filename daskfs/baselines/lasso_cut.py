@@ -25,14 +25,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from sklearn.linear_model import Lasso, LogisticRegression, lars_path
-from sklearn.svm import LinearSVC, l1_min_c
 
 from daskfs.baselines.column_baseline import ColumnBaseline, Selection, largest
 from daskfs.baselines.standard_columns import StandardColumns
 from daskfs.kernels.newton import Problem
 from daskfs.selectors.inputs import seed_of
 
+# scikit-learn's solvers are loaded when they are used: they take 30 MiB, which no other method needs.
 GROWTH = 1.2  # of 1/λ from one trial to the next, where there is no exact path
 MAX_TRIALS = 60
 LEAST_SHARE = 1e-4  # of the largest λ
@@ -156,6 +155,8 @@ def _up_to(tries: Iterator[tuple[float, np.ndarray]], n_select: int) -> list[tup
 
 def _lars(X: np.ndarray, y: np.ndarray, n_select: int) -> list[tuple[float, np.ndarray]]:
     """Follow the exact path for as many steps as it takes; columns leave it too, so twice as many may be needed."""
+    from sklearn.linear_model import lars_path
+
     n_steps, most = n_select + n_select // 4 + 8, 8 * min(X.shape)
     while True:
         alphas, _, coefs = lars_path(X, y, method="lasso", max_iter=n_steps, copy_X=True)
@@ -168,6 +169,8 @@ def _lars(X: np.ndarray, y: np.ndarray, n_select: int) -> list[tuple[float, np.n
 
 def _descent(X: np.ndarray, y: np.ndarray) -> Iterator[tuple[float, np.ndarray]]:
     """Yield the Lasso on a falling penalty, each from the one before."""
+    from sklearn.linear_model import Lasso
+
     penalty = float(np.abs(X.T @ y).max()) / len(y)
     least = LEAST_SHARE * penalty
     model = Lasso(alpha=penalty, fit_intercept=False, warm_start=True, tol=1e-4, max_iter=2000)
@@ -178,6 +181,8 @@ def _descent(X: np.ndarray, y: np.ndarray) -> Iterator[tuple[float, np.ndarray]]
 
 def _liblinear(X: np.ndarray, problem: Problem, loss: str, seed: int | None) -> Iterator[tuple[float, np.ndarray]]:
     """Yield the fits of LIBLINEAR on a falling penalty; its C is that of a sum, the hinge's without the half."""
+    from sklearn.svm import l1_min_c
+
     X = np.ascontiguousarray(X)
     weight = problem.share * len(problem.y)
     factor = 2.0 if loss == "squared_hinge" else 1.0
@@ -189,10 +194,14 @@ def _liblinear(X: np.ndarray, problem: Problem, loss: str, seed: int | None) -> 
 
 
 def _svm(C: float, seed: int | None) -> Any:
+    from sklearn.svm import LinearSVC
+
     return LinearSVC(penalty="l1", loss="squared_hinge", dual=False, C=C, tol=1e-3, max_iter=1000, random_state=seed)
 
 
 def _logistic(C: float, seed: int | None) -> Any:
+    from sklearn.linear_model import LogisticRegression
+
     options: dict[str, Any] = {"l1_ratio": 1.0}  # of scikit-learn 1.8; before, a penalty by name
     if inspect.signature(LogisticRegression).parameters["penalty"].default != "deprecated":
         options = {"penalty": "l1"}

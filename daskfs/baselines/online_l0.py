@@ -119,8 +119,8 @@ class OnlineL0(ColumnBaseline):
             taken = 0
             for start, block in columns.blocks("online-l0"):
                 taken += l0_steps(problem, bound, block, start, kept, intercept, at)
-            lines.append((epoch + 1, taken, int(kept.count[0]), float(mean_loss(problem, at.z, at))))
-        n = int(kept.count[0])
+            lines.append((epoch + 1, taken, int(kept.n_held[0]), float(mean_loss(problem, at.z, at))))
+        n = int(kept.n_held[0])
         order = np.argsort(-np.abs(kept.coef[:n]), kind="stable")
         names = ("epoch", "taken", "n_active", "objective")
         history = {name: np.array(values) for name, values in zip(names, zip(*lines, strict=True), strict=True)}

@@ -28,7 +28,7 @@ class KeptColumns(NamedTuple):
     """Shape (n_features,), int64: where a column is kept, or -1."""
     coef: np.ndarray
     """Shape (capacity,)."""
-    count: np.ndarray
+    n_held: np.ndarray
     """Shape (1,), int64: columns held."""
 
 
@@ -39,7 +39,7 @@ def no_columns(n_samples: int, n_features: int, capacity: int) -> KeptColumns:
         features=np.full(capacity, -1, dtype=np.int64),
         slot=np.full(n_features, -1, dtype=np.int64),
         coef=np.zeros(capacity),
-        count=np.zeros(1, dtype=np.int64),
+        n_held=np.zeros(1, dtype=np.int64),
     )
 
 
@@ -125,7 +125,7 @@ def l0_steps(problem, bound, block, first, kept, intercept, at):  # type: ignore
             continue
         place = kept.slot[j]
         if place < 0:
-            place = kept.count[0]
+            place = kept.n_held[0]
             if place == capacity:
                 place = _weakest(kept)
                 if abs(step) <= abs(kept.coef[place]):
@@ -133,7 +133,7 @@ def l0_steps(problem, bound, block, first, kept, intercept, at):  # type: ignore
                 add_multiple(kept.columns[place], -kept.coef[place], at.z)
                 kept.slot[kept.features[place]] = -1
             else:
-                kept.count[0] += 1
+                kept.n_held[0] += 1
             kept.columns[place] = block[f]
             kept.features[place] = j
             kept.slot[j] = place
@@ -148,7 +148,7 @@ def l0_steps(problem, bound, block, first, kept, intercept, at):  # type: ignore
 @kernel
 def _weakest(kept):  # type: ignore[no-untyped-def]
     weakest = 0
-    for k in range(1, kept.count[0]):
+    for k in range(1, kept.n_held[0]):
         if abs(kept.coef[k]) < abs(kept.coef[weakest]):
             weakest = k
     return weakest

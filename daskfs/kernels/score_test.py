@@ -8,12 +8,33 @@ loss that is the partial t-test, exactly; of the other losses Rao's test, a χ²
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
-from daskfs.kernels.columns import dot
+import numpy as np
+
+from daskfs.kernels.columns import dot, sum_of
 from daskfs.kernels.linalg import forward_substitution
 from daskfs.kernels.losses import SQUARED
-from daskfs.kernels.newton import extend_hessian, hessian_weights
+from daskfs.kernels.newton import Predictions, extend_hessian, hessian_weights
 from daskfs.kernels.numba_cache import kernel
+
+
+class Tested(NamedTuple):
+    """The fitted model that newcomers are tested against."""
+
+    columns: np.ndarray
+    """Shape (capacity, n_samples), standardised."""
+    at: Predictions
+    """At the fit."""
+    weight: np.ndarray
+    """Shape (n_samples,): shares times curvatures at the fit."""
+    factor: np.ndarray
+    """Shape (capacity + 1, capacity + 1): Cholesky factor of the Hessian, the intercept first."""
+    work: np.ndarray
+    """Shape (n_samples,)."""
+    cross: np.ndarray
+    """Shape (2, capacity + 1)."""
+
 
 LEAST_INFORMATION = 1e-8  # of a newcomer's curvature: a column that the model leaves less of is a combination of others
 
@@ -33,74 +54,64 @@ def p_value_of_t(t_square, degrees):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def refresh_hessian(problem, columns, members, n_members, at, weight, hessian, work):  # type: ignore[no-untyped-def]
+def refresh_hessian(problem, model, members, n_members, hessian):  # type: ignore[no-untyped-def]
     """Write the weights and the Hessian of the model at its predictions."""
-    hessian_weights(problem, at, weight)
-    extend_hessian(columns, members, n_members, 0, weight, hessian, work)
+    hessian_weights(problem, model.at, model.weight)
+    extend_hessian(model.columns, members, n_members, 0, model.weight, hessian, model.work)
 
 
 @kernel
-def score_test(problem, column, columns, n_members, n_samples, at, weight, factor, work, cross):  # type:
-ignore[no-untyped-def]
+def score_test(problem, column, model, n_members, n_samples):  # type: ignore[no-untyped-def]
     """Return the p-value of one column against the model; 1 where it is a combination of the model's.
 
     Parameters
     ----------
     problem : Problem
     column : ndarray of shape (n_samples,), float64
-    columns : ndarray of shape (>= n_members, n_samples), float64
+    model : Tested
     n_members : int
+        Columns in the model.
     n_samples : float
         Rows, or the sum of their weights.
-    at : Predictions
-        At the fit.
-    weight : ndarray of shape (n_samples,), float64
-        Shares times curvatures at the fit.
-    factor : ndarray of shape (>= n_members + 1, >= n_members + 1), float64
-        Cholesky factor of the Hessian, the intercept first.
-    work : ndarray of shape (n_samples,), float64
-    cross : ndarray of shape (2, >= n_members + 1), float64
     """
-    gradient = dot(column, at.residual)
+    work, cross, residual = model.work, model.cross, model.at.residual
     for i in range(work.shape[0]):
-        work[i] = weight[i] * column[i]
+        work[i] = model.weight[i] * column[i]
     curvature = dot(work, column)
-    total = 0.0
-    for i in range(work.shape[0]):
-        total += work[i]
-    cross[0, 0] = total
+    cross[0, 0] = sum_of(work)
     for q in range(n_members):
-        cross[0, q + 1] = dot(columns[q], work)
-    information = curvature - forward_substitution(factor, n_members + 1, cross[0], cross[1])
+        cross[0, q + 1] = dot(model.columns[q], work)
+    information = curvature - forward_substitution(model.factor, n_members + 1, cross[0], cross[1])
     if not information > LEAST_INFORMATION * curvature:
         return 1.0
+    gradient = dot(column, residual)
     gain = gradient * gradient / information
     if problem.loss != SQUARED:
         return p_value_of_t(n_samples * gain, math.inf)
     degrees = n_samples - n_members - 2.0
     left = 0.0
     for i in range(work.shape[0]):
-        left += at.residual[i] * at.residual[i] / problem.share[i]
+        left += residual[i] * residual[i] / problem.share[i]
     left = max(left - gain, 1e-300)
     return p_value_of_t(degrees * gain / left, degrees)
 
 
 @kernel
-def invest(
-    problem, block, first, start, columns, n_members, n_samples, at, weight, factor, work, cross, is_member, wealth
-):  # type: ignore[no-untyped-def]
+def invest(problem, block, first, start, model, n_members, n_samples, is_member, wealth):  # type: ignore[no-untyped-def]
     """Test the columns of a block from `start` on, paying for each test, until one is worth its price.
 
     Parameters
     ----------
+    problem : Problem
     block : ndarray of shape (n_columns, n_samples), float64
     first, start : int
         Number of the block's first column; place in the block to begin at.
+    model, n_members, n_samples
+        See `score_test`.
     is_member : ndarray of shape (n_features,), bool
         Columns that are not tested.
     wealth : ndarray of shape (3,), float64
-        What is left to spend, the number of tests so far, and the price of the last; changed. The other arguments
-        are those of `score_test`.
+        What is left to spend, the number of tests so far, and the price of the last; changed.
 
     Returns
     -------
@@ -113,8 +124,7 @@ def invest(
         wealth[1] += 1.0
         price = wealth[0] / (2.0 * wealth[1])
         wealth[2] = price
-        p = score_test(problem, block[f], columns, n_members, n_samples, at, weight, factor, work, cross)
-        if p <= price:
+        if score_test(problem, block[f], model, n_members, n_samples) <= price:
             return f
         wealth[0] -= price
     return block.shape[0]
