@@ -47,7 +47,7 @@ class AlphaInvesting(ColumnBaseline):
     Parameters
     ----------
     n_features_to_select : int, optional
-        The paper's s; by default 10, or all where there are fewer.
+        The paper's s; by default half of the features and at most 100.
     wealth : float
         To begin with, W_0.
     payout : float

@@ -29,7 +29,7 @@ from daskfs.selectors.targets import checked_target, classes_of
 from daskfs.workers import Workers
 
 LOSSES = ("squared", "squared_hinge", "logistic")
-DEFAULT_N_FEATURES = 10
+MOST_BY_DEFAULT = 100
 RIDGE_SHARE = 0.03  # of the bound of the curvature: labels that a hundred columns can tell apart leave no gradient
 TOLERANCE = 1e-9
 REFIT_NBYTES = 128 << 20  # of selected columns that the refit keeps
@@ -126,7 +126,9 @@ class ColumnBaseline(BaseSelector):
 
     def _n_select(self, n_features: int) -> int:
         """Return how many columns to select."""
-        return min(DEFAULT_N_FEATURES, n_features) if self.n_features_to_select is None else self.n_features_to_select
+        if self.n_features_to_select is None:
+            return max(1, min(MOST_BY_DEFAULT, n_features // 2))
+        return self.n_features_to_select
 
     def _check_parameters(self) -> None:
         if self.loss not in LOSSES:

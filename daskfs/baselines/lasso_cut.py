@@ -43,7 +43,7 @@ class LassoCut(ColumnBaseline):
     Parameters
     ----------
     n_features_to_select : int, optional
-        The paper's s; by default 10, or all where there are fewer.
+        The paper's s; by default half of the features and at most 100.
     loss : {"squared", "squared_hinge", "logistic"}
     random_state : int, RandomState or None
         Of the order of LIBLINEAR's steps.

@@ -37,7 +37,7 @@ class OnlineL0(ColumnBaseline):
     Parameters
     ----------
     n_features_to_select : int, optional
-        The paper's s; by default 10, or all where there are fewer.
+        The paper's s; by default half of the features and at most 100.
     n_epochs : int
         How often the stream of columns comes by.
     loss : {"squared", "squared_hinge", "logistic"}

@@ -35,7 +35,7 @@ class OnlineL1(L1Stream):
     Parameters
     ----------
     n_features_to_select : int, optional
-        The paper's s; by default 10, or all where there are fewer.
+        The paper's s; by default half of the features and at most 100.
     penalty : float, optional
         λ, in units of the mean loss over standardised columns. By default it is looked for: half of the largest
         gradient at the start, then, after `n_epochs`, 0.8 times as much in each further pass until enough columns are

@@ -50,7 +50,7 @@ class OrthogonalMatchingPursuit(ColumnBaseline):
     Parameters
     ----------
     n_features_to_select : int, optional
-        The paper's s; by default 10, or all where there are fewer.
+        The paper's s; by default half of the features and at most 100.
     per_pass : int
         Columns that join in one pass, the B of generalised OMP.
     ridge : float, optional

@@ -14,7 +14,8 @@ Performance", IEEE Journal of Selected Topics in Signal Processing 4 (2010), alg
 
 Differs from the papers
 -----------------------
-* Yang et al. do not say their step η. Here it is the best of those tried: ½/L of the selected columns ("restricted").
+* Yang et al. do not say their step η. Here it is the best of those tried, the adaptive one of Blumensath and Davies;
+  ½/L of all columns finds a fifth to a third fewer of the true features.
 * Columns are standardised and there is an intercept, so that neither units nor offsets decide what is kept.
 * Of losses other than squares the curvature is replaced by its bound.
 """
@@ -32,7 +33,7 @@ from daskfs.kernels.newton import Problem, mean_loss
 from daskfs.kernels.online_descent import move_intercept, predict, products
 from daskfs.selectors.message_plan import is_whole
 
-STEPS = ("restricted", "normalised", "half", "full")
+STEPS = ("normalised", "restricted", "half", "full")
 POWER_STEPS = 20
 MARGIN, SHRINK = 0.01, 2.0  # Blumensath and Davies' c and κ
 MAX_SHRINKS = 30
@@ -44,10 +45,10 @@ class ProjGD(ColumnBaseline):
     Parameters
     ----------
     n_features_to_select : int, optional
-        The paper's s; by default 10, or all where there are fewer.
-    step : {"restricted", "normalised", "half", "full"}
-        ½/L with L of the columns selected at present, found anew in each iteration; the adaptive step of Blumensath and
-        Davies; ½/L or 1/L with L of all columns, which takes 20 more passes.
+        The paper's s; by default half of the features and at most 100.
+    step : {"normalised", "restricted", "half", "full"}
+        The adaptive step of Blumensath and Davies; ½/L with L of the columns selected at present, found anew in each
+        iteration; ½/L or 1/L with L of all columns, which takes 20 more passes.
     max_iter : int
         Steps at most.
     tol : float
@@ -95,7 +96,7 @@ class ProjGD(ColumnBaseline):
     def __init__(
         self,
         n_features_to_select: int | None = None,
-        step: str = "restricted",
+        step: str = "normalised",
         max_iter: int = 500,
         tol: float = 1e-5,
         loss: str = "squared",

@@ -10,7 +10,7 @@ from daskfs.pipeline.selections.section import Count, MethodSection, Positive
 
 
 class _ColumnSelect(MethodSection):
-    n_features_to_select: Count | None = Field(default=None, description="by default 10, or all where there are fewer")
+    n_features_to_select: Count | None = Field(default=None, description="by default half of them, at most 100")
     loss: Literal["squared", "squared_hinge", "logistic"] = "squared"
 
 
@@ -18,7 +18,7 @@ class ProjGDSelect(_ColumnSelect):
     """Projected gradient descent (see `daskfs.baselines.proj_gd.ProjGD`)."""
 
     method: Literal["proj_gd"]
-    step: Literal["restricted", "normalised", "half", "full"] = "restricted"
+    step: Literal["normalised", "restricted", "half", "full"] = "normalised"
     max_iter: Count = 500
     tol: Positive = 1e-5
 
