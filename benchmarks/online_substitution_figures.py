@@ -79,7 +79,7 @@ def online_substitution(**options: Any) -> Any:
     return OnlineSubstitution(**options)
 
 
-def makers(s: int, loss: str, penalty: Penalty) -> dict[str, Callable[[], Any]]:
+def makers(s: int, loss: str, penalty: Penalty | None) -> dict[str, Callable[[], Any]]:
     """Return the methods of the left panels, each with two scans of the features where it is online."""
     options: dict[str, Any] = {"n_features_to_select": s, "loss": loss}
     return {

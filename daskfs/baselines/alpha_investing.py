@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from daskfs.baselines.column_baseline import (
+    MOST_BY_DEFAULT,
     RIDGE_SHARE,
     TOLERANCE,
     ColumnBaseline,
@@ -47,7 +48,7 @@ class AlphaInvesting(ColumnBaseline):
     Parameters
     ----------
     n_features_to_select : int, optional
-        The paper's s; by default half of the features and at most 100.
+        With which the stream ends; by default 100.
     wealth : float
         To begin with, W_0.
     payout : float
@@ -119,6 +120,11 @@ class AlphaInvesting(ColumnBaseline):
                 raise ConfigError(f"expected a number above 0 and up to 1, found {value!r}", name)
         if not is_whole(self.n_epochs, 1):
             raise ConfigError(f"expected a whole number of at least 1, found {self.n_epochs!r}", "n_epochs")
+
+    def _n_select(self, n_features: int) -> int:
+        if self.n_features_to_select is None:
+            return min(MOST_BY_DEFAULT, n_features)
+        return self.n_features_to_select
 
     def _held_nbytes(self, n_samples: int, n_features: int, n_select: int) -> int:
         return 8 * n_samples * (n_select + 10) + 16 * (n_select + 1) * (n_select + 3) + 8 * n_features
