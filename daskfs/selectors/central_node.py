@@ -126,6 +126,9 @@ class CentralNode:
         self._null_value = self._value
         self._version = 0
         self._shares = {t: Share(t, NO_COLUMNS, NO_COEF) for t in range(n_workers)}
+        self._penalty = dict.fromkeys(range(n_workers), 0.0)
+        self._owner: dict[int, int] = {}
+        """Who holds a column."""
         self._sequence = dict.fromkeys(range(n_workers), 0)
         self._verdict = dict.fromkeys(range(n_workers), "accepted")
         self._held_leases: dict[int, list[Lease]] = {t: [] for t in range(n_workers)}
@@ -268,11 +271,13 @@ class CentralNode:
         contribution : ndarray of shape (n_samples,)
             Sum of what the columns in it contribute.
         """
+        for t in range(self._n_workers):  # or a column that another one holds now would be lost
+            self._give(Share(t, NO_COLUMNS, NO_COEF))
         self._leases.restore({name[7:]: array for name, array in arrays.items() if name.startswith("leases-")})
         ends = np.cumsum(arrays["n_held"])
         for t, (stop, n_held) in enumerate(zip(ends, arrays["n_held"], strict=True)):
             held = slice(int(stop - n_held), int(stop))
-            self._shares[t] = Share(t, arrays["columns"][held].copy(), arrays["coef"][held].copy())
+            self._give(Share(t, arrays["columns"][held].copy(), arrays["coef"][held].copy()))
             self._sequence[t] = int(arrays["sequence"][t])
             self._supersede(t)
         version, changed, finished, intercept = arrays["numbers"]
@@ -284,7 +289,7 @@ class CentralNode:
         self._trace_every, self._n_steps = (int(number) for number in arrays["trace_every"])
         self._absent = set(range(self._n_workers))
         self._prediction = contribution + self._objective.intercept
-        self._value = self._objective.value(self._prediction, self._penalty())
+        self._value = self._objective.value(self._prediction, sum(self._penalty.values()))
         self._end_epoch()
 
     def shares(self) -> list[Share]:
@@ -307,37 +312,49 @@ class CentralNode:
             return "improper"
         if not 0 <= staleness <= self._tau_max:
             return "stale"
-        others = self._penalty() - self._penalty_of(self._shares[worker].coef)
+        penalty = self._objective.penalty(coef)
         trial = self._prediction + delta  # never in place: a reply may still be on its way out
-        value, trial, intercept = self._objective.with_best_intercept(trial, others + self._penalty_of(coef))
+        others = sum(self._penalty[t] for t in self._penalty if t != worker)
+        value, trial, intercept = self._objective.with_best_intercept(trial, others + penalty)
         if self._checks and not value <= self._value + ROUNDING * self._null_value:
             return "rising"
         self._worst_staleness = max(self._worst_staleness, staleness)
-        if not np.array_equal(np.sort(columns), np.sort(self._shares[worker].columns)):
-            self._has_changed = True
         self._objective.intercept = intercept
         self._prediction, self._value = trial, value
         self._version += 1
-        self._shares[worker] = Share(worker, np.array(columns, np.int64), np.array(coef, np.float64))
+        self._give(Share(worker, np.array(columns, np.int64), np.array(coef, np.float64)))
         return None
 
     def _is_proper(self, worker: int, columns: np.ndarray, coef: np.ndarray, lease: Lease) -> bool:
         """Whether a worker may hold these: no more than it has room for, none twice, new ones from its lease alone."""
-        if len(columns) > self._capacity or len(columns) != len(coef) or len(np.unique(columns)) < len(columns):
+        wanted = columns.tolist()
+        if len(wanted) > self._capacity or len(wanted) != len(coef) or len(set(wanted)) < len(wanted):
             return False
-        new = columns[~np.isin(columns, self._shares[worker].columns)]
-        if len(new) and not (lease.start <= new.min() and new.max() < lease.stop):
+        owners = [self._owner.get(j) for j in wanted]
+        is_new = [owner is None for owner in owners]
+        if any(new and not lease.start <= j < lease.stop for j, new in zip(wanted, is_new, strict=True)):
             return False
-        return not np.isin(new, self._held_by_others(worker)).any() and bool(np.isfinite(coef).all())
+        return all(owner in (None, worker) for owner in owners) and bool(np.isfinite(coef).all())
 
-    def _held_by_others(self, worker: int) -> np.ndarray:
-        return np.concatenate([NO_COLUMNS, *(share.columns for t, share in self._shares.items() if t != worker)])
+    def _give(self, share: Share) -> None:
+        """Let a worker hold a share, and nothing else."""
+        before, now = set(self._shares[share.worker].columns.tolist()), set(share.columns.tolist())
+        for j in before - now:
+            del self._owner[j]
+        self._owner.update(dict.fromkeys(now, share.worker))
+        self._has_changed = self._has_changed or before != now
+        self._shares[share.worker] = share
+        self._penalty[share.worker] = self._objective.penalty(share.coef)
 
-    def _penalty_of(self, coef: np.ndarray) -> float:
-        return self._objective.penalty(coef)
-
-    def _penalty(self) -> float:
-        return sum(self._penalty_of(share.coef) for share in self._shares.values())
+    def _held_in(self, worker: int, leases: tuple[Lease, ...]) -> np.ndarray:
+        """Return the columns of leases that others hold."""
+        found: list[int] = []
+        for lease in leases:
+            if lease.stop - lease.start < len(self._owner):
+                found += [j for j in range(lease.start, lease.stop) if self._owner.get(j, worker) != worker]
+            else:
+                found += [j for j, t in self._owner.items() if t != worker and lease.start <= j < lease.stop]
+        return np.array(found, np.int64) if found else NO_COLUMNS
 
     def _supersede(self, worker: int) -> None:
         """Give the worker's next registration numbers of its own, and its leases back."""
@@ -367,7 +384,7 @@ class CentralNode:
         trial = total + self._objective.intercept
         self._drift = max(self._drift, float(np.abs(trial - self._prediction).max()))
         self._prediction, self._sum = trial, None
-        self._value = self._objective.value(trial, self._penalty())
+        self._value = self._objective.value(trial, sum(self._penalty.values()))
         self._version += 1
         if self._leases.epoch + 1 < self._leases.n_epochs and self._has_changed:
             self._leases.next_epoch()
@@ -388,13 +405,7 @@ class CentralNode:
             orders, share = ("wait", None) if of is None else ("contribute", self._shares[of])
         else:
             orders = "wait"
-        held = NO_COLUMNS
-        if leases:
-            others = self._held_by_others(worker)
-            inside = np.zeros(len(others), bool)
-            for lease in leases:
-                inside |= (others >= lease.start) & (others < lease.stop)
-            held = others[inside]
+        held = self._held_in(worker, leases)
         prediction = self._prediction if leases else None
         return Reply(verdict, orders, self._version, prediction, leases, held, share, self._leases.epoch)
 
@@ -403,7 +414,7 @@ class CentralNode:
         if self._n_steps % self._trace_every:
             return
         seconds = self._clock() - self._start_s if self._clock else 0.0
-        n_members = sum(len(share.columns) for share in self._shares.values())
+        n_members = len(self._owner)
         numbers = (self._version, worker, self._leases.epoch, staleness, accepted, n_members, self._value)
         self._trace.append((seconds, *(float(number) for number in numbers)))
         if len(self._trace) >= TRACE_LINES:

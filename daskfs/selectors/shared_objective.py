@@ -54,7 +54,7 @@ class SharedObjective:
 
     def penalty(self, coef: np.ndarray) -> float:
         """Return ½ λ₂ |v|²."""
-        return 0.5 * self.ridge * float(np.sum(coef * coef))
+        return 0.5 * self.ridge * float(np.sum(coef * coef)) if self.ridge else 0.0
 
     def value(self, prediction: np.ndarray, penalty: float = 0.0) -> float:
         """Return f."""

@@ -124,7 +124,9 @@ class SubstitutionWorker:
         self._optimise()
         cross = np.zeros((len(columns), members.capacity))
         cross[:, : members.n_members] = members.cross(columns)
-        usable = members.usable(columns) & ~np.isin(columns.ids, held)
+        usable = members.usable(columns)
+        if len(held):
+            usable &= ~np.isin(columns.ids, held)
         linear = row_products(columns.rows, self._pull, NO_WEIGHT)
         if self.objective.loss != SQUARED:
             columns = replace(columns, square=members.squares(columns))
@@ -297,6 +299,12 @@ class _Members(Members):
         self.describe_again(*self._kept)
         for slot, row in self._rows.items():
             self.rows[slot] = row
+
+    def usable(self, columns: Columns) -> np.ndarray:
+        """Return which columns may enter: not constant, not members; bool of shape (B,)."""
+        mine = set(self.ids[: self.n_members].tolist())
+        is_new = np.array([j not in mine for j in columns.ids.tolist()], bool)
+        return is_new & (columns.scale > 0.0)
 
     def products(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         """Return weighted products of columns, centred where that is due, of shape (A, B)."""
