@@ -24,10 +24,10 @@ def notes_on(selector: Any, run: Any, matrix: Any) -> list[str]:
         )
     if members.n_fixed:
         notes.append(f"{members.n_fixed} of them were always included")
-    refused = "collinear with the members" if selector.rule == "exchange" else "with which the loss would not fall"
+    why = "combinations of the members" if selector.rule == "exchange" else "which did not lower the loss enough"
     notes.append(
         f"{tally.n_presented:,} columns were presented in {run.n_epochs} epoch{'s' * (run.n_epochs > 1)}: "
-        f"{tally.n_exchanged:,} took the place of a member, {tally.n_refused:,} were refused as {refused}"
+        f"{tally.n_exchanged:,} took the place of a member, {tally.n_refused:,} were refused: {why}"
     )
     if tally.n_reverted:
         notes.append(f"{tally.n_reverted:,} blocks of columns were undone, because the loss rose with them")
