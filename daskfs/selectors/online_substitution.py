@@ -49,14 +49,13 @@ from daskfs.blocks import Matrix, Progress
 from daskfs.cluster import parse_bytes, workers_of
 from daskfs.errors import DataError
 from daskfs.kernels.substitution_products import NO_WEIGHT
-from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.base import BaseSelector, Checkpoint, SelectorPlan
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.online_substitution_arrivals import Arrivals, ArrivedColumns, coded
 from daskfs.selectors.online_substitution_columns import ColumnSettings
 from daskfs.selectors.online_substitution_engines import make_engine
 from daskfs.selectors.online_substitution_members import Members
-from daskfs.selectors.online_substitution_notes import notes_on
+from daskfs.selectors.online_substitution_notes import notes_on, result_of
 from daskfs.selectors.online_substitution_parameters import (
     LOSSES,
     MAX_DEFAULT_FEATURES,
@@ -69,7 +68,7 @@ from daskfs.selectors.online_substitution_parameters import (
 )
 from daskfs.selectors.online_substitution_plan import Reading, SubstitutionShape, choose_reading, plan_substitution
 from daskfs.selectors.online_substitution_refit import refit_members
-from daskfs.selectors.online_substitution_run import HISTORY, ROUND_CHAPTERS, SubstitutionRun
+from daskfs.selectors.online_substitution_run import ROUND_CHAPTERS, SubstitutionRun
 from daskfs.selectors.responses import CLASSIFIERS, TWO_CLASS
 from daskfs.selectors.targets import checked_target, classes_of
 from daskfs.sources.arrays import ArrayMatrix
@@ -319,10 +318,10 @@ class OnlineSubstitution(BaseSelector):
         order = self.order if isinstance(self.order, str) else columns_of(self.order, n_features, None, "order")
         members = Members(shape.n_selected, n_samples, self._settings().dtype_of(matrix.dtype), weight)
         screeners = workers if self.schedule == "screen" else None
+        engine, chapter = self._engine(members, y), shape.chapter
         run = SubstitutionRun(
-            matrix, self._engine(members, y), self._settings(), reading, shape.chapter, weight, progress, checkpoint,
-            screeners,
-        )  # fmt: skip
+            matrix, engine, self._settings(), reading, chapter, weight, progress, checkpoint, screeners
+        )
         done = run.resume()
         if done == (0, 0):
             run.always(always)
@@ -373,31 +372,4 @@ class OnlineSubstitution(BaseSelector):
         if is_separable:
             notes.append("the selected features tell the classes apart without error: a weak ridge bounds the fit")
         self.n_epochs_ = run.n_epochs
-        self._make_result(matrix, run, promised, limit, notes)
-
-    def _make_result(
-        self, matrix: Any, run: SubstitutionRun, promised: int, limit: int | None, notes: list[str]
-    ) -> None:
-        names = matrix.feature_names
-        table = selection_table(self.selected_, self.coef_[self.selected_], self.scores_[self.selected_], names)
-        parameters = {**self.get_params(deep=False), "n_features_to_select": run.engine.members.capacity}
-        parameters["engine"] = engine_of(self)
-        del parameters["client"]
-        memory = {"promised_nbytes": promised, "members_nbytes": run.engine.members.nbytes}
-        history = np.array(run.history).reshape(-1, len(HISTORY))
-        self.result_ = SelectionResult(
-            method="online_substitution",
-            table=table,
-            intercept=self.intercept_,
-            parameters=parameters,
-            n_samples=int(matrix.shape[0]),
-            n_features=int(matrix.shape[1]),
-            history=type(table)({name: history[:, q] for q, name in enumerate(HISTORY)}),
-            scores=self.scores_,
-            feature_names=names,
-            store_digest=getattr(getattr(matrix, "base", matrix), "digest", None),
-            memory=memory if limit is None else {**memory, "limit_nbytes": limit},
-            communication=run.communication,
-            time=run.seconds,
-            notes=notes,
-        )
+        self.result_ = result_of(self, run, matrix, promised, limit, notes)

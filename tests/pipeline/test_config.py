@@ -92,8 +92,8 @@ def test_an_override_that_goes_nowhere_is_refused(document, write, override, mes
         ("source.kind=cvs", "source.kind: expected one of csv, parquet, sklearn, zarr, synthetic, found 'cvs'"),
         (
             "select.method=mesage",
-            "select.method: expected one of message, full_data, averaging, median, bolasso, found 'mesage' "
-            "(did you mean 'message'?)",
+            "select.method: expected one of message, full_data, averaging, median, bolasso, online_substitution, "
+            "found 'mesage' (did you mean 'message'?)",
         ),
         ("select=message", "select: expected a mapping of keys to values, found 'message'"),
         ("select=[]", "select: list should have at least 1 item"),
