@@ -19,8 +19,10 @@ from daskfs.baselines.proj_gd import ProjGD
 from daskfs.errors import ConfigError, PlanError, did_you_mean
 from daskfs.pipeline.config import Pipeline, Split, SyntheticSource
 from daskfs.pipeline.plan import DataFacts, Plan, available_nbytes, make_plan, over_limit
+from daskfs.selectors.async_online_substitution import AsyncOnlineSubstitution
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.message import Message
+from daskfs.selectors.online_substitution import OnlineSubstitution
 from daskfs.sources.base import Source
 from daskfs.sources.kinds import make_source
 from daskfs.store.feature_store import FeatureStore, open_store
@@ -39,6 +41,8 @@ SELECTORS: dict[str, type[BaseSelector]] = {
     "online_l1": OnlineL1,
     "online_l0": OnlineL0,
     "alpha_investing": AlphaInvesting,
+    "online_substitution": OnlineSubstitution,
+    "async_online_substitution": AsyncOnlineSubstitution,
 }
 
 

@@ -1,4 +1,4 @@
-"""Columns on their way to online substitution: read, laid one after the other, centred and scaled ahead of their use."""
+"""Columns on their way to online substitution: read, laid one after the other, centred and scaled for use."""
 
 from __future__ import annotations
 

@@ -27,11 +27,6 @@ def design(seed, n=120, p=90, s=8, kind="plain"):
     return X, X @ coef + 0.3 * rng.standard_normal(n), coef
 
 
-def decisions(selector):
-    """Members slot by slot are lost in the result; exchanges and refusals block by block are not."""
-    return selector.selected_, selector.result_.notes[-1]
-
-
 KINDS = ("plain", "correlated", "copies")
 
 
@@ -124,7 +119,7 @@ def test_with_the_check_every_step_keeps_inequality_11(checks, engine):
             "c": c,
             "m": 50.0,
             "check": checks,
-        }  # with m = 1 no step needs the check
+        }  # m = 1 needs no check
         selector = OnlineSubstitution(
             8, rule="paper", engine=engine, standardise=False, fit_intercept=False, n_epochs=4, **rule
         )

@@ -6,6 +6,7 @@ from typing import Annotated, TypeAlias, get_args
 
 from pydantic import Field
 
+from daskfs.pipeline.selections.async_online_substitution import AsyncOnlineSubstitutionSelect
 from daskfs.pipeline.selections.column_baselines import (
     AlphaInvestingSelect,
     GraftingSelect,
@@ -17,6 +18,7 @@ from daskfs.pipeline.selections.column_baselines import (
 )
 from daskfs.pipeline.selections.message import MessageSelect
 from daskfs.pipeline.selections.message_baselines import AveragingSelect, BolassoSelect, FullDataSelect, MedianSelect
+from daskfs.pipeline.selections.online_substitution import OnlineSubstitutionSelect
 
 Selection: TypeAlias = Annotated[
     MessageSelect  #
@@ -30,7 +32,9 @@ Selection: TypeAlias = Annotated[
     | GraftingSelect
     | OnlineL1Select
     | OnlineL0Select
-    | AlphaInvestingSelect,
+    | AlphaInvestingSelect
+    | OnlineSubstitutionSelect
+    | AsyncOnlineSubstitutionSelect,
     Field(discriminator="method"),
 ]
 
