@@ -72,7 +72,9 @@ def figures(arguments: argparse.Namespace, table: Table) -> int:
                         case = case or draw(p, seed, loss=LOSS[figure], n_informative=s)
                         told = {"n_features_to_select": s, "loss": LOSS[figure]}
                         simulated = {"n_workers": q, "schedule": "simulated", **VARIANTS.get(variant, {})}
-                        selector: Any = AsyncOnlineSubstitution(**told, **simulated) if q else OnlineSubstitution(**told)
+                        selector: Any = (
+                            AsyncOnlineSubstitution(**told, **simulated) if q else OnlineSubstitution(**told)
+                        )
                         with np.errstate(over="ignore", invalid="ignore"):
                             table.add(**place, **measure(selector, case))
     return print_figures(table, arguments.figures)
@@ -160,7 +162,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--repeats", type=int, default=30)
     parser.add_argument("--output", type=Path, default=Path("asy_os"))
     arguments = parser.parse_args(argv)
-    keys = {"figures": ("figure", "p", "seed", "variant", "q"), "stability": ("structure", "p", "seed", "q", "width", "check")}
+    keys = {
+        "figures": ("figure", "p", "seed", "variant", "q"),
+        "stability": ("structure", "p", "seed", "q", "width", "check"),
+    }
     table = Table(arguments.output / f"{arguments.what}.csv", keys[arguments.what])
     return figures(arguments, table) if arguments.what == "figures" else stability(arguments, table)
 

@@ -52,6 +52,7 @@ LIGHT = [  # what a worker imports
     "daskfs.sources.arrays",
     "daskfs.selectors.message_on_block",
     "daskfs.selectors.refit_on_block",
+    "daskfs.selectors.async_on_worker",
     "daskfs.baselines.lasso_on_blocks",
     "daskfs.selectors.online_substitution_screen",
 ]

@@ -17,7 +17,8 @@ import numpy as np
 from daskfs.kernels.substitution_products import NO_WEIGHT
 from daskfs.memory import BufferPool
 from daskfs.selectors.async_session import NodeLost, Spent, WorkerSession
-from daskfs.selectors.central_node import NO_COEF, NO_COLUMNS, CentralNode, Share
+from daskfs.selectors.central_messages import NO_COEF, NO_COLUMNS, Share
+from daskfs.selectors.central_node import CentralNode
 from daskfs.selectors.column_leases import ColumnLeases, Lease
 from daskfs.selectors.online_substitution_columns import Columns, ColumnSettings, read_columns
 from daskfs.selectors.online_substitution_squared import Rule
@@ -180,9 +181,7 @@ def contribution_of(matrix: Any, settings: AsyncSettings, share: Share) -> np.nd
 class _ReadAhead:
     """Reads a lease's columns while those of the one before are worked on."""
 
-    def __init__(
-        self, matrix: Any, settings: AsyncSettings, weight: np.ndarray, pool: ThreadPoolExecutor
-    ) -> None:
+    def __init__(self, matrix: Any, settings: AsyncSettings, weight: np.ndarray, pool: ThreadPoolExecutor) -> None:
         self._matrix, self._settings, self._weight, self._pool = matrix, settings.columns, weight, pool
         self._buffers = BufferPool()
         self._waiting: dict[Lease, Future[Columns]] = {}

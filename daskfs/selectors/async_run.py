@@ -26,7 +26,7 @@ from daskfs.selectors.async_on_worker import (
 )
 from daskfs.selectors.async_session import Spent, WorkerSession, work_in_turn
 from daskfs.selectors.base import Checkpoint
-from daskfs.selectors.central_node import Share
+from daskfs.selectors.central_messages import Share
 from daskfs.selectors.column_leases import Lease
 from daskfs.selectors.online_substitution_columns import Columns, read_columns
 from daskfs.workers import Here, Workers
@@ -156,9 +156,7 @@ class AsyncRun:
         shared = (self.matrix, node, self.settings)
         return keep_running(self.workers, work_until_finished, range(self.settings.n_workers), name=STEP, shared=shared)
 
-    def _watch(
-        self, node: Any, tasks: LastingTasks
-    ) -> tuple[list[Outcome], dict[str, np.ndarray] | None, bool]:
+    def _watch(self, node: Any, tasks: LastingTasks) -> tuple[list[Outcome], dict[str, np.ndarray] | None, bool]:
         """Wait for the tasks' end; meanwhile show progress and keep checkpoints."""
         outcomes: list[Outcome] = []
         kept: dict[str, np.ndarray] | None = None

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.selectors.central_node import Reply, Share
+from daskfs.selectors.central_messages import Reply, Share
 from daskfs.selectors.column_leases import Lease
 from daskfs.selectors.online_substitution_columns import Columns
 from daskfs.selectors.substitution_worker import Proposal, SubstitutionWorker, WorkerSettings
@@ -39,7 +39,7 @@ class Spent:
     """Of the last calls."""
 
 
-class NodeLost(Exception):  # noqa: N818 (no fault of the user's: the run goes on with another node)
+class NodeLost(Exception):
     """The central node answers no more."""
 
 

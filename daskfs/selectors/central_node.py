@@ -28,10 +28,10 @@ Placed where Dask runs (as an actor): methods only, and nothing that it returns 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import numpy as np
 
+from daskfs.selectors.central_messages import NO_COEF, NO_COLUMNS, Registration, Reply, Share
 from daskfs.selectors.column_leases import ColumnLeases, Lease
 from daskfs.selectors.shared_objective import SharedObjective
 
@@ -41,46 +41,6 @@ ROUNDING = 1e-12
 """Part of the objective without features by which it may rise: less is rounding."""
 TRACE_LINES = 8192
 TRACE = ("seconds", "version", "worker", "epoch", "staleness", "accepted", "n_members", "objective")
-NO_COLUMNS, NO_COEF = np.zeros(0, np.int64), np.zeros(0)
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """What one worker holds: columns, and their coefficients standardised as the workers see columns."""
-
-    worker: int
-    columns: np.ndarray
-    coef: np.ndarray
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """What a worker is told."""
-
-    verdict: str
-    """"accepted", "refused" or "superseded"."""
-    orders: str
-    """"work" (on the first lease), "wait", "contribute", "register" or "finished"."""
-    version: int
-    prediction: np.ndarray | None
-    """u_C of this version."""
-    leases: tuple[Lease, ...] = ()
-    held: np.ndarray = field(default_factory=lambda: NO_COLUMNS)
-    """Columns of the leases that others hold."""
-    share: Share | None = None
-    """Whose contribution is asked for."""
-    epoch: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Registration:
-    """What a worker that begins, or begins again, is told."""
-
-    sequence: int
-    """Of its last step; the next one is one more."""
-    share: Share
-    capacity: int
-    reply: Reply
 
 
 class CentralNode:

@@ -1,6 +1,6 @@
 """The objective of online substitution at a prediction that several workers share.
 
-    f = Σ_i a_i ℓ(u_i, y_i) / Σ_i a_i + ½ λ₂ Σ_k v_k²,   a the weights, v the coefficients of standardised columns
+f = Σ_i a_i ℓ(u_i, y_i) / Σ_i a_i + ½ λ₂ Σ_k v_k²,   a the weights, v the coefficients of standardised columns
 """
 
 from __future__ import annotations

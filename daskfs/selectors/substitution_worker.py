@@ -30,7 +30,7 @@ from daskfs.kernels.losses import SQUARED
 from daskfs.kernels.substitution_exchange import invert, multiply
 from daskfs.kernels.substitution_products import NO_WEIGHT, cross_products, row_products
 from daskfs.kernels.substitution_steps import COLD, MARGIN, largest_eigenvalue
-from daskfs.selectors.central_node import Share
+from daskfs.selectors.central_messages import Share
 from daskfs.selectors.online_substitution_columns import Columns, ColumnSettings, read_columns
 from daskfs.selectors.online_substitution_members import Members
 from daskfs.selectors.online_substitution_squared import Rule, SquaredExchange, SquaredSteps

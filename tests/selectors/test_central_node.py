@@ -13,7 +13,8 @@ from daskfs.kernels.substitution_products import NO_WEIGHT
 from daskfs.selectors.async_on_worker import Outcome
 from daskfs.selectors.async_run import _with_outcomes, shares_of
 from daskfs.selectors.async_session import Spent
-from daskfs.selectors.central_node import NO_COEF, NO_COLUMNS, CentralNode, Share
+from daskfs.selectors.central_messages import NO_COEF, NO_COLUMNS, Share
+from daskfs.selectors.central_node import CentralNode
 from daskfs.selectors.column_leases import ColumnLeases, Lease
 from daskfs.selectors.shared_objective import SharedObjective
 
@@ -51,7 +52,10 @@ class MessagesAtRandom(RuleBasedStateMachine):
     """Workers that push what they like, over lines that repeat, lose and delay."""
 
     @initialize(
-        loss=st.sampled_from([SQUARED, LOGISTIC]), checks=st.booleans(), n_ahead=st.integers(1, 2), is_later=st.booleans()
+        loss=st.sampled_from([SQUARED, LOGISTIC]),
+        checks=st.booleans(),
+        n_ahead=st.integers(1, 2),
+        is_later=st.booleans(),
     )
     def begin(self, loss, checks, n_ahead, is_later):
         self.made = (loss, checks, n_ahead)
