@@ -1,4 +1,4 @@
-"""Asynchronous online substitution (Asy-OS): workers choose features out of columns of their own, around a central node.
+"""Asynchronous online substitution (Asy-OS): workers choose features out of their own columns, round a central node.
 
     Input: target y, q workers, number of features s
     Central node                                  Worker t, with at most s / q features S(t)
@@ -22,13 +22,13 @@ Differs from the paper
 ----------------------
 * A worker takes a block of features for each message, so wide that messages take less than a tenth of its time. With
   ``block_columns=1`` it is the box, letter by letter.
-* Newcomers are decided on by the rule ``exchange`` of `daskfs.OnlineSubstitution`; ``rule="paper"`` is lines 6 to 9, with
-  the step of Theorem 2, ``rule="os"`` the same with steps that need no tuning. L_F and L_f are bounds over the columns
-  that are held: a stream does not know the whole X.
+* Newcomers are decided on by the rule ``exchange`` of `daskfs.OnlineSubstitution`; ``rule="paper"`` is lines 6 to 9,
+  with the step of Theorem 2, ``rule="os"`` the same with steps that need no tuning. L_F and L_f are bounds over the
+  columns that are held: a stream does not know the whole X.
 * The central node checks that the objective does not rise, inequality (15) with c = 0, which the paper omits "in
   practice": it has u_C and y, so that it costs no message. A refused worker fits its features to the new u_C and pushes
   again; refused twice, it goes back. Without the check correlated features diverge (``check=False`` to see it).
-* Assumption 2, u_C changes at most `tau_max` times while a worker uses it, is kept by the central node and not hoped for.
+* Assumption 2, that u_C changes at most `tau_max` times while a worker uses it, is kept by the central node.
 * Features are not spread evenly: workers hold `slots` times s features together, see in each epoch columns that another
   worker had in the one before, and the least valuable are dropped at the end, the loss being fitted on those that are
   left. ``slots=1, other_worker=False`` is the paper.
@@ -74,8 +74,8 @@ class AsyncOnlineSubstitution(BaseSelector):
     schedule : {"asynchronous", "simulated", "synchronous"}
         "asynchronous": on the cluster, each worker at its own pace. "simulated": in this process, one after the other;
         each sees u_C as it was q - 1 updates ago, its own update included: deterministic, for any q. "synchronous": in
-        this process, in rounds; all read u_C, work, and push. Without a cluster "asynchronous" is "simulated" with wider
-        blocks.
+        this process, in rounds; all read u_C, work, and push. Without a cluster "asynchronous" is "simulated" with
+        wider blocks.
     rule : {"exchange", "os", "paper"}
         What decides on a newcomer, as in `OnlineSubstitution`.
     loss : {"squared", "squared_hinge", "logistic", "epsilon_insensitive"}

@@ -87,8 +87,8 @@ class Widths:
 def choose_widths(shape: AsyncShape, memory_limit: int | None) -> Widths:
     """Return how wide blocks are: whole tiles or whole parts of them, as the memory allows.
 
-    Where workers take turns in this process the width does not depend on the tiles or the memory, for the answer depends
-    on it.
+    Where workers take turns in this process the width does not depend on the tiles or the memory, for the answer
+    depends on it.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Some columns too many: drop the one whose removal costs least, until so many are left as were asked for.
 
-The cost is that of the loss's parabola at the fit of all columns that are left: ½ v_i² / (M⁻¹)_ii. With the squared loss
-it is exact; with others the columns are fitted again after every third of the removals.
+The cost is that of the loss's parabola at the fit of all columns that are left: ½ v_i² / (M⁻¹)_ii. With the squared
+loss it is exact; with others the columns are fitted again after every third of the removals.
 """
 
 from __future__ import annotations
@@ -56,7 +56,12 @@ def eliminate(
     columns = np.sort(np.asarray(columns, dtype=np.int64))
     n_before = len(columns)
     rounds = 1 if loss_code(loss) == SQUARED else ROUNDS
-    told = {"positive": positive, "threshold": threshold, "workers": workers, "memory_limit": memory_limit}
+    told: dict[str, Any] = {
+        "positive": positive,
+        "threshold": threshold,
+        "workers": workers,
+        "memory_limit": memory_limit,
+    }
     while True:
         fit = refit_selected(matrix, columns, loss, ridge=ridge, **told)
         products, coef = _parabola(matrix, columns, loss, fit, ridge, positive, threshold, workers, memory_limit)

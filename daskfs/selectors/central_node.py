@@ -201,7 +201,11 @@ class CentralNode:
     def progress(self) -> dict[str, float]:
         """Return how far the run is: units of columns done, of how many, the objective, and what happened so far."""
         n_units = len(self._leases.is_done)
-        numbers = {"n_done": self._leases.n_done, "n_units": n_units, "n_epochs": self._leases.n_epochs}
+        numbers: dict[str, float] = {
+            "n_done": self._leases.n_done,
+            "n_units": n_units,
+            "n_epochs": self._leases.n_epochs,
+        }
         numbers |= {"epoch": self._leases.epoch, "version": self._version, "is_finished": self._is_finished}
         numbers |= {"worst_staleness": self._worst_staleness, "drift": self._drift, "objective": self._value}
         return {name: float(value) for name, value in (numbers | self._counts).items()}

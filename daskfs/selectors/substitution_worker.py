@@ -10,8 +10,8 @@
     13. push Δu(t) = X_S(t) w_S(t) - u(t)
 
 Algorithm 3 of Yang, Fujimaki, Kusumura and Liu (KDD 2016), a block of features at a time. The engines of
-`daskfs.selectors.online_substitution_squared` decide on the newcomers, with the parabola of the loss at u_C and with what
-the other workers hold fixed:
+`daskfs.selectors.online_substitution_squared` decide on the newcomers, with the parabola of the loss at u_C and with
+what the other workers hold fixed:
 
     ½ vᵀ M v - cᵀ v,   M = Zᵀ D Z + λ₂,   c = Zᵀ (D u(t) - ∂L/∂u_C),   D = ∂²L/∂u_C²
 
