@@ -16,11 +16,12 @@ import numpy as np
 
 from daskfs.blocks import Progress
 from daskfs.errors import RunError
-from daskfs.lasting_tasks import LastingTasks, keep_running
+from daskfs.lasting_tasks import LastingTasks, NodeAddress, keep_running
 from daskfs.selectors.async_on_worker import (
     AsyncSettings,
     Outcome,
     PlacedNode,
+    compile_kernels,
     contribution_of,
     work_until_finished,
 )
@@ -103,6 +104,7 @@ class AsyncRun:
         """Run with the node as an actor and each worker as a task that lasts."""
         started = time.perf_counter()
         arrays = None if self.checkpoint is None else self.checkpoint.load(STEP)
+        compile_kernels(self.settings)
         for _ in range(MOST_NODES):
             try:
                 node = self.workers.place(PlacedNode, self.matrix, self.settings, 2, time.time)
@@ -153,7 +155,7 @@ class AsyncRun:
         return sum(len(share.columns) for share in self.shares) - held
 
     def _tasks(self, node: Any) -> LastingTasks:
-        shared = (self.matrix, node, self.settings)
+        shared = (self.matrix, NodeAddress(node), self.settings)
         return keep_running(self.workers, work_until_finished, range(self.settings.n_workers), name=STEP, shared=shared)
 
     def _watch(self, node: Any, tasks: LastingTasks) -> tuple[list[Outcome], dict[str, np.ndarray] | None, bool]:
