@@ -129,30 +129,32 @@ class AsyncRun:
             f"the central node was lost {MOST_NODES} times", STEP, "look at the workers' memory, and resume the run"
         )
 
-    def fill(self, n_wanted: int) -> int:
-        """Add columns until so many are held, where workers have places left; return how many were added.
+    def fill(self, kept: np.ndarray, n_wanted: int) -> np.ndarray:
+        """Return the columns that are kept, and more until there are so many, where that is possible.
 
         One worker takes over what all held, and looks at the columns until it has no place left: it sees which columns
         are combinations of the others.
         """
-        held = sum(len(share.columns) for share in self.shares)
+        held = len(kept)
         if held >= n_wanted or self.settings.n_workers == 1:
-            return 0
+            return kept
+        columns = np.concatenate([share.columns for share in self.shares])
+        coef = np.concatenate([share.coef for share in self.shares])
+        stay = np.isin(columns, kept)
         width = min(64, self.matrix.shape[1])
         numbers = {"n_workers": 1, "capacity": n_wanted, "n_epochs": 1, "exchanges": False}
         told = replace(self.settings, unit=width, narrowest=width, widest=width, **numbers)  # type: ignore[arg-type]
         node = Here().place(PlacedNode, self.matrix, told)
         arrays = node.checkpoint().result() | {"n_held": np.array([held])}
-        arrays["columns"] = np.concatenate([share.columns for share in self.shares])
-        arrays["coef"] = np.concatenate([share.coef for share in self.shares])
+        arrays |= {"columns": columns[stay], "coef": coef[stay]}
         arrays["numbers"] = np.array([0.0, 0.0, 0.0, self.intercept])
-        node.restore(arrays, self.prediction - self.intercept)
+        node.restore(arrays, self._contributions(arrays, self.workers))
         session = WorkerSession(node, 0, self.matrix, told.worker(self.matrix), np.dtype(told.dtype))
         read = _Chapters(self.matrix, told, session.settings.objective.weight)
         while session.lease is not None and session.worker.members.n_members < n_wanted:
             session.push(session.propose(read(session.lease)), width)
-        self.shares = node.shares().result()
-        return sum(len(share.columns) for share in self.shares) - held
+        found: np.ndarray = node.shares().result()[0].columns
+        return found
 
     def _tasks(self, node: Any) -> LastingTasks:
         shared = (self.matrix, NodeAddress(node), self.settings)
