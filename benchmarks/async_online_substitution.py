@@ -11,7 +11,7 @@ of the sequential selector after its last epoch, which is timed in the same run,
 processes than cores the figures say what that costs, not what more cores would give.
 
 faults: in each run one process is killed with SIGKILL, at a place in the run that the seed decides: a worker's, or the
-one that the central node lives in. Every run must end, u_C must be X_S w_S, and recall must be that of undisturbed runs.
+one that the central node lives in. Every run must end, u_C must be X_S w_S, recall must be that of undisturbed runs.
 
 model: measured here, the round trip of a message and a worker's seconds for each column; computed from them, the time
 of two epochs with 1 to 64 workers on as many cores and n = 10^4 to 10^7. A model, not a measurement.
@@ -196,17 +196,24 @@ def difference(selector: Any, store: FeatureStore) -> float:
     return float(np.abs(u - total).max() / np.abs(u).max())
 
 
+def wait_for(workers: Any, n_workers: int, timeout_s: float = 60.0) -> None:
+    """Wait until a killed process is there again; not for ever, for a run can do with fewer."""
+    until = time.monotonic() + timeout_s
+    while len(workers.client.nthreads()) < n_workers and time.monotonic() < until:
+        time.sleep(0.05)
+
+
 def faults(arguments: argparse.Namespace) -> int:
     """Kill, and look at what comes out."""
     n_samples, p, s = arguments.n_samples[0], arguments.n_features or 4000, arguments.n_informative
     rows: dict[str, list[tuple[float, float, float, float]]] = {"nobody": [], "worker": [], "node": []}
     with tempfile.TemporaryDirectory(dir=arguments.scratch) as folder:
         store = make_store(Path(folder), n_samples, p, s, 0, "float64")
-        with open_cluster("local", n_workers=3, dashboard_address=None) as workers:
-            for seed in range(arguments.kills):
+        for seed in range(arguments.kills):
+            with open_cluster("local", n_workers=3, dashboard_address=None) as workers:
                 share = float(np.random.default_rng(seed).uniform(0.05, 0.9))
                 for victim in rows:
-                    workers.client.wait_for_workers(3, timeout=60)  # type: ignore[union-attr]
+                    wait_for(workers, 3)
                     killer = Killer(workers, victim, share)  # type: ignore[arg-type]
                     selector = Observed(s, n_workers=2, timeout_s=5.0, block_columns=arguments.block_columns or 16)
                     started = time.perf_counter()
@@ -272,9 +279,7 @@ def model(arguments: argparse.Namespace) -> int:
     print(
         f"model: a round trip takes {1e3 * max(fixed, 0):.2f} ms + {1e9 * per_number:.1f} ns n; a column, with k held,"
     )
-    print(
-        f"       takes n (k {1e9 * costs[0]:.3f} + {1e9 * costs[1]:.3f}) ns; s = {s}, p = {p:,}, two epochs"
-    )
+    print(f"       takes n (k {1e9 * costs[0]:.3f} + {1e9 * costs[1]:.3f}) ns; s = {s}, p = {p:,}, two epochs")
     print(
         f"{'n':>12}" + "".join(f"{f'q={q}':>12}" for q in (1, 2, 4, 8, 16, 32, 64)) + "   (s; * the node is the limit)"
     )
