@@ -17,6 +17,7 @@ from daskfs.pipeline.selections.column_baselines import (
 )
 from daskfs.pipeline.selections.message import MessageSelect
 from daskfs.pipeline.selections.message_baselines import AveragingSelect, BolassoSelect, FullDataSelect, MedianSelect
+from daskfs.pipeline.selections.online_substitution import OnlineSubstitutionSelect
 
 Selection: TypeAlias = Annotated[
     MessageSelect  #
@@ -24,6 +25,7 @@ Selection: TypeAlias = Annotated[
     | AveragingSelect
     | MedianSelect
     | BolassoSelect
+    | OnlineSubstitutionSelect
     | ProjGDSelect
     | LassoCutSelect
     | OrthogonalMatchingPursuitSelect
