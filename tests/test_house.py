@@ -53,6 +53,7 @@ LIGHT = [  # what a worker imports
     "daskfs.selectors.message_on_block",
     "daskfs.selectors.refit_on_block",
     "daskfs.baselines.lasso_on_blocks",
+    "daskfs.selectors.online_substitution_screen",
 ]
 HEAVY = {
     "zarr",
