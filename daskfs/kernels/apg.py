@@ -1,7 +1,7 @@
 """Accelerated proximal gradient for ½ (Σ_t ‖ω_t‖)² + Σ_i share_i loss(z_i), z = Σ_t X_t ω_t + shift.
 
-Source: Tan, Tsang and Wang (2014), Algorithm 4 with the projection of Algorithm 3 and the caches of section 5.5. A trial
-of the line search needs no pass over the columns: with V_t = X_t v_t and G_t = X_t g_t kept for each group, the
+Source: Tan, Tsang and Wang (2014), Algorithm 4 with the projection of Algorithm 3 and the caches of section 5.5. A
+trial of the line search needs no pass over the columns: with V_t = X_t v_t and G_t = X_t g_t kept for each group, the
 predictions of the trial are Σ_t c_t (V_t - G_t / τ), c_t = o_t / ‖u_t‖. Groups without room in that cache (the oldest)
 are merged: their predictions are formed together from the columns.
 """
@@ -81,7 +81,7 @@ def descend(
     n_samples, n_groups = len(rows.y), len(groups.bounds) - 1
     wide = np.float64 if groups.columns.dtype == np.float64 else np.float32
     kept = InnerProducts(*(np.zeros((min(n_kept, n_groups), n_samples), wide) for _ in range(3)))
-    noise = 1e-11 if wide is np.float64 else 1e-7
+    noise = 1e-14 if wide is np.float64 else 1e-7
     out = coef.copy()
     end = _descend(groups, rows, kept, out, float(shift), float(tau), fit_intercept, tol, max_iter, noise)
     return Descent(out, *end)

@@ -1,4 +1,4 @@
-"""Columns kept in memory, in groups: predictions from coefficients and products with residuals, a span of rows at a time.
+"""Columns kept in memory, in groups: predictions from coefficients, products with residuals, a span of rows at a time.
 
 A column is kept as it was read (int8 stays int8) and means (x - centre) * inverse. A column may be in several groups:
 members of groups are positions of columns.

@@ -1,12 +1,12 @@
 """The subproblem as multiple kernel learning: for weights μ of the groups a ridge fit of the columns √μ_t X_t, and two
 ways to find μ.
 
-min over μ of J(μ) = min_u ½ ‖u‖² + Σ_i share_i loss(Σ_t √μ_t X_t u_t + shift), μ >= 0, Σ_t μ_t = 1, whose minimum is that
-of ½ (Σ_t ‖ω_t‖)² + Σ_i share_i loss(z_i), with ω_t = √μ_t u_t.
+min over μ of J(μ) = min_u ½ ‖u‖² + Σ_i share_i loss(Σ_t √μ_t X_t u_t + shift), μ >= 0, Σ_t μ_t = 1, whose minimum is
+that of ½ (Σ_t ‖ω_t‖)² + Σ_i share_i loss(z_i), with ω_t = √μ_t u_t.
 
-Source: Tan, Tsang and Wang (2014), (29) and Theorem 3. `alternate` sets μ_t to ‖ω_t‖ / Σ_s ‖ω_s‖ (Xu, Jin, Yang, King and
-Lyu 2010, "Simple and efficient multiple kernel learning by group lasso", ICML); `simple_mkl` descends along the reduced
-gradient of J (Rakotomamonjy, Bach, Canu and Grandvalet 2008, "SimpleMKL", JMLR 9), as the paper's MKL-FGM does.
+Source: Tan, Tsang and Wang (2014), (29) and Theorem 3. `alternate` sets μ_t to ‖ω_t‖ / Σ_s ‖ω_s‖ (Xu, Jin, Yang, King
+and Lyu 2010, "Simple and efficient multiple kernel learning by group lasso", ICML); `simple_mkl` descends along the
+reduced gradient of J (Rakotomamonjy, Bach, Canu and Grandvalet 2008, "SimpleMKL", JMLR 9), as the paper's MKL-FGM does.
 """
 
 from __future__ import annotations
@@ -128,9 +128,16 @@ class _RidgeFit(NamedTuple):
 
 
 def _fit(groups: Groups, rows: Rows, weights: np.ndarray, u: np.ndarray, shift: float, with_shift: bool) -> _RidgeFit:
+    """Fit the groups that have a weight; score all of them."""
     root = np.repeat(np.sqrt(weights), np.diff(groups.bounds))
-    out, squares = u.copy(), np.empty(len(weights))
-    shift, value, loss = _ridge(groups, rows, root, out, float(shift), with_shift, squares)
+    active = np.flatnonzero(root > 0.0)
+    some = groups._replace(members=groups.members[active], bounds=np.array([0, len(active)]))
+    of_some, v = u[active], np.empty(len(rows.y))
+    shift, value, loss = _ridge(some, rows, root[active], of_some, float(shift), with_shift, v)
+    out, products, squares = np.zeros(len(u)), np.empty(len(groups.columns)), np.empty(len(weights))
+    out[active] = of_some
+    column_products(groups, v, products)
+    group_squares(groups, products, squares)
     return _RidgeFit(weights, out, shift, value, loss, squares)
 
 
@@ -183,8 +190,11 @@ def _scaled(groups: Groups, coef: np.ndarray, weights: np.ndarray) -> np.ndarray
 
 
 @kernel
-def _ridge(groups, rows, root, u, shift, with_shift, squares):  # type: ignore[no-untyped-def]
-    """Minimise ½ ‖u‖² + Σ_i share_i loss(z_i) by Newton's method in place; return the shift, the value and the loss."""
+def _ridge(groups, rows, root, u, shift, with_shift, v):  # type: ignore[no-untyped-def]
+    """Minimise ½ ‖u‖² + Σ_i share_i loss(z_i) by Newton's method in place; return shift, value, loss.
+
+    `v` is left at the dual variables.
+    """
     n_members, n_samples = u.shape[0], rows.y.shape[0]
     n = n_members + 1
     columns = np.zeros((n_members, n_samples))
@@ -194,7 +204,7 @@ def _ridge(groups, rows, root, u, shift, with_shift, squares):  # type: ignore[n
         for i in range(n_samples):
             columns[m, i] = (groups.columns[p, i] - groups.centre[p]) * factor
     numbers = np.arange(n_members)
-    z, v, work = np.zeros(n_samples), np.empty(n_samples), np.empty(n_samples)
+    z, work = np.zeros(n_samples), np.empty(n_samples)
     gradient, step, moved = np.zeros(n), np.zeros(n), np.empty(n_members)
     hessian, chol = np.zeros((n, n)), np.zeros((n, n))
     for m in range(n_members):
@@ -242,7 +252,4 @@ def _ridge(groups, rows, root, u, shift, with_shift, squares):  # type: ignore[n
     z[:] = 0.0
     add_predictions(groups, 0, n_members, moved, z)
     dual_variables(rows, z, shift, v)
-    products = np.empty(groups.columns.shape[0])
-    column_products(groups, v, products)
-    group_squares(groups, products, squares)
     return shift, value, loss

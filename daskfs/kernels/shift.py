@@ -1,4 +1,4 @@
-"""The summed loss of weighted rows, its residuals, and the shift (intercept) that minimises it over fixed predictions."""
+"""The summed loss of weighted rows, its residuals, and the shift (intercept) that minimises it at given predictions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ARMIJO = 1e-4  # share of the foretold decrease that a step must bring
 
 
 class Rows(NamedTuple):
-    """Σ_i share_i loss(z_i, y_i), and what is needed to compute it; all of shape (n_samples,) but `loss` and `bits`."""
+    """Σ_i share_i loss(z_i, y_i), and room to compute it; all of shape (n_samples,) but `loss` and `bits`."""
 
     loss: int
     y: np.ndarray

@@ -1,5 +1,4 @@
-"""The B largest scores with the numbers of their columns; ties go to the smaller number, so that no cut of the columns
-matters."""
+"""The B largest scores and their columns; ties go to the smaller number, so that no cut of the columns matters."""
 
 from __future__ import annotations
 

@@ -40,9 +40,7 @@ class ColumnRange:
     """1 / scale, 0 for a constant column; 1 where columns are not normalised."""
 
 
-def best_of_block(
-    matrix: Any, v: np.ndarray, n_wanted: int, columns: ColumnRange
-) -> tuple[np.ndarray, np.ndarray]:
+def best_of_block(matrix: Any, v: np.ndarray, n_wanted: int, columns: ColumnRange) -> tuple[np.ndarray, np.ndarray]:
     """Return the columns of a block with the largest scores ``(Σ_i v_i (x_ij - centre_j) / scale_j)²``.
 
     Parameters

@@ -6,6 +6,7 @@ from typing import Annotated, TypeAlias, get_args
 
 from pydantic import Field
 
+from daskfs.pipeline.selections.fgm import FgmSelect
 from daskfs.pipeline.selections.message import MessageSelect
 from daskfs.pipeline.selections.message_baselines import AveragingSelect, BolassoSelect, FullDataSelect, MedianSelect
 
@@ -14,7 +15,8 @@ Selection: TypeAlias = Annotated[
     | FullDataSelect
     | AveragingSelect
     | MedianSelect
-    | BolassoSelect,
+    | BolassoSelect
+    | FgmSelect,
     Field(discriminator="method"),
 ]
 
