@@ -1,7 +1,7 @@
 """Columns kept in memory, in groups: predictions from coefficients, products with residuals, a span of rows at a time.
 
-A column is kept as it was read (int8 stays int8) and means (x - centre) * inverse. A column may be in several groups:
-members of groups are positions of columns.
+A column is kept as it was read and means (x - centre) * inverse. A column may be in several groups: members of groups are
+positions of columns.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Groups(NamedTuple):
     """Columns in memory and which of them form which group."""
 
     columns: np.ndarray
-    """Shape (n_columns, n_samples), float32, float64 or int8."""
+    """Shape (n_columns, n_samples), float32 (which holds int8 exactly) or float64."""
     centre: np.ndarray
     """Shape (n_columns,), float64."""
     inverse: np.ndarray

@@ -66,22 +66,21 @@ def alternate(
     Weighing
     """
     norms = _norms(groups, coef)
-    weights = np.where(norms > 0.0, norms, 0.0)
-    weights = weights / weights.sum() if weights.sum() > 0.0 else np.full(len(norms), 1.0 / len(norms))
-    u = _scaled(groups, coef, weights)
+    weights = norms / norms.sum() if norms.any() else np.full(len(norms), 1.0 / len(norms))
+    start = _of_columns(groups, coef)
     for n_iter in range(1, max_iter + 1):
-        fit = _fit(groups, rows, weights, u, shift, fit_intercept)
-        u, shift, squares, value = fit.u, fit.shift, fit.squares, fit.value
-        norms = np.sqrt(weights * _norms(groups, u) ** 2)
+        fit = _fit(groups, rows, weights, start, shift, fit_intercept)
+        start, shift = fit.of_columns, fit.shift
+        coef = _of_members(groups, fit)
+        norms = _norms(groups, coef)
         total = norms.sum()
         objective = 0.5 * total**2 + fit.loss
         # Weak duality: the dual of the ridge fit differs from that of the subproblem in its quadratic term alone.
-        dual = value - 0.5 * (squares.max() - float(weights @ squares))
+        dual = fit.value - 0.5 * (fit.squares.max() - float(weights @ fit.squares))
         if total == 0.0 or objective - dual <= tol * abs(objective) or n_iter == max_iter:
             break
         weights = np.where(norms > LEAST_WEIGHT * total, norms / total, 0.0)
-        u = _scaled(groups, _unscaled(groups, u, fit.weights), weights)
-    return Weighing(_unscaled(groups, u, fit.weights), shift, objective, n_iter)
+    return Weighing(coef, shift, objective, n_iter)
 
 
 def simple_mkl(
@@ -96,8 +95,7 @@ def simple_mkl(
     n_groups = len(norms)
     weights = norms / norms.sum() if norms.sum() > 0.0 else np.full(n_groups, 1.0 / n_groups)
     weights = 0.5 * weights + 0.5 / n_groups if (weights == 0.0).any() else weights
-    u = _scaled(groups, coef, weights)
-    fit = _fit(groups, rows, weights, u, shift, fit_intercept)
+    fit = _fit(groups, rows, weights, _of_columns(groups, coef), shift, fit_intercept)
     n_iter = 1
     while n_iter < max_iter:
         gap = 0.5 * (fit.squares.max() - float(fit.weights @ fit.squares))
@@ -111,14 +109,15 @@ def simple_mkl(
         if better is None:
             break
         fit = better
-    solution = _unscaled(groups, fit.u, fit.weights)
-    norms = _norms(groups, solution)
-    return Weighing(solution, fit.shift, 0.5 * norms.sum() ** 2 + fit.loss, n_iter)
+    coef = _of_members(groups, fit)
+    return Weighing(coef, fit.shift, 0.5 * _norms(groups, coef).sum() ** 2 + fit.loss, n_iter)
 
 
 class _RidgeFit(NamedTuple):
     weights: np.ndarray
-    u: np.ndarray
+    """μ, shape (n_groups,)."""
+    of_columns: np.ndarray
+    """Σ_t ω_t by columns, shape (n_columns,)."""
     shift: float
     value: float
     """J(μ)."""
@@ -127,18 +126,38 @@ class _RidgeFit(NamedTuple):
     """‖X_tᵀ v‖² of every group."""
 
 
-def _fit(groups: Groups, rows: Rows, weights: np.ndarray, u: np.ndarray, shift: float, with_shift: bool) -> _RidgeFit:
-    """Fit the groups that have a weight; score all of them."""
-    root = np.repeat(np.sqrt(weights), np.diff(groups.bounds))
-    active = np.flatnonzero(root > 0.0)
-    some = groups._replace(members=groups.members[active], bounds=np.array([0, len(active)]))
-    of_some, v = u[active], np.empty(len(rows.y))
-    shift, value, loss = _ridge(some, rows, root[active], of_some, float(shift), with_shift, v)
-    out, products, squares = np.zeros(len(u)), np.empty(len(groups.columns)), np.empty(len(weights))
-    out[active] = of_some
+def _fit(
+    groups: Groups, rows: Rows, weights: np.ndarray, start: np.ndarray, shift: float, with_shift: bool
+) -> _RidgeFit:
+    """Fit the columns that have a weight, each once: d_j = Σ_t μ_t over the groups it is in, the paper's (30)."""
+    d = _weights_of_columns(groups, weights)
+    active = np.flatnonzero(d > 0.0)
+    root = np.sqrt(d[active])
+    some = groups._replace(members=active, bounds=np.array([0, len(active)]))
+    u, v = start[active] / root, np.empty(len(rows.y))
+    shift, value, loss = _ridge(some, rows, root, u, float(shift), with_shift, v)
+    of_columns, products, squares = np.zeros(len(d)), np.empty(len(d)), np.empty(len(weights))
+    of_columns[active] = u * root
     column_products(groups, v, products)
     group_squares(groups, products, squares)
-    return _RidgeFit(weights, out, shift, value, loss, squares)
+    return _RidgeFit(weights, of_columns, shift, value, loss, squares)
+
+
+def _weights_of_columns(groups: Groups, weights: np.ndarray) -> np.ndarray:
+    of_members = np.repeat(weights, np.diff(groups.bounds))
+    return np.bincount(groups.members, weights=of_members, minlength=len(groups.columns))
+
+
+def _of_columns(groups: Groups, coef: np.ndarray) -> np.ndarray:
+    return np.bincount(groups.members, weights=coef, minlength=len(groups.columns))
+
+
+def _of_members(groups: Groups, fit: _RidgeFit) -> np.ndarray:
+    """Return ω: a column's coefficient is shared by its groups as their weights are."""
+    d = _weights_of_columns(groups, fit.weights)
+    each = np.divide(fit.of_columns, d, out=np.zeros(len(d)), where=d > 0.0)
+    coef: np.ndarray = each[groups.members] * np.repeat(fit.weights, np.diff(groups.bounds))
+    return coef
 
 
 def _reduced_direction(weights: np.ndarray, gradient: np.ndarray) -> np.ndarray:
@@ -163,8 +182,7 @@ def _line_search(
             break
         moved = np.maximum(fit.weights + step * direction, 0.0)
         moved /= moved.sum()
-        start = _scaled(groups, _unscaled(groups, fit.u, fit.weights), moved)
-        trial = _fit(groups, rows, moved, start, fit.shift, with_shift)
+        trial = _fit(groups, rows, moved, fit.of_columns, fit.shift, with_shift)
         n_used += 1
         if best is not None and trial.value >= best.value:
             break
@@ -176,17 +194,6 @@ def _line_search(
 
 def _norms(groups: Groups, coef: np.ndarray) -> np.ndarray:
     return np.sqrt(np.add.reduceat(coef * coef, groups.bounds[:-1]))
-
-
-def _unscaled(groups: Groups, u: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return ω = √μ u."""
-    return u * np.repeat(np.sqrt(weights), np.diff(groups.bounds))
-
-
-def _scaled(groups: Groups, coef: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return u = ω / √μ, 0 where μ is."""
-    root = np.repeat(np.sqrt(weights), np.diff(groups.bounds))
-    return np.where(root > 0.0, coef / np.where(root > 0.0, root, 1.0), 0.0)
 
 
 @kernel

@@ -140,9 +140,9 @@ class FGM(BaseSelector):
     The number of features, or rows held out, should end the passes; the gap says how far the optimum is, not how good
     the selection is. A large C goes on fitting once the loss is near 0, and picks columns for the noise.
 
-    Memory: two pieces of a block of columns in a task; in the leading process the selected columns as they are stored, up
-    to 512 MiB of their inner products, and vectors over the rows. The same data and parameters give the same bits with
-    any tiles, workers and order of completion.
+    Memory: two pieces of a block of columns in a task; in the leading process the selected columns as they are stored,
+    up to 512 MiB of their inner products, and vectors over the rows. The same data and parameters give the same bits
+    with any tiles, workers and order of completion.
 
     Examples
     --------
@@ -242,7 +242,9 @@ class FGM(BaseSelector):
         per_pass, n_most, n_passes = sizes(self, n_features)
         training = np.where(held_out, 0.0, weight)
         share = C * training * (weight.sum() / training.sum())
-        model = RestrictedModel(new_rows(loss_code(self.loss), y, share), n_most, np.dtype(columns.matrix.dtype))
+        is_wide = np.dtype(columns.matrix.dtype) == np.float64
+        dtype = np.dtype(np.float64 if is_wide else np.float32)
+        model = RestrictedModel(new_rows(loss_code(self.loss), y, share), n_most, dtype)
         stopping = Stopping(
             n_wanted=self.n_features_to_select, n_per_pass=per_pass, n_passes=n_passes, tol=self.tol,
             held_out=np.where(held_out, weight, 0.0) if held_out.any() else None, patience=self.patience,

@@ -40,7 +40,7 @@ class FgmShape:
     @property
     def client_nbytes(self) -> int:
         """Of the leading process: selected columns, inner products, vectors over the rows, statistics."""
-        columns = self.n_samples * self.n_most * self.itemsize
+        columns = self.n_samples * self.n_most * max(self.itemsize, 4)
         kept = 3 * min(self.n_kept, self.n_passes) * self.n_samples * max(self.itemsize, 4)
         newton = mkl_nbytes(self.n_samples, self.n_most) if self.solver != "apg" else 0
         return columns + kept + newton + self.n_samples * 160 + self.n_features * 64

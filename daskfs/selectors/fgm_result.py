@@ -82,7 +82,7 @@ def _notes(selector: FGM, passes: FgmPasses, n_selected: int) -> list[str]:
         notes.append(f"{wanted} features were asked for, but no more than {n_selected} have a score above 0")
     n_zero = n_selected - int(np.count_nonzero(selector.coef_))
     if n_zero:
-        notes.append(f"{n_zero} of the selected features have no coefficient: C = {selector.C_:.3g} is too small for more")
+        notes.append(f"{n_zero} of the selected features have no coefficient: C = {selector.C_:.3g} is too small")
     if selector.C is None:
         notes.append(f"C = {selector.C_:.3g} was chosen from the number of rows and the variance of the columns")
     if selector.C == "validation":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import scipy.optimize
@@ -77,7 +79,7 @@ def gap_of(groups, rows, coef, shift):
     v, products = np.empty(len(z)), np.empty(len(groups.columns))
     dual_variables(rows, z, shift, v)
     column_products(groups, v, products)
-    spans = [slice(a, b) for a, b in zip(groups.bounds[:-1], groups.bounds[1:], strict=True)]
+    spans = [slice(a, b) for a, b in pairwise(groups.bounds)]
     norms = np.array([np.linalg.norm(coef[span]) for span in spans])
     squares = np.array([(products[groups.members[span]] ** 2).sum() for span in spans])
     objective = 0.5 * norms.sum() ** 2 + loss
@@ -180,7 +182,7 @@ def test_the_largest_do_not_depend_on_the_cut_and_ties_go_by_number(seed):
     expected = np.lexsort((np.arange(40), -scores))[:7]
     expected = expected[scores[expected] > 0.0]
     cuts = [0, *sorted(rng.choice(np.arange(1, 40), 4, replace=False)), 40]
-    parts = [largest(scores[a:b], a, 7) for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+    parts = [largest(scores[a:b], a, 7) for a, b in pairwise(cuts)]
     while len(parts) > 1:
         parts = [merged(parts[0], parts[1], 7), *parts[2:]]
     np.testing.assert_array_equal(parts[0][0], expected)
