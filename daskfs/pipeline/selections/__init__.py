@@ -6,6 +6,15 @@ from typing import Annotated, TypeAlias, get_args
 
 from pydantic import Field
 
+from daskfs.pipeline.selections.column_baselines import (
+    AlphaInvestingSelect,
+    GraftingSelect,
+    LassoCutSelect,
+    OnlineL0Select,
+    OnlineL1Select,
+    OrthogonalMatchingPursuitSelect,
+    ProjGDSelect,
+)
 from daskfs.pipeline.selections.fgm import FgmSelect
 from daskfs.pipeline.selections.message import MessageSelect
 from daskfs.pipeline.selections.message_baselines import AveragingSelect, BolassoSelect, FullDataSelect, MedianSelect
@@ -18,7 +27,14 @@ Selection: TypeAlias = Annotated[
     | MedianSelect
     | BolassoSelect
     | FgmSelect
-    | OnlineSubstitutionSelect,
+    | OnlineSubstitutionSelect
+    | ProjGDSelect
+    | LassoCutSelect
+    | OrthogonalMatchingPursuitSelect
+    | GraftingSelect
+    | OnlineL1Select
+    | OnlineL0Select
+    | AlphaInvestingSelect,
     Field(discriminator="method"),
 ]
 
