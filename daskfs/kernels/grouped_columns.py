@@ -1,7 +1,7 @@
 """Columns kept in memory, in groups: predictions from coefficients, products with residuals, a span of rows at a time.
 
-A column is kept as it was read and means (x - centre) * inverse. A column may be in several groups: members of groups are
-positions of columns.
+A column is kept as it was read and means (x - centre) * inverse. A column may be in several groups: members of groups
+are positions of columns.
 """
 
 from __future__ import annotations

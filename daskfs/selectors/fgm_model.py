@@ -2,8 +2,8 @@
 
 One convention of constants throughout: the objective is ½ (Σ_t ‖ω_t‖)² + Σ_i share_i loss(z_i, y_i) with
 share_i = C w_i and z = Σ_t X̃_t ω_t + shift; the dual variables carry the sign of the class,
-v_i = -share_i loss'(z_i, y_i), so that the scores are (x̃_jᵀ v)². For the squared hinge v_i is C w_i y_i ξ_i, the paper's
-α_i y_i.
+v_i = -share_i loss'(z_i, y_i), so that the scores are (x̃_jᵀ v)². For the squared hinge v_i is C w_i y_i ξ_i, the
+paper's α_i y_i.
 """
 
 from __future__ import annotations

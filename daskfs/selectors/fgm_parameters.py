@@ -38,6 +38,10 @@ def check_parameters(selector: FGM) -> None:
         if value not in known:
             hint = did_you_mean(str(value), known)
             raise ConfigError(f"expected one of {', '.join(known)}, found {value!r}{hint}", name)
+    for name in ("fit_intercept", "center", "normalize", "certify", "debias"):
+        value = getattr(selector, name)
+        if not isinstance(value, bool | np.bool_):
+            raise ConfigError(f"expected True or False, found {value!r}", name)
     for name in ("n_features_to_select", "n_features_per_pass", "max_passes"):
         value = getattr(selector, name)
         if value is not None and not is_whole(value, 1):

@@ -218,9 +218,10 @@ def test_a_tie_goes_to_the_first_column():
 
 def test_nothing_to_select_is_said():
     X = np.ones((20, 3))
+    selector = FGM().fit(X, np.arange(20) % 2)
     with pytest.warns(UserWarning, match="No features were selected"):
-        selector = FGM().fit(X, np.arange(20) % 2)
-        assert selector.transform(X).shape == (20, 0)
+        selected = selector.transform(X)
+    assert selected.shape == (20, 0)
     assert len(selector.selected_) == 0
     assert "no column has a score above 0" in selector.result_.notes[0]
 
@@ -247,7 +248,8 @@ class ArrayMatrixUnchecked(ArrayMatrix):
     ("options", "place"),
     [
         ({"loss": "hinge"}, "loss"), ({"solver": "mkl"}, "solver"), ({"C": -1.0}, "C"), ({"C": "cv"}, "C"),
-        ({"n_features_to_select": 0}, "n_features_to_select"), ({"tol": 1.5}, "tol"), ({"validation": 1.0}, "validation"),
+        ({"n_features_to_select": 0}, "n_features_to_select"), ({"tol": 1.5}, "tol"),
+        ({"validation": 1.0}, "validation"), ({"center": 1}, "center"),
         ({"n_features_to_select": 61}, "n_features_to_select"), ({"max_passes": 0}, "max_passes"),
         ({"n_features_to_select": 20, "n_features_per_pass": 2, "max_passes": 3}, "n_features_per_pass"),
     ],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import dask.array as da
 import numpy as np
 import pandas as pd
@@ -93,7 +95,7 @@ def test_every_cut_of_the_columns_gives_the_same_scores(data, store, cuts):
     v = np.random.default_rng(1).standard_normal(len(X))
     centre, inverse = store.mean, 1.0 / store.std
     parts = {}
-    for start, stop in zip(cuts[:-1], cuts[1:], strict=True):
+    for start, stop in pairwise(cuts):
         for piece_rows in (256, 512, 1024):
             block = ColumnRange(start, stop, piece_rows, centre[start:stop], inverse[start:stop])
             columns, scores = best_of_block(store, v, 70, block)
