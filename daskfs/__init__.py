@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _ROOM_OF = {
+    "FGM": "daskfs.selectors.fgm",
     "Message": "daskfs.selectors.message",
     "OnlineSubstitution": "daskfs.selectors.online_substitution",
     "FeatureStore": "daskfs.store.feature_store",
@@ -25,6 +26,7 @@ __all__ = [*_ROOM_OF, "__version__", "baselines"]
 if TYPE_CHECKING:
     from daskfs.errors import DaskfsError as DaskfsError
     from daskfs.result import SelectionResult as SelectionResult
+    from daskfs.selectors.fgm import FGM as FGM
     from daskfs.selectors.message import Message as Message
     from daskfs.selectors.online_substitution import OnlineSubstitution as OnlineSubstitution
     from daskfs.sources.ingest import ingest as ingest

@@ -20,6 +20,7 @@ from daskfs.errors import ConfigError, PlanError, did_you_mean
 from daskfs.pipeline.config import Pipeline, Split, SyntheticSource
 from daskfs.pipeline.plan import DataFacts, Plan, available_nbytes, make_plan, over_limit
 from daskfs.selectors.base import BaseSelector
+from daskfs.selectors.fgm import FGM
 from daskfs.selectors.message import Message
 from daskfs.selectors.online_substitution import OnlineSubstitution
 from daskfs.sources.base import Source
@@ -33,6 +34,7 @@ SELECTORS: dict[str, type[BaseSelector]] = {
     "averaging": Averaging,
     "median": Median,
     "bolasso": Bolasso,
+    "fgm": FGM,
     "online_substitution": OnlineSubstitution,
     "proj_gd": ProjGD,
     "lasso_cut": LassoCut,

@@ -15,6 +15,7 @@ from daskfs.pipeline.selections.column_baselines import (
     OrthogonalMatchingPursuitSelect,
     ProjGDSelect,
 )
+from daskfs.pipeline.selections.fgm import FgmSelect
 from daskfs.pipeline.selections.message import MessageSelect
 from daskfs.pipeline.selections.message_baselines import AveragingSelect, BolassoSelect, FullDataSelect, MedianSelect
 from daskfs.pipeline.selections.online_substitution import OnlineSubstitutionSelect
@@ -25,6 +26,7 @@ Selection: TypeAlias = Annotated[
     | AveragingSelect
     | MedianSelect
     | BolassoSelect
+    | FgmSelect
     | OnlineSubstitutionSelect
     | ProjGDSelect
     | LassoCutSelect
