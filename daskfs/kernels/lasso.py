@@ -22,7 +22,7 @@ import numpy as np
 
 from daskfs.kernels.gram_cache import GramCache, cache_gram
 from daskfs.kernels.gram_matrix import WHOLE_GRAM_COLUMNS, gram_matrix, wants_whole_gram
-from daskfs.kernels.homotopy import COLLINEAR, follow_knots, new_knots
+from daskfs.kernels.homotopy import COLLINEAR, follow_knots
 from daskfs.kernels.lasso_steps import (
     BATCH,
     ENTERED,
@@ -214,8 +214,8 @@ def _by_homotopy(
     state: PathState,
     max_cached: int | None,
 ) -> LassoPath:
-    knots = new_knots(knot_capacity(rule.max_features), len(state.entered))
-    n_knots, best, stop = follow_knots(X, weight, m, rule, smallest, state, knots)
+    longest = knot_capacity(rule.max_features)
+    knots, n_knots, best, stop = follow_knots(X, weight, m, rule, smallest, state, longest)
     keep, entered = slice(n_knots), slice(int(state.counts[ENTERED]))
     given_up = GIVEN_UP[stop - COLLINEAR] if stop >= COLLINEAR else ""
     return LassoPath(
