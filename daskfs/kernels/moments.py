@@ -53,28 +53,33 @@ def moments(X, y, weight):  # type: ignore[no-untyped-def]
     """
     n_features = X.shape[1]
     rows = np.flatnonzero(weight > 0.0)
-    first = rows[0]
-    total = 0.0
-    y_mean = 0.0
-    for i in rows:
-        total += weight[i]
-        y_mean += weight[i] * (y[i] - y[first])
-    y_mean = y_mean / total + y[first]
-    origin = X[first].astype(np.float64)
+    total, y_mean, y_variance = first_moments(y, weight, rows)
+    origin = X[rows[0]].astype(np.float64)
     mean = np.zeros(n_features)
     scale = np.zeros(n_features)
     cross = np.zeros(n_features)
-    y_variance = 0.0
-    for i in rows:
-        y_variance += weight[i] * (y[i] - y_mean) ** 2
     _add_differences(X, y, weight, rows, y_mean, origin, mean, scale, cross)
     for j in range(n_features):
         mean[j] /= total
         variance = scale[j] / total - mean[j] * mean[j]
         mean[j] += origin[j]
-        scale[j] = _deviation(variance, mean[j])
+        scale[j] = deviation(variance, mean[j])
         cross[j] = cross[j] / (total * scale[j]) if scale[j] > 0.0 else 0.0
-    return Moments(total, y_mean, y_variance / total, mean, scale, cross)
+    return Moments(total, y_mean, y_variance, mean, scale, cross)
+
+
+@kernel
+def first_moments(y, weight, rows):  # type: ignore[no-untyped-def]
+    """Return the sum of the weights of `rows`, and mean and variance of y on them."""
+    first = rows[0]
+    total, y_mean, y_variance = 0.0, 0.0, 0.0
+    for i in rows:
+        total += weight[i]
+        y_mean += weight[i] * (y[i] - y[first])
+    y_mean = y_mean / total + y[first]
+    for i in rows:
+        y_variance += weight[i] * (y[i] - y_mean) ** 2
+    return total, y_mean, y_variance / total
 
 
 @kernel
@@ -112,7 +117,7 @@ def _add_moments(  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _deviation(variance, mean):  # type: ignore[no-untyped-def]
+def deviation(variance, mean):  # type: ignore[no-untyped-def]
     """Return the standard deviation: 0 where it is rounding, NaN where the column is not finite."""
     if not math.isfinite(variance):
         return math.nan

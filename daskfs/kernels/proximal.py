@@ -36,9 +36,8 @@ def descend(hessian, n, gradient, coef, lam, tol, step):  # type: ignore[no-unty
             move = new - old
             if move != 0.0:
                 step[q] += move
-                row = hessian[q]
                 for r in range(n):
-                    gradient[r] -= move * row[r]
+                    gradient[r] -= move * hessian[q, r]
                 largest = max(largest, abs(move) * math.sqrt(curvature))
         if largest <= tol:
             break
@@ -80,7 +79,9 @@ def solve_entered(problem, lam, tol, far, state):  # type: ignore[no-untyped-def
         if size <= 0.1 * tol:
             gradient[:n] = before
             return
-        length = _take_step(problem, lam, before, step, state)
+        length = _take_step(
+            problem, lam, before, step, coef, state.columns, state.identity, n_entered, state.at, gradient
+        )
         state.counts[NEWTON_STEPS] += 1
         for q in range(n):
             coef[q] += length * step[q]
@@ -98,18 +99,17 @@ def solve_entered(problem, lam, tol, far, state):  # type: ignore[no-untyped-def
 
 
 @kernel
-def _take_step(problem, lam, before, step, state):  # type: ignore[no-untyped-def]
+def _take_step(problem, lam, before, step, coef, columns, identity, n_entered, at, gradient):  # type: ignore[no-untyped-def]
     """Go `step`, or the part of it after which the slope has not turned up by half of what it was; return that part."""
-    n_entered = state.counts[ENTERED]
-    slope = _slope(before, state.coef, step, 0.0, lam)
+    slope = _slope(before, coef, step, 0.0, lam)
     length = 1.0
-    advance(problem, state.columns, state.identity, n_entered, step, 1.0, state.at, state.gradient)
+    advance(problem, columns, identity, n_entered, step, 1.0, at, gradient)
     for _ in range(MAX_SHORTENINGS):
-        turned = _slope(state.gradient, state.coef, step, length, lam)
+        turned = _slope(gradient, coef, step, length, lam)
         if turned <= -OVERSHOT * slope:
             break
         shorter = length * min(0.5, max(0.1, slope / (slope - turned)))
-        advance(problem, state.columns, state.identity, n_entered, step, shorter - length, state.at, state.gradient)
+        advance(problem, columns, identity, n_entered, step, shorter - length, at, gradient)
         length = shorter
     return length
 
@@ -136,16 +136,15 @@ def _correct(hessian, n, step, before, gradient):  # type: ignore[no-untyped-def
     change, expected = np.empty(n), np.empty(n)
     found, foreseen = 0.0, 0.0
     for a in range(n):
-        row = hessian[a]
         product = 0.0
         for b in range(n):
-            product += row[b] * step[b]
+            product += hessian[a, b] * step[b]
         expected[a] = product
         change[a] = before[a] - gradient[a]
         foreseen += step[a] * product
         found += step[a] * change[a]
     if found > 0.2 * foreseen and found < 5.0 * foreseen and foreseen > 1e-280:
         for a in range(n):
-            row, change_a, expected_a = hessian[a], change[a] / found, expected[a] / foreseen
+            change_a, expected_a = change[a] / found, expected[a] / foreseen
             for b in range(n):
-                row[b] += change_a * change[b] - expected_a * expected[b]
+                hessian[a, b] += change_a * change[b] - expected_a * expected[b]

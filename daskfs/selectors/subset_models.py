@@ -67,15 +67,15 @@ def choose(
     X: np.ndarray, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings, is_first: bool
 ) -> dict[str, np.ndarray] | None:
     """Return what one subset chooses (see `message_on_block.select_on_block`); None where X is not finite."""
-    if settings.loss == "squared" or settings.estimator is not None:
+    if settings.estimator is not None:
         m = moments(X, y, weight)
         if np.isnan(m.scale).any():
             return None
-    if settings.estimator is not None:
         selected, coef, intercept = _choice_of_estimator(X, y, weight, settings)
         choice = _columns_and_target(m, m.y_mean)
     else:
-        path = _lasso_path(X, y, weight, m, settings) if settings.loss == "squared" else _path(X, y, weight, settings)
+        follow = _lasso_path if settings.loss == "squared" else _path
+        path = follow(X, y, weight, settings)
         if np.isnan(path.moments.scale).any():
             return None
         selected = path.selected()
@@ -91,13 +91,12 @@ def choose(
     return choice
 
 
-def _lasso_path(X: np.ndarray, y: np.ndarray, weight: np.ndarray, m: Moments, settings: SelectionSettings) -> LassoPath:
+def _lasso_path(X: np.ndarray, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings) -> LassoPath:
     return lasso_path(
         X,
         y,
         weight,
-        penalty=settings.feature_penalty(m.total, X.shape[1]),
-        block_moments=m,
+        penalty=settings.feature_penalty(float(weight.sum()), X.shape[1]),
         n_lambdas=settings.n_lambdas,
         refit=settings.refit,
         patience=settings.patience,
