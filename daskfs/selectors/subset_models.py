@@ -43,12 +43,14 @@ class SelectionSettings:
     """A scikit-learn estimator that selects instead of the Lasso path."""
     approximate: bool = False
     """Whether the path of a loss is that of its parabola at the fit of all columns."""
+    n_subsets: int = 1
+    """That vote together."""
 
     def feature_penalty(self, n_samples: float, n_features: int) -> float:
         """Return what one more feature costs on a subset."""
         if self.penalty is not None:
             return self.penalty
-        return feature_penalty(self.criterion, n_samples, n_features, self.gamma)
+        return feature_penalty(self.criterion, n_samples, n_features, self.gamma, self.n_subsets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ def choose(
         if np.isnan(m.scale).any():
             return None
         selected, coef, intercept = _choice_of_estimator(X, y, weight, settings)
-        choice = _columns_and_target(m, m.y_mean)
+        choice = _columns_and_target(m, m.y_mean) | {"n_unsolved": np.array([0])}
     else:
         follow = _lasso_path if settings.loss == "squared" else _path
         path = follow(X, y, weight, settings)
@@ -83,9 +85,10 @@ def choose(
         if path.best >= 0:
             coef, intercept = path.coefficients(path.best)[selected], path.intercept(path.best)
         choice = _columns_and_target(path.moments, _location(path, y, weight))
+        choice["n_unsolved"] = np.array([path.n_unsolved])
         choice |= _flattened(path.gram) if isinstance(path, LassoPath) else {}
         choice |= _history(path) if is_first else {}
-    choice |= {"selected": selected, "n_selected": np.array([len(selected)])}
+    choice |= {"selected": selected, "n_selected": np.array([len(selected)]), "abstains": _abstains(y, weight)}
     if settings.with_coefficients:
         choice |= {"coef": coef, "intercept": np.array([intercept if len(coef) else choice["y_mean"][0]])}
     return choice
@@ -120,6 +123,12 @@ def _path(X: np.ndarray, y: np.ndarray, weight: np.ndarray, settings: SelectionS
         patience=settings.patience,
         max_features=settings.max_features,
     )
+
+
+def _abstains(y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Return whether the target is the same on all rows, of one class say: nothing is learnt from them."""
+    seen = y[weight > 0.0]
+    return np.array([seen.min() == seen.max()])
 
 
 def _columns_and_target(m: Moments, location: float) -> dict[str, np.ndarray]:
