@@ -125,3 +125,8 @@ def inner_loop(function: Callable[..., Any]) -> Callable[..., Any]:
     machine. NaN and infinity are respected.
     """
     return _compiled(function, fastmath={"contract", "reassoc", "nsz"})
+
+
+def elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a formula of each element, an exponential say: as `kernel`, but a product and a sum may round once."""
+    return _compiled(function, fastmath={"contract"})
