@@ -31,6 +31,19 @@ class ColumnBlock:
     X: Any
 
 
+@dataclass(frozen=True, slots=True)
+class SparseRows:
+    """Rows as their entries: row i has ``data[indptr[i]:indptr[i + 1]]`` in the columns ``indices[indptr[i]:...]``.
+
+    `indptr` is int64, of shape (n_rows + 1,); `indices` of any integer type, `data` of any number type, (nnz,) both.
+    What is not there is zero.
+    """
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    data: np.ndarray
+
+
 class Matrix(Protocol):
     """What selectors read: a feature store, rows of one, or arrays in memory.
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from daskfs.blocks import ColumnBlock, RowBlock, Rows
+from daskfs.blocks import ColumnBlock, RowBlock, Rows, SparseRows
 from daskfs.errors import ConfigError
 from daskfs.memory import BufferPool, block_length
 
@@ -45,6 +45,10 @@ class Streamable:
 
     def read_weight(self, rows: Rows = slice(None)) -> np.ndarray | None:
         """Return the weights of the rows, or None where every row weighs the same."""
+        return None
+
+    def read_sparse(self, rows: Rows) -> SparseRows | None:
+        """Return the entries of X[rows], or None where the matrix is dense: then `read` it."""
         return None
 
     @property
@@ -271,6 +275,10 @@ class RowView(Streamable):
     def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
         """Return the dense block X[rows][:, columns]."""
         return self.base.read(self._locate(rows), columns, out)
+
+    def read_sparse(self, rows: Rows) -> SparseRows | None:
+        """Return the entries of X[rows], or None where the base is dense."""
+        return self.base.read_sparse(self._locate(rows))
 
     def read_target(self, rows: Rows = slice(None)) -> np.ndarray | None:
         """Return y[rows]."""

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from daskfs.kernels.numba_cache import kernel
+from daskfs.kernels.numba_cache import kernel, prefetch
 
 MAX_BUCKETS = 1 << 31
 N_HASHES = (1, 3, 5)
@@ -132,6 +132,16 @@ def updated(cells, n_buckets, n_hashes, h, value):  # type: ignore[no-untyped-de
         _signed(cells[i3], b3),
         _signed(cells[i4], b4),
     )
+
+
+@kernel
+def fetch(cells, n_buckets, n_hashes, h):  # type: ignore[no-untyped-def]
+    """Have the cells of an element brought near before `updated` wants them: they lie anywhere in memory."""
+    mask = n_buckets - _ONE
+    prefetch(cells, h & mask)
+    if n_hashes >= 3:
+        prefetch(cells, n_buckets + ((h >> _S32) & mask))
+        prefetch(cells, _TWO * n_buckets + (((h * C) >> _S32) & mask))
 
 
 @kernel

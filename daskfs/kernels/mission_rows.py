@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from daskfs.kernels.count_sketch import A, hash_word, updated
+from daskfs.kernels.count_sketch import A, fetch, hash_word, updated
 from daskfs.kernels.numba_cache import inner_loop, kernel
 from daskfs.kernels.row_losses import row_derivative, row_value
 
@@ -90,6 +90,7 @@ def train_rows(  # type: ignore[no-untyped-def]
     numbers,
     frozen,
     slots,
+    words,
     places,
 ):
     """Take rows ``first, first + 1, ...``; stop before `last` where the table wants a selection or a row is not finite.
@@ -117,7 +118,7 @@ def train_rows(  # type: ignore[no-untyped-def]
     numbers : ndarray of shape (N_NUMBERS,), float64
     frozen : bool
         Whether the set of active features stays as it is, and the sketch is left alone.
-    slots, places : ndarray of shape (longest row,), uint64 and int64
+    slots, words, places : ndarray of shape (longest row,), uint64, uint64 and int64
         To work in.
 
     Returns
@@ -149,6 +150,10 @@ def train_rows(  # type: ignore[no-untyped-def]
             else:
                 n_other -= 1
                 places[n_other] = i
+                if not frozen:
+                    h = hash_word(np.uint64(indices[i]), seed, n_hashes)
+                    words[n_other] = h
+                    fetch(cells, n_buckets, n_hashes, h)
         numbers[LOSS_SUM] += row_weight[row] * row_value(loss, z, y[row])
         numbers[WEIGHT_SUM] += row_weight[row]
         step = -step_of(rates, numbers[ROWS_SEEN], row_weight[row], norm) * row_derivative(loss, z, y[row])
@@ -162,19 +167,18 @@ def train_rows(  # type: ignore[no-untyped-def]
         has_grown = False
         for k in range(stop - start - 1, n_other - 1, -1):  # in the order of the row
             i = places[k]
-            key = np.uint64(indices[i])
             value = np.float32(step) * data[i]
             if has_grown:  # the id may stand twice in this row
-                slot = slot_of(keys, key)
-                if keys[slot] == key:
+                slot = slot_of(keys, np.uint64(indices[i]))
+                if keys[slot] != EMPTY:
                     weights[slot] += value
                     continue
-            h = hash_word(key, seed, n_hashes)
+            h = words[k]
             tail = updated(cells, n_buckets, n_hashes, h, value * to_cells)
             if abs(tail) >= threshold and n_active[0] < capacity:
                 updated(cells, n_buckets, n_hashes, h, -tail)
-                slot = slot_of(keys, key)
-                keys[slot] = key
+                slot = slot_of(keys, np.uint64(indices[i]))
+                keys[slot] = np.uint64(indices[i])
                 weights[slot] = tail * from_cells
                 touches[slot] = 1
                 n_active[0] += 1

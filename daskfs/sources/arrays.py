@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.blocks import Rows
+from daskfs.blocks import Rows, SparseRows
 from daskfs.errors import DataError, SourceError
 from daskfs.sources.base import Source, SourceBlock
 from daskfs.streams import Streamable
@@ -23,8 +23,8 @@ class ArrayMatrix(Streamable):
     Parameters
     ----------
     X : array-like or scipy.sparse matrix of shape (n_samples, n_features)
-        float32, float64 and int8 are kept, anything else is converted to float64. Sparse input is read block by
-        block to dense.
+        float32, float64 and int8 are kept, anything else is converted to float64. Sparse input stays so: `read` gives
+        dense blocks of it, `read_sparse` the entries.
     y : array-like of shape (n_samples,), optional
     weight : array-like of shape (n_samples,), optional
     feature_names : sequence of str, optional
@@ -61,6 +61,18 @@ class ArrayMatrix(Streamable):
             return np.ascontiguousarray(block)
         out[...] = block
         return out
+
+    def read_sparse(self, rows: Rows) -> SparseRows | None:
+        """Return the entries of X[rows], without a copy where the rows are consecutive; None where X is dense."""
+        if not hasattr(self._X, "tocsr"):
+            return None
+        if not isinstance(rows, slice):
+            chosen = self._X[rows]
+            return SparseRows(chosen.indptr.astype(np.int64), chosen.indices, chosen.data)
+        start, stop, _ = rows.indices(self.shape[0])
+        indptr = self._X.indptr[start : stop + 1].astype(np.int64)
+        entries = slice(int(indptr[0]), int(indptr[-1]))
+        return SparseRows(indptr - indptr[0], self._X.indices[entries], self._X.data[entries])
 
     def read_target(self, rows: Rows = slice(None)) -> np.ndarray | None:
         """Return y[rows], float64, or None."""
