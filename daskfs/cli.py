@@ -198,12 +198,19 @@ def verify(store: StorePath) -> None:
 @app.command()
 def select(
     store: StorePath,
-    method: Annotated[str, typer.Option(help="message, full_data, averaging, median or bolasso.")] = "message",
+    method: Annotated[str, typer.Option(help="message, or any other that `select` of a pipeline takes.")] = "message",
+    n_features: Annotated[
+        int | None,
+        typer.Option(help="Features to select; with message at most so many per subset.", min=1),
+    ] = None,
+    parameters: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Any parameter of the method, read as YAML. Repeatable."),
+    ] = None,
     n_subsets: Annotated[int | None, typer.Option(help="Subsets of the rows.", min=1)] = None,
     subset_size: Annotated[int | None, typer.Option(help="Rows of a subset, instead of their number.", min=2)] = None,
-    criterion: Annotated[str, typer.Option(help="ebic, bic or ric.")] = "ebic",
-    gamma: Annotated[float, typer.Option(help="Of ebic.", min=0, max=1)] = 0.5,
-    n_features: Annotated[int | None, typer.Option(help="At most so many features per subset.", min=1)] = None,
+    criterion: Annotated[str | None, typer.Option(help="ebic, bic or ric.")] = None,
+    gamma: Annotated[float | None, typer.Option(help="Of ebic.", min=0, max=1)] = None,
     test: Annotated[float, typer.Option(help="Share of the rows to test on; 0 for none.", min=0, max=0.99)] = 0.2,
     random_state: RandomState = 0,
     n_workers: Annotated[int | None, typer.Option(help="Processes on this machine.", min=1)] = None,
@@ -216,7 +223,8 @@ def select(
     force: Force = False,
 ) -> None:
     """Select features from a store: the short way, without YAML."""
-    from daskfs.pipeline.config import build_pipeline
+    from daskfs.pipeline.config import apply_override, build_pipeline
+    from daskfs.pipeline.selections import key_of_n_features
     from daskfs.store.feature_store import open_store
 
     open_store(store)
@@ -226,10 +234,13 @@ def select(
         cluster = {"kind": "address", "address": scheduler}
     if memory_limit is not None:
         cluster["memory_limit"] = memory_limit
-    selection: dict[str, Any] = {"method": method, "criterion": criterion, "gamma": gamma, "random_state": random_state}
-    given = {"n_subsets": n_subsets, "subset_size": subset_size, "max_features": n_features}
+    given = {"n_subsets": n_subsets, "subset_size": subset_size, "criterion": criterion, "gamma": gamma}
+    given[key_of_n_features(method)] = n_features
+    selection = {"method": method, "random_state": random_state}
     selection |= {key: value for key, value in given.items() if value is not None}
-    document = {
+    for parameter in parameters or ():
+        apply_override(selection, parameter)
+    document: dict[str, Any] = {
         "version": 1,
         "name": name,
         "store": {"path": str(store)},

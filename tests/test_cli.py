@@ -282,3 +282,11 @@ def test_a_fault_of_ours_keeps_its_traceback_and_exit_code_1(pipeline):
     done = subprocess.run([sys.executable, "-c", code, "run", str(pipeline)], capture_output=True, text=True)
     assert done.returncode == 1
     assert "ZeroDivisionError" in done.stderr
+
+
+def test_select_takes_any_parameter_of_the_method(run, tmp_path):
+    run("ingest", "sklearn:diabetes", "d.zarr")
+    assert run("select", "d.zarr", "--set", "criterion=bic", "--set", "n_subsets=3", "--output", "out")[0] == 0
+    parameters = json.loads((tmp_path / "out" / "result.json").read_text())["parameters"]
+    assert (parameters["criterion"], parameters["n_subsets"]) == ("bic", 3)
+    assert "did you mean 'criterion'" in run("select", "d.zarr", "--set", "criterio=bic")[2]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from daskfs.errors import ConfigError, did_you_mean
-from daskfs.kernels.losses import LOSSES, default_threshold
+from daskfs.kernels.losses import LIKELIHOODS, default_threshold
 from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.message_notes import path_of_first
@@ -32,7 +32,7 @@ class LassoBaseline(BaseSelector):
     loss: str
 
     def _check_parameters(self) -> None:
-        choices = {"criterion": ("bic", "ric", "ebic"), "gic_rss": ("refit", "lasso"), "loss": LOSSES}
+        choices = {"criterion": ("bic", "ric", "ebic"), "gic_rss": ("refit", "lasso"), "loss": LIKELIHOODS}
         for name, known in choices.items():
             value = getattr(self, name)
             if value not in known:

@@ -1,12 +1,13 @@
 """Losses of one prediction: value, derivative and curvature in the raw prediction z, chosen by an integer code.
 
-=========  ============================  ===================================================
-squared    ½ (z - y)²                    y any number
-logistic   log(1 + exp(-y z))            y is -1 or +1
-poisson    exp(z) - y z                  y a count, or any number not below 0; the mean is exp(z)
-huber      ½ (z - y)², beyond the        y any number
-           threshold t: t |z - y| - ½ t²
-=========  ============================  ===================================================
+=============  ============================  ===================================================
+squared        ½ (z - y)²                    y any number
+logistic       log(1 + exp(-y z))            y is -1 or +1
+poisson        exp(z) - y z                  y a count, or any number not below 0; the mean is exp(z)
+huber          ½ (z - y)², beyond the        y any number
+               threshold t: t |z - y| - ½ t²
+squared_hinge  ½ max(0, 1 - y z)²            y is -1 or +1
+=============  ============================  ===================================================
 
 All stay finite for z up to ±1e4 and beyond: above z = 100 the exponential of the Poisson loss goes on as its
 parabola.
@@ -21,8 +22,10 @@ import numpy as np
 from daskfs.errors import ConfigError, did_you_mean
 from daskfs.kernels.numba_cache import kernel
 
-SQUARED, LOGISTIC, POISSON, HUBER = range(4)
-LOSSES = ("squared", "logistic", "poisson", "huber")
+SQUARED, LOGISTIC, POISSON, HUBER, SQUARED_HINGE = range(5)
+LOSSES = ("squared", "logistic", "poisson", "huber", "squared_hinge")
+LIKELIHOODS = LOSSES[:4]
+"""Losses with a deviance, on which information criteria stand."""
 
 HUBER_EFFICIENCY = 1.345  # threshold in standard deviations of the noise: 95 % efficient under normal noise
 SPAN = 512  # predictions taken at once: all arrays of a span stay in the first-level cache
@@ -97,6 +100,8 @@ def values(loss, threshold, z, y, value, bits):  # type: ignore[no-untyped-def]
             _logistic_values(z[start:stop], y[start:stop], value[start:stop], bits)
         elif loss == POISSON:
             _poisson_values(z[start:stop], y[start:stop], value[start:stop], bits)
+        elif loss == SQUARED_HINGE:
+            _squared_hinge_values(z[start:stop], y[start:stop], value[start:stop])
         else:
             _huber_values(z[start:stop], y[start:stop], value[start:stop], math.inf if loss == SQUARED else threshold)
 
@@ -110,6 +115,8 @@ def derivatives(loss, threshold, z, y, derivative, curvature, bits):  # type: ig
             _logistic_derivatives(z[start:stop], y[start:stop], derivative[start:stop], curvature[start:stop], bits)
         elif loss == POISSON:
             _poisson_derivatives(z[start:stop], y[start:stop], derivative[start:stop], curvature[start:stop], bits)
+        elif loss == SQUARED_HINGE:
+            _squared_hinge_derivatives(z[start:stop], y[start:stop], derivative[start:stop], curvature[start:stop])
         else:
             limit = math.inf if loss == SQUARED else threshold
             _huber_derivatives(z[start:stop], y[start:stop], derivative[start:stop], curvature[start:stop], limit)
@@ -222,3 +229,18 @@ def _huber_derivatives(z, y, derivative, curvature, threshold):  # type: ignore[
         difference = z[i] - y[i]
         derivative[i] = min(max(difference, -threshold), threshold)
         curvature[i] = 1.0 if abs(difference) <= threshold else 0.0
+
+
+@kernel
+def _squared_hinge_values(z, y, value):  # type: ignore[no-untyped-def]
+    for i in range(z.shape[0]):
+        short = max(1.0 - y[i] * z[i], 0.0)
+        value[i] = 0.5 * short * short
+
+
+@kernel
+def _squared_hinge_derivatives(z, y, derivative, curvature):  # type: ignore[no-untyped-def]
+    for i in range(z.shape[0]):
+        short = max(1.0 - y[i] * z[i], 0.0)
+        derivative[i] = -y[i] * short
+        curvature[i] = 1.0 if short > 0.0 else 0.0

@@ -12,7 +12,9 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag,
 from daskfs.cluster import parse_bytes
 from daskfs.documents import check_document, expand_environment, parse_yaml, read_yaml
 from daskfs.errors import ConfigError
-from daskfs.pipeline.selections import Count, Section, Seed, Selection, one_or_list
+from daskfs.pipeline.selections import Selection
+from daskfs.pipeline.selections.section import Count, Section, Seed, one_or_list
+from daskfs.selectors.responses import CLASSIFIERS
 
 
 def _known_size(value: Any) -> Any:
@@ -172,8 +174,8 @@ class Evaluate(Section):
     def metrics_of(self, loss: str) -> list[Metric]:
         """Return the metrics that say something of a selection with this loss."""
         if self.metrics is None:
-            return ["accuracy", "auc"] if loss == "logistic" else ["mse", "r2"]
-        senseless = METRICS_OF_NUMBERS if loss == "logistic" else METRICS_OF_CLASSES
+            return ["accuracy", "auc"] if loss in CLASSIFIERS else ["mse", "r2"]
+        senseless = METRICS_OF_NUMBERS if loss in CLASSIFIERS else METRICS_OF_CLASSES
         return [name for name in self.metrics if name not in senseless]
 
 
@@ -241,7 +243,7 @@ class Pipeline(Section):
     def _metrics_for_each(self) -> Pipeline:
         for label, selection in self.selections.items():
             if not self.evaluate.metrics_of(selection.loss):
-                wanted = "accuracy or auc" if selection.loss == "logistic" else "mse or r2"
+                wanted = "accuracy or auc" if selection.loss in CLASSIFIERS else "mse or r2"
                 raise ValueError(
                     f"evaluate.metrics: none of them measures {label} (loss {selection.loss}); add {wanted}"
                 )
@@ -300,7 +302,7 @@ def load_pipeline(path: str | os.PathLike[str], overrides: Iterable[str] = ()) -
     path = Path(path)
     document = read_yaml(path)
     for override in overrides:
-        _apply_override(document, override)
+        apply_override(document, override)
     return build_pipeline(document, str(path), path.resolve().parent)
 
 
@@ -323,7 +325,8 @@ def _keep_apart(pipeline: Pipeline, where: str) -> None:
         raise ConfigError(problem, f"{where}: output", "choose another output or store.path")
 
 
-def _apply_override(document: dict[str, Any], override: str) -> None:
+def apply_override(document: dict[str, Any], override: str) -> None:
+    """Set one value of a document, given as ``key.path=value``; see `load_pipeline`."""
     place = f"--set {override}"
     key_path, equals, text = override.partition("=")
     keys = key_path.strip().split(".")

@@ -70,12 +70,15 @@ def check_pipeline(pipeline: Pipeline) -> Source | None:
 def check_sizes(pipeline: Pipeline, n_features: int) -> None:
     """Refuse to select more features than there are."""
     for label, selection in pipeline.selections.items():
-        if selection.max_features is not None and selection.max_features > n_features:
-            raise ConfigError(
-                f"asks for up to {selection.max_features:,} features, but there are {n_features:,}",
-                f"select.max_features ({label})",
-                f"ask for at most {n_features:,}",
-            )
+        for key in ("max_features", "n_features_to_select"):
+            asked = getattr(selection, key, None)
+            if asked is not None and asked > n_features:
+                up_to = "up to " if key == "max_features" else ""
+                raise ConfigError(
+                    f"asks for {up_to}{asked:,} features, but there are {n_features:,}",
+                    f"select.{key} ({label})",
+                    f"ask for at most {n_features:,}",
+                )
 
 
 def plan_pipeline(pipeline: Pipeline, source: Source | None = None) -> Plan:

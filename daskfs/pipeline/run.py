@@ -190,10 +190,9 @@ class _Run:
         y, weight = test.read_target(), test.read_weight()
         if y is None:
             return {}
-        result = selector.result_
-        predictor = linear_predictor(result, test, self.steps)
+        predictor = linear_predictor(selector, test, self.steps)
         prediction = selector.response(predictor)
-        selected = result.table["index"].to_list()
+        selected = selector.selected_.tolist()
         values: dict[str, float] = {}
         for name in self.pipeline.evaluate.metrics_of(selector.loss):
             if name in ("recall", "precision"):
@@ -250,18 +249,17 @@ def make_store(pipeline: Pipeline, source: Source | None, memory_limit: int, pro
     )
 
 
-def linear_predictor(result: SelectionResult, matrix: Streamable, progress: Progress) -> np.ndarray:
+def linear_predictor(selector: BaseSelector, matrix: Streamable, progress: Progress) -> np.ndarray:
     """Return the linear predictor of every row of a matrix; only the selected columns are read, block by block.
 
     Returns
     -------
-    ndarray of shape (n_samples,)
+    ndarray of shape (n_samples,), with more than two classes (n_samples, n_classes)
     """
-    prediction = np.full(matrix.shape[0], result.intercept)
+    columns = np.flatnonzero(selector.support_)
+    coef = selector.coef_[..., columns].T
+    prediction = np.full((matrix.shape[0], *coef.shape[1:]), selector.intercept_, dtype=np.float64)
     progress.start("evaluate", matrix.shape[0])
-    order = np.argsort(result.table["index"].to_numpy(), kind="stable")
-    columns = result.table["index"].to_numpy()[order]
-    coef = result.table["coef"].to_numpy()[order]
     if len(columns):
         for block in matrix.row_blocks(columns=columns, memory_limit=TEST_BLOCK_NBYTES):
             prediction[block.start : block.stop] += block.X.astype(np.float64) @ coef

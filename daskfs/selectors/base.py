@@ -19,7 +19,7 @@ from daskfs.blocks import Matrix, Progress
 from daskfs.metrics import accuracy, r2
 from daskfs.result import SelectionResult
 from daskfs.selectors.inputs import is_lazy, is_matrix, lazy_columns, lazy_response, opened_matrix, predictor_blocks
-from daskfs.selectors.responses import CLASSIFIERS, Response, mean_or_label, probabilities
+from daskfs.selectors.responses import CLASSIFIERS, PROBABILISTIC, Response, mean_or_label, probabilities
 from daskfs.sources.arrays import default_names
 from daskfs.workers import Workers
 
@@ -53,6 +53,10 @@ class SelectorPlan:
 
 def _is_classifier(selector: BaseSelector) -> bool:
     return selector.loss in CLASSIFIERS
+
+
+def _has_probabilities(selector: BaseSelector) -> bool:
+    return selector.loss in PROBABILISTIC
 
 
 class BaseSelector(SelectorMixin, BaseEstimator):
@@ -209,7 +213,7 @@ class BaseSelector(SelectorMixin, BaseEstimator):
 
     @available_if(_is_classifier)
     def decision_function(self, X: Any) -> Any:
-        """Return the linear predictor: the logarithm of the odds of the second class.
+        """Return the linear predictor: with the logistic loss the logarithm of the odds of the second class.
 
         Parameters
         ----------
@@ -222,7 +226,7 @@ class BaseSelector(SelectorMixin, BaseEstimator):
         check_is_fitted(self)
         return self._respond(X, np.asarray)
 
-    @available_if(_is_classifier)
+    @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> Any:
         """Return the probability of each class, in the order of ``classes_``.
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from daskfs.blocks import Matrix, Rows
 from daskfs.errors import DataError
+from daskfs.selectors.refit_on_block import as_kernels_take_it, as_vector
 from daskfs.selectors.subset_models import Point, choose, refit, slope
 from daskfs.selectors.subset_models import SelectionSettings as SelectionSettings
 
@@ -121,28 +121,17 @@ def _subsets(
 ) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
     """Yield number in the group, rows, target and weights of every subset, as the kernels take them."""
     X = matrix.read(group.rows, columns)
-    y = _coded(_writable(matrix.read_target(group.rows)), settings)
+    y = _coded(as_vector(matrix.read_target(group.rows)), settings)
     found = matrix.read_weight(group.rows)
-    weight = np.ones(len(y)) if found is None else _writable(found)
+    weight = np.ones(len(y)) if found is None else as_vector(found)
     for k in range(len(group.bounds) - 1):
         rows = slice(group.bounds[k], group.bounds[k + 1])
-        yield k, _as_kernels_take_it(X[rows]), y[rows], weight[rows]
+        yield k, as_kernels_take_it(X[rows]), y[rows], weight[rows]
 
 
 def _coded(y: np.ndarray, settings: SelectionSettings) -> np.ndarray:
     """Return the target as the loss wants it: 1 for the positive class, -1 for the others."""
     return y if settings.positive is None else np.where(y == settings.positive, 1.0, -1.0)
-
-
-def _writable(values: Any) -> np.ndarray:
-    """float64, contiguous and writable: for numba, read-only arrays are another type, compiled again."""
-    return np.require(values, dtype=np.float64, requirements=["C", "W"])
-
-
-def _as_kernels_take_it(X: np.ndarray) -> np.ndarray:
-    """float32 (which holds int8 exactly) or float64, C-ordered and writable; a copy only where it must be."""
-    dtype = X.dtype if X.dtype in (np.float32, np.float64) else np.dtype(np.float32)
-    return np.require(X, dtype=dtype, requirements=["C", "W"])
 
 
 def _not_finite(matrix: Matrix, block: np.ndarray, start: int, group: SubsetGroup) -> DataError:

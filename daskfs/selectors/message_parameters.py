@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from daskfs.errors import ConfigError, did_you_mean
-from daskfs.kernels.losses import LOSSES
+from daskfs.kernels.losses import LIKELIHOODS
 from daskfs.selectors.message_plan import is_whole
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def check_parameters(selector: Message) -> None:
         "approx": (None, "lsa"),
         "tie": ("drop", "keep"),
         "average": ("one_step", "mean"),
-        "loss": LOSSES,
+        "loss": LIKELIHOODS,
     }
     for name, known in choices.items():
         value = getattr(selector, name)

@@ -25,7 +25,7 @@ def evaluate(loss, z, y):
 
 
 def targets(loss, rng, n):
-    if loss == "logistic":
+    if loss in ("logistic", "squared_hinge"):
         return rng.choice([-1.0, 1.0], n)
     return rng.poisson(3.0, n).astype(float) if loss == "poisson" else rng.standard_normal(n) * 3
 
@@ -34,6 +34,7 @@ FORMULAS = {
     "squared": lambda z, y: 0.5 * (z - y) ** 2,
     "logistic": lambda z, y: -log_expit(y * z),
     "poisson": lambda z, y: np.exp(z) - y * z,
+    "squared_hinge": lambda z, y: 0.5 * np.maximum(0.0, 1.0 - y * z) ** 2,
     "huber": lambda z, y: np.where(
         abs(z - y) <= THRESHOLD, 0.5 * (z - y) ** 2, THRESHOLD * abs(z - y) - 0.5 * THRESHOLD**2
     ),

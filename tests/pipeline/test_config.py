@@ -9,7 +9,8 @@ from daskfs.errors import ConfigError
 from daskfs.pipeline.config import Pipeline, load_pipeline
 from daskfs.pipeline.facts import SELECTORS
 from daskfs.pipeline.schemas import json_schema
-from daskfs.pipeline.selections import AveragingSelect, BolassoSelect, FullDataSelect, MedianSelect, MessageSelect
+from daskfs.pipeline.selections.message import MessageSelect
+from daskfs.pipeline.selections.message_baselines import AveragingSelect, BolassoSelect, FullDataSelect, MedianSelect
 from daskfs.selectors.message import Message
 from daskfs.sources.kinds import options_of
 

@@ -1,0 +1,27 @@
+"""The entries of `select` in a pipeline file: one file for each method and its competitors."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias, get_args
+
+from pydantic import Field
+
+from daskfs.pipeline.selections.message import MessageSelect
+from daskfs.pipeline.selections.message_baselines import AveragingSelect, BolassoSelect, FullDataSelect, MedianSelect
+
+Selection: TypeAlias = Annotated[
+    MessageSelect  #
+    | FullDataSelect
+    | AveragingSelect
+    | MedianSelect
+    | BolassoSelect,
+    Field(discriminator="method"),
+]
+
+
+def key_of_n_features(method: str) -> str:
+    """Return the parameter by which a method is told how many features to select."""
+    for model in get_args(get_args(Selection)[0]):
+        if method in get_args(model.model_fields["method"].annotation) and "n_features_to_select" in model.model_fields:
+            return "n_features_to_select"
+    return "max_features"
