@@ -18,9 +18,9 @@ from daskfs.kernels.row_losses import row_derivative, row_value
 EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
 """Marks a free slot; no feature has this id."""
 
-INTERCEPT, THRESHOLD, TAIL_SCALE, ROWS_SEEN, LOSS_SUM, WEIGHT_SUM = range(6)
+THRESHOLD, TAIL_SCALE, ROWS_SEEN, LOSS_SUM, WEIGHT_SUM = range(5)
 """Places in `numbers`: the model's scalars, float64."""
-N_NUMBERS = 6
+N_NUMBERS = 5
 
 RATE, INVERSE_PERIOD, STEP_LIMIT, INTERCEPT_RATIO, ROW_COUNT = range(5)
 """Places in `rates`: of row t the learning rate is RATE / sqrt(1 + t INVERSE_PERIOD), cut so that rate ‖x‖² does not
@@ -87,6 +87,7 @@ def train_rows(  # type: ignore[no-untyped-def]
     touches,
     n_active,
     full,
+    intercept,
     numbers,
     frozen,
     slots,
@@ -115,6 +116,7 @@ def train_rows(  # type: ignore[no-untyped-def]
     n_active : ndarray of shape (1,), int64
     full : int
         Active features from which on the table wants a selection; it has room for half of its slots.
+    intercept : ndarray of shape (1,), float64
     numbers : ndarray of shape (N_NUMBERS,), float64
     frozen : bool
         Whether the set of active features stays as it is, and the sketch is left alone.
@@ -139,7 +141,7 @@ def train_rows(  # type: ignore[no-untyped-def]
         norm = squared_norm(data, start, stop)
         if not math.isfinite(norm):
             return row, False
-        z, n_found, n_other = numbers[INTERCEPT], 0, stop - start
+        z, n_found, n_other = intercept[0], 0, stop - start
         for i in range(start, stop):
             slot = slot_of(keys, np.uint64(indices[i]))
             if keys[slot] != EMPTY:
@@ -158,7 +160,7 @@ def train_rows(  # type: ignore[no-untyped-def]
         numbers[WEIGHT_SUM] += row_weight[row]
         step = -step_of(rates, numbers[ROWS_SEEN], row_weight[row], norm) * row_derivative(loss, z, y[row])
         numbers[ROWS_SEEN] += rates[ROW_COUNT]
-        numbers[INTERCEPT] += rates[INTERCEPT_RATIO] * step
+        intercept[0] += rates[INTERCEPT_RATIO] * step
         for k in range(n_found):
             weights[slots[k]] += np.float32(step) * data[places[k]]
             touches[slots[k]] += 1
