@@ -14,6 +14,7 @@ from daskfs.pipeline.config import Pipeline, Split, SyntheticSource
 from daskfs.pipeline.plan import DataFacts, Plan, available_nbytes, make_plan, over_limit
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.message import Message
+from daskfs.selectors.mission import Mission
 from daskfs.sources.base import Source
 from daskfs.sources.kinds import make_source
 from daskfs.store.feature_store import FeatureStore, open_store
@@ -25,6 +26,7 @@ SELECTORS: dict[str, type[BaseSelector]] = {
     "averaging": Averaging,
     "median": Median,
     "bolasso": Bolasso,
+    "mission": Mission,
 }
 
 

@@ -195,7 +195,7 @@ class Mission(BaseSelector):
         """Select features; see `BaseSelector.fit`."""
         is_named = isinstance(self.class_weight, Mapping) and y is not None
         self._labels = np.unique(np.asarray(y)) if is_named else None
-        self._stream: MissionFit | None = None
+        self._stream = None
         super().fit(X, y, sample_weight)
         return self
 
@@ -219,7 +219,8 @@ class Mission(BaseSelector):
         goes on where it stood.
         """
         check_parameters(self)
-        is_first = getattr(self, "_stream", None) is None
+        before: MissionFit | None = getattr(self, "_stream", None)
+        is_first = before is None
         if is_first:
             self._stream_labels = None if classes is None else np.unique(classes)
         with opened_matrix(self, X, y, sample_weight, labels=self._stream_labels, reset=is_first) as (matrix, labels):
@@ -228,7 +229,7 @@ class Mission(BaseSelector):
                 self._labels = labels
             self._stream_labels = labels
             limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
-            self._stream = learn_more(self, matrix, self._stream, labels, limit, workers_of(self.client))
+            self._stream: MissionFit | None = learn_more(self, matrix, before, labels, limit, workers_of(self.client))
             set_results(self, matrix, self._stream)
         if labels is not None:
             self.classes_ = labels

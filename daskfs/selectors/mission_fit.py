@@ -156,7 +156,7 @@ def _null_intercepts(loss: str, shares: np.ndarray) -> np.ndarray:
     locations = np.clip(2.0 * positive - 1.0, -1.0 + 1e-12, 1.0 - 1e-12)
     if loss in ("logistic", "multinomial"):
         return np.array([null_intercept("logistic", float(location)) for location in locations])
-    return locations if loss == "squared_hinge" else np.zeros(len(positive))
+    return locations  # least squares; of the hinge loss a step towards the likelier class
 
 
 def _survey(matrix: Any, target: Target, block_rows: int, workers: Workers) -> dict[str, np.ndarray]:
@@ -247,16 +247,16 @@ def _refit(fit: MissionFit, run: MissionRun, matrix: Any, workers: Workers, memo
     if kind == "exact":
         started = time.perf_counter()
         weighted = matrix if target.class_weight is None else ClassWeighted(matrix, target)
-        positive = None if target.classes is None else float(target.classes[1])
         limit = fit.shape.refit_nbytes if memory_limit is None else min(memory_limit, fit.shape.refit_nbytes)
-        found = refit_selected(
-            weighted, columns, model.loss, positive=positive, workers=workers, memory_limit=limit
-        )
-        fit.coef, fit.intercept, fit.deviation = found.coef[:, None], np.array([found.intercept]), found.scale
-        if found.is_separable:
-            fit.notes.append("the selected features tell the classes apart without error; a weak ridge bounds the refit")
-        if found.n_dependent:
-            fit.notes.append(f"{found.n_dependent} selected column(s) depend on others: their coefficient is 0")
+        given = {"workers": workers, "memory_limit": limit}
+        classes = [None] if target.classes is None else target.classes[1:] if model.n_outputs == 1 else target.classes
+        fits = [refit_selected(weighted, columns, model.loss, positive=one, **given) for one in classes]
+        fit.coef, fit.deviation = np.column_stack([one.coef for one in fits]), fits[0].scale
+        fit.intercept = np.array([one.intercept for one in fits])
+        if any(one.is_separable for one in fits):
+            fit.notes.append("the selected features tell classes apart without error; a weak ridge bounds the refit")
+        if fits[0].n_dependent:
+            fit.notes.append(f"{fits[0].n_dependent} selected column(s) depend on others: their coefficient is 0")
         fit.seconds["refit"] = time.perf_counter() - started
     elif kind == "sgd":
         n_epochs = fit.shape.n_epochs

@@ -233,7 +233,7 @@ class ClassWeighted(Streamable):
     """A matrix whose rows weigh what their class says, times what they weigh anyway."""
 
     def __init__(self, matrix: Any, target: Target) -> None:
-        self.base, self.target = matrix, target
+        self.base, self.coding = matrix, target
         self.shape, self.dtype, self.shuffled = matrix.shape, matrix.dtype, matrix.shuffled
 
     @property
@@ -254,4 +254,4 @@ class ClassWeighted(Streamable):
 
     def read_weight(self, rows: Rows = slice(None)) -> np.ndarray | None:
         """Return the weights of the rows."""
-        return self.target.read(self.base, rows)[1]
+        return self.coding.read(self.base, rows)[1]

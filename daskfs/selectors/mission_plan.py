@@ -111,9 +111,10 @@ def n_refit_epochs(n_epochs: int) -> int:
 def chosen_refit(wanted: str | None, loss: str, n_outputs: int, n_samples: int, n_selected: int) -> str | None:
     """Return "exact", "sgd" or None: by default exact where a Newton step is cheap and the loss has one."""
     if wanted != "auto":
-        return "sgd" if wanted == "exact" and n_outputs > 1 else wanted
-    has_newton = n_outputs == 1 and loss in ("squared", "logistic", "squared_hinge")
-    return "exact" if has_newton and n_samples * n_selected * n_selected <= EXACT_COST else "sgd"
+        return wanted
+    has_newton = loss in ("squared", "logistic", "squared_hinge") or (loss == "multinomial" and n_outputs == 1)
+    is_cheap = n_outputs * n_samples * n_selected * n_selected <= EXACT_COST
+    return "exact" if has_newton and is_cheap else "sgd"
 
 
 def _fitting_buckets(shape: MissionShape, memory_limit: int) -> str:

@@ -8,13 +8,15 @@ from pydantic import Field
 
 from daskfs.pipeline.selections.message import MessageSelect
 from daskfs.pipeline.selections.message_baselines import AveragingSelect, BolassoSelect, FullDataSelect, MedianSelect
+from daskfs.pipeline.selections.mission import MissionSelect
 
 Selection: TypeAlias = Annotated[
     MessageSelect  #
     | FullDataSelect
     | AveragingSelect
     | MedianSelect
-    | BolassoSelect,
+    | BolassoSelect
+    | MissionSelect,
     Field(discriminator="method"),
 ]
 
