@@ -28,6 +28,32 @@ def entries_of(X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return indptr, indices, data
 
 
+def standardised_entries(
+    X: np.ndarray, centre: np.ndarray, factor: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return all entries of a dense block as ``(x - centre) * factor``; see `entries_of`.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_rows, n_columns), C-ordered, float32 or float64
+    centre, factor : ndarray of shape (n_columns,), float64
+    """
+    n_rows, n_columns = X.shape
+    data = np.empty(X.size, dtype=np.float32)
+    _standardise(X, centre, factor, data)
+    indices = np.tile(np.arange(n_columns, dtype=np.uint32), n_rows)
+    return np.arange(0, X.size + 1, n_columns, dtype=np.int64), indices, data
+
+
+@kernel
+def _standardise(X, centre, factor, data):  # type: ignore[no-untyped-def]
+    n = 0
+    for i in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            data[n] = (np.float64(X[i, j]) - centre[j]) * factor[j]
+            n += 1
+
+
 @kernel
 def _count(X, indptr):  # type: ignore[no-untyped-def]
     for i in range(X.shape[0]):

@@ -87,6 +87,9 @@ class Mission(BaseSelector):
     sync_every : int
         Rows of each replica between two averages. Every average sends whole models to and fro: with fast networks and
         costly rows only is this faster than one model.
+    standardize : bool
+        Whether dense columns are centred and scaled, by the first rows, before they are learnt from. Sparse ones are
+        taken as they are.
     class_weight : "balanced" or mapping of a class to its weight, optional
         Times the sample weights.
     refit : {"auto", "exact", "sgd"} or None
@@ -110,7 +113,7 @@ class Mission(BaseSelector):
     classes_ : ndarray of shape (n_classes,)
         With a loss of classes.
     scores_ : ndarray of shape (n_features,)
-        Size of the weight before the refit; 0 where not selected.
+        Size of the weight before the refit, of standardised columns where they were; 0 where not selected.
     result_ : SelectionResult
         Its table has further columns: `weight` (before the refit, with its sign), `touches` (rows met while active),
         `deviation` (standard deviation of the column) and `weight_x_deviation`: by weight alone rare features rank too
@@ -123,8 +126,8 @@ class Mission(BaseSelector):
     of about 4 k + 8,192 slots, and blocks of rows; besides, what is reported of every feature. Sparse input stays
     sparse. The same data, parameters and seed give the same bits with any tiles, workers and memory.
 
-    Columns of very different scale learn at very different speeds: scale them first (sparse ones by tf-idf or their
-    largest value). An |x| a thousand times larger makes a column's weight a thousand times smaller.
+    Columns of very different scale learn at very different speeds, and an |x| a thousand times larger makes a weight a
+    thousand times smaller: scale sparse columns first, by tf-idf or their largest value.
 
     Examples
     --------
@@ -153,6 +156,7 @@ class Mission(BaseSelector):
         block_rows: int = 4096,
         n_replicas: int = 1,
         sync_every: int = 1000,
+        standardize: bool = True,
         class_weight: Any = None,
         refit: str | None = "auto",
         random_state: Any = 0,
@@ -172,6 +176,7 @@ class Mission(BaseSelector):
         self.block_rows = block_rows
         self.n_replicas = n_replicas
         self.sync_every = sync_every
+        self.standardize = standardize
         self.class_weight = class_weight
         self.refit = refit
         self.random_state = random_state

@@ -16,7 +16,7 @@ from daskfs.selectors.base import Checkpoint
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.mission_capacity import check_capacity, check_noise
 from daskfs.selectors.mission_model import MissionModel
-from daskfs.selectors.mission_on_rows import ClassWeighted, Learning, Target, survey_rows
+from daskfs.selectors.mission_on_rows import ClassWeighted, Learning, Standard, Target, survey_rows
 from daskfs.selectors.mission_parameters import ONE_PASS, PERIOD, SEVERAL, STEP_LIMITS, class_weights, n_to_select
 from daskfs.selectors.mission_plan import MissionShape, n_refit_epochs, plan_mission
 from daskfs.selectors.mission_run import MissionRun
@@ -29,6 +29,8 @@ from daskfs.workers import Workers
 
 if TYPE_CHECKING:
     from daskfs.selectors.mission import Mission
+
+SURVEY_VALUES = 1 << 22  # of a dense matrix, looked at before anything is learnt
 
 
 @dataclass
@@ -70,7 +72,7 @@ def fit_mission(
     started = time.perf_counter()
     weight = matrix.read_weight(slice(None))
     target, intercept = _target_of(selector, matrix.read_target(slice(None)), weight, None)
-    survey = _survey(matrix, target, selector.block_rows, workers)
+    survey = _survey(matrix, target, selector, workers)
     shape, learning = _learning(selector, matrix, target, survey, memory_limit, selector.n_epochs)
     fit = MissionFit(shape, learning, MissionModel(shape.model, intercept).to_arrays(), survey, matrix.shape[0])
     _note_before(fit, selector, matrix)
@@ -98,7 +100,7 @@ def learn_more(
         target, intercept = _target_of(
             selector, matrix.read_target(slice(None)), matrix.read_weight(slice(None)), labels
         )
-        survey = _survey(matrix, target, selector.block_rows, workers)
+        survey = _survey(matrix, target, selector, workers)
         shape, learning = _learning(selector, matrix, target, survey, memory_limit, 1)
         before = MissionFit(shape, learning, MissionModel(shape.model, intercept).to_arrays(), survey, 0)
         _note_before(before, selector, matrix)
@@ -159,15 +161,15 @@ def _null_intercepts(loss: str, shares: np.ndarray) -> np.ndarray:
     return locations  # least squares; of the hinge loss a step towards the likelier class
 
 
-def _survey(matrix: Any, target: Target, block_rows: int, workers: Workers) -> dict[str, np.ndarray]:
+def _survey(matrix: Any, target: Target, selector: Mission, workers: Workers) -> dict[str, np.ndarray]:
     """Look at the first block of rows, or as much of it as is read at once from a dense matrix."""
-    n_rows = min(block_rows, matrix.shape[0])
-    if matrix.read_sparse(slice(0, 1)) is None:
-        n_rows = max(1, min(n_rows, (4 << 20) // matrix.shape[1]))
+    n_rows = min(selector.block_rows, matrix.shape[0])
+    is_dense = matrix.read_sparse(slice(0, 1)) is None
+    if is_dense:
+        n_rows = max(1, min(n_rows, SURVEY_VALUES // matrix.shape[1]))
     is_view = isinstance(matrix, RowView)
     rows = matrix.locate(0, n_rows) if is_view else slice(0, n_rows)
-    base = matrix.base if is_view else matrix
-    shared = (workers.keep(base), target)
+    shared = (workers.keep(matrix.base if is_view else matrix), target, is_dense and selector.standardize)
     for _, found in workers.map_blocks(survey_rows, [rows], name="mission-survey", shared=shared):
         survey: dict[str, np.ndarray] = found
     return survey
@@ -203,6 +205,7 @@ def _learning(
         intercept_ratio=float(selector.intercept_rate),
         half_life=half_life,
         piece_rows=shape.piece_rows(memory_limit),
+        standard=Standard(survey["centre"], survey["factor"]) if "centre" in survey else None,
     )
     return shape, learning
 
@@ -264,16 +267,26 @@ def _refit(fit: MissionFit, run: MissionRun, matrix: Any, workers: Workers, memo
             period = PERIOD * fit.n_samples
             run.learning = replace(fit.learning, period=period)
         fit.seconds["refit"] = run.passes("refit", n_epochs, n_refit_epochs(n_epochs), frozen=True)
-        fit.coef, fit.intercept = run.arrays["weights"].astype(np.float64), run.arrays["intercept"]
-        entries, total, squares = run.arrays["sums"].T / fit.n_samples
-        fit.deviation = np.sqrt(np.maximum(squares - total**2, 0.0))
+        fit.coef, fit.intercept = on_scale_of_data(fit, run.arrays["weights"], run.arrays["intercept"])
+        _, total, squares = run.arrays["sums"].T / fit.n_samples
+        fit.deviation = np.sqrt(np.maximum(squares - total**2, 0.0)) / factors_of(fit)
 
 
-def tail_of(fit: MissionFit) -> CountSketch:
-    """Return the sketch of what was not selected."""
-    return CountSketch.from_arrays(fit.arrays)
+def factors_of(fit: MissionFit) -> np.ndarray:
+    """Return by what the active features were multiplied before they were learnt from, (n_active,)."""
+    standard = fit.learning.standard
+    if standard is None:
+        return np.ones(len(fit.arrays["keys"]))
+    factors: np.ndarray = standard.factor[fit.arrays["keys"].astype(np.int64)]
+    return factors
 
 
-def rows_seen(fit: MissionFit) -> int:
-    """Return how many rows the model learnt from, counting every pass."""
-    return int(fit.arrays["numbers"][ROWS_SEEN])
+def on_scale_of_data(
+    fit: MissionFit, weights: np.ndarray, intercept: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return weights (n_active, n_outputs) and intercepts as they apply to the columns as they came."""
+    coef = weights.astype(np.float64) * factors_of(fit)[:, None]
+    if fit.learning.standard is None:
+        return coef, np.array(intercept)
+    centre = fit.learning.standard.centre[fit.arrays["keys"].astype(np.int64)]
+    return coef, intercept - (centre[:, None] * coef).sum(axis=0)

@@ -24,7 +24,7 @@ from daskfs.kernels.mission_rows import (
     STEP_LIMIT,
     WEIGHT_SUM,
 )
-from daskfs.kernels.sparse_rows import entries_of
+from daskfs.kernels.sparse_rows import entries_of, standardised_entries
 from daskfs.selectors.mission_model import MissionModel, ModelShape, NotFiniteRow
 from daskfs.streams import Streamable, prefetched
 
@@ -54,6 +54,15 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
+class Standard:
+    """What dense columns are brought to before they are learnt from: (x - centre) * factor."""
+
+    centre: np.ndarray
+    factor: np.ndarray
+    """One over the standard deviation; 1 of a constant column."""
+
+
+@dataclass(frozen=True, slots=True)
 class Learning:
     """How a model learns; the same for all tasks of a run."""
 
@@ -69,6 +78,7 @@ class Learning:
     """Rows in which the tail loses half; infinite for never."""
     piece_rows: int
     """Rows in memory at once; of no influence on the result."""
+    standard: Standard | None = None
 
     def rates(self, n_replicas: int) -> np.ndarray:
         """Return the numbers that kernels take; of one of several models that are averaged afterwards."""
@@ -161,19 +171,19 @@ def _pieces(
             pieces.append((rows, stop == n_rows))
 
     def read(piece: tuple[Rows, bool]) -> tuple[Rows, SparseRows, np.ndarray, np.ndarray, bool]:
-        return piece[0], read_entries(matrix, piece[0]), *learning.target.read(matrix, piece[0]), piece[1]
+        return piece[0], read_entries(matrix, piece[0], learning.standard), *learning.target.read(matrix, piece[0]), piece[1]
 
     return prefetched(read, pieces)
 
 
-def read_entries(matrix: Any, rows: Rows) -> SparseRows:
+def read_entries(matrix: Any, rows: Rows, standard: Standard | None = None) -> SparseRows:
     """Return rows as the kernels take them: ids unsigned, values float32, as they stand or from a dense block."""
     found = matrix.read_sparse(rows)
     if found is None:
-        X = matrix.read(rows)
-        dtype = X.dtype if X.dtype in (np.float32, np.float64) else np.dtype(np.float32)
-        with np.errstate(over="ignore"):
-            return SparseRows(*entries_of(np.require(X, dtype=dtype, requirements=["C", "W"])))
+        X = _dense(matrix, rows)
+        if standard is None:
+            return SparseRows(*entries_of(X))
+        return SparseRows(*standardised_entries(X, standard.centre, standard.factor))
     indices = found.indices
     if indices.dtype.itemsize not in (4, 8) or indices.dtype.kind not in "iu":
         indices = indices.astype(np.uint64)
@@ -183,33 +193,50 @@ def read_entries(matrix: Any, rows: Rows) -> SparseRows:
     return SparseRows(_writable(found.indptr), _writable(unsigned), _writable(data))
 
 
+def _dense(matrix: Any, rows: Rows) -> np.ndarray:
+    X = matrix.read(rows)
+    dtype = X.dtype if X.dtype in (np.float32, np.float64) else np.dtype(np.float32)
+    return np.require(X, dtype=dtype, requirements=["C", "W"])
+
+
 def _writable(values: np.ndarray) -> np.ndarray:
     """Contiguous and writable: for numba, read-only arrays are another type, compiled again."""
     return np.require(values, requirements=["C", "W"])
 
 
-def survey_rows(matrix: Any, target: Target, rows: Rows) -> dict[str, np.ndarray]:
+def survey_rows(matrix: Any, target: Target, standardise: bool, rows: Rows) -> dict[str, np.ndarray]:
     """Return what is to be known of rows before learning.
 
     Returns
     -------
     dict of ndarray
-        ``squared_norm``: the weighted mean of ‖x‖²; ``nnz``, ``n_rows`` and ``n_ids``, the different ids met.
+        ``squared_norm``: the weighted mean of ‖x‖²; ``nnz``, ``n_rows`` and ``n_ids``, the different ids met. Where
+        columns are to be standardised, their ``centre`` and ``factor``.
     """
-    entries = read_entries(matrix, rows)
     _, weight = target.read(matrix, rows)
+    standard = _standard(_dense(matrix, rows), weight) if standardise else None
+    entries = read_entries(matrix, rows, standard)
     squares = np.square(entries.data, dtype=np.float64)
     finite = np.isfinite(squares)
     if not finite.all():
         row = int(np.searchsorted(entries.indptr, np.flatnonzero(~finite)[0], side="right")) - 1
         raise not_finite(matrix, rows, entries, row)
     per_row = np.add.reduceat(np.append(squares, 0.0), entries.indptr[:-1]) * (np.diff(entries.indptr) > 0)
-    return {
+    found = {
         "squared_norm": np.array(np.average(per_row, weights=weight)),
         "nnz": np.array(len(entries.data)),
         "n_rows": np.array(len(weight)),
         "n_ids": np.array(len(np.unique(entries.indices))),
     }
+    return found if standard is None else {**found, "centre": standard.centre, "factor": standard.factor}
+
+
+def _standard(X: np.ndarray, weight: np.ndarray) -> Standard:
+    """Return weighted means, and one over the standard deviations, of the columns."""
+    centre = np.average(X.astype(np.float64), axis=0, weights=weight)
+    spread = np.sqrt(np.average(np.square(X - centre), axis=0, weights=weight))
+    is_constant = ~(spread > 1e-7 * np.abs(centre))  # or not finite: the rows' own check says where
+    return Standard(np.where(np.isfinite(centre), centre, 0.0), 1.0 / np.where(is_constant, 1.0, spread))
 
 
 def not_finite(matrix: Any, rows: Rows, entries: SparseRows, row: int) -> DataError:

@@ -47,6 +47,7 @@ def check_parameters(selector: Mission) -> None:
         "tail": ("sketch", "identity"),
         "n_hashes": N_HASHES,
         "refit": ("auto", "exact", "sgd", None),
+        "standardize": (True, False),
     }
     for name, known in choices.items():
         value = getattr(selector, name)

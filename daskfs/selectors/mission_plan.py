@@ -48,7 +48,8 @@ class MissionShape:
     @property
     def fixed_nbytes(self) -> int:
         """Of a task, whatever it reads."""
-        return N_MODELS * self.model.nbytes
+        standard = 0 if self.nnz_per_row is not None else 32 * self.n_features
+        return N_MODELS * self.model.nbytes + standard
 
     def task_nbytes(self, piece_rows: int) -> int:
         """Return the peak of one task."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from daskfs.result import SelectionResult, selection_table
-from daskfs.selectors.mission_fit import MissionFit
+from daskfs.selectors.mission_fit import MissionFit, on_scale_of_data
 from daskfs.selectors.mission_model import norms
 from daskfs.selectors.mission_run import HISTORY
 
@@ -29,8 +29,9 @@ def set_results(selector: Mission, matrix: Any, fit: MissionFit) -> None:
     keys, weights = fit.arrays["keys"].astype(np.int64), fit.arrays["weights"]
     sizes = norms(weights).astype(np.float64)
     order = np.lexsort((keys, -sizes))
-    coef = weights.astype(np.float64) if fit.coef is None else fit.coef
-    intercept = fit.arrays["intercept"] if fit.intercept is None else fit.intercept
+    coef, intercept = on_scale_of_data(fit, weights, fit.arrays["intercept"])
+    if fit.coef is not None and fit.intercept is not None:
+        coef, intercept = fit.coef, fit.intercept
     selector.selected_ = keys[order]
     selector.support_ = np.zeros(n_features, dtype=bool)
     selector.support_[keys] = True
@@ -83,10 +84,10 @@ def _result(selector: Mission, matrix: Any, fit: MissionFit, order: np.ndarray) 
 
 def _table(selector: Mission, fit: MissionFit, names: np.ndarray | None, order: np.ndarray) -> Any:
     """Return the selected features with what speaks for them."""
-    weights = fit.arrays["weights"][order].astype(np.float64)
+    weights = on_scale_of_data(fit, fit.arrays["weights"], fit.arrays["intercept"])[0][order]
     rows = np.arange(len(order))
     leading = np.argmax(np.abs(weights), axis=1)  # the class that a feature says most of
-    coef = (fit.arrays["weights"] if fit.coef is None else fit.coef)[order][rows, leading]
+    coef = (weights if fit.coef is None else fit.coef[order])[rows, leading]
     table = selection_table(selector.selected_, coef, selector.scores_[selector.selected_], names)
     table["weight"] = weights[rows, leading]
     table["touches"] = fit.arrays["touches"][order]

@@ -62,6 +62,7 @@ class MissionRun:
         """Bytes of the models that tasks returned."""
         self._base = workers.keep(matrix.base if isinstance(matrix, RowView) else matrix)
         self._counts = np.zeros(2)
+        self._sent: tuple[Learning, Any] | None = None
 
     def passes(self, name: str, first: int, n_passes: int, frozen: bool = False) -> float:
         """Take all rows `n_passes` times; return the seconds it took.
@@ -121,13 +122,19 @@ class MissionRun:
         seen = self.arrays["numbers"][ROWS_SEEN] + sum(stop - start for blocks in units for start, stop in blocks)
         model = {key: value for key, value in self.arrays.items() if key != "sums"}
         arrays = self.workers.reduce_blocks(
-            train_stretch, stretches, merged, name=f"mission-{name}", shared=(self._base, self.learning, model)
+            train_stretch, stretches, merged, name=f"mission-{name}", shared=(self._base, self._kept_learning(), model)
         )
         arrays["numbers"][ROWS_SEEN] = seen
         if "sums" in self.arrays:
             arrays["sums"] = self.arrays["sums"] + arrays["sums"] if with_sums else self.arrays["sums"]
         self.arrays = arrays
         self.n_returned += len(units) * sum(array.nbytes for array in arrays.values())
+
+    def _kept_learning(self) -> Any:
+        """Send what is learnt how once, where it is large."""
+        if self._sent is None or self._sent[0] is not self.learning:
+            self._sent = (self.learning, self.workers.keep(self.learning))
+        return self._sent[1]
 
     def _locate(self, start: int, stop: int) -> Rows:
         return self.matrix.locate(start, stop) if isinstance(self.matrix, RowView) else slice(start, stop)

@@ -26,5 +26,6 @@ class MissionSelect(MethodSection):
     block_rows: Count = 4096
     n_replicas: Count = 1
     sync_every: Count = 1000
+    standardize: bool = Field(default=True, description="dense columns; sparse ones are taken as they are")
     class_weight: Literal["balanced"] | dict[float, float] | None = None
     refit: Literal["auto", "exact", "sgd"] | None = "auto"
