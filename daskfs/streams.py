@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from daskfs.blocks import ColumnBlock, RowBlock, Rows, SparseRows
+from daskfs.blocks import as_slice as as_slice
 from daskfs.errors import ConfigError
 from daskfs.memory import BufferPool, block_length
 
@@ -338,22 +339,6 @@ def read_row_block(
 def read_column_block(matrix: Streamable, piece: tuple[int, int], out: np.ndarray | None = None) -> ColumnBlock:
     """Read columns [start, stop), all rows."""
     return ColumnBlock(piece[0], piece[1], matrix.read(slice(None), slice(*piece), out))
-
-
-def as_slice(rows: Rows) -> Rows:
-    """Return consecutive ascending row numbers as a slice, anything else as it is.
-
-    Examples
-    --------
-    >>> as_slice(np.array([4, 5, 6]))
-    slice(4, 7, None)
-    """
-    if isinstance(rows, slice) or len(rows) == 0:
-        return rows
-    first, last = int(rows[0]), int(rows[-1])
-    if last - first + 1 == len(rows) and (len(rows) < 2 or bool((np.diff(rows) == 1).all())):
-        return slice(first, last + 1)
-    return rows
 
 
 def _n_selected(columns: Rows, n_features: int) -> int:

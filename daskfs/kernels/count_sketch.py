@@ -138,7 +138,7 @@ def updated(cells, n_buckets, n_hashes, h, value):  # type: ignore[no-untyped-de
 def fetch(cells, n_buckets, n_hashes, h):  # type: ignore[no-untyped-def]
     """Have the cells of an element brought near before `updated` wants them: they lie anywhere in memory."""
     mask = n_buckets - _ONE
-    prefetch(cells, h & mask)
+    prefetch(cells, h & mask)  # type: ignore[call-arg]  # numba passes the context
     if n_hashes >= 3:
         prefetch(cells, n_buckets + ((h >> _S32) & mask))
         prefetch(cells, _TWO * n_buckets + (((h * C) >> _S32) & mask))

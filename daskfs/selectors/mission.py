@@ -42,8 +42,8 @@ from daskfs.selectors.base import BaseSelector, Checkpoint, SelectorPlan
 from daskfs.selectors.inputs import opened_matrix, seed_of
 from daskfs.selectors.message_partition import in_random_order, weighted_rows
 from daskfs.selectors.mission_fit import MissionFit, fit_mission, learn_more
-from daskfs.selectors.mission_parameters import buckets_of, check_parameters, n_to_select
 from daskfs.selectors.mission_model import ModelShape
+from daskfs.selectors.mission_parameters import buckets_of, check_parameters, n_to_select
 from daskfs.selectors.mission_plan import MissionShape, chosen_refit, plan_mission
 from daskfs.selectors.mission_result import set_results
 from daskfs.selectors.responses import CLASSIFIERS, Response, mean_or_label, one_against_rest, probabilities
@@ -141,6 +141,10 @@ class Mission(BaseSelector):
     array(['low', 'high', 'low'], dtype='<U4')
     """
 
+    _stream: MissionFit | None
+    _labels: np.ndarray | None
+    _stream_labels: np.ndarray | None
+
     def __init__(
         self,
         n_features_to_select: int | None = None,
@@ -234,8 +238,8 @@ class Mission(BaseSelector):
                 self._labels = labels
             self._stream_labels = labels
             limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
-            self._stream: MissionFit | None = learn_more(self, matrix, before, labels, limit, workers_of(self.client))
-            set_results(self, matrix, self._stream)
+            self._stream = fit = learn_more(self, matrix, before, labels, limit, workers_of(self.client))
+            set_results(self, matrix, fit)
         if labels is not None:
             self.classes_ = labels
         return self

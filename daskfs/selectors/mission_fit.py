@@ -11,7 +11,7 @@ import numpy as np
 
 from daskfs.blocks import Progress
 from daskfs.errors import DataError
-from daskfs.kernels.mission_rows import ROWS_SEEN, THRESHOLD
+from daskfs.kernels.mission_rows import THRESHOLD
 from daskfs.selectors.base import Checkpoint
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.mission_capacity import check_capacity, check_noise
@@ -20,8 +20,7 @@ from daskfs.selectors.mission_on_rows import ClassWeighted, Learning, Standard, 
 from daskfs.selectors.mission_parameters import ONE_PASS, PERIOD, SEVERAL, STEP_LIMITS, class_weights, n_to_select
 from daskfs.selectors.mission_plan import MissionShape, n_refit_epochs, plan_mission
 from daskfs.selectors.mission_run import MissionRun
-from daskfs.selectors.mission_sketch import CountSketch
-from daskfs.selectors.refit import refit_selected
+from daskfs.selectors.refit import SelectedFit, refit_selected
 from daskfs.selectors.responses import CLASSIFIERS
 from daskfs.selectors.targets import checked_target, null_intercept
 from daskfs.streams import RowView
@@ -217,7 +216,9 @@ def _refuse_new_classes(matrix: Any, target: Target) -> None:
     unknown = np.flatnonzero(~np.isin(y, target.classes))
     if len(unknown):
         row = int(unknown[0])
-        raise DataError(f"expected one of {target.classes.tolist()}, found {y[row]:g}", f"y, row {row}", "pass classes=")
+        raise DataError(
+            f"expected one of {target.classes.tolist()}, found {y[row]:g}", f"y, row {row}", "pass classes="
+        )
 
 
 def _note_before(fit: MissionFit, selector: Mission, matrix: Any) -> None:
@@ -227,7 +228,9 @@ def _note_before(fit: MissionFit, selector: Mission, matrix: Any) -> None:
         capacity = check_capacity(model.n_selected, n_ids, model.n_buckets, model.n_hashes, selector.variant, nnz)
         fit.notes.append(capacity.text)
     if selector.learning_rate is None:
-        fit.notes.append(f"learning rate {fit.learning.rate:.4g}, from a mean ‖x‖² of {float(survey['squared_norm']):.4g}")
+        fit.notes.append(
+            f"learning rate {fit.learning.rate:.4g}, from a mean ‖x‖² of {float(survey['squared_norm']):.4g}"
+        )
     if n_to_select(selector.n_features_to_select, matrix.shape[1]) == matrix.shape[1]:
         fit.notes.append("as many features are asked for as there are: nothing is left out")
     if selector.tail_half_life is None and selector.n_epochs > 1:
@@ -251,9 +254,12 @@ def _refit(fit: MissionFit, run: MissionRun, matrix: Any, workers: Workers, memo
         started = time.perf_counter()
         weighted = matrix if target.class_weight is None else ClassWeighted(matrix, target)
         limit = fit.shape.refit_nbytes if memory_limit is None else min(memory_limit, fit.shape.refit_nbytes)
-        given = {"workers": workers, "memory_limit": limit}
+
+        def refitted(positive: float | None) -> SelectedFit:
+            return refit_selected(weighted, columns, model.loss, positive=positive, workers=workers, memory_limit=limit)
+
         classes = [None] if target.classes is None else target.classes[1:] if model.n_outputs == 1 else target.classes
-        fits = [refit_selected(weighted, columns, model.loss, positive=one, **given) for one in classes]
+        fits = [refitted(one) for one in classes]
         fit.coef, fit.deviation = np.column_stack([one.coef for one in fits]), fits[0].scale
         fit.intercept = np.array([one.intercept for one in fits])
         if any(one.is_separable for one in fits):
@@ -281,9 +287,7 @@ def factors_of(fit: MissionFit) -> np.ndarray:
     return factors
 
 
-def on_scale_of_data(
-    fit: MissionFit, weights: np.ndarray, intercept: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def on_scale_of_data(fit: MissionFit, weights: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return weights (n_active, n_outputs) and intercepts as they apply to the columns as they came."""
     coef = weights.astype(np.float64) * factors_of(fit)[:, None]
     if fit.learning.standard is None:

@@ -133,16 +133,17 @@ class MissionModel:
     ) -> tuple[int, bool]:
         self.numbers[TAIL_SCALE] = self.sketch.scale
         given = (rows.indptr, rows.indices, rows.data, y, row_weight, first, last)
-        table = (self.keys, self.weights, self.touches, self.n_active, self.shape.full)
+        rest_of_table = (self.touches, self.n_active, self.shape.full)
         rest = (self.intercept, self.numbers, frozen, *work)
         cells = self.sketch.cells
         if self.shape.n_outputs > 1:
             loss = MULTINOMIAL if self.shape.loss == "multinomial" else ROW_LOSSES.index(self.shape.loss)
+            table = (self.keys, self.weights, *rest_of_table)
             return train_classes(*given, loss, rates, cells, *self.sketch.hashing, *table, *rest)
         kernel = train_rows_of_paper if self.shape.is_paper and not frozen else train_rows
-        table = (self.keys, self.weights.reshape(-1), *table[2:])
         loss = ROW_LOSSES.index(self.shape.loss)
-        return kernel(*given, loss, rates, cells.reshape(-1), *self.sketch.hashing, *table, *rest)
+        hashing, weights = self.sketch.hashing, self.weights.reshape(-1)
+        return kernel(*given, loss, rates, cells.reshape(-1), *hashing, self.keys, weights, *rest_of_table, *rest)
 
     def select(self) -> None:
         """Keep the K active features of largest weight; what the others weighed goes back to the sketch."""

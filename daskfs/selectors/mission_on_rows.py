@@ -81,11 +81,16 @@ class Learning:
     standard: Standard | None = None
 
     def rates(self, n_replicas: int) -> np.ndarray:
-        """Return the numbers that kernels take; of one of several models that are averaged afterwards."""
+        """Return the numbers that kernels take; of one of several models that are averaged afterwards.
+
+        Of the losses whose derivative is bounded, steps may be as much longer as there are models. Of the others they
+        must not: each model would run away before it is averaged.
+        """
+        has_bounded_slope = self.shape.loss in ("logistic", "hinge", "multinomial")
         rates = np.zeros(N_RATES)
         rates[RATE] = self.rate * n_replicas
         rates[INVERSE_PERIOD] = 1.0 / self.period
-        rates[STEP_LIMIT] = self.step_limit * n_replicas
+        rates[STEP_LIMIT] = self.step_limit * (n_replicas if has_bounded_slope else 1)
         rates[INTERCEPT_RATIO] = self.intercept_ratio
         rates[ROW_COUNT] = n_replicas
         return rates
@@ -171,7 +176,12 @@ def _pieces(
             pieces.append((rows, stop == n_rows))
 
     def read(piece: tuple[Rows, bool]) -> tuple[Rows, SparseRows, np.ndarray, np.ndarray, bool]:
-        return piece[0], read_entries(matrix, piece[0], learning.standard), *learning.target.read(matrix, piece[0]), piece[1]
+        return (
+            piece[0],
+            read_entries(matrix, piece[0], learning.standard),
+            *learning.target.read(matrix, piece[0]),
+            piece[1],
+        )
 
     return prefetched(read, pieces)
 

@@ -101,7 +101,9 @@ def _table(selector: Mission, fit: MissionFit, names: np.ndarray | None, order: 
 
 def _own_notes(selector: Mission, fit: MissionFit) -> list[str]:
     chosen = "weight" if fit.shape.model.n_outputs == 1 else "norm of the weights over the classes"
-    notes = [f"selected: the {len(fit.arrays['keys']):,} features of largest {chosen} after {fit.shape.n_epochs} pass(es)"]
+    notes = [
+        f"selected: the {len(fit.arrays['keys']):,} features of largest {chosen} after {fit.shape.n_epochs} pass(es)"
+    ]
     if fit.shape.model.n_outputs > 1:
         notes.append("coef of a feature is that of the class of which it says most (column 'class' of selected.csv)")
     if selector.n_replicas > 1:

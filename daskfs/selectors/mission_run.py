@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from daskfs.blocks import Progress, Rows
 from daskfs.kernels.mission_rows import LOSS_SUM, ROWS_SEEN, THRESHOLD, WEIGHT_SUM
 from daskfs.selectors.base import Checkpoint
-from daskfs.selectors.mission_model import merged
+from daskfs.selectors.mission_model import MissionModel, merged
 from daskfs.selectors.mission_on_rows import Learning, Stretch, train_stretch
 from daskfs.selectors.mission_sketch import CountSketch
 from daskfs.streams import RowView
@@ -104,7 +105,7 @@ class MissionRun:
             blocks = [blocks[k] for k in np.random.default_rng(seeds).permutation(len(blocks))]
         if self.n_replicas == 1:
             bounds = np.linspace(0, len(blocks), min(REPORTS, len(blocks)) + 1).astype(int)
-            for a, b in zip(bounds[:-1], bounds[1:], strict=True):
+            for a, b in pairwise(bounds):
                 yield [tuple(blocks[a:b])], True
             return
         units = _units(blocks, self.sync_every, self.block_rows)
@@ -124,6 +125,9 @@ class MissionRun:
         arrays = self.workers.reduce_blocks(
             train_stretch, stretches, merged, name=f"mission-{name}", shared=(self._base, self._kept_learning(), model)
         )
+        if len(units) > 1:  # of all that were active somewhere, K stay
+            sums = {"sums": arrays["sums"]} if with_sums else {}
+            arrays = {**MissionModel.from_arrays(self.learning.shape, arrays).to_arrays(), **sums}
         arrays["numbers"][ROWS_SEEN] = seen
         if "sums" in self.arrays:
             arrays["sums"] = self.arrays["sums"] + arrays["sums"] if with_sums else self.arrays["sums"]
@@ -165,9 +169,7 @@ class MissionRun:
         return min(n_done, n_rounds)
 
 
-def _units(
-    blocks: list[tuple[int, int]], sync_every: int, block_rows: int
-) -> list[tuple[tuple[int, int], ...]]:
+def _units(blocks: list[tuple[int, int]], sync_every: int, block_rows: int) -> list[tuple[tuple[int, int], ...]]:
     """Return what one model takes between two averages: parts of blocks, or several blocks."""
     if sync_every > block_rows:
         n = -(-sync_every // block_rows)

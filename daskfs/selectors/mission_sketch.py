@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -68,7 +69,8 @@ class CountSketch:
 
     def add(self, keys: np.ndarray, values: np.ndarray) -> None:
         """Add values, of shape (n_keys,) or (n_keys, n_outputs), to the elements of these ids (uint64)."""
-        table = (np.asarray(values, dtype=np.float64).reshape(len(keys), -1) / self.scale).astype(np.float32)
+        wide = np.asarray(values, dtype=np.float64).reshape(len(keys), self.n_outputs)
+        table = (wide / self.scale).astype(np.float32)
         for c in range(self.n_outputs):
             add(self._cells_of(c), *self.hashing, np.asarray(keys, np.uint64), np.ascontiguousarray(table[:, c]))
 
@@ -180,7 +182,7 @@ def load_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     """Read what `save_arrays` wrote; see `CountSketch.load` for what is refused."""
     where = str(path)
     try:
-        with np.load(path, allow_pickle=False) as found:
+        with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as found:
             arrays = {name: found[name] for name in found.files}
     except FileNotFoundError:
         raise RunError("no such file", where, "name a file that save() wrote") from None
