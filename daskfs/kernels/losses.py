@@ -1,13 +1,14 @@
 """Losses of one prediction: value, derivative and curvature in the raw prediction z, chosen by an integer code.
 
-=============  ============================  ===================================================
-squared        ½ (z - y)²                    y any number
-logistic       log(1 + exp(-y z))            y is -1 or +1
-poisson        exp(z) - y z                  y a count, or any number not below 0; the mean is exp(z)
-huber          ½ (z - y)², beyond the        y any number
-               threshold t: t |z - y| - ½ t²
-squared_hinge  ½ max(0, 1 - y z)²            y is -1 or +1
-=============  ============================  ===================================================
+===================  ============================  ===================================================
+squared              ½ (z - y)²                    y any number
+logistic             log(1 + exp(-y z))            y is -1 or +1
+poisson              exp(z) - y z                  y a count, or any number not below 0; the mean is exp(z)
+huber                ½ (z - y)², beyond the        y any number
+                     threshold t: t |z - y| - ½ t²
+squared_hinge        ½ max(0, 1 - y z)²            y is -1 or +1
+epsilon_insensitive  ½ max(0, |z - y| - t)²        y any number; errors within the threshold t cost nothing
+===================  ============================  ===================================================
 
 All stay finite for z up to ±1e4 and beyond: above z = 100 the exponential of the Poisson loss goes on as its
 parabola.
@@ -22,8 +23,8 @@ import numpy as np
 from daskfs.errors import ConfigError, did_you_mean
 from daskfs.kernels.numba_cache import kernel
 
-SQUARED, LOGISTIC, POISSON, HUBER, SQUARED_HINGE = range(5)
-LOSSES = ("squared", "logistic", "poisson", "huber", "squared_hinge")
+SQUARED, LOGISTIC, POISSON, HUBER, SQUARED_HINGE, EPSILON_INSENSITIVE = range(6)
+LOSSES = ("squared", "logistic", "poisson", "huber", "squared_hinge", "epsilon_insensitive")
 LIKELIHOODS = LOSSES[:4]
 """Losses with a deviance, on which information criteria stand."""
 
@@ -87,7 +88,7 @@ def values(loss, threshold, z, y, value, bits):  # type: ignore[no-untyped-def]
     loss : int
         A code, from `loss_code`.
     threshold : float
-        Of the Huber loss.
+        Of the Huber and the epsilon-insensitive loss.
     z, y : ndarray of shape (n_samples,), float64
     value : ndarray of shape (n_samples,), float64
         Written.
@@ -102,6 +103,8 @@ def values(loss, threshold, z, y, value, bits):  # type: ignore[no-untyped-def]
             _poisson_values(z[start:stop], y[start:stop], value[start:stop], bits)
         elif loss == SQUARED_HINGE:
             _squared_hinge_values(z[start:stop], y[start:stop], value[start:stop])
+        elif loss == EPSILON_INSENSITIVE:
+            _insensitive_values(z[start:stop], y[start:stop], value[start:stop], threshold)
         else:
             _huber_values(z[start:stop], y[start:stop], value[start:stop], math.inf if loss == SQUARED else threshold)
 
@@ -117,6 +120,9 @@ def derivatives(loss, threshold, z, y, derivative, curvature, bits):  # type: ig
             _poisson_derivatives(z[start:stop], y[start:stop], derivative[start:stop], curvature[start:stop], bits)
         elif loss == SQUARED_HINGE:
             _squared_hinge_derivatives(z[start:stop], y[start:stop], derivative[start:stop], curvature[start:stop])
+        elif loss == EPSILON_INSENSITIVE:
+            part = slice(start, stop)
+            _insensitive_derivatives(z[part], y[part], derivative[part], curvature[part], threshold)
         else:
             limit = math.inf if loss == SQUARED else threshold
             _huber_derivatives(z[start:stop], y[start:stop], derivative[start:stop], curvature[start:stop], limit)
@@ -244,3 +250,18 @@ def _squared_hinge_derivatives(z, y, derivative, curvature):  # type: ignore[no-
         short = max(1.0 - y[i] * z[i], 0.0)
         derivative[i] = -y[i] * short
         curvature[i] = 1.0 if short > 0.0 else 0.0
+
+
+@kernel
+def _insensitive_values(z, y, value, threshold):  # type: ignore[no-untyped-def]
+    for i in range(z.shape[0]):
+        beyond = max(abs(z[i] - y[i]) - threshold, 0.0)
+        value[i] = 0.5 * beyond * beyond
+
+
+@kernel
+def _insensitive_derivatives(z, y, derivative, curvature, threshold):  # type: ignore[no-untyped-def]
+    for i in range(z.shape[0]):
+        difference = z[i] - y[i]
+        derivative[i] = difference - min(max(difference, -threshold), threshold)
+        curvature[i] = 1.0 if abs(difference) > threshold else 0.0

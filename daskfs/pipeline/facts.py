@@ -15,6 +15,7 @@ from daskfs.pipeline.plan import DataFacts, Plan, available_nbytes, make_plan, o
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.message import Message
 from daskfs.selectors.mission import Mission
+from daskfs.selectors.online_substitution import OnlineSubstitution
 from daskfs.sources.base import Source
 from daskfs.sources.kinds import make_source
 from daskfs.store.feature_store import FeatureStore, open_store
@@ -27,6 +28,7 @@ SELECTORS: dict[str, type[BaseSelector]] = {
     "median": Median,
     "bolasso": Bolasso,
     "mission": Mission,
+    "online_substitution": OnlineSubstitution,
 }
 
 

@@ -18,8 +18,8 @@ whose estimates are largest. ``tail="identity"`` is the paper's section 5.1: one
 
 Differs from the paper
 ----------------------
-* Active features have exact weights (as in K. S. Tai, V. Sharan, P. Bailis and G. Valiant, "Sketching linear classifiers
-  over data streams", SIGMOD 2018). In the paper's algorithm their estimates share cells with others: features without
+* Active features have exact weights (as in K. S. Tai, V. Sharan, P. Bailis and G. Valiant, "Sketching linear
+  classifiers over data streams", SIGMOD 2018). In the paper's algorithm they share cells with others: features without
   weight look heavy, about 1.5 d (k / w)² of d in a sketch of three rows of w cells.
 * Candidates are the features of the rows as they pass: the top k of a whole sketch cannot be listed without all ids.
 * The tail fades (section 5.1 of the paper scales it by hand). Without that, a second pass makes the selection worse:

@@ -9,6 +9,7 @@ from pydantic import Field
 from daskfs.pipeline.selections.message import MessageSelect
 from daskfs.pipeline.selections.message_baselines import AveragingSelect, BolassoSelect, FullDataSelect, MedianSelect
 from daskfs.pipeline.selections.mission import MissionSelect
+from daskfs.pipeline.selections.online_substitution import OnlineSubstitutionSelect
 
 Selection: TypeAlias = Annotated[
     MessageSelect  #
@@ -16,7 +17,8 @@ Selection: TypeAlias = Annotated[
     | AveragingSelect
     | MedianSelect
     | BolassoSelect
-    | MissionSelect,
+    | MissionSelect
+    | OnlineSubstitutionSelect,
     Field(discriminator="method"),
 ]
 

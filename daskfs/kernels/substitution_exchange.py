@@ -1,0 +1,212 @@
+"""The exchange step of online substitution: add a column exactly, drop the member whose loss costs least.
+
+On a quadratic model of the loss, ½ vᵀ M v - cᵀ v with the ridge in M, the members S have the inverse M_S⁻¹ and the
+optimal coefficients v = M_S⁻¹ c. A newcomer j with h = M_Sj, d = M_jj and c_j has
+
+    g = c_j - hᵀ v,   a = M_S⁻¹ h,   σ = d - hᵀ a,   gain = g² / 2σ;
+    with it v'_i = v_i - a_i g / σ and (M⁻¹)'_ii = (M⁻¹)_ii + a_i² / σ, so dropping i costs ½ v'_i² / (M⁻¹)'_ii.
+
+It takes the place of the cheapest member where that costs less than the gain: the model never rises. Where σ is below a
+share of d, the newcomer is a combination of the members, and is refused.
+
+The linear term may be of any point: where others hold a part of the prediction (asynchronous substitution), with r the
+negative derivative of the loss at the common prediction, c_S = X_Sᵀ r + M_S v and c_j = x_jᵀ r + hᵀ v, M_S without the
+ridge. So a worker's v moves against what the others predict.
+
+All vectors have the capacity's length; the first `n_members` entries count, the first `n_fixed` of these are never
+dropped.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from daskfs.kernels.numba_cache import inner_loop, kernel
+
+MIN_GAIN = 1e-9
+"""Part of its gain by which a newcomer must win: less is rounding."""
+
+COLLINEAR = -2
+NO_ONE = -1
+
+
+@kernel
+def exchange_scan(  # type: ignore[no-untyped-def]
+    cross, linear, diagonal, usable, start, inverse, coef, n_members, n_fixed, tolerance, counts, change
+):
+    """Walk through a block until a newcomer is accepted.
+
+    Parameters
+    ----------
+    cross : ndarray of shape (B, capacity), float64
+        M between the newcomers and the present members.
+    linear, diagonal : ndarray of shape (B,), float64
+        c_j and M_jj.
+    usable : ndarray of shape (B,), bool
+        False: constant columns, and members.
+    start : int
+        First newcomer to look at.
+    inverse : ndarray of shape (capacity, capacity), float64
+        M_S⁻¹; updated.
+    coef : ndarray of shape (capacity,), float64
+        v; updated.
+    n_members, n_fixed : int
+    tolerance : float
+        Least σ / d.
+    counts : ndarray of shape (2,), int64
+        Newcomers presented, and refused as collinear; added to.
+    change : ndarray of shape (1,), float64
+        What the model's value changed by; added to.
+
+    Returns
+    -------
+    newcomer, slot : int
+        Who was accepted and where; slot = n_members where there was room. The block's size and -1 where nobody was.
+    """
+    shift = np.zeros(coef.shape[0])
+    for b in range(start, cross.shape[0]):
+        if not usable[b]:
+            continue
+        counts[0] += 1
+        slot = exchange(cross[b], linear[b], diagonal[b], inverse, coef, n_members, n_fixed, tolerance, shift, change)
+        if slot == COLLINEAR:
+            counts[1] += 1
+        elif slot >= 0:
+            return b, slot
+    return cross.shape[0], NO_ONE
+
+
+@kernel
+def exchange(h, linear, diagonal, inverse, coef, n_members, n_fixed, tolerance, shift, change):  # type: ignore[no-untyped-def]
+    """Let one newcomer in where it wins; return its slot, `NO_ONE` or `COLLINEAR`."""
+    gradient = linear - _dot(h, coef, n_members)
+    pivot = diagonal
+    for i in range(n_members):
+        shift[i] = _dot(inverse[i], h, n_members)
+    pivot -= _dot(h, shift, n_members)
+    if not pivot >= tolerance * diagonal:
+        return COLLINEAR
+    newcomer = gradient / pivot
+    gain = 0.5 * gradient * newcomer
+    if n_members < coef.shape[0]:
+        _grow(inverse, coef, n_members, shift, pivot, newcomer)
+        change[0] -= gain
+        return n_members
+    cheapest = NO_ONE
+    cost = gain * (1.0 - MIN_GAIN)
+    for i in range(n_fixed, n_members):
+        value = coef[i] - shift[i] * newcomer
+        found = 0.5 * value * value / (inverse[i, i] + shift[i] * shift[i] / pivot)
+        if found < cost:
+            cost = found
+            cheapest = i
+    if cheapest != NO_ONE:
+        _swap(inverse, coef, cheapest, shift, pivot, newcomer)
+        change[0] += cost - gain
+    return cheapest
+
+
+@kernel
+def _grow(inverse, coef, n_members, shift, pivot, newcomer):  # type: ignore[no-untyped-def]
+    """Border the inverse with a newcomer behind the members."""
+    for i in range(n_members):
+        coef[i] -= shift[i] * newcomer
+        _add_multiple(inverse[i], shift[i] / pivot, shift, n_members)
+        inverse[i, n_members] = -shift[i] / pivot
+        inverse[n_members, i] = inverse[i, n_members]
+    inverse[n_members, n_members] = 1.0 / pivot
+    coef[n_members] = newcomer
+
+
+@kernel
+def _swap(inverse, coef, slot, shift, pivot, newcomer):  # type: ignore[no-untyped-def]
+    """Border the inverse with a newcomer, take the member in `slot` out, give the newcomer its place."""
+    n = coef.shape[0]
+    for i in range(n):
+        coef[i] -= shift[i] * newcomer
+        _add_multiple(inverse[i], shift[i] / pivot, shift, n)
+    row = inverse[slot].copy()
+    last = -shift[slot] / pivot  # of the row, in the newcomer's column
+    value = coef[slot]
+    d = row[slot]
+    for i in range(n):
+        if i != slot:
+            coef[i] -= row[i] * value / d
+            _add_multiple(inverse[i], -row[i] / d, row, n)
+    for i in range(n):
+        if i != slot:
+            inverse[i, slot] = -shift[i] / pivot - row[i] * last / d
+            inverse[slot, i] = inverse[i, slot]
+    inverse[slot, slot] = 1.0 / pivot - last * last / d
+    coef[slot] = newcomer - last * value / d
+
+
+@inner_loop
+def _dot(left, right, length):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for i in range(length):
+        total += left[i] * right[i]
+    return total
+
+
+@inner_loop
+def _add_multiple(row, factor, other, length):  # type: ignore[no-untyped-def]
+    for i in range(length):
+        row[i] += factor * other[i]
+
+
+@kernel
+def removal_costs(inverse, coef, n_members):  # type: ignore[no-untyped-def]
+    """Return what the model rises by when each member is dropped and the others are refitted, shape (n_members,)."""
+    costs = np.zeros(n_members)
+    for i in range(n_members):
+        costs[i] = 0.5 * coef[i] * coef[i] / inverse[i, i]
+    return costs
+
+
+@kernel
+def invert(matrix, inverse):  # type: ignore[no-untyped-def]
+    """Write the inverse of a symmetric positive definite matrix, by its Cholesky factor.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (k, k), float64
+    inverse : ndarray of shape (k, k), float64
+        Written.
+
+    Returns
+    -------
+    bool
+        Whether the matrix is positive definite; what is written is of use only then.
+    """
+    k = matrix.shape[0]
+    factor = np.zeros((k, k))
+    for i in range(k):
+        for j in range(i):
+            factor[i, j] = (matrix[i, j] - _dot(factor[i], factor[j], j)) / factor[j, j]
+        pivot = matrix[i, i] - _dot(factor[i], factor[i], i)
+        if not pivot > 0.0:
+            return False
+        factor[i, i] = math.sqrt(pivot)
+    columns = np.zeros((k, k))  # row j: column j of L⁻¹
+    for j in range(k):
+        column = columns[j]
+        column[j] = 1.0 / factor[j, j]
+        for i in range(j + 1, k):
+            column[i] = -_dot(factor[i, j:i], column[j:i], i - j) / factor[i, i]
+    for i in range(k):
+        for j in range(i + 1):
+            inverse[i, j] = _dot(columns[i, i:], columns[j, i:], k - i)
+            inverse[j, i] = inverse[i, j]
+    return True
+
+
+@kernel
+def multiply(matrix, vector):  # type: ignore[no-untyped-def]
+    """Return a square matrix times a vector."""
+    out = np.zeros(vector.shape[0])
+    for i in range(vector.shape[0]):
+        out[i] = _dot(matrix[i], vector, vector.shape[0])
+    return out

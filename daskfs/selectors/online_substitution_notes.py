@@ -1,0 +1,36 @@
+"""What a reader of the result must know of how online substitution went."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def notes_on(selector: Any, run: Any, matrix: Any) -> list[str]:
+    """Return the notes of a result.
+
+    Parameters
+    ----------
+    selector : OnlineSubstitution
+    run : SubstitutionRun
+        That has ended.
+    matrix : Matrix
+    """
+    engine, members = run.engine, run.engine.members
+    tally, notes = engine.tally, []
+    asked, found = members.capacity, members.n_members
+    if found < asked:
+        notes.append(
+            f"{found} features were selected, not {asked}: the other columns are constant, or combinations of these"
+        )
+    if members.n_fixed:
+        notes.append(f"{members.n_fixed} of them were always included")
+    why = "combinations of the members" if selector.rule == "exchange" else "which did not lower the loss enough"
+    notes.append(
+        f"{tally.n_presented:,} columns were presented in {run.n_epochs} epoch{'s' * (run.n_epochs > 1)}: "
+        f"{tally.n_exchanged:,} took the place of a member, {tally.n_refused:,} were refused: {why}"
+    )
+    if tally.n_reverted:
+        notes.append(f"{tally.n_reverted:,} blocks of columns were undone, because the loss rose with them")
+    if engine.rule.ridge > 0.0:
+        notes.append(f"a ridge of {engine.rule.ridge:g} on standardised weights while selecting, none in the refit")
+    return notes

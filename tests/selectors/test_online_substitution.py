@@ -1,0 +1,266 @@
+"""Online substitution: the same decisions by every engine, whatever the columns' units; the loss never rises."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from daskfs.errors import ConfigError, DataError
+from daskfs.kernels.losses import SQUARED
+from daskfs.selectors.online_substitution import OnlineSubstitution
+from daskfs.sources.arrays import ArrayMatrix
+
+RULES = ("exchange", "os", "paper")
+
+
+def design(seed, n=120, p=90, s=8, kind="plain"):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, p))
+    if kind == "correlated":
+        X += rng.standard_normal((n, 1))
+    if kind == "copies":
+        X[:, 1::5] = X[:, ::5] + 0.01 * rng.standard_normal((n, len(range(1, p, 5))))
+    coef = np.zeros(p)
+    coef[rng.choice(p, s, replace=False)] = rng.standard_normal(s)
+    return X, X @ coef + 0.3 * rng.standard_normal(n), coef
+
+
+KINDS = ("plain", "correlated", "copies")
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("seed", range(50))
+def test_blocks_take_the_decisions_of_one_column_after_the_other(rule, seed):
+    X, y, _ = design(seed, kind=KINDS[seed % 3])
+    scale = 10.0 ** np.random.default_rng(seed).uniform(-3, 3, X.shape[1])
+    X = X * scale + (seed % 2) * scale
+    naive = OnlineSubstitution(8, rule=rule, engine="naive").fit(X, y)
+    for block_columns in ((1, 7, 32, 90), (None, 16, 64, 2))[seed % 2]:
+        gram = OnlineSubstitution(8, rule=rule, engine="gram", block_columns=block_columns).fit(X, y)
+        np.testing.assert_array_equal(gram.selected_, naive.selected_)
+        assert gram.result_.notes == naive.result_.notes
+        np.testing.assert_allclose(gram.coef_, naive.coef_, rtol=1e-9, atol=1e-12 / scale.min())
+        last = gram.result_.history["objective"].iloc[-1]
+        assert last == pytest.approx(naive.result_.history["objective"].iloc[-1], rel=1e-9)
+
+
+@pytest.mark.parametrize("loss", ["squared", "squared_hinge", "logistic", "epsilon_insensitive"])
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("seed", range(4))
+def test_units_of_the_columns_do_not_matter(rule, loss, seed):
+    X, y, _ = design(seed)
+    if loss in ("squared_hinge", "logistic"):
+        flips = np.where(np.random.default_rng(seed).random(len(y)) < 0.2, -1.0, 1.0)  # else many fits have no loss
+        y = flips * np.sign(y - np.median(y))
+    scale = 10.0 ** np.random.default_rng(seed).uniform(-3, 3, X.shape[1])
+    plain = OnlineSubstitution(8, rule=rule, loss=loss).fit(X, y)
+    scaled = OnlineSubstitution(8, rule=rule, loss=loss).fit(X * scale, y)
+    np.testing.assert_array_equal(scaled.selected_, plain.selected_)
+    np.testing.assert_allclose(scaled.coef_ * scale, plain.coef_, rtol=1e-5, atol=1e-8)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(
+    seed=st.integers(0, 10**6),
+    loss=st.sampled_from(["squared", "squared_hinge", "logistic", "epsilon_insensitive"]),
+    rule=st.sampled_from(RULES),
+    engine=st.sampled_from(["auto", "lazy", "naive"]),
+    s=st.integers(1, 20),
+    kind=st.sampled_from(KINDS),
+    shift=st.sampled_from([0.0, 3.0]),
+)
+def test_the_objective_never_rises(seed, loss, rule, engine, s, kind, shift):
+    if engine == "lazy" and rule == "paper":
+        engine = "auto"
+    X, y, _ = design(seed, n=60, p=40, kind=kind)
+    if loss in ("squared_hinge", "logistic"):
+        y = np.where(y > np.quantile(y, 0.3), 1.0, -1.0)
+    selector = OnlineSubstitution(s, rule=rule, loss=loss, engine=engine, n_epochs=3, block_columns=4)
+    objective = selector.fit(X + shift, y).result_.history["objective"].to_numpy()
+    assert (np.diff(objective) <= 1e-9 * (objective[:-1] + 1e-9)).all()
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_objective_is_that_of_the_members_weights(rule):
+    X, y, _ = design(3)
+    selector = OnlineSubstitution(8, rule=rule, n_epochs=8).fit(X, y)
+    least = 0.5 * np.mean((y - selector.predict(X)) ** 2)
+    last = selector.result_.history["objective"].iloc[-1]
+    assert last == pytest.approx(least, rel=1e-9) if rule == "exchange" else last >= least * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_true_features_are_found(rule):
+    X, y, coef = design(1, n=300, p=100, s=6)
+    coef[coef != 0] += np.sign(coef[coef != 0])
+    y = X @ coef + 0.3 * np.random.default_rng(9).standard_normal(300) + 7.0
+    selector = OnlineSubstitution(6, rule=rule).fit(X, y)
+    assert set(selector.selected_) == set(np.flatnonzero(coef))
+    np.testing.assert_allclose(selector.coef_, coef, atol=0.1)
+    assert selector.intercept_ == pytest.approx(7.0, abs=0.1)
+
+
+@pytest.mark.parametrize("checks", [True, False])
+@pytest.mark.parametrize("engine", ["gram", "naive"])
+def test_with_the_check_every_step_keeps_inequality_11(checks, engine):
+    """And Theorem 1 follows: the mean square of the steps is bounded by the fall of the loss."""
+    excesses = []
+    for seed in range(12):
+        X, y, _ = design(seed, kind="correlated" if seed % 2 else "plain")
+        X -= X.mean(axis=0)
+        y -= y.mean()
+        lipschitz = float(np.linalg.eigvalsh(X.T @ X / len(y))[-1])
+        eta, c = 0.5 / lipschitz, 1.0
+        rule = {
+            "eta": eta,
+            "lipschitz": lipschitz,
+            "c": c,
+            "m": 50.0,
+            "check": checks,
+        }  # m = 1 needs no check
+        selector = OnlineSubstitution(
+            8, rule="paper", engine=engine, standardise=False, fit_intercept=False, n_epochs=4, **rule
+        )
+        run = traced(selector, X, y)
+        fall = 0.5 * np.mean(y**2) - run.engine.value
+        excesses.append(run.excess / (0.5 * np.mean(y**2)))
+        if checks:
+            steps = run.n_steps
+            bound = 2.0 * fall / (c * steps * (1.0 - eta * lipschitz) * eta)
+            assert run.moved / (steps * eta**2) <= bound * (1.0 + 1e-9)
+    assert (max(excesses) <= 1e-12) == checks
+
+
+class traced:
+    """One step after the other, what the engine says of itself held against the columns."""
+
+    def __init__(self, selector, X, y):
+        from daskfs.selectors.online_substitution_columns import prepared
+        from daskfs.selectors.online_substitution_engines import make_engine
+        from daskfs.selectors.online_substitution_members import Members
+        from daskfs.selectors.online_substitution_parameters import engine_of, rule_of
+
+        members = Members(8, len(y), np.dtype(float))
+        self.engine = make_engine(members, y, rule_of(selector), engine_of(selector), SQUARED, None, False)
+        rule = self.engine.rule
+        allowed = rule.c * (0.5 * rule.lipschitz - 0.5 / rule.eta)
+        self.excess, self.moved, self.n_steps = -np.inf, 0.0, 0
+        before = np.zeros(X.shape[1])
+        for j in np.tile(np.arange(X.shape[1]), selector.n_epochs):
+            self.engine.take(prepared(np.array([j]), X[:, [j]].T.copy(), selector._settings()))
+            after = np.zeros(X.shape[1])
+            after[members.ids[: members.n_members]] = self.engine.coef[: members.n_members]
+            rise = 0.5 * np.mean((y - X @ after) ** 2) - 0.5 * np.mean((y - X @ before) ** 2)
+            assert self.engine.value == pytest.approx(0.5 * np.mean((y - X @ after) ** 2), rel=1e-9)
+            square = float(((after - before) ** 2).sum())
+            self.excess = max(self.excess, rise - allowed * square)
+            self.moved += square
+            self.n_steps += 1
+            before = after
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_weights_count_rows(rule):
+    X, y, _ = design(5, n=200)
+    weight = np.random.default_rng(0).integers(0, 4, 200)
+    weighted = OnlineSubstitution(8, rule=rule).fit(X, y, sample_weight=weight)
+    repeated = OnlineSubstitution(8, rule=rule).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
+    np.testing.assert_array_equal(weighted.selected_, repeated.selected_)
+    np.testing.assert_allclose(weighted.coef_, repeated.coef_, rtol=1e-7)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_int8_stays_int8_and_decides_as_float64(fit_intercept):
+    rng = np.random.default_rng(2)
+    X = rng.binomial(2, 0.2, (400, 150)).astype(np.int8)
+    y = X[:, [3, 40, 99]] @ [1.0, -2.0, 1.5] + 0.5 * rng.standard_normal(400)
+    narrow = OnlineSubstitution(10, fit_intercept=fit_intercept)
+    narrow.fit_matrix(ArrayMatrix(X, y))
+    wide = OnlineSubstitution(10, fit_intercept=fit_intercept).fit(X.astype(float), y)
+    np.testing.assert_array_equal(narrow.selected_, wide.selected_)
+    np.testing.assert_allclose(narrow.coef_, wide.coef_, rtol=1e-6, atol=1e-9)
+    assert narrow.result_.memory["members_nbytes"] == 10 * 400
+
+
+def test_always_included_columns_stay_by_number_or_name():
+    X, y, _ = design(0)
+    selector = OnlineSubstitution(4, always_include=[17, 80]).fit(X, y)
+    assert set(selector.selected_[:2]) == {17, 80}
+    assert len(selector.selected_) == 4
+    import pandas as pd
+
+    frame = pd.DataFrame(X, columns=[f"g{j}" for j in range(90)])
+    named = OnlineSubstitution(4, always_include=["g80", "g17"]).fit(frame, y)
+    assert set(named.selected_) == set(selector.selected_)
+    with pytest.raises(DataError, match=r"no column 'g91'.*did you mean"):
+        OnlineSubstitution(4, always_include=["g91"]).fit(frame, y)
+    X[:, 5] = 1.0
+    with pytest.raises(DataError, match="'x5': is constant"):
+        OnlineSubstitution(4, always_include=[5]).fit(X, y)
+
+
+def test_fewer_usable_columns_than_asked_for_are_said():
+    X, y, _ = design(0, p=10, s=3)
+    X[:, 4] = 2.0
+    X[:, 5] = X[:, 0] - 3 * X[:, 1]
+    selector = OnlineSubstitution(10).fit(X, y)
+    assert selector.support_.sum() == 8
+    assert not selector.support_[4]
+    assert "8 features were selected, not 10" in selector.result_.notes[0]
+
+
+def test_an_epoch_without_a_change_is_the_last():
+    X, y, _ = design(0)
+    selector = OnlineSubstitution(8, n_epochs=50).fit(X, y)
+    assert 2 <= selector.n_epochs_ < 10
+    assert len(selector.result_.history) == selector.n_epochs_ * 3  # blocks of 32 of 90 columns
+
+
+@pytest.mark.parametrize("order", ["shuffled", np.arange(90)[::-1], np.arange(40)])
+def test_the_order_is_the_users(order):
+    X, y, _ = design(0)
+    selector = OnlineSubstitution(8, order=order).fit(X, y)
+    again = OnlineSubstitution(8, order=order).fit(X, y)
+    np.testing.assert_array_equal(selector.selected_, again.selected_)
+    if len(order) == 40:
+        assert selector.selected_.max() < 40
+    if not isinstance(order, str):
+        permuted = OnlineSubstitution(8).fit(X[:, order], y)
+        np.testing.assert_array_equal(order[permuted.selected_], selector.selected_)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rule": "exchage"}, "did you mean 'exchange'"),
+        ({"loss": "huber"}, "loss: expected one of squared"),
+        ({"n_features_to_select": 0}, "n_features_to_select: expected a whole number"),
+        ({"n_features_to_select": 91}, "asks for 91 features, but there are 90"),
+        ({"n_epochs": 0}, "n_epochs"),
+        ({"rule": "paper", "engine": "lazy"}, "cannot wait"),
+        ({"rule": "paper", "c": 2.0}, "c: expected a number from 0 to 1"),
+        ({"order": [1, 1]}, "column 1 stands twice"),
+        ({"always_include": [90]}, "numbers of columns from 0 to 89"),
+        ({"n_features_to_select": 1, "always_include": [1, 2]}, "expected at most 1 columns"),
+    ],
+)
+def test_what_cannot_be_is_refused(options, message):
+    X, y, _ = design(0)
+    with pytest.raises((ConfigError, DataError), match=message):
+        OnlineSubstitution(**options).fit(X, y)
+
+
+def test_nan_in_a_store_that_allows_it_is_refused_with_its_place():
+    class WithHole(ArrayMatrix):
+        def read(self, rows, columns=slice(None), out=None):
+            block = super().read(rows, columns, out)
+            numbers = np.arange(90)[columns] if isinstance(columns, slice) else columns
+            if 33 in numbers:
+                block[7, list(numbers).index(33)] = np.nan
+            return block
+
+    X, y, _ = design(0)
+    with pytest.raises(DataError, match=r"column 33, row 7: expected finite numbers, found NaN"):
+        OnlineSubstitution(8).fit_matrix(WithHole(X, y))

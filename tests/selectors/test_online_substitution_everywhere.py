@@ -1,0 +1,213 @@
+"""The same answer wherever the work runs, however the data is stored; interrupted or not; within the memory promised."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+
+from daskfs.cluster import open_cluster
+from daskfs.errors import PlanError
+from daskfs.pipeline.checkpoint import Checkpoint
+from daskfs.selectors.online_substitution import OnlineSubstitution
+from daskfs.sources.arrays import ArrayMatrix
+from daskfs.sources.ingest import ingest
+
+KINDS = [
+    {"rule": "exchange"},
+    {"rule": "os"},
+    {"rule": "paper", "engine": "naive"},
+    {"rule": "exchange", "loss": "logistic"},
+    {"rule": "os", "loss": "squared_hinge"},
+    {"rule": "exchange", "engine": "lazy", "order": "shuffled"},
+]
+
+
+def kind_name(kind):
+    return "-".join(kind.values())
+
+
+def make_arrays(dtype=np.float32):
+    rng = np.random.default_rng(7)
+    X = rng.standard_normal((240, 300)).astype(dtype)
+    y = X[:, [3, 80, 200, 299]].astype(float) @ [2.0, -1.0, 1.0, 0.5] + rng.standard_normal(240)
+    return X, y
+
+
+def target_for(kind, y):
+    return np.sign(y) if kind.get("loss") in ("logistic", "squared_hinge") else y
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory):
+    X, y = make_arrays()
+    folder = tmp_path_factory.mktemp("substitution")
+    found = {}
+    for name, target in (("numbers", y), ("classes", np.sign(y))):
+        options = {"y": target, "dtype": "float32", "random_state": 0}
+        found[name] = ingest(X, folder / f"{name}.zarr", tile_shape=(64, 40), **options)
+        found[f"{name}, other tiles"] = ingest(X, folder / f"{name}-2.zarr", tile_shape=(240, 7), **options)
+    return found
+
+
+def store_for(kind, stores, more=""):
+    name = "classes" if kind.get("loss") in ("logistic", "squared_hinge") else "numbers"
+    return stores[name + more]
+
+
+@pytest.fixture(scope="module", params=["threads", "local"])
+def workers(request):
+    with open_cluster(request.param, n_workers=2, dashboard_address=None) as opened:
+        yield opened
+
+
+def selector_of(kind, **options):
+    return OnlineSubstitution(10, **kind, **options)
+
+
+def assert_same_bits(found, expected):
+    np.testing.assert_array_equal(found.selected_, expected.selected_)
+    np.testing.assert_array_equal(found.coef_, expected.coef_)
+    np.testing.assert_array_equal(found.scores_, expected.scores_)
+    assert found.intercept_ == expected.intercept_
+    pd.testing.assert_frame_equal(found.result_.history, expected.result_.history, check_exact=True)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=kind_name)
+def test_tiles_reads_and_memory_do_not_change_a_bit(stores, kind):
+    store = store_for(kind, stores)
+    expected = selector_of(kind).fit(store)
+    assert_same_bits(selector_of(kind).fit(store_for(kind, stores, ", other tiles")), expected)
+    in_memory = ArrayMatrix(store.read(slice(None)), store.read_target())
+    assert_same_bits(selector_of(kind).fit_matrix(in_memory), expected)
+    narrow = expected.plan(240, 300, "float32", None).task_nbytes - 2000
+    assert_same_bits(selector_of(kind, memory_limit=narrow).fit(store), expected)
+
+
+@pytest.mark.parametrize("kind", KINDS[:1] + KINDS[3:4], ids=kind_name)
+def test_threads_and_processes_give_the_bits_of_this_thread(stores, workers, kind):
+    store = store_for(kind, stores)
+    assert_same_bits(selector_of(kind).fit_matrix(store, workers=workers), selector_of(kind).fit(store))
+
+
+def test_rows_of_a_split_are_those_rows(stores):
+    train, test = stores["numbers"].split(0.25, random_state=1)
+    selector = OnlineSubstitution(4).fit(train)
+    again = OnlineSubstitution(4).fit_matrix(ArrayMatrix(train.read(slice(None)), train.read_target()))
+    np.testing.assert_array_equal(selector.coef_, again.coef_)
+    assert selector.score(test) > 0.6
+
+
+class Killed(Exception):
+    pass
+
+
+class Interrupting:
+    """Advances until it is told to stop."""
+
+    def __init__(self, after):
+        self.left = after
+
+    def start(self, name, total):
+        pass
+
+    def advance(self, k=1):
+        self.left -= k
+        if self.left < 0:
+            raise Killed
+
+    def finish(self):
+        pass
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=kind_name)
+@pytest.mark.parametrize("after", [2, 9, 12])
+def test_an_interrupted_selection_ends_with_the_same_bits(stores, tmp_path, kind, after):
+    store = store_for(kind, stores)
+    options = {"always_include": [5], "n_epochs": 3}
+    expected = selector_of(kind, **options).fit(store)
+    checkpoint = Checkpoint(tmp_path)
+    with pytest.raises(Killed):
+        selector_of(kind, **options).fit_matrix(store, checkpoint=checkpoint, progress=Interrupting(after))
+    read = CountingMatrix(store)
+    resumed = selector_of(kind, **options).fit_matrix(read, checkpoint=checkpoint)
+    assert_same_bits(resumed, expected)
+    assert read.n_columns < 300 * expected.n_epochs_
+
+
+class CountingMatrix:
+    """Counts the columns that are read."""
+
+    def __init__(self, matrix):
+        self._matrix, self.n_columns = matrix, 0
+
+    def __getattr__(self, name):
+        return getattr(self._matrix, name)
+
+    def read(self, rows, columns=slice(None), out=None):
+        block = self._matrix.read(rows, columns, out)
+        self.n_columns += block.shape[1]
+        return block
+
+
+def test_an_epoch_reads_every_column_once(stores):
+    read = CountingMatrix(stores["numbers"])
+    selector = OnlineSubstitution(10, n_epochs=2).fit_matrix(read)
+    assert read.n_columns == 300 * selector.n_epochs_
+
+
+def test_it_is_cloned_and_pickled():
+    X, y = make_arrays()
+    selector = OnlineSubstitution(5, rule="os", always_include=[2]).fit(X, y)
+    again = pickle.loads(pickle.dumps(selector))
+    np.testing.assert_array_equal(again.predict(X), selector.predict(X))
+    assert len(pickle.dumps(selector)) < 100_000
+    np.testing.assert_array_equal(clone(selector).fit(X, y).coef_, selector.coef_)
+
+
+def test_a_limit_that_is_too_small_is_refused_with_what_would_fit():
+    plan = OnlineSubstitution(100).plan(100_000, 5000, "float32", None)
+    assert plan.n_passes == 2
+    with pytest.raises(PlanError, match=r"allow at least .* select at most \d+ features") as fault:
+        OnlineSubstitution(100).plan(100_000, 5000, "float32", 70 << 20)
+    fits = int(str(fault.value).rpartition("at most ")[2].split()[0])
+    assert 0 < fits < 100
+    OnlineSubstitution(fits, block_columns=64).plan(100_000, 5000, "float32", 70 << 20)
+
+
+def test_the_block_never_dominates():
+    shape = OnlineSubstitution(100)._shape(500_000, 10**6, np.dtype(np.int8), 128)
+    assert shape.chapter <= 100
+    assert OnlineSubstitution(100).plan(500_000, 2_000_000, "int8", 700_000_000).task_nbytes < 700_000_000
+
+
+MEASURED = """
+import sys, numpy as np
+from daskfs.memory import peak_memory_nbytes
+from daskfs.selectors.online_substitution import OnlineSubstitution
+from daskfs.store.feature_store import open_store
+store = open_store(sys.argv[1])
+small = OnlineSubstitution(4, rule=sys.argv[2], loss=sys.argv[3]).fit_matrix(store.take(np.arange(100)))
+before = peak_memory_nbytes()
+selector = OnlineSubstitution(24, rule=sys.argv[2], loss=sys.argv[3], memory_limit=int(sys.argv[4])).fit(store)
+print(peak_memory_nbytes() - before, selector.result_.memory["promised_nbytes"])
+"""
+
+
+@pytest.mark.parametrize(("rule", "loss"), [("exchange", "squared"), ("exchange", "logistic"), ("os", "squared_hinge")])
+def test_the_memory_promised_is_held(tmp_path, rule, loss):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60_000, 192)).astype(np.float32)
+    y = np.sign(X[:, :30].sum(axis=1) + rng.standard_normal(60_000))
+    ingest(X, tmp_path / "s.zarr", y=y, dtype="float32", tile_shape=(4096, 32))
+    limit = OnlineSubstitution(24, rule=rule, loss=loss).plan(60_000, 192, "float32", None).task_nbytes
+    command = [sys.executable, "-c", MEASURED, str(tmp_path / "s.zarr"), rule, loss, str(limit)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    rise, promised = map(int, done.stdout.split())
+    assert rise <= promised <= limit
+    assert rise > 24 * 60_000 * 4  # the members at least
