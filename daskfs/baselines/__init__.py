@@ -9,6 +9,8 @@ from importlib import import_module
 from typing import Any
 
 _FILE_OF = {"Averaging": "averaging", "Bolasso": "bolasso", "FullData": "full_data", "Median": "median"}
+_FILE_OF |= {"StochasticIHT": "iht_sgd", "BatchIHT": "iht_sgd", "FeatureHashing": "feature_hashing"}
+_FILE_OF |= dict.fromkeys(["IHT", "ITI", "PHT", "IdentityMission"], "full_gradient")
 
 __all__ = sorted(_FILE_OF)
 

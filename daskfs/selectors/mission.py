@@ -64,6 +64,9 @@ class Mission(BaseSelector):
         classes together, by the Euclidean norm of its weights.
     variant : {"active", "paper"}
         Whether the active features' weights are exact, or in the sketch with all others.
+    heap : bool
+        With the paper's variant, whether the k largest stand in a heap that is corrected lazily, as the authors' program
+        has it: slower, and predictions use estimates from when a feature was last met.
     tail : {"sketch", "identity"}
         What holds the other features' weights: a count-sketch, or one cell for each feature.
     n_buckets : int, optional
@@ -150,6 +153,7 @@ class Mission(BaseSelector):
         n_features_to_select: int | None = None,
         loss: str = "squared",
         variant: str = "active",
+        heap: bool = False,
         tail: str = "sketch",
         n_buckets: int | None = None,
         n_hashes: int = 3,
@@ -170,6 +174,7 @@ class Mission(BaseSelector):
         self.n_features_to_select = n_features_to_select
         self.loss = loss
         self.variant = variant
+        self.heap = heap
         self.tail = tail
         self.n_buckets = n_buckets
         self.n_hashes = n_hashes
@@ -259,6 +264,8 @@ class Mission(BaseSelector):
         self._stream = None
         set_results(self, matrix, fit)
 
+    method = "mission"
+
     def _shape(
         self, n_samples: int, n_features: int, dtype: np.dtype, n_outputs: int, nnz_per_row: float | None = None
     ) -> MissionShape:
@@ -270,11 +277,21 @@ class Mission(BaseSelector):
             seed=seed_of(self.random_state) or 0,
             n_outputs=n_outputs,
             loss=self.loss,
-            is_paper=self.variant == "paper",
+            variant=self._variant,
+            n_gathered=self._n_gathered,
         )
         refit = chosen_refit(self.refit, self.loss, n_outputs, n_samples, model.n_selected)
         sizes = (self.n_epochs, self.n_replicas, self.block_rows)
         return MissionShape(n_samples, n_features, dtype.itemsize, model, *sizes, refit, nnz_per_row)
+
+    @property
+    def _variant(self) -> str:
+        """As `ModelShape` names it; competitors have others."""
+        return "heap" if self.heap else self.variant
+
+    @property
+    def _n_gathered(self) -> int:
+        return 0
 
     @property
     def response(self) -> Response:

@@ -107,7 +107,8 @@ def learn_more(
     _refuse_new_classes(matrix, before.learning.target)
     seen = before.n_samples + matrix.shape[0]
     half_life = math.inf if selector.tail_half_life is None else selector.tail_half_life * seen
-    fit = replace(before, learning=replace(before.learning, half_life=half_life), n_samples=seen)
+    arrays = {name: array.copy() for name, array in before.arrays.items()}  # a call that fails changes nothing
+    fit = replace(before, learning=replace(before.learning, half_life=half_life), arrays=arrays, n_samples=seen)
     run = _run(selector, matrix, fit, workers, None, None)
     run.history = list(before.history)
     seconds = run.passes("train", 0, 1)
@@ -190,6 +191,8 @@ def _learning(
     shape = selector._shape(n_samples, n_features, np.dtype(matrix.dtype), n_outputs, nnz_per_row)
     if selector.loss == "multinomial" and n_outputs == 1:
         shape = replace(shape, model=replace(shape.model, loss="logistic"))
+    if n_outputs > 1 and shape.model.has_heap:
+        raise DataError(f"expected numbers or two classes, found {n_outputs}", "y", "the heap orders single weights")
     plan_mission(shape, memory_limit)
     norm = float(survey["squared_norm"])
     constants = ONE_PASS if n_epochs == 1 else SEVERAL
@@ -223,9 +226,9 @@ def _refuse_new_classes(matrix: Any, target: Target) -> None:
 
 def _note_before(fit: MissionFit, selector: Mission, matrix: Any) -> None:
     model, survey = fit.shape.model, fit.survey
-    if model.n_hashes:
+    if model.n_hashes and not model.forgets:
         n_ids, nnz = int(survey["n_ids"]), float(survey["nnz"]) / float(survey["n_rows"])
-        capacity = check_capacity(model.n_selected, n_ids, model.n_buckets, model.n_hashes, selector.variant, nnz)
+        capacity = check_capacity(model.n_selected, n_ids, model.n_buckets, model.n_hashes, model.variant, nnz)
         fit.notes.append(capacity.text)
     if selector.learning_rate is None:
         fit.notes.append(
@@ -240,7 +243,7 @@ def _note_before(fit: MissionFit, selector: Mission, matrix: Any) -> None:
 def _note_after(fit: MissionFit, history: list[tuple[float, ...]]) -> None:
     threshold, norm = float(fit.arrays["numbers"][THRESHOLD]), history[-1][-1]
     model = fit.shape.model
-    if threshold > 0.0 and model.n_hashes and not model.is_paper:
+    if threshold > 0.0 and model.n_hashes and model.variant == "active":
         n_ids = int(fit.survey["n_ids"])
         fit.notes.append(check_noise(norm, threshold, n_ids, model.n_buckets, model.n_hashes).text)
 

@@ -5,13 +5,14 @@ Imported by workers, hence light: numpy and the kernels.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from daskfs.blocks import SparseRows
 from daskfs.errors import DataError
 from daskfs.kernels.mission_classes import MULTINOMIAL, train_classes
+from daskfs.kernels.mission_heap import NO_SKETCH, push, train_rows_with_heap
 from daskfs.kernels.mission_paper import train_rows_of_paper
 from daskfs.kernels.mission_rows import (
     EMPTY,
@@ -30,6 +31,9 @@ from daskfs.selectors.mission_sketch import CountSketch
 SLACK = 4096
 """Features that a row may make active beyond those that ask for a selection; the others wait in the sketch."""
 
+HYSTERESIS = 1.05
+"""Of the authors' heap: a feature moves when its size has changed by this factor."""
+
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
@@ -42,13 +46,31 @@ class ModelShape:
     seed: int
     n_outputs: int = 1
     loss: str = "squared"
-    is_paper: bool = False
-    """Whether all weights are in the sketch, those of the active features too."""
+    variant: str = "active"
+    """"active" or "paper", as of `daskfs.selectors.mission.Mission`; "heap", the authors' program; and without a sketch
+    the hard thresholding of "iht" and "batch_iht"."""
+    n_gathered: int = 0
+    """Of "batch_iht": features between two selections."""
+
+    @property
+    def is_in_sketch(self) -> bool:
+        """Whether all weights are in the sketch, those of the active features too."""
+        return self.variant in ("paper", "heap")
+
+    @property
+    def has_heap(self) -> bool:
+        """Whether a heap finds the K largest, feature by feature."""
+        return self.variant in ("heap", "iht")
+
+    @property
+    def forgets(self) -> bool:
+        """Whether there is no sketch: what is not active is gone."""
+        return self.variant in ("iht", "batch_iht")
 
     @property
     def full(self) -> int:
         """Active features from which on a selection is due."""
-        return max(2 * self.n_selected, self.n_selected + 1024)
+        return self.n_selected + max(self.n_selected, 1024, self.n_gathered)
 
     @property
     def n_slots(self) -> int:
@@ -88,6 +110,10 @@ class MissionModel:
         self.touches = np.zeros(shape.n_slots, dtype=np.int64)
         self.n_active = np.zeros(1, dtype=np.int64)
         self.numbers = np.zeros(N_NUMBERS)
+        if shape.has_heap:
+            self.ranks = np.zeros(shape.n_slots, dtype=np.float32)
+            self.heap = np.zeros(shape.n_selected, dtype=np.int64)
+            self.places = np.zeros(shape.n_slots, dtype=np.int64)
         self.intercept = np.zeros(shape.n_outputs) if intercept is None else np.array(intercept, dtype=np.float64)
 
     def train(
@@ -140,20 +166,27 @@ class MissionModel:
             loss = MULTINOMIAL if self.shape.loss == "multinomial" else ROW_LOSSES.index(self.shape.loss)
             table = (self.keys, self.weights, *rest_of_table)
             return train_classes(*given, loss, rates, cells, *self.sketch.hashing, *table, *rest)
-        kernel = train_rows_of_paper if self.shape.is_paper and not frozen else train_rows
         loss = ROW_LOSSES.index(self.shape.loss)
         hashing, weights = self.sketch.hashing, self.weights.reshape(-1)
+        if self.shape.has_heap and not frozen:
+            n_hashes = NO_SKETCH if self.shape.forgets else hashing[1]
+            place = (cells.reshape(-1), hashing[0], n_hashes, hashing[2], self.keys, weights, self.n_active)
+            heap = (self.ranks, self.heap, self.places, 1.0 if self.shape.forgets else HYSTERESIS)
+            numbers = (self.shape.n_selected, self.intercept, self.numbers)
+            return train_rows_with_heap(*given, loss, rates, *place, *numbers, *heap)
+        kernel = train_rows_of_paper if self.shape.variant == "paper" and not frozen else train_rows
         return kernel(*given, loss, rates, cells.reshape(-1), *hashing, self.keys, weights, *rest_of_table, *rest)
 
     def select(self) -> None:
         """Keep the K active features of largest weight; what the others weighed goes back to the sketch."""
-        self._fill(*self._selected(*self.active()))
+        if not self.shape.has_heap:  # which keeps them all the time
+            self._fill(*self._selected(*self.active()))
 
     def _selected(
         self, keys: np.ndarray, weights: np.ndarray, touches: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the K largest of these, and put what the others weigh into the sketch."""
-        if self.shape.is_paper:  # the sketch alone knows the weights
+        if self.shape.variant == "paper":  # the sketch alone knows the weights
             weights = self.sketch.estimate(keys).reshape(weights.shape)
         sizes = norms(weights)
         if not np.isfinite(sizes).all() or not np.isfinite(self.intercept).all():
@@ -165,7 +198,9 @@ class MissionModel:
         if len(keys) <= self.shape.n_selected:
             return keys, weights, touches
         keep = largest(sizes, keys, self.shape.n_selected)
-        if not self.shape.is_paper:
+        if self.shape.forgets:
+            return keys[keep], weights[keep], touches[keep]
+        if not self.shape.is_in_sketch:
             dropped = np.setdiff1d(np.arange(len(keys)), keep, assume_unique=True)
             order = dropped[np.argsort(keys[dropped])]  # whatever the table's layout
             self.sketch.add(keys[order], weights[order])
@@ -179,7 +214,7 @@ class MissionModel:
         if factor == 1.0:
             return
         self.sketch.decay(factor)
-        if self.shape.is_paper:  # the active features do not fade: add their part again, the sketch is linear
+        if self.shape.is_in_sketch:  # the active features do not fade: add their part again, the sketch is linear
             keys, weights, _ = self.active()
             order = np.argsort(keys)
             self.sketch.add(keys[order], (1.0 - factor) * weights[order])
@@ -190,6 +225,11 @@ class MissionModel:
         return self.keys[occupied], self.weights[occupied], self.touches[occupied]
 
     def _fill(self, keys: np.ndarray, weights: np.ndarray, touches: np.ndarray) -> None:
+        if self.shape.has_heap:
+            table = (self.keys, self.weights.reshape(-1), self.ranks, self.heap, self.places, self.n_active)
+            for key, weight in zip(keys, weights[:, 0], strict=True):
+                push(*table, self.shape.n_selected, key, weight, 1.0)
+            return
         fill_table(keys, weights, touches, self.keys, self.weights, self.touches)
         self.n_active[0] = len(keys)
 
@@ -199,14 +239,18 @@ class MissionModel:
         order = np.argsort(keys)
         table = {"keys": keys[order], "weights": weights[order], "touches": touches[order]}
         counts = {"n_merged": np.array(1), "numbers": self.numbers, "intercept": self.intercept}
-        counts["is_paper"] = np.array(self.shape.is_paper)
+        counts["is_in_sketch"] = np.array(self.shape.is_in_sketch)
         return {**table, **counts, **self.sketch.to_arrays()}
 
     @classmethod
-    def from_arrays(cls, shape: ModelShape, arrays: dict[str, np.ndarray]) -> MissionModel:
-        """Return the model that `to_arrays` described, with a sketch of its own; of a mean of models a selection."""
-        model = cls(shape, arrays["intercept"])
-        model.sketch = CountSketch.from_arrays(arrays)
+    def from_arrays(cls, shape: ModelShape, arrays: dict[str, np.ndarray], *, copy: bool = True) -> MissionModel:
+        """Return the model that `to_arrays` described; of a mean of models a selection.
+
+        Without a copy it goes on with the cells of the arrays.
+        """
+        model = cls(replace(shape, n_buckets=1), arrays["intercept"])
+        model.shape = shape
+        model.sketch = CountSketch.from_arrays(arrays, copy=copy)
         model.numbers[:] = arrays["numbers"]
         keys, weights, touches = (np.array(arrays[name]) for name in ("keys", "weights", "touches"))
         if int(arrays["n_merged"]) > 1:
@@ -257,7 +301,7 @@ def merged(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> dict[
         table = np.empty((len(keys), sketch.n_outputs), dtype=np.float32)
         table[is_there] = part["weights"]
         table[~is_there] = sketch.estimate(keys[~is_there]).reshape(-1, sketch.n_outputs)
-        if not first["is_paper"]:  # whose sketch holds all weights
+        if not first["is_in_sketch"]:  # whose sketch holds all weights
             sketch.add(keys[~is_there], -table[~is_there])
         touches[is_there] += part["touches"]
         sketches.append(sketch)
@@ -272,7 +316,7 @@ def merged(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> dict[
         "weights": ((1.0 - share) * weights[0] + share * weights[1]).astype(np.float32),
         "touches": touches,
         "n_merged": np.array(n_first + n_second),
-        "is_paper": first["is_paper"],
+        "is_in_sketch": first["is_in_sketch"],
         "numbers": numbers,
         "intercept": (1.0 - share) * first["intercept"] + share * second["intercept"],
         **sums,

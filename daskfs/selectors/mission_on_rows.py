@@ -108,6 +108,8 @@ class Stretch:
     """Of this model among them."""
     frozen: bool = False
     """Whether the active features stay as they are."""
+    in_place: bool = False
+    """Whether the model's cells may be written to: where nobody else has them, and nothing runs twice."""
     with_sums: bool = False
     """Whether sums over the active features' columns come back too."""
 
@@ -122,7 +124,7 @@ def train_stretch(
     matrix : Matrix
     learning : Learning
     arrays : dict of ndarray
-        The model, from `MissionModel.to_arrays`; not changed.
+        The model, from `MissionModel.to_arrays`; its cells are changed where the stretch says so.
     stretch : Stretch
 
     Returns
@@ -135,7 +137,7 @@ def train_stretch(
     DataError
         NaN or infinity, with the column's name.
     """
-    model = MissionModel.from_arrays(learning.shape, arrays)
+    model = MissionModel.from_arrays(learning.shape, arrays, copy=not stretch.in_place)
     if stretch.number:  # counted once, where models are averaged
         model.touches[:] = 0
         model.numbers[:] = _without_counts(model.numbers)

@@ -48,6 +48,7 @@ def check_parameters(selector: Mission) -> None:
         "n_hashes": N_HASHES,
         "refit": ("auto", "exact", "sgd", None),
         "standardize": (True, False),
+        "heap": (False, True),
     }
     for name, known in choices.items():
         value = getattr(selector, name)
@@ -76,6 +77,8 @@ def check_parameters(selector: Mission) -> None:
 def _check_combinations(selector: Mission) -> None:
     if selector.refit == "exact" and selector.loss in ("hinge", "multinomial"):
         raise ConfigError(f"there is no exact refit of the {selector.loss} loss", "refit", 'refit="sgd"')
+    if selector.heap and selector.variant != "paper":
+        raise ConfigError("only the paper's variant has a heap", "heap", 'variant="paper"')
     given = selector.class_weight
     if given is not None and given != "balanced" and not isinstance(given, Mapping):
         raise ConfigError(f'expected "balanced" or a mapping of classes to weights, found {given!r}', "class_weight")

@@ -65,7 +65,7 @@ def _result(selector: Mission, matrix: Any, fit: MissionFit, order: np.ndarray) 
         columns[name] = columns[name].astype(np.int64)
     limit = {} if selector.memory_limit is None else {"limit_nbytes": {"task": str(selector.memory_limit)}}
     return SelectionResult(
-        method="mission",
+        method=selector.method,
         table=table,
         intercept=selector.intercept_ if model.n_outputs == 1 else float("nan"),
         parameters=parameters,

@@ -16,7 +16,7 @@ from daskfs.selectors.mission_model import MissionModel, merged
 from daskfs.selectors.mission_on_rows import Learning, Stretch, train_stretch
 from daskfs.selectors.mission_sketch import CountSketch
 from daskfs.streams import RowView
-from daskfs.workers import Workers
+from daskfs.workers import Here, Workers
 
 REPORTS = 8
 """Lines of the history, and checkpoints, of one pass; one model learns from so many stretches."""
@@ -116,8 +116,9 @@ class MissionRun:
 
     def _round(self, name: str, units: list[tuple[tuple[int, int], ...]], frozen: bool, with_sums: bool) -> None:
         """Let each model take its rows, and average them."""
+        in_place = len(units) == 1 and isinstance(self.workers, Here)
         stretches = [
-            Stretch(tuple(self._locate(*block) for block in blocks), len(units), i, frozen, with_sums)
+            Stretch(tuple(self._locate(*block) for block in blocks), len(units), i, frozen, in_place, with_sums)
             for i, blocks in enumerate(units)
         ]
         seen = self.arrays["numbers"][ROWS_SEEN] + sum(stop - start for blocks in units for start, stop in blocks)
@@ -127,7 +128,7 @@ class MissionRun:
         )
         if len(units) > 1:  # of all that were active somewhere, K stay
             sums = {"sums": arrays["sums"]} if with_sums else {}
-            arrays = {**MissionModel.from_arrays(self.learning.shape, arrays).to_arrays(), **sums}
+            arrays = {**MissionModel.from_arrays(self.learning.shape, arrays, copy=False).to_arrays(), **sums}
         arrays["numbers"][ROWS_SEEN] = seen
         if "sums" in self.arrays:
             arrays["sums"] = self.arrays["sums"] + arrays["sums"] if with_sums else self.arrays["sums"]
@@ -148,7 +149,7 @@ class MissionRun:
         numbers = self.arrays["numbers"]
         loss, weight = np.array([numbers[LOSS_SUM], numbers[WEIGHT_SUM]]) - self._counts
         self._counts = np.array([numbers[LOSS_SUM], numbers[WEIGHT_SUM]])
-        norm = CountSketch.from_arrays(self.arrays).norm()
+        norm = CountSketch.from_arrays(self.arrays, copy=False).norm()
         line = (number + 1, numbers[ROWS_SEEN], loss / weight if weight else np.nan, numbers[THRESHOLD])
         self.history.append((*line, len(self.arrays["keys"]), norm))
 

@@ -148,11 +148,16 @@ class CountSketch:
         return {"cells": self.cells, "sketch": shape, "scale": np.array(self.scale)}
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray], where: str = "sketch") -> CountSketch:
-        """Return the sketch that `to_arrays` described; the cells are copied."""
+    def from_arrays(
+        cls, arrays: dict[str, np.ndarray], where: str = "sketch", *, copy: bool = True
+    ) -> CountSketch:
+        """Return the sketch that `to_arrays` described; it takes over the cells where they need not be copied."""
         try:
-            sketch = cls(*(int(number) for number in arrays["sketch"]))
-            sketch.cells[...] = arrays["cells"]
+            n_buckets, n_hashes, seed, n_outputs = (int(number) for number in arrays["sketch"])
+            sketch = cls(1, n_hashes, seed, n_outputs)
+            sketch.n_buckets = n_buckets
+            shape = (max(n_hashes, 1) * n_buckets, n_outputs)
+            sketch.cells = np.array(arrays["cells"].reshape(shape), dtype=np.float32, copy=copy or None)
             sketch.scale = float(arrays["scale"])
         except (KeyError, TypeError, ValueError) as fault:
             raise RunError(f"damaged sketch: {fault!r}", where, "make it again") from fault

@@ -16,6 +16,7 @@ class MissionSelect(MethodSection):
     n_features_to_select: Count | None = Field(default=None, description="1,000 by default, or all if there are fewer")
     loss: Literal["squared", "logistic", "hinge", "squared_hinge", "multinomial"] = "squared"
     variant: Literal["active", "paper"] = "active"
+    heap: bool = Field(default=False, description="with the paper's variant: the authors' lazy heap")
     tail: Literal["sketch", "identity"] = "sketch"
     n_buckets: Count | None = Field(default=None, description="a power of two: cells in a row of the sketch")
     n_hashes: Literal[1, 3, 5] = 3
