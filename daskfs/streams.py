@@ -35,6 +35,8 @@ class Streamable:
     dtype: np.dtype
     feature_names: np.ndarray | None
     shuffled: bool
+    in_memory = False
+    """Whether reading takes no time, so that nothing is gained by reading ahead."""
 
     def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
         """Return the dense block X[rows][:, columns] of shape (n_rows, n_columns)."""

@@ -29,6 +29,7 @@ from daskfs.workers import Workers
 if TYPE_CHECKING:
     from daskfs.selectors.mission import Mission
 
+SURVEY_ROWS = 4096
 SURVEY_VALUES = 1 << 22  # of a dense matrix, looked at before anything is learnt
 
 
@@ -163,7 +164,7 @@ def _null_intercepts(loss: str, shares: np.ndarray) -> np.ndarray:
 
 def _survey(matrix: Any, target: Target, selector: Mission, workers: Workers) -> dict[str, np.ndarray]:
     """Look at the first block of rows, or as much of it as is read at once from a dense matrix."""
-    n_rows = min(selector.block_rows, matrix.shape[0])
+    n_rows = min(SURVEY_ROWS, matrix.shape[0])
     is_dense = matrix.read_sparse(slice(0, 1)) is None
     if is_dense:
         n_rows = max(1, min(n_rows, SURVEY_VALUES // matrix.shape[1]))

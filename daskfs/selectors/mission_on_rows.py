@@ -185,7 +185,7 @@ def _pieces(
             piece[1],
         )
 
-    return prefetched(read, pieces)
+    return prefetched(read, pieces, 0 if matrix.in_memory else 1)
 
 
 def read_entries(matrix: Any, rows: Rows, standard: Standard | None = None) -> SparseRows:
@@ -238,9 +238,14 @@ def survey_rows(matrix: Any, target: Target, standardise: bool, rows: Rows) -> d
         "squared_norm": np.array(np.average(per_row, weights=weight)),
         "nnz": np.array(len(entries.data)),
         "n_rows": np.array(len(weight)),
-        "n_ids": np.array(len(np.unique(entries.indices))),
+        "n_ids": np.array(_n_different(entries.indices)),
     }
     return found if standard is None else {**found, "centre": standard.centre, "factor": standard.factor}
+
+
+def _n_different(ids: np.ndarray) -> int:
+    """Return how many different ids there are: by sorting, which is several times as fast as ``np.unique``."""
+    return int(np.count_nonzero(np.diff(np.sort(ids)))) + (len(ids) > 0)
 
 
 def _standard(X: np.ndarray, weight: np.ndarray) -> Standard:
@@ -274,6 +279,7 @@ class ClassWeighted(Streamable):
     def __init__(self, matrix: Any, target: Target) -> None:
         self.base, self.coding = matrix, target
         self.shape, self.dtype, self.shuffled = matrix.shape, matrix.dtype, matrix.shuffled
+        self.in_memory = matrix.in_memory
 
     @property
     def feature_names(self) -> np.ndarray | None:  # type: ignore[override]

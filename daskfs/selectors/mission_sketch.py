@@ -13,6 +13,7 @@ import numpy as np
 
 from daskfs.errors import ConfigError, DataError, RunError
 from daskfs.kernels.count_sketch import MAX_BUCKETS, N_HASHES, add, estimate, seed_word
+from daskfs.kernels.mission_rows import squared_norm
 
 FORMAT_VERSION = 1
 HASH_NAME = "daskfs-mix64-1"
@@ -96,8 +97,9 @@ class CountSketch:
 
     def norm(self) -> float:
         """Return an estimate of the vector's Euclidean norm: the median of the rows' norms."""
-        rows = self.cells.reshape(max(self.n_hashes, 1), -1)
-        squares = [float(np.square(row, dtype=np.float64).sum()) for row in rows]
+        cells, n_rows = self.cells.reshape(-1), max(self.n_hashes, 1)
+        length = len(cells) // n_rows
+        squares = [squared_norm(cells, r * length, (r + 1) * length) for r in range(n_rows)]
         return float(np.sqrt(np.median(squares)) * self.scale)
 
     def is_like(self, other: CountSketch) -> bool:

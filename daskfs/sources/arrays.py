@@ -37,6 +37,8 @@ class ArrayMatrix(Streamable):
         Shapes that do not fit; NaN or infinity in X, y or weight (with the column and the row).
     """
 
+    in_memory = True
+
     def __init__(
         self,
         X: Any,
