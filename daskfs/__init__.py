@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 _ROOM_OF = {
     "FGM": "daskfs.selectors.fgm",
     "Message": "daskfs.selectors.message",
+    "Mission": "daskfs.selectors.mission",
     "OnlineSubstitution": "daskfs.selectors.online_substitution",
     "FeatureStore": "daskfs.store.feature_store",
     "open_store": "daskfs.store.feature_store",
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from daskfs.result import SelectionResult as SelectionResult
     from daskfs.selectors.fgm import FGM as FGM
     from daskfs.selectors.message import Message as Message
+    from daskfs.selectors.mission import Mission as Mission
     from daskfs.selectors.online_substitution import OnlineSubstitution as OnlineSubstitution
     from daskfs.sources.ingest import ingest as ingest
     from daskfs.store.feature_store import FeatureStore as FeatureStore

@@ -77,6 +77,10 @@ class Workers(ABC):
         """Combine all ``function(*shared, item)`` in a binary tree that depends on the number of items only."""
 
     @abstractmethod
+    def keep(self, argument: Any) -> Any:
+        """Send an argument that many calls share once and for all; return what they take in `shared` instead."""
+
+    @abstractmethod
     def place(self, cls: type, *args: Any) -> Any:
         """Make ``cls(*args)`` a central node; its methods return an object with ``result()``."""
 
@@ -129,6 +133,10 @@ class Here(Workers):
         while levels:
             result = combine(levels.pop()[1], result)
         return result
+
+    def keep(self, argument: Any) -> Any:
+        """Return it."""
+        return argument
 
     def place(self, cls: type, *args: Any) -> Any:
         """Make the object here."""
@@ -245,12 +253,20 @@ class OnDask(Workers):
         return submit
 
     def _send_once(self, argument: Any) -> Any:
+        from distributed import Future
+
+        if isinstance(argument, Future):  # from `keep`
+            return argument
         buffers: list[pickle.PickleBuffer] = []
         head = pickle.dumps(argument, protocol=5, buffer_callback=buffers.append)
         nbytes = len(head) + sum(buffer.raw().nbytes for buffer in buffers)
         if nbytes <= _INLINE_NBYTES:
             return argument
         return self.client.scatter(argument, broadcast=True, hash=False)
+
+    def keep(self, argument: Any) -> Any:
+        """Return the argument where it is small, else a future of it that stands on every worker."""
+        return self._send_once(argument)
 
     def place(self, cls: type, *args: Any) -> Any:
         """Make the object a Dask actor on one of the workers, for as long as these workers are held."""

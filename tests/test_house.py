@@ -52,6 +52,7 @@ LIGHT = [  # what a worker imports
     "daskfs.sources.arrays",
     "daskfs.selectors.message_on_block",
     "daskfs.selectors.fgm_on_block",
+    "daskfs.selectors.mission_on_rows",
     "daskfs.selectors.refit_on_block",
     "daskfs.baselines.lasso_on_blocks",
     "daskfs.selectors.online_substitution_screen",

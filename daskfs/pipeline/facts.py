@@ -22,6 +22,7 @@ from daskfs.pipeline.plan import DataFacts, Plan, available_nbytes, make_plan, o
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.fgm import FGM
 from daskfs.selectors.message import Message
+from daskfs.selectors.mission import Mission
 from daskfs.selectors.online_substitution import OnlineSubstitution
 from daskfs.sources.base import Source
 from daskfs.sources.kinds import make_source
@@ -35,6 +36,7 @@ SELECTORS: dict[str, type[BaseSelector]] = {
     "median": Median,
     "bolasso": Bolasso,
     "fgm": FGM,
+    "mission": Mission,
     "online_substitution": OnlineSubstitution,
     "proj_gd": ProjGD,
     "lasso_cut": LassoCut,

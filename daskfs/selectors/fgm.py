@@ -276,7 +276,7 @@ class FGM(BaseSelector):
     ) -> ColumnPasses:
         limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
         shape = self._shape(int(matrix.shape[0]), int(matrix.shape[1]), np.dtype(matrix.dtype).itemsize)
-        dense = getattr(matrix, "in_memory", None)
+        dense = getattr(matrix, "dense_array", None)
         lies_right = dense is not None and dense.strides[1] == dense.itemsize
         in_memory = lies_right or getattr(getattr(matrix, "base", matrix), "by_columns", None) is not None
         cut = cut_columns(shape, limit, workers.n_threads, matrix.tile_shape, in_memory)  # type: ignore[attr-defined]

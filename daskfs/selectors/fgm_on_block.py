@@ -166,7 +166,7 @@ def _sparse_of(matrix: Any) -> tuple[Any, np.ndarray | None] | None:
 def _pieces(matrix: Any, columns: ColumnRange) -> Iterator[tuple[int, np.ndarray]]:
     """Yield the first row and the numbers of consecutive pieces of a block of columns."""
     n_samples, width = matrix.shape[0], columns.stop - columns.start
-    whole = getattr(matrix, "in_memory", None)
+    whole = getattr(matrix, "dense_array", None)
     if whole is not None and whole.strides[1] == whole.itemsize:
         yield 0, whole[:, columns.start : columns.stop]
         return

@@ -18,6 +18,7 @@ from daskfs.pipeline.selections.column_baselines import (
 from daskfs.pipeline.selections.fgm import FgmSelect
 from daskfs.pipeline.selections.message import MessageSelect
 from daskfs.pipeline.selections.message_baselines import AveragingSelect, BolassoSelect, FullDataSelect, MedianSelect
+from daskfs.pipeline.selections.mission import MissionSelect
 from daskfs.pipeline.selections.online_substitution import OnlineSubstitutionSelect
 
 Selection: TypeAlias = Annotated[
@@ -34,7 +35,8 @@ Selection: TypeAlias = Annotated[
     | GraftingSelect
     | OnlineL1Select
     | OnlineL0Select
-    | AlphaInvestingSelect,
+    | AlphaInvestingSelect
+    | MissionSelect,
     Field(discriminator="method"),
 ]
 
