@@ -8,11 +8,11 @@ deviation 0.1 on columns of unit length (the reading that gives the paper's figu
 Figure 2, squared hinge loss: the sign of X w is the class, and as many rows to test on. The error is the distance of
 the refit from the true coefficients over their length, or the share of test rows with the wrong class.
 
-Panels: `methods`, all methods by number of features; `epochs`, the number of scans; `workers`, Asy-OS simulated as the
-paper does, each worker seeing what the others did q updates ago. Grafting and L1 coordinate descent get the penalty
-with which the batch method kept 100 features, which online nobody knows. Every figure is a row of results.csv, and
-none that stands there is made again. Prints the tables, draws figure_<k>_<columns>.png, and ends with 1 where online
-substitution falls below what was promised of it.
+Panels: `methods`, all methods by number of features (the left columns); `epochs`, the number of scans (the middle). The
+right columns are Asy-OS. Grafting and L1 coordinate descent get the penalty with which the batch method kept 100
+features, which online nobody knows. Every fit is a row of results.csv, and none that stands there is made again.
+Prints the tables, draws figure_<k>_<columns>.png, and ends with 1 where online substitution falls below what was
+promised of it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,6 @@ LOSS = {1: "squared", 2: "squared_hinge"}
 SIZES = {1: range(2000, 6001, 500), 2: range(1000, 5001, 500)}
 KEY = ("figure", "columns", "panel", "p", "seed", "method")
 EPOCHS = (1, 2, 3, 4, 5)
-WORKERS = (1, 2, 5, 10, 20)
 LINES = {
     "os exchange": ("#1f5f8b", "-"),
     "os": ("#1f5f8b", "--"),
@@ -114,14 +113,6 @@ def middle_panel(s: int, loss: str, methods: list[str]) -> Iterator[tuple[str, A
             yield f"{method} {n_epochs}", lambda options=options: online_substitution(**options)
 
 
-def right_panel(s: int, loss: str, methods: list[str]) -> Iterator[tuple[str, Any]]:
-    """Yield Asy-OS with each number of workers."""
-    from asynchronous_simulation import SimulatedAsyOS
-
-    for q in WORKERS if "asy-os" in methods else ():
-        yield f"asy-os {q}", lambda q=q: SimulatedAsyOS(s, q, loss)
-
-
 def fit_all(table: Table, figure: int, columns: str, p: int, seed: int, arguments: argparse.Namespace) -> None:
     """Fit what the table lacks of one data set."""
     loss, s = LOSS[figure], arguments.n_informative
@@ -136,7 +127,6 @@ def fit_all(table: Table, figure: int, columns: str, p: int, seed: int, argument
         entries = {
             "methods": lambda case=case: left_panel(case, s, loss, arguments.methods),
             "epochs": lambda: middle_panel(s, loss, arguments.methods),
-            "workers": lambda: right_panel(s, loss, arguments.methods),
         }[panel]
         for method, make in entries():
             if method in known:
@@ -175,7 +165,7 @@ def print_table(table: Table, figure: int, columns: str, panel: str) -> list[int
 
 def draw_figure(table: Table, figure: int, columns: str, path: Path) -> None:
     """Draw the panels that there are as the paper does: recall above error."""
-    panels = [panel for panel in ("methods", "epochs", "workers") if _sizes(table, figure, columns, panel)]
+    panels = [panel for panel in ("methods", "epochs") if _sizes(table, figure, columns, panel)]
     drawing = Figure(figsize=(5 * len(panels), 8), layout="constrained")
     axes = drawing.subplots(2, len(panels), squeeze=False)
     for place, panel in enumerate(panels):
@@ -203,12 +193,11 @@ def _curves(table: Table, figure: int, columns: str, panel: str, value: str) -> 
             if np.isfinite(means).any():
                 yield method, sizes, means, {"color": colour, "linestyle": dash}
         return
-    settings = EPOCHS if panel == "epochs" else WORKERS
-    for stem in ("os exchange", "os") if panel == "epochs" else ("asy-os",):
+    for stem in ("os exchange", "os"):
         for p in sizes:
-            means = [table.mean(value, **place, p=p, method=f"{stem} {k}")[0] for k in settings]
+            means = [table.mean(value, **place, p=p, method=f"{stem} {k}")[0] for k in EPOCHS]
             if np.isfinite(means).any():
-                yield f"{stem}, p={p}", settings, means, {"linestyle": "--" if stem == "os" else "-"}
+                yield f"{stem}, p={p}", EPOCHS, means, {"linestyle": "--" if stem == "os" else "-"}
 
 
 def broken_promises(table: Table, figure: int, columns: str) -> list[str]:
@@ -235,8 +224,8 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--figures", type=int, nargs="+", default=[1, 2], choices=[1, 2])
     parser.add_argument("--columns", nargs="+", default=["unit", "standard"], choices=["unit", "standard"])
-    parser.add_argument("--panels", nargs="+", default=["methods"], choices=["methods", "epochs", "workers"])
-    parser.add_argument("--methods", nargs="+", default=[*LINES, "asy-os"], choices=[*LINES, "asy-os"])
+    parser.add_argument("--panels", nargs="+", default=["methods"], choices=["methods", "epochs"])
+    parser.add_argument("--methods", nargs="+", default=list(LINES), choices=list(LINES))
     parser.add_argument("--sizes", type=int, nargs="+", help="by default those of the paper")
     parser.add_argument("--n-informative", type=int, default=100)
     parser.add_argument("--repeats", type=int, default=30)
@@ -251,7 +240,7 @@ def main(argv: list[str] | None = None) -> int:
                 fit_all(table, figure, columns, p, seed, arguments)
     broken = []
     for figure, columns in wanted:
-        drawn = [print_table(table, figure, columns, panel) for panel in ("methods", "epochs", "workers")]
+        drawn = [print_table(table, figure, columns, panel) for panel in ("methods", "epochs")]
         if any(drawn):
             draw_figure(table, figure, columns, arguments.output / f"figure_{figure}_{columns}.png")
         broken += broken_promises(table, figure, columns)

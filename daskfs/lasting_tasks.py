@@ -45,7 +45,7 @@ def keep_running(
     if not isinstance(workers, OnDask):
         raise RunError("tasks that last need a cluster, found none", name, "give a client, or cluster.kind: local")
     with cluster_errors(name):
-        return LastingTasks(workers, function, items, name, [workers.send_once(argument) for argument in shared])
+        return LastingTasks(workers, function, items, name, [workers.keep(argument) for argument in shared])
 
 
 class NodeLost(Exception):

@@ -77,6 +77,10 @@ class Workers(ABC):
         """Combine all ``function(*shared, item)`` in a binary tree that depends on the number of items only."""
 
     @abstractmethod
+    def keep(self, argument: Any) -> Any:
+        """Send an argument that many calls share once and for all; return what they take in `shared` instead."""
+
+    @abstractmethod
     def place(self, cls: type, *args: Any) -> Any:
         """Make ``cls(*args)`` a central node; its methods return an object with ``result()``."""
 
@@ -133,6 +137,10 @@ class Here(Workers):
         while levels:
             result = combine(levels.pop()[1], result)
         return result
+
+    def keep(self, argument: Any) -> Any:
+        """Return it."""
+        return argument
 
     def place(self, cls: type, *args: Any) -> Any:
         """Make the object here."""
@@ -242,7 +250,7 @@ class OnDask(Workers):
             return level[0].result()
 
     def _submitter(self, function: Callable[..., Any], name: str, shared: Sequence[Any]) -> Callable[..., Any]:
-        arguments = [self.send_once(argument) for argument in shared]
+        arguments = [self.keep(argument) for argument in shared]
         run = uuid.uuid4().hex[:8]
 
         def submit(k: int, *items: Any) -> Any:
@@ -251,8 +259,12 @@ class OnDask(Workers):
 
         return submit
 
-    def send_once(self, argument: Any) -> Any:
+    def keep(self, argument: Any) -> Any:
         """Return a small argument as it is, a large one as what stands for it once it lies on every worker."""
+        from distributed import Future
+
+        if isinstance(argument, Future):  # kept before
+            return argument
         buffers: list[pickle.PickleBuffer] = []
         head = pickle.dumps(argument, protocol=5, buffer_callback=buffers.append)
         nbytes = len(head) + sum(buffer.raw().nbytes for buffer in buffers)
@@ -263,7 +275,7 @@ class OnDask(Workers):
     def place(self, cls: type, *args: Any) -> Any:
         """Make the object a Dask actor on one of the workers, for as long as these workers are held."""
         with cluster_errors(cls.__name__), self.client.as_current():
-            arguments = [self.send_once(argument) for argument in args]
+            arguments = [self.keep(argument) for argument in args]
             future = self.client.submit(cls, *arguments, actor=True, key=f"{cls.__name__}-{uuid.uuid4().hex}")
             self._central_nodes = [node for node in self._central_nodes if node.status == "finished"]
             self._central_nodes.append(future)

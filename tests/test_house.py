@@ -51,6 +51,8 @@ LIGHT = [  # what a worker imports
     "daskfs.store.feature_store",
     "daskfs.sources.arrays",
     "daskfs.selectors.message_on_block",
+    "daskfs.selectors.fgm_on_block",
+    "daskfs.selectors.mission_on_rows",
     "daskfs.selectors.refit_on_block",
     "daskfs.selectors.async_on_worker",
     "daskfs.baselines.lasso_on_blocks",

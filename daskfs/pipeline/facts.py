@@ -21,7 +21,9 @@ from daskfs.pipeline.config import Pipeline, Split, SyntheticSource
 from daskfs.pipeline.plan import DataFacts, Plan, available_nbytes, make_plan, over_limit
 from daskfs.selectors.async_online_substitution import AsyncOnlineSubstitution
 from daskfs.selectors.base import BaseSelector
+from daskfs.selectors.fgm import FGM
 from daskfs.selectors.message import Message
+from daskfs.selectors.mission import Mission
 from daskfs.selectors.online_substitution import OnlineSubstitution
 from daskfs.sources.base import Source
 from daskfs.sources.kinds import make_source
@@ -30,6 +32,10 @@ from daskfs.store.layout import choose_layout, store_nbytes
 
 SELECTORS: dict[str, type[BaseSelector]] = {
     "message": Message,
+    "online_substitution": OnlineSubstitution,
+    "async_online_substitution": AsyncOnlineSubstitution,
+    "fgm": FGM,
+    "mission": Mission,
     "full_data": FullData,
     "averaging": Averaging,
     "median": Median,
@@ -41,8 +47,6 @@ SELECTORS: dict[str, type[BaseSelector]] = {
     "online_l1": OnlineL1,
     "online_l0": OnlineL0,
     "alpha_investing": AlphaInvesting,
-    "online_substitution": OnlineSubstitution,
-    "async_online_substitution": AsyncOnlineSubstitution,
 }
 
 

@@ -16,12 +16,18 @@ from daskfs.pipeline.selections.column_baselines import (
     OrthogonalMatchingPursuitSelect,
     ProjGDSelect,
 )
+from daskfs.pipeline.selections.fgm import FgmSelect
 from daskfs.pipeline.selections.message import MessageSelect
 from daskfs.pipeline.selections.message_baselines import AveragingSelect, BolassoSelect, FullDataSelect, MedianSelect
+from daskfs.pipeline.selections.mission import MissionSelect
 from daskfs.pipeline.selections.online_substitution import OnlineSubstitutionSelect
 
 Selection: TypeAlias = Annotated[
-    MessageSelect  #
+    MessageSelect
+    | OnlineSubstitutionSelect
+    | AsyncOnlineSubstitutionSelect
+    | FgmSelect
+    | MissionSelect
     | FullDataSelect
     | AveragingSelect
     | MedianSelect
@@ -32,9 +38,7 @@ Selection: TypeAlias = Annotated[
     | GraftingSelect
     | OnlineL1Select
     | OnlineL0Select
-    | AlphaInvestingSelect
-    | OnlineSubstitutionSelect
-    | AsyncOnlineSubstitutionSelect,
+    | AlphaInvestingSelect,
     Field(discriminator="method"),
 ]
 
