@@ -120,7 +120,8 @@ class AsyncRun:
             if not is_lost:
                 try:
                     self._conclude(node, started)
-                    return
+                    if self.counts["is_finished"]:
+                        return
                 except (OSError, RuntimeError):
                     pass
             self.n_nodes_lost += 1
@@ -172,7 +173,7 @@ class AsyncRun:
                 if is_lost:
                     patient_until = min(patient_until, time.monotonic() + PATIENCE_S)
                     if time.monotonic() > patient_until:
-                        break
+                        break  # tasks that hang end with their workers
                     continue
                 try:
                     self._show(node)
@@ -181,15 +182,15 @@ class AsyncRun:
                         kept_at = time.monotonic()
                         if self.checkpoint is not None:
                             self.checkpoint.save(STEP, kept)
-                except (OSError, RuntimeError):
-                    is_lost = True
+                except (OSError, RuntimeError):  # lost, or too busy to answer
+                    is_lost = not self.workers.holds(node)
         except BaseException:  # an error of the data's, Ctrl-C: nobody is left at work
             with suppress(OSError, RuntimeError):
                 node.stop().result(timeout=PATIENCE_S)
             raise
         finally:
             tasks.close()
-        return outcomes, kept, is_lost or any(outcome.is_lost for outcome in outcomes)
+        return outcomes, kept, is_lost or not self.workers.holds(node)
 
     def _start(self, node: Any) -> None:
         counts = node.progress().result()

@@ -150,8 +150,8 @@ def test_a_run_that_was_interrupted_goes_on_from_its_checkpoint(store, workers):
     def interrupt():
         raise KeyboardInterrupt
 
+    selector = AsyncOnlineSubstitution(N_SELECTED, n_workers=2, block_columns=16)
     with pytest.raises(KeyboardInterrupt):
-        selector = AsyncOnlineSubstitution(N_SELECTED, n_workers=2, block_columns=16)
         selector.fit_matrix(stored, workers=workers, progress=AtWork(interrupt, 0.6), checkpoint=Kept())
     assert int(kept[STEP]["leases-is_done"].sum()) + int(kept[STEP]["leases-epoch"][0]) > 0
     bar = AtWork()
