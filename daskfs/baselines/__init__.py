@@ -19,6 +19,9 @@ _FILE_OF |= {  # the competitors of online substitution
     "ProjGD": "proj_gd",
 }
 
+_FILE_OF |= {"StochasticIHT": "iht_sgd", "BatchIHT": "iht_sgd", "FeatureHashing": "feature_hashing"}
+_FILE_OF |= dict.fromkeys(["IHT", "ITI", "PHT", "IdentityMission"], "full_gradient")
+
 __all__ = sorted(_FILE_OF)
 
 

@@ -19,8 +19,11 @@ from daskfs.baselines.proj_gd import ProjGD
 from daskfs.errors import ConfigError, PlanError, did_you_mean
 from daskfs.pipeline.config import Pipeline, Split, SyntheticSource
 from daskfs.pipeline.plan import DataFacts, Plan, available_nbytes, make_plan, over_limit
+from daskfs.selectors.async_online_substitution import AsyncOnlineSubstitution
 from daskfs.selectors.base import BaseSelector
+from daskfs.selectors.fgm import FGM
 from daskfs.selectors.message import Message
+from daskfs.selectors.mission import Mission
 from daskfs.selectors.online_substitution import OnlineSubstitution
 from daskfs.sources.base import Source
 from daskfs.sources.kinds import make_source
@@ -29,11 +32,14 @@ from daskfs.store.layout import choose_layout, store_nbytes
 
 SELECTORS: dict[str, type[BaseSelector]] = {
     "message": Message,
+    "online_substitution": OnlineSubstitution,
+    "async_online_substitution": AsyncOnlineSubstitution,
+    "fgm": FGM,
+    "mission": Mission,
     "full_data": FullData,
     "averaging": Averaging,
     "median": Median,
     "bolasso": Bolasso,
-    "online_substitution": OnlineSubstitution,
     "proj_gd": ProjGD,
     "lasso_cut": LassoCut,
     "orthogonal_matching_pursuit": OrthogonalMatchingPursuit,

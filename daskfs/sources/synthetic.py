@@ -20,10 +20,15 @@ from daskfs.sources.synthetic_designs import (
     paper_n_samples,
 )
 
-DESIGNS = ("message", "online_substitution")
+DESIGNS = ("message", "online_substitution", "fgm")
 NOISES = {"normal": 2.0, "t3": 1.0, "logistic": 1.0, "none": 0.0}
 """With the factor that the message paper gives each."""
-NOISES_OF = {"message": ("normal", "t3", "logistic"), "online_substitution": ("normal", "t3", "none")}
+NOISES_OF = {
+    "message": ("normal", "t3", "logistic"),
+    "online_substitution": ("normal", "t3", "none"),
+    "fgm": ("none",),
+}
+N_INFORMATIVE = {"message": 3, "online_substitution": 100, "fgm": 300}
 COLUMNS = ("standard", "unit")
 CHUNK_ROWS = 1024
 """Rows that share a seed: they are the same whatever the size of the blocks."""
@@ -40,15 +45,15 @@ class SyntheticSource(Source):
     n_samples : int, optional
         By default, of the online substitution paper, ``1.2 n_informative log2 n_features``; the other has none.
     n_features : int
-    design : {"message", "online_substitution"}
+    design : {"message", "online_substitution", "fgm"}
     n_informative : int, optional
-        s, the number of features with a coefficient: 3, or 100 in the online substitution paper.
+        s, the number of features with a coefficient: 3, 100 in the online substitution paper, 300 in the FGM paper.
     correlation : float, optional
         rho in [0, 1): 0, or 0.5 of a common factor and 0.9 of an autoregression.
     noise : {"normal", "t3", "logistic", "none"}
         Normal, or Student's t with 3 degrees of freedom, added to ``X beta``. With logistic noise, in the message
         design, y is 1 where the sum is positive and 0 elsewhere, so that ``P(y = 1) = 1 / (1 + exp(-X beta))``. With
-        none, in the other, y is 1 where ``X beta`` is positive: the paper's classes.
+        none, in the others, y is 1 where ``X beta`` is positive: the papers' classes; fgm has no other.
     noise_scale : float, optional
         Factor of the noise: 2 for normal, 1 for t3 and logistic, as in the message paper; 0.1 as in the other.
     random_state : int
@@ -86,9 +91,9 @@ class SyntheticSource(Source):
         _check_word("columns", columns, COLUMNS if design == "online_substitution" else COLUMNS[:1])
         _check_size("n_features", n_features, 1)
         is_message = design == "message"
-        n_informative = min(3 if is_message else 100, n_features) if n_informative is None else n_informative
+        n_informative = min(N_INFORMATIVE[design], n_features) if n_informative is None else n_informative
         _check_size("n_informative", n_informative, 0, n_features)
-        if n_samples is None and not is_message:
+        if n_samples is None and design == "online_substitution":
             n_samples = max(2, paper_n_samples(n_informative, n_features))
         _check_size("n_samples", n_samples, 2)
         correlation = DEFAULT_CORRELATION.get(structure, 0.0) if correlation is None else correlation
@@ -126,7 +131,7 @@ class SyntheticSource(Source):
             "coef": self.coef.tolist(),
             "exchangeable": True,
         }
-        if self.design != "message":  # whose digests are those of before there was another
+        if self.design == "online_substitution":  # the digests of the others are those of before there was another
             description |= {"structure": self.structure, "columns": self.columns}
         return description
 

@@ -9,6 +9,10 @@
     of the noise that gives the paper's figures, or as they are, its letter. And with correlations that the paper has
     not: a common factor, an autoregression along the columns, many factors, near-duplicates.
 
+``fgm``
+    Tan, Tsang and Wang 2014, section 8.2: independent standard normal features, 300 random ones with coefficients
+    uniform in (0, 1), classes by the sign of the sum.
+
 Unit columns are standard ones over sqrt(n): their length is 1 on average and within 2 % or so at the paper's sizes, and
 rows stay independent, so that any of them can be drawn without the others.
 """
@@ -48,6 +52,8 @@ def draw_coef(
     support = np.sort(rng.choice(n_features, size=n_informative, replace=False))
     if design == "online_substitution":
         return support, rng.standard_normal(n_informative)
+    if design == "fgm":
+        return support, rng.random(n_informative)
     sign = np.where(rng.random(n_informative) < 0.4, -1.0, 1.0)
     size = 8 * np.log(n_samples) / np.sqrt(n_samples) + np.abs(rng.standard_normal(n_informative))
     return support, sign * size

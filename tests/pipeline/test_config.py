@@ -106,7 +106,7 @@ def test_an_override_that_goes_nowhere_is_refused(document, write, override, mes
         ("select.n_subsets=many", "select.n_subsets: expected a valid integer, found 'many'"),
         ("select.n_subsets=true", "select.n_subsets: expected a valid integer, found True"),
         ("select.n_subsets=0", "select.n_subsets: expected greater than or equal to 1, found 0"),
-        ("select.criterion=aic", "select.criterion: expected 'bic', 'ric' or 'ebic', found 'aic'"),
+        ("select.criterion=aic", "select.criterion: expected 'vote', 'bic', 'ric' or 'ebic', found 'aic'"),
         ("select=[{method: message, label: a}, {method: message, label: a}]", "the label 'a' stands twice"),
         ("select.label=../up", "select.label: string should match pattern"),
         ("split.test=2", "split: test: expected a share between 0 and 1, found 2"),
