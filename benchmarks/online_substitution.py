@@ -5,16 +5,19 @@ columns as its turn allows, the others over the same ones), for n samples and s 
 Columns are standard normal, the target is a sum of s of them with noise.
 
     OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1 python benchmarks/online_substitution.py --n 1000 10000 100000
+    OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1 python benchmarks/online_substitution.py --products
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
 
 import numpy as np
 
 from daskfs.kernels.losses import SQUARED
+from daskfs.kernels.substitution_products import cross_products
 from daskfs.selectors.online_substitution import OnlineSubstitution
 from daskfs.selectors.online_substitution_columns import Columns, ColumnSettings, prepared
 from daskfs.selectors.online_substitution_engines import make_engine
@@ -79,12 +82,42 @@ def naive_columns(engine: object, columns: Columns, s: int) -> tuple[int, float]
     return n_taken, (time.process_time() - started) / n_taken * 1e6
 
 
+def products() -> None:
+    """Gflop/s of the products of 64 columns with 100, against NumPy's BLAS on one thread."""
+    print("| n | dtype | daskfs | numpy |")
+    print("|---|---|---|---|")
+    rng = np.random.default_rng(0)
+    for n in (1000, 10_000, 100_000):
+        for dtype in (np.float64, np.float32, np.int8):
+            left, right = (rng.integers(-3, 4, (k, n)).astype(dtype) for k in (64, 100))
+            found = [gigaflops(cross_products, left, right)]
+            found.append(gigaflops(lambda a, b: a @ b.T, left, right) if dtype != np.int8 else np.nan)
+            print(f"| {n:,} | {np.dtype(dtype)} | {found[0]:.0f} | {found[1]:.0f} |", flush=True)
+
+
+def gigaflops(function: Callable[..., np.ndarray], left: np.ndarray, right: np.ndarray) -> float:
+    """Best of five repeats of at least 50 ms of CPU."""
+    function(left, right)
+    best = np.inf
+    for _ in range(5):
+        started, n_calls = time.process_time(), 0
+        while time.process_time() - started < 0.05:
+            function(left, right)
+            n_calls += 1
+        best = min(best, (time.process_time() - started) / n_calls)
+    return 2.0 * left.shape[1] * len(left) * len(right) / best / 1e9
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--products", action="store_true", help="only the kernel that this rests on")
     parser.add_argument("--n", type=int, nargs="+", default=[1000, 10_000, 100_000])
     parser.add_argument("--s", type=int, nargs="+", default=[64, 100, 500])
     parser.add_argument("--megabytes", type=int, default=800, help="of columns at most")
     options = parser.parse_args()
+    if options.products:
+        products()
+        return
     warm, y = make_columns(300, 200, 8, np.float32, 0)
     for rule in ("exchange", "os"):
         for engine in ("naive", "gram", "lazy"):

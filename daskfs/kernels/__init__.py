@@ -1,7 +1,7 @@
 """Numerics: arrays in, arrays out; the only room where numba lives."""
 
 
-def warmup(*, generalised: bool = True) -> None:
+def warmup(*, generalised: bool = True, substitution: bool = True) -> None:
     """Compile every kernel for float32 and float64 blocks, unless its machine code is on disk already.
 
     The first time takes about a minute; afterwards every process loads the machine code in a fraction of a second.
@@ -10,6 +10,8 @@ def warmup(*, generalised: bool = True) -> None:
     ----------
     generalised : bool
         Those of the losses other than squared too, which take most of the time.
+    substitution : bool
+        Those of online substitution too.
     """
     import numpy as np
 
@@ -20,6 +22,10 @@ def warmup(*, generalised: bool = True) -> None:
     from daskfs.kernels.least_squares import least_squares
     from daskfs.kernels.lsa import lsa_path
 
+    if substitution:
+        from daskfs.kernels.substitution_warmup import compile_substitution
+
+        compile_substitution(generalised)
     X = np.array([[1.0, 2.0, 2.0], [2.0, 0.0, 0.0], [0.0, 1.0, 1.0], [4.0, 5.0, 5.0]])
     y, weight = np.array([1.0, 0.0, 3.0, 2.0]), np.ones(4)
     for dtype in (np.float32, np.float64):
