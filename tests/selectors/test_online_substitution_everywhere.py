@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -184,6 +185,37 @@ def test_the_block_never_dominates():
     shape = OnlineSubstitution(100)._shape(500_000, 10**6, np.dtype(np.int8), 128)
     assert shape.chapter <= 100
     assert OnlineSubstitution(100).plan(500_000, 2_000_000, "int8", 700_000_000).task_nbytes < 700_000_000
+
+
+@pytest.mark.parametrize("limited", [False, True])
+@pytest.mark.parametrize(
+    ("dtype", "options"),
+    [
+        ("float32", {}),
+        ("int8", {}),
+        ("float32", {"loss": "logistic"}),
+        ("int8", {"loss": "squared_hinge", "rule": "os"}),
+        ("int8", {"engine": "lazy"}),
+    ],
+)
+def test_buffers_are_those_of_the_plan(tmp_path, dtype, options, limited):
+    rng = np.random.default_rng(0)
+    X = rng.integers(-3, 4, (40_000, 512)).astype(np.int8)
+    y = np.sign(X[:, :10].sum(axis=1) + rng.standard_normal(40_000))
+    store = ingest(X, tmp_path / "s.zarr", y=y, dtype=dtype, tile_shape=(2048, 256))
+    plan = OnlineSubstitution(8, **options).plan(40_000, 512, dtype, None, tile_shape=(2048, 256))
+    limit = int(plan.task_nbytes * 0.8) if limited else None
+    selector = OnlineSubstitution(8, memory_limit=limit, **options)
+    OnlineSubstitution(8, n_epochs=1, **options).fit(store.take(np.arange(50)))  # loads and compiles
+    tracemalloc.start()
+    try:
+        selector.fit(store)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    promised = selector.result_.memory["promised_nbytes"]
+    assert peak <= promised <= (limit or promised)
+    assert peak > 128 * 40_000 * selector._settings().dtype_of(dtype).itemsize
 
 
 MEASURED = """
