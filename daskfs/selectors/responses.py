@@ -33,6 +33,13 @@ def probabilities(loss: str) -> Response:
     return _softmax if loss == "multinomial" else _two_columns
 
 
+def one_against_rest(predictor: Any) -> np.ndarray:
+    """Return the probabilities of several classes, each from its own odds against the rest; they add up to one."""
+    values = sigmoid(predictor)
+    result: np.ndarray = values / values.sum(axis=1, keepdims=True)
+    return result
+
+
 def sigmoid(predictor: Any) -> np.ndarray:
     """Return 1 / (1 + exp(-predictor)) without overflow.
 
