@@ -213,7 +213,7 @@ def test_buffers_are_those_of_the_plan(tmp_path, dtype, options, limited):
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    promised = selector.result_.memory["promised_nbytes"]
+    promised = selector.result_.memory["promised_nbytes"]["client"]
     assert peak <= promised <= (limit or promised)
     assert peak > 128 * 40_000 * selector._settings().dtype_of(dtype).itemsize
 
@@ -227,7 +227,7 @@ store = open_store(sys.argv[1])
 small = OnlineSubstitution(4, rule=sys.argv[2], loss=sys.argv[3]).fit_matrix(store.take(np.arange(100)))
 before = peak_memory_nbytes()
 selector = OnlineSubstitution(24, rule=sys.argv[2], loss=sys.argv[3], memory_limit=int(sys.argv[4])).fit(store)
-print(peak_memory_nbytes() - before, selector.result_.memory["promised_nbytes"])
+print(peak_memory_nbytes() - before, selector.result_.memory["promised_nbytes"]["client"])
 """
 
 
