@@ -113,7 +113,8 @@ def _bars(result: SelectionResult) -> str:
     greatest = max(1.0 if are_shares else 0.0, *(score for _, score, _ in shown))
     rows = "".join(
         f'<tr><td>{escape(name)}</td><td class="scale"><span class="bar{" selected" if selected else ""}" '
-        f'style="width:{100 * max(score, 0) / greatest:.1f}%"></span></td><td class="number">{score:{shown_as}}</td></tr>'
+        f'style="width:{100 * max(score, 0) / greatest:.1f}%"></span></td>'
+        f'<td class="number">{score:{shown_as}}</td></tr>'
         for name, score, selected in shown
     )
     what = "The share of the subsets whose model holds the feature; dark" if are_shares else "Dark"
