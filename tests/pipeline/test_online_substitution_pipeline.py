@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,14 @@ def test_the_pipeline_that_ships_finds_the_true_features_by_every_rule(outcome):
         assert "columns were presented in" in " ".join(result.notes)
         loaded = SelectionResult.load(folder / "run" / label)
         assert list(loaded.history["objective"]) == list(result.history["objective"])
+
+
+def test_the_report_shows_how_the_objective_fell(outcome):
+    page = (outcome[0] / "run" / "report.html").read_text(encoding="utf-8")
+    assert page.count("Objective as columns were presented") == 4
+    assert "share of the subsets" not in page
+    widths = [float(width) for width in re.findall(r'class="bar selected" style="width:([0-9.]+)%', page)]
+    assert max(widths) == 100.0
 
 
 def test_the_command_line_takes_every_parameter(outcome):
