@@ -85,7 +85,7 @@ def test_a_penalty_of_the_users_takes_the_place_of_the_criterion(problem):
 
 
 def test_the_noise_variance_may_be_known(problem):
-    history = Message(n_subsets=3, sigma2=1.3).fit(*problem).result_.history
+    history = Message(n_subsets=3, sigma2=1.3, criterion="ebic").fit(*problem).result_.history
     penalty = np.log(400) + np.log(20)
     np.testing.assert_allclose(history["gic"], 400 * history["rss"] / 1.3 + penalty * history["df"], rtol=1e-12)
 
