@@ -31,6 +31,19 @@ class ColumnBlock:
     X: Any
 
 
+@dataclass(frozen=True, slots=True)
+class SparseRows:
+    """Rows as their entries: row i has ``data[indptr[i]:indptr[i + 1]]`` in the columns ``indices[indptr[i]:...]``.
+
+    `indptr` is int64, of shape (n_rows + 1,); `indices` of any integer type, `data` of any number type, (nnz,) both.
+    What is not there is zero.
+    """
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    data: np.ndarray
+
+
 class Matrix(Protocol):
     """What selectors read: a feature store, rows of one, or arrays in memory.
 
@@ -74,3 +87,19 @@ class Progress(Protocol):
 
     def finish(self) -> None:
         """End the step."""
+
+
+def as_slice(rows: Rows) -> Rows:
+    """Return consecutive ascending row numbers as a slice, anything else as it is.
+
+    Examples
+    --------
+    >>> as_slice(np.array([4, 5, 6]))
+    slice(4, 7, None)
+    """
+    if isinstance(rows, slice) or len(rows) == 0:
+        return rows
+    first, last = int(rows[0]), int(rows[-1])
+    if last - first + 1 == len(rows) and (len(rows) < 2 or bool((np.diff(rows) == 1).all())):
+        return slice(first, last + 1)
+    return rows

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from daskfs.blocks import ColumnBlock, RowBlock, Rows
+from daskfs.blocks import ColumnBlock, RowBlock, Rows, SparseRows
+from daskfs.blocks import as_slice as as_slice
 from daskfs.errors import ConfigError
 from daskfs.memory import BufferPool, block_length
 
@@ -34,6 +35,8 @@ class Streamable:
     dtype: np.dtype
     feature_names: np.ndarray | None
     shuffled: bool
+    in_memory = False
+    """Whether reading takes no time, so that nothing is gained by reading ahead."""
 
     def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
         """Return the dense block X[rows][:, columns] of shape (n_rows, n_columns)."""
@@ -45,6 +48,10 @@ class Streamable:
 
     def read_weight(self, rows: Rows = slice(None)) -> np.ndarray | None:
         """Return the weights of the rows, or None where every row weighs the same."""
+        return None
+
+    def read_sparse(self, rows: Rows) -> SparseRows | None:
+        """Return the entries of X[rows], or None where the matrix is dense: then `read` it."""
         return None
 
     @property
@@ -272,6 +279,10 @@ class RowView(Streamable):
         """Return the dense block X[rows][:, columns]."""
         return self.base.read(self._locate(rows), columns, out)
 
+    def read_sparse(self, rows: Rows) -> SparseRows | None:
+        """Return the entries of X[rows], or None where the base is dense."""
+        return self.base.read_sparse(self._locate(rows))
+
     def read_target(self, rows: Rows = slice(None)) -> np.ndarray | None:
         """Return y[rows]."""
         return self.base.read_target(self._locate(rows))
@@ -330,22 +341,6 @@ def read_row_block(
 def read_column_block(matrix: Streamable, piece: tuple[int, int], out: np.ndarray | None = None) -> ColumnBlock:
     """Read columns [start, stop), all rows."""
     return ColumnBlock(piece[0], piece[1], matrix.read(slice(None), slice(*piece), out))
-
-
-def as_slice(rows: Rows) -> Rows:
-    """Return consecutive ascending row numbers as a slice, anything else as it is.
-
-    Examples
-    --------
-    >>> as_slice(np.array([4, 5, 6]))
-    slice(4, 7, None)
-    """
-    if isinstance(rows, slice) or len(rows) == 0:
-        return rows
-    first, last = int(rows[0]), int(rows[-1])
-    if last - first + 1 == len(rows) and (len(rows) < 2 or bool((np.diff(rows) == 1).all())):
-        return slice(first, last + 1)
-    return rows
 
 
 def _n_selected(columns: Rows, n_features: int) -> int:

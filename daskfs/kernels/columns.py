@@ -18,6 +18,16 @@ def dot(a, b):  # type: ignore[no-untyped-def]
 
 
 @inner_loop
+def dots(a0, a1, b):  # type: ignore[no-untyped-def]
+    """Return Σ a0_i b_i and Σ a1_i b_i: three loads where four would be."""
+    total0, total1 = 0.0, 0.0
+    for i in range(b.shape[0]):
+        total0 += a0[i] * b[i]
+        total1 += a1[i] * b[i]
+    return total0, total1
+
+
+@inner_loop
 def row_dot(rows, a, vector):  # type: ignore[no-untyped-def]
     """Return Σ_i rows[a, i] vector_i; a row's number costs less than a view of it, which is counted."""
     total = 0.0
@@ -46,6 +56,20 @@ def sum_of(a):  # type: ignore[no-untyped-def]
     for i in range(a.shape[0]):
         total += a[i]
     return total
+
+
+@inner_loop
+def add_multiple(a, factor, out):  # type: ignore[no-untyped-def]
+    """Add ``factor * a`` to `out`."""
+    for i in range(out.shape[0]):
+        out[i] += factor * a[i]
+
+
+@inner_loop
+def add_four_multiples(a, b, c, d, factor_a, factor_b, factor_c, factor_d, out):  # type: ignore[no-untyped-def]
+    """Add four multiples to `out`."""
+    for i in range(out.shape[0]):
+        out[i] += (factor_a * a[i] + factor_b * b[i]) + (factor_c * c[i] + factor_d * d[i])
 
 
 @inner_loop

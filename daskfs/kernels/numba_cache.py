@@ -19,6 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
 
 
 def _can_write(folder: Path) -> bool:
@@ -130,3 +133,20 @@ def inner_loop(function: Callable[..., Any]) -> Callable[..., Any]:
 def elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a formula of each element, an exponential say: as `kernel`, but a product and a sum may round once."""
     return _compiled(function, fastmath={"contract"})
+
+
+@intrinsic
+def prefetch(typing_context, array, index):  # type: ignore[no-untyped-def]
+    """Ask the processor to bring ``array[index]`` near, without waiting for it; `index` must be within the array."""
+    signature = types.void(array, index)
+
+    def generate(context, builder, _, arguments):  # type: ignore[no-untyped-def]
+        struct = context.make_array(array)(context, builder, arguments[0])
+        place = builder.bitcast(builder.gep(struct.data, [arguments[1]]), ir.IntType(8).as_pointer())
+        integer = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [place.type, integer, integer, integer])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind)
+        builder.call(function, [place, *(ir.Constant(integer, number) for number in (1, 3, 1))])  # to write, keep, data
+        return context.get_dummy_value()
+
+    return signature, generate

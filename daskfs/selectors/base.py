@@ -240,7 +240,12 @@ class BaseSelector(SelectorMixin, BaseEstimator):
         ndarray of shape (n_samples, n_classes), or a lazy Dask array
         """
         check_is_fitted(self)
-        return self._respond(X, probabilities(self.loss))
+        return self._respond(X, self._probabilities)
+
+    @property
+    def _probabilities(self) -> Response:
+        """What `predict_proba` makes of the linear predictor."""
+        return probabilities(self.loss)
 
     def _respond(self, X: Any, response: Response) -> Any:
         """Return a response to the linear predictor of every row; lazily where X is lazy."""

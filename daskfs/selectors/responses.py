@@ -39,6 +39,13 @@ def log_odds(predictor: Any) -> np.ndarray:
     return values[..., 1] - values[..., 0]
 
 
+def one_against_rest(predictor: Any) -> np.ndarray:
+    """Return the probabilities of several classes, each from its own odds against the rest; they add up to one."""
+    values = sigmoid(predictor)
+    result: np.ndarray = values / values.sum(axis=1, keepdims=True)
+    return result
+
+
 def sigmoid(predictor: Any) -> np.ndarray:
     """Return 1 / (1 + exp(-predictor)) without overflow.
 

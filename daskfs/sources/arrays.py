@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from daskfs.blocks import Rows
+from daskfs.blocks import Rows, SparseRows
 from daskfs.errors import DataError, SourceError
 from daskfs.sources.base import Source, SourceBlock
 from daskfs.streams import Streamable
@@ -23,8 +24,8 @@ class ArrayMatrix(Streamable):
     Parameters
     ----------
     X : array-like or scipy.sparse matrix of shape (n_samples, n_features)
-        float32, float64 and int8 are kept, anything else is converted to float64. Sparse input is read block by
-        block to dense.
+        float32, float64 and int8 are kept, anything else is converted to float64. Sparse input stays so: `read` gives
+        dense blocks of it, `read_sparse` the entries.
     y : array-like of shape (n_samples,), optional
     weight : array-like of shape (n_samples,), optional
     feature_names : sequence of str, optional
@@ -36,6 +37,8 @@ class ArrayMatrix(Streamable):
     DataError
         Shapes that do not fit; NaN or infinity in X, y or weight (with the column and the row).
     """
+
+    in_memory = True
 
     def __init__(
         self,
@@ -61,6 +64,28 @@ class ArrayMatrix(Streamable):
             return np.ascontiguousarray(block)
         out[...] = block
         return out
+
+    @property
+    def dense_array(self) -> np.ndarray | None:
+        """X itself, to be read without a copy; None where it is sparse."""
+        return None if hasattr(self._X, "tocsr") else self._X
+
+    @cached_property
+    def by_columns(self) -> Any:
+        """X as a CSC matrix, made when first asked for; None where it is dense."""
+        return self._X.tocsc() if hasattr(self._X, "tocsr") else None
+
+    def read_sparse(self, rows: Rows) -> SparseRows | None:
+        """Return the entries of X[rows], without a copy where the rows are consecutive; None where X is dense."""
+        if not hasattr(self._X, "tocsr"):
+            return None
+        if not isinstance(rows, slice):
+            chosen = self._X[rows]
+            return SparseRows(chosen.indptr.astype(np.int64), chosen.indices, chosen.data)
+        start, stop, _ = rows.indices(self.shape[0])
+        indptr = self._X.indptr[start : stop + 1].astype(np.int64)
+        entries = slice(int(indptr[0]), int(indptr[-1]))
+        return SparseRows(indptr - indptr[0], self._X.indices[entries], self._X.data[entries])
 
     def read_target(self, rows: Rows = slice(None)) -> np.ndarray | None:
         """Return y[rows], float64, or None."""

@@ -35,6 +35,7 @@ FORMULAS = {
     "logistic": lambda z, y: -log_expit(y * z),
     "poisson": lambda z, y: np.exp(z) - y * z,
     "squared_hinge": lambda z, y: 0.5 * np.maximum(0.0, 1.0 - y * z) ** 2,
+    "epsilon_insensitive": lambda z, y: 0.5 * np.maximum(0.0, abs(z - y) - THRESHOLD) ** 2,
     "huber": lambda z, y: np.where(
         abs(z - y) <= THRESHOLD, 0.5 * (z - y) ** 2, THRESHOLD * abs(z - y) - 0.5 * THRESHOLD**2
     ),

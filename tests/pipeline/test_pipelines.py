@@ -29,3 +29,12 @@ def test_the_first_thing_to_run_finds_the_body_mass_index(tmp_path):
     outcome = run_pipeline(load_pipeline(FOLDER / "quickstart.yaml", overrides))
     assert "bmi" in list(outcome.results["message"].table["name"])
     assert outcome.results["message"].metrics["r2"] > 0.3
+
+
+def test_mission_runs_as_it_stands(tmp_path):
+    overrides = [f"store.path={tmp_path / 'store.zarr'}", f"output={tmp_path / 'run'}"]
+    outcome = run_pipeline(load_pipeline(FOLDER / "mission.yaml", overrides))
+    result = outcome.results["mission"]
+    assert len(result.table) == 10
+    assert result.metrics["accuracy"] > 0.9
+    assert "mean_loss" in result.history

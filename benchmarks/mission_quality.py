@@ -1,0 +1,123 @@
+"""What is found, and how well it predicts: Mission, the paper's algorithm, hard thresholding, scikit-learn's SGD.
+
+    python benchmarks/mission_quality.py [--small] [--json results.json]
+
+The rows of benchmarks/mission_data.py; K = 2,000 of 710,000 features, 2,000 of which are relevant. Recall: the share of
+the relevant ones among the 2,000 largest weights. "Cells" is the memory of the sketch, four bytes a cell.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mission_data import TextLike, text_like
+from sklearn.linear_model import SGDClassifier
+
+from daskfs.baselines import BatchIHT, StochasticIHT
+from daskfs.metrics import auc
+from daskfs.selectors.mission import Mission
+from daskfs.sources.arrays import ArrayMatrix
+
+
+def measures(data: TextLike, z: np.ndarray, ranking: np.ndarray) -> dict[str, float]:
+    """Accuracy, AUC and log-loss of log-odds; recall of the whole ranking, precision of its first quarter."""
+    is_relevant = np.isin(ranking, data.relevant)
+    return {
+        "accuracy": float(((z > 0) == (data.y_test > 0)).mean()),
+        "auc": auc(data.y_test, z),
+        "log_loss": float(np.logaddexp(0.0, -data.y_test * z).mean()),
+        "recall": float(is_relevant.sum() / len(data.relevant)),
+        "precision": float(is_relevant[: max(1, len(ranking) // 4)].mean()),
+    }
+
+
+def fitted(data: TextLike, selector: Any) -> dict[str, float]:
+    """Fit in the order of the rows, which are independent, and measure."""
+    selector.fit_matrix(ArrayMatrix(data.X, (data.y > 0).astype(float), shuffled=True))
+    columns = np.flatnonzero(selector.support_)
+    z = data.X_test[:, columns] @ selector.coef_[columns] + selector.intercept_
+    return measures(data, z, selector.selected_)
+
+
+def sgd(data: TextLike, n_selected: int, n_epochs: int, **parameters: Any) -> dict[str, dict[str, float]]:
+    """scikit-learn's, with all weights, and cut to the largest."""
+    model = SGDClassifier(loss="log_loss", learning_rate="constant", max_iter=n_epochs, tol=None, **parameters)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(data.X, data.y)
+    coef = model.coef_[0]
+    ranking = np.argsort(-np.abs(coef), kind="stable")[:n_selected]
+    cut = data.X_test[:, ranking] @ coef[ranking] + model.intercept_[0]
+    all_weights = measures(data, model.decision_function(data.X_test), ranking)
+    return {"all weights": all_weights, f"largest {n_selected:,}": measures(data, cut, ranking)}
+
+
+def show(name: str, found: dict[str, float]) -> None:
+    """Print a line."""
+    shown = f"{found['accuracy']:>8.4f}{found['auc']:>8.4f}{found['log_loss']:>9.4f}{found['recall']:>8.3f}"
+    print(f"{name:<58}{shown}{found['precision']:>8.3f}", flush=True)
+
+
+def main() -> int:
+    """Run it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--small", action="store_true", help="3,000 rows, for a test of this script")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    small = {"n_train": 3000, "n_test": 500, "n_ids": 1 << 14, "n_relevant": 100}
+    data = text_like(**small) if options.small else text_like()
+    k = len(data.relevant)
+    results = {"the true model": measures(data, data.z_test, data.relevant)}
+    print(f"{'':<58}accuracy     AUC log-loss  recall  prec.")
+    show("the true model", results["the true model"])
+
+    def run(name: str, selector: Any) -> None:
+        results[name] = fitted(data, selector)
+        show(name, results[name])
+
+    common = {"loss": "logistic", "n_buckets": 1 << (12 if options.small else 18)}
+    run("Mission, 3 MB, one pass, no refit", Mission(k, n_epochs=1, refit=None, **common))
+    run("Mission, 3 MB, one pass", Mission(k, n_epochs=1, **common))
+    run("Mission, 3 MB, five passes, no refit", Mission(k, refit=None, **common))
+    run("Mission, 3 MB, five passes", Mission(k, **common))
+    quarter = {**common, "n_buckets": common["n_buckets"] // 4}
+    run("Mission, 768 KB, one pass, no refit", Mission(k, n_epochs=1, refit=None, **quarter))
+    run("Mission, 768 KB, five passes", Mission(k, **quarter))
+    paper = {"variant": "paper", "tail_half_life": None, "refit": None}
+    run("the paper's, 3 MB, one pass", Mission(k, n_epochs=1, **paper, **common))
+    run("the paper's with heap, 3 MB, one pass", Mission(k, n_epochs=1, heap=True, **paper, **common))
+    run("the paper's, 3 MB, five passes", Mission(k, **paper, **common))
+    run("IHT by rows, five passes", StochasticIHT(k, loss="logistic"))
+    run("batch IHT, 786,432 features gathered, five passes", BatchIHT(k, 3 * common["n_buckets"], loss="logistic"))
+    identity = {"loss": "logistic", "tail": "identity", "refit": None}
+    run("no sketch, one cell for each of 2^20 ids, one pass", Mission(k, n_epochs=1, **identity))
+    for penalty, parameters in (("l2", {"alpha": 1e-9, "eta0": 2.0}), ("l1", {"alpha": 1e-6, "eta0": 2.0})):
+        for which, found in sgd(data, k, 1, penalty=penalty, **parameters).items():
+            results[f"scikit-learn SGD {penalty}, one pass, {which}"] = found
+            show(f"scikit-learn SGD {penalty}, one pass, {which}", found)
+    print("\nMemory against quality, one pass, no refit: recall / log-loss")
+    print(f"{'cells':>10}{'KB':>8}{'paper':>16}{'R = 1 (2/3)':>16}{'R = 3':>16}")
+    for b in (6, 8, 10) if options.small else (12, 14, 16, 18, 20):
+        line = f"{3 << b:>10,}{12 << b >> 10:>8,}"
+        for name, parameters in (
+            ("paper", {"n_buckets": 1 << b, **paper}),
+            ("R = 1", {"n_buckets": 2 << b, "n_hashes": 1}),
+            ("R = 3", {"n_buckets": 1 << b}),
+        ):
+            found = fitted(data, Mission(k, **{"loss": "logistic", "n_epochs": 1, "refit": None, **parameters}))
+            results[f"{3 << b} cells, {name}"] = found
+            line += f"{found['recall']:>9.3f} /{found['log_loss']:.3f}"
+        print(line, flush=True)
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

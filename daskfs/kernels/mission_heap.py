@@ -1,0 +1,180 @@
+"""The k largest weights in a heap: MISSION as its authors programmed it, and iterative hard thresholding by rows.
+
+The active features stand in an open-addressing table (`keys`, `weights`) and, by their size, in a heap with the
+smallest on top: `heap` names slots, `places` is where a slot stands in the heap, `ranks` the size by which it does.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from daskfs.kernels.count_sketch import A, hash_word, updated
+from daskfs.kernels.mission_rows import (
+    EMPTY,
+    INTERCEPT_RATIO,
+    LOSS_SUM,
+    ROW_COUNT,
+    ROWS_SEEN,
+    TAIL_SCALE,
+    WEIGHT_SUM,
+    slot_of,
+    squared_norm,
+    step_of,
+)
+from daskfs.kernels.numba_cache import inner_loop, kernel
+from daskfs.kernels.row_losses import row_derivative, row_value
+
+NO_SKETCH = -1
+"""Instead of a number of rows: what is not active is forgotten."""
+
+_ONE, _S32 = np.uint64(1), np.uint64(32)
+
+
+@kernel
+def _stand(heap, places, i, slot):  # type: ignore[no-untyped-def]
+    heap[i] = slot
+    places[slot] = i
+
+
+@kernel
+def _settle(heap, places, ranks, n, i):  # type: ignore[no-untyped-def]
+    """Move what stands at place i up or down to where it belongs among n."""
+    slot = heap[i]
+    rank = ranks[slot]
+    while i > 0 and ranks[heap[(i - 1) // 2]] > rank:
+        _stand(heap, places, i, heap[(i - 1) // 2])
+        i = (i - 1) // 2
+    while 2 * i + 1 < n:
+        child = 2 * i + 1
+        if child + 1 < n and ranks[heap[child + 1]] < ranks[heap[child]]:
+            child += 1
+        if ranks[heap[child]] >= rank:
+            break
+        _stand(heap, places, i, heap[child])
+        i = child
+    _stand(heap, places, i, slot)
+
+
+@kernel
+def _free(keys, weights, ranks, heap, places, slot):  # type: ignore[no-untyped-def]
+    """Take a slot out of the table; those that probed past it move up."""
+    mask = np.int64(keys.shape[0] - 1)
+    gap, at = np.int64(slot), np.int64(slot)
+    while True:
+        at = (at + 1) & mask
+        if keys[at] == EMPTY:
+            break
+        home = np.int64((keys[at] * A >> _S32) & np.uint64(mask))
+        if ((at - home) & mask) >= ((at - gap) & mask):
+            keys[gap], weights[gap], ranks[gap] = keys[at], weights[at], ranks[at]
+            _stand(heap, places, places[at], gap)
+            gap = at
+    keys[gap] = EMPTY
+
+
+@kernel
+def push(keys, weights, ranks, heap, places, n_active, most, key, weight, hysteresis):  # type: ignore[no-untyped-def]
+    """Set the weight of a feature if it is active, or make it active if it is among the largest.
+
+    Parameters
+    ----------
+    keys, weights, ranks, heap, places : the table and its heap
+    n_active : ndarray of shape (1,), int64
+    most : int
+        k.
+    key : uint64
+    weight : float32
+    hysteresis : float
+        A feature moves in the heap, or into it, when its size has changed by this factor (the authors' 1.05).
+    """
+    size = abs(weight)
+    slot = slot_of(keys, key)
+    if keys[slot] == key:
+        weights[slot] = weight
+        rank = ranks[slot]
+        if size >= hysteresis * rank or size * hysteresis <= rank:
+            ranks[slot] = size
+            _settle(heap, places, ranks, n_active[0], places[slot])
+        return
+    if n_active[0] >= most:
+        if size <= hysteresis * ranks[heap[0]]:
+            return
+        last = n_active[0] - 1
+        out = heap[0]
+        _stand(heap, places, 0, heap[last])
+        n_active[0] = last
+        if last > 0:
+            _settle(heap, places, ranks, last, 0)
+        _free(keys, weights, ranks, heap, places, out)
+        slot = slot_of(keys, key)
+    keys[slot], weights[slot], ranks[slot] = key, weight, size
+    _stand(heap, places, n_active[0], np.int64(slot))
+    n_active[0] += 1
+    _settle(heap, places, ranks, n_active[0], n_active[0] - 1)
+
+
+@inner_loop
+def train_rows_with_heap(  # type: ignore[no-untyped-def]
+    indptr,
+    indices,
+    data,
+    y,
+    row_weight,
+    first,
+    last,
+    loss,
+    rates,
+    cells,
+    n_buckets,
+    n_hashes,
+    seed,
+    keys,
+    weights,
+    n_active,
+    most,
+    intercept,
+    numbers,
+    ranks,
+    heap,
+    places,
+    hysteresis,
+):
+    """Take rows as `mission_rows.train_rows` does, with the table's heap behind.
+
+    Of each row: predict with the weights as they were when their feature was last met; then for every feature the
+    step, in the sketch or (NO_SKETCH) from its weight or zero, and its place among the k largest.
+
+    Returns
+    -------
+    row : int
+    is_finite : bool
+    """
+    scale = np.float32(numbers[TAIL_SCALE])
+    for row in range(first, last):
+        start, stop = indptr[row], indptr[row + 1]
+        norm = squared_norm(data, start, stop)
+        if not math.isfinite(norm):
+            return row, False
+        z = intercept[0]
+        for i in range(start, stop):
+            slot = slot_of(keys, np.uint64(indices[i]))
+            if keys[slot] != EMPTY:
+                z += np.float64(weights[slot]) * np.float64(data[i])
+        numbers[LOSS_SUM] += row_weight[row] * row_value(loss, z, y[row])
+        numbers[WEIGHT_SUM] += row_weight[row]
+        step = -step_of(rates, numbers[ROWS_SEEN], row_weight[row], norm) * row_derivative(loss, z, y[row])
+        numbers[ROWS_SEEN] += rates[ROW_COUNT]
+        intercept[0] += rates[INTERCEPT_RATIO] * step
+        for i in range(start, stop):
+            key = np.uint64(indices[i])
+            value = np.float32(step) * data[i]
+            if n_hashes == NO_SKETCH:
+                slot = slot_of(keys, key)
+                weight = weights[slot] + value if keys[slot] == key else value
+            else:
+                h = hash_word(key, seed, n_hashes)
+                weight = updated(cells, n_buckets, n_hashes, h, np.divide(value, scale)) * scale
+            push(keys, weights, ranks, heap, places, n_active, most, key, weight, hysteresis)
+    return last, True

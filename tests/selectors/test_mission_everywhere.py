@@ -1,0 +1,201 @@
+"""The same selection wherever the work runs, however the data is stored; interrupted runs; memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+
+from daskfs.cluster import open_cluster
+from daskfs.selectors.mission import Mission
+from daskfs.selectors.mission_model import MissionModel, ModelShape, merged
+from daskfs.sources.arrays import ArrayMatrix
+from daskfs.sources.ingest import ingest
+
+
+@pytest.fixture(scope="module")
+def store(problem, tmp_path_factory):
+    X, y = problem
+    return ingest(X, tmp_path_factory.mktemp("mission") / "p.zarr", y=y, dtype="float64", tile_shape=(256, 8))
+
+
+@pytest.fixture(scope="module", params=["threads", "local"])
+def workers(request):
+    with open_cluster(request.param, n_workers=2, dashboard_address=None) as opened:
+        yield opened
+
+
+def selector(**more):
+    return Mission(3, **{"n_buckets": 16, "block_rows": 200, "refit": "sgd", **more})
+
+
+def assert_same_bits(found, expected):
+    np.testing.assert_array_equal(found.selected_, expected.selected_)
+    np.testing.assert_array_equal(found.coef_, expected.coef_)
+    np.testing.assert_array_equal(found.scores_, expected.scores_)
+    assert found.intercept_ == expected.intercept_
+    pd.testing.assert_frame_equal(found.result_.history, expected.result_.history, check_exact=True)
+
+
+@pytest.mark.parametrize("n_replicas", [1, 3])
+def test_threads_and_processes_give_the_bits_of_this_thread(store, problem, workers, n_replicas):
+    shape = {"n_replicas": n_replicas, "sync_every": 150}
+    expected = selector(**shape).fit(store)
+    assert_same_bits(selector(**shape).fit_matrix(store, workers=workers), expected)
+    assert_same_bits(selector(**shape).fit_matrix(ArrayMatrix(*problem), workers=workers), expected)
+
+
+def test_a_client_is_where_the_work_runs(store, workers):
+    assert_same_bits(selector(client=workers.client).fit(store), selector().fit(store))
+
+
+@pytest.mark.parametrize("tile_shape", [(64, 20), (1200, 3), (500, 7)])
+def test_tiles_of_any_shape_give_the_same_bits(problem, store, tmp_path, tile_shape):
+    X, y = problem
+    other = ingest(X, tmp_path / "other.zarr", y=y, dtype="float64", tile_shape=tile_shape)
+    assert_same_bits(selector().fit(other), selector().fit(store))
+
+
+def test_memory_is_of_no_influence_on_the_result(store):
+    tight = selector(memory_limit="1MiB").fit(store)
+    assert_same_bits(tight, selector().fit(store))
+
+
+def test_sparse_rows_stay_sparse_and_give_the_bits_of_dense_ones(problem, monkeypatch):
+    X, y = problem
+    X = np.where(np.abs(X) > 1.0, X, 0.0)
+    expected = selector(standardize=False).fit(X, y)
+    monkeypatch.setattr(ArrayMatrix, "read", lambda *_, **__: pytest.fail("a dense block was made"))
+    for kind in (scipy.sparse.csr_array, scipy.sparse.csc_matrix):
+        assert_same_bits(selector(standardize=False).fit(kind(X), y), expected)
+
+
+def test_ids_of_64_bits_are_ids(problem):
+    X, y = problem
+    wide = scipy.sparse.csr_array(np.where(np.abs(X) > 1.0, X, 0.0))
+    wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
+    narrow = scipy.sparse.csr_array(np.where(np.abs(X) > 1.0, X, 0.0))
+    assert_same_bits(selector().fit_matrix(ArrayMatrix(wide, y)), selector().fit_matrix(ArrayMatrix(narrow, y)))
+
+
+@pytest.mark.parametrize("n_replicas", [1, 2])
+@pytest.mark.parametrize("stop_at", [3, 11, 18])
+def test_an_interrupted_run_ends_with_the_same_result(store, n_replicas, stop_at):
+    class Interrupted(Exception):
+        pass
+
+    class Kept:
+        def __init__(self):
+            self.arrays, self.n_saved, self.is_patient = {}, 0, False
+
+        def load(self, name):
+            return None if name not in self.arrays else {k: v.copy() for k, v in self.arrays[name].items()}
+
+        def save(self, name, arrays):
+            self.n_saved += 1
+            self.arrays[name] = {key: np.array(value) for key, value in arrays.items()}
+            if self.n_saved == stop_at and not self.is_patient:
+                raise Interrupted
+
+    shape = {"n_replicas": n_replicas, "sync_every": 100, "n_epochs": 2}
+    kept = Kept()
+    with pytest.raises(Interrupted):
+        selector(**shape).fit_matrix(store, checkpoint=kept)
+    kept.is_patient = True
+    resumed = selector(**shape).fit_matrix(store, checkpoint=kept)
+    assert_same_bits(resumed, selector(**shape).fit(store))
+    assert kept.n_saved < 2 * 16 + 16
+
+
+def test_progress_is_told(store):
+    told = []
+
+    class Progress:
+        def start(self, name, total):
+            told.append((name, total, 0))
+
+        def advance(self, k=1):
+            name, total, done = told[-1]
+            told[-1] = (name, total, done + k)
+
+        def finish(self):
+            pass
+
+    selector().fit_matrix(store, progress=Progress())
+    assert told == [("mission-train", 30, 30), ("mission-refit", 12, 12)]
+
+
+def test_the_mean_of_models_is_exact_where_all_are_active():
+    shape = ModelShape(2, 64, 3, 0)
+    keys = np.array([5, 9, 11], np.uint64)
+    models = []
+    for values in ([1.0, 2.0, 0.5], [3.0, 0.0, 0.5]):
+        model = MissionModel(shape)
+        model.intercept[:] = values[0]
+        model._fill(keys[:2], np.array(values[:2], np.float32)[:, None], np.array([1, 1]))
+        model.sketch.add(keys[2:], np.array(values[2:]))
+        models.append(model.to_arrays())
+    models[1]["keys"], models[1]["weights"] = keys[:1], models[1]["weights"][:1]  # 9 is not active there, weighs 0
+    models[1]["touches"] = models[1]["touches"][:1]
+    mean = merged(*models)
+    assert mean["keys"].tolist() == [5, 9]
+    np.testing.assert_allclose(mean["weights"][:, 0], [2.0, 1.0], atol=1e-6)
+    assert mean["touches"].tolist() == [2, 1]
+    assert mean["intercept"].tolist() == [2.0]
+    again = MissionModel.from_arrays(shape, mean)
+    np.testing.assert_allclose(again.sketch.estimate(keys), [0.0, 0.0, 0.5], atol=1e-6)
+
+
+def test_a_mean_of_three_weighs_each_the_same():
+    shape = ModelShape(1, 64, 1, 0)
+    parts = []
+    for value in (3.0, 6.0, 9.0):
+        model = MissionModel(shape)
+        model._fill(np.array([4], np.uint64), np.array([[value]], np.float32), np.array([1]))
+        parts.append(model.to_arrays())
+    assert merged(merged(parts[0], parts[1]), parts[2])["weights"][0, 0] == pytest.approx(6.0)
+
+
+def test_replicas_lose_little_and_are_told_of(store):
+    alone, together = selector().fit(store), selector(n_replicas=4, sync_every=50).fit(store)
+    np.testing.assert_array_equal(np.sort(together.selected_), np.sort(alone.selected_))
+    np.testing.assert_allclose(together.coef_, alone.coef_, atol=0.05)
+    assert "4 models were averaged every 50 rows" in together.result_.notes
+    assert together.result_.history["rows_seen"].iloc[-1] == alone.result_.history["rows_seen"].iloc[-1]
+
+
+def test_a_model_takes_the_memory_it_says():
+    for shape in (ModelShape(100, 1 << 12, 3, 0), ModelShape(10, 1 << 10, 1, 0, n_outputs=5, loss="multinomial")):
+        arrays = MissionModel(shape)
+        held = arrays.sketch.cells.nbytes + arrays.keys.nbytes + arrays.weights.nbytes + arrays.touches.nbytes
+        assert held == shape.nbytes
+
+
+@pytest.mark.slow
+def test_four_times_the_rows_take_the_same_memory(tmp_path):
+    """Measured in a process of its own: the peak is that of the plan, and does not grow with the rows."""
+    import subprocess
+    import sys
+
+    code = """
+import sys, numpy as np
+from daskfs.memory import peak_memory_nbytes
+from daskfs.selectors.mission import Mission
+from daskfs.sources.ingest import ingest
+from daskfs.sources.synthetic import SyntheticSource
+n, folder = int(sys.argv[1]), sys.argv[2]
+small = ingest(SyntheticSource(4000, 500), folder + "/small.zarr")
+Mission(10, refit="sgd", n_epochs=1, memory_limit="32MiB").fit(small)
+store = ingest(SyntheticSource(n, 500), folder + "/large.zarr", memory_limit=32 << 20)
+before = peak_memory_nbytes()
+Mission(10, refit="sgd", n_epochs=1, memory_limit="32MiB").fit(store)
+print(peak_memory_nbytes() - before)
+"""
+    grown = []
+    for n in (50_000, 200_000):
+        folder = tmp_path / str(n)
+        folder.mkdir()
+        done = subprocess.run([sys.executable, "-c", code, str(n), str(folder)], capture_output=True, check=True)
+        grown.append(int(done.stdout))
+    assert max(grown) < 48 << 20  # the limit, and 8 and 24 bytes for each row of target and weight
