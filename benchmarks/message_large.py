@@ -134,7 +134,8 @@ def drawn_task(name: str, scale: float, folder: Path) -> Task:
     n = max(20_000, int(scale * n))
     store = ingest(Drawn(draw, n, p), folder / f"{name}.zarr", codec="raw")
     X_test, y_test = draw(np.random.default_rng(0), min(N_TEST, n))
-    return Task(store, X_test, y_test, "squared" if name == "power" else "logistic", {"n_subsets": max(5, int(scale * m))})
+    loss = "squared" if name == "power" else "logistic"
+    return Task(store, X_test, y_test, loss, {"n_subsets": max(5, int(scale * m))})
 
 
 def real_task(name: str, folder: Path) -> Task:
@@ -155,7 +156,8 @@ def _higgs(name: str) -> tuple[np.ndarray, np.ndarray]:
         with gzip.open(folder / "higgs_test_5k.csv.gz", "rt") as lines:
             rows = pd.read_csv(lines, header=None).to_numpy()
     else:
-        rows = pd.concat([pd.read_csv(path, sep="\t", header=None) for path in sorted(folder.glob("binary.*"))]).to_numpy()
+        parts = [pd.read_csv(path, sep="\t", header=None) for path in sorted(folder.glob("binary.*"))]
+        rows = pd.concat(parts).to_numpy()
     return rows[:, 1:], rows[:, 0]
 
 
@@ -187,12 +189,12 @@ def measure(name: str, task: Task, repeats: int) -> list[dict[str, Any]]:
         runs = [timed(lambda make=make: make().fit(task.train)) for _ in range(repeats)]
         fitted, cpu, wall = min(runs, key=lambda run: run[1])
         prediction = fitted.predict(task.X_test)
-        error = np.mean(prediction != task.y_test) if task.loss == "logistic" else np.mean((prediction - task.y_test) ** 2)
+        wrong = prediction != task.y_test if task.loss == "logistic" else (prediction - task.y_test) ** 2
         m = getattr(fitted, "n_subsets_", 1)
         rows.append(
             {
                 "data": name, "method": method, "cpu_s": cpu, "wall_s": wall, "per_machine_s": wall / m,
-                "test_error": float(error), "n_selected": len(fitted.selected_), "n_subsets": m,
+                "test_error": float(np.mean(wrong)), "n_selected": len(fitted.selected_), "n_subsets": m,
                 "cpu_reads": cpu / read[0], "wall_reads": wall / read[1],
             }
         )  # fmt: skip
@@ -236,7 +238,7 @@ def main(argv: list[str] | None = None) -> int:
         pd.DataFrame(rows).to_csv(table, mode="a", header=not table.exists(), index=False)
         show(name, task, rows, arguments.output)
         message = rows[1]
-        print(f"the whole run of MESSAGE takes {message['cpu_reads']:.2f} times the CPU seconds of one read of the store")
+        print(f"MESSAGE takes {message['cpu_reads']:.2f} times the CPU seconds of one read of the store")
         slow += [name] if message["cpu_reads"] > 2.0 else []
         if not arguments.keep_stores:
             shutil.rmtree(folder)

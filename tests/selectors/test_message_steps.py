@@ -154,8 +154,9 @@ def test_the_refit_from_what_the_path_left_behind_is_the_refit_of_the_rows(probl
     selector = Message(n_subsets=3)
     matrix = ArrayMatrix(X, y, shuffled=True)
     selector._parts, selector._labels = [], None
-    settings = selector._settings(matrix)
-    run = MessageRun(matrix, selector._shape(1200, 20, np.dtype(float)), None, Here())
+    shape = selector._shape(1200, 20, np.dtype(float))
+    settings = selector._settings(matrix, shape)
+    run = MessageRun(matrix, shape, None, Here())
     chosen = run.select(settings)
     columns = np.array(TRUE_FEATURES)
     cached = refit_parts([(Part(matrix, run.shape, chosen), run)], settings, columns, average)
