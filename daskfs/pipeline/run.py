@@ -145,7 +145,8 @@ class _Run:
         """Compile the kernels once, here: workers that compiled for themselves would exceed their memory."""
         self.steps.start("warmup", 1)
         losses = {getattr(selection, "loss", "squared") for selection in self.pipeline.selections.values()}
-        warmup(generalised=losses != {"squared"})
+        methods = {selection.method for selection in self.pipeline.selections.values()}
+        warmup(generalised=losses != {"squared"}, substitution="online_substitution" in methods)
         self.steps.advance()
         self.steps.finish()
 

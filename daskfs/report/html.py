@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.report.plots import draw_gic_path
+from daskfs.report.plots import draw_gic_path, draw_objective
 from daskfs.result import SelectionResult
 
 N_BARS = 40
@@ -58,12 +58,13 @@ def render_report(title: str, results: Mapping[str, SelectionResult]) -> str:
 
 
 def _one_result(result: SelectionResult) -> list[str]:
-    svg = draw_gic_path(result.history)
+    svg, descent = draw_gic_path(result.history), draw_objective(result.history)
     return [
         _summary(result),
         f"<h2>Selected features</h2>{_selected(result)}",
         f"<h2>{'Inclusion frequencies' if result.method == 'message' else 'Scores'}</h2>{_bars(result)}",
         f"<h2>GIC path of the first subset</h2>{svg}" if svg else "",
+        f"<h2>Objective as columns were presented</h2>{descent}" if descent else "",
         f"<h2>Notes</h2>{_list(result.notes)}" if result.notes else "",
         f"<h2>Time</h2>{_table(['step', 'seconds'], [[k, f'{v:.2f}'] for k, v in result.time.items()])}",
         f"<h2>Memory</h2>{_memory(result)}",
@@ -107,17 +108,18 @@ def _bars(result: SelectionResult) -> str:
         shown = [(f"x{j}" if names is None else str(names[j]), scores[j], j in chosen) for j in order]
     if not shown:
         return '<p class="muted">No feature has a score above zero.</p>'
-    greatest = max(1.0, *(score for _, score, _ in shown))
+    are_shares = result.method == "message"
+    shown_as = ".3f" if are_shares else ".3g"
+    greatest = max(1.0 if are_shares else 0.0, *(score for _, score, _ in shown))
     rows = "".join(
         f'<tr><td>{escape(name)}</td><td class="scale"><span class="bar{" selected" if selected else ""}" '
-        f'style="width:{100 * max(score, 0) / greatest:.1f}%"></span></td><td class="number">{score:.3f}</td></tr>'
+        f'style="width:{100 * max(score, 0) / greatest:.1f}%"></span></td>'
+        f'<td class="number">{score:{shown_as}}</td></tr>'
         for name, score, selected in shown
     )
-    return (
-        '<p class="muted">For MESSAGE the share of the subsets whose model holds the feature; '
-        "dark bars were selected, the shade changes at one half of the scale.</p>"
-        f"<table>{rows}</table>"
-    )
+    what = "The share of the subsets whose model holds the feature; dark" if are_shares else "Dark"
+    half = ", the shade changes at one half of the scale" if are_shares else ""
+    return f'<p class="muted">{what} bars were selected{half}.</p><table>{rows}</table>'
 
 
 def _memory(result: SelectionResult) -> str:

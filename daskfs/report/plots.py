@@ -53,3 +53,34 @@ def draw_gic_path(history: DataFrame) -> str | None:
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     svg = buffer.getvalue()
     return svg[svg.index("<svg") :]
+
+
+def draw_objective(history: DataFrame) -> str | None:
+    """Draw how the objective fell while columns were presented, an epoch beside the other.
+
+    Parameters
+    ----------
+    history : DataFrame
+        With columns ``n_presented``, ``objective`` and ``epoch``, one row for each block.
+
+    Returns
+    -------
+    str or None
+        SVG; None where the history holds no objective.
+    """
+    if not {"n_presented", "objective", "epoch"} <= set(history.columns) or history.empty:
+        return None
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context({"svg.hashsalt": "daskfs", "svg.fonttype": "none", "axes.spines.top": False}):
+        figure = Figure(figsize=(7.2, 3.2))
+        figure.subplots_adjust(left=0.12, right=0.9, bottom=0.16, top=0.9)
+        axes = figure.add_subplot(xlabel="columns presented", ylabel="objective")
+        axes.plot(history["n_presented"], history["objective"], color="#1f5f8b")
+        for _, epoch in history.groupby("epoch"):
+            axes.axvline(float(epoch["n_presented"].iloc[-1]), color="#9aa5ad", linewidth=1, linestyle="--")
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    svg = buffer.getvalue()
+    return svg[svg.index("<svg") :]
