@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.report.plots import draw_gic_path, draw_objective
+from daskfs.report.plots import draw_gic_path, draw_objective, draw_trace
 from daskfs.result import SelectionResult
 
 N_BARS = 40
@@ -59,12 +59,14 @@ def render_report(title: str, results: Mapping[str, SelectionResult]) -> str:
 
 def _one_result(result: SelectionResult) -> list[str]:
     svg, descent = draw_gic_path(result.history), draw_objective(result.history)
+    trace = draw_trace(result.history)
     return [
         _summary(result),
         f"<h2>Selected features</h2>{_selected(result)}",
         f"<h2>{'Inclusion frequencies' if result.method == 'message' else 'Scores'}</h2>{_bars(result)}",
         f"<h2>GIC path of the first subset</h2>{svg}" if svg else "",
         f"<h2>Objective as columns were presented</h2>{descent}" if descent else "",
+        f"<h2>Objective and staleness of every push</h2>{trace}" if trace else "",
         f"<h2>Notes</h2>{_list(result.notes)}" if result.notes else "",
         f"<h2>Time</h2>{_table(['step', 'seconds'], [[k, f'{v:.2f}'] for k, v in result.time.items()])}",
         f"<h2>Memory</h2>{_memory(result)}",

@@ -84,3 +84,42 @@ def draw_objective(history: DataFrame) -> str | None:
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     svg = buffer.getvalue()
     return svg[svg.index("<svg") :]
+
+
+def draw_trace(history: DataFrame) -> str | None:
+    """Draw how the objective fell against time while several workers pushed, and how old what they pushed was.
+
+    Parameters
+    ----------
+    history : DataFrame
+        With columns ``seconds``, ``version``, ``staleness``, ``accepted`` and ``objective``, one row for each push.
+
+    Returns
+    -------
+    str or None
+        SVG; None where the history is no trace. Without times, against the versions.
+    """
+    if not {"seconds", "version", "staleness", "accepted", "objective"} <= set(history.columns) or history.empty:
+        return None
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    is_timed = bool((history["seconds"] > 0).any())
+    moment = history["seconds" if is_timed else "version"]
+    refused = history["accepted"] == 0
+    with mpl.rc_context({"svg.hashsalt": "daskfs", "svg.fonttype": "none", "axes.spines.top": False}):
+        figure = Figure(figsize=(7.2, 3.2))
+        figure.subplots_adjust(left=0.12, right=0.9, bottom=0.16, top=0.9)
+        axes = figure.add_subplot(xlabel="seconds" if is_timed else "version", ylabel="objective")
+        axes.plot(moment, history["objective"], color="#1f5f8b", label="objective")
+        axes.plot(moment[refused], history["objective"][refused], "|", color="#b03a2e", label="refused")
+        ages = axes.twinx()
+        ages.plot(moment, history["staleness"], ".", color="#9aa5ad", markersize=2, label="staleness")
+        ages.set_ylabel("versions behind")
+        handles = [*axes.get_lines(), *ages.get_lines()]
+        labels = [str(line.get_label()) for line in handles]
+        axes.legend(handles, labels, frameon=False, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    svg = buffer.getvalue()
+    return svg[svg.index("<svg") :]

@@ -35,6 +35,7 @@ from daskfs.workers import Here, Workers
 STEP = "async-substitution"
 READ_COLUMNS = 512
 """Read at once in this process, where workers take turns at neighbouring columns."""
+LEAST_PART = 0.5
 POLL_S, CHECKPOINT_S, PATIENCE_S = 0.1, 1.0, 60.0
 MOST_NODES = 30
 """Nodes that are made, one after the other, before a run is given up."""
@@ -65,6 +66,8 @@ class AsyncRun:
         self.shares: list[Share] = []
         self.counts: dict[str, float] = {}
         self.trace = np.zeros((0, 0))
+        self.workload = np.ones(1)
+        """Units of columns that each worker did in the last epoch."""
         self.prediction = np.zeros(0)
         self.intercept = 0.0
         self.spent: list[Spent] = []
@@ -130,14 +133,22 @@ class AsyncRun:
             f"the central node was lost {MOST_NODES} times", STEP, "look at the workers' memory, and resume the run"
         )
 
-    def fill(self, kept: np.ndarray, n_wanted: int) -> np.ndarray:
-        """Return the columns that are kept, and more until there are so many, where that is possible.
+    @property
+    def is_lopsided(self) -> bool:
+        """Whether a worker had less than half of its part of the last epoch: killed, late, or not started at all.
 
-        One worker takes over what all held, and looks at the columns until it has no place left: it sees which columns
-        are combinations of the others.
+        What it holds, or could hold, has then seen few of the columns.
+        """
+        return bool(self.workload.min() < LEAST_PART * self.workload.mean())
+
+    def present_again(self, kept: np.ndarray, n_wanted: int) -> np.ndarray:
+        """Return columns to select: those that are kept, or better ones, as many as are wanted where that is possible.
+
+        Where workers have left places empty, or one of them saw few columns, a single worker takes over what is kept,
+        and all columns are presented to it once more.
         """
         held = len(kept)
-        if held >= n_wanted or self.settings.n_workers == 1:
+        if self.settings.n_workers == 1 or (held >= n_wanted and not self.is_lopsided):
             return kept
         columns = np.concatenate([share.columns for share in self.shares])
         coef = np.concatenate([share.coef for share in self.shares])
@@ -152,7 +163,7 @@ class AsyncRun:
         node.restore(arrays, self._contributions(arrays, self.workers))
         session = WorkerSession(node, 0, self.matrix, told.worker(self.matrix), np.dtype(told.dtype))
         read = _Chapters(self.matrix, told, session.settings.objective.weight)
-        while session.lease is not None and session.worker.members.n_members < n_wanted:
+        while session.lease is not None and (self.is_lopsided or session.worker.members.n_members < n_wanted):
             session.push(session.propose(read(session.lease)), width)
         found: np.ndarray = node.shares().result()[0].columns
         return found
@@ -211,6 +222,7 @@ class AsyncRun:
         """Take what the node knows."""
         self.counts = node.progress().result()
         self.trace = node.trace().result()
+        self.workload = node.workload().result()
         _, _, self.intercept, self.prediction = node.state().result()
         self.shares = node.shares().result()
         if self.progress is not None:
