@@ -70,7 +70,7 @@ def figures(arguments: argparse.Namespace, table: Table) -> int:
                         if table.has(**place):
                             continue
                         case = case or draw(p, seed, loss=LOSS[figure], n_informative=s)
-                        told = {"n_features_to_select": s, "loss": LOSS[figure]}
+                        told = {"n_features_to_select": s, "loss": LOSS[figure], "n_epochs": 2}
                         simulated = {"n_workers": q, "schedule": "simulated", **VARIANTS.get(variant, {})}
                         selector: Any = (
                             AsyncOnlineSubstitution(**told, **simulated) if q else OnlineSubstitution(**told)

@@ -110,7 +110,8 @@ class _Answer:
         from distributed import get_client
 
         client, key = get_client(), self._actor.key
-        homes = client.sync(client.scheduler.who_has, keys=[key])  # client.who_has looks at its own futures only
+        scheduler: Any = client.scheduler
+        homes = client.sync(scheduler.who_has, keys=[key])  # client.who_has looks at its own futures only
         if not homes.get(key):
             raise NodeLost(str(key))
 

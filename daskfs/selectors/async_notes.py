@@ -27,8 +27,8 @@ def notes_on(selector: Any, run: Any, shape: Any, n_new: int, fit: Any) -> list[
     dropped = f"; the {n_dropped} whose removal cost least were dropped at the end" if n_dropped > 0 else ""
     notes.append(f"{shape.n_workers} worker{'s' * (shape.n_workers > 1)} {together}{dropped}")
     if n_new:
-        why = "some workers had seen few of the columns" if run.is_lopsided else "workers had places left"
-        notes.append(f"{n_new} features came in when all columns were presented once more at the end, for {why}")
+        why = "many had met one worker only" if run.is_lopsided else "workers had places left"
+        notes.append(f"{n_new} features came in when columns were presented once more at the end, for {why}")
     if n_selected < shape.n_selected:
         notes.append(
             f"{n_selected} features were selected, not {shape.n_selected}: the other columns are constant, or "

@@ -145,7 +145,7 @@ class AsyncOnlineSubstitution(BaseSelector):
         schedule: str = "asynchronous",
         rule: str = "exchange",
         loss: str = "squared",
-        n_epochs: int = 2,
+        n_epochs: int = 3,
         slots: float = 1.5,
         other_worker: bool = True,
         check: bool = True,

@@ -35,7 +35,8 @@ from daskfs.workers import Here, Workers
 STEP = "async-substitution"
 READ_COLUMNS = 512
 """Read at once in this process, where workers take turns at neighbouring columns."""
-LEAST_PART = 0.5
+SEEN_BY_ONE = 0.05
+"""Part of the columns that may have met one worker only."""
 POLL_S, CHECKPOINT_S, PATIENCE_S = 0.1, 1.0, 60.0
 MOST_NODES = 30
 """Nodes that are made, one after the other, before a run is given up."""
@@ -66,8 +67,8 @@ class AsyncRun:
         self.shares: list[Share] = []
         self.counts: dict[str, float] = {}
         self.trace = np.zeros((0, 0))
-        self.workload = np.ones(1)
-        """Units of columns that each worker did in the last epoch."""
+        self.seen_by_one = np.zeros(1, bool)
+        """Units of columns that one worker had in both of the last epochs."""
         self.prediction = np.zeros(0)
         self.intercept = 0.0
         self.spent: list[Spent] = []
@@ -135,17 +136,15 @@ class AsyncRun:
 
     @property
     def is_lopsided(self) -> bool:
-        """Whether a worker had less than half of its part of the last epoch: killed, late, or not started at all.
-
-        What it holds, or could hold, has then seen few of the columns.
-        """
-        return bool(self.workload.min() < LEAST_PART * self.workload.mean())
+        """Whether many columns met one worker only, since others were killed, late, or not started at all."""
+        is_meant = self.settings.exchanges and self.settings.n_workers > 1
+        return bool(is_meant and self.seen_by_one.mean() > SEEN_BY_ONE)
 
     def present_again(self, kept: np.ndarray, n_wanted: int) -> np.ndarray:
         """Return columns to select: those that are kept, or better ones, as many as are wanted where that is possible.
 
-        Where workers have left places empty, or one of them saw few columns, a single worker takes over what is kept,
-        and all columns are presented to it once more.
+        Where workers have left places empty, a single worker takes over what is kept, and all columns are presented to
+        it once more; or those that met one worker only, where they are many.
         """
         held = len(kept)
         if self.settings.n_workers == 1 or (held >= n_wanted and not self.is_lopsided):
@@ -153,18 +152,20 @@ class AsyncRun:
         columns = np.concatenate([share.columns for share in self.shares])
         coef = np.concatenate([share.coef for share in self.shares])
         stay = np.isin(columns, kept)
-        width = min(64, self.matrix.shape[1])
+        unit = self.settings.unit
         numbers = {"n_workers": 1, "capacity": n_wanted, "n_epochs": 1, "exchanges": False}
-        told = replace(self.settings, unit=width, narrowest=width, widest=width, **numbers)  # type: ignore[arg-type]
+        told = replace(self.settings, narrowest=unit, widest=unit, **numbers)  # type: ignore[arg-type]
         node = Here().place(PlacedNode, self.matrix, told)
         arrays = node.checkpoint().result() | {"n_held": np.array([held])}
         arrays |= {"columns": columns[stay], "coef": coef[stay]}
+        if held >= n_wanted:
+            arrays["leases-is_done"] = ~self.seen_by_one
         arrays["numbers"] = np.array([0.0, 0.0, 0.0, self.intercept])
         node.restore(arrays, self._contributions(arrays, self.workers))
         session = WorkerSession(node, 0, self.matrix, told.worker(self.matrix), np.dtype(told.dtype))
         read = _Chapters(self.matrix, told, session.settings.objective.weight)
         while session.lease is not None and (self.is_lopsided or session.worker.members.n_members < n_wanted):
-            session.push(session.propose(read(session.lease)), width)
+            session.push(session.propose(read(session.lease)), unit)
         found: np.ndarray = node.shares().result()[0].columns
         return found
 
@@ -222,7 +223,7 @@ class AsyncRun:
         """Take what the node knows."""
         self.counts = node.progress().result()
         self.trace = node.trace().result()
-        self.workload = node.workload().result()
+        self.seen_by_one = node.seen_by_one().result()
         _, _, self.intercept, self.prediction = node.state().result()
         self.shares = node.shares().result()
         if self.progress is not None:

@@ -148,7 +148,7 @@ class CentralNode:
         held = self._held_leases[worker]
         if sequence != self._sequence[worker] + 1 or not held:
             return Reply("superseded", "register", self._version, None)
-        staleness = self._version - version_read
+        staleness = 0 if delta is None else self._version - version_read
         fault = None if delta is None else self._fault(worker, delta, columns, coef, staleness, held[0])
         self._sequence[worker] = sequence
         self._verdict[worker] = "refused" if fault else "accepted"
@@ -264,10 +264,10 @@ class CentralNode:
         """Return version, objective, intercept and u_C."""
         return self._version, self._value, self._objective.intercept, self._prediction
 
-    def workload(self) -> np.ndarray:
-        """Return how many units of columns each worker has done in the last epoch, of shape (n_workers,)."""
-        owners = self._leases.owner[self._leases.owner >= 0]
-        return np.bincount(owners, minlength=self._n_workers)
+    def seen_by_one(self) -> np.ndarray:
+        """Return which units one worker had in both of the last epochs, bool of shape (n_units,)."""
+        owner: np.ndarray = self._leases.owner
+        return (owner >= 0) & (owner == self._leases.before)
 
     def trace(self) -> np.ndarray:
         """Return one line for each step (or every 2nd, 4th, ... of a long run), with the columns `TRACE`."""

@@ -19,7 +19,7 @@ class AsyncOnlineSubstitutionSelect(MethodSection):
     schedule: Literal["asynchronous", "simulated", "synchronous"] = "asynchronous"
     rule: Literal["exchange", "os", "paper"] = "exchange"
     loss: Literal["squared", "squared_hinge", "logistic", "epsilon_insensitive"] = "squared"
-    n_epochs: Count = 2
+    n_epochs: Count = 3
     slots: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.5
     other_worker: bool = Field(default=True, description="each epoch shows a column to another worker")
     check: bool = Field(default=True, description="the central node refuses what raises the objective")
