@@ -3,8 +3,8 @@
     DASKFS_DATA=... python benchmarks/fgm_real.py [--only gene_golub gisette_0] [--counts 50 100 200] [--json out.json]
 
 Data: two tasks of 20 newsgroups (official split; PC against Mac with uni- and bigrams, computers and science against
-the rest with unigrams) and the 25,000 reviews of aclImdb with 1.5 million uni- and bigrams (a random half each), all as
-tf-idf; expression data (golub, singh), arcene and the sample of epsilon (five folds); five data sets made after
+the rest with unigrams), 25,000 reviews of aclImdb with 1.5 million uni- and bigrams (half of them to test on),
+all as tf-idf; expression data (golub, singh), arcene and the sample of epsilon (five folds); five data sets made after
 gisette's recipe, half of whose columns are probes (tested on the last 1,000 rows); w8a (tested on a random fifth). Dense
 columns are standardised with the training rows; sparse ones stay as they are for l1, as its users have them.
 
