@@ -237,7 +237,8 @@ def compare_densities(n_informative: int, seed: int) -> None:
             best = max(best, (model.score(parts[1], labels[1]), time.process_time() - started))
         accuracy = fits[0].score(parts[1], labels[1])
         print(
-            f"| {density:.1%} | {same} | {accuracy:.3f} | {cells[0]:.2f} | {cells[1]:.2f} | {best[0]:.3f} | {best[1]:.2f} |"
+            f"| {density:.1%} | {same} | {accuracy:.3f} | {cells[0]:.2f} | {cells[1]:.2f} | {best[0]:.3f} "
+            f"| {best[1]:.2f} |"
         )
 
 

@@ -5,7 +5,7 @@
 Data: two tasks of 20 newsgroups (official split; PC against Mac with uni- and bigrams, computers and science against
 the rest with unigrams), 25,000 reviews of aclImdb with 1.5 million uni- and bigrams (half of them to test on),
 all as tf-idf; expression data (golub, singh), arcene and the sample of epsilon (five folds); five data sets made after
-gisette's recipe, half of whose columns are probes (tested on the last 1,000 rows); w8a (tested on a random fifth). Dense
+gisette's recipe, half of whose columns are probes (tested on the last 1,000 rows); w8a (tested on a fifth). Dense
 columns are standardised with the training rows; sparse ones stay as they are for l1, as its users have them.
 
 l1: scikit-learn's liblinear, squared hinge (l1-SVM) and logistic (l1-LR); C is bisected until the number of features is
