@@ -9,10 +9,10 @@ gisette's recipe, half of whose columns are probes (tested on the last 1,000 row
 columns are standardised with the training rows; sparse ones stay as they are for l1, as its users have them.
 
 l1: scikit-learn's liblinear, squared hinge (l1-SVM) and logistic (l1-LR); C is bisected until the number of features is
-the wanted one, as nearly as twelve fits get it. Refit: a ridge fit of the selected columns, the same for all methods,
+the wanted one, as nearly as a dozen fits get it. Refit: a ridge fit of the selected columns, the same for all methods,
 ½ ‖w‖² + C Σ loss of standardised columns at FGM's default C. One standard error is sqrt(a (1 - a) / n), a the accuracy
-of the better l1 over all n tested rows. Ends with 1 where the better of FGM's losses, all else by default, is below that
-l1 by more than one standard error, both without a refit.
+of the better l1 over all n tested rows. Ends with 1 where the better of FGM's losses, all else by default, is below
+that l1 by more than one standard error, both without a refit.
 """
 
 from __future__ import annotations

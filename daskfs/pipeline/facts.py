@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from daskfs.baselines.active_set import ActiveSet
+from daskfs.baselines.l1_liblinear import L1Liblinear
+from daskfs.baselines.sgd_slr import SgdSlr
 from daskfs.baselines.alpha_investing import AlphaInvesting
 from daskfs.baselines.averaging import Averaging
 from daskfs.baselines.bolasso import Bolasso
@@ -36,6 +39,9 @@ SELECTORS: dict[str, type[BaseSelector]] = {
     "median": Median,
     "bolasso": Bolasso,
     "fgm": FGM,
+    "active_set": ActiveSet,
+    "l1_liblinear": L1Liblinear,
+    "sgd_slr": SgdSlr,
     "mission": Mission,
     "online_substitution": OnlineSubstitution,
     "proj_gd": ProjGD,

@@ -15,7 +15,7 @@ from daskfs.pipeline.selections.column_baselines import (
     OrthogonalMatchingPursuitSelect,
     ProjGDSelect,
 )
-from daskfs.pipeline.selections.fgm import FgmSelect
+from daskfs.pipeline.selections.fgm import ActiveSetSelect, FgmSelect, L1LiblinearSelect, SgdSlrSelect
 from daskfs.pipeline.selections.message import MessageSelect
 from daskfs.pipeline.selections.message_baselines import AveragingSelect, BolassoSelect, FullDataSelect, MedianSelect
 from daskfs.pipeline.selections.mission import MissionSelect
@@ -28,6 +28,9 @@ Selection: TypeAlias = Annotated[
     | MedianSelect
     | BolassoSelect
     | FgmSelect
+    | ActiveSetSelect
+    | L1LiblinearSelect
+    | SgdSlrSelect
     | OnlineSubstitutionSelect
     | ProjGDSelect
     | LassoCutSelect
