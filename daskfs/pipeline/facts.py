@@ -22,6 +22,7 @@ from daskfs.baselines.proj_gd import ProjGD
 from daskfs.errors import ConfigError, PlanError, did_you_mean
 from daskfs.pipeline.config import Pipeline, Split, SyntheticSource
 from daskfs.pipeline.plan import DataFacts, Plan, available_nbytes, make_plan, over_limit
+from daskfs.selectors.async_online_substitution import AsyncOnlineSubstitution
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.fgm import FGM
 from daskfs.selectors.message import Message
@@ -34,16 +35,17 @@ from daskfs.store.layout import choose_layout, store_nbytes
 
 SELECTORS: dict[str, type[BaseSelector]] = {
     "message": Message,
+    "online_substitution": OnlineSubstitution,
+    "async_online_substitution": AsyncOnlineSubstitution,
+    "fgm": FGM,
+    "mission": Mission,
     "full_data": FullData,
     "averaging": Averaging,
     "median": Median,
     "bolasso": Bolasso,
-    "fgm": FGM,
     "active_set": ActiveSet,
     "l1_liblinear": L1Liblinear,
     "sgd_slr": SgdSlr,
-    "mission": Mission,
-    "online_substitution": OnlineSubstitution,
     "proj_gd": ProjGD,
     "lasso_cut": LassoCut,
     "orthogonal_matching_pursuit": OrthogonalMatchingPursuit,

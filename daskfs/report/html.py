@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.report.plots import draw_gic_path
+from daskfs.report.plots import draw_gic_path, draw_passes
 from daskfs.result import SelectionResult
 
 N_BARS = 40
@@ -26,6 +26,12 @@ td.number, th.number { text-align: right; }
 .scale { width: 24rem; background: linear-gradient(90deg, #eceff1 0 50%, #f7f9fa 50% 100%); line-height: 1; }
 .muted { color: #667079; } svg { max-width: 100%; height: auto; }
 """
+
+
+_MEANING = {
+    "message": "The share of the subsets whose model holds the feature. ",
+    "fgm": "The size of the coefficient of the standardised column. ",
+}
 
 
 def render_report(title: str, results: Mapping[str, SelectionResult]) -> str:
@@ -59,11 +65,13 @@ def render_report(title: str, results: Mapping[str, SelectionResult]) -> str:
 
 def _one_result(result: SelectionResult) -> list[str]:
     svg = draw_gic_path(result.history)
+    passes = draw_passes(result.history)
     return [
         _summary(result),
         f"<h2>Selected features</h2>{_selected(result)}",
         f"<h2>{'Inclusion frequencies' if result.method == 'message' else 'Scores'}</h2>{_bars(result)}",
         f"<h2>GIC path of the first subset</h2>{svg}" if svg else "",
+        f"<h2>Passes over the columns</h2>{passes}" if passes else "",
         f"<h2>Notes</h2>{_list(result.notes)}" if result.notes else "",
         f"<h2>Time</h2>{_table(['step', 'seconds'], [[k, f'{v:.2f}'] for k, v in result.time.items()])}",
         f"<h2>Memory</h2>{_memory(result)}",
@@ -107,15 +115,15 @@ def _bars(result: SelectionResult) -> str:
         shown = [(f"x{j}" if names is None else str(names[j]), scores[j], j in chosen) for j in order]
     if not shown:
         return '<p class="muted">No feature has a score above zero.</p>'
-    greatest = max(1.0, *(score for _, score, _ in shown))
+    greatest = max(1.0 if result.method == "message" else 0.0, *(score for _, score, _ in shown))
     rows = "".join(
         f'<tr><td>{escape(name)}</td><td class="scale"><span class="bar{" selected" if selected else ""}" '
         f'style="width:{100 * max(score, 0) / greatest:.1f}%"></span></td><td class="number">{score:.3f}</td></tr>'
         for name, score, selected in shown
     )
+    meaning = _MEANING.get(result.method, "")
     return (
-        '<p class="muted">For MESSAGE the share of the subsets whose model holds the feature; '
-        "dark bars were selected, the shade changes at one half of the scale.</p>"
+        f'<p class="muted">{meaning}Dark bars were selected, the shade changes at one half of the scale.</p>'
         f"<table>{rows}</table>"
     )
 

@@ -53,3 +53,44 @@ def draw_gic_path(history: DataFrame) -> str | None:
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     svg = buffer.getvalue()
     return svg[svg.index("<svg") :]
+
+
+def draw_passes(history: DataFrame) -> str | None:
+    """Draw the objective and the duality gap of FGM against the number of features, pass after pass.
+
+    Parameters
+    ----------
+    history : DataFrame
+        With columns ``pass``, ``features``, ``objective`` and ``gap``, one row for each pass.
+
+    Returns
+    -------
+    str or None
+        SVG; None where the history holds no such passes.
+    """
+    if not {"pass", "features", "objective", "gap"} <= set(history.columns) or history.empty:
+        return None
+    number, features, objective, gap = (
+        history[name].to_numpy(dtype=float) for name in ("pass", "features", "objective", "gap")
+    )
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context({"svg.hashsalt": "daskfs", "svg.fonttype": "none", "axes.spines.top": False}):
+        figure = Figure(figsize=(7.2, 3.2))
+        figure.subplots_adjust(left=0.14, right=0.9, bottom=0.16, top=0.9)
+        axes = figure.add_subplot(xlabel="pass over all columns", ylabel="objective")
+        axes.plot(number, objective, color="#1f5f8b", marker=".", label="objective")
+        for x, y, count in zip(number, objective, features, strict=True):
+            axes.annotate(f"{count:.0f}", (x, y), xytext=(0, 4), textcoords="offset points", fontsize=7)
+        gaps = axes.twinx()
+        gaps.plot(number, gap, color="#b03a2e", linestyle="--", label="duality gap before the pass")
+        gaps.set_ylabel("share of the objective")
+        gaps.set_ylim(0.0, 1.05)
+        handles = [*axes.get_lines(), *gaps.get_lines()]
+        labels = [str(line.get_label()) for line in handles]
+        axes.legend(handles, labels, frameon=False, ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    svg = buffer.getvalue()
+    return svg[svg.index("<svg") :]

@@ -13,13 +13,9 @@ from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 
 ORDER_OF_ROWS = "liblinear and SDCA visit rows in an order that depends on their number"
-OF_WEIGHTS = {
-    name: ORDER_OF_ROWS
-    for name in (
-        "check_sample_weight_equivalence_on_dense_data",
-        "check_sample_weight_equivalence_on_sparse_data",
-    )
-}
+OF_WEIGHTS = dict.fromkeys(
+    ("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"), ORDER_OF_ROWS
+)
 
 
 def failing(estimator):

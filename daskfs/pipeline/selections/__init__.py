@@ -6,6 +6,7 @@ from typing import Annotated, TypeAlias, get_args
 
 from pydantic import Field
 
+from daskfs.pipeline.selections.async_online_substitution import AsyncOnlineSubstitutionSelect
 from daskfs.pipeline.selections.column_baselines import (
     AlphaInvestingSelect,
     GraftingSelect,
@@ -22,24 +23,25 @@ from daskfs.pipeline.selections.mission import MissionSelect
 from daskfs.pipeline.selections.online_substitution import OnlineSubstitutionSelect
 
 Selection: TypeAlias = Annotated[
-    MessageSelect  #
+    MessageSelect
+    | OnlineSubstitutionSelect
+    | AsyncOnlineSubstitutionSelect
+    | FgmSelect
+    | MissionSelect
     | FullDataSelect
     | AveragingSelect
     | MedianSelect
     | BolassoSelect
-    | FgmSelect
     | ActiveSetSelect
     | L1LiblinearSelect
     | SgdSlrSelect
-    | OnlineSubstitutionSelect
     | ProjGDSelect
     | LassoCutSelect
     | OrthogonalMatchingPursuitSelect
     | GraftingSelect
     | OnlineL1Select
     | OnlineL0Select
-    | AlphaInvestingSelect
-    | MissionSelect,
+    | AlphaInvestingSelect,
     Field(discriminator="method"),
 ]
 
