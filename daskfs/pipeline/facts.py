@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from daskfs.baselines.active_set import ActiveSet
+from daskfs.baselines.l1_liblinear import L1Liblinear
+from daskfs.baselines.sgd_slr import SgdSlr
 from daskfs.baselines.alpha_investing import AlphaInvesting
 from daskfs.baselines.averaging import Averaging
 from daskfs.baselines.bolasso import Bolasso
@@ -40,6 +43,9 @@ SELECTORS: dict[str, type[BaseSelector]] = {
     "averaging": Averaging,
     "median": Median,
     "bolasso": Bolasso,
+    "active_set": ActiveSet,
+    "l1_liblinear": L1Liblinear,
+    "sgd_slr": SgdSlr,
     "proj_gd": ProjGD,
     "lasso_cut": LassoCut,
     "orthogonal_matching_pursuit": OrthogonalMatchingPursuit,
