@@ -119,10 +119,17 @@ def main() -> None:
         if not options.keep:
             shutil.rmtree(path)
     rate = took["n_presented"] / took["elapsed_s"]
-    print(f"{took['n_presented']:,} columns in {took['n_epochs']} epochs: {took['elapsed_s']:,.0f} s (CPU {took['cpu_s']:,.0f} s), ", end="")
+    print(
+        f"{took['n_presented']:,} columns in {took['n_epochs']} epochs: {took['elapsed_s']:,.0f} s (CPU {took['cpu_s']:,.0f} s), ",
+        end="",
+    )
     print(f"{rate:,.0f} columns/s")
-    print(f"peak memory of the process {took['peak_nbytes'] / 1e6:,.0f} MB, planned beside it {took['promised_nbytes'] / 1e6:,.0f} MB")
-    print(f"R² {took['r2']:.3f}; {took['n_causal_found']} of {N_CAUSAL} causal columns, {took['n_near_causal']} within {SEGMENT // 10} of one")
+    print(
+        f"peak memory of the process {took['peak_nbytes'] / 1e6:,.0f} MB, planned beside it {took['promised_nbytes'] / 1e6:,.0f} MB"
+    )
+    print(
+        f"R² {took['r2']:.3f}; {took['n_causal_found']} of {N_CAUSAL} causal columns, {took['n_near_causal']} within {SEGMENT // 10} of one"
+    )
     print(f"p = 2,000,000: {2e6 * took['n_epochs'] / rate / 3600:.1f} h for {took['n_epochs']} epochs")
 
 

@@ -114,7 +114,9 @@ class FullGradient(BaseSelector):
         y = (y - np.average(y, weights=weight)) * root
         chosen, sizes = self._select(np.ascontiguousarray(X), y, k)
         if not np.isfinite(sizes).all():
-            raise DataError("expected steps that converge, found coefficients beyond all bounds", "step_size", "lower it")
+            raise DataError(
+                "expected steps that converge, found coefficients beyond all bounds", "step_size", "lower it"
+            )
         self._finish(matrix, rows, chosen, np.abs(sizes))
 
     def _finish(self, matrix: Matrix, rows: Any, chosen: np.ndarray, sizes: np.ndarray) -> None:

@@ -150,9 +150,7 @@ class CountSketch:
         return {"cells": self.cells, "sketch": shape, "scale": np.array(self.scale)}
 
     @classmethod
-    def from_arrays(
-        cls, arrays: dict[str, np.ndarray], where: str = "sketch", *, copy: bool = True
-    ) -> CountSketch:
+    def from_arrays(cls, arrays: dict[str, np.ndarray], where: str = "sketch", *, copy: bool = True) -> CountSketch:
         """Return the sketch that `to_arrays` described; it takes over the cells where they need not be copied."""
         try:
             n_buckets, n_hashes, seed, n_outputs = (int(number) for number in arrays["sketch"])

@@ -28,7 +28,9 @@ def dense_descent(X, y, rate, period, ratio, weight):
 
 
 def learnt(X, y, weight=None, *, n_selected=8, is_paper=False, rates=None, n_hashes=0):
-    shape = ModelShape(n_selected, X.shape[1] if n_hashes == 0 else 64, n_hashes, 0, variant="paper" if is_paper else "active")
+    shape = ModelShape(
+        n_selected, X.shape[1] if n_hashes == 0 else 64, n_hashes, 0, variant="paper" if is_paper else "active"
+    )
     model = MissionModel(shape)
     rows = SparseRows(*entries_of(np.ascontiguousarray(X)))
     model.train(rows, y, np.ones(len(y)) if weight is None else weight, rates_of() if rates is None else rates)
