@@ -31,13 +31,15 @@ BAND = 1024
 
 @numba.njit
 def mosaic(founders, starts, choices, out):
-    """Add two chromosomes, each pieced together from founders, to every row."""
+    """Write the sum of two chromosomes, each pieced together from founders, into every row."""
     for i in range(out.shape[0]):
-        for copy in range(2):
-            for piece in range(starts.shape[0] - 1):
-                founder = founders[choices[i, copy, piece]]
-                for j in range(starts[piece], starts[piece + 1]):
-                    out[i, j] += founder[j]
+        for piece in range(starts.shape[0] - 1):
+            start, stop = starts[piece], starts[piece + 1]
+            first = founders[choices[i, 0, piece], start:stop]
+            second = founders[choices[i, 1, piece], start:stop]
+            row = out[i, start:stop]
+            for j in range(stop - start):
+                row[j] = first[j] + second[j]
 
 
 def founder_chromosomes(rng: np.random.Generator, n_features: int) -> np.ndarray:
@@ -55,11 +57,11 @@ def make_store(path: Path, n_samples: int, n_features: int, seed: int) -> None:
     causal = np.sort(rng.choice(n_features, N_CAUSAL, replace=False))
     effect = rng.standard_normal(N_CAUSAL) / np.maximum(founders[:, causal].std(axis=0), 0.1)
     source = {"digest": f"mosaic-{seed}", "support": causal.tolist()}
-    options = {"shuffle": False, "n_samples": n_samples, "tile_shape": (BAND, 128), "codec": "lz4"}
+    options = {"shuffle": False, "n_samples": n_samples, "tile_shape": (BAND, 512), "codec": "lz4"}
     with StoreWriter(path, n_features, "int8", target_names=["trait"], source=source, **options) as writer:
         for start in range(0, n_samples, BAND):
             stop = min(start + BAND, n_samples)
-            X = np.zeros((stop - start, n_features), np.int8)
+            X = np.empty((stop - start, n_features), np.int8)
             mosaic(founders, starts, rng.integers(0, N_FOUNDERS, (len(X), 2, len(starts) - 1)), X)
             trait = X[:, causal] @ effect
             y = trait + rng.standard_normal(len(X)) * np.sqrt((effect**2).sum() * 0.25)
@@ -118,19 +120,23 @@ def main() -> None:
     finally:
         if not options.keep:
             shutil.rmtree(path)
-    rate = took["n_presented"] / took["elapsed_s"]
-    print(
-        f"{took['n_presented']:,} columns in {took['n_epochs']} epochs: {took['elapsed_s']:,.0f} s (CPU {took['cpu_s']:,.0f} s), ",
-        end="",
+    print(report(took))
+
+
+def report(took: dict[str, float]) -> str:
+    """Say it in words."""
+    epochs, rate = took["n_epochs"], took["n_presented"] / took["elapsed_s"]
+    seconds = f"{took['elapsed_s']:,.0f} s (CPU {took['cpu_s']:,.0f} s)"
+    peak, planned = took["peak_nbytes"] / 1e6, took["promised_nbytes"] / 1e6
+    near = f"{took['n_near_causal']} within {SEGMENT // 10} columns of one"
+    return "\n".join(
+        [
+            f"{took['n_presented']:,} columns in {epochs} epochs: {seconds}, {rate:,.0f} columns/s",
+            f"peak memory of the process {peak:,.0f} MB, planned beside the process itself {planned:,.0f} MB",
+            f"R² {took['r2']:.3f}; {took['n_causal_found']} of {N_CAUSAL} causal columns, {near}",
+            f"p = 2,000,000: {2e6 * epochs / rate / 3600:.1f} h for {epochs} epochs",
+        ]
     )
-    print(f"{rate:,.0f} columns/s")
-    print(
-        f"peak memory of the process {took['peak_nbytes'] / 1e6:,.0f} MB, planned beside it {took['promised_nbytes'] / 1e6:,.0f} MB"
-    )
-    print(
-        f"R² {took['r2']:.3f}; {took['n_causal_found']} of {N_CAUSAL} causal columns, {took['n_near_causal']} within {SEGMENT // 10} of one"
-    )
-    print(f"p = 2,000,000: {2e6 * took['n_epochs'] / rate / 3600:.1f} h for {took['n_epochs']} epochs")
 
 
 if __name__ == "__main__":

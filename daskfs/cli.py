@@ -209,7 +209,7 @@ def select(
     ] = None,
     n_subsets: Annotated[int | None, typer.Option(help="Subsets of the rows.", min=1)] = None,
     subset_size: Annotated[int | None, typer.Option(help="Rows of a subset, instead of their number.", min=2)] = None,
-    criterion: Annotated[str | None, typer.Option(help="ebic, bic or ric.")] = None,
+    criterion: Annotated[str | None, typer.Option(help="ebic, bic, ric; message: vote.")] = None,
     gamma: Annotated[float | None, typer.Option(help="Of ebic.", min=0, max=1)] = None,
     test: Annotated[float, typer.Option(help="Share of the rows to test on; 0 for none.", min=0, max=0.99)] = 0.2,
     random_state: RandomState = 0,

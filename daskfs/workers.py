@@ -27,7 +27,7 @@ _TASKS_PER_THREAD = 2
 """Tasks in flight per thread: enough to keep it busy, few enough for results to leave as they come."""
 
 
-_POLL_S, _SILENCE_S = 0.005, 5.0
+_POLL_S, SILENCE_S = 0.005, 5.0
 """How often finished tasks are looked for, and after what silence the scheduler is asked whether it is there."""
 
 
@@ -83,6 +83,10 @@ class Workers(ABC):
     @abstractmethod
     def place(self, cls: type, *args: Any) -> Any:
         """Make ``cls(*args)`` a central node; its methods return an object with ``result()``."""
+
+    @abstractmethod
+    def announce(self, topic: str, message: Any) -> None:
+        """Show a small message on the dashboard's page of events, where there is one."""
 
     @abstractmethod
     def peak_memory(self) -> dict[str, int]:
@@ -142,6 +146,9 @@ class Here(Workers):
         """Make the object here."""
         return _Placed(cls(*args))
 
+    def announce(self, topic: str, message: Any) -> None:
+        """Show nothing."""
+
     def peak_memory(self) -> dict[str, int]:
         """Return this process's peak."""
         return {"client": peak_memory_nbytes()}
@@ -168,7 +175,7 @@ class OnDask(Workers):
         if self.client.status != "running":
             raise _scheduler_lost("cluster", ConnectionError())
         try:
-            with _cluster_errors("cluster"), dask.config.set({"distributed.comm.timeouts.connect": "5s"}):
+            with cluster_errors("cluster"), dask.config.set({"distributed.comm.timeouts.connect": "5s"}):
                 return max(1, sum(self.client.nthreads().values()))
         except OSError as fault:
             raise _scheduler_lost("cluster", fault) from fault
@@ -193,7 +200,7 @@ class OnDask(Workers):
                 completed.add(future)
                 return
 
-        with _cluster_errors(name):
+        with cluster_errors(name):
             for _ in range(_TASKS_PER_THREAD * self.n_threads):
                 submit_next()
             try:
@@ -213,7 +220,7 @@ class OnDask(Workers):
         while completed.count():
             while not completed.has_ready():
                 time.sleep(_POLL_S)
-                if time.monotonic() - asked > _SILENCE_S:
+                if time.monotonic() - asked > SILENCE_S:
                     _ = self.n_threads  # raises where nobody answers
                     asked = time.monotonic()
             yield next(completed)
@@ -231,7 +238,7 @@ class OnDask(Workers):
         """Combine on the workers, neighbours first."""
         if not len(items):
             raise ValueError("expected at least one block to combine, found none")
-        with _cluster_errors(name):
+        with cluster_errors(name):
             submit = self._submitter(function, name, shared)
             level = [submit(k, item) for k, item in enumerate(items)]
             join = self._submitter(combine, f"{name}-combine", ())
@@ -243,7 +250,7 @@ class OnDask(Workers):
             return level[0].result()
 
     def _submitter(self, function: Callable[..., Any], name: str, shared: Sequence[Any]) -> Callable[..., Any]:
-        arguments = [self._send_once(argument) for argument in shared]
+        arguments = [self.keep(argument) for argument in shared]
         run = uuid.uuid4().hex[:8]
 
         def submit(k: int, *items: Any) -> Any:
@@ -252,10 +259,11 @@ class OnDask(Workers):
 
         return submit
 
-    def _send_once(self, argument: Any) -> Any:
+    def keep(self, argument: Any) -> Any:
+        """Return a small argument as it is, a large one as what stands for it once it lies on every worker."""
         from distributed import Future
 
-        if isinstance(argument, Future):  # from `keep`
+        if isinstance(argument, Future):  # kept before
             return argument
         buffers: list[pickle.PickleBuffer] = []
         head = pickle.dumps(argument, protocol=5, buffer_callback=buffers.append)
@@ -264,20 +272,23 @@ class OnDask(Workers):
             return argument
         return self.client.scatter(argument, broadcast=True, hash=False)
 
-    def keep(self, argument: Any) -> Any:
-        """Return the argument where it is small, else a future of it that stands on every worker."""
-        return self._send_once(argument)
-
     def place(self, cls: type, *args: Any) -> Any:
         """Make the object a Dask actor on one of the workers, for as long as these workers are held."""
-        with _cluster_errors(cls.__name__), self.client.as_current():
-            future = self.client.submit(cls, *args, actor=True, key=f"{cls.__name__}-{uuid.uuid4().hex}")
+        with cluster_errors(cls.__name__), self.client.as_current():
+            arguments = [self.keep(argument) for argument in args]
+            future = self.client.submit(cls, *arguments, actor=True, key=f"{cls.__name__}-{uuid.uuid4().hex}")
+            self._central_nodes = [node for node in self._central_nodes if node.status == "finished"]
             self._central_nodes.append(future)
             return future.result()
 
+    def announce(self, topic: str, message: Any) -> None:
+        """Log an event under a topic."""
+        with cluster_errors(topic):
+            self.client.log_event(topic, message)
+
     def peak_memory(self) -> dict[str, int]:
         """Return the peaks of the client and of every worker that answers."""
-        with _cluster_errors("peak memory"):
+        with cluster_errors("peak memory"):
             workers = self.client.scheduler_info(-1)["workers"]
             peaks = self.client.run(_process_and_peak, on_error="ignore")
         names = {address: worker["name"] for address, worker in workers.items()}
@@ -294,7 +305,7 @@ class OnDask(Workers):
         @contextmanager
         def report() -> Iterator[None]:
             recorded = performance_report(filename=str(path), mode="inline")
-            with self.client.as_current(), _cluster_errors(recorded.filename):
+            with self.client.as_current(), cluster_errors(recorded.filename):
                 recorded.__enter__()
                 yield
                 recorded.__exit__(None, None, None)  # not where the work failed: the scheduler may be gone
@@ -324,7 +335,7 @@ class _Done:
 
 
 @contextmanager
-def _cluster_errors(name: str) -> Iterator[None]:
+def cluster_errors(name: str) -> Iterator[None]:
     """Say in one line what a lost cluster means."""
     from concurrent.futures import CancelledError
 

@@ -215,7 +215,7 @@ def test_select_has_a_folder_of_its_own_and_may_test_on_nothing(run, tmp_path):
         (["select", "nowhere.zarr"], "nowhere.zarr"),
         (["select", "d.zarr", "--method", "mesage"], "found 'mesage' (did you mean 'message'?)"),
         (["select", "d.zarr", "--n-features", "11"], "there are 10"),
-        (["select", "d.zarr", "--criterion", "aic"], "expected 'bic', 'ric' or 'ebic', found 'aic'"),
+        (["select", "d.zarr", "--criterion", "aic"], "expected 'vote', 'bic', 'ric' or 'ebic', found 'aic'"),
         (["select", "d.zarr", "--memory-limit", "much"], "expected a size, found 'much'"),
         (["select", "d.zarr", "--gamma", "2"], "gamma"),
         (["info", "nowhere.zarr"], "nowhere.zarr"),

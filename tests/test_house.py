@@ -22,7 +22,7 @@ FLOORS = [  # from the top down; see CONTRIBUTING.md, "Decisions", for where thi
     {"feature_maps", "sources"},
     {"store"},
     {"streams"},
-    {"cluster", "kernels", "result", "metrics"},
+    {"cluster", "lasting_tasks", "kernels", "result", "metrics"},
     {"documents", "workers"},
     {"blocks", "memory", "processes"},
     {"errors"},
@@ -32,7 +32,7 @@ FLOOR_OF = {room: height for height, rooms in enumerate(reversed(FLOORS)) for ro
 DOORS = {  # library: the rooms or modules that may import it
     "numba": {"kernels"},
     "dask": {"cluster", "workers", "streams", "sources.dataframe"},
-    "distributed": {"cluster", "workers"},
+    "distributed": {"cluster", "lasting_tasks", "workers"},
     "zarr": {"store"},
     "numcodecs": {"store"},
     "pandas": {"sources", "result"},
@@ -51,9 +51,12 @@ LIGHT = [  # what a worker imports
     "daskfs.store.feature_store",
     "daskfs.sources.arrays",
     "daskfs.selectors.message_on_block",
+    "daskfs.selectors.fgm_on_block",
     "daskfs.selectors.mission_on_rows",
     "daskfs.selectors.refit_on_block",
+    "daskfs.selectors.async_on_worker",
     "daskfs.baselines.lasso_on_blocks",
+    "daskfs.selectors.online_substitution_screen",
 ]
 HEAVY = {
     "zarr",

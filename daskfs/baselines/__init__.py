@@ -9,6 +9,16 @@ from importlib import import_module
 from typing import Any
 
 _FILE_OF = {"Averaging": "averaging", "Bolasso": "bolasso", "FullData": "full_data", "Median": "median"}
+_FILE_OF |= {  # the competitors of online substitution
+    "AlphaInvesting": "alpha_investing",
+    "Grafting": "grafting",
+    "LassoCut": "lasso_cut",
+    "OnlineL0": "online_l0",
+    "OnlineL1": "online_l1",
+    "OrthogonalMatchingPursuit": "orthogonal_matching_pursuit",
+    "ProjGD": "proj_gd",
+}
+
 _FILE_OF |= {"StochasticIHT": "iht_sgd", "BatchIHT": "iht_sgd", "FeatureHashing": "feature_hashing"}
 _FILE_OF |= dict.fromkeys(["IHT", "ITI", "PHT", "IdentityMission"], "full_gradient")
 

@@ -13,6 +13,7 @@ from daskfs.blocks import Matrix, Progress
 from daskfs.cluster import parse_bytes, workers_of
 from daskfs.selectors.base import Checkpoint, SelectorPlan
 from daskfs.selectors.message_aggregate import vote
+from daskfs.selectors.message_notes import notes_on_paths
 from daskfs.selectors.message_partition import in_random_order
 from daskfs.selectors.message_plan import Shape, choose_n_subsets, plan_message
 from daskfs.selectors.message_run import MessageRun
@@ -69,6 +70,7 @@ class SubsetEstimates(LassoBaseline):
             checkpoint,
         )
         chosen = run.select(settings)
+        notes += notes_on_paths(chosen)
         self._combine_subsets(chosen, run.shape)
         intercept = self._combine(self._intercepts(chosen)[:, None])[0]
         resolved = {"n_subsets": self.n_subsets_}
@@ -84,14 +86,16 @@ class SubsetEstimates(LassoBaseline):
         in_union = np.isin(chosen["constant"], union)
         where = np.searchsorted(union, chosen["constant"][in_union])
         estimates[subset_of_constant[in_union], where] = np.nan  # such a subset says nothing of the column
+        estimates[chosen["abstains"]] = np.nan
         self.coef_ = np.zeros(shape.n_features)
         self.coef_[union] = self._combine(estimates)
         self.support_ = self.coef_ != 0.0
-        self.scores_ = vote(chosen, m, shape.n_features, "drop").frequency
+        self.scores_ = vote(chosen, shape.n_features, "drop").frequency
         self.n_subsets_ = m
         self.n_selected_per_subset_ = chosen["n_selected"]
 
     def _intercepts(self, chosen: dict[str, np.ndarray]) -> np.ndarray:
         """Return the subsets' intercepts, also of those that chose nothing."""
         alone = [null_intercept(self.loss, float(location)) for location in chosen["y_mean"]]
-        return np.where(chosen["n_selected"] > 0, chosen["intercept"], alone)
+        intercepts = np.where(chosen["n_selected"] > 0, chosen["intercept"], alone)
+        return np.where(chosen["abstains"], np.nan, intercepts)

@@ -13,6 +13,7 @@ def warmup(*, generalised: bool = True) -> None:
     """
     import numpy as np
 
+    from daskfs.kernels.fgm_warmup import warm_up_fgm
     from daskfs.kernels.glm_fit import glm_fit, newton_terms
     from daskfs.kernels.glm_path import glm_path
     from daskfs.kernels.lasso import lasso_path
@@ -27,6 +28,7 @@ def warmup(*, generalised: bool = True) -> None:
         least_squares(X.astype(dtype), y, weight)
         if not generalised:
             continue
+        warm_up_fgm(dtype)
         glm_path(X.astype(dtype), y, weight, loss="poisson", penalty=1.0)
         lsa_path(X.astype(dtype), y, weight, loss="poisson", penalty=1.0)
         glm_fit(X.astype(dtype), y, weight, loss="poisson")

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from daskfs.kernels.numba_cache import inner_loop, kernel
 
-PANEL_COLUMNS = 1024  # sums and means of a panel stay in the first-level cache
-
 
 @inner_loop
 def dot(a, b):  # type: ignore[no-untyped-def]
@@ -27,6 +25,28 @@ def dots(a0, a1, b):  # type: ignore[no-untyped-def]
         total0 += a0[i] * b[i]
         total1 += a1[i] * b[i]
     return total0, total1
+
+
+@inner_loop
+def row_dot(rows, a, vector):  # type: ignore[no-untyped-def]
+    """Return Σ_i rows[a, i] vector_i; a row's number costs less than a view of it, which is counted."""
+    total = 0.0
+    for i in range(vector.shape[0]):
+        total += rows[a, i] * vector[i]
+    return total
+
+
+@inner_loop
+def four_row_dots(rows, a, b, c, d, vector):  # type: ignore[no-untyped-def]
+    """Return the products of four rows with a vector: five loads where eight would be."""
+    total_a, total_b, total_c, total_d = 0.0, 0.0, 0.0, 0.0
+    for i in range(vector.shape[0]):
+        v = vector[i]
+        total_a += rows[a, i] * v
+        total_b += rows[b, i] * v
+        total_c += rows[c, i] * v
+        total_d += rows[d, i] * v
+    return total_a, total_b, total_c, total_d
 
 
 @inner_loop
@@ -50,6 +70,20 @@ def add_four_multiples(a, b, c, d, factor_a, factor_b, factor_c, factor_d, out):
     """Add four multiples to `out`."""
     for i in range(out.shape[0]):
         out[i] += (factor_a * a[i] + factor_b * b[i]) + (factor_c * c[i] + factor_d * d[i])
+
+
+@inner_loop
+def add_row(rows, a, factor, out):  # type: ignore[no-untyped-def]
+    """Add a multiple of row a to `out`."""
+    for i in range(out.shape[0]):
+        out[i] += factor * rows[a, i]
+
+
+@inner_loop
+def add_four_rows(rows, a, b, c, d, factor_a, factor_b, factor_c, factor_d, out):  # type: ignore[no-untyped-def]
+    """Add multiples of four rows to `out`."""
+    for i in range(out.shape[0]):
+        out[i] += (factor_a * rows[a, i] + factor_b * rows[b, i]) + (factor_c * rows[c, i] + factor_d * rows[d, i])
 
 
 @kernel
@@ -81,30 +115,29 @@ def products_with_columns(X, mean, scale, vector, out):  # type: ignore[no-untyp
     """
     n_samples, n_features = X.shape
     out[:] = 0.0
-    for left in range(0, n_features, PANEL_COLUMNS):
-        right = min(left + PANEL_COLUMNS, n_features)
-        centre, sums = mean[left:right], out[left:right]
-        for i in range(0, n_samples - 3, 4):
-            _add_four_rows(
-                X[i, left:right], X[i + 1, left:right], X[i + 2, left:right], X[i + 3, left:right],
-                vector[i], vector[i + 1], vector[i + 2], vector[i + 3], centre, sums,
-            )  # fmt: skip
-        for i in range(n_samples - n_samples % 4, n_samples):
-            _add_row(X[i, left:right], vector[i], centre, sums)
+    n_eights = n_samples - n_samples % 8
+    for i in range(0, n_eights, 8):
+        _add_eight_rows(
+            X[i], X[i + 1], X[i + 2], X[i + 3], X[i + 4], X[i + 5], X[i + 6], X[i + 7], vector, i, mean, out
+        )
+    for i in range(n_eights, n_samples):
+        _add_centred_row(X[i], vector[i], mean, out)
     for j in range(n_features):
         out[j] = out[j] / scale[j] if scale[j] > 0.0 else 0.0
 
 
 @inner_loop
-def _add_four_rows(row0, row1, row2, row3, factor0, factor1, factor2, factor3, centre, out):  # type: ignore[no-untyped-def]
+def _add_eight_rows(row0, row1, row2, row3, row4, row5, row6, row7, vector, i, mean, out):  # type: ignore[no-untyped-def]
+    v0, v1, v2, v3 = vector[i], vector[i + 1], vector[i + 2], vector[i + 3]
+    v4, v5, v6, v7 = vector[i + 4], vector[i + 5], vector[i + 6], vector[i + 7]
     for j in range(out.shape[0]):
-        c = centre[j]
-        out[j] += (factor0 * (row0[j] - c) + factor1 * (row1[j] - c)) + (
-            factor2 * (row2[j] - c) + factor3 * (row3[j] - c)
+        m = mean[j]
+        out[j] += ((v0 * (row0[j] - m) + v1 * (row1[j] - m)) + (v2 * (row2[j] - m) + v3 * (row3[j] - m))) + (
+            (v4 * (row4[j] - m) + v5 * (row5[j] - m)) + (v6 * (row6[j] - m) + v7 * (row7[j] - m))
         )
 
 
 @inner_loop
-def _add_row(row, factor, centre, out):  # type: ignore[no-untyped-def]
+def _add_centred_row(row, factor, mean, out):  # type: ignore[no-untyped-def]
     for j in range(out.shape[0]):
-        out[j] += factor * (row[j] - centre[j])
+        out[j] += factor * (row[j] - mean[j])

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 from daskfs.errors import ConfigError, did_you_mean
 
-CRITERIA = ("bic", "ric", "ebic")
+CRITERIA = ("vote", "bic", "ric", "ebic")
+FALSE_FEATURES = 0.01  # that a vote may be expected to let in
 
 
-def feature_penalty(criterion: str, n_samples: float, n_features: int, gamma: float = 0.5) -> float:
+def feature_penalty(criterion: str, n_samples: float, n_features: int, gamma: float = 0.5, n_subsets: int = 1) -> float:
     """Return λ of ``GIC(M) = n log(RSS_M / n) + λ |M|``.
 
     Parameters
     ----------
-    criterion : {"bic", "ric", "ebic"}
+    criterion : {"vote", "bic", "ric", "ebic"}
         bic: log n. ric: 2 (log p + log log p). ebic: log n + 2 gamma log p; gamma=1 is the extended BIC of
-        Wang, Peng and Dunson (2014), gamma=0 is bic.
+        Wang, Peng and Dunson (2014), gamma=0 is bic. vote: bic, or as much more as the vote of few subsets needs
+        (`vote_penalty`), up to ebic.
     n_samples : float
         n, or the sum of the weights.
     n_features : int
         p, the number of candidates.
     gamma : float
-        Of ebic alone.
+        Of ebic.
+    n_subsets : int
+        That vote, of the criterion "vote".
 
     Returns
     -------
@@ -47,8 +52,56 @@ def feature_penalty(criterion: str, n_samples: float, n_features: int, gamma: fl
         return 2.0 * (log_p + math.log(max(log_p, 1.0)))  # log log p is negative below p = 3
     if criterion == "ebic":
         return math.log(n_samples) + 2.0 * gamma * log_p
+    if criterion == "vote":
+        most = feature_penalty("ebic", n_samples, n_features, gamma)
+        return min(max(math.log(n_samples), vote_penalty(n_subsets, n_features)), most)
     raise ConfigError(
         f"expected one of {', '.join(CRITERIA)}, found {criterion!r}{did_you_mean(str(criterion), CRITERIA)}",
         "criterion",
         "choose one of them",
+    )
+
+
+@functools.lru_cache
+def vote_penalty(n_subsets: int, n_features: int) -> float:
+    """Return the smallest λ for which a vote lets in `FALSE_FEATURES` at most, expected of features that are noise.
+
+    One subset takes a feature of noise for one of use where its χ² of one degree of freedom is above λ; half of the
+    subsets must err alike. Many subsets guard against noise by themselves, and a large λ would only cost them weak
+    features, which fewer than half of them would then see.
+
+    Parameters
+    ----------
+    n_subsets : int
+    n_features : int
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> [round(vote_penalty(m, 1000), 1) for m in (1, 3, 5, 25)]
+    [19.5, 9.7, 6.6, 2.1]
+    """
+    low, high = 0.0, 200.0
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        share = math.erfc(math.sqrt(0.5 * middle))
+        if n_features * _half_or_more(n_subsets, share) > FALSE_FEATURES:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _half_or_more(n: int, share: float) -> float:
+    """Return P(2 B >= n) of a binomial B."""
+    if share <= 0.0 or share >= 1.0:
+        return float(share >= 1.0)
+    yes, no = math.log(share), math.log1p(-share)
+    total = math.lgamma(n + 1)
+    return sum(
+        math.exp(total - math.lgamma(k + 1) - math.lgamma(n - k + 1) + k * yes + (n - k) * no)
+        for k in range((n + 1) // 2, n + 1)
     )

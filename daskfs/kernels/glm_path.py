@@ -31,6 +31,7 @@ from daskfs.kernels.glm_state import (
     NEWTON_STEPS,
     PASSES,
     SEPARABLE_REFITS,
+    UNSOLVED,
     new_state,
 )
 from daskfs.kernels.glm_steps import follow
@@ -78,6 +79,8 @@ class GlmPath(NamedTuple):
     """Over the block, after that of the moments."""
     n_steps: int
     n_hessians: int
+    n_unsolved: int = 0
+    """Solves that the Newton steps did not finish, among columns that nearly depend on each other."""
 
     def selected(self) -> np.ndarray:
         """Return the features of the chosen model, ascending."""
@@ -203,6 +206,7 @@ def glm_path(
         loss, problem.threshold, m, lambdas[keep], df[keep], deviance[keep], gic[keep],
         state.entered[:n_entered].copy(), coef[keep, 1 : n_entered + 1].copy(), coef[keep, 0].copy(), best, STOPS[stop],
         noise, int(counts[SEPARABLE_REFITS]), int(counts[PASSES]), int(counts[NEWTON_STEPS]), int(counts[HESSIANS]),
+        int(counts[UNSOLVED]),
     )  # fmt: skip
 
 

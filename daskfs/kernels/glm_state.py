@@ -10,7 +10,7 @@ from daskfs.kernels.newton import Predictions, new_predictions
 
 NEAR = 32  # columns copied although not entered: their gradients come near λ
 DIRECTIONS = 4  # in which gradients are foretold
-ENTERED, NEARBY, PASSES, SEPARABLE_REFITS, NEWTON_STEPS, HESSIANS, KNOWN = range(7)  # of GlmState.counts
+ENTERED, NEARBY, PASSES, SEPARABLE_REFITS, NEWTON_STEPS, HESSIANS, KNOWN, UNSOLVED = range(8)  # of GlmState.counts
 
 
 class GlmState(NamedTuple):
@@ -36,7 +36,7 @@ class GlmState(NamedTuple):
     refit_at: Predictions
     members: np.ndarray  # (capacity,) positions of the features in the model that was refitted last
     refitted: np.ndarray  # (capacity,) coefficients of that refit
-    counts: np.ndarray  # (7,)
+    counts: np.ndarray  # (8,)
 
 
 def new_state(n_samples: int, n_features: int, capacity: int) -> GlmState:
@@ -62,5 +62,5 @@ def new_state(n_samples: int, n_features: int, capacity: int) -> GlmState:
         refit_at=new_predictions(n_samples),
         members=np.full(capacity, -1, dtype=np.int64),
         refitted=np.zeros(capacity),
-        counts=np.zeros(7, dtype=np.int64),
+        counts=np.zeros(8, dtype=np.int64),
     )

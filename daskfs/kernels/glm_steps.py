@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from daskfs.kernels.glm_state import ENTERED, SEPARABLE_REFITS
+from daskfs.kernels.lasso_steps import RSS_FLOOR
 from daskfs.kernels.newton import SEPARABLE, estimate_dispersion, extend_hessian, hessian_weights, mean_loss, newton
 from daskfs.kernels.numba_cache import kernel
 from daskfs.kernels.proximal import solve_entered
@@ -60,7 +61,7 @@ def follow(  # type: ignore[no-untyped-def]
         coef[step] = state.coef
         if noise <= 0.0:
             at = state.refit_at if refit else state.at
-            scale_of_noise = estimate_dispersion(problem, at, total, n_active + 1.0)
+            scale_of_noise = max(estimate_dispersion(problem, at, total, n_active + 1.0), RSS_FLOOR * unit * unit)
         best = 0
         for earlier in range(step + 1):
             gic[earlier] = deviance[earlier] / scale_of_noise + penalty * df[earlier]

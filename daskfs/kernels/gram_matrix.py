@@ -1,7 +1,8 @@
-"""All correlations of a narrow block in one pass: for blocks with more rows than columns.
+"""All moments and correlations of a narrow block in one pass: for blocks with more rows than columns.
 
-Rows are standardised in passing into a band whose columns lie one after the other, and sixteen dot products are summed
-at a time in registers: the speed of BLAS, in float64 whatever the block holds, and one order of summation.
+Differences from the first row are weighed into a band whose columns lie one after the other, the target and a column of
+ones among them, and sixteen dot products are summed at a time in registers: the speed of BLAS, in float64 whatever the
+block holds, and one order of summation.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import math
 
 import numpy as np
 
+from daskfs.kernels.moments import Moments, deviation, first_moments
 from daskfs.kernels.numba_cache import inner_loop, kernel
 
 WHOLE_GRAM_COLUMNS = 128  # up to these, all correlations cost less than the passes that a long path makes
@@ -24,51 +26,57 @@ def wants_whole_gram(n_samples: int, n_features: int) -> bool:
 
 
 @kernel
-def gram_matrix(X, weight, block_moments):  # type: ignore[no-untyped-def]
-    """Return ⟨z_j, z_k⟩ of all columns.
+def moments_and_gram(X, y, weight):  # type: ignore[no-untyped-def]
+    """Return the Moments of a block and ⟨z_j, z_k⟩ of all its columns.
 
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_features), float32 or float64, C-ordered
-    weight : ndarray of shape (n_samples,), float64
+    y, weight : ndarray of shape (n_samples,), float64
         A row of weight zero is not looked at.
-    block_moments : Moments
-        Of this block.
 
     Returns
     -------
-    ndarray of shape (n_features, n_features), float64
+    block_moments : Moments
+    gram : ndarray of shape (n_features, n_features), float64
         Symmetric; 0 at columns that are constant or not finite.
     """
     n_features = X.shape[1]
     rows = np.flatnonzero(weight > 0.0)
-    n_padded = (n_features + TILE - 1) // TILE * TILE
+    total, y_mean, y_variance = first_moments(y, weight, rows)
+    origin = X[rows[0]].astype(np.float64)
+    n_padded = (n_features + 2 + TILE - 1) // TILE * TILE
     sums = np.zeros((n_padded, n_padded))
     columns = np.zeros((n_padded, BAND_ROWS))
     for start in range(0, rows.shape[0], BAND_ROWS):
-        _standardise(X, weight, block_moments, rows[start : start + BAND_ROWS], columns)
+        _fill(X, y, weight, y_mean, origin, rows[start : start + BAND_ROWS], columns)
         for a in range(0, n_padded, TILE):
             for b in range(a, n_padded, TILE):
                 _add_tile(columns, a, b, sums)
-    out = np.zeros((n_features, n_features))
+    mean, scale, cross = sums[:n_features, n_features + 1] / total, np.zeros(n_features), np.zeros(n_features)
+    for j in range(n_features):
+        scale[j] = deviation(sums[j, j] / total - mean[j] * mean[j], mean[j] + origin[j])
+        cross[j] = sums[j, n_features] / (total * scale[j]) if scale[j] > 0.0 else 0.0
+    gram = np.zeros((n_features, n_features))
     for j in range(n_features):
         for k in range(j, n_features):
-            if block_moments.scale[j] > 0.0 and block_moments.scale[k] > 0.0:
-                out[j, k] = sums[j, k]
-                out[k, j] = sums[j, k]
-    return out
+            if scale[j] > 0.0 and scale[k] > 0.0:
+                product = (sums[j, k] / total - mean[j] * mean[k]) / (scale[j] * scale[k])
+                gram[j, k] = product if k > j else 1.0
+                gram[k, j] = gram[j, k]
+    return Moments(total, y_mean, y_variance, mean + origin, scale, cross), gram
 
 
 @kernel
-def _standardise(X, weight, block_moments, rows, out):  # type: ignore[no-untyped-def]
-    """Write √(w_i / W) z_ij into `out`, one row per column of the block, 0 beyond the last row."""
+def _fill(X, y, weight, y_mean, origin, rows, out):  # type: ignore[no-untyped-def]
+    """Write √w_i (x_ij - origin_j), √w_i (y_i - y_mean) and √w_i, one row per column, 0 beyond the last row."""
+    n_features, n_rows = X.shape[1], rows.shape[0]
     share = np.zeros(BAND_ROWS)
-    n_rows = rows.shape[0]
+    out[n_features] = 0.0
     for i in range(n_rows):
-        share[i] = math.sqrt(weight[rows[i]] / block_moments.total)
-    factor = np.zeros(X.shape[1])
-    for j in range(X.shape[1]):
-        factor[j] = 1.0 / block_moments.scale[j] if block_moments.scale[j] > 0.0 else 0.0
+        share[i] = math.sqrt(weight[rows[i]])
+        out[n_features, i] = share[i] * (y[rows[i]] - y_mean)
+    out[n_features + 1] = share
     for i in range(0, BAND_ROWS, GROUP):
         if i >= n_rows:
             out[:, i:] = 0.0
@@ -77,25 +85,24 @@ def _standardise(X, weight, block_moments, rows, out):  # type: ignore[no-untype
         _transpose(
             X[rows[i]], X[rows[min(i + 1, last)]], X[rows[min(i + 2, last)]], X[rows[min(i + 3, last)]],
             X[rows[min(i + 4, last)]], X[rows[min(i + 5, last)]], X[rows[min(i + 6, last)]], X[rows[min(i + 7, last)]],
-            block_moments.mean, factor, share, i, out,
+            origin, share, i, out,
         )  # fmt: skip
 
 
 @inner_loop
-def _transpose(row0, row1, row2, row3, row4, row5, row6, row7, mean, factor, share, i, out):  # type: ignore[no-untyped-def]
+def _transpose(row0, row1, row2, row3, row4, row5, row6, row7, origin, share, i, out):  # type: ignore[no-untyped-def]
     share0, share1, share2, share3 = share[i], share[i + 1], share[i + 2], share[i + 3]
     share4, share5, share6, share7 = share[i + 4], share[i + 5], share[i + 6], share[i + 7]
-    for j in range(mean.shape[0]):
-        m, f = mean[j], factor[j]
-        column = out[j]
-        column[i] = (row0[j] - m) * (f * share0)
-        column[i + 1] = (row1[j] - m) * (f * share1)
-        column[i + 2] = (row2[j] - m) * (f * share2)
-        column[i + 3] = (row3[j] - m) * (f * share3)
-        column[i + 4] = (row4[j] - m) * (f * share4)
-        column[i + 5] = (row5[j] - m) * (f * share5)
-        column[i + 6] = (row6[j] - m) * (f * share6)
-        column[i + 7] = (row7[j] - m) * (f * share7)
+    for j in range(origin.shape[0]):
+        o = origin[j]
+        out[j, i] = (row0[j] - o) * share0
+        out[j, i + 1] = (row1[j] - o) * share1
+        out[j, i + 2] = (row2[j] - o) * share2
+        out[j, i + 3] = (row3[j] - o) * share3
+        out[j, i + 4] = (row4[j] - o) * share4
+        out[j, i + 5] = (row5[j] - o) * share5
+        out[j, i + 6] = (row6[j] - o) * share6
+        out[j, i + 7] = (row7[j] - o) * share7
 
 
 @inner_loop

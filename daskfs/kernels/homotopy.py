@@ -16,7 +16,6 @@ from typing import NamedTuple
 import numpy as np
 
 from daskfs.kernels.lasso_steps import (
-    BATCH,
     ENTERED,
     FACTORED,
     GRID_ENDED,
@@ -35,6 +34,8 @@ from daskfs.kernels.numba_cache import inner_loop, kernel
 
 COLLINEAR, CONTRADICTORY, NOT_OPTIMAL, TOO_MANY_KNOTS = range(4, 8)  # why it is given up; below 4: why it ended
 TWIN = 1.0 - 0.5 * MIN_PIVOT
+BATCH = 4  # Gram rows made in one pass; a guess farther ahead is seldom right
+FIRST_KNOTS = 64  # for which there is room at first
 NO_RATE = 1e-10  # a gradient that keeps pace with λ up to this never meets it
 
 
@@ -61,7 +62,8 @@ class Segment(NamedTuple):
     direction: np.ndarray  # (k,)
 
 
-def new_knots(n_knots: int, capacity: int) -> Knots:
+@kernel
+def new_knots(n_knots, capacity):  # type: ignore[no-untyped-def]
     """Return room for a path of `n_knots`."""
     return Knots(
         np.zeros(n_knots), np.zeros(n_knots, np.int64), np.zeros(n_knots), np.zeros(n_knots),
@@ -70,35 +72,51 @@ def new_knots(n_knots: int, capacity: int) -> Knots:
 
 
 @kernel
-def follow_knots(X, weight, m, rule, smallest, state, knots):  # type: ignore[no-untyped-def]
-    """Write the knots down to `smallest` λ; return how many, the best of them, and why the path ended."""
+def _longer(knots):  # type: ignore[no-untyped-def]
+    """Return the knots with room for twice as many."""
+    n, capacity = knots.coef.shape
+    longer = new_knots(2 * n, capacity)
+    longer.lambdas[:n], longer.df[:n], longer.rss[:n], longer.gic[:n] = knots.lambdas, knots.df, knots.rss, knots.gic
+    longer.coef[:n], longer.is_active[:n] = knots.coef, knots.is_active
+    return longer
+
+
+@kernel
+def follow_knots(X, weight, m, rule, smallest, state, n_knots):  # type: ignore[no-untyped-def]
+    """Return the knots down to `smallest` λ, how many, the best of them, and why the path ended.
+
+    A path of `n_knots` is given up.
+    """
+    knots = new_knots(min(n_knots, FIRST_KNOTS), state.entered.shape[0])
     segment = _first_segment(m, state)
     feature = np.argmax(segment.meets)
     lam = segment.meets[feature]
     leaving = -1
     _write_knot(knots, 0, lam, m, rule, state, segment)
     best = 0
-    for step in range(1, knots.lambdas.shape[0]):
+    for step in range(1, n_knots):
+        if step == knots.lambdas.shape[0]:
+            knots = _longer(knots)
         if leaving >= 0:
             _drop(leaving, state, segment)
         else:
             if state.counts[FACTORED] == rule.max_features:
-                return step, best, TOO_MANY_FEATURES
+                return knots, step, best, TOO_MANY_FEATURES
             why = _activate(X, weight, m, feature, lam, state, segment)
             if why != GRID_ENDED:
-                return step, best, why
+                return knots, step, best, why
         why = _solve(m.cross, lam, state, segment)
         if why != GRID_ENDED:
-            return step, best, why
+            return knots, step, best, why
         feature, leaving, lam = _next_knot(lam, smallest, state, segment)
         _write_knot(knots, step, lam, m, rule, state, segment)
         if knots.gic[step] < knots.gic[best]:
             best = step
         if rule.patience >= 0 and knots.df[step] > knots.df[best] + rule.patience:
-            return step + 1, best, OUT_OF_PATIENCE
+            return knots, step + 1, best, OUT_OF_PATIENCE
         if lam <= smallest:
-            return step + 1, best, GRID_ENDED
-    return 0, -1, TOO_MANY_KNOTS
+            return knots, step + 1, best, GRID_ENDED
+    return knots, 0, -1, TOO_MANY_KNOTS
 
 
 @kernel

@@ -8,7 +8,7 @@ as λ falls. By the homotopy (`daskfs.kernels.homotopy`) it is followed exactly 
 path is seen, once. Where the homotopy gives up, or where a grid of λ is asked for, it is found on the grid by
 coordinate descent with covariance updates (Friedman, Hastie and Tibshirani 2010) on the features entered so far; when
 the signs have settled, the solution for these signs is computed exactly. Both certify the conditions of optimality for
-all p columns from cached Gram rows. A missing Gram row costs a pass over the block, so each pass makes eight: those
+all p columns from cached Gram rows. A missing Gram row costs a pass over the block, so each pass makes a few: those
 needed and, as a guess, those needed next; where rows are many and columns few, one pass makes all. The refit of the
 chosen model needs no further pass (`daskfs.kernels.gram_cache`).
 """
@@ -21,8 +21,8 @@ from typing import NamedTuple
 import numpy as np
 
 from daskfs.kernels.gram_cache import GramCache, cache_gram
-from daskfs.kernels.gram_matrix import WHOLE_GRAM_COLUMNS, gram_matrix, wants_whole_gram
-from daskfs.kernels.homotopy import COLLINEAR, follow_knots, new_knots
+from daskfs.kernels.gram_matrix import WHOLE_GRAM_COLUMNS, moments_and_gram, wants_whole_gram
+from daskfs.kernels.homotopy import COLLINEAR, follow_knots
 from daskfs.kernels.lasso_steps import (
     BATCH,
     ENTERED,
@@ -128,7 +128,6 @@ def lasso_path(
     weight: np.ndarray,
     *,
     penalty: float,
-    block_moments: Moments | None = None,
     lambdas: np.ndarray | None = None,
     n_lambdas: int = 100,
     min_ratio: float | None = None,
@@ -144,13 +143,11 @@ def lasso_path(
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_features), float32 or float64, C-ordered and writable
-        Not modified; finite.
+        Not modified; a column that is not finite never enters (its `moments.scale` is NaN: look there).
     y, weight : ndarray of shape (n_samples,), float64
         A weight of 2 is the row twice, 0 is no row.
     penalty : float
         Of one feature, from `criteria.feature_penalty`.
-    block_moments : Moments, optional
-        Of this block, when known.
     lambdas : ndarray, optional
         A falling grid, followed by descent.
     n_lambdas : int
@@ -174,7 +171,8 @@ def lasso_path(
     -------
     LassoPath
     """
-    m = moments(X, y, weight) if block_moments is None else block_moments
+    is_narrow = wants_whole_gram(*X.shape)
+    m, gram = moments_and_gram(X, y, weight) if is_narrow else (moments(X, y, weight), None)
     n_features = X.shape[1]
     if max_features is None:
         max_features = default_max_features(m.total, n_features)
@@ -183,8 +181,8 @@ def lasso_path(
         -1 if patience is None else int(patience), int(max_features),
     )  # fmt: skip
     state = new_state(n_features, gram_capacity(n_features, max_features), min(max_features, n_features) + 16)
-    if wants_whole_gram(*X.shape):
-        keep_rows(gram_matrix(X, weight, m), m.scale, state)
+    if is_narrow:
+        keep_rows(gram, m.scale, state)
     largest, smallest = _range(m, n_features, min_ratio)
     given_up = ""
     if lambdas is None and solver == "homotopy" and largest > 0.0:
@@ -214,8 +212,8 @@ def _by_homotopy(
     state: PathState,
     max_cached: int | None,
 ) -> LassoPath:
-    knots = new_knots(knot_capacity(rule.max_features), len(state.entered))
-    n_knots, best, stop = follow_knots(X, weight, m, rule, smallest, state, knots)
+    longest = knot_capacity(rule.max_features)
+    knots, n_knots, best, stop = follow_knots(X, weight, m, rule, smallest, state, longest)
     keep, entered = slice(n_knots), slice(int(state.counts[ENTERED]))
     given_up = GIVEN_UP[stop - COLLINEAR] if stop >= COLLINEAR else ""
     return LassoPath(

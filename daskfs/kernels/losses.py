@@ -21,7 +21,7 @@ import math
 import numpy as np
 
 from daskfs.errors import ConfigError, did_you_mean
-from daskfs.kernels.numba_cache import kernel
+from daskfs.kernels.numba_cache import elementwise, kernel
 
 SQUARED, LOGISTIC, POISSON, HUBER, SQUARED_HINGE, EPSILON_INSENSITIVE = range(6)
 LOSSES = ("squared", "logistic", "poisson", "huber", "squared_hinge", "epsilon_insensitive")
@@ -128,7 +128,7 @@ def derivatives(loss, threshold, z, y, derivative, curvature, bits):  # type: ig
             _huber_derivatives(z[start:stop], y[start:stop], derivative[start:stop], curvature[start:stop], limit)
 
 
-@kernel
+@elementwise
 def _exponentials(argument, bits):  # type: ignore[no-untyped-def]
     """Replace each argument, between -700 and 100, by its exponential, to 1e-15: 2^k exp(r) with |r| <= ½ log 2."""
     powers = bits.view(np.float64)[: argument.shape[0]]
@@ -155,7 +155,7 @@ def _exponentials(argument, bits):  # type: ignore[no-untyped-def]
         argument[i] *= powers[i]
 
 
-@kernel
+@elementwise
 def _log1p(e):  # type: ignore[no-untyped-def]
     """Return log(1 + e) for e in [0, 1], as 2 artanh(e / (2 + e)): a loop over it vectorises."""
     s = np.divide(e, 2.0 + e)  # unlike a slash, without a test for 0 that would keep loops from vectorising
@@ -179,7 +179,7 @@ def _log1p(e):  # type: ignore[no-untyped-def]
     return 2.0 * s * series
 
 
-@kernel
+@elementwise
 def _logistic_values(z, y, value, bits):  # type: ignore[no-untyped-def]
     for i in range(z.shape[0]):
         value[i] = max(-abs(z[i]), _LOWEST)
@@ -188,7 +188,7 @@ def _logistic_values(z, y, value, bits):  # type: ignore[no-untyped-def]
         value[i] = _log1p(value[i]) + max(-y[i] * z[i], 0.0)
 
 
-@kernel
+@elementwise
 def _logistic_derivatives(z, y, derivative, curvature, bits):  # type: ignore[no-untyped-def]
     """With e = exp(-|z|): σ(-y z) is 1 / (1 + e) on the wrong side of 0, e / (1 + e) on the right side."""
     for i in range(z.shape[0]):
@@ -202,7 +202,7 @@ def _logistic_derivatives(z, y, derivative, curvature, bits):  # type: ignore[no
         curvature[i] = small * share
 
 
-@kernel
+@elementwise
 def _poisson_values(z, y, value, bits):  # type: ignore[no-untyped-def]
     for i in range(z.shape[0]):
         value[i] = min(max(z[i], _LOWEST), _HIGHEST)
@@ -212,7 +212,7 @@ def _poisson_values(z, y, value, bits):  # type: ignore[no-untyped-def]
         value[i] = value[i] * (1.0 + above * (1.0 + 0.5 * above)) - y[i] * z[i]
 
 
-@kernel
+@elementwise
 def _poisson_derivatives(z, y, derivative, curvature, bits):  # type: ignore[no-untyped-def]
     for i in range(z.shape[0]):
         curvature[i] = min(max(z[i], _LOWEST), _HIGHEST)

@@ -20,6 +20,7 @@ from daskfs.kernels.columns import copy_columns
 from daskfs.kernels.glm_fit import fit_columns, has_no_fit
 from daskfs.kernels.glm_path import STOPS, GlmPath, default_max_features, lambda_grid
 from daskfs.kernels.glm_steps import GRID_ENDED, OUT_OF_PATIENCE, TOO_MANY_FEATURES
+from daskfs.kernels.lasso_steps import RSS_FLOOR
 from daskfs.kernels.losses import HUBER, default_threshold, loss_code, saturated_values
 from daskfs.kernels.moments import Moments, moments
 from daskfs.kernels.newton import (
@@ -92,7 +93,7 @@ def lsa_path(
         max_features = default_max_features(m.total, X.shape[1])
     noise = parabola.dispersion if dispersion is None else float(dispersion)
     smallest = 2.0 * (m.total * parabola.mean_loss - float(weight @ saturated_values(code, y)))
-    df, deviance, gic, coef, n_followed, best, stop = _follow(
+    df, deviance, gic, coef, n_followed, best, stop, n_unsolved = _follow(
         parabola.hessian, parabola.full, cross, lambdas, float(penalty), noise, m.total, smallest, bool(refit),
         -1 if patience is None else int(patience), int(max_features), TOLERANCE * math.sqrt(noise),
     )  # fmt: skip
@@ -100,6 +101,7 @@ def lsa_path(
     return GlmPath(
         loss, problem.threshold, m, lambdas[keep], df[keep], deviance[keep], gic[keep], parabola.features,
         coef[keep, 1:].copy(), coef[keep, 0].copy(), best, STOPS[stop], noise, int(parabola.is_separable), 0, 0, 1,
+        n_unsolved,
     )  # fmt: skip
 
 
@@ -117,7 +119,7 @@ def _fit_parabola(problem: Problem, X: np.ndarray, m: Moments) -> _Parabola:
     weights = np.empty(len(y))
     hessian_weights(problem, at, weights)
     extend_hessian(columns, members, n - 1, 0, weights, hessian, np.empty(len(y)))
-    dispersion = estimate_dispersion(problem, at, m.total, float(n))
+    dispersion = max(estimate_dispersion(problem, at, m.total, float(n)), RSS_FLOOR * m.y_variance)
     if fit.is_singular:
         factorise(hessian, n, 0.0, factor)
         kept = np.flatnonzero(np.diag(factor) > 0.0)
@@ -137,16 +139,17 @@ def lsa_path_nbytes(n_samples: int, n_features: int, n_lambdas: int) -> int:
 def _follow(  # type: ignore[no-untyped-def]
     hessian, full, cross, lambdas, penalty, noise, total, smallest, refit, patience, max_features, tol
 ):
-    """Return df, deviance, GIC and coefficients at each λ, how many were followed, the best, and why it ended."""
+    """Return df, deviance, GIC, coefficients at each λ, how many were followed, the best, why it ended, n_unsolved."""
     n, n_lambdas = full.shape[0], lambdas.shape[0]
     df = np.zeros(n_lambdas, np.int64)
     deviance, gic, coefs = np.zeros(n_lambdas), np.zeros(n_lambdas), np.zeros((n_lambdas, n))
     coef, step, gradient = np.zeros(n), np.zeros(n), cross.copy()
     members = np.zeros(n, np.int64)
     n_members = -1
-    best = -1
+    best, n_unsolved = -1, 0
     for k in range(n_lambdas):
-        descend(hessian, n, gradient, coef, lambdas[k], tol, step)
+        _, is_settled = descend(hessian, n, gradient, coef, lambdas[k], tol, step)
+        n_unsolved += not is_settled
         coef += step
         is_new, n_active = False, 0
         for q in range(1, n):
@@ -155,7 +158,7 @@ def _follow(  # type: ignore[no-untyped-def]
                 members[n_active] = q
                 n_active += 1
         if n_active > max_features:
-            return df, deviance, gic, coefs, k, best, TOO_MANY_FEATURES
+            return df, deviance, gic, coefs, k, best, TOO_MANY_FEATURES, n_unsolved
         if not refit:
             deviance[k] = smallest + total * _distance(coef, full, cross, gradient)
         elif is_new or n_active != n_members:
@@ -168,8 +171,8 @@ def _follow(  # type: ignore[no-untyped-def]
         if best < 0 or gic[k] < gic[best]:
             best = k
         if patience >= 0 and n_active > df[best] + patience:
-            return df, deviance, gic, coefs, k + 1, best, OUT_OF_PATIENCE
-    return df, deviance, gic, coefs, n_lambdas, best, GRID_ENDED
+            return df, deviance, gic, coefs, k + 1, best, OUT_OF_PATIENCE, n_unsolved
+    return df, deviance, gic, coefs, n_lambdas, best, GRID_ENDED, n_unsolved
 
 
 @kernel

@@ -13,10 +13,10 @@ import numpy as np
 
 from daskfs.kernels.numba_cache import inner_loop, kernel
 
-PANEL_ROWS = 4
-PANEL_COLUMNS = 512  # a centred panel of 16 KiB and the sums of two features stay in the first-level cache
-BAND_ROWS = 16  # rows are taken in bands, so that every page of memory is looked at once
-LANES = 16  # panels are padded to these, so that every column is summed by the same instructions
+GROUP = 8  # rows whose moments are added up together
+PANEL_COLUMNS = 1024  # four rows of a panel and the sums of four features stay near the processor
+BAND_ROWS = 16  # rows whose factors are made together
+FAR = 1e3  # standard deviations between 0 and a mean, beyond which a product would lose digits
 CONSTANT_RATIO = 1e-12  # a deviation below this part of the mean is rounding
 
 
@@ -53,91 +53,71 @@ def moments(X, y, weight):  # type: ignore[no-untyped-def]
     """
     n_features = X.shape[1]
     rows = np.flatnonzero(weight > 0.0)
-    first = rows[0]
-    total = 0.0
-    y_mean = 0.0
-    for i in rows:
-        total += weight[i]
-        y_mean += weight[i] * (y[i] - y[first])
-    y_mean = y_mean / total + y[first]
-    origin = X[first].astype(np.float64)
+    total, y_mean, y_variance = first_moments(y, weight, rows)
+    origin = X[rows[0]].astype(np.float64)
     mean = np.zeros(n_features)
     scale = np.zeros(n_features)
     cross = np.zeros(n_features)
-    y_variance = 0.0
-    for i in rows:
-        y_variance += weight[i] * (y[i] - y_mean) ** 2
     _add_differences(X, y, weight, rows, y_mean, origin, mean, scale, cross)
     for j in range(n_features):
         mean[j] /= total
         variance = scale[j] / total - mean[j] * mean[j]
         mean[j] += origin[j]
-        scale[j] = _deviation(variance, mean[j])
+        scale[j] = deviation(variance, mean[j])
         cross[j] = cross[j] / (total * scale[j]) if scale[j] > 0.0 else 0.0
-    return Moments(total, y_mean, y_variance / total, mean, scale, cross)
+    return Moments(total, y_mean, y_variance, mean, scale, cross)
+
+
+@kernel
+def first_moments(y, weight, rows):  # type: ignore[no-untyped-def]
+    """Return the sum of the weights of `rows`, and mean and variance of y on them."""
+    first = rows[0]
+    total, y_mean, y_variance = 0.0, 0.0, 0.0
+    for i in rows:
+        total += weight[i]
+        y_mean += weight[i] * (y[i] - y[first])
+    y_mean = y_mean / total + y[first]
+    for i in rows:
+        y_variance += weight[i] * (y[i] - y_mean) ** 2
+    return total, y_mean, y_variance / total
 
 
 @kernel
 def _add_differences(X, y, weight, rows, y_mean, origin, mean, square, cross):  # type: ignore[no-untyped-def]
-    """Add up the weighted differences from `origin`, their squares and their products with y, four rows at a time."""
-    n_features = X.shape[1]
-    panel = np.zeros((PANEL_ROWS, PANEL_COLUMNS))
-    sums = np.zeros((3, _padded(n_features)))
-    w = np.zeros(PANEL_ROWS)
-    residual = np.zeros(PANEL_ROWS)
-    for band in range(0, rows.shape[0], BAND_ROWS):
-        bottom = min(band + BAND_ROWS, rows.shape[0])
-        for left in range(0, n_features, PANEL_COLUMNS):
-            right = min(left + PANEL_COLUMNS, n_features)
-            width = _padded(right - left)
-            end = left + width
-            for top in range(band, bottom, PANEL_ROWS):
-                for r in range(PANEL_ROWS):
-                    w[r], residual[r] = 0.0, 0.0
-                    if top + r < bottom:
-                        i = rows[top + r]
-                        _centre(X[i, left:right], origin[left:right], panel[r])
-                        w[r] = weight[i]
-                        residual[r] = weight[i] * (y[i] - y_mean)
-                _add_moments(
-                    panel[0, :width], panel[1, :width], panel[2, :width], panel[3, :width],
-                    w, residual, sums[0, left:end], sums[1, left:end], sums[2, left:end],
-                )  # fmt: skip
-    mean[:] = sums[0, :n_features]
-    square[:] = sums[1, :n_features]
-    cross[:] = sums[2, :n_features]
-
-
-@kernel
-def _padded(width):  # type: ignore[no-untyped-def]
-    return (width + LANES - 1) // LANES * LANES
+    """Add up the weighted differences from `origin`, their squares and their products with y, eight rows at a time."""
+    n_rows = rows.shape[0]
+    take, w, residual = np.empty(GROUP, np.int64), np.empty(GROUP), np.empty(GROUP)
+    for top in range(0, n_rows, GROUP):
+        for r in range(GROUP):
+            i = rows[min(top + r, n_rows - 1)]  # beyond the last row: that again, of no weight
+            take[r] = i
+            w[r] = weight[i] if top + r < n_rows else 0.0
+            residual[r] = w[r] * (y[i] - y_mean)
+        _add_moments(
+            X[take[0]], X[take[1]], X[take[2]], X[take[3]], X[take[4]], X[take[5]], X[take[6]], X[take[7]],
+            w, residual, origin, mean, square, cross,
+        )  # fmt: skip
 
 
 @inner_loop
-def _add_moments(row0, row1, row2, row3, w, residual, mean, square, cross):  # type: ignore[no-untyped-def]
-    w0, w1, w2, w3 = w[0], w[1], w[2], w[3]
-    residual0, residual1, residual2, residual3 = residual[0], residual[1], residual[2], residual[3]
+def _add_moments(  # type: ignore[no-untyped-def]
+    row0, row1, row2, row3, row4, row5, row6, row7, w, residual, origin, mean, square, cross
+):
+    w0, w1, w2, w3, w4, w5, w6, w7 = w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7]
+    a0, a1, a2, a3 = residual[0], residual[1], residual[2], residual[3]
+    a4, a5, a6, a7 = residual[4], residual[5], residual[6], residual[7]
     for j in range(mean.shape[0]):
-        d0, d1, d2, d3 = row0[j], row1[j], row2[j], row3[j]
-        c, m, s = cross[j], mean[j], square[j]
-        c += residual0 * d0
-        c += residual1 * d1
-        c += residual2 * d2
-        c += residual3 * d3
-        e0, e1, e2, e3 = w0 * d0, w1 * d1, w2 * d2, w3 * d3
-        m += e0
-        m += e1
-        m += e2
-        m += e3
-        s += e0 * d0
-        s += e1 * d1
-        s += e2 * d2
-        s += e3 * d3
-        cross[j], mean[j], square[j] = c, m, s
+        o = origin[j]
+        d0, d1, d2, d3 = row0[j] - o, row1[j] - o, row2[j] - o, row3[j] - o
+        d4, d5, d6, d7 = row4[j] - o, row5[j] - o, row6[j] - o, row7[j] - o
+        e0, e1, e2, e3, e4, e5, e6, e7 = w0 * d0, w1 * d1, w2 * d2, w3 * d3, w4 * d4, w5 * d5, w6 * d6, w7 * d7
+        cross[j] += ((a0 * d0 + a1 * d1) + (a2 * d2 + a3 * d3)) + ((a4 * d4 + a5 * d5) + (a6 * d6 + a7 * d7))
+        mean[j] += ((e0 + e1) + (e2 + e3)) + ((e4 + e5) + (e6 + e7))
+        square[j] += ((e0 * d0 + e1 * d1) + (e2 * d2 + e3 * d3)) + ((e4 * d4 + e5 * d5) + (e6 * d6 + e7 * d7))
 
 
 @kernel
-def _deviation(variance, mean):  # type: ignore[no-untyped-def]
+def deviation(variance, mean):  # type: ignore[no-untyped-def]
     """Return the standard deviation: 0 where it is rounding, NaN where the column is not finite."""
     if not math.isfinite(variance):
         return math.nan
@@ -161,46 +141,63 @@ def gram_rows(X, weight, block_moments, features, out):  # type: ignore[no-untyp
     out : ndarray of shape (n_rows, n_features), float64
         Written; 0 at constant columns.
     """
-    n_samples, n_features = X.shape
-    n_rows = features.shape[0]
+    n_features, n_rows = X.shape[1], features.shape[0]
     mean, scale = block_moments.mean, block_moments.scale
-    factors = np.zeros((n_rows + n_rows % 2, BAND_ROWS))
-    panel = np.zeros((PANEL_ROWS, PANEL_COLUMNS))
-    sums = np.zeros((factors.shape[0], _padded(n_features)))
-    for band in range(0, n_samples, BAND_ROWS):
-        bottom = min(band + BAND_ROWS, n_samples)
-        _weigh_columns(X[band:bottom], weight[band:bottom], block_moments, features, factors)
-        for left in range(0, n_features, PANEL_COLUMNS):
-            right = min(left + PANEL_COLUMNS, n_features)
-            width = _padded(right - left)  # what is beyond `right` is not used
-            end = left + width
-            for top in range(band, bottom, PANEL_ROWS):
-                for r in range(PANEL_ROWS):
-                    if top + r < bottom and weight[top + r] > 0.0:
-                        _centre(X[top + r, left:right], mean[left:right], panel[r])
-                    else:
-                        panel[r] = 0.0
-                for f in range(0, n_rows, 2):
-                    _add_panel(
-                        panel[0, :width], panel[1, :width], panel[2, :width], panel[3, :width],
-                        factors, f, top - band, sums[f, left:end], sums[f + 1, left:end],
-                    )  # fmt: skip
+    rows = np.flatnonzero(weight > 0.0)
+    last = rows.shape[0] - 1
+    factors = np.zeros(((n_rows + 3) // 4 * 4, BAND_ROWS))
+    sums = np.zeros((factors.shape[0], n_features))
+    panel = np.empty((4, PANEL_COLUMNS))
+    far = _far_panels(mean, scale)
+    for top in range(0, rows.shape[0], 4):
+        if top % BAND_ROWS == 0:
+            _weigh_columns(X, weight, block_moments, features, rows[top : top + BAND_ROWS], factors)
+        a, b = rows[top], rows[min(top + 1, last)]
+        c, d = rows[min(top + 2, last)], rows[min(top + 3, last)]
+        for k in range(far.shape[0]):
+            left, right = k * PANEL_COLUMNS, min((k + 1) * PANEL_COLUMNS, n_features)
+            if far[k]:
+                width = right - left
+                for r, i in enumerate((a, b, c, d)):
+                    _centre(X[i, left:right], mean[left:right], panel[r])
+                _add_rows(
+                    panel[0, :width], panel[1, :width], panel[2, :width], panel[3, :width],
+                    factors, top % BAND_ROWS, sums, left, right,
+                )  # fmt: skip
+            else:
+                _add_rows(
+                    X[a, left:right], X[b, left:right], X[c, left:right], X[d, left:right],
+                    factors, top % BAND_ROWS, sums, left, right,
+                )  # fmt: skip
     for f in range(n_rows):
         for j in range(n_features):
             out[f, j] = sums[f, j] / scale[j] if scale[j] > 0.0 else 0.0
 
 
 @kernel
-def _weigh_columns(X, weight, block_moments, features, out):  # type: ignore[no-untyped-def]
+def _far_panels(mean, scale):  # type: ignore[no-untyped-def]
+    """Return which panels have a mean so far from 0 that their columns must be centred before they are multiplied.
+
+    The weighted z_if sum to 0 over the rows, but for rounding: else the mean of the other column adds nothing.
+    """
+    far = np.zeros((mean.shape[0] + PANEL_COLUMNS - 1) // PANEL_COLUMNS, np.bool_)
+    for j in range(mean.shape[0]):
+        if abs(mean[j]) > FAR * scale[j] and scale[j] > 0.0:
+            far[j // PANEL_COLUMNS] = True
+    return far
+
+
+@kernel
+def _weigh_columns(X, weight, block_moments, features, rows, out):  # type: ignore[no-untyped-def]
     """Write w_i z_if / W for the rows of a band, one row per feature, 0 beyond the last."""
     mean, scale = block_moments.mean, block_moments.scale
     out[:] = 0.0
-    for i in range(X.shape[0]):
-        if weight[i] > 0.0:
-            share = weight[i] / block_moments.total
-            for f in range(features.shape[0]):
-                j = features[f]
-                out[f, i] = share * (X[i, j] - mean[j]) / scale[j]
+    for r in range(rows.shape[0]):
+        i = rows[r]
+        share = weight[i] / block_moments.total
+        for f in range(features.shape[0]):
+            j = features[f]
+            out[f, r] = share * (X[i, j] - mean[j]) / scale[j]
 
 
 @inner_loop
@@ -209,22 +206,25 @@ def _centre(row, mean, out):  # type: ignore[no-untyped-def]
         out[j] = row[j] - mean[j]
 
 
+@kernel
+def _add_rows(row0, row1, row2, row3, factors, top, sums, left, right):  # type: ignore[no-untyped-def]
+    for f in range(0, factors.shape[0], 4):
+        _add_four_rows(
+            row0, row1, row2, row3, factors, f, top,
+            sums[f, left:right], sums[f + 1, left:right], sums[f + 2, left:right], sums[f + 3, left:right],
+        )  # fmt: skip
+
+
 @inner_loop
-def _add_panel(row0, row1, row2, row3, factors, f, top, sum0, sum1):  # type: ignore[no-untyped-def]
-    """Add four centred rows to the sums of two features: eight products for six loads and two stores."""
+def _add_four_rows(row0, row1, row2, row3, factors, f, top, sum0, sum1, sum2, sum3):  # type: ignore[no-untyped-def]
+    """Add four rows to the sums of four features: sixteen products for eight loads and four stores."""
     a0, a1, a2, a3 = factors[f, top], factors[f, top + 1], factors[f, top + 2], factors[f, top + 3]
     b0, b1, b2, b3 = factors[f + 1, top], factors[f + 1, top + 1], factors[f + 1, top + 2], factors[f + 1, top + 3]
+    c0, c1, c2, c3 = factors[f + 2, top], factors[f + 2, top + 1], factors[f + 2, top + 2], factors[f + 2, top + 3]
+    d0, d1, d2, d3 = factors[f + 3, top], factors[f + 3, top + 1], factors[f + 3, top + 2], factors[f + 3, top + 3]
     for j in range(sum0.shape[0]):
         x0, x1, x2, x3 = row0[j], row1[j], row2[j], row3[j]
-        s = sum0[j]
-        s += a0 * x0
-        s += a1 * x1
-        s += a2 * x2
-        s += a3 * x3
-        sum0[j] = s
-        s = sum1[j]
-        s += b0 * x0
-        s += b1 * x1
-        s += b2 * x2
-        s += b3 * x3
-        sum1[j] = s
+        sum0[j] += (a0 * x0 + a1 * x1) + (a2 * x2 + a3 * x3)
+        sum1[j] += (b0 * x0 + b1 * x1) + (b2 * x2 + b3 * x3)
+        sum2[j] += (c0 * x0 + c1 * x1) + (c2 * x2 + c3 * x3)
+        sum3[j] += (d0 * x0 + d1 * x1) + (d2 * x2 + d3 * x3)

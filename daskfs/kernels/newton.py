@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daskfs.kernels.columns import add_four_multiples, add_multiple, dot, dots, sum_of
+from daskfs.kernels.columns import add_four_rows, add_row, four_row_dots, row_dot, sum_of
 from daskfs.kernels.linalg import MIN_PIVOT
 from daskfs.kernels.losses import HUBER, LOGISTIC, POISSON, SPAN, derivatives, values
 from daskfs.kernels.numba_cache import kernel
@@ -90,23 +90,26 @@ def _add_columns(columns, members, n_members, step, factor, z):  # type: ignore[
     k = 0
     while k + 4 <= n_moved:
         a, b, c, d = moved[k], moved[k + 1], moved[k + 2], moved[k + 3]
-        add_four_multiples(
-            columns[members[a]], columns[members[b]], columns[members[c]], columns[members[d]],
+        add_four_rows(
+            columns, members[a], members[b], members[c], members[d],
             factor * step[a + 1], factor * step[b + 1], factor * step[c + 1], factor * step[d + 1], z,
         )  # fmt: skip
         k += 4
     while k < n_moved:
-        add_multiple(columns[members[moved[k]]], factor * step[moved[k] + 1], z)
+        add_row(columns, members[moved[k]], factor * step[moved[k] + 1], z)
         k += 1
 
 
 @kernel
 def multiply(columns, members, n_members, vector, out):  # type: ignore[no-untyped-def]
     """Write the products of the members with a vector into `out` from position 1 on."""
-    for q in range(0, n_members - 1, 2):
-        out[q + 1], out[q + 2] = dots(columns[members[q]], columns[members[q + 1]], vector)
-    if n_members % 2:
-        out[n_members] = dot(columns[members[n_members - 1]], vector)
+    n_fours = n_members - n_members % 4
+    for q in range(0, n_fours, 4):
+        out[q + 1], out[q + 2], out[q + 3], out[q + 4] = four_row_dots(
+            columns, members[q], members[q + 1], members[q + 2], members[q + 3], vector
+        )
+    for q in range(n_fours, n_members):
+        out[q + 1] = row_dot(columns, members[q], vector)
 
 
 @kernel
@@ -129,9 +132,9 @@ def extend_hessian(columns, members, n_members, first, weight, hessian, work):  
     if first == 0:
         hessian[0, 0] = sum_of(weight)
     for a in range(max(first, 1), n_members + 1):
-        column = columns[members[a - 1]]
+        column = members[a - 1]
         for i in range(work.shape[0]):
-            work[i] = weight[i] * column[i]
+            work[i] = weight[i] * columns[column, i]
         hessian[a, 0] = sum_of(work)
         multiply(columns, members, a, work, hessian[a])
         for b in range(a):

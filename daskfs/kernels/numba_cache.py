@@ -130,6 +130,11 @@ def inner_loop(function: Callable[..., Any]) -> Callable[..., Any]:
     return _compiled(function, fastmath={"contract", "reassoc", "nsz"})
 
 
+def elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a formula of each element, an exponential say: as `kernel`, but a product and a sum may round once."""
+    return _compiled(function, fastmath={"contract"})
+
+
 @intrinsic
 def prefetch(typing_context, array, index):  # type: ignore[no-untyped-def]
     """Ask the processor to bring ``array[index]`` near, without waiting for it; `index` must be within the array."""

@@ -6,22 +6,31 @@ import math
 
 import numpy as np
 
-from daskfs.kernels.glm_state import ENTERED, HESSIANS, NEWTON_STEPS
+from daskfs.kernels.glm_state import ENTERED, HESSIANS, NEWTON_STEPS, UNSOLVED
 from daskfs.kernels.newton import MAX_SHORTENINGS, OVERSHOT, advance, extend_hessian, hessian_weights
 from daskfs.kernels.numba_cache import kernel
 
 MAX_NEWTON_STEPS = 200
 MAX_SWEEPS = 2000
+ASTRAY = 1e30  # standard deviations: a step so long goes nowhere
 
 
 @kernel
 def descend(hessian, n, gradient, coef, lam, tol, step):  # type: ignore[no-untyped-def]
-    """Minimise ½ d'Hd - gradient'd + λ Σ |coef + d| over d, the first position free; write d, return its largest part.
+    """Minimise ½ d'Hd - gradient'd + λ Σ |coef + d| over d, the first position free, and write d.
 
-    Infinity where the sweeps do not settle: a Hessian that its corrections have made indefinite has no minimum.
     `gradient` is overwritten by what is left of it. Parts are measured in the norm of the Hessian's diagonal.
+
+    Returns
+    -------
+    size : float
+        The largest part of d.
+    is_settled : bool
+        False where the sweeps did not settle: the minimum of a Hessian that its corrections, or the rows of features
+        that entered since, have made indefinite is nowhere; d may hold anything then.
     """
     step[:n] = 0.0
+    is_settled = False
     for _ in range(MAX_SWEEPS):
         largest = 0.0
         for q in range(n):
@@ -36,18 +45,16 @@ def descend(hessian, n, gradient, coef, lam, tol, step):  # type: ignore[no-unty
             move = new - old
             if move != 0.0:
                 step[q] += move
-                row = hessian[q]
                 for r in range(n):
-                    gradient[r] -= move * row[r]
+                    gradient[r] -= move * hessian[q, r]
                 largest = max(largest, abs(move) * math.sqrt(curvature))
-        if largest <= tol:
+        if largest <= tol or not largest < ASTRAY:
+            is_settled = largest <= tol
             break
-    if not largest <= tol:
-        return math.inf
     largest = 0.0
     for q in range(n):
         largest = max(largest, abs(step[q]) * math.sqrt(max(hessian[q, q], 0.0)))
-    return largest
+    return largest, is_settled
 
 
 @kernel
@@ -55,7 +62,7 @@ def solve_entered(problem, lam, tol, far, state):  # type: ignore[no-untyped-def
     """Minimise over the entered features by proximal Newton steps.
 
     The Hessian is a stale one, corrected after each step by what the gradients say of it (BFGS), and made anew only
-    where steps do not shrink or the first goes `far`.
+    where steps do not shrink, the first goes `far`, or it has no minimum.
     """
     n_entered = state.counts[ENTERED]
     if n_entered == 0:
@@ -67,49 +74,51 @@ def solve_entered(problem, lam, tol, far, state):  # type: ignore[no-untyped-def
     is_exact = False
     for iteration in range(MAX_NEWTON_STEPS):
         before[:] = gradient[:n]
-        size = descend(hessian, n, gradient[:n], coef, lam, 0.1 * tol, step)
-        if size == math.inf:
+        size, is_settled = descend(hessian, n, gradient[:n], coef, lam, 0.1 * tol, step)
+        if not is_settled and not is_exact:
             gradient[:n] = before
-            if is_exact:
-                return
-            hessian_weights(problem, state.at, state.weight)
-            extend_hessian(state.columns, state.identity, n_entered, 0, state.weight, hessian, state.work)
-            state.counts[HESSIANS] += 1
+            _make_hessian(problem, n_entered, state)
             is_exact = True
             continue
         if size <= 0.1 * tol:
             gradient[:n] = before
             return
-        length = _take_step(problem, lam, before, step, state)
+        length = _take_step(
+            problem, lam, before, step, coef, state.columns, state.identity, n_entered, state.at, gradient
+        )
         state.counts[NEWTON_STEPS] += 1
         for q in range(n):
             coef[q] += length * step[q]
         if size <= tol and length == 1.0:
             return
-        if length < 1.0 or size > 0.3 * last or (iteration == 0 and size > far):
-            hessian_weights(problem, state.at, state.weight)
-            extend_hessian(state.columns, state.identity, n_entered, 0, state.weight, hessian, state.work)
-            state.counts[HESSIANS] += 1
-            is_exact = True
+        is_exact = length < 1.0 or size > 0.3 * last or (iteration == 0 and size > far)
+        if is_exact:
+            _make_hessian(problem, n_entered, state)
         else:
-            is_exact = False
             _correct(hessian, n, step, before, gradient)
         last = size
+    state.counts[UNSOLVED] += 1
 
 
 @kernel
-def _take_step(problem, lam, before, step, state):  # type: ignore[no-untyped-def]
+def _make_hessian(problem, n_entered, state):  # type: ignore[no-untyped-def]
+    hessian_weights(problem, state.at, state.weight)
+    extend_hessian(state.columns, state.identity, n_entered, 0, state.weight, state.hessian, state.work)
+    state.counts[HESSIANS] += 1
+
+
+@kernel
+def _take_step(problem, lam, before, step, coef, columns, identity, n_entered, at, gradient):  # type: ignore[no-untyped-def]
     """Go `step`, or the part of it after which the slope has not turned up by half of what it was; return that part."""
-    n_entered = state.counts[ENTERED]
-    slope = _slope(before, state.coef, step, 0.0, lam)
+    slope = _slope(before, coef, step, 0.0, lam)
     length = 1.0
-    advance(problem, state.columns, state.identity, n_entered, step, 1.0, state.at, state.gradient)
+    advance(problem, columns, identity, n_entered, step, 1.0, at, gradient)
     for _ in range(MAX_SHORTENINGS):
-        turned = _slope(state.gradient, state.coef, step, length, lam)
+        turned = _slope(gradient, coef, step, length, lam)
         if turned <= -OVERSHOT * slope:
             break
         shorter = length * min(0.5, max(0.1, slope / (slope - turned)))
-        advance(problem, state.columns, state.identity, n_entered, step, shorter - length, state.at, state.gradient)
+        advance(problem, columns, identity, n_entered, step, shorter - length, at, gradient)
         length = shorter
     return length
 
@@ -136,16 +145,15 @@ def _correct(hessian, n, step, before, gradient):  # type: ignore[no-untyped-def
     change, expected = np.empty(n), np.empty(n)
     found, foreseen = 0.0, 0.0
     for a in range(n):
-        row = hessian[a]
         product = 0.0
         for b in range(n):
-            product += row[b] * step[b]
+            product += hessian[a, b] * step[b]
         expected[a] = product
         change[a] = before[a] - gradient[a]
         foreseen += step[a] * product
         found += step[a] * change[a]
     if found > 0.2 * foreseen and found < 5.0 * foreseen and foreseen > 1e-280:
         for a in range(n):
-            row, change_a, expected_a = hessian[a], change[a] / found, expected[a] / foreseen
+            change_a, expected_a = change[a] / found, expected[a] / foreseen
             for b in range(n):
-                row[b] += change_a * change[b] - expected_a * expected[b]
+                hessian[a, b] += change_a * change[b] - expected_a * expected[b]

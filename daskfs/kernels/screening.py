@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from daskfs.kernels.columns import add_multiple, copy_columns, dot, products_with_columns
+from daskfs.kernels.columns import add_row, copy_columns, products_with_columns, row_dot
 from daskfs.kernels.glm_state import DIRECTIONS, ENTERED, KNOWN, NEARBY, PASSES
 from daskfs.kernels.linalg import MIN_PIVOT
 from daskfs.kernels.newton import extend_hessian
@@ -46,7 +46,7 @@ def admit(X, problem, mean, scale, lam, state):  # type: ignore[no-untyped-def]
     else:
         _copy_near(X, mean, scale, doubtful[:n_doubtful], state)
         for d in range(n_doubtful):
-            sizes[d] = dot(state.near[state.near_slot[doubtful[d]]], at.residual)
+            sizes[d] = row_dot(state.near, state.near_slot[doubtful[d]], at.residual)
     violators = _largest(doubtful[:n_doubtful], sizes, limit)
     if state.counts[ENTERED] + violators.shape[0] > state.entered.shape[0]:
         return -1
@@ -75,9 +75,9 @@ def _predict(problem, state):  # type: ignore[no-untyped-def]
     length = math.sqrt(_squared_length(left, problem.share))
     predicted[:] = state.reference
     for k in range(min(state.counts[KNOWN], DIRECTIONS)):
-        along = dot(left, state.directions[k])
+        along = row_dot(state.directions, k, left)
         _subtract(along, problem.share, state.directions[k], left)
-        add_multiple(state.images[k], along, predicted)
+        add_row(state.images, k, along, predicted)
     return math.sqrt(_squared_length(left, problem.share)) + 1e-13 * length
 
 
@@ -165,7 +165,7 @@ def _enter(X, problem, mean, scale, feature, size, state):  # type: ignore[no-un
         if abs(abs(state.gradient[r + 1]) - abs(size)) <= 1e-5 * abs(size):
             for i in range(state.work.shape[0]):
                 state.work[i] = problem.share[i] * state.columns[r, i]
-            if abs(dot(state.columns[q], state.work)) > 1.0 - 0.5 * MIN_PIVOT:
+            if abs(row_dot(state.columns, q, state.work)) > 1.0 - 0.5 * MIN_PIVOT:
                 return
     state.entered[q] = feature
     state.coef[q + 1] = 0.0

@@ -106,14 +106,16 @@ class SyntheticSource(Section):
     """A design of the papers, whose true features are known."""
 
     kind: Literal["synthetic"]
-    design: Literal["message"] = "message"
-    n_samples: Annotated[int, Field(ge=2)]
+    design: Literal["message", "online_substitution", "fgm"] = "message"
+    n_samples: Annotated[int, Field(ge=2)] | None = Field(default=None, description="1.2 s log2 p where it may lack")
     n_features: Count
-    n_informative: Annotated[int, Field(ge=0)] = 3
-    correlation: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    noise: Literal["normal", "t3", "logistic"] = "normal"
+    n_informative: Annotated[int, Field(ge=0)] | None = None
+    correlation: Annotated[float, Field(ge=0, lt=1)] | None = None
+    noise: Literal["normal", "t3", "logistic", "none"] = "normal"
     noise_scale: float | None = None
     random_state: Seed = 0
+    structure: Literal["independent", "common_factor", "autoregressive", "factors", "near_duplicates"] = "independent"
+    columns: Literal["standard", "unit"] = "standard"
 
 
 Source: TypeAlias = Annotated[

@@ -5,14 +5,23 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from daskfs.baselines.alpha_investing import AlphaInvesting
 from daskfs.baselines.averaging import Averaging
 from daskfs.baselines.bolasso import Bolasso
 from daskfs.baselines.full_data import FullData
+from daskfs.baselines.grafting import Grafting
+from daskfs.baselines.lasso_cut import LassoCut
 from daskfs.baselines.median import Median
+from daskfs.baselines.online_l0 import OnlineL0
+from daskfs.baselines.online_l1 import OnlineL1
+from daskfs.baselines.orthogonal_matching_pursuit import OrthogonalMatchingPursuit
+from daskfs.baselines.proj_gd import ProjGD
 from daskfs.errors import ConfigError, PlanError, did_you_mean
 from daskfs.pipeline.config import Pipeline, Split, SyntheticSource
 from daskfs.pipeline.plan import DataFacts, Plan, available_nbytes, make_plan, over_limit
+from daskfs.selectors.async_online_substitution import AsyncOnlineSubstitution
 from daskfs.selectors.base import BaseSelector
+from daskfs.selectors.fgm import FGM
 from daskfs.selectors.message import Message
 from daskfs.selectors.mission import Mission
 from daskfs.selectors.online_substitution import OnlineSubstitution
@@ -23,12 +32,21 @@ from daskfs.store.layout import choose_layout, store_nbytes
 
 SELECTORS: dict[str, type[BaseSelector]] = {
     "message": Message,
+    "online_substitution": OnlineSubstitution,
+    "async_online_substitution": AsyncOnlineSubstitution,
+    "fgm": FGM,
+    "mission": Mission,
     "full_data": FullData,
     "averaging": Averaging,
     "median": Median,
     "bolasso": Bolasso,
-    "mission": Mission,
-    "online_substitution": OnlineSubstitution,
+    "proj_gd": ProjGD,
+    "lasso_cut": LassoCut,
+    "orthogonal_matching_pursuit": OrthogonalMatchingPursuit,
+    "grafting": Grafting,
+    "online_l1": OnlineL1,
+    "online_l0": OnlineL0,
+    "alpha_investing": AlphaInvesting,
 }
 
 

@@ -94,12 +94,20 @@ def _in_memory(
     )
     if selector.loss in CLASSIFIERS:
         check_classification_targets(y)
-        labels = np.unique(y) if labels is None else labels
+        labels = _labels_of(y) if labels is None else labels
         y = _codes(y, labels)
     weight = None
     if sample_weight is not None:
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     return ArrayMatrix(X, y, weight, getattr(selector, "feature_names_in_", None)), labels
+
+
+def _labels_of(y: np.ndarray) -> np.ndarray:
+    labels: np.ndarray = np.unique(y)
+    if len(labels) < 2:
+        only = labels[0].item() if isinstance(labels[0], np.generic) else labels[0]
+        raise DataError(f"expected two classes, found one class ({only!r})", "y", "check the target")
+    return labels
 
 
 def _codes(y: np.ndarray, labels: np.ndarray) -> np.ndarray:

@@ -22,9 +22,9 @@ Differs from the paper
 ----------------------
 * σ² of equation (1) is unknown in practice; it is profiled out, which gives the criterion above. ``sigma2`` gives it:
   GIC(M) = RSS_M / σ² + λ |M|.
-* RSS is that of the least-squares refit (``gic_rss="refit"``) and the default criterion lies between the paper's BIC
-  and extended BIC (``gamma=0.5``): in the paper's own simulations the shrunk fit loses weak signals of correlated
-  features.
+* RSS is that of the least-squares refit (``gic_rss="refit"``): in the paper's own simulations the shrunk fit loses weak
+  signals of correlated features. The default λ is that of BIC, and more where few subsets vote: features of noise that
+  one subset chooses are voted down, but one that most subsets miss is lost.
 * Step 6. Maximum-likelihood fits of n_i rows are biased by O(1 / n_i), and so is their average. Where the true features
   are selected the step ends close to maximum likelihood on all rows. With the squared loss it ends at least squares on
   all rows, whose sums are those of the subsets: nothing more is read. ``average="mean"`` leaves it out.
@@ -32,7 +32,7 @@ Differs from the paper
   `patience` features without a better model.
 * The paper is silent on m even and votes of exactly m / 2; they do not count as a majority (``tie="drop"``).
 * A subset on which a column is constant does not vote on it: its vote counts over the others, which must be more than
-  half. Such a coefficient is averaged over the others too.
+  half. Such a coefficient is averaged over the others too. A subset whose target is constant (one class) has no vote.
 * On a subset where the kept columns are linearly dependent, step 4 takes the shortest solution; on one whose classes
   they tell apart without error, where there is no maximum likelihood, a weak ridge bounds the fit, and the average does
   without it. The result counts both.
@@ -52,7 +52,7 @@ from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.base import BaseSelector, Checkpoint, SelectorPlan
 from daskfs.selectors.inputs import is_lazy, opened_matrix
 from daskfs.selectors.message_aggregate import vote
-from daskfs.selectors.message_notes import notes_on, path_of_first, summed
+from daskfs.selectors.message_notes import notes_on, notes_on_paths, path_of_first, summed
 from daskfs.selectors.message_parameters import check_parameters
 from daskfs.selectors.message_partition import in_random_order, strided, weighted_rows
 from daskfs.selectors.message_plan import Shape, choose_n_subsets, plan_message, why_n_subsets
@@ -63,7 +63,16 @@ from daskfs.selectors.subset_models import SelectionSettings
 from daskfs.selectors.targets import checked_target, classes_of, null_intercept
 from daskfs.workers import Workers
 
-VOTES = ("selected", "n_selected", "constant", "total", "y_mean")  # what aggregation takes from the subsets' choices
+VOTES = (
+    "selected",
+    "n_selected",
+    "constant",
+    "n_constant",
+    "abstains",
+    "n_unsolved",
+    "total",
+    "y_mean",
+)  # what aggregation takes from the subsets' choices
 
 
 class Message(BaseSelector):
@@ -84,10 +93,12 @@ class Message(BaseSelector):
     loss : {"squared", "logistic", "poisson", "huber"}
         The model: linear; two classes (any labels) by their log-odds; counts by the logarithm of their mean; linear
         with errors that count linearly beyond 1.345 robust standard deviations of the target.
-    criterion : {"ebic", "ric", "bic"}
-        ebic: λ = log n_i + 2 gamma log p. ric: λ = 2 (log p + log log p). bic: λ = log n_i.
+    criterion : {"vote", "bic", "ric", "ebic"}
+        bic: λ = log n_i. ebic: λ = log n_i + 2 gamma log p. ric: λ = 2 (log p + log log p). vote: bic where there are
+        many subsets, and as much more where they are few as keeps features of noise, which half of them must choose,
+        to 0.01 expected, up to ebic.
     gamma : float
-        Of ebic; 1 is the paper's extended BIC.
+        Of ebic, and of the most that vote adds; 1 is the paper's extended BIC.
     penalty : float, optional
         λ itself, instead of a criterion.
     sigma2 : float, optional
@@ -170,7 +181,7 @@ class Message(BaseSelector):
         subset_size: int | None = None,
         partition: str = "random",
         loss: str = "squared",
-        criterion: str = "ebic",
+        criterion: str = "vote",
         gamma: float = 0.5,
         penalty: float | None = None,
         sigma2: float | None = None,
@@ -281,9 +292,9 @@ class Message(BaseSelector):
         check_parameters(self)
         checked_target(matrix, self.loss)
         rows = weighted_rows(matrix)
-        settings = self._settings(rows)
-        notes: list[str] = []
         shape = self._shape(rows.shape[0], rows.shape[1], np.dtype(rows.dtype))
+        settings = self._settings(rows, shape)
+        notes: list[str] = []
         if self.n_subsets is None and self.subset_size is None:
             notes.append(why_n_subsets(shape.n_samples, shape.n_features))
         in_order = strided(rows, shape.n_subsets) if self.partition == "strided" else self._in_random_order(rows, notes)
@@ -293,19 +304,22 @@ class Message(BaseSelector):
         part = Part(in_order, shape, run.select(settings))
         earlier = [(past, run_again(past, limit, workers)) for past in self._parts]
         self._parts.append(part)
-        refit = self._agree(settings, [*earlier, (part, run)])
+        refit = self._agree(settings, [*earlier, (part, run)], notes)
         notes += notes_on(self.scores_, self.n_subsets_, refit, matrix.feature_names)
         self._make_result(matrix, [run, *(other for _, other in earlier if other is not None)], notes)
         if settings.loss == "squared":
             self._parts[-1] = part.without_arrays()
 
-    def _agree(self, settings: SelectionSettings, parts: list[tuple[Part, MessageRun | None]]) -> Refit | None:
+    def _agree(
+        self, settings: SelectionSettings, parts: list[tuple[Part, MessageRun | None]], notes: list[str]
+    ) -> Refit | None:
         """Steps 3 to 5: votes, fits, average."""
         n_features = parts[0][0].shape.n_features
         chosen = {name: np.concatenate([part.chosen[name] for part, _ in parts]) for name in VOTES}
         self.n_subsets_ = len(chosen["n_selected"])
         self.n_selected_per_subset_ = chosen["n_selected"]
-        self.support_, self.scores_ = vote(chosen, self.n_subsets_, n_features, self.tie)
+        notes += notes_on_paths(chosen)
+        self.support_, self.scores_ = vote(chosen, n_features, self.tie)
         self.coef_ = np.zeros(n_features)
         columns = np.flatnonzero(self.support_)
         self.n_cached_ = 0
@@ -328,7 +342,7 @@ class Message(BaseSelector):
         is_approximate = self.approx == "lsa"
         return Shape(n_samples, n_features, dtype.itemsize, n_subsets, *limits, self.loss, is_strided, is_approximate)
 
-    def _settings(self, rows: Any) -> SelectionSettings:
+    def _settings(self, rows: Any, shape: Shape) -> SelectionSettings:
         """Return how subsets select; classes and Huber's threshold are those of the first rows."""
         y, weight = rows.read_target(slice(None)), rows.read_weight(slice(None))
         if not self._parts:
@@ -352,6 +366,7 @@ class Message(BaseSelector):
             threshold=self._threshold,
             estimator=self.estimator,
             approximate=self.approx == "lsa",
+            n_subsets=shape.n_subsets,
         )
 
     def _in_random_order(self, matrix: Any, notes: list[str]) -> Any:

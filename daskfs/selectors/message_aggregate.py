@@ -26,22 +26,26 @@ class Vote(NamedTuple):
     where it is constant in all."""
 
 
-def vote(chosen: dict[str, np.ndarray], n_subsets: int, n_features: int, tie: str) -> Vote:
+def vote(chosen: dict[str, np.ndarray], n_features: int, tie: str) -> Vote:
     """Count the votes: strictly more than half of the subsets where a column varies, which are more than half of all.
 
     Parameters
     ----------
     chosen : dict of ndarray
-        ``selected`` and ``constant``, column numbers of all subsets in a row.
-    n_subsets, n_features : int
+        ``selected`` and ``constant``, column numbers of all subsets in a row, and ``n_constant`` and ``abstains`` of
+        each: a subset whose target is constant has no vote.
+    n_features : int
     tie : {"drop", "keep"}
         Whether exactly half is enough.
     """
     votes = np.bincount(chosen["selected"], minlength=n_features)
-    voters = n_subsets - np.bincount(chosen["constant"], minlength=n_features)
+    has_voted = ~chosen["abstains"]
+    constant = chosen["constant"][np.repeat(has_voted, chosen["n_constant"])]
+    n_voting = int(has_voted.sum())
+    voters = n_voting - np.bincount(constant, minlength=n_features)
     majority = 2 * votes > voters if tie == "drop" else (2 * votes >= voters) & (votes > 0)
     frequency = np.divide(votes, voters, out=np.full(n_features, np.nan), where=voters > 0)
-    return Vote(majority & (2 * voters > n_subsets), frequency)
+    return Vote(majority & (2 * voters > n_voting), frequency)
 
 
 class Average(NamedTuple):

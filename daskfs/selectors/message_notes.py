@@ -64,6 +64,19 @@ def notes_on(scores: np.ndarray, n_subsets: int, refit: Refit | None, names: np.
     return notes
 
 
+def notes_on_paths(chosen: dict[str, np.ndarray]) -> list[str]:
+    """Return the notes on subsets that had no vote, and on paths that are not exact everywhere."""
+    notes, m = [], len(chosen["n_selected"])
+    if n_silent := int(chosen["abstains"].sum()):
+        notes.append(f"the target is constant on {n_silent} of {m} subsets: they have no vote")
+    if n_unsolved := int((chosen["n_unsolved"] > 0).sum()):
+        notes.append(
+            f"on {n_unsolved} of {m} subsets columns nearly depend on each other, and descent along the path stopped "
+            "before it was exact"
+        )
+    return notes
+
+
 def path_of_first(chosen: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return the path of the first subset as columns of a table; empty where a user's estimator followed none."""
     names = ("lambda", "df", "rss", "deviance", "gic")

@@ -42,7 +42,8 @@ def select_on_block(matrix: Matrix, settings: SelectionSettings, group: SubsetGr
     -------
     dict of ndarray
         ``selected`` and ``constant``: column numbers of all subsets in a row; ``n_selected`` and ``n_constant`` of
-        shape (n_subsets,) tell them apart. ``total`` (the sum of weights) and ``y_mean`` of shape (n_subsets,).
+        shape (n_subsets,) tell them apart. ``total`` (the sum of weights), ``y_mean``, ``abstains`` (whether
+        the target is constant there) and ``n_unsolved`` (solves that descent did not finish) of shape (n_subsets,).
         With the squared loss, of the ``n_cached`` features that the path looked at (``cached``), ``cached_mean``,
         ``cached_scale``, ``cached_cross`` (products with the target) and ``cached_gram`` (below the diagonal).
         With subset 0 its path: ``lambda``, ``df``, ``rss`` or ``deviance``, ``gic``, ``best``.

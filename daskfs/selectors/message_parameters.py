@@ -25,7 +25,7 @@ def check_parameters(selector: Message) -> None:
     """
     choices = {
         "partition": ("random", "strided"),
-        "criterion": ("bic", "ric", "ebic"),
+        "criterion": ("vote", "bic", "ric", "ebic"),
         "gic_rss": ("refit", "lasso"),
         "approx": (None, "lsa"),
         "tie": ("drop", "keep"),

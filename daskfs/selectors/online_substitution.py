@@ -40,6 +40,7 @@ Differs from the paper
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -48,15 +49,16 @@ from daskfs.blocks import Matrix, Progress
 from daskfs.cluster import parse_bytes, workers_of
 from daskfs.errors import DataError
 from daskfs.kernels.substitution_products import NO_WEIGHT
-from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.base import BaseSelector, Checkpoint, SelectorPlan
 from daskfs.selectors.inputs import seed_of
+from daskfs.selectors.online_substitution_arrivals import Arrivals, ArrivedColumns, coded
 from daskfs.selectors.online_substitution_columns import ColumnSettings
 from daskfs.selectors.online_substitution_engines import make_engine
 from daskfs.selectors.online_substitution_members import Members
-from daskfs.selectors.online_substitution_notes import notes_on
+from daskfs.selectors.online_substitution_notes import notes_on, result_of
 from daskfs.selectors.online_substitution_parameters import (
     LOSSES,
+    MAX_DEFAULT_FEATURES,
     chapter_of,
     check_parameters,
     columns_of,
@@ -64,10 +66,10 @@ from daskfs.selectors.online_substitution_parameters import (
     n_to_select,
     rule_of,
 )
-from daskfs.selectors.online_substitution_plan import SubstitutionShape, choose_reading, plan_substitution
-from daskfs.selectors.online_substitution_run import HISTORY, SubstitutionRun
-from daskfs.selectors.refit import refit_selected
-from daskfs.selectors.responses import TWO_CLASS
+from daskfs.selectors.online_substitution_plan import Reading, SubstitutionShape, choose_reading, plan_substitution
+from daskfs.selectors.online_substitution_refit import refit_members
+from daskfs.selectors.online_substitution_run import ROUND_CHAPTERS, SubstitutionRun
+from daskfs.selectors.responses import CLASSIFIERS, TWO_CLASS
 from daskfs.selectors.targets import checked_target, classes_of
 from daskfs.sources.arrays import ArrayMatrix
 from daskfs.workers import Workers
@@ -233,6 +235,7 @@ class OnlineSubstitution(BaseSelector):
             chapter=chapter_of(self.block_columns, n_selected),
             tile_columns=tile_columns,
             n_epochs=self.n_epochs,
+            n_screened=chapter_of(self.block_columns, n_selected) * ROUND_CHAPTERS if self.schedule == "screen" else 0,
         )
 
     def _settings(self) -> ColumnSettings:
@@ -240,10 +243,71 @@ class OnlineSubstitution(BaseSelector):
         keeps_int8 &= self.rule == "exchange" or engine_of(self) == "gram"
         return ColumnSettings(self.fit_intercept, self.standardise, keeps_int8)
 
+    def partial_fit(self, X: Any, names: Any = None, y: Any = None, sample_weight: Any = None) -> OnlineSubstitution:
+        """Take more columns, not more rows: features that arrive over time, or are asked for block by block.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_columns)
+            New columns of the same rows, in the same order.
+        names : sequence of str, optional
+            Of these columns; those of a DataFrame, else x0, x1, ... in the order of arrival.
+        y : array-like of shape (n_samples,)
+            The target; with the first block.
+        sample_weight : array-like of shape (n_samples,), optional
+            With the first block.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        DataError
+            No target with the first block, other rows, names that stand twice.
+
+        Notes
+        -----
+        Columns are numbered as they arrive, and presented once; what is not among the members is gone. Columns that
+        `always_include` names must be in the first block. Without `n_features_to_select`, 100 are held. The selector
+        keeps the members and pickles with them.
+        """
+        if names is None and hasattr(X, "columns") and all(isinstance(name, str) for name in X.columns):
+            names = list(X.columns)
+        always = np.empty(0, np.int64)
+        if not hasattr(self, "_arrivals"):
+            if y is None:
+                raise DataError("expected the target with the first block, found none", "partial_fit", "pass y=")
+            check_parameters(self)
+            labels, y = coded(y) if self.loss in CLASSIFIERS else (None, y)
+            first = ArrayMatrix(X, y, sample_weight, names)
+            always = columns_of(self.always_include, first.shape[1], first.feature_names, "always_include")
+            self._arrivals = self._expect(first)
+            self._labels = labels
+        arrivals = self._arrivals
+        arrivals.take(X, names, always)
+        self._take_names(arrivals.matrix)
+        self._conclude(arrivals.matrix, arrivals.y, arrivals.run, 0, None)
+        if self._labels is not None:
+            self.classes_ = self._labels
+        return self
+
+    def _expect(self, first: ArrayMatrix) -> Arrivals:
+        """Return the state before the first column."""
+        y, weight = self._target(first)
+        n_samples, n_selected = first.shape[0], self.n_features_to_select or MAX_DEFAULT_FEATURES
+        settings = replace(self._settings(), keeps_int8=False)
+        members = Members(n_selected, n_samples, settings.dtype_of(first.dtype), weight)
+        chapter = chapter_of(self.block_columns, n_selected)
+        matrix = ArrivedColumns(n_samples, members.rows.dtype)
+        run = SubstitutionRun(matrix, self._engine(members, y), settings, Reading(chapter, 0, 0), chapter, weight)
+        return Arrivals(run, matrix, y)
+
     def _fit(
         self, matrix: Matrix, workers: Workers | None, progress: Progress | None, checkpoint: Checkpoint | None
     ) -> None:
         check_parameters(self)
+        self.__dict__.pop("_arrivals", None)
         workers = workers_of(self.client) if workers is None else workers
         y, weight = self._target(matrix)
         n_samples, n_features = matrix.shape
@@ -251,27 +315,26 @@ class OnlineSubstitution(BaseSelector):
         limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
         reading = choose_reading(shape, limit)
         always = columns_of(self.always_include, n_features, matrix.feature_names, "always_include")
-        if len(always) > shape.n_selected:
-            raise DataError(
-                f"expected at most {shape.n_selected} columns, found {len(always)}",
-                "always_include",
-                "raise n_features_to_select",
-            )
         order = self.order if isinstance(self.order, str) else columns_of(self.order, n_features, None, "order")
         members = Members(shape.n_selected, n_samples, self._settings().dtype_of(matrix.dtype), weight)
+        screeners = workers if self.schedule == "screen" else None
+        engine, chapter = self._engine(members, y), shape.chapter
+        run = SubstitutionRun(
+            matrix, engine, self._settings(), reading, chapter, weight, progress, checkpoint, screeners
+        )
+        done = run.resume()
+        if done == (0, 0):
+            run.always(always)
+        run.epochs(self.n_epochs, order, seed_of(self.random_state), done)
+        self._conclude(matrix, y, run, reading.nbytes, limit)
+
+    def _engine(self, members: Members, y: np.ndarray) -> Any:
         engine = make_engine(
             members, y, rule_of(self), engine_of(self), LOSSES[self.loss], self.epsilon, self.fit_intercept
         )
         if self.block_columns is not None:
             engine.narrowest = engine.widest = engine.width = int(self.block_columns)
-        run = SubstitutionRun(
-            matrix, engine, self._settings(), reading, shape.chapter, weight, progress, checkpoint
-        )  # fmt: skip
-        done = run.resume()
-        if done == (0, 0):
-            run.always(always)
-        run.epochs(self.n_epochs, order, seed_of(self.random_state), done)
-        self._conclude(matrix, y, weight, run, reading.nbytes, limit)
+        return engine
 
     def _target(self, matrix: Matrix) -> tuple[np.ndarray, np.ndarray]:
         """Return the target, classes as -1 and +1, centred with the squared loss; and the weights."""
@@ -289,9 +352,8 @@ class OnlineSubstitution(BaseSelector):
             y = y - self._location
         return y, weight
 
-    def _conclude(
-        self, matrix: Matrix, y: np.ndarray, weight: np.ndarray, run: SubstitutionRun, promised: int, limit: int | None
-    ) -> None:
+    def _conclude(self, matrix: Any, y: np.ndarray, run: SubstitutionRun, promised: int, limit: int | None) -> None:
+        """Name the members, fit the loss on them, make the result."""
         engine, members = run.engine, run.engine.members
         engine.finish()
         k, n_features = members.n_members, matrix.shape[1]
@@ -303,55 +365,11 @@ class OnlineSubstitution(BaseSelector):
         self.scores_[members.ids[:k]] = engine.costs
         self.coef_ = np.zeros(n_features)
         notes = notes_on(self, run, matrix)
-        self._refit(members, y, weight, engine, limit, notes)
-        self.n_epochs_ = run.n_epochs
-        self._make_result(matrix, run, promised, limit, notes)
-
-    def _refit(
-        self, members: Members, y: np.ndarray, weight: np.ndarray, engine: Any, limit: int | None, notes: list[str]
-    ) -> None:
-        """Fit the loss on the members, which are in memory, without ridge."""
-        k = members.n_members
-        raw, shift = members.coefficients(engine.coef)
-        intercept = self._location + shift + engine.intercept if self.fit_intercept else 0.0
-        if k and self.fit_intercept:
-            held = ArrayMatrix(members.rows[:k].T, y, weight if len(weight) else None)
-            positive = 1.0 if self.loss in TWO_CLASS else None
-            fit = refit_selected(
-                held, np.arange(k), self.loss, positive=positive, threshold=engine.threshold, memory_limit=limit
-            )
-            scale = np.ones(k) if members.rows.dtype == np.int8 else members.scale[:k]
-            mean = np.zeros(k) if members.rows.dtype == np.int8 else members.mean[:k]
-            raw = fit.coef / scale
-            intercept = fit.intercept - float(raw @ mean) + self._location
-            if fit.is_separable:
-                notes.append("the selected features tell the classes apart without error: a weak ridge bounds the fit")
-        self.coef_[members.ids[:k]] = raw
-        self.intercept_ = float(intercept)
-
-    def _make_result(
-        self, matrix: Any, run: SubstitutionRun, promised: int, limit: int | None, notes: list[str]
-    ) -> None:
-        names = matrix.feature_names
-        table = selection_table(self.selected_, self.coef_[self.selected_], self.scores_[self.selected_], names)
-        parameters = {**self.get_params(deep=False), "n_features_to_select": run.engine.members.capacity}
-        parameters["engine"] = engine_of(self)
-        del parameters["client"]
-        memory = {"promised_nbytes": promised, "members_nbytes": run.engine.members.nbytes}
-        history = np.array(run.history).reshape(-1, len(HISTORY))
-        self.result_ = SelectionResult(
-            method="online_substitution",
-            table=table,
-            intercept=self.intercept_,
-            parameters=parameters,
-            n_samples=int(matrix.shape[0]),
-            n_features=int(matrix.shape[1]),
-            history=type(table)({name: history[:, q] for q, name in enumerate(HISTORY)}),
-            scores=self.scores_,
-            feature_names=names,
-            store_digest=getattr(getattr(matrix, "base", matrix), "digest", None),
-            memory=memory if limit is None else {**memory, "limit_nbytes": limit},
-            communication={},
-            time=run.seconds,
-            notes=notes,
+        raw, self.intercept_, is_separable = refit_members(
+            engine, y, self._location, self.loss, self.fit_intercept, limit
         )
+        self.coef_[members.ids[:k]] = raw
+        if is_separable:
+            notes.append("the selected features tell the classes apart without error: a weak ridge bounds the fit")
+        self.n_epochs_ = run.n_epochs
+        self.result_ = result_of(self, run, matrix, promised, limit, notes)

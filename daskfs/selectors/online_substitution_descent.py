@@ -71,11 +71,6 @@ class Descent:
         """Weights of the columns as they are held."""
         return self.point.coef
 
-    @property
-    def intercept(self) -> float:
-        """Of the columns as they are held."""
-        return self.point.intercept
-
     def take(self, columns: Columns) -> None:
         """Present a chapter of columns, in their order."""
         if self.engine == "naive":
@@ -254,7 +249,7 @@ class Descent:
     def finish(self) -> None:
         """Find what dropping each member would cost, at the minimum of the loss's parabola."""
         parabola = self.point.parabola()
-        self.point.coef[:] = parabola.optimum
+        self.final, self.intercept = parabola.optimum, self.point.intercept
         self.costs = removal_costs(parabola.inverse, parabola.optimum, self.members.n_members)
 
     def arrays(self) -> dict[str, np.ndarray]:

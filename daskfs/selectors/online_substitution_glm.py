@@ -15,10 +15,10 @@ from daskfs.kernels.substitution_products import NO_WEIGHT, row_products
 from daskfs.selectors.online_substitution_columns import Columns
 from daskfs.selectors.online_substitution_members import Members
 from daskfs.selectors.online_substitution_point import Parabola, Point
+from daskfs.selectors.online_substitution_screen import Screen
 from daskfs.selectors.online_substitution_squared import (
     LARGEST_BLOCK,
     PAID_PRODUCTS,
-    SCREEN,
     SMALLEST_BLOCK,
     Rule,
     Tally,
@@ -75,11 +75,6 @@ class GlmExchange:
         """Weights of the standardised columns."""
         return self.point.coef
 
-    @property
-    def intercept(self) -> float:
-        """Of the standardised columns."""
-        return self.point.intercept
-
     def take(self, columns: Columns) -> None:
         """Present a chapter of columns, in their order."""
         start = 0
@@ -90,22 +85,19 @@ class GlmExchange:
             self.width = max(self.narrowest, self.width // 2) if n_accepted else min(self.widest, self.width * 2)
 
     def _take_block(self, columns: Columns) -> int:
-        if self._parabola is None:
-            self._parabola = self.point.parabola()
-        parabola = self._parabola
+        parabola = self._present_parabola()
         if parabola.total <= 0.0:  # no sample's loss curves: nothing is to be gained
             self.tally.n_presented += int(self.members.usable(columns).sum())
             return 0
         point, usable = self.point, self.members.usable(columns)
-        gradient = point.gradient(columns, parabola.derivative)
-        diagonal, sums = self._diagonal(columns, parabola.total)
         if self.engine == "lazy" and self.members.n_members == self.members.capacity:
-            chosen = np.flatnonzero(usable & self._could_pay(gradient, diagonal, parabola))
+            chosen = self.screen(len(columns)).candidates(columns)
             self.tally.n_presented += int(usable.sum()) - len(chosen)
             if not len(chosen):
                 return 0
             columns, usable = columns.take(chosen), np.ones(len(chosen), bool)
-            gradient, diagonal, sums = gradient[chosen], diagonal[chosen], sums[chosen]
+        gradient = point.gradient(columns, parabola.derivative)
+        diagonal, sums = self._diagonal(columns, parabola.total)
         k = self.members.n_members
         cross = np.zeros((len(columns), self.members.capacity))
         cross[:, :k] = point.weighted(columns.rows, self.members.rows[:k], sums, parabola.sums[:k], parabola.total)
@@ -121,11 +113,19 @@ class GlmExchange:
             squares -= sums**2 / total
         return np.maximum(squares, 0.0) / self.members.total + self.rule.ridge, sums
 
-    def _could_pay(self, gradient: np.ndarray, diagonal: np.ndarray, parabola: Parabola) -> np.ndarray:
-        costs = removal_costs(parabola.inverse, parabola.optimum, self.members.n_members)[self.members.n_fixed :]
-        least = float(costs.min()) if len(costs) else np.inf
-        paying: np.ndarray = gradient**2 > SCREEN * 2.0 * least * diagonal
-        return paying
+    def screen(self, most: int) -> Screen:
+        """Return what columns are screened against: the loss's slope, and the cost of the cheapest member."""
+        members, parabola = self.members, self._present_parabola()
+        costs = removal_costs(parabola.inverse, parabola.optimum, members.n_members)[members.n_fixed :]
+        least = float(costs.min()) if len(costs) and parabola.total > 0.0 else np.inf
+        present = members.ids[: members.n_members].copy()
+        curvature = self.point.curvature.copy()
+        return Screen(-parabola.derivative, curvature, members.total, least, self.rule.ridge, present, most)
+
+    def _present_parabola(self) -> Parabola:
+        if self._parabola is None:
+            self._parabola = self.point.parabola()
+        return self._parabola
 
     def _walk(
         self,
@@ -237,14 +237,18 @@ class GlmExchange:
         point.predict()
 
     def finish(self) -> None:
-        """Take Newton steps until the loss no longer falls."""
+        """Find the loss's minimum over the members by Newton steps, and what dropping each would cost; stay here."""
+        point, coef, intercept = self.point, self.point.coef.copy(), self.point.intercept
         for _ in range(MAX_LAST_STEPS):
             before = self.point.value
             self._newton_step()
             if before - self.point.value <= 1e-10 * abs(before):
                 break
         parabola = self.point.parabola()
-        self.costs = removal_costs(parabola.inverse, self.point.coef, self.members.n_members)
+        self.final, self.intercept = point.coef.copy(), point.intercept
+        self.costs = removal_costs(parabola.inverse, self.final, self.members.n_members)
+        point.coef[:], point.intercept = coef, intercept
+        point.predict()
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the state, but for the columns of the members, which are read again."""

@@ -70,19 +70,18 @@ def choose_reading(shape: SubstitutionShape, memory_limit: int | None) -> Readin
     PlanError
         Not even one chapter fits in the limit; with the number of features that would.
     """
-    chapter_nbytes = shape.chapter * shape.column_nbytes
-    wanted = max(-(-shape.tile_columns // shape.chapter), READ_NBYTES // max(1, chapter_nbytes), 1)
-    most = max(1, MAX_READ_NBYTES // max(1, chapter_nbytes))
-    wanted = min(wanted, most, -(-shape.n_features // shape.chapter))
+    chapter_nbytes = max(1, shape.chapter * shape.column_nbytes)
+    wanted = max(-(-shape.tile_columns // shape.chapter), READ_NBYTES // chapter_nbytes, 1)
+    if memory_limit is None:
+        wanted = min(wanted, max(1, MAX_READ_NBYTES // chapter_nbytes))
+    wanted = min(wanted, -(-shape.n_features // shape.chapter))
     fixed = shape.fixed_nbytes(shape.n_selected)
-    for prefetch in (1, 0):
-        n_chapters = wanted
-        while n_chapters >= 1:
-            width = n_chapters * shape.chapter
-            needed = fixed + shape.read_nbytes(width, prefetch)
-            if memory_limit is None or needed <= memory_limit:
-                return Reading(width, prefetch, needed)
-            n_chapters //= 2
+    narrower = [wanted >> k for k in range(1, wanted.bit_length())]
+    for n_chapters, prefetch in [(n, ahead) for n in (wanted, *narrower) for ahead in (1, 0)]:
+        width = n_chapters * shape.chapter
+        needed = fixed + shape.read_nbytes(width, prefetch)
+        if memory_limit is None or needed <= memory_limit:
+            return Reading(width, prefetch, needed)
     raise _too_small(shape, memory_limit or 0, fixed + shape.read_nbytes(shape.chapter, 0))
 
 
@@ -116,7 +115,7 @@ def plan_substitution(shape: SubstitutionShape, memory_limit: int | None, n_thre
     task_nbytes, client_nbytes, n_tasks = reading.nbytes, 0, n_reads
     if shape.n_screened:
         task_nbytes = shape.read_nbytes(shape.chapter, 0) + 4 * 8 * shape.n_samples + TILE_NBYTES
-        client_nbytes = reading.nbytes + shape.n_screened * shape.column_nbytes
+        client_nbytes = reading.nbytes + shape.n_screened // 2 * shape.column_nbytes
         n_tasks = -(-shape.n_features // shape.chapter) * shape.n_epochs
         how = f"tasks of {shape.chapter} columns in rounds of {shape.n_screened}"
     return SelectorPlan(

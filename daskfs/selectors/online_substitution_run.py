@@ -20,9 +20,13 @@ from daskfs.selectors.online_substitution_columns import (
     read_columns,
 )
 from daskfs.selectors.online_substitution_plan import Reading
+from daskfs.selectors.online_substitution_screen import screen_columns
+from daskfs.workers import Here, Workers
 
 STEP = "online-substitution"
 SAVES_PER_EPOCH = 20
+ROUND_CHAPTERS = 8
+"""Blocks screened against the same members: as many tasks run at once; the answer depends on it, so it is fixed."""
 HISTORY = ("epoch", "n_presented", "n_members", "n_exchanged", "n_refused", "n_reverted", "objective")
 
 
@@ -38,6 +42,10 @@ class SubstitutionRun:
     chapter : int
         Columns decided on together.
     weight : ndarray of shape (n_samples,), or `NO_WEIGHT`
+    progress : Progress, optional
+    checkpoint : Checkpoint, optional
+    screeners : Workers, optional
+        Where columns are screened; None: every column comes here.
     """
 
     def __init__(
@@ -50,10 +58,12 @@ class SubstitutionRun:
         weight: np.ndarray = NO_WEIGHT,
         progress: Progress | None = None,
         checkpoint: Checkpoint | None = None,
+        screeners: Workers | None = None,
     ) -> None:
         self.matrix, self.engine, self.settings = matrix, engine, settings
         self.reading, self.chapter, self.weight = reading, chapter, weight
-        self.progress, self.checkpoint = progress, checkpoint
+        self.progress, self.checkpoint, self.screeners = progress, checkpoint, screeners
+        self.communication: dict[str, int] = {}
         self.history: list[tuple[float, ...]] = []
         self.n_epochs = 0
         """Epochs begun."""
@@ -63,22 +73,44 @@ class SubstitutionRun:
     def always(self, columns: np.ndarray) -> None:
         """Make columns members that are never dropped.
 
+        Parameters
+        ----------
+        columns : ndarray of shape (n_columns,), int64
+
         Raises
         ------
         DataError
             One is constant, or a combination of those before it.
         """
-        engine = self.engine
+        engine, most = self.engine, self.engine.members.capacity
+        if len(columns) > most:
+            raise DataError(
+                f"expected at most {most} columns, found {len(columns)}",
+                "always_include",
+                "raise n_features_to_select",
+            )
         for start in range(0, len(columns), self.chapter):
             block = read_columns(self.matrix, columns[start : start + self.chapter], self.settings, self.weight)
             engine.take(block)
             engine.members.n_fixed = engine.members.n_members
-        missing = columns[~np.isin(columns, engine.members.ids)]
+        self.fix(columns)
+
+    def fix(self, columns: np.ndarray) -> None:
+        """Never drop the members of now, which must be these columns."""
+        members = self.engine.members
+        members.n_fixed = members.n_members
+        missing = columns[~np.isin(columns, members.ids)]
         if len(missing):
             name = self.matrix.names[missing[0]]
             raise DataError(
                 "is constant, or a combination of the columns before it", f"always_include, column {name!r}", "drop it"
             )
+
+    def present(self, columns: Columns) -> None:
+        """Take columns that came by another way."""
+        self.n_epochs = 1
+        self.engine.take(columns)
+        self._record(0)
 
     def epochs(self, n_epochs: int, order: Any, seed: int | None, n_done: tuple[int, int]) -> None:
         """Present all columns `n_epochs` times; stop after an epoch in which nobody entered.
@@ -116,14 +148,46 @@ class SubstitutionRun:
 
     def _epoch(self, epoch: int, columns: np.ndarray, position: int) -> None:
         save_every = max(1, len(columns) // self.chapter // SAVES_PER_EPOCH) * self.chapter
-        for block in self._stream(columns[position:]):
-            self.engine.take(block)
-            position += len(block)
+        for n_taken in self._taken(columns[position:]):
+            position += n_taken
             self._record(epoch)
             if self.progress is not None:
-                self.progress.advance()
-            if self.checkpoint is not None and (position % save_every == 0 or position == len(columns)):
+                self.progress.advance(-(-n_taken // self.chapter))
+            if self.checkpoint is not None and (position % save_every < n_taken or position == len(columns)):
                 self._save(self.checkpoint, epoch, position, len(columns))
+
+    def _taken(self, columns: np.ndarray) -> Iterator[int]:
+        """Present columns; yield how many were, again and again."""
+        members, n_taken = self.engine.members, 0
+        if self.screeners is None or members.n_members < members.capacity:
+            for block in self._stream(columns):
+                self.engine.take(block)
+                n_taken += len(block)
+                yield len(block)
+                if self.screeners is not None and members.n_members == members.capacity:
+                    break
+        length = self.chapter * ROUND_CHAPTERS
+        for start in range(n_taken, len(columns), length):
+            yield self._round(columns[start : start + length])
+
+    def _round(self, columns: np.ndarray) -> int:
+        """Screen columns where tasks run, all against the members of now; exchange with those that they return."""
+        chapters = [columns[start : start + self.chapter] for start in range(0, len(columns), self.chapter)]
+        screen = self.engine.screen(max(1, self.chapter // 2))
+        found: list[dict[str, np.ndarray]] = [{}] * len(chapters)
+        shared = (self.matrix, self.settings, self.weight, screen)
+        workers = self.screeners or Here()
+        for k, candidates in workers.map_blocks(screen_columns, chapters, name="online-screen", shared=shared):
+            found[k] = candidates
+            nbytes = sum(array.nbytes for array in candidates.values())
+            self.communication["screen"] = self.communication.get("screen", 0) + nbytes
+        for candidates in found:
+            n_usable = int(candidates.pop("n_usable")[0])
+            block = Columns(**{name: np.require(array, requirements="W") for name, array in candidates.items()})
+            self.engine.tally.n_presented += n_usable - len(block)
+            if len(block):
+                self.engine.take(block)
+        return len(columns)
 
     def _stream(self, columns: np.ndarray) -> Iterator[Columns]:
         width = self.reading.width

@@ -21,12 +21,11 @@ from daskfs.kernels.substitution_products import NO_WEIGHT, row_products
 from daskfs.kernels.substitution_steps import OS, PAPER, steps_scan
 from daskfs.selectors.online_substitution_columns import Columns
 from daskfs.selectors.online_substitution_members import Members
+from daskfs.selectors.online_substitution_screen import Screen
 
 SMALLEST_BLOCK, LARGEST_BLOCK = 32, 128
 PAID_PRODUCTS = 12
 """Acceptances from which on all products of a block with itself cost less than those of each newcomer."""
-SCREEN = 0.3
-"""A column is looked at closer where its gain, were it orthogonal to the members, is this part of the least cost."""
 
 
 @dataclass
@@ -117,20 +116,11 @@ class SquaredEngine:
         self._walk(column, cross, gradient + row_products(cross, self.coef, NO_WEIGHT), usable)
 
     def _take_lazily(self, columns: Columns) -> int:
-        members = self.members
-        members.predict(-self.coef, 0.0, self._residual)
-        self._residual += self.y
-        gradient = members.against_target(columns, self._residual)
-        usable = members.usable(columns)
-        looked_at = np.flatnonzero(usable & self._could_pay(gradient, columns.square + self.rule.ridge))
-        self.tally.n_presented += int(usable.sum()) - len(looked_at)
-        if not len(looked_at):
-            return 0
-        chosen = columns.take(looked_at)
-        cross = self._room(len(chosen))
-        cross[:, : members.n_members] = members.cross(chosen)
-        linear = gradient[looked_at] + row_products(cross, self.coef, NO_WEIGHT)
-        return self._walk(chosen, cross, linear, np.ones(len(chosen), bool))
+        if self.members.n_members < self.members.capacity:
+            return self._take_block(columns)
+        looked_at = self.screen(len(columns)).candidates(columns)
+        self.tally.n_presented += int(self.members.usable(columns).sum()) - len(looked_at)
+        return self._take_block(columns.take(looked_at)) if len(looked_at) else 0
 
     def _room(self, n_columns: int) -> np.ndarray:
         return np.zeros((n_columns, self.members.capacity))
@@ -184,18 +174,19 @@ class SquaredEngine:
     def _entered(self) -> None:
         """Bring up to date what depends on the members' products."""
 
-    def _could_pay(self, gradient: np.ndarray, diagonal: np.ndarray) -> np.ndarray:
-        raise TypeError(f"{type(self).__name__} must define _could_pay()")
+    def screen(self, most: int) -> Screen:
+        """Return what columns are screened against."""
+        raise TypeError(f"{type(self).__name__} must define screen()")
 
     def finish(self) -> None:
-        """Leave exact least squares on the members' products, ridge included."""
+        """Find the least squares on the members' products, ridge included, and what dropping each would cost."""
         k = self.members.n_members
-        inverse = np.zeros((k, k))
+        inverse, self.final = np.zeros((k, k)), self.coef.copy()
         if k and invert(self.matrix[:k, :k].copy(), inverse):
-            self.coef[:k] = multiply(inverse, self.linear[:k].copy())
-            self.costs = removal_costs(inverse, self.coef, k)
+            self.final[:k] = multiply(inverse, self.linear[:k].copy())
+            self.costs = removal_costs(inverse, self.final, k)
         else:
-            self.costs = 0.5 * self.coef[:k] ** 2
+            self.costs = 0.5 * self.final[:k] ** 2
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the state, but for the columns of the members, which are read again."""
@@ -251,14 +242,17 @@ class SquaredExchange(SquaredEngine):
                 self.value = self.null_value - 0.5 * float(np.sum(self.linear[:k] * self.coef[:k]))
             self.n_since = 0
 
-    def _could_pay(self, gradient: np.ndarray, diagonal: np.ndarray) -> np.ndarray:
+    def screen(self, most: int) -> Screen:
+        """Return what columns are screened against: the residual, and the cost of the cheapest member."""
         members = self.members
-        if members.n_members < members.capacity:
-            return np.ones(len(gradient), bool)
+        slope = members.predict(-self.coef, 0.0, np.empty(len(self.y)))
+        slope += self.y
+        if len(members.weight):
+            slope *= members.weight
         costs = removal_costs(self.inverse, self.coef, members.n_members)[members.n_fixed :]
         least = float(costs.min()) if len(costs) else np.inf
-        paying: np.ndarray = gradient**2 > SCREEN * 2.0 * least * diagonal
-        return paying
+        present = members.ids[: members.n_members].copy()
+        return Screen(slope, NO_WEIGHT, members.total, least, self.rule.ridge, present, most)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the state; see `SquaredEngine.arrays`."""
@@ -299,9 +293,6 @@ class SquaredSteps(SquaredEngine):
         k = self.members.n_members
         self.product[:k] = multiply(self.matrix[:k, :k].copy(), self.coef[:k].copy())
         self.state[2] = self.null_value + float(np.sum(self.coef[:k] * (0.5 * self.product[:k] - self.linear[:k])))
-
-    def _could_pay(self, gradient: np.ndarray, diagonal: np.ndarray) -> np.ndarray:
-        return np.ones(len(gradient), bool)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the state; see `SquaredEngine.arrays`."""

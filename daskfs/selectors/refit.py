@@ -94,7 +94,7 @@ def refit_selected(
     weight = np.ones(len(y)) if weight is None else as_vector(weight)
     if threshold is None:
         threshold = default_threshold(y, weight) if code == HUBER else 0.0
-    blocks = _Blocks(matrix, np.asarray(columns, dtype=np.int64), workers or Here(), memory_limit)
+    blocks = SelectedBlocks(matrix, np.asarray(columns, dtype=np.int64), workers or Here(), memory_limit)
     total, location, centre, scale = blocks.moments(positive)
     start = np.zeros(len(columns) + 1)
     start[0] = _finite(null_intercept(loss, location), total)
@@ -112,7 +112,7 @@ def refit_selected(
 
 
 def _descend(
-    blocks: _Blocks, model: Model, total: float, ridge: float, code: int, is_bounded: bool = False
+    blocks: SelectedBlocks, model: Model, total: float, ridge: float, code: int, is_bounded: bool = False
 ) -> tuple[np.ndarray, float, int, int] | None:
     """Return solution, mean loss, number of steps and of dependent columns; None where there is no finite minimum."""
     penalised = np.concatenate([[0.0], np.ones(len(model.scale))])
@@ -142,7 +142,7 @@ def _runs_away(value: float, null: float, is_short: bool, step: np.ndarray) -> b
 
 
 def _shortened(
-    blocks: _Blocks, model: Model, step: np.ndarray, value: float, total: float, penalty: np.ndarray
+    blocks: SelectedBlocks, model: Model, step: np.ndarray, value: float, total: float, penalty: np.ndarray
 ) -> tuple[Model, float, np.ndarray, np.ndarray]:
     """Take the step, or the largest half, quarter, ... of it with which the objective does not rise."""
     length = 1.0
@@ -155,7 +155,7 @@ def _shortened(
     return moved, *terms
 
 
-class _Blocks:
+class SelectedBlocks:
     """Blocks of rows of the selected columns: kept in memory where they fit, or an address."""
 
     def __init__(self, matrix: Any, columns: np.ndarray, workers: Workers, memory_limit: int | None) -> None:

@@ -43,12 +43,14 @@ class SelectionSettings:
     """A scikit-learn estimator that selects instead of the Lasso path."""
     approximate: bool = False
     """Whether the path of a loss is that of its parabola at the fit of all columns."""
+    n_subsets: int = 1
+    """That vote together."""
 
     def feature_penalty(self, n_samples: float, n_features: int) -> float:
         """Return what one more feature costs on a subset."""
         if self.penalty is not None:
             return self.penalty
-        return feature_penalty(self.criterion, n_samples, n_features, self.gamma)
+        return feature_penalty(self.criterion, n_samples, n_features, self.gamma, self.n_subsets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +69,15 @@ def choose(
     X: np.ndarray, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings, is_first: bool
 ) -> dict[str, np.ndarray] | None:
     """Return what one subset chooses (see `message_on_block.select_on_block`); None where X is not finite."""
-    if settings.loss == "squared" or settings.estimator is not None:
+    if settings.estimator is not None:
         m = moments(X, y, weight)
         if np.isnan(m.scale).any():
             return None
-    if settings.estimator is not None:
         selected, coef, intercept = _choice_of_estimator(X, y, weight, settings)
-        choice = _columns_and_target(m, m.y_mean)
+        choice = _columns_and_target(m, m.y_mean) | {"n_unsolved": np.array([0])}
     else:
-        path = _lasso_path(X, y, weight, m, settings) if settings.loss == "squared" else _path(X, y, weight, settings)
+        follow = _lasso_path if settings.loss == "squared" else _path
+        path = follow(X, y, weight, settings)
         if np.isnan(path.moments.scale).any():
             return None
         selected = path.selected()
@@ -83,21 +85,21 @@ def choose(
         if path.best >= 0:
             coef, intercept = path.coefficients(path.best)[selected], path.intercept(path.best)
         choice = _columns_and_target(path.moments, _location(path, y, weight))
+        choice["n_unsolved"] = np.array([path.n_unsolved])
         choice |= _flattened(path.gram) if isinstance(path, LassoPath) else {}
         choice |= _history(path) if is_first else {}
-    choice |= {"selected": selected, "n_selected": np.array([len(selected)])}
+    choice |= {"selected": selected, "n_selected": np.array([len(selected)]), "abstains": _abstains(y, weight)}
     if settings.with_coefficients:
         choice |= {"coef": coef, "intercept": np.array([intercept if len(coef) else choice["y_mean"][0]])}
     return choice
 
 
-def _lasso_path(X: np.ndarray, y: np.ndarray, weight: np.ndarray, m: Moments, settings: SelectionSettings) -> LassoPath:
+def _lasso_path(X: np.ndarray, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings) -> LassoPath:
     return lasso_path(
         X,
         y,
         weight,
-        penalty=settings.feature_penalty(m.total, X.shape[1]),
-        block_moments=m,
+        penalty=settings.feature_penalty(float(weight.sum()), X.shape[1]),
         n_lambdas=settings.n_lambdas,
         refit=settings.refit,
         patience=settings.patience,
@@ -121,6 +123,12 @@ def _path(X: np.ndarray, y: np.ndarray, weight: np.ndarray, settings: SelectionS
         patience=settings.patience,
         max_features=settings.max_features,
     )
+
+
+def _abstains(y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Return whether the target is the same on all rows, of one class say: nothing is learnt from them."""
+    seen = y[weight > 0.0]
+    return np.array([seen.min() == seen.max()])
 
 
 def _columns_and_target(m: Moments, location: float) -> dict[str, np.ndarray]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,16 @@ class ArrayMatrix(Streamable):
             return np.ascontiguousarray(block)
         out[...] = block
         return out
+
+    @property
+    def dense_array(self) -> np.ndarray | None:
+        """X itself, to be read without a copy; None where it is sparse."""
+        return None if hasattr(self._X, "tocsr") else self._X
+
+    @cached_property
+    def by_columns(self) -> Any:
+        """X as a CSC matrix, made when first asked for; None where it is dense."""
+        return self._X.tocsc() if hasattr(self._X, "tocsr") else None
 
     def read_sparse(self, rows: Rows) -> SparseRows | None:
         """Return the entries of X[rows], without a copy where the rows are consecutive; None where X is dense."""

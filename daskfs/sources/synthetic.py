@@ -12,36 +12,56 @@ import numpy as np
 
 from daskfs.errors import ConfigError, did_you_mean
 from daskfs.sources.base import Source, SourceBlock
+from daskfs.sources.synthetic_designs import (
+    DEFAULT_CORRELATION,
+    STRUCTURES,
+    Features,
+    draw_coef,
+    paper_n_samples,
+)
 
-DESIGNS = ("message",)
-NOISES = {"normal": 2.0, "t3": 1.0, "logistic": 1.0}
-"""With the factor that the paper gives each."""
+DESIGNS = ("message", "online_substitution", "fgm")
+NOISES = {"normal": 2.0, "t3": 1.0, "logistic": 1.0, "none": 0.0}
+"""With the factor that the message paper gives each."""
+NOISES_OF = {
+    "message": ("normal", "t3", "logistic"),
+    "online_substitution": ("normal", "t3", "none"),
+    "fgm": ("none",),
+}
+N_INFORMATIVE = {"message": 3, "online_substitution": 100, "fgm": 300}
+COLUMNS = ("standard", "unit")
 CHUNK_ROWS = 1024
 """Rows that share a seed: they are the same whatever the size of the blocks."""
 
 
 class SyntheticSource(Source):
-    """The linear and logistic models of Wang, Peng and Dunson 2014, section 4.1.
+    """Data whose true features are known: the designs of the papers, and what they leave out.
 
-    The features are normal with variance 1 and pairwise correlation rho,
-    ``x_ij = sqrt(rho) u_i + sqrt(1 - rho) v_ij``, drawn in float32. s random features have coefficients
-    ``(-1)^Ber(0.4) (8 log n / sqrt n + |N(0, 1)|)``, the others none. ``y = X beta + noise``; of logistic noise y is 1
-    where this is positive and 0 elsewhere, so that ``P(y = 1) = 1 / (1 + exp(-X beta))``.
+    ``y = X beta + noise``, or classes 0 and 1. The designs, their features and coefficients are those of
+    `daskfs.sources.synthetic_designs`; features are drawn in float32.
 
     Parameters
     ----------
-    n_samples, n_features : int
-    design : {"message"}
-    n_informative : int
-        s, the number of features with a coefficient.
-    correlation : float
-        rho in [0, 1).
-    noise : {"normal", "t3", "logistic"}
-        The paper's case 1 (normal), case 2 (Student's t with 3 degrees of freedom) and case 3 (classes 0 and 1).
+    n_samples : int, optional
+        By default, of the online substitution paper, ``1.2 n_informative log2 n_features``; the other has none.
+    n_features : int
+    design : {"message", "online_substitution", "fgm"}
+    n_informative : int, optional
+        s, the number of features with a coefficient: 3, 100 in the online substitution paper, 300 in the FGM paper.
+    correlation : float, optional
+        rho in [0, 1): 0, or 0.5 of a common factor and 0.9 of an autoregression.
+    noise : {"normal", "t3", "logistic", "none"}
+        Normal, or Student's t with 3 degrees of freedom, added to ``X beta``. With logistic noise, in the message
+        design, y is 1 where the sum is positive and 0 elsewhere, so that ``P(y = 1) = 1 / (1 + exp(-X beta))``. With
+        none, in the others, y is 1 where ``X beta`` is positive: the papers' classes; fgm has no other.
     noise_scale : float, optional
-        Factor of the noise: 2 for normal, 1 for t3 and logistic by default, as in the paper.
+        Factor of the noise: 2 for normal, 1 for t3 and logistic, as in the message paper; 0.1 as in the other.
     random_state : int
         Seed; rows [1024 k, 1024 (k + 1)) have a seed of their own.
+    structure : {"independent", "common_factor", "autoregressive", "factors", "near_duplicates"}
+        Of the features of online_substitution.
+    columns : {"standard", "unit"}
+        Of online_substitution: variance 1, or 1 / n_samples, so that columns have length 1.
 
     Raises
     ------
@@ -54,42 +74,51 @@ class SyntheticSource(Source):
 
     def __init__(
         self,
-        n_samples: int,
-        n_features: int,
+        n_samples: int | None = None,
+        n_features: int = 0,
         design: str = "message",
-        n_informative: int = 3,
-        correlation: float = 0.0,
+        n_informative: int | None = None,
+        correlation: float | None = None,
         noise: str = "normal",
         noise_scale: float | None = None,
         random_state: int = 0,
+        structure: str = "independent",
+        columns: str = "standard",
     ) -> None:
         _check_word("design", design, DESIGNS)
-        _check_word("noise", noise, tuple(NOISES))
-        _check_size("n_samples", n_samples, 2)
+        _check_word("noise", noise, NOISES_OF[design])
+        _check_word("structure", structure, STRUCTURES if design == "online_substitution" else STRUCTURES[:1])
+        _check_word("columns", columns, COLUMNS if design == "online_substitution" else COLUMNS[:1])
         _check_size("n_features", n_features, 1)
+        is_message = design == "message"
+        n_informative = min(N_INFORMATIVE[design], n_features) if n_informative is None else n_informative
         _check_size("n_informative", n_informative, 0, n_features)
+        if n_samples is None and design == "online_substitution":
+            n_samples = max(2, paper_n_samples(n_informative, n_features))
+        _check_size("n_samples", n_samples, 2)
+        correlation = DEFAULT_CORRELATION.get(structure, 0.0) if correlation is None else correlation
         if not 0 <= correlation < 1:
             raise ConfigError(f"expected a correlation in [0, 1), found {correlation!r}", "source.correlation")
-        self.design, self.noise = design, noise
-        self._shape = (int(n_samples), int(n_features))
+        if correlation and not is_message and structure not in DEFAULT_CORRELATION:
+            known = " and ".join(DEFAULT_CORRELATION)
+            raise ConfigError(f"only {known} have one, found structure {structure!r}", "source.correlation", "drop it")
+        self.design, self.noise, self.structure, self.columns = design, noise, structure, columns
+        self._shape = (int(n_samples), int(n_features))  # type: ignore[arg-type]  # checked above
         self.correlation = float(correlation)
-        self.noise_scale = float(NOISES[noise] if noise_scale is None else noise_scale)
+        default_scale = NOISES[noise] if is_message or noise == "none" else 0.1
+        self.noise_scale = float(default_scale if noise_scale is None else noise_scale)
         self.random_state = int(random_state)
-        self.support, self.coef = self._draw_coef(int(n_informative))
+        self.support, self.coef = draw_coef(design, *self._shape, int(n_informative), self.random_state)
         self.notes = []
 
-    def _draw_coef(self, n_informative: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the informative features, ascending, and their coefficients."""
-        n_samples, n_features = self._shape
-        rng = np.random.default_rng(np.random.SeedSequence(self.random_state, spawn_key=(0,)))
-        support = np.sort(rng.choice(n_features, size=n_informative, replace=False))
-        sign = np.where(rng.random(n_informative) < 0.4, -1.0, 1.0)
-        size = 8 * np.log(n_samples) / np.sqrt(n_samples) + np.abs(rng.standard_normal(n_informative))
-        return support, sign * size
+    @cached_property
+    def _features(self) -> Features:
+        structure = "common_factor" if self.design == "message" else self.structure
+        return Features(self._shape[1], structure, self.correlation, self.random_state)
 
     def describe(self) -> dict[str, Any]:
         """Return the parameters and the truth: `support` and `coef`."""
-        return {
+        description = {
             "kind": self.kind,
             "description": f"synthetic {self.design} design, {self.noise} noise",
             "design": self.design,
@@ -102,6 +131,9 @@ class SyntheticSource(Source):
             "coef": self.coef.tolist(),
             "exchangeable": True,
         }
+        if self.design == "online_substitution":  # the digests of the others are those of before there was another
+            description |= {"structure": self.structure, "columns": self.columns}
+        return description
 
     def digest(self) -> str:
         """Return the SHA-256 of the parameters, which determine every value."""
@@ -148,19 +180,19 @@ class SyntheticSource(Source):
         seed = np.random.SeedSequence(self.random_state, spawn_key=(1, chunk))
         rng = np.random.Generator(np.random.SFC64(seed))
         noise = self._draw_noise(rng)
-        X = rng.standard_normal((CHUNK_ROWS, self._shape[1]), dtype=np.float32)
-        if self.correlation:
-            shared = rng.standard_normal((CHUNK_ROWS, 1), dtype=np.float32)
-            X *= np.float32(np.sqrt(1 - self.correlation))
-            X += np.float32(np.sqrt(self.correlation)) * shared
+        X = self._features.draw(rng, CHUNK_ROWS)
+        if self.columns == "unit":
+            X *= np.float32(1.0 / np.sqrt(self._shape[0]))
         # Summed column by column and not by BLAS, whose result would depend on the machine.
         signal = np.zeros(CHUNK_ROWS)
         for j, coef in zip(self.support, self.coef, strict=True):
             signal += coef * X[:, j].astype(np.float64)
         y = signal + self.noise_scale * noise
-        return X, (y > 0.0).astype(np.float64) if self.noise == "logistic" else y
+        return X, (y > 0.0).astype(np.float64) if self.noise in ("logistic", "none") else y
 
     def _draw_noise(self, rng: np.random.Generator) -> np.ndarray:
+        if self.noise == "none":
+            return np.zeros(CHUNK_ROWS)
         if self.noise == "normal":
             return rng.standard_normal(CHUNK_ROWS)
         return rng.standard_t(3, CHUNK_ROWS) if self.noise == "t3" else rng.logistic(size=CHUNK_ROWS)
@@ -173,7 +205,7 @@ def _check_word(key: str, word: str, known: tuple[str, ...]) -> None:
         )
 
 
-def _check_size(key: str, value: int, least: int, most: int | None = None) -> None:
+def _check_size(key: str, value: int | None, least: int, most: int | None = None) -> None:
     if not isinstance(value, int | np.integer) or value < least or (most is not None and value > most):
         upper = "" if most is None else f" and at most {most}"
         raise ConfigError(f"expected a whole number of at least {least}{upper}, found {value!r}", f"source.{key}")

@@ -53,6 +53,9 @@ class ColumnStatistics:
         """Merge the rows of a block of shape (n_rows, n_features); NaN is counted and left out."""
         if len(block) == 0 or block.shape[1] == 0:
             return
+        if block.dtype == np.int8:
+            self._update_integers(block)
+            return
         is_missing = np.isnan(block) if block.dtype.kind == "f" else None
         if is_missing is not None and is_missing.any():
             counts = len(block) - is_missing.sum(axis=0)
@@ -69,6 +72,20 @@ class ColumnStatistics:
         self.n_missing += len(block) - counts
         self.minimum = np.fmin(self.minimum, _fold(np.fmin, block))
         self.maximum = np.fmax(self.maximum, _fold(np.fmax, block))
+
+    def _update_integers(self, block: np.ndarray) -> None:
+        """As `update`, several times as fast: sums of whole numbers are exact."""
+        from daskfs.kernels.integer_sums import integer_sums
+
+        n_features = block.shape[1]
+        sums, squares = np.zeros(n_features, np.int32), np.zeros(n_features, np.int32)
+        least, most = np.full(n_features, 127, np.int8), np.full(n_features, -128, np.int8)
+        integer_sums(block, sums, squares, least, most)
+        count = len(block)
+        mean = sums / count
+        self._merge(np.full(n_features, count), mean, np.maximum(squares - sums * mean, 0.0))
+        self.minimum = np.fmin(self.minimum, least)
+        self.maximum = np.fmax(self.maximum, most)
 
     def _merge(self, counts: np.ndarray, mean: np.ndarray, squares: np.ndarray) -> None:
         total = self.n_samples + counts

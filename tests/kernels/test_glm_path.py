@@ -9,6 +9,7 @@ from scipy.special import expit, log_expit, xlogy
 from sklearn.linear_model import LogisticRegression, lasso_path
 
 from daskfs.kernels.glm_path import default_max_features, entered_capacity, glm_path, glm_path_nbytes
+from daskfs.kernels.lsa import lsa_path
 
 LOSSES = ("squared", "logistic", "poisson", "huber")
 DESIGNS = {
@@ -323,3 +324,25 @@ def test_the_bounds_on_the_model_and_on_memory_hold():
     assert glm_path_nbytes(400, 1000, 100, 28) < 3 << 20
     many = default_max_features(1_000_000, 10_000)
     assert glm_path_nbytes(1_000_000, 10_000, 100, many) < 2 << 30
+
+
+@pytest.mark.parametrize("seed", [2, 20, 31])
+def test_a_feature_that_enters_long_after_the_others_is_fitted(seed):
+    """Its row of the Hessian is of another point than the corrected rows of the others: the whole may be indefinite."""
+    rng = np.random.default_rng(seed)
+    X = np.sqrt(0.5) * rng.standard_normal((500, 5)) + np.sqrt(0.5) * rng.standard_normal((500, 1))
+    y = np.where(rng.random(500) < expit(-X[:, :3] @ [-3.0, -2.5, 1.0]), 1.0, -1.0)
+    path = glm_path(X, y, np.ones(500), loss="logistic", penalty=1.0, patience=None, max_features=5)
+    assert path.n_unsolved == 0
+    assert path.df[-1] == 5
+    assert largest_violation(path, X, y, np.ones(500)) < 1e-5
+
+
+@pytest.mark.parametrize("follow", [glm_path, lsa_path])
+@pytest.mark.parametrize("loss", ["huber", "squared"])
+def test_a_target_without_noise_has_a_criterion(loss, follow):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 3))
+    path = follow(X, 2.0 * X[:, 1], np.ones(60), loss=loss, penalty=3.0, patience=None, max_features=3)
+    assert np.isfinite(path.gic).all()
+    assert path.selected().tolist() == [1]

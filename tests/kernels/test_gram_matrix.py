@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from daskfs.kernels.gram_matrix import BAND_ROWS, WHOLE_GRAM_COLUMNS, gram_matrix, wants_whole_gram
+from daskfs.kernels.gram_matrix import BAND_ROWS, WHOLE_GRAM_COLUMNS, moments_and_gram, wants_whole_gram
 from daskfs.kernels.moments import moments
 
 
@@ -22,7 +22,10 @@ def test_correlations_are_numpys(n_samples, n_features, dtype):
     rng = np.random.default_rng(n_samples + n_features)
     X = (rng.standard_normal((n_samples, n_features)) + 3.0).astype(dtype)
     weight = rng.uniform(0.5, 2.0, n_samples)
-    found = gram_matrix(X, weight, moments(X, rng.standard_normal(n_samples), weight))
+    y = rng.standard_normal(n_samples) + 7.0
+    m, found = moments_and_gram(X, y, weight)
+    for name, value in moments(X, y, weight)._asdict().items():
+        np.testing.assert_allclose(getattr(m, name), value, rtol=1e-12, atol=1e-12, err_msg=name)
     np.testing.assert_allclose(found, correlations(X, weight), atol=1e-12)
     np.testing.assert_array_equal(found, found.T)
 
@@ -32,9 +35,11 @@ def test_rows_of_weight_zero_are_not_looked_at():
     X, y = rng.standard_normal((600, 9)), rng.standard_normal(600)
     weight = rng.integers(0, 3, 600).astype(float)
     kept = weight > 0
-    expected = gram_matrix(X[kept], weight[kept], moments(X[kept], y[kept], weight[kept]))
+    expected_moments, expected = moments_and_gram(X[kept], y[kept], weight[kept])
     X[~kept] = np.nan
-    np.testing.assert_array_equal(gram_matrix(X, weight, moments(X, y, weight)), expected)
+    m, found = moments_and_gram(X, y, weight)
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(m.cross, expected_moments.cross)
 
 
 def test_constant_columns_and_those_not_finite_have_no_correlation():
@@ -42,7 +47,9 @@ def test_constant_columns_and_those_not_finite_have_no_correlation():
     X, y, weight = rng.standard_normal((50, 6)), rng.standard_normal(50), np.ones(50)
     X[:, 2] = 4.0
     X[7, 4] = np.inf
-    found = gram_matrix(X, weight, moments(X, y, weight))
+    m, found = moments_and_gram(X, y, weight)
+    np.testing.assert_array_equal(m.scale[2], 0.0)
+    assert np.isnan(m.scale[4])
     assert not found[[2, 4]].any()
     assert not found[:, [2, 4]].any()
     varying = np.array([0, 1, 3, 5])
@@ -53,7 +60,7 @@ def test_a_column_gets_the_same_bits_wherever_it_stands():
     rng = np.random.default_rng(2)
     X, y, weight = rng.standard_normal((500, 30)), rng.standard_normal(500), np.ones(500)
     X[:, 29] = X[:, 2]
-    found = gram_matrix(X, weight, moments(X, y, weight))
+    _, found = moments_and_gram(X, y, weight)
     np.testing.assert_array_equal(found[29, 3:29], found[2, 3:29])
 
 

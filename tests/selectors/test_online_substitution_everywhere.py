@@ -1,4 +1,4 @@
-"""The same answer wherever the work runs, however the data is stored; interrupted or not; within the memory promised."""
+"""The same answer wherever the work runs and however the data is stored; interrupted or not; within its memory."""
 
 from __future__ import annotations
 

@@ -6,19 +6,39 @@ from typing import Annotated, TypeAlias, get_args
 
 from pydantic import Field
 
+from daskfs.pipeline.selections.async_online_substitution import AsyncOnlineSubstitutionSelect
+from daskfs.pipeline.selections.column_baselines import (
+    AlphaInvestingSelect,
+    GraftingSelect,
+    LassoCutSelect,
+    OnlineL0Select,
+    OnlineL1Select,
+    OrthogonalMatchingPursuitSelect,
+    ProjGDSelect,
+)
+from daskfs.pipeline.selections.fgm import FgmSelect
 from daskfs.pipeline.selections.message import MessageSelect
 from daskfs.pipeline.selections.message_baselines import AveragingSelect, BolassoSelect, FullDataSelect, MedianSelect
 from daskfs.pipeline.selections.mission import MissionSelect
 from daskfs.pipeline.selections.online_substitution import OnlineSubstitutionSelect
 
 Selection: TypeAlias = Annotated[
-    MessageSelect  #
+    MessageSelect
+    | OnlineSubstitutionSelect
+    | AsyncOnlineSubstitutionSelect
+    | FgmSelect
+    | MissionSelect
     | FullDataSelect
     | AveragingSelect
     | MedianSelect
     | BolassoSelect
-    | MissionSelect
-    | OnlineSubstitutionSelect,
+    | ProjGDSelect
+    | LassoCutSelect
+    | OrthogonalMatchingPursuitSelect
+    | GraftingSelect
+    | OnlineL1Select
+    | OnlineL0Select
+    | AlphaInvestingSelect,
     Field(discriminator="method"),
 ]
 

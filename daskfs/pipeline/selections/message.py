@@ -17,7 +17,7 @@ class MessageSelect(MethodSection):
     subset_size: Annotated[int, Field(ge=2)] | None = None
     partition: Literal["random", "strided"] = "random"
     loss: Literal["squared", "logistic", "poisson", "huber"] = "squared"
-    criterion: Literal["bic", "ric", "ebic"] = "ebic"
+    criterion: Literal["vote", "bic", "ric", "ebic"] = "vote"
     gamma: Share = 0.5
     penalty: Positive | None = Field(default=None, description="of one feature, instead of a criterion")
     sigma2: Positive | None = Field(default=None, description="variance of the noise, where it is known")

@@ -1,0 +1,115 @@
+"""What a column costs online substitution: engines against the naive one, side by side in one run on one core.
+
+Microseconds of CPU per column over a whole epoch after one that has filled the members (the naive engine over as many
+columns as its turn allows, the others over the same ones), for n samples and s members, in float64 and float32 blocks.
+Columns are standard normal, the target is a sum of s of them with noise.
+
+    OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1 python benchmarks/online_substitution.py --n 1000 10000 100000
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import numpy as np
+
+from daskfs.kernels.losses import SQUARED
+from daskfs.selectors.online_substitution import OnlineSubstitution
+from daskfs.selectors.online_substitution_columns import Columns, ColumnSettings, prepared
+from daskfs.selectors.online_substitution_engines import make_engine
+from daskfs.selectors.online_substitution_members import Members
+from daskfs.selectors.online_substitution_parameters import chapter_of, rule_of
+
+NAIVE_S = 4.0  # of CPU for the naive engine's turn
+KINDS = (("exchange", "gram"), ("exchange", "lazy"), ("os", "gram"), ("os", "lazy"))
+
+
+def make_columns(n: int, p: int, s: int, dtype: type, seed: int) -> tuple[Columns, np.ndarray]:
+    """Return standardised columns and a centred target."""
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((p, n), dtype=np.float32).astype(dtype, copy=False)
+    true = rng.choice(p, s, replace=False)
+    y = rng.standard_normal(s) @ rows[true].astype(np.float64) + 0.1 * np.sqrt(s) * rng.standard_normal(n)
+    return prepared(np.arange(p), rows, ColumnSettings(True, True, True)), y - y.mean()
+
+
+def fresh(columns: Columns, y: np.ndarray, s: int, rule: str, engine: str) -> object:
+    """Return an engine that has seen all columns once, as engine "gram" decides."""
+    members = Members(s, len(y), columns.rows.dtype)
+    made = make_engine(members, y, rule_of(OnlineSubstitution(s, rule=rule)), engine, SQUARED)
+    warm = make_engine(Members(s, len(y), columns.rows.dtype), y, rule_of(OnlineSubstitution(s, rule=rule)), "gram")
+    take(warm, columns, 0, len(columns), s)
+    held = {j: b for b, j in enumerate(columns.ids)}
+    places = [held[j] for j in warm.members.ids[: warm.members.n_members]]
+    for slot, b in enumerate(places):
+        members.describe(slot, columns, b)
+    members.copy_in(columns, dict(enumerate(places)))
+    if hasattr(made, "matrix"):
+        made.restore(warm.arrays())
+    else:
+        made.point.coef[:] = warm.coef
+        made.point.predict()
+        made.is_dirty = True
+        made._estimate()
+    return made
+
+
+def take(engine: object, columns: Columns, start: int, stop: int, s: int) -> None:
+    """Present columns in chapters; blocks are copied, for engines write into them."""
+    chapter = chapter_of(None, s)
+    for first in range(start, stop, chapter):
+        piece = columns.take(slice(first, min(first + chapter, stop)))
+        engine.take(Columns(piece.ids, piece.rows.copy(), piece.mean, piece.scale, piece.square))  # type: ignore[attr-defined]
+
+
+def microseconds(engine: object, columns: Columns, n_columns: int, s: int) -> float:
+    """CPU time per column."""
+    started = time.process_time()
+    take(engine, columns, 0, n_columns, s)
+    return (time.process_time() - started) / n_columns * 1e6
+
+
+def naive_columns(engine: object, columns: Columns, s: int) -> tuple[int, float]:
+    """Return how many columns the naive engine took in its turn, and microseconds for each."""
+    chapter, started, n_taken = chapter_of(None, s), time.process_time(), 0
+    while n_taken < len(columns) and time.process_time() - started < NAIVE_S:
+        take(engine, columns, n_taken, min(n_taken + chapter, len(columns)), s)
+        n_taken = min(n_taken + chapter, len(columns))
+    return n_taken, (time.process_time() - started) / n_taken * 1e6
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--n", type=int, nargs="+", default=[1000, 10_000, 100_000])
+    parser.add_argument("--s", type=int, nargs="+", default=[64, 100, 500])
+    parser.add_argument("--megabytes", type=int, default=800, help="of columns at most")
+    options = parser.parse_args()
+    warm, y = make_columns(300, 200, 8, np.float32, 0)
+    for rule in ("exchange", "os"):
+        for engine in ("naive", "gram", "lazy"):
+            for columns in (warm, prepared(warm.ids, warm.rows.astype(np.float64), ColumnSettings(True, True, True))):
+                take(fresh(columns, y, 8, rule, engine), columns, 0, 200, 8)
+    print("| n | s | dtype | columns | rule | naive | gram | lazy | gram is faster | lazy is faster |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    for n in options.n:
+        for s in options.s:
+            for dtype in (np.float64, np.float32):
+                p = int(min(8192, options.megabytes * 1e6 / n / np.dtype(dtype).itemsize))
+                p = max(p, s * 3 // 2)
+                columns, y = make_columns(n, p, s, dtype, seed=1)
+                for rule in ("exchange", "os"):
+                    line(columns, y, n, s, rule)
+
+
+def line(columns: Columns, y: np.ndarray, n: int, s: int, rule: str) -> None:
+    """Measure one line of the table: every engine over the columns that the naive one managed."""
+    n_columns, naive = naive_columns(fresh(columns, y, s, rule, "naive"), columns, s)
+    found = [microseconds(fresh(columns, y, s, rule, engine), columns, n_columns, s) for engine in ("gram", "lazy")]
+    cells = [f"{n:,}", str(s), str(columns.rows.dtype), f"{n_columns:,}", rule, f"{naive:,.0f}"]
+    cells += [f"{value:,.1f}" for value in found] + [f"{naive / value:.1f}" for value in found]
+    print(f"| {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

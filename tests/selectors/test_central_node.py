@@ -1,0 +1,404 @@
+"""The central node of Asy-OS: whatever order messages come in, are repeated, lost or late, its invariants hold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from daskfs.kernels.losses import LOGISTIC, SQUARED
+from daskfs.kernels.substitution_products import NO_WEIGHT
+from daskfs.selectors.async_on_worker import Outcome
+from daskfs.selectors.async_run import _with_outcomes, shares_of
+from daskfs.selectors.async_session import Spent
+from daskfs.selectors.central_messages import NO_COEF, NO_COLUMNS, Share
+from daskfs.selectors.central_node import CentralNode
+from daskfs.selectors.column_leases import ColumnLeases, Lease
+from daskfs.selectors.shared_objective import SharedObjective
+
+N_SAMPLES, N_FEATURES, N_WORKERS, CAPACITY, TAU_MAX, N_EPOCHS, UNIT = 12, 24, 3, 4, 2, 2, 3
+X = np.random.default_rng(0).standard_normal((N_SAMPLES, N_FEATURES))
+Y = X[:, [1, 5, 9, 20]] @ [2.0, -1.0, 1.0, 1.5] + 0.1 * np.random.default_rng(1).standard_normal(N_SAMPLES)
+
+
+def contribution(columns, coef):
+    return X[:, np.asarray(columns, dtype=int)] @ np.asarray(coef, dtype=float)
+
+
+def fitted(columns, others):
+    """Coefficients that lower the squared loss, and most often the logistic one."""
+    chosen = X[:, np.asarray(columns, dtype=int)]
+    return 0.3 * np.linalg.lstsq(chosen, Y - others, rcond=None)[0] if len(columns) else np.zeros(0)
+
+
+def make_node(loss=SQUARED, checks=True, n_ahead=1, n_epochs=N_EPOCHS):
+    y = Y if loss == SQUARED else np.where(Y > 0, 1.0, -1.0)
+    objective = SharedObjective(loss, y, NO_WEIGHT, ridge=0.01, fits_intercept=True)
+    leases = ColumnLeases(N_FEATURES, UNIT, n_epochs)
+    return CentralNode(objective, leases, N_WORKERS, CAPACITY, TAU_MAX, checks, n_ahead, timeout_s=1.0)
+
+
+class Talker:
+    """What a worker believes."""
+
+    def __init__(self, told):
+        self.sequence, self.share, self.reply = told.sequence, told.share, told.reply
+        self.waits_for = None  # the sequence number of its last push, while no answer came
+
+
+class MessagesAtRandom(RuleBasedStateMachine):
+    """Workers that push what they like, over lines that repeat, lose and delay."""
+
+    @initialize(
+        loss=st.sampled_from([SQUARED, LOGISTIC]),
+        checks=st.booleans(),
+        n_ahead=st.integers(1, 2),
+        is_later=st.booleans(),
+    )
+    def begin(self, loss, checks, n_ahead, is_later):
+        self.made = (loss, checks, n_ahead)
+        self.node = make_node(*self.made)
+        if is_later:
+            self._present_every_column_once()
+        self.talkers = {}
+        self.wire = []  # every push that was ever sent; any may arrive, again and again
+        self.verdicts = {}
+        self.accepted = 0
+        self.seen = {}  # version -> u_C
+        self.n_done = 0.0
+        self.value, self.version = self.node.state()[1], self.node.state()[0]
+        self.is_rebuilt = False
+
+    def _present_every_column_once(self):
+        """The second epoch is where one worker is shown what another one holds."""
+        for worker in range(N_WORKERS):
+            talker = Talker(self.node.register(worker, 9))
+            while talker.reply.orders == "work":
+                lease = talker.reply.leases[0]
+                talker.sequence += 1
+                columns = np.array([lease.start] if talker.sequence % 4 else [], np.int64)
+                coef = fitted(columns, np.zeros(N_SAMPLES)) * 0.5
+                delta = contribution(columns, coef) - contribution(talker.share.columns, talker.share.coef)
+                wanted = 9 if worker < N_WORKERS - 1 else N_FEATURES
+                reply = self.node.step(worker, talker.sequence, delta, self.node.state()[0], columns, coef, wanted)
+                if reply.verdict == "accepted":
+                    talker.share = Share(worker, columns, coef)
+                else:
+                    talker.sequence += 1
+                    share = talker.share
+                    reply = self.node.step(worker, talker.sequence, None, 0, share.columns, share.coef, wanted)
+                talker.reply = reply
+                if len(self.node.shares()[worker].columns) and worker < N_WORKERS - 1:
+                    break
+
+    @rule(worker=st.integers(0, N_WORKERS - 1), wanted=st.integers(1, 9))
+    def register(self, worker, wanted):
+        self.talkers[worker] = Talker(self.node.register(worker, wanted))
+        share = self.talkers[worker].share
+        np.testing.assert_array_equal(share.columns, self.node.shares()[worker].columns)
+
+    @precondition(lambda self: any(t.reply.leases and t.waits_for is None for t in self.talkers.values()))
+    @rule(data=st.data(), is_improper=st.booleans(), wanted=st.integers(1, 9))
+    def push(self, data, is_improper, wanted):
+        ready = sorted(t for t, talker in self.talkers.items() if talker.reply.leases and talker.waits_for is None)
+        worker = data.draw(st.sampled_from(ready))
+        talker = self.talkers[worker]
+        lease = talker.reply.leases[0]
+        pool = sorted({*talker.share.columns.tolist(), *range(lease.start, lease.stop)})
+        pool = [j for j in pool if j not in talker.reply.held] if not is_improper else list(range(N_FEATURES))
+        most = CAPACITY + 2 if is_improper else CAPACITY
+        columns = data.draw(st.lists(st.sampled_from(pool), max_size=most, unique=True)) if pool else []
+        if data.draw(st.booleans()):  # mostly accepted
+            others = talker.reply.prediction - contribution(talker.share.columns, talker.share.coef)
+            coef = fitted(columns, others)
+        else:
+            coef = np.array([data.draw(st.floats(-2, 2)) for _ in columns])
+        delta = contribution(columns, coef) - contribution(talker.share.columns, talker.share.coef)
+        talker.sequence += 1
+        talker.waits_for = talker.sequence
+        is_unchanged = data.draw(st.booleans())
+        told = (talker.share.columns, talker.share.coef) if is_unchanged else (np.array(columns, np.int64), coef)
+        message = (worker, talker.sequence, None if is_unchanged else delta, talker.reply.version, *told, wanted)
+        self.wire.append(message)
+
+    @precondition(lambda self: self.wire)
+    @rule(data=st.data(), answer_arrives=st.booleans())
+    def deliver(self, data, answer_arrives):
+        message = data.draw(st.sampled_from(self.wire))
+        worker, sequence = message[:2]
+        reply = self.node.step(*message)
+        if reply.verdict != "superseded":
+            before = self.verdicts.setdefault((worker, sequence), reply.verdict)
+            assert reply.verdict == before, "a repeated step has the verdict of the first"
+        talker = self.talkers.get(worker)
+        if not answer_arrives or talker is None or talker.waits_for != sequence:
+            return
+        talker.waits_for = None
+        if reply.verdict == "superseded":
+            del self.talkers[worker]
+            return
+        if reply.verdict == "accepted" and message[2] is not None:
+            talker.share = Share(worker, message[4], message[5])
+        talker.reply = reply
+
+    @precondition(lambda self: self.talkers)
+    @rule(data=st.data(), waited_s=st.sampled_from([0.0, 2.0]))
+    def ask(self, data, waited_s):
+        worker = data.draw(st.sampled_from(sorted(self.talkers)))
+        talker = self.talkers[worker]
+        if talker.waits_for is None:
+            self._take(worker, self.node.wait(worker, talker.sequence, waited_s))
+
+    @precondition(lambda self: any(t.reply.orders == "contribute" for t in self.talkers.values()))
+    @rule(data=st.data(), is_late=st.booleans())
+    def contribute(self, data, is_late):
+        ready = sorted(t for t, talker in self.talkers.items() if talker.reply.orders == "contribute")
+        worker = data.draw(st.sampled_from(ready))
+        talker = self.talkers[worker]
+        share, epoch = talker.reply.share, talker.reply.epoch - is_late
+        self.is_rebuilt = True
+        told = contribution(share.columns, share.coef) * (2.0 if is_late else 1.0)  # of an epoch that is over
+        self._take(worker, self.node.contribute(worker, talker.sequence, share.worker, epoch, told))
+
+    def _take(self, worker, reply):
+        if reply.verdict == "superseded":
+            del self.talkers[worker]
+        else:
+            self.talkers[worker].reply = reply
+
+    @rule()
+    def lose_the_node(self):
+        arrays = self.node.checkpoint()
+        total = sum((contribution(s.columns, s.coef) for s in shares_of(arrays)), np.zeros(N_SAMPLES))
+        held = [(share.columns.tolist(), share.coef.tolist()) for share in self.node.shares()]
+        self.node = make_node(*self.made)
+        self.node.restore(arrays, total)
+        assert [(share.columns.tolist(), share.coef.tolist()) for share in self.node.shares()] == held
+        self.is_rebuilt = True
+
+    @invariant()
+    def the_prediction_is_the_sum_of_the_contributions(self):
+        _, value, intercept, prediction = self.node.state()
+        shares = self.node.shares()
+        total = intercept + sum((contribution(s.columns, s.coef) for s in shares), np.zeros(N_SAMPLES))
+        np.testing.assert_allclose(prediction, total, atol=1e-10)
+        objective = self.node._objective
+        penalty = sum(objective.penalty(share.coef) for share in shares)
+        assert value == pytest.approx(objective.value(total, penalty), rel=1e-9, abs=1e-12)
+
+    @invariant()
+    def a_column_is_held_once_and_nobody_holds_too_many(self):
+        shares = self.node.shares()
+        held = np.concatenate([share.columns for share in shares])
+        assert len(np.unique(held)) == len(held)
+        assert max(len(share.columns) for share in shares) <= CAPACITY
+        assert sorted(self.node._owner) == sorted(held.tolist())
+
+    @invariant()
+    def a_version_is_one_prediction_for_ever(self):
+        version, value, _, prediction = self.node.state()
+        known = self.seen.setdefault(version, (prediction, prediction.copy()))
+        np.testing.assert_array_equal(known[0], known[1])  # nothing that was sent is changed afterwards
+        np.testing.assert_array_equal(known[1], prediction)
+        assert version >= self.version
+        if self.made[1] and not self.is_rebuilt:
+            assert value <= self.value + 1e-9, "the objective does not rise"
+        self.value, self.version, self.is_rebuilt = value, version, False
+
+    @invariant()
+    def staleness_is_bounded_and_what_is_done_stays_done(self):
+        progress = self.node.progress()
+        assert progress["worst_staleness"] <= TAU_MAX
+        assert progress["n_done"] >= self.n_done
+        self.n_done = progress["n_done"]
+        leases = self.node._leases
+        leased = [(t, lease) for t, held in self.node._held_leases.items() for lease in held]
+        for worker, lease in leased:
+            units = slice(lease.start // UNIT, -(-lease.stop // UNIT))
+            assert (leases.holder[units] == worker).all()
+            assert not leases.is_done[units].any()
+        assert (leases.holder >= 0).sum() == sum(-(-(lease.stop - lease.start) // UNIT) for _, lease in leased)
+
+    def teardown(self):
+        """Whatever happened, one patient worker brings the run to its end."""
+        if not hasattr(self, "node"):
+            return
+        talker = Talker(self.node.register(0))
+        for _ in range(40 * N_EPOCHS * N_FEATURES):
+            reply = talker.reply
+            if reply.orders == "finished":
+                break
+            if reply.orders == "work":
+                talker.sequence += 1
+                share = self.node.shares()[0]
+                talker.reply = self.node.step(0, talker.sequence, None, reply.version, share.columns, share.coef)
+            elif reply.orders == "contribute":
+                told = contribution(reply.share.columns, reply.share.coef)
+                talker.reply = self.node.contribute(0, talker.sequence, reply.share.worker, reply.epoch, told)
+            else:
+                talker.reply = self.node.wait(0, talker.sequence, waited_s=2.0)
+        assert self.node.progress()["is_finished"]
+        self.the_prediction_is_the_sum_of_the_contributions()
+
+
+MessagesAtRandom.TestCase.settings = settings(
+    max_examples=60, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
+)
+TestMessagesAtRandom = MessagesAtRandom.TestCase
+
+
+def at_work(node, worker, columns=(), coef=()):
+    """Register, and push some columns of the first lease."""
+    told = node.register(worker, N_FEATURES)
+    return told, (worker, told.sequence + 1, contribution(columns, coef), told.reply.version)
+
+
+def test_a_push_of_what_lowers_the_objective_is_taken():
+    node = make_node()
+    _, message = at_work(node, 0, [1, 5], [2.0, -1.0])
+    reply = node.step(*message, np.array([1, 5]), np.array([2.0, -1.0]))
+    assert reply.verdict == "accepted"
+    assert reply.version == 1
+    np.testing.assert_allclose(node.state()[3], contribution([1, 5], [2.0, -1.0]))
+
+
+def test_a_push_that_raises_the_objective_is_refused_and_the_lease_stays():
+    node = make_node()
+    told, message = at_work(node, 0, [1], [-50.0])
+    reply = node.step(*message, np.array([1]), np.array([-50.0]))
+    assert (reply.verdict, reply.orders, reply.leases) == ("refused", "work", told.reply.leases)
+    assert node.progress()["rising"] == 1
+    unchecked = make_node(checks=False)
+    _, message = at_work(unchecked, 0, [1], [-50.0])
+    assert unchecked.step(*message, np.array([1]), np.array([-50.0])).verdict == "accepted"
+
+
+@pytest.mark.parametrize(
+    ("columns", "fault"),
+    [
+        ([1, 1], "a column twice"),
+        ([0, 1, 2, 3, 4], "more than there is room for"),
+        ([20], "one that is not in the lease"),
+    ],
+)
+def test_improper_shares_are_refused(columns, fault):
+    node = make_node()
+    told = node.register(0, 6)
+    assert told.reply.leases == (Lease(0, 0, 6),)
+    zeros = np.zeros(len(columns))
+    reply = node.step(0, told.sequence + 1, np.zeros(N_SAMPLES), 0, np.array(columns), zeros)
+    assert reply.verdict == "refused", fault
+    assert node.progress()["improper"] == 1
+
+
+def test_what_is_not_finite_is_refused():
+    node = make_node(checks=False)
+    _, message = at_work(node, 0, [1], [np.nan])
+    assert node.step(*message, np.array([1]), np.array([np.nan])).verdict == "refused"
+
+
+def test_what_was_computed_from_an_old_prediction_is_refused():
+    node = make_node(checks=False)
+    slow, quick = node.register(0, 3), node.register(1, 3)
+    sequence = quick.sequence
+    for k in range(TAU_MAX + 1):
+        lease = node._held_leases[1][0]
+        coef = np.full(1, 0.1 * k)
+        before = node.shares()[1]
+        delta = contribution([lease.start], coef) - contribution(before.columns, before.coef)
+        sequence += 1
+        assert node.step(1, sequence, delta, k, np.array([lease.start]), coef, 3).verdict == "accepted"
+    late = node.step(0, slow.sequence + 1, contribution([0], [0.1]), 0, np.array([0]), np.array([0.1]))
+    assert late.verdict == "refused"
+    again = node.step(0, slow.sequence + 2, contribution([0], [0.1]), late.version, np.array([0]), np.array([0.1]))
+    assert again.verdict == "accepted"
+    assert node.progress()["stale"] == 1
+
+
+def test_a_repeated_step_counts_once():
+    node = make_node()
+    _, message = at_work(node, 0, [1], [1.0])
+    first = node.step(*message, np.array([1]), np.array([1.0]))
+    second = node.step(*message, np.array([1]), np.array([1.0]))
+    assert (first.verdict, first.version, first.leases) == (second.verdict, second.version, second.leases)
+    assert node.progress()["accepted"] == 1
+
+
+def test_who_was_replaced_is_told_to_register():
+    node = make_node()
+    _, message = at_work(node, 0, [1], [1.0])
+    again = node.register(0)
+    reply = node.step(*message, np.array([1]), np.array([1.0]))
+    assert (reply.verdict, reply.orders) == ("superseded", "register")
+    assert node.state()[0] == 0
+    assert again.sequence > message[1]
+
+
+def test_a_lost_workers_columns_go_to_whoever_waits():
+    node = make_node(n_epochs=1)
+    gone, there = node.register(0, N_FEATURES // 2), node.register(1, N_FEATURES)
+    reply = node.step(1, there.sequence + 1, None, 0, NO_COLUMNS, NO_COEF)
+    assert reply.orders == "wait"
+    assert node.wait(1, there.sequence + 1, waited_s=0.5).orders == "wait"
+    taken = node.wait(1, there.sequence + 1, waited_s=2.0, wanted=N_FEATURES)
+    assert taken.leases == gone.reply.leases
+
+
+def test_a_contribution_of_who_is_gone_is_computed_by_another():
+    node = make_node(n_epochs=1)
+    _, message = at_work(node, 0, [1], [1.0])
+    node.step(*message, np.array([1]), np.array([1.0]))  # the epoch is over, and worker 0 never heard of again
+    other = node.register(1)
+    assert other.reply.orders == "wait"
+    reply = node.wait(1, other.sequence, waited_s=2.0)
+    assert (reply.orders, reply.share.worker) == ("contribute", 0)
+    done = node.contribute(1, other.sequence, 0, reply.epoch, contribution([1], [1.0]))
+    assert done.orders == "finished"
+
+
+def test_an_epoch_that_changes_nobody_is_the_last():
+    node = make_node(n_epochs=5)
+    told = node.register(0, N_FEATURES)
+    reply = node.step(0, told.sequence + 1, None, 0, NO_COLUMNS, NO_COEF)
+    assert reply.orders == "finished"
+
+
+def test_the_next_epoch_gives_columns_to_another_worker():
+    leases = ColumnLeases(12, 3, 2)
+    for worker, n_columns in ((0, 6), (1, 6)):
+        leases.finish(worker, leases.take(worker, n_columns))
+    assert leases.epoch_is_over
+    leases.next_epoch()
+    assert leases.take(0, 6) == Lease(1, 6, 12)
+    assert leases.take(1, 6) == Lease(1, 0, 6)
+    same = ColumnLeases(12, 3, 2, exchanges=False)
+    for worker, n_columns in ((0, 6), (1, 6)):
+        same.finish(worker, same.take(worker, n_columns))
+    same.next_epoch()
+    assert same.take(1, 6) == Lease(1, 6, 12)
+
+
+def test_what_workers_return_is_newer_than_the_checkpoint_and_columns_stay_single():
+    arrays = {
+        "columns": np.array([3, 4, 7]), "coef": np.array([0.3, 0.4, 0.7]), "n_held": np.array([2, 1]),
+        "sequence": np.array([5, 9]),
+    }  # fmt: skip
+    heard = Outcome(False, 12, Share(1, np.array([4, 8]), np.array([1.4, 1.8])), Spent())
+    old = Outcome(False, 3, Share(0, np.array([1]), np.array([0.1])), Spent())
+
+    class Settings:
+        n_workers = 2
+
+    joined = _with_outcomes(arrays, [heard, old], Settings())
+    shares = shares_of(joined)
+    assert [share.columns.tolist() for share in shares] == [[3], [4, 8]]  # 4 stays with whom was heard of last
+    assert joined["sequence"].tolist() == [5, 12]
+
+
+def test_a_long_trace_is_thinned_out():
+    node = make_node(n_epochs=1)
+    for k in range(3 * 8192):
+        node._remember(0, k, 1.0)
+    assert 4096 <= len(node.trace()) <= 8192

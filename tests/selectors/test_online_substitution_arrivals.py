@@ -1,0 +1,111 @@
+"""Columns that arrive over time, and columns screened by tasks."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from daskfs.cluster import open_cluster
+from daskfs.errors import ConfigError, DataError
+from daskfs.selectors.online_substitution import OnlineSubstitution
+from daskfs.sources.arrays import ArrayMatrix
+from daskfs.sources.ingest import ingest
+
+LOSSES = ["squared", "logistic"]
+
+
+def make_arrays(p=300, seed=7):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((240, p))
+    y = X[:, [3, 80, 200, 299]] @ [2.0, -1.0, 1.0, 0.5] + rng.standard_normal(240)
+    return X, y
+
+
+@pytest.mark.parametrize("rule", ["exchange", "os", "paper"])
+def test_blocks_of_columns_one_after_the_other_are_one_epoch(rule):
+    X, y = make_arrays()
+    whole = OnlineSubstitution(10, rule=rule, n_epochs=1).fit(X, y)
+    arriving = OnlineSubstitution(10, rule=rule)
+    for start, stop in ((0, 64), (64, 65), (65, 200), (200, 300)):
+        arriving = pickle.loads(pickle.dumps(arriving))
+        arriving.partial_fit(X[:, start:stop], y=y if start == 0 else None)
+        assert arriving.support_.shape == (stop,)
+    np.testing.assert_array_equal(arriving.selected_, whole.selected_)
+    np.testing.assert_allclose(arriving.coef_, whole.coef_, rtol=1e-9)
+    np.testing.assert_allclose(arriving.predict(X), whole.predict(X), rtol=1e-9)
+
+
+def test_labels_names_and_weights_come_with_the_first_block():
+    X, y = make_arrays()
+    frame = pd.DataFrame(X, columns=[f"g{j}" for j in range(300)])
+    label, weight = np.where(y > 0, "up", "down"), np.random.default_rng(0).uniform(0, 2, 240)
+    selector = OnlineSubstitution(8, loss="logistic", always_include=["g40"])
+    selector.partial_fit(frame.iloc[:, :150], y=label, sample_weight=weight)
+    selector.partial_fit(frame.iloc[:, 150:])
+    assert selector.selected_[0] == 40
+    assert {"g3", "g80", "g200"} <= set(selector.get_feature_names_out())
+    assert np.mean(selector.predict(frame) == label) > 0.75
+    assert list(selector.result_.table["name"]) == [f"g{j}" for j in selector.selected_]
+
+
+def test_what_does_not_fit_to_the_first_block_is_refused():
+    X, y = make_arrays()
+    with pytest.raises(DataError, match="expected the target with the first block"):
+        OnlineSubstitution(8).partial_fit(X)
+    selector = OnlineSubstitution(8).partial_fit(X[:, :20], names=[f"a{j}" for j in range(20)], y=y)
+    with pytest.raises(DataError, match="expected 240 rows as in the first block, found 100"):
+        selector.partial_fit(X[:100, 20:])
+    with pytest.raises(DataError, match="'a3' stands twice"):
+        selector.partial_fit(X[:, 20:21], names=["a3"])
+    with pytest.raises(DataError, match="found NaN"):
+        selector.partial_fit(np.full((240, 1), np.nan))
+    selector.fit(X, y)
+    assert selector.n_features_in_ == 300
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    X, y = make_arrays(p=2000)
+    options = {"dtype": "float32", "tile_shape": (64, 100)}
+    return ingest(X, tmp_path_factory.mktemp("screen") / "s.zarr", y=y, **options)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_screening_gives_the_same_bits_by_any_workers(store, loss):
+    matrix = store
+    if loss == "logistic":
+        matrix = ArrayMatrix(store.read(slice(None)), np.sign(store.read_target()))
+    expected = OnlineSubstitution(10, loss=loss, schedule="screen").fit_matrix(matrix)
+    assert expected.result_.communication["screen"] > 0
+    for kind, n_workers in (("threads", 3), ("local", 1), ("local", 2)):
+        with open_cluster(kind, n_workers=n_workers, dashboard_address=None) as workers:
+            found = OnlineSubstitution(10, loss=loss, schedule="screen").fit_matrix(matrix, workers=workers)
+        np.testing.assert_array_equal(found.coef_, expected.coef_)
+        pd.testing.assert_frame_equal(found.result_.history, expected.result_.history, check_exact=True)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("dtype", [np.float64, np.int8])
+def test_screening_ends_about_as_low_as_looking_at_every_column(loss, dtype):
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((300, 3000))
+    y = X[:, ::300] @ rng.standard_normal(10) + rng.standard_normal(300)
+    X = np.clip(np.round(20 * X), -128, 127).astype(np.int8) if dtype == np.int8 else X
+    y = np.sign(y) if loss == "logistic" else y
+    last = {}
+    for schedule in ("sequential", "screen"):
+        selector = OnlineSubstitution(20, loss=loss, schedule=schedule).fit_matrix(ArrayMatrix(X, y))
+        objective = selector.result_.history["objective"].to_numpy()
+        assert (np.diff(objective) <= 1e-9).all()
+        last[schedule] = objective[-1] / objective[0]
+        assert selector.result_.history["n_presented"].iloc[-1] > 5900
+    assert last["screen"] <= last["sequential"] * 1.1
+
+
+def test_only_the_exchange_rule_is_screened():
+    X, y = make_arrays()
+    with pytest.raises(ConfigError, match="expected the rule 'exchange'"):
+        OnlineSubstitution(8, rule="os", schedule="screen").fit(X, y)
