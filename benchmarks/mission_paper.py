@@ -122,9 +122,7 @@ def figure_3(n_trials: int, dimensions: tuple[int, ...] = (300, 1000, 3000, 10_0
     """Share of the support found by dimension at a fixed sketch, and the smallest sketch that finds all of it."""
     n, k = 100, 4
     found: dict[str, dict[str, float]] = {}
-    print(
-        f"Figure 3, {n_trials} trials, n = {n}, k = {k}: share of the support found, smallest row of cells for all of it"
-    )
+    print(f"Figure 3, {n_trials} trials, n = {n}, k = {k}: share of the support found, smallest row for all of it")
     for p in dimensions:
         problems = [problem(n, p, k, trial) for trial in range(n_trials)]
 

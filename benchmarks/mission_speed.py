@@ -1,6 +1,6 @@
-"""Millions of non-zeros per CPU-second: Mission, the paper's algorithm with its heap, Vowpal Wabbit, scikit-learn's SGD.
+"""Millions of non-zeros per CPU-second: Mission, the paper's algorithm with its heap, Vowpal Wabbit, scikit-learn.
 
-    python benchmarks/mission_speed.py [--rounds 3] [--small] [--json results.json]
+    OPENBLAS_NUM_THREADS=1 python benchmarks/mission_speed.py [--rounds 3] [--small] [--json results.json]
 
 One pass over 100,000 rows x 2^20 ids, 89 entries a row, logistic loss; all take turns in every round, the medians of
 the rounds are shown. CPU seconds of one process, with one thread. Each reads its own store: Mission and scikit-learn a
@@ -9,11 +9,6 @@ without the refit: the survey, the selections, the result. Vowpal Wabbit is left
 """
 
 from __future__ import annotations
-
-import os
-
-for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):
-    os.environ.setdefault(_name, "1")
 
 import argparse
 import json

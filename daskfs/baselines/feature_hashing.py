@@ -5,8 +5,8 @@
     2. For each row i: z = β_0 + Σ_j s(j) w[h(j)] x_ij; w[h(j)] -= λ_t ℓ'(z, y_i) s(j) x_ij for every feature j of it.
     Return w
 
-K. Weinberger, A. Dasgupta, J. Langford, A. Smola and J. Attenberg, "Feature hashing for large scale multitask learning",
-ICML 2009; the "FH" of section 6 of Aghazadeh et al., "MISSION", ICML 2018: what MISSION's predictions are held against.
+K. Weinberger, A. Dasgupta, J. Langford, A. Smola and J. Attenberg, "Feature hashing for large scale multitask
+learning", ICML 2009; the "FH" of section 6 of Aghazadeh et al., "MISSION", ICML 2018: what MISSION's predictions are held against.
 
 Differs from the paper
 ----------------------

@@ -15,8 +15,8 @@ Differs from the paper
 ----------------------
 * The paper does not say its steps, the length of its runs or where they begin. Here all begin at β = 0 (PHT with the
   first k columns), and the step is a share of 1 / n of columns of variance 1.
-* `IdentityMission` is its "identity sketch" with full gradients, as its appendix analyses it; the factor of the features
-  outside the k largest falls linearly.
+* `IdentityMission` is its "identity sketch" with full gradients, as its appendix analyses it; the factor of the
+  features outside the k largest falls linearly.
 """
 
 from __future__ import annotations

@@ -65,8 +65,8 @@ class Mission(BaseSelector):
     variant : {"active", "paper"}
         Whether the active features' weights are exact, or in the sketch with all others.
     heap : bool
-        With the paper's variant, whether the k largest stand in a heap that is corrected lazily, as the authors' program
-        has it: slower, and predictions use estimates from when a feature was last met.
+        With the paper's variant, whether the k largest stand in a heap that is corrected lazily, as in the authors'
+        program: slower, and predictions use estimates from when a feature was last met.
     tail : {"sketch", "identity"}
         What holds the other features' weights: a count-sketch, or one cell for each feature.
     n_buckets : int, optional
