@@ -6,7 +6,8 @@
     Return w
 
 K. Weinberger, A. Dasgupta, J. Langford, A. Smola and J. Attenberg, "Feature hashing for large scale multitask
-learning", ICML 2009; the "FH" of section 6 of Aghazadeh et al., "MISSION", ICML 2018: what MISSION's predictions are held against.
+learning", ICML 2009; the "FH" of section 6 of Aghazadeh et al., "MISSION", ICML 2018: what
+MISSION's predictions are held against.
 
 Differs from the paper
 ----------------------

@@ -7,7 +7,8 @@
     Return β
 
 Equation (3) of A. Aghazadeh et al., "MISSION: Ultra Large-Scale Feature Selection using Count-Sketches", ICML 2018,
-after P. Jain, A. Tewari and P. Kar, "On iterative hard thresholding methods for high-dimensional M-estimation", NIPS 2014.
+after P. Jain, A. Tewari and P. Kar, "On iterative hard thresholding methods for high-dimensional
+M-estimation", NIPS 2014.
 `BatchIHT` is section 6.1's: features gather until there are many, then all but the k largest go.
 
 Differs from the paper
