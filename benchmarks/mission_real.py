@@ -4,8 +4,9 @@
 
 Text and tables are made CSR by scikit-learn (tf-idf or one-hot). Five passes each, the same learning rates, the default
 refit; the sketch has three rows of 2^16 cells (or of twice the features, where there are fewer), feature hashing two
-thirds as many cells in one row, batch IHT gathers as many features as the sketch has cells. l1 is scikit-learn's logistic regression (liblinear) at three
-penalties, with the features it keeps. The second table is the paper's Figure 5: accuracy at one K by the sketch's size.
+thirds as many cells in one row, batch IHT gathers as many features as the sketch has cells. l1 is scikit-learn's
+logistic regression (liblinear) at three penalties, with the features it keeps. The last line of a set is the paper's
+Figure 5: accuracy at one K by the sketch's size.
 """
 
 from __future__ import annotations

@@ -116,11 +116,8 @@ class FullGradient(BaseSelector):
         while step > 0.0 and not np.isfinite(sizes).all():  # steps that were too long: once more with half of them
             step *= 0.5
             chosen, sizes = self._select(np.ascontiguousarray(X), y, k, step)
-        if not np.isfinite(sizes).all():
-            raise DataError(
-                "expected steps that converge, found coefficients beyond all bounds", "step_size", "lower it"
-            )
-        self._finish(matrix, rows, chosen, np.abs(sizes))
+        halved = f"steps of {self.step_size:g} / n grew beyond all bounds: {step:g} / n was taken"
+        self._finish(matrix, rows, chosen, np.abs(sizes), [halved] if step != self.step_size else [])
 
     def _finish(self, matrix: Matrix, rows: Any, chosen: np.ndarray, sizes: np.ndarray, notes: list[str]) -> None:
         n_features = int(matrix.shape[1])
