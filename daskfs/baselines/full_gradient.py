@@ -50,7 +50,7 @@ class FullGradient(BaseSelector):
     """Base of the methods that hold all rows in memory and take steps along the gradient of all of them."""
 
     method: str
-    loss = "squared"
+    loss: str
     n_features_to_select: int | None
     step_size: float
     n_steps: int
@@ -87,6 +87,8 @@ class FullGradient(BaseSelector):
         return SelectorPlan(1, 1, needed, read, n_features * 64, f"{self.method}: all rows in memory, read once")
 
     def _check_parameters(self) -> None:
+        if self.loss != "squared":
+            raise ConfigError(f"expected squared, found {self.loss!r}", "loss")
         if not isinstance(self.step_size, Real) or not 0.0 < float(self.step_size) < np.inf:
             raise ConfigError(f"expected a positive number, found {self.step_size!r}", "step_size")
         for name in ("n_steps", "n_features_to_select"):
@@ -153,6 +155,7 @@ class _Thresholding(FullGradient):
     def __init__(
         self,
         n_features_to_select: int | None = None,
+        loss: str = "squared",
         step_size: float = 1.0,
         n_steps: int = 300,
         random_state: Any = 0,
@@ -160,6 +163,7 @@ class _Thresholding(FullGradient):
         client: Any = None,
     ) -> None:
         self.n_features_to_select = n_features_to_select
+        self.loss = loss
         self.step_size = step_size
         self.n_steps = n_steps
         self.random_state = random_state
@@ -178,6 +182,7 @@ class IHT(_Thresholding):
     ----------
     n_features_to_select : int, optional
         k; 1,000 by default, or all where there are fewer.
+    loss : {"squared"}
     step_size : float
         η n: 1 is right for uncorrelated columns of variance 1; the paper's own IHT behaves like 0.1. Halved, with a
         note, until the steps do not grow.
@@ -242,6 +247,7 @@ class IdentityMission(FullGradient):
     ----------
     n_features_to_select : int, optional
         k; 1,000 by default, or all where there are fewer.
+    loss : {"squared"}
     step_size : float
         η n.
     n_steps : int
@@ -273,6 +279,7 @@ class IdentityMission(FullGradient):
     def __init__(
         self,
         n_features_to_select: int | None = None,
+        loss: str = "squared",
         step_size: float = 0.1,
         n_steps: int = 1000,
         last_factor: float = 0.98,
@@ -282,6 +289,7 @@ class IdentityMission(FullGradient):
         client: Any = None,
     ) -> None:
         self.n_features_to_select = n_features_to_select
+        self.loss = loss
         self.step_size = step_size
         self.n_steps = n_steps
         self.last_factor = last_factor

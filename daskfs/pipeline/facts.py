@@ -8,8 +8,11 @@ from typing import Any
 from daskfs.baselines.alpha_investing import AlphaInvesting
 from daskfs.baselines.averaging import Averaging
 from daskfs.baselines.bolasso import Bolasso
+from daskfs.baselines.feature_hashing import FeatureHashing
 from daskfs.baselines.full_data import FullData
+from daskfs.baselines.full_gradient import IHT, ITI, PHT, IdentityMission
 from daskfs.baselines.grafting import Grafting
+from daskfs.baselines.iht_sgd import BatchIHT, StochasticIHT
 from daskfs.baselines.lasso_cut import LassoCut
 from daskfs.baselines.median import Median
 from daskfs.baselines.online_l0 import OnlineL0
@@ -36,6 +39,13 @@ SELECTORS: dict[str, type[BaseSelector]] = {
     "async_online_substitution": AsyncOnlineSubstitution,
     "fgm": FGM,
     "mission": Mission,
+    "iht_sgd": StochasticIHT,
+    "batch_iht": BatchIHT,
+    "feature_hashing": FeatureHashing,
+    "iht": IHT,
+    "iti": ITI,
+    "pht": PHT,
+    "identity_mission": IdentityMission,
     "full_data": FullData,
     "averaging": Averaging,
     "median": Median,
