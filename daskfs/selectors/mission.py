@@ -96,8 +96,9 @@ class Mission(BaseSelector):
     class_weight : "balanced" or mapping of a class to its weight, optional
         Times the sample weights.
     refit : {"auto", "exact", "sgd"} or None
-        The fit of the selected features alone: to the minimum of the loss, by further passes of stochastic descent, the
-        first where it is cheap (n k² up to 4e9), or not at all.
+        The fit of the selected features alone: to the minimum of the loss, by further passes of stochastic descent, or
+        not at all. By default the first where it is cheap (n k² up to 4e9, of classes 2e8) and classes have ten rows
+        for each feature.
     random_state : int, RandomState or None
         Of the sketch's hash, the order of rows in memory and of later passes.
     memory_limit : int or str, optional
