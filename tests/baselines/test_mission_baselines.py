@@ -24,10 +24,17 @@ SAMPLE_WEIGHTS = {
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # scikit-learn's own
 @parametrize_with_checks(
-    [StochasticIHT(), BatchIHT(), IHT(), ITI(), PHT(), IdentityMission(), FeatureHashing()],
+    [StochasticIHT(), IHT(), FeatureHashing()],
     expected_failed_checks=lambda selector: SAMPLE_WEIGHTS if isinstance(selector, FeatureHashing) else {},
 )
 def test_scikit_learns_examination(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@parametrize_with_checks([BatchIHT(), ITI(), PHT(), IdentityMission()])
+def test_scikit_learns_examination_of_the_others(estimator, check):
     check(estimator)
 
 
