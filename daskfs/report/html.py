@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.report.plots import draw_gic_path
-from daskfs.result import SelectionResult
+from daskfs.report.plots import draw_gic_path, draw_learning_curve
+from daskfs.result import TABLE_COLUMNS, SelectionResult
 
 N_BARS = 40
 N_ROWS = 500
@@ -58,12 +58,13 @@ def render_report(title: str, results: Mapping[str, SelectionResult]) -> str:
 
 
 def _one_result(result: SelectionResult) -> list[str]:
-    svg = draw_gic_path(result.history)
+    svg, learning = draw_gic_path(result.history), draw_learning_curve(result.history)
     return [
         _summary(result),
         f"<h2>Selected features</h2>{_selected(result)}",
         f"<h2>{'Inclusion frequencies' if result.method == 'message' else 'Scores'}</h2>{_bars(result)}",
         f"<h2>GIC path of the first subset</h2>{svg}" if svg else "",
+        f"<h2>Mean loss of the rows before they were learnt from</h2>{learning}" if learning else "",
         f"<h2>Notes</h2>{_list(result.notes)}" if result.notes else "",
         f"<h2>Time</h2>{_table(['step', 'seconds'], [[k, f'{v:.2f}'] for k, v in result.time.items()])}",
         f"<h2>Memory</h2>{_memory(result)}",
@@ -86,13 +87,15 @@ def _summary(result: SelectionResult) -> str:
 def _selected(result: SelectionResult) -> str:
     if result.table.empty:
         return "<p>No feature was selected: the prediction is the intercept.</p>"
+    more_columns = [name for name in result.table.columns if name not in TABLE_COLUMNS]
     rows = [
-        [row.rank, row.index, row.name, _shown(row.coef), _shown(row.score)]
-        for row in result.table.head(N_ROWS).rename(columns={"index": "index"}).itertuples(index=False, name="Row")
+        [row["rank"], row["index"], row["name"], *(_shown(row[name]) for name in ("coef", "score", *more_columns))]
+        for row in result.table.head(N_ROWS).to_dict("records")
     ]
     more = len(result.table) - N_ROWS
     rest = f'<p class="muted">and {more:,} more, in selected.csv</p>' if more > 0 else ""
-    return _table(["rank", "column", "name", "coefficient", "score"], rows, numbers=(0, 1, 3, 4)) + rest
+    head = ["rank", "column", "name", "coefficient", "score", *(name.replace("_", " ") for name in more_columns)]
+    return _table(head, rows, numbers=(0, 1, *range(3, len(head)))) + rest
 
 
 def _bars(result: SelectionResult) -> str:
@@ -107,15 +110,16 @@ def _bars(result: SelectionResult) -> str:
         shown = [(f"x{j}" if names is None else str(names[j]), scores[j], j in chosen) for j in order]
     if not shown:
         return '<p class="muted">No feature has a score above zero.</p>'
-    greatest = max(1.0, *(score for _, score, _ in shown))
+    is_share = result.method in ("message", "averaging", "median", "bolasso")
+    greatest = max(score for _, score, _ in shown) if not is_share else 1.0
     rows = "".join(
         f'<tr><td>{escape(name)}</td><td class="scale"><span class="bar{" selected" if selected else ""}" '
         f'style="width:{100 * max(score, 0) / greatest:.1f}%"></span></td><td class="number">{score:.3f}</td></tr>'
         for name, score, selected in shown
     )
+    what = "The share of the subsets whose model holds the feature; dark" if is_share else "Dark"
     return (
-        '<p class="muted">For MESSAGE the share of the subsets whose model holds the feature; '
-        "dark bars were selected, the shade changes at one half of the scale.</p>"
+        f'<p class="muted">{what} bars were selected, the shade changes at one half of the scale.</p>'
         f"<table>{rows}</table>"
     )
 

@@ -53,3 +53,35 @@ def draw_gic_path(history: DataFrame) -> str | None:
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     svg = buffer.getvalue()
     return svg[svg.index("<svg") :]
+
+
+def draw_learning_curve(history: DataFrame) -> str | None:
+    """Draw the mean loss of the rows before they were learnt from, pass after pass.
+
+    Parameters
+    ----------
+    history : DataFrame
+        With columns ``rows_seen``, ``mean_loss`` and ``pass``.
+
+    Returns
+    -------
+    str or None
+        SVG; None where the history holds none of this.
+    """
+    if not {"rows_seen", "mean_loss", "pass"} <= set(history.columns) or history.empty:
+        return None
+    rows, loss, number = (history[name].to_numpy(dtype=float) for name in ("rows_seen", "mean_loss", "pass"))
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context({"svg.hashsalt": "daskfs", "svg.fonttype": "none", "axes.spines.top": False}):
+        figure = Figure(figsize=(7.2, 3.2))
+        figure.subplots_adjust(left=0.12, right=0.96, bottom=0.16, top=0.95)
+        axes = figure.add_subplot(xlabel="rows", ylabel="mean loss")
+        axes.plot(rows, loss, color="#1f5f8b", marker="o", markersize=3)
+        for at in rows[1:][np.diff(number) > 0]:
+            axes.axvline(at, color="#9aa5ad", linewidth=0.7)
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    svg = buffer.getvalue()
+    return svg[svg.index("<svg") :]
