@@ -206,10 +206,8 @@ class _Run:
         path, several = self.folder.path, len(results) > 1
         self.steps.start("report", 1)
         first = next(iter(results.values()))
-        _ = (
-            draw_gic_path(first.history),
-            draw_learning_curve(first.history),
-        )  # before the peak is read, for drawing takes memory too
+        for draw in (draw_gic_path, draw_learning_curve):  # before the peak is read, for drawing takes memory too
+            draw(first.history)
         measured = workers.peak_memory()
         for label, result in results.items():
             result.memory = {
