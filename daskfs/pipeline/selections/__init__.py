@@ -20,6 +20,13 @@ from daskfs.pipeline.selections.fgm import ActiveSetSelect, FgmSelect, L1Libline
 from daskfs.pipeline.selections.message import MessageSelect
 from daskfs.pipeline.selections.message_baselines import AveragingSelect, BolassoSelect, FullDataSelect, MedianSelect
 from daskfs.pipeline.selections.mission import MissionSelect
+from daskfs.pipeline.selections.mission_baselines import (
+    BatchIHTSelect,
+    FeatureHashingSelect,
+    IdentityMissionSelect,
+    StochasticIHTSelect,
+    ThresholdingSelect,
+)
 from daskfs.pipeline.selections.online_substitution import OnlineSubstitutionSelect
 
 Selection: TypeAlias = Annotated[
@@ -28,6 +35,11 @@ Selection: TypeAlias = Annotated[
     | AsyncOnlineSubstitutionSelect
     | FgmSelect
     | MissionSelect
+    | StochasticIHTSelect
+    | BatchIHTSelect
+    | FeatureHashingSelect
+    | ThresholdingSelect
+    | IdentityMissionSelect
     | FullDataSelect
     | AveragingSelect
     | MedianSelect
