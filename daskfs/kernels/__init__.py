@@ -21,6 +21,7 @@ def warmup(*, generalised: bool = True, substitution: bool = True) -> None:
     from daskfs.kernels.lasso import lasso_path
     from daskfs.kernels.least_squares import least_squares
     from daskfs.kernels.lsa import lsa_path
+    from daskfs.kernels.softmax import softmax_fit, softmax_terms
 
     if substitution:
         from daskfs.kernels.substitution_warmup import compile_substitution
@@ -39,4 +40,6 @@ def warmup(*, generalised: bool = True, substitution: bool = True) -> None:
         lsa_path(X.astype(dtype), y, weight, loss="poisson", penalty=1.0)
         glm_fit(X.astype(dtype), y, weight, loss="poisson")
         zeros, ones = np.zeros(3), np.ones(3)
+        softmax_fit(X.astype(dtype), np.array([0.0, 1.0, 2.0, 1.0]), weight, 3)
+        softmax_terms(X.astype(dtype), np.array([0.0, 1.0, 2.0, 1.0]), weight, np.zeros((2, 4)), zeros, ones)
         newton_terms(X.astype(dtype), y, weight, loss="poisson", intercept=0.0, coef=zeros, centre=zeros, scale=ones)
