@@ -20,6 +20,7 @@ from daskfs.selectors.mission_on_rows import ClassWeighted, Learning, Standard, 
 from daskfs.selectors.mission_parameters import ONE_PASS, PERIOD, SEVERAL, STEP_LIMITS, class_weights, n_to_select
 from daskfs.selectors.mission_plan import MissionShape, n_refit_epochs, plan_mission
 from daskfs.selectors.mission_run import MissionRun
+from daskfs.selectors.mission_sketch import CountSketch
 from daskfs.selectors.refit import SelectedFit, refit_selected
 from daskfs.selectors.responses import CLASSIFIERS
 from daskfs.selectors.targets import checked_target, null_intercept
@@ -80,6 +81,8 @@ def fit_mission(
     run = _run(selector, matrix, fit, workers, progress, checkpoint)
     fit.seconds["train"] = run.passes("train", 0, selector.n_epochs)
     fit.arrays = run.arrays
+    if shape.model.variant == "hashing":
+        _all_active(fit, matrix.shape[1])
     _note_after(fit, run.history)
     _refit(fit, run, matrix, workers, memory_limit)
     fit.history, fit.n_returned = run.history, run.n_returned
@@ -225,9 +228,16 @@ def _refuse_new_classes(matrix: Any, target: Target) -> None:
         )
 
 
+def _all_active(fit: MissionFit, n_features: int) -> None:
+    """Give every feature the weight of its cell."""
+    keys = np.arange(n_features, dtype=np.uint64)
+    weights = CountSketch.from_arrays(fit.arrays, copy=False).estimate(keys).reshape(n_features, -1)
+    fit.arrays |= {"keys": keys, "weights": weights, "touches": np.zeros(n_features, dtype=np.int64)}
+
+
 def _note_before(fit: MissionFit, selector: Mission, matrix: Any) -> None:
     model, survey = fit.shape.model, fit.survey
-    if model.n_hashes and not model.forgets:
+    if model.n_hashes and not model.forgets and model.variant != "hashing":
         n_ids, nnz = int(survey["n_ids"]), float(survey["nnz"]) / float(survey["n_rows"])
         capacity = check_capacity(model.n_selected, n_ids, model.n_buckets, model.n_hashes, model.variant, nnz)
         fit.notes.append(capacity.text)
