@@ -5,8 +5,8 @@
     3. Until as many columns as asked for have joined.
 
 F. Bach, "High-dimensional non-linear variable selection through hierarchical kernel learning", arXiv 0909.0844 (2009);
-V. Roth and B. Fischer, "The group-Lasso for generalized linear models", ICML (2008): in the form in which Tan, Tsang and
-Wang (2014), section 7.4, compare it with FGM. With B = 1 the norm of FGM is the l1 norm, squared.
+V. Roth and B. Fischer, "The group-Lasso for generalized linear models", ICML (2008): in the form in which Tan, Tsang
+and Wang (2014), section 7, compare it with FGM. With B = 1 the norm of FGM is the l1 norm, squared.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ from daskfs.workers import Workers
 class LinearBaseline(BaseSelector):
     """Base of l1-SVM, l1-LR and SGD-SLR: a penalised fit of all columns in memory, by falling penalties.
 
-    The first fit with at least `n_features_to_select` columns, found by bisection, is kept, and of its columns those with
-    the largest coefficients (standardised, where the matrix is dense).
+    The first fit with at least `n_features_to_select` columns, found by bisection, is kept, and of its columns those
+    with the largest coefficients (standardised, where the matrix is dense).
     """
 
     method: ClassVar[str]
