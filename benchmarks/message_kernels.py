@@ -33,6 +33,7 @@ import numpy as np  # noqa: E402
 
 SLOW_S = 2.0  # a function slower than this is measured once
 NEEDS_WHOLE_PATH_SMALL = ("celer", "skglm")  # minutes on large blocks
+QUESTIONS = ["our stop", "whole path"]
 Clock = dict[str, Callable[[], object]]
 
 
@@ -182,7 +183,9 @@ def measure_elsewhere(python: str, files: Path, arguments: list[str]) -> dict[st
     return json.loads(done.stdout)
 
 
-def run_task(name: str, repeats: int, patience: int, peers_python: str | None) -> dict[str, dict[str, float]]:
+def run_task(
+    name: str, repeats: int, patience: int, peers_python: str | None, questions: list[str]
+) -> dict[str, dict[str, float]]:
     loss, make = TASKS[name]
     X, y = make()
     ours, stopped = our_functions(loss, X, y, patience)
@@ -190,7 +193,8 @@ def run_task(name: str, repeats: int, patience: int, peers_python: str | None) -
     ratio = 1e-2 if X.shape[0] < X.shape[1] else 1e-4
     grids = {"our stop": stopped, "whole path": stopped[0] * ratio ** np.linspace(0.0, 1.0, 100)}
     results = {}
-    for question, lambdas in grids.items():
+    for question in questions:
+        lambdas = grids[question]
         whole = question == "whole path"
         times = measure({**ours, **peer_functions(loss, Z, y, lambdas, whole)}, repeats)
         if peers_python:
@@ -238,11 +242,17 @@ def table(times: dict[str, float]) -> str:
     return "\n".join(lines)
 
 
-def run(tasks: list[str], repeats: int, patience: int, peers_python: str | None) -> dict:
+def run(
+    tasks: list[str],
+    repeats: int,
+    patience: int,
+    peers_python: str | None,
+    questions: list[str] = QUESTIONS,
+) -> dict:
     """Measure and print; returns {task: {question: {solver: CPU seconds}}}."""
     results: dict = {}
     for name in tasks:
-        results[name] = run_task(name, repeats, patience, peers_python)
+        results[name] = run_task(name, repeats, patience, peers_python, questions)
         for question, times in results[name].items():
             print(f"{name}, {question}\n{table(times)}", flush=True)
     results["MESSAGE 25 x 400x1000"] = {"": message_total(repeats, patience)}
@@ -262,13 +272,14 @@ def main() -> None:
         peer_main(*sys.argv[2:])
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=[name for name in TASKS if "logistic" not in name])
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
+    parser.add_argument("--questions", nargs="+", choices=QUESTIONS, default=QUESTIONS)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--patience", type=int, default=10, help="of our stop, in features; 10 is MESSAGE's default")
     parser.add_argument("--peers-python", help="of an environment with adelie and python-glmnet")
     parser.add_argument("--json", type=Path, help="write the figures there")
     options = parser.parse_args()
-    results = run(options.tasks, options.repeats, options.patience, options.peers_python)
+    results = run(options.tasks, options.repeats, options.patience, options.peers_python, options.questions)
     if options.json:
         options.json.write_text(json.dumps({"python": sys.version, **results}, indent=1))
 

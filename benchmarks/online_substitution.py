@@ -5,16 +5,20 @@ columns as its turn allows, the others over the same ones), for n samples and s 
 Columns are standard normal, the target is a sum of s of them with noise.
 
     OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1 python benchmarks/online_substitution.py --n 1000 10000 100000
+    OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1 python benchmarks/online_substitution.py --products
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from daskfs.kernels.losses import SQUARED
+from daskfs.kernels.substitution_products import cross_products
 from daskfs.selectors.online_substitution import OnlineSubstitution
 from daskfs.selectors.online_substitution_columns import Columns, ColumnSettings, prepared
 from daskfs.selectors.online_substitution_engines import make_engine
@@ -22,10 +26,9 @@ from daskfs.selectors.online_substitution_members import Members
 from daskfs.selectors.online_substitution_parameters import chapter_of, rule_of
 
 NAIVE_S = 4.0  # of CPU for the naive engine's turn
-KINDS = (("exchange", "gram"), ("exchange", "lazy"), ("os", "gram"), ("os", "lazy"))
 
 
-def make_columns(n: int, p: int, s: int, dtype: type, seed: int) -> tuple[Columns, np.ndarray]:
+def make_columns(n: int, p: int, s: int, dtype: np.dtype, seed: int) -> tuple[Columns, np.ndarray]:
     """Return standardised columns and a centred target."""
     rng = np.random.default_rng(seed)
     rows = rng.standard_normal((p, n), dtype=np.float32).astype(dtype, copy=False)
@@ -34,43 +37,46 @@ def make_columns(n: int, p: int, s: int, dtype: type, seed: int) -> tuple[Column
     return prepared(np.arange(p), rows, ColumnSettings(True, True, True)), y - y.mean()
 
 
-def fresh(columns: Columns, y: np.ndarray, s: int, rule: str, engine: str) -> object:
-    """Return an engine that has seen all columns once, as engine "gram" decides."""
+def warmed(columns: Columns, y: np.ndarray, s: int, rule: str) -> Any:
+    """Return an engine that has seen all columns once."""
+    members = Members(s, len(y), columns.rows.dtype)
+    made = make_engine(members, y, rule_of(OnlineSubstitution(s, rule=rule)), "gram", SQUARED)
+    take(made, columns, 0, len(columns), s)
+    return made
+
+
+def fresh(columns: Columns, y: np.ndarray, s: int, rule: str, engine: str, warm: Any) -> Any:
+    """Return an engine of another kind that stands where the warm one does."""
     members = Members(s, len(y), columns.rows.dtype)
     made = make_engine(members, y, rule_of(OnlineSubstitution(s, rule=rule)), engine, SQUARED)
-    warm = make_engine(Members(s, len(y), columns.rows.dtype), y, rule_of(OnlineSubstitution(s, rule=rule)), "gram")
-    take(warm, columns, 0, len(columns), s)
-    held = {j: b for b, j in enumerate(columns.ids)}
-    places = [held[j] for j in warm.members.ids[: warm.members.n_members]]
-    for slot, b in enumerate(places):
-        members.describe(slot, columns, b)
-    members.copy_in(columns, dict(enumerate(places)))
+    for slot, j in enumerate(warm.members.ids[: warm.members.n_members]):
+        members.describe(slot, columns, j)
+    members.rows[:] = warm.members.rows
     if hasattr(made, "matrix"):
         made.restore(warm.arrays())
     else:
         made.point.coef[:] = warm.coef
         made.point.predict()
-        made.is_dirty = True
         made._estimate()
     return made
 
 
-def take(engine: object, columns: Columns, start: int, stop: int, s: int) -> None:
+def take(engine: Any, columns: Columns, start: int, stop: int, s: int) -> None:
     """Present columns in chapters; blocks are copied, for engines write into them."""
     chapter = chapter_of(None, s)
     for first in range(start, stop, chapter):
         piece = columns.take(slice(first, min(first + chapter, stop)))
-        engine.take(Columns(piece.ids, piece.rows.copy(), piece.mean, piece.scale, piece.square))  # type: ignore[attr-defined]
+        engine.take(Columns(piece.ids, piece.rows.copy(), piece.mean, piece.scale, piece.square))
 
 
-def microseconds(engine: object, columns: Columns, n_columns: int, s: int) -> float:
+def microseconds(engine: Any, columns: Columns, n_columns: int, s: int) -> float:
     """CPU time per column."""
     started = time.process_time()
     take(engine, columns, 0, n_columns, s)
     return (time.process_time() - started) / n_columns * 1e6
 
 
-def naive_columns(engine: object, columns: Columns, s: int) -> tuple[int, float]:
+def naive_columns(engine: Any, columns: Columns, s: int) -> tuple[int, float]:
     """Return how many columns the naive engine took in its turn, and microseconds for each."""
     chapter, started, n_taken = chapter_of(None, s), time.process_time(), 0
     while n_taken < len(columns) and time.process_time() - started < NAIVE_S:
@@ -79,23 +85,54 @@ def naive_columns(engine: object, columns: Columns, s: int) -> tuple[int, float]
     return n_taken, (time.process_time() - started) / n_taken * 1e6
 
 
+def products() -> None:
+    """Gflop/s of the products of 64 columns with 100, against NumPy's BLAS on one thread."""
+    print("| n | dtype | daskfs | numpy |")
+    print("|---|---|---|---|")
+    rng = np.random.default_rng(0)
+    for n in (1000, 10_000, 100_000):
+        for dtype in (np.float64, np.float32, np.int8):
+            left, right = (rng.integers(-3, 4, (k, n)).astype(dtype) for k in (64, 100))
+            found = [gigaflops(cross_products, left, right)]
+            found.append(gigaflops(lambda a, b: a @ b.T, left, right) if dtype != np.int8 else np.nan)
+            print(f"| {n:,} | {np.dtype(dtype)} | {found[0]:.0f} | {found[1]:.0f} |", flush=True)
+
+
+def gigaflops(function: Callable[..., np.ndarray], left: np.ndarray, right: np.ndarray) -> float:
+    """Best of five repeats of at least 50 ms of CPU."""
+    function(left, right)
+    best = np.inf
+    for _ in range(5):
+        started, n_calls = time.process_time(), 0
+        while time.process_time() - started < 0.05:
+            function(left, right)
+            n_calls += 1
+        best = min(best, (time.process_time() - started) / n_calls)
+    return 2.0 * left.shape[1] * len(left) * len(right) / best / 1e9
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--products", action="store_true", help="only the kernel that this rests on")
     parser.add_argument("--n", type=int, nargs="+", default=[1000, 10_000, 100_000])
     parser.add_argument("--s", type=int, nargs="+", default=[64, 100, 500])
+    parser.add_argument("--dtypes", nargs="+", default=["float64", "float32"])
     parser.add_argument("--megabytes", type=int, default=800, help="of columns at most")
     options = parser.parse_args()
-    warm, y = make_columns(300, 200, 8, np.float32, 0)
+    if options.products:
+        products()
+        return
+    warm, y = make_columns(300, 200, 8, np.dtype(np.float32), 0)
     for rule in ("exchange", "os"):
         for engine in ("naive", "gram", "lazy"):
             for columns in (warm, prepared(warm.ids, warm.rows.astype(np.float64), ColumnSettings(True, True, True))):
-                take(fresh(columns, y, 8, rule, engine), columns, 0, 200, 8)
+                take(fresh(columns, y, 8, rule, engine, warmed(columns, y, 8, rule)), columns, 0, 200, 8)
     print("| n | s | dtype | columns | rule | naive | gram | lazy | gram is faster | lazy is faster |")
     print("|---|---|---|---|---|---|---|---|---|---|")
     for n in options.n:
         for s in options.s:
-            for dtype in (np.float64, np.float32):
-                p = int(min(8192, options.megabytes * 1e6 / n / np.dtype(dtype).itemsize))
+            for dtype in map(np.dtype, options.dtypes):
+                p = int(min(8192, options.megabytes * 1e6 / n / dtype.itemsize))
                 p = max(p, s * 3 // 2)
                 columns, y = make_columns(n, p, s, dtype, seed=1)
                 for rule in ("exchange", "os"):
@@ -104,8 +141,11 @@ def main() -> None:
 
 def line(columns: Columns, y: np.ndarray, n: int, s: int, rule: str) -> None:
     """Measure one line of the table: every engine over the columns that the naive one managed."""
-    n_columns, naive = naive_columns(fresh(columns, y, s, rule, "naive"), columns, s)
-    found = [microseconds(fresh(columns, y, s, rule, engine), columns, n_columns, s) for engine in ("gram", "lazy")]
+    warm = warmed(columns, y, s, rule)
+    n_columns, naive = naive_columns(fresh(columns, y, s, rule, "naive", warm), columns, s)
+    found = []
+    for engine in ("gram", "lazy"):
+        found.append(microseconds(fresh(columns, y, s, rule, engine, warm), columns, n_columns, s))
     cells = [f"{n:,}", str(s), str(columns.rows.dtype), f"{n_columns:,}", rule, f"{naive:,.0f}"]
     cells += [f"{value:,.1f}" for value in found] + [f"{naive / value:.1f}" for value in found]
     print(f"| {' | '.join(cells)} |", flush=True)

@@ -145,7 +145,8 @@ def measure(method: str, p: int, s: int, seed: int) -> dict[str, float]:
     case = draw(p, seed, n_informative=s)
     y, support = case.train.target.copy(), case.support
     X = np.asfortranarray(case.train.read(slice(None)), dtype=np.float64)
-    X *= np.sqrt(len(y))  # variance 1: the tolerances of some peers are for columns of this size
+    X *= np.sqrt(len(y))  # variance 1, and y by as much: thresholds of some peers are for numbers of this size
+    y *= np.sqrt(len(y))
     del case
     before = resident("VmRSS")
     Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # the peak begins anew

@@ -80,7 +80,9 @@ def _posts(loader: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return X, np.array([post["label"] == mac for post in posts]).astype(int), np.flatnonzero(is_train)
 
 
-def splits(name: str, X: np.ndarray, y: np.ndarray, official: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def splits(
+    name: str, X: np.ndarray, y: np.ndarray, official: Any, n_splits: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield the rows to train on and those to judge on."""
     if official is not None:
         yield official, np.setdiff1d(np.arange(len(X)), official)
@@ -91,7 +93,9 @@ def splits(name: str, X: np.ndarray, y: np.ndarray, official: Any) -> Iterator[t
             folds = (KFold if is_number else StratifiedKFold)(5, shuffle=True, random_state=seed)
             yield from folds.split(X, y)
         return
-    yield from (ShuffleSplit if is_number else StratifiedShuffleSplit)(3, test_size=0.3, random_state=0).split(X, y)
+    yield from (ShuffleSplit if is_number else StratifiedShuffleSplit)(n_splits, test_size=0.3, random_state=0).split(
+        X, y
+    )
 
 
 def selected_by(method: str, X: np.ndarray, y: np.ndarray, s: int, is_number: bool) -> np.ndarray:
@@ -102,7 +106,8 @@ def selected_by(method: str, X: np.ndarray, y: np.ndarray, s: int, is_number: bo
         from abess.linear import LogisticRegression as AbessLogistic
 
         made = LinearRegression if is_number else AbessLogistic
-        model = made(support_size=s, thread=1).fit(StandardScaler().fit_transform(X.astype(float)), y)
+        target = 10.0 * (y - y.mean()) / y.std() if is_number else y  # its threshold for a swap is an absolute number
+        model = made(support_size=s, thread=1).fit(StandardScaler().fit_transform(X.astype(float)), target)
         return np.flatnonzero(model.coef_)
     options: dict[str, Any] = {"n_features_to_select": s, "loss": loss}
     made: dict[str, Callable[[], Any]] = {
@@ -122,11 +127,11 @@ def judge(X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray, is_
     return float(make_pipeline(StandardScaler(), model).fit(X[train], y[train]).score(X[test], y[test]))
 
 
-def compare(table: Table, name: str, methods: list[str], sizes: list[int]) -> None:
+def compare(table: Table, name: str, methods: list[str], sizes: list[int], n_splits: int) -> None:
     """Select and judge on one set."""
     X, y, official = load(name)
     is_number = name in NUMBERS
-    for k, (train, test) in enumerate(splits(name, X, y, official)):
+    for k, (train, test) in enumerate(splits(name, X, y, official, n_splits)):
         varies = np.flatnonzero(X[train].std(axis=0) > 0)
         part = np.ascontiguousarray(X[np.ix_(train, varies)])
         for s in sizes:
@@ -198,6 +203,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--sets", nargs="+", default=list(SETS), choices=SETS)
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
+    parser.add_argument("--splits", type=int, default=3, help="of the sets that are not small")
     parser.add_argument("--figure-4", action="store_true")
     parser.add_argument("--repeats", type=int, default=10, help="draws of figure 4")
     parser.add_argument("--output", type=Path, default=Path("online_substitution_real"))
@@ -215,7 +221,7 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     table = Table(arguments.output / "results.csv", ("set", "s", "method", "split"))
     for name in arguments.sets:
-        compare(table, name, methods, arguments.sizes)
+        compare(table, name, methods, arguments.sizes, arguments.splits)
     print_comparison(table)
     return 0
 

@@ -84,7 +84,7 @@ def select(path: Path, s: int, n_epochs: int, memory_limit: str) -> dict[str, fl
         "cpu_s": cpu,
         "n_presented": presented,
         "n_epochs": selector.n_epochs_,
-        "promised_nbytes": selector.result_.memory["promised_nbytes"],
+        "promised_nbytes": selector.result_.memory["promised_nbytes"]["client"],
         "peak_nbytes": peak_memory_nbytes(),
         "r2": selector.score(store.take(np.arange(0, store.shape[0], 50))),
         "n_causal_found": len(found),

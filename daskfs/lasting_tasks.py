@@ -15,6 +15,8 @@ from typing import Any
 from daskfs.errors import RunError
 from daskfs.workers import SILENCE_S, OnDask, Workers, cluster_errors
 
+ASK_S = 1.0
+"""After how long without an answer the scheduler is asked for the node."""
 MOST_GIVEN_UP = 20
 """How often tasks are started again after the scheduler gave them up: by default it tries four times."""
 
@@ -44,6 +46,72 @@ def keep_running(
         raise RunError("tasks that last need a cluster, found none", name, "give a client, or cluster.kind: local")
     with cluster_errors(name):
         return LastingTasks(workers, function, items, name, [workers.keep(argument) for argument in shared])
+
+
+class NodeLost(Exception):
+    """The central node answers no more."""
+
+
+class NodeAddress:
+    """A node placed as an actor, as tasks that last see it: it is lost, or it answers.
+
+    Dask fails every task that has an actor among its arguments when that is lost, although the task still runs, and
+    leaves a call that was on its way waiting for ever. So the actor is wrapped, where Dask does not look, and whoever
+    waits long asks the scheduler whether it is there. A call whose line broke is sent again: methods must bear that.
+
+    Parameters
+    ----------
+    actor : Actor
+        From `daskfs.workers.Workers.place`.
+    """
+
+    def __init__(self, actor: Any) -> None:
+        self._actor = actor
+
+    def __getattr__(self, name: str) -> Callable[..., _Answer]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return lambda *arguments: _Answer(self._actor, name, arguments)
+
+
+class _Answer:
+    """A call that is on its way."""
+
+    def __init__(self, actor: Any, name: str, arguments: Sequence[Any]) -> None:
+        self._actor, self._name, self._arguments = actor, name, arguments
+        self._future = self._send()
+
+    def _send(self) -> Any:
+        try:
+            return getattr(self._actor, self._name)(*self._arguments)
+        except RuntimeError as fault:
+            raise NodeLost(str(fault)) from fault
+
+    def result(self) -> Any:
+        """Wait for the answer.
+
+        Raises
+        ------
+        NodeLost
+        """
+        while True:
+            try:
+                return self._future.result(timeout=ASK_S)
+            except TimeoutError:
+                self._ask()
+            except OSError:
+                self._ask()
+                time.sleep(0.1)
+                self._future = self._send()
+            except RuntimeError as fault:
+                raise NodeLost(str(fault)) from fault
+
+    def _ask(self) -> None:
+        from distributed import get_client
+
+        key = self._actor.key
+        if not get_client().who_has([key]).get(key):
+            raise NodeLost(str(key))
 
 
 class LastingTasks:

@@ -177,8 +177,11 @@ class Evaluate(Section):
     def metrics_of(self, loss: str) -> list[Metric]:
         """Return the metrics that say something of a selection with this loss."""
         if self.metrics is None:
-            return ["accuracy", "auc"] if loss in CLASSIFIERS else ["mse", "r2"]
-        senseless = METRICS_OF_NUMBERS if loss in CLASSIFIERS else METRICS_OF_CLASSES
+            of_classes: list[Metric] = ["accuracy"] if loss == "multinomial" else ["accuracy", "auc"]
+            return of_classes if loss in CLASSIFIERS else ["mse", "r2"]
+        senseless: tuple[str, ...] = METRICS_OF_NUMBERS if loss in CLASSIFIERS else METRICS_OF_CLASSES
+        if loss == "multinomial":
+            senseless = (*senseless, "auc")
         return [name for name in self.metrics if name not in senseless]
 
 

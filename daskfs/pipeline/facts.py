@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from daskfs.baselines.active_set import ActiveSet
 from daskfs.baselines.alpha_investing import AlphaInvesting
 from daskfs.baselines.averaging import Averaging
 from daskfs.baselines.bolasso import Bolasso
@@ -13,12 +14,14 @@ from daskfs.baselines.full_data import FullData
 from daskfs.baselines.full_gradient import IHT, ITI, PHT, IdentityMission
 from daskfs.baselines.grafting import Grafting
 from daskfs.baselines.iht_sgd import BatchIHT, StochasticIHT
+from daskfs.baselines.l1_liblinear import L1Liblinear
 from daskfs.baselines.lasso_cut import LassoCut
 from daskfs.baselines.median import Median
 from daskfs.baselines.online_l0 import OnlineL0
 from daskfs.baselines.online_l1 import OnlineL1
 from daskfs.baselines.orthogonal_matching_pursuit import OrthogonalMatchingPursuit
 from daskfs.baselines.proj_gd import ProjGD
+from daskfs.baselines.sgd_slr import SgdSlr
 from daskfs.errors import ConfigError, PlanError, did_you_mean
 from daskfs.pipeline.config import Pipeline, Split, SyntheticSource
 from daskfs.pipeline.plan import DataFacts, Plan, available_nbytes, make_plan, over_limit
@@ -50,6 +53,9 @@ SELECTORS: dict[str, type[BaseSelector]] = {
     "averaging": Averaging,
     "median": Median,
     "bolasso": Bolasso,
+    "active_set": ActiveSet,
+    "l1_liblinear": L1Liblinear,
+    "sgd_slr": SgdSlr,
     "proj_gd": ProjGD,
     "lasso_cut": LassoCut,
     "orthogonal_matching_pursuit": OrthogonalMatchingPursuit,

@@ -25,7 +25,7 @@ from daskfs.pipeline.facts import check_pipeline, check_sizes, make_selector, pl
 from daskfs.pipeline.plan import Plan, available_nbytes, ingest_limit
 from daskfs.pipeline.progress import Silent, StepTimes, logged
 from daskfs.pipeline.run_folder import RunFolder, check_output
-from daskfs.report.plots import draw_gic_path, draw_learning_curve
+from daskfs.report.plots import draw_history
 from daskfs.report.runs import load_run, write_report
 from daskfs.result import SelectionResult
 from daskfs.selectors.base import BaseSelector
@@ -145,7 +145,8 @@ class _Run:
         """Compile the kernels once, here: workers that compiled for themselves would exceed their memory."""
         self.steps.start("warmup", 1)
         losses = {getattr(selection, "loss", "squared") for selection in self.pipeline.selections.values()}
-        warmup(generalised=losses != {"squared"})
+        methods = {selection.method for selection in self.pipeline.selections.values()}
+        warmup(generalised=losses != {"squared"}, substitution="online_substitution" in methods)
         self.steps.advance()
         self.steps.finish()
 
@@ -206,8 +207,7 @@ class _Run:
         path, several = self.folder.path, len(results) > 1
         self.steps.start("report", 1)
         first = next(iter(results.values()))
-        for draw in (draw_gic_path, draw_learning_curve):  # before the peak is read, for drawing takes memory too
-            draw(first.history)
+        draw_history(first.history)  # before the peak is read, for drawing takes memory too
         measured = workers.peak_memory()
         for label, result in results.items():
             result.memory = {

@@ -36,8 +36,8 @@ def notes_on(selector: Any, run: Any, shape: Any, kept: Any, n_filled: int, fit:
     refused = counts["rising"] + counts["stale"] + counts["improper"]
     notes.append(
         f"{counts['accepted']:,.0f} pushes were accepted and {refused:,.0f} refused: {counts['rising']:,.0f} with "
-        f"which the objective would have risen, {counts['stale']:,.0f} of a prediction that was too old; the oldest accepted "
-        f"was {counts['worst_staleness']:,.0f} versions old"
+        f"which the objective would have risen, {counts['stale']:,.0f} of a prediction that was too old; "
+        f"the oldest accepted was {counts['worst_staleness']:,.0f} versions old"
     )
     if run.n_nodes_lost:
         notes.append(f"the central node was lost and made anew {run.n_nodes_lost} times")

@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 
 from daskfs.kernels.substitution_products import NO_WEIGHT
+from daskfs.lasting_tasks import NodeAddress, NodeLost
 from daskfs.memory import BufferPool
-from daskfs.selectors.async_session import NodeLost, Spent, WorkerSession
+from daskfs.selectors.async_session import Spent, WorkerSession
 from daskfs.selectors.central_messages import NO_COEF, NO_COLUMNS, Share
 from daskfs.selectors.central_node import CentralNode
 from daskfs.selectors.column_leases import ColumnLeases, Lease
-from daskfs.selectors.online_substitution_columns import Columns, ColumnSettings, read_columns
+from daskfs.selectors.online_substitution_columns import Columns, ColumnSettings, prepared, read_columns
 from daskfs.selectors.online_substitution_squared import Rule
 from daskfs.selectors.shared_objective import SharedObjective
 from daskfs.selectors.substitution_worker import SubstitutionWorker, WorkerSettings
@@ -107,21 +108,21 @@ class Outcome:
     spent: Spent
 
 
-def work_until_finished(matrix: Any, node: Any, settings: AsyncSettings, number: int) -> Outcome:
+def work_until_finished(matrix: Any, address: NodeAddress, settings: AsyncSettings, number: int) -> Outcome:
     """Be a worker until the central node says that all is done, or answers no more.
 
     Parameters
     ----------
     matrix : Matrix
         Read here.
-    node : Actor
-        The placed `CentralNode`.
+    address : NodeAddress
+        Of the placed `CentralNode`.
     settings : AsyncSettings
     number : int
         Of the worker.
     """
     try:
-        session = WorkerSession(node, number, matrix, settings.worker(matrix), np.dtype(settings.dtype))
+        session = WorkerSession(address, number, matrix, settings.worker(matrix), np.dtype(settings.dtype))
     except NodeLost:
         return Outcome(True, -1, Share(number, NO_COLUMNS, NO_COEF), Spent())
     is_lost = False
@@ -168,6 +169,21 @@ def block_width(spent: Spent, settings: AsyncSettings) -> int:
     column_s = max(spent.computing_s / spent.n_columns, 1e-9)
     wanted = int(call_s / column_s / CALLS_SHARE)
     return min(max(wanted, settings.narrowest), settings.widest)
+
+
+def compile_kernels(settings: AsyncSettings) -> None:
+    """Compile what workers need, once, here: workers that compiled for themselves would exceed their memory."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((64, 6)).astype(settings.dtype)
+    y = np.where(X[:, 0] > 0.0, 1.0, -1.0)
+    objective = SharedObjective(settings.loss, y, NO_WEIGHT, 0.1, settings.threshold, settings.fits_intercept)
+    worker = SubstitutionWorker(WorkerSettings(objective, settings.rule, settings.columns), 2, 64, X.dtype)
+    prediction, _ = objective.without_features()
+    for start in (0, 3):
+        rows = np.ascontiguousarray(X.T[start : start + 3])
+        block = prepared(np.arange(start, start + 3), rows, settings.columns)
+        proposal = worker.present(block, NO_COLUMNS, prediction)
+        worker.settle(proposal.delta is not None)
 
 
 def contribution_of(matrix: Any, settings: AsyncSettings, share: Share) -> np.ndarray:

@@ -243,11 +243,14 @@ class AsyncOnlineSubstitution(BaseSelector):
             run.in_turn(self.schedule == "synchronous")
         else:
             run.on_cluster()
-        n_filled = run.fill(shape.n_selected)
         columns = np.concatenate([share.columns for share in run.shares])
         told: dict[str, Any] = {"positive": settings.positive, "threshold": settings.threshold, "memory_limit": limit}
         told["workers"] = workers
         kept = eliminate(matrix, columns, shape.n_selected, self.loss, ridge=settings.rule.ridge, **told)
+        filled = run.fill(kept.columns, shape.n_selected)
+        n_filled = len(filled) - len(kept.columns)
+        if n_filled:
+            kept = eliminate(matrix, filled, shape.n_selected, self.loss, ridge=settings.rule.ridge, **told)
         fit = refit_selected(matrix, kept.columns, self.loss, **told)
         self._take_fit(kept, fit, matrix.shape[1])
         self.n_workers_ = shape.n_workers

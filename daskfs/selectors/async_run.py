@@ -16,11 +16,12 @@ import numpy as np
 
 from daskfs.blocks import Progress
 from daskfs.errors import RunError
-from daskfs.lasting_tasks import LastingTasks, keep_running
+from daskfs.lasting_tasks import LastingTasks, NodeAddress, keep_running
 from daskfs.selectors.async_on_worker import (
     AsyncSettings,
     Outcome,
     PlacedNode,
+    compile_kernels,
     contribution_of,
     work_until_finished,
 )
@@ -103,6 +104,7 @@ class AsyncRun:
         """Run with the node as an actor and each worker as a task that lasts."""
         started = time.perf_counter()
         arrays = None if self.checkpoint is None else self.checkpoint.load(STEP)
+        compile_kernels(self.settings)
         for _ in range(MOST_NODES):
             try:
                 node = self.workers.place(PlacedNode, self.matrix, self.settings, 2, time.time)
@@ -127,33 +129,35 @@ class AsyncRun:
             f"the central node was lost {MOST_NODES} times", STEP, "look at the workers' memory, and resume the run"
         )
 
-    def fill(self, n_wanted: int) -> int:
-        """Add columns until so many are held, where workers have places left; return how many were added.
+    def fill(self, kept: np.ndarray, n_wanted: int) -> np.ndarray:
+        """Return the columns that are kept, and more until there are so many, where that is possible.
 
         One worker takes over what all held, and looks at the columns until it has no place left: it sees which columns
         are combinations of the others.
         """
-        held = sum(len(share.columns) for share in self.shares)
+        held = len(kept)
         if held >= n_wanted or self.settings.n_workers == 1:
-            return 0
+            return kept
+        columns = np.concatenate([share.columns for share in self.shares])
+        coef = np.concatenate([share.coef for share in self.shares])
+        stay = np.isin(columns, kept)
         width = min(64, self.matrix.shape[1])
         numbers = {"n_workers": 1, "capacity": n_wanted, "n_epochs": 1, "exchanges": False}
         told = replace(self.settings, unit=width, narrowest=width, widest=width, **numbers)  # type: ignore[arg-type]
         node = Here().place(PlacedNode, self.matrix, told)
         arrays = node.checkpoint().result() | {"n_held": np.array([held])}
-        arrays["columns"] = np.concatenate([share.columns for share in self.shares])
-        arrays["coef"] = np.concatenate([share.coef for share in self.shares])
+        arrays |= {"columns": columns[stay], "coef": coef[stay]}
         arrays["numbers"] = np.array([0.0, 0.0, 0.0, self.intercept])
-        node.restore(arrays, self.prediction - self.intercept)
+        node.restore(arrays, self._contributions(arrays, self.workers))
         session = WorkerSession(node, 0, self.matrix, told.worker(self.matrix), np.dtype(told.dtype))
         read = _Chapters(self.matrix, told, session.settings.objective.weight)
         while session.lease is not None and session.worker.members.n_members < n_wanted:
             session.push(session.propose(read(session.lease)), width)
-        self.shares = node.shares().result()
-        return sum(len(share.columns) for share in self.shares) - held
+        found: np.ndarray = node.shares().result()[0].columns
+        return found
 
     def _tasks(self, node: Any) -> LastingTasks:
-        shared = (self.matrix, node, self.settings)
+        shared = (self.matrix, NodeAddress(node), self.settings)
         return keep_running(self.workers, work_until_finished, range(self.settings.n_workers), name=STEP, shared=shared)
 
     def _watch(self, node: Any, tasks: LastingTasks) -> tuple[list[Outcome], dict[str, np.ndarray] | None, bool]:

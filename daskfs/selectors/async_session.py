@@ -18,9 +18,6 @@ from daskfs.selectors.column_leases import Lease
 from daskfs.selectors.online_substitution_columns import Columns
 from daskfs.selectors.substitution_worker import Proposal, SubstitutionWorker, WorkerSettings
 
-PATIENCE_CALLS = 3
-"""How often a call is sent again where its answer did not come."""
-
 
 @dataclass
 class Spent:
@@ -37,10 +34,6 @@ class Spent:
     sent_nbytes: int = 0
     recent: list[float] = field(default_factory=list)
     """Of the last calls."""
-
-
-class NodeLost(Exception):
-    """The central node answers no more."""
 
 
 class WorkerSession:
@@ -160,17 +153,8 @@ class WorkerSession:
         return reply
 
     def _call(self, method: str, *arguments: Any) -> Any:
-        """Call the node; again, with the same arguments, where the line broke."""
         started = time.perf_counter()
-        for attempt in range(PATIENCE_CALLS):
-            try:
-                answer = getattr(self.node, method)(*arguments).result()
-                break
-            except OSError as fault:
-                if attempt == PATIENCE_CALLS - 1:
-                    raise NodeLost(str(fault)) from fault
-            except RuntimeError as fault:  # what a Dask actor says whose worker is gone
-                raise NodeLost(str(fault)) from fault
+        answer = getattr(self.node, method)(*arguments).result()
         seconds = time.perf_counter() - started
         self.spent.calls_s += seconds
         self.spent.n_calls += 1

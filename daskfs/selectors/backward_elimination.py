@@ -43,7 +43,7 @@ def eliminate(
     workers: Workers | None = None,
     memory_limit: int | None = None,
 ) -> Kept:
-    """Drop columns until `n_keep` are left.
+    """Drop columns until `n_keep` are left, or fewer where some depend on the others.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def eliminate(
         fit = refit_selected(matrix, columns, loss, ridge=ridge, **told)
         products, coef = _parabola(matrix, columns, loss, fit, ridge, positive, threshold, workers, memory_limit)
         excess = len(columns) - n_keep
-        n_now = -(-excess // rounds)
+        n_now = max(0, -(-excess // rounds))
         left, costs = _drop(products, coef, n_now)
         columns, rounds = columns[left], max(1, rounds - 1)
         if len(columns) <= n_keep and (n_now == 0 or loss_code(loss) == SQUARED):
@@ -99,13 +99,16 @@ def _parabola(
 
 
 def _drop(products: np.ndarray, solution: np.ndarray, n_drop: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the places of the columns that stay after `n_drop` removals, and their costs; the intercept stays."""
+    """Return the places of the columns that stay after `n_drop` removals, and their costs; the intercept stays.
+
+    Columns that depend on others go in any case.
+    """
     k = len(solution)
     inverse, dead = _inverse(products)
     coef = solution.copy()
     alive = np.arange(1, k)
     costs = _costs(inverse, coef, alive, dead)
-    for _ in range(n_drop):
+    for _ in range(max(n_drop, int(dead[1:].sum()))):
         i = int(alive[np.argmin(costs)])
         if not dead[i]:
             row, pivot = inverse[i].copy(), inverse[i, i]

@@ -19,7 +19,7 @@ from daskfs.blocks import Matrix, Progress
 from daskfs.metrics import accuracy, r2
 from daskfs.result import SelectionResult
 from daskfs.selectors.inputs import is_lazy, is_matrix, lazy_columns, lazy_response, opened_matrix, predictor_blocks
-from daskfs.selectors.responses import CLASSIFIERS, PROBABILISTIC, Response, mean_or_label, probabilities
+from daskfs.selectors.responses import CLASSIFIERS, PROBABILISTIC, Response, log_odds, mean_or_label, probabilities
 from daskfs.sources.arrays import default_names
 from daskfs.workers import Workers
 
@@ -224,7 +224,8 @@ class BaseSelector(SelectorMixin, BaseEstimator):
         ndarray of shape (n_samples,), with more than two classes (n_samples, n_classes), or a lazy Dask collection
         """
         check_is_fitted(self)
-        return self._respond(X, np.asarray)
+        is_pair = np.ndim(self.intercept_) > 0 and len(self.classes_) == 2
+        return self._respond(X, log_odds if is_pair else np.asarray)
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> Any:

@@ -40,6 +40,8 @@ Differs from the paper
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -51,16 +53,16 @@ from daskfs.kernels.losses import default_threshold
 from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.base import BaseSelector, Checkpoint, SelectorPlan
 from daskfs.selectors.inputs import is_lazy, opened_matrix
-from daskfs.selectors.message_aggregate import vote
+from daskfs.selectors.message_aggregate import coefficient_norm, vote, vote_by_class
 from daskfs.selectors.message_notes import notes_on, notes_on_paths, path_of_first, summed
-from daskfs.selectors.message_parameters import check_parameters
+from daskfs.selectors.message_parameters import check_parameters, settings_of
 from daskfs.selectors.message_partition import in_random_order, strided, weighted_rows
 from daskfs.selectors.message_plan import Shape, choose_n_subsets, plan_message, why_n_subsets
 from daskfs.selectors.message_refit import Part, Refit, refit_parts, run_again
 from daskfs.selectors.message_run import MessageRun
 from daskfs.selectors.responses import CLASSIFIERS
 from daskfs.selectors.subset_models import SelectionSettings
-from daskfs.selectors.targets import checked_target, classes_of, null_intercept
+from daskfs.selectors.targets import checked_target, classes_of, null_intercept, null_intercepts
 from daskfs.workers import Workers
 
 VOTES = (
@@ -90,9 +92,10 @@ class Message(BaseSelector):
     partition : {"random", "strided"}
         Which rows are a subset: random ones, or every m-th as they stand, so that each subset spans rows that are in
         the order of time, say. From a store every task of strided subsets reads all tiles.
-    loss : {"squared", "logistic", "poisson", "huber"}
+    loss : {"squared", "logistic", "poisson", "huber", "multinomial"}
         The model: linear; two classes (any labels) by their log-odds; counts by the logarithm of their mean; linear
-        with errors that count linearly beyond 1.345 robust standard deviations of the target.
+        with errors that count linearly beyond 1.345 robust standard deviations of the target; any number of classes,
+        each with coefficients of its own: a feature is kept that most subsets choose to tell some class from the rest.
     criterion : {"vote", "bic", "ric", "ebic"}
         bic: λ = log n_i. ebic: λ = log n_i + 2 gamma log p. ric: λ = 2 (log p + log log p). vote: bic where there are
         many subsets, and as much more where they are few as keeps features of noise, which half of them must choose,
@@ -134,11 +137,11 @@ class Message(BaseSelector):
     selected_ : ndarray of shape (n_selected,)
         Columns, most important first: by inclusion frequency, then by the size of the standardised coefficient.
     support_ : ndarray of shape (n_features,), bool
-    coef_ : ndarray of shape (n_features,)
-        On the scale of the data, 0 where not selected.
-    intercept_ : float
-    classes_ : ndarray of shape (2,)
-        With the logistic loss; `coef_` is of the log-odds of the second.
+    coef_ : ndarray of shape (n_features,) or (n_classes, n_features)
+        On the scale of the data, 0 where not selected; with the multinomial loss of sum 0 over the classes.
+    intercept_ : float or ndarray of shape (n_classes,)
+    classes_ : ndarray of shape (n_classes,)
+        With the logistic loss `coef_` is of the log-odds of the second.
     scores_ : ndarray of shape (n_features,)
         Inclusion frequency: the share of the subsets that chose a feature, among those where it is not constant; NaN
         where it is constant in all.
@@ -294,6 +297,7 @@ class Message(BaseSelector):
         rows = weighted_rows(matrix)
         shape = self._shape(rows.shape[0], rows.shape[1], np.dtype(rows.dtype))
         settings = self._settings(rows, shape)
+        shape = replace(shape, n_classes=max(2, len(settings.classes)))
         notes: list[str] = []
         if self.n_subsets is None and self.subset_size is None:
             notes.append(why_n_subsets(shape.n_samples, shape.n_features))
@@ -319,19 +323,24 @@ class Message(BaseSelector):
         self.n_subsets_ = len(chosen["n_selected"])
         self.n_selected_per_subset_ = chosen["n_selected"]
         notes += notes_on_paths(chosen)
-        self.support_, self.scores_ = vote(chosen, n_features, self.tie)
-        self.coef_ = np.zeros(n_features)
+        n_classes = len(settings.classes)
+        if n_classes:
+            self.support_, self.scores_ = vote_by_class(chosen, n_features, n_classes, self.tie)
+        else:
+            self.support_, self.scores_ = vote(chosen, n_features, self.tie)
+        self.coef_ = np.zeros((n_classes, n_features) if n_classes else n_features)
         columns = np.flatnonzero(self.support_)
         self.n_cached_ = 0
         if not len(columns):
             self.selected_ = columns
-            location = float(np.average(chosen["y_mean"], weights=chosen["total"]))
-            self.intercept_ = null_intercept(self.loss, location)
+            location = np.average(chosen["y_mean"], weights=chosen["total"], axis=0)
+            self.intercept_ = null_intercepts(location) if n_classes else null_intercept(self.loss, float(location))
             return None
         refit = refit_parts(parts, settings, columns, self.average)
         average, self.n_cached_ = refit.average, refit.n_cached
-        self.coef_[columns], self.intercept_ = average.coef, average.intercept
-        importance = np.abs(average.coef) * average.scale
+        self.coef_[..., columns] = average.coef
+        self.intercept_ = average.intercept if n_classes else float(average.intercept)
+        importance = coefficient_norm(average.coef) * average.scale
         self.selected_ = columns[np.lexsort((columns, -importance, -self.scores_[columns]))]
         return refit
 
@@ -350,31 +359,20 @@ class Message(BaseSelector):
             is_huber = self.loss == "huber"
             self._threshold = default_threshold(y, np.ones(len(y)) if weight is None else weight) if is_huber else 0.0
         if self.loss in CLASSIFIERS:
-            self._codes = classes_of(y, self._codes)
+            self._codes = classes_of(y, self._codes, many=self.loss == "multinomial")
             self.classes_ = self._codes
-        return SelectionSettings(
-            criterion=self.criterion,
-            gamma=self.gamma,
-            refit=self.gic_rss == "refit",
-            n_lambdas=self.n_lambdas,
-            patience=self.patience,
-            max_features=self.max_features,
-            penalty=self.penalty,
-            sigma2=self.sigma2,
-            loss=self.loss,
-            positive=None if self._codes is None else float(self._codes[1]),
-            threshold=self._threshold,
-            estimator=self.estimator,
-            approximate=self.approx == "lsa",
-            n_subsets=shape.n_subsets,
-        )
+        return settings_of(self, shape.n_subsets, self._codes, self._threshold)
 
     def _in_random_order(self, matrix: Any, notes: list[str]) -> Any:
         return in_random_order(matrix, self.random_state, notes)
 
     def _make_result(self, matrix: Any, runs: list[MessageRun], notes: list[str]) -> None:
         names = matrix.feature_names
-        table = selection_table(self.selected_, self.coef_[self.selected_], self.scores_[self.selected_], names)
+        coef, intercept = self.coef_[..., self.selected_], self.intercept_
+        if coef.ndim > 1:
+            coef, intercept = coefficient_norm(coef), math.nan
+            notes.append("the table's coefficients are their norms over the classes; coef_ has those of each class")
+        table = selection_table(self.selected_, coef, self.scores_[self.selected_], names)
         parameters = {**self.get_params(deep=False), "n_subsets": self.n_subsets_}
         parameters["estimator"] = None if self.estimator is None else repr(self.estimator)
         del parameters["client"]
@@ -382,7 +380,7 @@ class Message(BaseSelector):
         self.result_ = SelectionResult(
             method="message",
             table=table,
-            intercept=self.intercept_,
+            intercept=intercept,
             parameters=parameters,
             n_samples=sum(part.shape.n_samples for part in self._parts),
             n_features=int(matrix.shape[1]),

@@ -7,11 +7,12 @@ all rows.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from daskfs.kernels.linalg import extend_cholesky, minimum_norm, solve_cholesky
+from daskfs.kernels.softmax import centred
 
 LONG_STEP = 0.05  # in the mean loss of a row: a step that promises more starts where the quadratic says nothing
 
@@ -48,20 +49,45 @@ def vote(chosen: dict[str, np.ndarray], n_features: int, tie: str) -> Vote:
     return Vote(majority & (2 * voters > n_voting), frequency)
 
 
+def vote_by_class(chosen: dict[str, np.ndarray], n_features: int, n_classes: int, tie: str) -> Vote:
+    """Count the votes for each class; a feature is selected for all where it is for one, its frequency is its highest.
+
+    Parameters
+    ----------
+    chosen : dict of ndarray
+        As of `vote`, but ``selected`` holds ``c * n_features + j`` for the column j of class c, and ``abstains`` has
+        shape (n_subsets, n_classes).
+    n_features, n_classes : int
+    tie : {"drop", "keep"}
+    """
+    of_class, column = np.divmod(chosen["selected"], n_features)
+    votes = [
+        vote(chosen | {"selected": column[of_class == c], "abstains": chosen["abstains"][:, c]}, n_features, tie)
+        for c in range(n_classes)
+    ]
+    frequency = np.fmax.reduce([one.frequency for one in votes])
+    return Vote(np.logical_or.reduce([one.is_selected for one in votes]), frequency)
+
+
+def coefficient_norm(coef: np.ndarray) -> np.ndarray:
+    """Return the size of each column's coefficients, shape (n_columns,): their norm over the classes."""
+    return np.sqrt((np.atleast_2d(coef) ** 2).sum(axis=0))
+
+
 class Average(NamedTuple):
-    """Of the subsets' fits."""
+    """Of the subsets' fits; of the multinomial loss with an axis of classes first."""
 
     coef: np.ndarray
-    """Shape (n_selected,), on the scale of the data."""
-    intercept: float
+    """Shape (n_selected,) or (n_classes, n_selected), on the scale of the data."""
+    intercept: Any
     mean: np.ndarray
     scale: np.ndarray
     """Of the selected columns, over all rows; shape (n_selected,)."""
 
     @property
-    def centred_intercept(self) -> float:
+    def centred_intercept(self) -> Any:
         """The prediction where every column has its mean."""
-        return self.intercept + float((self.mean * self.coef).sum())
+        return self.intercept + (self.mean * self.coef).sum(axis=-1)
 
 
 def solve(gram: np.ndarray, cross: np.ndarray) -> tuple[np.ndarray, bool]:
@@ -105,22 +131,23 @@ def mean_of_fits(coef: np.ndarray, statistics: dict[str, np.ndarray], trusted: n
 
     Parameters
     ----------
-    coef : ndarray of shape (n_subsets, n_selected)
+    coef : ndarray of shape (n_subsets, n_selected) or (n_subsets, n_classes, n_selected)
         NaN where a subset does not know.
     statistics : dict of ndarray
-        ``total`` and ``y_mean`` of shape (n_subsets,), ``mean`` and ``scale`` of (n_subsets, n_selected).
+        ``total`` and ``y_mean`` of shape (n_subsets,) or (n_subsets, n_classes), ``mean`` and
+        ``scale`` of (n_subsets, n_selected).
     trusted : ndarray of shape (n_subsets,), bool, optional
         Whose fits count.
     """
     mean, scale = _mean_and_scale(statistics)
     share = _shares(statistics)
     if trusted is not None:
-        coef = np.where(trusted[:, None], coef, np.nan)
+        coef = np.where(trusted.reshape(-1, *[1] * (coef.ndim - 1)), coef, np.nan)
         share = np.where(trusted, share, 0.0) / share[trusted].sum()
     known = ~np.isnan(coef)
     averaged = np.where(known, coef, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
-    y_mean = float((share * statistics["y_mean"]).sum())
-    return Average(averaged, y_mean - float((mean * averaged).sum()), mean, scale)
+    y_mean = (share * statistics["y_mean"].T).sum(axis=-1)
+    return Average(averaged, y_mean - (mean * averaged).sum(axis=-1), mean, scale)
 
 
 def all_rows_fit(statistics: dict[str, np.ndarray]) -> Average:
@@ -153,7 +180,8 @@ def newton_step(start: Average, slopes: dict[str, np.ndarray], total: float) -> 
     start : Average
     slopes : dict of ndarray
         ``gradient`` of shape (n_subsets, 1 + n_selected) and ``hessian`` of (n_subsets, 1 + n_selected, 1 + n_selected)
-        of the summed loss, in the intercept and the coefficients of the columns centred and scaled as `start` says.
+        of the summed loss, in the intercept and the coefficients of the columns centred and scaled as `start` says; of
+        the multinomial loss those of all classes but the last, one class after the other.
     total : float
         Sum of the weights.
     """
@@ -166,9 +194,11 @@ def newton_step(start: Average, slopes: dict[str, np.ndarray], total: float) -> 
     step = solve(scaled, -gradient / size)[0] / size
     if not np.isfinite(step).all() or 0.5 * abs(float((gradient * step).sum())) > LONG_STEP * total:
         return None
-    coef = start.coef + step[1:] / start.scale
-    centred = start.centred_intercept + float(step[0])
-    return Average(coef, centred - float((start.mean * coef).sum()), start.mean, start.scale)
+    if start.coef.ndim > 1:
+        step = centred(step.reshape(len(start.coef) - 1, -1))
+    coef = start.coef + step[..., 1:] / start.scale
+    intercept = start.centred_intercept + step[..., 0] - (start.mean * coef).sum(axis=-1)
+    return Average(coef, intercept, start.mean, start.scale)
 
 
 def _shares(statistics: dict[str, np.ndarray]) -> np.ndarray:

@@ -131,7 +131,9 @@ def _subsets(
 
 
 def _coded(y: np.ndarray, settings: SelectionSettings) -> np.ndarray:
-    """Return the target as the loss wants it: 1 for the positive class, -1 for the others."""
+    """Return the target as the loss wants it: 1 for the positive class, -1 for the others; the numbers of classes."""
+    if settings.classes:
+        return np.searchsorted(np.array(settings.classes), y).astype(np.float64)
     return y if settings.positive is None else np.where(y == settings.positive, 1.0, -1.0)
 
 

@@ -12,6 +12,7 @@ from daskfs.kernels.glm_fit import glm_fit_nbytes
 from daskfs.kernels.lasso import default_max_features, path_nbytes
 from daskfs.kernels.least_squares import least_squares_nbytes
 from daskfs.kernels.lsa import lsa_path_nbytes
+from daskfs.kernels.softmax import softmax_nbytes
 from daskfs.selectors.base import SelectorPlan
 
 GROUP_NBYTES = 128 << 20  # of rows read by one task, where the memory allows and subsets are smaller
@@ -117,6 +118,7 @@ class Shape:
     loss: str = "squared"
     is_strided: bool = False
     is_approximate: bool = False
+    n_classes: int = 2
 
     @property
     def largest_subset(self) -> int:
@@ -143,6 +145,8 @@ class Shape:
         """Return the memory of a task that refits so many columns on so many subsets."""
         rows = self.largest_subset
         read = n_subsets * rows * (n_selected * max(self.itemsize, 4) + 24)
+        if self.loss == "multinomial":
+            return read + softmax_nbytes(rows, n_selected, self.n_classes) + TILE_NBYTES
         fit_nbytes = least_squares_nbytes if self.loss == "squared" else glm_fit_nbytes
         return read + fit_nbytes(rows, n_selected) + TILE_NBYTES
 

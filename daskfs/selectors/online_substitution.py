@@ -105,7 +105,7 @@ class OnlineSubstitution(BaseSelector):
     fit_intercept : bool
     ridge : float, optional
         λ₂, added to the curvature of every standardised weight; by default 0 with the squared loss and the paper's
-        rule, else 0.03 of the most that the loss curves.
+        rule, else in parts of the most that the loss curves 0.03 with classes and 0.001 with numbers.
     epsilon : float, optional
         Of the epsilon-insensitive loss; by default a tenth of the target's standard deviation.
     eta, m, c, lipschitz : float

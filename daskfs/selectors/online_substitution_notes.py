@@ -60,9 +60,9 @@ def result_of(
     parameters = {**selector.get_params(deep=False), "n_features_to_select": run.engine.members.capacity}
     parameters["engine"] = engine_of(selector)
     del parameters["client"]
-    memory = {"members_nbytes": run.engine.members.nbytes}
-    memory |= {"promised_nbytes": promised} if promised else {}
-    memory |= {} if memory_limit is None else {"limit_nbytes": memory_limit}
+    memory: dict[str, Any] = {"members_nbytes": run.engine.members.nbytes}
+    memory |= {"promised_nbytes": {"client": promised}} if promised else {}
+    memory |= {} if memory_limit is None else {"limit_nbytes": {"client": memory_limit}}
     history = np.array(run.history).reshape(-1, len(HISTORY))
     return SelectionResult(
         method="online_substitution",

@@ -24,7 +24,8 @@ LOSSES = {
     "logistic": LOGISTIC,
     "epsilon_insensitive": EPSILON_INSENSITIVE,
 }
-DEFAULT_RIDGE = 0.03  # in parts of κ, with losses whose gradient vanishes where classes are told apart
+DEFAULT_RIDGE = {SQUARED: 0.0, LOGISTIC: 0.03, SQUARED_HINGE: 0.03, EPSILON_INSENSITIVE: 0.001}
+"""In parts of κ: where classes are told apart, or errors cost nothing, slopes and curvatures would vanish."""
 EPSILON_SHARE = 0.1  # of the target's standard deviation
 MAX_DEFAULT_FEATURES = 100
 TOLERANCE = 1e-3  # 1 - R² of a newcomer on the members, below which it is their combination
@@ -85,8 +86,8 @@ def rule_of(selector: OnlineSubstitution) -> Rule:
     """Return the rule with its numbers."""
     ridge = selector.ridge
     if ridge is None:
-        is_plain = selector.loss == "squared" or selector.rule == "paper"
-        ridge = 0.0 if is_plain else DEFAULT_RIDGE * CURVATURE[LOSSES[selector.loss]]
+        code = LOSSES[selector.loss]
+        ridge = 0.0 if selector.rule == "paper" else DEFAULT_RIDGE[code] * CURVATURE[code]
     return Rule(
         name=selector.rule,
         ridge=float(ridge),

@@ -37,12 +37,12 @@ class SubstitutionShape:
         return self.n_samples * self.itemsize
 
     def fixed_nbytes(self, n_selected: int) -> int:
-        """Return what is held beside the blocks that are read: members, products, vectors, the refit's copy."""
+        """Return what is held beside the blocks that are read: members, products, vectors, candidates, the refit."""
         s, b = n_selected, self.chapter
         members = s * self.column_nbytes
         products = 3 * s * s * 8 + 6 * b * s * 8 + 2 * b * b * 8 + 2 * (s + b + 8) * BAND_ROWS * 8
         refit = min(members, MAX_READ_NBYTES) + REFIT_NBYTES
-        vectors = VECTORS * 8 * self.n_samples
+        vectors = VECTORS * 8 * self.n_samples + self.n_screened // 2 * self.column_nbytes
         return members + products + vectors + max(refit, b * self.n_samples) + TILE_NBYTES
 
     def read_nbytes(self, width: int, prefetch: int) -> int:
@@ -115,7 +115,7 @@ def plan_substitution(shape: SubstitutionShape, memory_limit: int | None, n_thre
     task_nbytes, client_nbytes, n_tasks = reading.nbytes, 0, n_reads
     if shape.n_screened:
         task_nbytes = shape.read_nbytes(shape.chapter, 0) + 4 * 8 * shape.n_samples + TILE_NBYTES
-        client_nbytes = reading.nbytes + shape.n_screened // 2 * shape.column_nbytes
+        client_nbytes = reading.nbytes
         n_tasks = -(-shape.n_features // shape.chapter) * shape.n_epochs
         how = f"tasks of {shape.chapter} columns in rounds of {shape.n_screened}"
     return SelectorPlan(

@@ -162,8 +162,10 @@ class SubstitutionRun:
         if self.screeners is None or members.n_members < members.capacity:
             for block in self._stream(columns):
                 self.engine.take(block)
-                n_taken += len(block)
-                yield len(block)
+                length = len(block)
+                del block  # or its buffer counts as in use while the next one is read
+                n_taken += length
+                yield length
                 if self.screeners is not None and members.n_members == members.capacity:
                     break
         length = self.chapter * ROUND_CHAPTERS

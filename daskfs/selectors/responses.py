@@ -33,6 +33,12 @@ def probabilities(loss: str) -> Response:
     return _softmax if loss == "multinomial" else _two_columns
 
 
+def log_odds(predictor: Any) -> np.ndarray:
+    """Return the log-odds of the second of two classes, each of which has a predictor."""
+    values: np.ndarray = np.asarray(predictor)
+    return values[..., 1] - values[..., 0]
+
+
 def one_against_rest(predictor: Any) -> np.ndarray:
     """Return the probabilities of several classes, each from its own odds against the rest; they add up to one."""
     values = sigmoid(predictor)

@@ -5,7 +5,7 @@ Imported by workers, hence light: numpy and the kernels; scikit-learn only where
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from daskfs.kernels.gram_cache import GramCache
 from daskfs.kernels.lasso import LassoPath, lasso_path
 from daskfs.kernels.lsa import lsa_path
 from daskfs.kernels.moments import Moments, gram_rows, moments
+from daskfs.kernels.softmax import softmax_fit, softmax_terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,8 @@ class SelectionSettings:
     """Whether the path of a loss is that of its parabola at the fit of all columns."""
     n_subsets: int = 1
     """That vote together."""
+    classes: tuple[float, ...] = ()
+    """The target's values with the multinomial loss, which are numbered in this order."""
 
     def feature_penalty(self, n_samples: float, n_features: int) -> float:
         """Return what one more feature costs on a subset."""
@@ -58,8 +61,8 @@ class Point:
     """Where the slope of the loss is wanted: a model of the chosen columns, centred and scaled the same everywhere."""
 
     coef: np.ndarray
-    """Shape (n_selected,), of the columns ``(x - centre) / scale``."""
-    intercept: float
+    """Shape (n_selected,) or (n_classes, n_selected), of the columns ``(x - centre) / scale``."""
+    intercept: Any
     """The prediction where every column is at its centre."""
     centre: np.ndarray
     scale: np.ndarray
@@ -75,6 +78,14 @@ def choose(
             return None
         selected, coef, intercept = _choice_of_estimator(X, y, weight, settings)
         choice = _columns_and_target(m, m.y_mean) | {"n_unsolved": np.array([0])}
+        if settings.classes:  # its votes are for all classes: counted for the first
+            n_classes = len(settings.classes)
+            shares = np.bincount(y.astype(np.int64), weight, n_classes) / m.total
+            abstains = np.arange(n_classes)[None] > 0
+            choice |= {"y_mean": shares[None], "selected": selected, "n_selected": np.array([len(selected)])}
+            return choice | {"abstains": abstains | _abstains(y, weight)}
+    elif settings.loss == "multinomial":
+        return choose_by_class(X, y, weight, settings, is_first)
     else:
         follow = _lasso_path if settings.loss == "squared" else _path
         path = follow(X, y, weight, settings)
@@ -92,6 +103,29 @@ def choose(
     if settings.with_coefficients:
         choice |= {"coef": coef, "intercept": np.array([intercept if len(coef) else choice["y_mean"][0]])}
     return choice
+
+
+def choose_by_class(
+    X: np.ndarray, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings, is_first: bool
+) -> dict[str, np.ndarray] | None:
+    """Return what one subset chooses for each class against the others: class c its column j as ``c * p + j``."""
+    n_classes, n_features = len(settings.classes), X.shape[1]
+    two = replace(settings, loss="logistic", classes=())
+    choices = []
+    for c in range(n_classes):
+        choice = choose(X, np.where(y == c, 1.0, -1.0), weight, two, is_first and c == 0)
+        if choice is None:
+            return None
+        choices.append(choice)
+    selected = np.concatenate([c * n_features + choice["selected"] for c, choice in enumerate(choices)])
+    shares = np.array([choice["y_mean"][0] for choice in choices])
+    return choices[0] | {
+        "selected": selected,
+        "n_selected": np.array([len(np.unique(selected % n_features))]),
+        "abstains": np.array([choice["abstains"] for choice in choices]).T,
+        "n_unsolved": np.sum([choice["n_unsolved"] for choice in choices], axis=0),
+        "y_mean": 0.5 * (1.0 + shares[None]),
+    }
 
 
 def _lasso_path(X: np.ndarray, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings) -> LassoPath:
@@ -193,9 +227,15 @@ def refit(X: np.ndarray, y: np.ndarray, weight: np.ndarray, settings: SelectionS
         All with one leading axis of length 1: ``total``, ``mean`` and ``scale`` of the columns, ``y_mean``. With the
         squared loss their ``cross`` products with the target and ``gram`` matrix, standardised, from which the
         coefficients follow. With another one ``coef`` (NaN at constant columns), ``is_singular``, ``is_separable``;
-        ``y_mean`` is then the prediction where all columns have their means.
+        ``y_mean`` is then the prediction where all columns have their means. Of the multinomial loss ``coef`` and
+        ``y_mean`` have an axis of classes before that of the columns.
     """
-    if settings.loss == "squared":
+    if settings.loss == "multinomial":
+        fitted = softmax_fit(X, y, weight, len(settings.classes))
+        m = fitted.moments
+        own = {"y_mean": fitted.centred_intercepts[None], "coef": fitted.coef[None]}
+        own |= {"is_singular": np.array([fitted.is_singular]), "is_separable": np.array([fitted.is_separable])}
+    elif settings.loss == "squared":
         m = moments(X, y, weight)
         own = {"y_mean": np.array([m.y_mean]), "cross": m.cross[None], "gram": _gram(X, weight, m)[None]}
     else:
@@ -223,6 +263,10 @@ def slope(
     X: np.ndarray, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings, point: Point
 ) -> dict[str, np.ndarray]:
     """Return gradient and Hessian of a subset's summed loss; see `message_on_block.slope_on_block`."""
+    if settings.loss == "multinomial":
+        at = np.column_stack([point.intercept, point.coef])
+        softmax = softmax_terms(X, y, weight, at[:-1] - at[-1], point.centre, point.scale)
+        return {"gradient": softmax.gradient[None], "hessian": softmax.hessian[None]}
     terms = newton_terms(
         X,
         y,

@@ -99,6 +99,7 @@ class SubstitutionWorker:
         self._since = np.inf
         if self.objective.loss == SQUARED:
             self._renew(np.ones(0))
+        engine.n_since = 0
         if hasattr(engine, "power"):
             engine.power[:], engine.state[:2] = 1.0, (0.0, 1.0)
 

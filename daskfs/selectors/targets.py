@@ -35,14 +35,16 @@ def checked_target(matrix: Matrix, loss: str) -> np.ndarray:
     return y
 
 
-def classes_of(y: np.ndarray, known: np.ndarray | None) -> np.ndarray:
-    """Return the two values that a target of classes takes, ascending.
+def classes_of(y: np.ndarray, known: np.ndarray | None, many: bool = False) -> np.ndarray:
+    """Return the values that a target of classes takes, ascending.
 
     Parameters
     ----------
     y : ndarray of shape (n_samples,)
     known : ndarray of shape (n_classes,), optional
         From before.
+    many : bool
+        Whether there may be more than two.
 
     Raises
     ------
@@ -55,13 +57,19 @@ def classes_of(y: np.ndarray, known: np.ndarray | None) -> np.ndarray:
         if len(unknown):
             raise DataError(f"expected the classes {known.tolist()}, found {unknown[0]!r}", "y", "pass classes=")
         found = known
-    if len(found) > 2:
+    if len(found) > 2 and not many:
         raise DataError(
             f"Only binary classification is supported. The type of the target is multiclass: {len(found)} classes", "y"
         )  # the words scikit-learn's examination looks for
     if len(found) < 2:
         raise DataError(f"expected two classes, found one class ({found[0]:g})", "y", "check the target")
     return found
+
+
+def null_intercepts(shares: np.ndarray) -> np.ndarray:
+    """Return the intercepts, of sum 0, of a multinomial model without features, from the shares of the classes."""
+    logarithms = np.log(shares)
+    return logarithms - logarithms.mean()
 
 
 def null_intercept(loss: str, location: float) -> float:

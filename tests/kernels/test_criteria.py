@@ -18,7 +18,7 @@ def test_penalties_at_the_papers_subset_size(criterion, gamma, expected):
     assert feature_penalty(criterion, 400, 1000, gamma) == pytest.approx(expected, abs=0.005)
 
 
-@pytest.mark.parametrize("criterion", ["bic", "ric", "ebic"])
+@pytest.mark.parametrize("criterion", ["vote", "bic", "ric", "ebic"])
 @pytest.mark.parametrize("n_features", [1, 2, 3])
 def test_penalties_of_few_features_are_finite(criterion, n_features):
     assert 0 <= feature_penalty(criterion, 10, n_features) < math.inf

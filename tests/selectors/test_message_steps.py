@@ -85,7 +85,7 @@ def test_a_penalty_of_the_users_takes_the_place_of_the_criterion(problem):
 
 
 def test_the_noise_variance_may_be_known(problem):
-    history = Message(n_subsets=3, sigma2=1.3).fit(*problem).result_.history
+    history = Message(n_subsets=3, sigma2=1.3, criterion="ebic").fit(*problem).result_.history
     penalty = np.log(400) + np.log(20)
     np.testing.assert_allclose(history["gic"], 400 * history["rss"] / 1.3 + penalty * history["df"], rtol=1e-12)
 
@@ -154,8 +154,9 @@ def test_the_refit_from_what_the_path_left_behind_is_the_refit_of_the_rows(probl
     selector = Message(n_subsets=3)
     matrix = ArrayMatrix(X, y, shuffled=True)
     selector._parts, selector._labels = [], None
-    settings = selector._settings(matrix)
-    run = MessageRun(matrix, selector._shape(1200, 20, np.dtype(float)), None, Here())
+    shape = selector._shape(1200, 20, np.dtype(float))
+    settings = selector._settings(matrix, shape)
+    run = MessageRun(matrix, shape, None, Here())
     chosen = run.select(settings)
     columns = np.array(TRUE_FEATURES)
     cached = refit_parts([(Part(matrix, run.shape, chosen), run)], settings, columns, average)

@@ -16,7 +16,7 @@ from daskfs.pipeline.selections.column_baselines import (
     OrthogonalMatchingPursuitSelect,
     ProjGDSelect,
 )
-from daskfs.pipeline.selections.fgm import FgmSelect
+from daskfs.pipeline.selections.fgm import ActiveSetSelect, FgmSelect, L1LiblinearSelect, SgdSlrSelect
 from daskfs.pipeline.selections.message import MessageSelect
 from daskfs.pipeline.selections.message_baselines import AveragingSelect, BolassoSelect, FullDataSelect, MedianSelect
 from daskfs.pipeline.selections.mission import MissionSelect
@@ -44,6 +44,9 @@ Selection: TypeAlias = Annotated[
     | AveragingSelect
     | MedianSelect
     | BolassoSelect
+    | ActiveSetSelect
+    | L1LiblinearSelect
+    | SgdSlrSelect
     | ProjGDSelect
     | LassoCutSelect
     | OrthogonalMatchingPursuitSelect

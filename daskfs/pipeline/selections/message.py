@@ -16,7 +16,7 @@ class MessageSelect(MethodSection):
     n_subsets: Count | None = None
     subset_size: Annotated[int, Field(ge=2)] | None = None
     partition: Literal["random", "strided"] = "random"
-    loss: Literal["squared", "logistic", "poisson", "huber"] = "squared"
+    loss: Literal["squared", "logistic", "poisson", "huber", "multinomial"] = "squared"
     criterion: Literal["vote", "bic", "ric", "ebic"] = "vote"
     gamma: Share = 0.5
     penalty: Positive | None = Field(default=None, description="of one feature, instead of a criterion")

@@ -1,0 +1,195 @@
+"""Asy-OS on processes: killed workers, a killed central node, errors, interruptions; nobody is left at work."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from daskfs.cluster import open_cluster
+from daskfs.errors import DataError, RunError
+from daskfs.lasting_tasks import keep_running
+from daskfs.selectors.async_online_substitution import AsyncOnlineSubstitution
+from daskfs.selectors.async_run import STEP
+from daskfs.selectors.online_substitution_columns import ColumnSettings, read_columns
+from daskfs.sources.arrays import ArrayMatrix
+from daskfs.sources.ingest import ingest
+from daskfs.workers import Here
+
+N_SAMPLES, N_FEATURES, N_SELECTED = 500, 1600, 12
+
+
+@pytest.fixture(scope="module")
+def workers():
+    with open_cluster("local", n_workers=3, dashboard_address=None) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((N_SAMPLES, N_FEATURES))
+    support = rng.choice(N_FEATURES, N_SELECTED, replace=False)
+    y = X[:, support] @ rng.choice([-1.0, 1.0], N_SELECTED) * 2.0 + 0.5 * rng.standard_normal(N_SAMPLES)
+    path = tmp_path_factory.mktemp("async") / "s.zarr"
+    stored = ingest(X, path, y=y, dtype="float64", tile_shape=(N_SAMPLES, 16), shuffle=False)
+    return stored, np.sort(support)
+
+
+class Observed(AsyncOnlineSubstitution):
+    """Keeps its run."""
+
+    def _make_result(self, matrix, run, *rest):
+        self.run = run
+        super()._make_result(matrix, run, *rest)
+
+
+class AtWork:
+    """A progress bar that does something once a share of the columns is done."""
+
+    def __init__(self, deed=None, share=0.3):
+        self.deed, self.share, self.name = deed, share, ""
+        self.total = self.done = 0
+
+    def start(self, name, total):
+        self.name, self.total, self.done = name, total, 0
+
+    def advance(self, k=1):
+        self.done += k
+        if self.name == STEP and self.deed is not None and self.done >= self.share * self.total:
+            deed, self.deed = self.deed, None
+            deed()
+
+    def finish(self):
+        pass
+
+
+def until(condition):
+    give_up = time.monotonic() + 90
+    while not condition():
+        assert time.monotonic() < give_up
+        time.sleep(0.05)
+
+
+def homes(workers):
+    """Return the addresses of the central node's worker, and of the others."""
+    home = set(next(iter(workers.client.who_has([workers._central_nodes[-1]]).values())))
+    return home, set(workers.client.nthreads()) - home
+
+
+def kill(workers, victim):
+    home, others = homes(workers)
+    pids = workers.client.run(os.getpid)
+    busy = [address for address, keys in workers.client.processing().items() if address in others and keys]
+    os.kill(pids[next(iter(home))] if victim == "node" else pids[busy[0]], signal.SIGKILL)
+
+
+def fit(store, workers, progress=None, **options):
+    until(lambda: len(workers.client.nthreads()) == 3)  # a killed process is started again
+    told = {"n_workers": 2, "block_columns": 16, "timeout_s": 5.0, **options}
+    return Observed(N_SELECTED, **told).fit_matrix(store, workers=workers, progress=progress)
+
+
+def check(selector, store, support):
+    """The truth was found, and u_C is what the workers hold."""
+    assert len(np.intersect1d(selector.selected_, support)) >= N_SELECTED - 1
+    total = np.zeros(N_SAMPLES)
+    for share in selector.run.shares:
+        block = read_columns(store, share.columns, ColumnSettings(True, True, False))
+        total += share.coef @ block.rows
+    np.testing.assert_allclose(selector.run.prediction, total, rtol=0, atol=1e-10 * np.abs(total).max())
+
+
+def test_workers_beside_a_central_node_find_the_features(store, workers):
+    stored, support = store
+    selector = fit(stored, workers)
+    check(selector, stored, support)
+    history = selector.result_.history
+    assert set(history["worker"]) == {0.0, 1.0}
+    assert (np.diff(history["seconds"]) >= 0).all()
+    assert history["staleness"].max() <= 2 * 2
+    assert selector.result_.communication["n_calls"] >= len(history)
+
+
+@pytest.mark.parametrize("victim", ["worker", "node"])
+def test_a_killed_process_costs_nothing_but_time(store, workers, victim):
+    stored, support = store
+    bar = AtWork(lambda: kill(workers, victim))
+    selector = fit(stored, workers, bar)
+    assert bar.deed is None, "the run was over before the process was killed"
+    check(selector, stored, support)
+    assert selector.run.n_nodes_lost == (victim == "node")
+
+
+def test_an_error_of_the_data_ends_the_run_and_leaves_nobody_at_work(store, workers):
+    stored, support = store
+    X = stored.read(slice(None))
+    matrix = ArrayMatrix(X, stored.read_target())
+    matrix._X = X.copy()  # past the check of arrays, as a damaged store would be
+    matrix._X[7, 1500] = np.nan
+    with pytest.raises(DataError, match="column 1500, row 7"):
+        fit(matrix, workers)
+    until(lambda: not any(workers.client.processing().values()))
+    check(fit(stored, workers), stored, support)
+
+
+def test_a_run_that_was_interrupted_goes_on_from_its_checkpoint(store, workers):
+    stored, support = store
+    kept = {}
+
+    class Kept:
+        def save(self, name, arrays):
+            kept[name] = arrays
+
+        def load(self, name):
+            return kept.get(name)
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        selector = AsyncOnlineSubstitution(N_SELECTED, n_workers=2, block_columns=16)
+        selector.fit_matrix(stored, workers=workers, progress=AtWork(interrupt, 0.6), checkpoint=Kept())
+    assert int(kept[STEP]["leases-is_done"].sum()) + int(kept[STEP]["leases-epoch"][0]) > 0
+    bar = AtWork()
+    selector = Observed(N_SELECTED, n_workers=2, block_columns=16)
+    check(selector.fit_matrix(stored, workers=workers, progress=bar, checkpoint=Kept()), stored, support)
+
+
+@pytest.mark.slow
+def test_a_worker_that_retires_gives_its_columns_back(store, workers):
+    """As by walltime, or when an adaptive cluster shrinks."""
+    stored, support = store
+
+    def retire():
+        _, others = homes(workers)
+        busy = [address for address, keys in workers.client.processing().items() if address in others and keys]
+        workers.client.retire_workers([busy[0]], close_workers=True)
+
+    selector = fit(stored, workers, AtWork(retire))
+    check(selector, stored, support)
+
+
+@pytest.mark.slow
+def test_more_workers_than_threads_end_too(store, workers):
+    stored, support = store
+    check(fit(stored, workers, n_workers=5), stored, support)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
+def test_classes_are_told_apart_on_a_cluster(store, workers, loss, tmp_path):
+    stored, support = store
+    y = stored.read_target()
+    classes = ingest(stored.read(slice(None)), tmp_path / "c.zarr", y=(y > np.median(y)).astype(float), dtype="float64")
+    selector = fit(classes, workers, loss=loss)
+    assert len(np.intersect1d(selector.selected_, support)) >= N_SELECTED - 2
+    assert selector.score(classes) > 0.9
+
+
+def test_tasks_that_last_need_a_cluster():
+    with pytest.raises(RunError, match="need a cluster"):
+        keep_running(Here(), print, [1], name="nothing")

@@ -1,0 +1,285 @@
+"""Asynchronous online substitution in this process: selection, schedules, losses, contracts."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+
+from daskfs.errors import ConfigError, DataError, PlanError
+from daskfs.selectors.async_online_substitution import AsyncOnlineSubstitution
+from daskfs.selectors.async_parameters import capacity_of
+from daskfs.selectors.backward_elimination import eliminate
+from daskfs.selectors.online_substitution import OnlineSubstitution
+from daskfs.sources.arrays import ArrayMatrix
+from daskfs.sources.ingest import ingest
+
+N_SAMPLES, N_FEATURES = 400, 160
+TRUE = [3, 17, 40, 41, 77, 90, 120, 159]
+
+
+def drawn(seed=0, loss="squared", correlation=0.0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((N_SAMPLES, N_FEATURES))
+    X = np.sqrt(1 - correlation) * X + np.sqrt(correlation) * rng.standard_normal((N_SAMPLES, 1))
+    X *= 10.0 ** rng.uniform(-2, 2, N_FEATURES)
+    scale = X.std(axis=0)[TRUE]
+    z = (X[:, TRUE] / scale) @ np.array([2.0, -1.5, 1.0, 1.0, -2.0, 1.5, 1.2, -1.0])
+    if loss in ("logistic", "squared_hinge"):
+        return X, (z + 0.5 * rng.standard_normal(N_SAMPLES) > 0.7).astype(int)
+    return X, z + 3.0 + 0.5 * rng.standard_normal(N_SAMPLES)
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return drawn()
+
+
+def found(selector):
+    return sorted(selector.selected_.tolist())
+
+
+@pytest.mark.parametrize("schedule", ["asynchronous", "simulated", "synchronous"])
+@pytest.mark.parametrize("n_workers", [1, 2, 5])
+def test_workers_find_the_true_features(problem, schedule, n_workers):
+    selector = AsyncOnlineSubstitution(8, n_workers=n_workers, schedule=schedule).fit(*problem)
+    assert found(selector) == TRUE
+    assert selector.n_workers_ == n_workers
+    assert selector.score(*problem) > 0.95
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared_hinge", "epsilon_insensitive"])
+@pytest.mark.parametrize("schedule", ["simulated", "synchronous"])
+def test_other_losses_find_them_too(loss, schedule):
+    X, y = drawn(1, loss)
+    selector = AsyncOnlineSubstitution(8, n_workers=3, schedule=schedule, loss=loss).fit(X, y)
+    assert len(set(found(selector)) & set(TRUE)) >= 7
+    assert selector.score(X, y) > 0.85
+
+
+@pytest.mark.parametrize("rule", ["os", "paper"])
+def test_the_papers_box_finds_them_where_features_are_independent(problem, rule):
+    plain = {"slots": 1.0, "other_worker": False, "check": False}
+    selector = AsyncOnlineSubstitution(8, n_workers=2, schedule="simulated", rule=rule, **plain).fit(*problem)
+    assert len(set(found(selector)) & set(TRUE)) >= 6
+
+
+@pytest.mark.parametrize("block_columns", [1, 16])
+def test_one_worker_decides_as_the_sequential_selector(problem, block_columns):
+    one = AsyncOnlineSubstitution(8, n_workers=1, schedule="simulated", block_columns=block_columns).fit(*problem)
+    alone = OnlineSubstitution(8).fit(*problem)
+    assert found(one) == found(alone)
+    np.testing.assert_allclose(one.coef_, alone.coef_, rtol=1e-8, atol=1e-12)
+    assert one.result_.history["objective"].iloc[-1] == pytest.approx(alone.result_.history["objective"].iloc[-1])
+
+
+def test_each_worker_sees_the_prediction_of_q_minus_one_updates_ago(problem):
+    history = AsyncOnlineSubstitution(8, n_workers=5, schedule="simulated").fit(*problem).result_.history
+    middle = history.iloc[60:120]
+    assert (middle["accepted"] == 1).mean() > 0.8
+    first_pushes = middle[(middle["worker"].diff() != 0)]
+    assert set(first_pushes["staleness"]) <= {3.0, 4.0}  # 3 after a push of nothing
+    assert (first_pushes["staleness"] == 4).mean() > 0.9
+
+
+def test_the_objective_never_rises_and_versions_only_grow(problem):
+    X, y = drawn(2, correlation=0.5)
+    history = AsyncOnlineSubstitution(8, n_workers=5, schedule="synchronous", block_columns=8).fit(X, y).result_.history
+    objective = history["objective"].to_numpy()
+    assert (np.diff(objective) <= 1e-9 * objective[0]).all()
+    assert (np.diff(history["version"]) >= 0).all()
+
+
+def test_correlated_features_diverge_without_the_check_and_not_with_it():
+    X, y = drawn(3, correlation=0.8)
+    settings = {"n_workers": 8, "schedule": "synchronous", "rule": "os", "slots": 1.0, "block_columns": 10}
+    with np.errstate(over="ignore", invalid="ignore"):
+        loose = AsyncOnlineSubstitution(40, check=False, n_epochs=3, **settings).fit(X, y).result_.history
+    held = AsyncOnlineSubstitution(40, n_epochs=3, **settings).fit(X, y).result_.history
+    assert loose["objective"].max() > 10 * y.var()
+    assert held["objective"].max() <= 0.5 * y.var() * (1 + 1e-9)
+
+
+def test_the_step_of_theorem_2_is_shorter_with_more_workers(problem):
+    X, y = problem
+    slow = AsyncOnlineSubstitution(8, n_workers=8, schedule="simulated", rule="paper", n_epochs=1, slots=1.0).fit(X, y)
+    told = AsyncOnlineSubstitution(8, n_workers=8, schedule="simulated", rule="paper", n_epochs=1, slots=1.0, eta=0.5)
+    first_moves = [s.fit(X, y).result_.history["objective"].iloc[0] for s in (slow, told)]
+    assert first_moves[0] > first_moves[1]  # a shorter step lowers it less
+
+
+@pytest.mark.parametrize("n_workers", [2, 3, 7])
+@pytest.mark.parametrize("n_selected", [1, 5, 8, 160])
+def test_exactly_as_many_features_as_asked_for(problem, n_workers, n_selected):
+    selector = AsyncOnlineSubstitution(n_selected, n_workers=n_workers).fit(*problem)
+    assert len(selector.selected_) == n_selected == len(np.unique(selector.selected_))
+    assert selector.support_.sum() == n_selected
+
+
+def test_constant_columns_and_copies_are_not_selected(problem):
+    X, y = problem
+    X = np.hstack([X, np.full((N_SAMPLES, 1), 7.0), X[:, TRUE]])
+    selector = AsyncOnlineSubstitution(8, n_workers=3).fit(X, y)
+    assert sorted({j if j < N_FEATURES else TRUE[j - N_FEATURES - 1] for j in found(selector)}) == TRUE
+    few = AsyncOnlineSubstitution(5, n_workers=2).fit(np.hstack([X[:, :1]] * 5 + [X[:, 1:3]]), y)
+    assert len(few.selected_) == 3
+    assert any("3 features were selected, not 5" in note for note in few.result_.notes)
+
+
+def test_a_weight_of_two_counts_as_the_row_twice(problem):
+    X, y = problem
+    weight = np.random.default_rng(0).integers(0, 3, N_SAMPLES)
+    for loss in ("squared", "epsilon_insensitive"):
+        told = {"n_workers": 2, "schedule": "simulated", "loss": loss, "epsilon": 0.2, "block_columns": 8}
+        weighted = AsyncOnlineSubstitution(8, **told).fit(X, y, weight)
+        repeated = AsyncOnlineSubstitution(8, **told).fit(X.repeat(weight, axis=0), y.repeat(weight))
+        assert found(weighted) == found(repeated)
+        np.testing.assert_allclose(weighted.coef_, repeated.coef_, rtol=1e-6, atol=1e-9)
+
+
+def test_tiles_arrays_and_stores_give_the_same_bits(problem, tmp_path):
+    X, y = problem
+    base = AsyncOnlineSubstitution(8, n_workers=3, schedule="simulated").fit(ArrayMatrix(X, y, shuffled=True))
+    for k, tile_shape in enumerate([(400, 160), (64, 7)]):
+        stored = ingest(X, tmp_path / f"{k}.zarr", y=y, dtype="float64", tile_shape=tile_shape, shuffle=False)
+        other = AsyncOnlineSubstitution(8, n_workers=3, schedule="simulated").fit(stored)
+        np.testing.assert_array_equal(other.selected_, base.selected_)
+        np.testing.assert_array_equal(other.coef_, base.coef_)
+        pd.testing.assert_frame_equal(other.result_.history, base.result_.history, check_exact=True)
+
+
+def test_float32_and_int8_columns_are_taken(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 3, (300, 60)).astype(np.int8)
+    y = X[:, [4, 30, 55]] @ [1.0, -1.0, 0.7] + 0.3 * rng.standard_normal(300)
+    stored = ingest(X, tmp_path / "int8.zarr", y=y, dtype="int8")
+    for matrix in (ArrayMatrix(X.astype(np.float32), y), stored):
+        assert found(AsyncOnlineSubstitution(3, n_workers=2).fit(matrix)) == [4, 30, 55]
+
+
+class Kept:
+    """A checkpoint in memory that can break off a run."""
+
+    def __init__(self, breaks_at=0):
+        self.arrays, self.breaks_at, self.n_saved = {}, breaks_at, 0
+
+    def save(self, name, arrays):
+        self.n_saved += 1
+        self.arrays[name] = {key: array.copy() for key, array in arrays.items()}
+        if self.n_saved == self.breaks_at:
+            raise KeyboardInterrupt
+
+    def load(self, name):
+        return self.arrays.get(name)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize("schedule", ["simulated", "synchronous"])
+def test_an_interrupted_run_ends_with_the_same_bits(loss, schedule):
+    X, y = drawn(4, loss)
+    matrix = ArrayMatrix(X, y)
+    told = {"n_workers": 3, "schedule": schedule, "n_epochs": 3, "loss": loss}
+    whole = AsyncOnlineSubstitution(8, **told).fit(matrix)
+    kept = Kept(breaks_at=1)
+    with pytest.raises(KeyboardInterrupt):
+        AsyncOnlineSubstitution(8, **told).fit_matrix(matrix, checkpoint=kept)
+    resumed = AsyncOnlineSubstitution(8, **told).fit_matrix(matrix, checkpoint=kept)
+    np.testing.assert_array_equal(resumed.coef_, whole.coef_)
+    np.testing.assert_array_equal(resumed.scores_, whole.scores_)
+    pd.testing.assert_frame_equal(resumed.result_.history, whole.result_.history, check_exact=True)
+
+
+def test_progress_is_shown_to_the_end(problem):
+    class Bar:
+        total = done = 0
+
+        def start(self, name, total):
+            self.total, self.done = total, 0
+
+        def advance(self, k=1):
+            self.done += k
+
+        def finish(self):
+            self.finished = True
+
+    bar = Bar()
+    AsyncOnlineSubstitution(8, n_workers=2, block_columns=10).fit_matrix(ArrayMatrix(*problem), progress=bar)
+    assert (bar.total, bar.done, bar.finished) == (32, 32, True)
+
+
+def test_nan_is_refused_with_its_column_and_row(problem):
+    X, y = problem[0].copy(), problem[1]
+    X[11, 5] = np.nan
+    with pytest.raises(DataError, match="column 5, row 11"):
+        AsyncOnlineSubstitution(8).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value", "words"),
+    [
+        ("schedule", "simulate", "did you mean 'simulated'"),
+        ("rule", "exchang", "did you mean 'exchange'"),
+        ("loss", "squarred", "did you mean 'squared'"),
+        ("n_workers", 0, "n_workers: expected a whole number of at least 1"),
+        ("slots", 0.5, "slots: expected a number of at least 1"),
+        ("tau_max", -1, "tau_max"),
+        ("n_features_to_select", 161, "asks for 161 features, but there are 160"),
+    ],
+)
+def test_a_parameter_out_of_its_range_is_named(problem, parameter, value, words):
+    with pytest.raises(ConfigError, match=words):
+        AsyncOnlineSubstitution(**{parameter: value}).fit(*problem)
+
+
+def test_a_plan_over_the_limit_says_what_would_fit(problem):
+    selector = AsyncOnlineSubstitution(100, n_workers=4)
+    plan = selector.plan(1_000_000, 50_000, "float32", None, n_threads=4, tile_shape=(16384, 64))
+    assert plan.n_tasks == 5
+    assert plan.read_nbytes == 2 * 4 * 10**6 * 50_000
+    with pytest.raises(PlanError, match=r"allow at least [\d,]+ bytes, or select fewer features, or raise n_workers"):
+        selector.plan(1_000_000, 50_000, "float32", 100 * 2**20, n_threads=4)
+    assert selector.plan(1_000_000, 50_000, "float32", plan.task_nbytes, 4, (16384, 64)).task_nbytes <= plan.task_nbytes
+    with pytest.raises(PlanError):
+        AsyncOnlineSubstitution(8, memory_limit="100kB").fit(*problem)
+
+
+def test_places_are_shared():
+    assert capacity_of(10, 1, 1.5) == 10
+    assert [capacity_of(100, q, 1.5) for q in (2, 5, 20)] == [75, 30, 8]
+    assert capacity_of(3, 10, 1.5) == 1
+
+
+def test_it_is_cloned_and_pickled(problem):
+    selector = AsyncOnlineSubstitution(8, n_workers=2, rule="os")
+    assert clone(selector).get_params() == selector.get_params()
+    fitted = pickle.loads(pickle.dumps(selector.fit(*problem)))
+    np.testing.assert_array_equal(fitted.predict(problem[0]), selector.predict(problem[0]))
+
+
+def test_backward_elimination_drops_what_costs_least(problem):
+    X, y = problem
+    matrix = ArrayMatrix(X, y)
+    columns = np.array([*TRUE, 0, 1, 2])
+    kept = eliminate(matrix, columns, 8, "squared")
+    assert sorted(kept.columns.tolist()) == TRUE
+    assert kept.n_dropped == 3
+    full = np.column_stack([np.ones(N_SAMPLES), X[:, kept.columns]])
+    value = np.linalg.lstsq(full, y, rcond=None)[1][0]
+    for place, cost in enumerate(kept.costs):
+        fewer = np.delete(full, place + 1, axis=1)
+        rise = (np.linalg.lstsq(fewer, y, rcond=None)[1][0] - value) / (2 * N_SAMPLES)
+        assert cost == pytest.approx(rise, rel=1e-6)
+    labels = drawn(1, "logistic")[1]
+    left = eliminate(ArrayMatrix(X, labels), columns, 6, "logistic", positive=1.0, ridge=0.01)
+    assert len(left.columns) == 6
+    assert (np.diff(left.costs) <= 0).all()
+
+
+def test_a_column_that_depends_on_others_is_dropped_first(problem):
+    X, y = problem
+    X = np.hstack([X, X[:, [3]] + X[:, [17]]])
+    kept = eliminate(ArrayMatrix(X, y), np.array([3, 17, 40, N_FEATURES]), 3, "squared")
+    assert len(set(kept.columns.tolist()) & {3, 17, N_FEATURES}) == 2

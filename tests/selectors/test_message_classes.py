@@ -1,0 +1,102 @@
+"""MESSAGE with more than two classes, and with subsets that lack some."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.linear_model import Lasso, LogisticRegression
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from daskfs.cluster import open_cluster
+from daskfs.errors import DataError
+from daskfs.selectors.message import Message
+from daskfs.sources.arrays import ArrayMatrix
+from daskfs.sources.ingest import ingest
+
+TRUE_FEATURES = [3, 7, 11]
+LABELS = np.array(["ash", "birch", "cedar", "date"])
+
+
+@pytest.fixture(scope="module")
+def trees():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((3000, 15))
+    z = X[:, TRUE_FEATURES] @ (1.5 * rng.standard_normal((3, 4))) + [0.5, 0.0, 0.0, -0.5]
+    cumulated = np.cumsum(np.exp(z), axis=1)
+    return X, (rng.random((3000, 1)) * cumulated[:, -1:] > cumulated).sum(axis=1)
+
+
+def test_the_true_features_and_nearly_the_fit_of_all_rows(trees):
+    X, y = trees
+    message = Message(loss="multinomial", n_subsets=5).fit(X, LABELS[y])
+    np.testing.assert_array_equal(np.flatnonzero(message.support_), TRUE_FEATURES)
+    peer = LogisticRegression(C=1e12, tol=1e-10, solver="newton-cg", max_iter=500).fit(X[:, TRUE_FEATURES], y)
+    mean = Message(loss="multinomial", n_subsets=5, average="mean").fit(X, LABELS[y])
+    error, error_of_mean = (abs(one.coef_[:, TRUE_FEATURES] - peer.coef_).max() for one in (message, mean))
+    assert error < 0.2 * error_of_mean
+    assert error < 5e-3
+    np.testing.assert_allclose(message.intercept_, peer.intercept_, atol=5e-3)
+    np.testing.assert_allclose(message.coef_.sum(axis=0), 0.0, atol=1e-12)
+    np.testing.assert_array_equal(message.classes_, LABELS)
+    np.testing.assert_allclose(message.predict_proba(X), peer.predict_proba(X[:, TRUE_FEATURES]), atol=5e-3)
+    assert message.score(X, LABELS[y]) > 0.9 * peer.score(X[:, TRUE_FEATURES], y)
+    assert message.decision_function(X[:3]).shape == (3, 4)
+    norms = np.sqrt((message.coef_[:, message.selected_] ** 2).sum(axis=0))
+    np.testing.assert_allclose(message.result_.table["coef"], norms)
+
+
+def test_the_same_bits_from_a_store_here_and_in_threads(trees, tmp_path):
+    X, y = trees
+    store = ingest(X, tmp_path / "t.zarr", y=y, dtype="float64", tile_shape=(256, 4))
+    other = ingest(X, tmp_path / "u.zarr", y=y, dtype="float64", tile_shape=(700, 15))
+    expected = Message(loss="multinomial", n_subsets=4).fit(store)
+    with open_cluster("threads", n_workers=2, dashboard_address=None) as workers:
+        for matrix in (store, other):
+            found = Message(loss="multinomial", n_subsets=4).fit_matrix(matrix, workers=workers)
+            np.testing.assert_array_equal(found.coef_, expected.coef_)
+            np.testing.assert_array_equal(found.intercept_, expected.intercept_)
+    np.testing.assert_array_equal(np.flatnonzero(expected.support_), TRUE_FEATURES)
+
+
+def test_classes_without_a_feature_leave_their_shares(trees):
+    rng = np.random.default_rng(1)
+    X, y = rng.standard_normal((1000, 6)), rng.choice(3, 1000, p=[0.5, 0.3, 0.2])
+    message = Message(loss="multinomial", n_subsets=3, penalty=50.0).fit(X, y)
+    assert not len(message.selected_)
+    np.testing.assert_allclose(message.predict_proba(X[:1])[0], np.bincount(y) / 1000, atol=1e-12)
+
+
+def test_an_estimator_may_select_for_the_classes(trees):
+    X, y = trees
+    lasso = Message(loss="multinomial", n_subsets=3, estimator=LogisticRegression(C=0.01, l1_ratio=1, solver="saga"))
+    assert set(TRUE_FEATURES) <= set(lasso.fit(X, y).selected_)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # scikit-learn's own: no features were selected
+@parametrize_with_checks([Message(loss="multinomial")])
+def test_scikit_learns_examination_of_many_classes(estimator, check):
+    check(estimator)
+
+
+def test_a_subset_of_one_class_has_no_vote():
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((2000, 5))
+    y = np.where(X[:, 2] + 0.5 * rng.standard_normal(2000) > 0, "yes", "no")
+    first = np.flatnonzero(y == "no")[:800]  # two of five subsets
+    order = np.concatenate([first, rng.permutation(np.setdiff1d(np.arange(2000), first))])
+    as_they_stand = ArrayMatrix(X[order], (y[order] == "yes").astype(float), shuffled=True)
+    message = Message(loss="logistic", subset_size=400).fit_matrix(as_they_stand)
+    np.testing.assert_array_equal(np.flatnonzero(message.support_), [2])
+    assert message.scores_[2] == 1.0
+    assert "the target is constant on 2 of 5 subsets: they have no vote" in message.result_.notes
+
+
+def test_one_class_is_named_by_its_label():
+    with pytest.raises(DataError, match="found one class \\('oak'\\)"):
+        Message(loss="logistic").fit(np.random.default_rng(0).standard_normal((20, 3)), ["oak"] * 20)
+
+
+def test_a_lasso_for_numbers_knows_no_classes(trees):
+    X, y = trees
+    votes = Message(loss="multinomial", n_subsets=3, estimator=Lasso(alpha=0.01)).fit(X, y)
+    assert votes.coef_.shape == (4, 15)
