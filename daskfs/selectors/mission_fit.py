@@ -176,7 +176,7 @@ def _survey(
         n_rows = min(n_rows, max(LEAST_SURVEYED, SURVEY_VALUES // matrix.shape[1]))
     piece_rows = 1
     if is_dense:
-        shape = selector._shape(*matrix.shape, np.dtype(matrix.dtype), _n_outputs(target))
+        shape = selector._shape(matrix.shape[0], matrix.shape[1], np.dtype(matrix.dtype), _n_outputs(target))
         plan_mission(shape, memory_limit)
         piece_rows = shape.piece_rows(memory_limit)
     is_view = isinstance(matrix, RowView)
