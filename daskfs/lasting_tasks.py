@@ -109,8 +109,9 @@ class _Answer:
     def _ask(self) -> None:
         from distributed import get_client
 
-        key = self._actor.key
-        if not get_client().who_has([key]).get(key):
+        client, key = get_client(), self._actor.key
+        homes = client.sync(client.scheduler.who_has, keys=[key])  # client.who_has looks at its own futures only
+        if not homes.get(key):
             raise NodeLost(str(key))
 
 

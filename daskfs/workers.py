@@ -85,6 +85,10 @@ class Workers(ABC):
         """Make ``cls(*args)`` a central node; its methods return an object with ``result()``."""
 
     @abstractmethod
+    def holds(self, node: Any) -> bool:
+        """Whether a node that was placed is still there, as far as one knows."""
+
+    @abstractmethod
     def announce(self, topic: str, message: Any) -> None:
         """Show a small message on the dashboard's page of events, where there is one."""
 
@@ -145,6 +149,10 @@ class Here(Workers):
     def place(self, cls: type, *args: Any) -> Any:
         """Make the object here."""
         return _Placed(cls(*args))
+
+    def holds(self, node: Any) -> bool:
+        """It is."""
+        return True
 
     def announce(self, topic: str, message: Any) -> None:
         """Show nothing."""
@@ -280,6 +288,10 @@ class OnDask(Workers):
             self._central_nodes = [node for node in self._central_nodes if node.status == "finished"]
             self._central_nodes.append(future)
             return future.result()
+
+    def holds(self, node: Any) -> bool:
+        """Whether the actor's future is not lost."""
+        return any(future.key == node.key and future.status == "finished" for future in self._central_nodes)
 
     def announce(self, topic: str, message: Any) -> None:
         """Log an event under a topic."""

@@ -149,29 +149,34 @@ def draw_learning_curve(history: DataFrame) -> str | None:
 
 
 def draw_trace(history: DataFrame) -> str | None:
-    """Draw the objective of the central node, push after push, and how old the predictions were that pushes came from.
+    """Draw how the objective fell while several workers pushed, and how old the predictions were that they pushed on.
 
     Parameters
     ----------
     history : DataFrame
-        With columns ``version``, ``objective`` and ``staleness``, one row for each push.
+        With columns ``seconds``, ``version``, ``staleness``, ``accepted`` and ``objective``, one row for each push.
 
     Returns
     -------
     str or None
+        Against time; where no time was taken, against the versions.
     """
-    if not _holds(history, "version", "objective", "staleness"):
+    if not _holds(history, "seconds", "version", "staleness", "accepted", "objective"):
         return None
-    version, objective, staleness = _columns(history, "version", "objective", "staleness")
+    is_timed = bool((history["seconds"] > 0).any())
+    moment, staleness, accepted, objective = _columns(
+        history, "seconds" if is_timed else "version", "staleness", "accepted", "objective"
+    )
+    refused = accepted == 0
 
     def draw(axes: Any) -> None:
-        axes.set(xlabel="version of the prediction", ylabel="objective")
-        axes.plot(version, objective, color=BLUE, label="objective")
-        age = axes.twinx()
-        age.plot(version, staleness, color=GREY, linewidth=0, marker=".", markersize=3, label="staleness")
-        age.set_ylabel("versions since the worker read")
-        age.set_ylim(bottom=0.0)
-        _legend(axes, age)
+        axes.set(xlabel="seconds" if is_timed else "version", ylabel="objective")
+        axes.plot(moment, objective, color=BLUE, label="objective")
+        axes.plot(moment[refused], objective[refused], "|", color=RED, label="refused")
+        ages = axes.twinx()
+        ages.plot(moment, staleness, ".", color=GREY, markersize=2, label="staleness")
+        ages.set_ylabel("versions behind")
+        _legend(axes, ages)
 
     return _svg(draw)
 
@@ -179,7 +184,7 @@ def draw_trace(history: DataFrame) -> str | None:
 _FIGURES: tuple[tuple[str, Callable[[DataFrame], str | None]], ...] = (
     ("GIC path of the first subset", draw_gic_path),
     ("Objective as columns were presented", draw_objective),
-    ("Objective and staleness, push after push", draw_trace),
+    ("Objective and staleness of every push", draw_trace),
     ("Passes over the columns", draw_passes),
     ("Mean loss of the rows before they were learnt from", draw_learning_curve),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 
-def notes_on(selector: Any, run: Any, shape: Any, kept: Any, n_filled: int, fit: Any) -> list[str]:
+def notes_on(selector: Any, run: Any, shape: Any, n_new: int, fit: Any) -> list[str]:
     """Return the notes of a result.
 
     Parameters
@@ -14,23 +14,24 @@ def notes_on(selector: Any, run: Any, shape: Any, kept: Any, n_filled: int, fit:
     run : AsyncRun
         That has ended.
     shape : AsyncShape
-    kept : Kept
-    n_filled : int
-        Columns that were added after the workers had ended.
+    n_new : int
+        Columns that were selected after the workers had ended.
     fit : SelectedFit
     """
     counts, notes = run.counts, []
     if shape.in_turn and selector.schedule == "asynchronous":
         notes.append("there is no cluster: the workers took turns in this process, which is deterministic")
-    held = len(kept.columns) + kept.n_dropped
+    held, n_selected = sum(len(share.columns) for share in run.shares), len(selector.selected_)
+    n_dropped = held + n_new - n_selected
     together = f"held {held} columns together" if shape.n_workers > 1 else f"held {held} columns"
-    dropped = f"; the {kept.n_dropped} whose removal cost least were dropped at the end" if kept.n_dropped else ""
+    dropped = f"; the {n_dropped} whose removal cost least were dropped at the end" if n_dropped > 0 else ""
     notes.append(f"{shape.n_workers} worker{'s' * (shape.n_workers > 1)} {together}{dropped}")
-    if n_filled:
-        notes.append(f"{n_filled} columns were added in the end: the workers had not filled their places")
-    if len(kept.columns) < shape.n_selected:
+    if n_new:
+        why = "some workers had seen few of the columns" if run.is_lopsided else "workers had places left"
+        notes.append(f"{n_new} features came in when all columns were presented once more at the end, for {why}")
+    if n_selected < shape.n_selected:
         notes.append(
-            f"{len(kept.columns)} features were selected, not {shape.n_selected}: the other columns are constant, or "
+            f"{n_selected} features were selected, not {shape.n_selected}: the other columns are constant, or "
             "combinations of these"
         )
     refused = counts["rising"] + counts["stale"] + counts["improper"]

@@ -247,14 +247,14 @@ class AsyncOnlineSubstitution(BaseSelector):
         told: dict[str, Any] = {"positive": settings.positive, "threshold": settings.threshold, "memory_limit": limit}
         told["workers"] = workers
         kept = eliminate(matrix, columns, shape.n_selected, self.loss, ridge=settings.rule.ridge, **told)
-        filled = run.fill(kept.columns, shape.n_selected)
-        n_filled = len(filled) - len(kept.columns)
-        if n_filled:
-            kept = eliminate(matrix, filled, shape.n_selected, self.loss, ridge=settings.rule.ridge, **told)
+        again = run.present_again(kept.columns, shape.n_selected)
+        n_new = int((~np.isin(again, kept.columns)).sum())
+        if n_new:
+            kept = eliminate(matrix, again, shape.n_selected, self.loss, ridge=settings.rule.ridge, **told)
         fit = refit_selected(matrix, kept.columns, self.loss, **told)
         self._take_fit(kept, fit, matrix.shape[1])
         self.n_workers_ = shape.n_workers
-        self._make_result(matrix, run, notes_on(self, run, shape, kept, n_filled, fit), limit, settings)
+        self._make_result(matrix, run, notes_on(self, run, shape, n_new, fit), limit, settings)
 
     def _settings(self, matrix: Matrix, shape: AsyncShape, limit: int | None) -> AsyncSettings:
         y = checked_target(matrix, self.loss)

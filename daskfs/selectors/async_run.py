@@ -35,6 +35,7 @@ from daskfs.workers import Here, Workers
 STEP = "async-substitution"
 READ_COLUMNS = 512
 """Read at once in this process, where workers take turns at neighbouring columns."""
+LEAST_PART = 0.5
 POLL_S, CHECKPOINT_S, PATIENCE_S = 0.1, 1.0, 60.0
 MOST_NODES = 30
 """Nodes that are made, one after the other, before a run is given up."""
@@ -65,6 +66,8 @@ class AsyncRun:
         self.shares: list[Share] = []
         self.counts: dict[str, float] = {}
         self.trace = np.zeros((0, 0))
+        self.workload = np.ones(1)
+        """Units of columns that each worker did in the last epoch."""
         self.prediction = np.zeros(0)
         self.intercept = 0.0
         self.spent: list[Spent] = []
@@ -120,7 +123,8 @@ class AsyncRun:
             if not is_lost:
                 try:
                     self._conclude(node, started)
-                    return
+                    if self.counts["is_finished"]:
+                        return
                 except (OSError, RuntimeError):
                     pass
             self.n_nodes_lost += 1
@@ -129,14 +133,22 @@ class AsyncRun:
             f"the central node was lost {MOST_NODES} times", STEP, "look at the workers' memory, and resume the run"
         )
 
-    def fill(self, kept: np.ndarray, n_wanted: int) -> np.ndarray:
-        """Return the columns that are kept, and more until there are so many, where that is possible.
+    @property
+    def is_lopsided(self) -> bool:
+        """Whether a worker had less than half of its part of the last epoch: killed, late, or not started at all.
 
-        One worker takes over what all held, and looks at the columns until it has no place left: it sees which columns
-        are combinations of the others.
+        What it holds, or could hold, has then seen few of the columns.
+        """
+        return bool(self.workload.min() < LEAST_PART * self.workload.mean())
+
+    def present_again(self, kept: np.ndarray, n_wanted: int) -> np.ndarray:
+        """Return columns to select: those that are kept, or better ones, as many as are wanted where that is possible.
+
+        Where workers have left places empty, or one of them saw few columns, a single worker takes over what is kept,
+        and all columns are presented to it once more.
         """
         held = len(kept)
-        if held >= n_wanted or self.settings.n_workers == 1:
+        if self.settings.n_workers == 1 or (held >= n_wanted and not self.is_lopsided):
             return kept
         columns = np.concatenate([share.columns for share in self.shares])
         coef = np.concatenate([share.coef for share in self.shares])
@@ -151,7 +163,7 @@ class AsyncRun:
         node.restore(arrays, self._contributions(arrays, self.workers))
         session = WorkerSession(node, 0, self.matrix, told.worker(self.matrix), np.dtype(told.dtype))
         read = _Chapters(self.matrix, told, session.settings.objective.weight)
-        while session.lease is not None and session.worker.members.n_members < n_wanted:
+        while session.lease is not None and (self.is_lopsided or session.worker.members.n_members < n_wanted):
             session.push(session.propose(read(session.lease)), width)
         found: np.ndarray = node.shares().result()[0].columns
         return found
@@ -172,7 +184,7 @@ class AsyncRun:
                 if is_lost:
                     patient_until = min(patient_until, time.monotonic() + PATIENCE_S)
                     if time.monotonic() > patient_until:
-                        break
+                        break  # tasks that hang end with their workers
                     continue
                 try:
                     self._show(node)
@@ -181,15 +193,15 @@ class AsyncRun:
                         kept_at = time.monotonic()
                         if self.checkpoint is not None:
                             self.checkpoint.save(STEP, kept)
-                except (OSError, RuntimeError):
-                    is_lost = True
+                except (OSError, RuntimeError):  # lost, or too busy to answer
+                    is_lost = not self.workers.holds(node)
         except BaseException:  # an error of the data's, Ctrl-C: nobody is left at work
             with suppress(OSError, RuntimeError):
                 node.stop().result(timeout=PATIENCE_S)
             raise
         finally:
             tasks.close()
-        return outcomes, kept, is_lost or any(outcome.is_lost for outcome in outcomes)
+        return outcomes, kept, is_lost or not self.workers.holds(node)
 
     def _start(self, node: Any) -> None:
         counts = node.progress().result()
@@ -210,6 +222,7 @@ class AsyncRun:
         """Take what the node knows."""
         self.counts = node.progress().result()
         self.trace = node.trace().result()
+        self.workload = node.workload().result()
         _, _, self.intercept, self.prediction = node.state().result()
         self.shares = node.shares().result()
         if self.progress is not None:

@@ -264,6 +264,11 @@ class CentralNode:
         """Return version, objective, intercept and u_C."""
         return self._version, self._value, self._objective.intercept, self._prediction
 
+    def workload(self) -> np.ndarray:
+        """Return how many units of columns each worker has done in the last epoch, of shape (n_workers,)."""
+        owners = self._leases.owner[self._leases.owner >= 0]
+        return np.bincount(owners, minlength=self._n_workers)
+
     def trace(self) -> np.ndarray:
         """Return one line for each step (or every 2nd, 4th, ... of a long run), with the columns `TRACE`."""
         return np.array(self._trace).reshape(-1, len(TRACE))

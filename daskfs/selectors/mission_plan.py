@@ -50,7 +50,7 @@ class MissionShape:
     @property
     def fixed_nbytes(self) -> int:
         """Of a task, whatever it reads."""
-        standard = 0 if self.nnz_per_row is not None else 32 * self.n_features
+        standard = 0 if self.nnz_per_row is not None else 48 * self.n_features
         return N_MODELS * self.model.nbytes + standard
 
     def task_nbytes(self, piece_rows: int) -> int:

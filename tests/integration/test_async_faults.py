@@ -11,7 +11,7 @@ import pytest
 
 from daskfs.cluster import open_cluster
 from daskfs.errors import DataError, RunError
-from daskfs.lasting_tasks import keep_running
+from daskfs.lasting_tasks import ASK_S, NodeAddress, keep_running
 from daskfs.selectors.async_online_substitution import AsyncOnlineSubstitution
 from daskfs.selectors.async_run import STEP
 from daskfs.selectors.online_substitution_columns import ColumnSettings, read_columns
@@ -150,8 +150,8 @@ def test_a_run_that_was_interrupted_goes_on_from_its_checkpoint(store, workers):
     def interrupt():
         raise KeyboardInterrupt
 
+    selector = AsyncOnlineSubstitution(N_SELECTED, n_workers=2, block_columns=16)
     with pytest.raises(KeyboardInterrupt):
-        selector = AsyncOnlineSubstitution(N_SELECTED, n_workers=2, block_columns=16)
         selector.fit_matrix(stored, workers=workers, progress=AtWork(interrupt, 0.6), checkpoint=Kept())
     assert int(kept[STEP]["leases-is_done"].sum()) + int(kept[STEP]["leases-epoch"][0]) > 0
     bar = AtWork()
@@ -188,6 +188,24 @@ def test_classes_are_told_apart_on_a_cluster(store, workers, loss, tmp_path):
     selector = fit(classes, workers, loss=loss)
     assert len(np.intersect1d(selector.selected_, support)) >= N_SELECTED - 2
     assert selector.score(classes) > 0.9
+
+
+class SlowNode:
+    """Takes longer to answer than a task waits before it asks for the node."""
+
+    def answer(self, number):
+        time.sleep(1.5 * ASK_S)
+        return number + 1
+
+
+def ask_twice(address, number):
+    return [address.answer(number).result() for _ in range(2)]
+
+
+def test_a_slow_node_is_not_a_lost_one(workers):
+    node = workers.place(SlowNode)
+    (result,) = keep_running(workers, ask_twice, [41], name="ask", shared=(NodeAddress(node),)).finished(60.0)
+    assert result == (0, [42, 42])
 
 
 def test_tasks_that_last_need_a_cluster():
