@@ -134,7 +134,8 @@ def report(took: dict[str, float]) -> str:
             f"{took['n_presented']:,} columns in {epochs} epochs: {seconds}, {rate:,.0f} columns/s",
             f"peak memory of the process {peak:,.0f} MB, planned beside the process itself {planned:,.0f} MB",
             f"R² {took['r2']:.3f}; {took['n_causal_found']} of {N_CAUSAL} causal columns, {near}",
-            f"p = 2,000,000: {2e6 * epochs / rate / 3600:.1f} h for {epochs} epochs",
+            f"p = 2,000,000: {2e6 * epochs / rate / 3600:.1f} h for {epochs} epochs "
+            f"({2e6 * epochs * took['cpu_s'] / took['n_presented'] / 3600:.1f} h of CPU)",
         ]
     )
 

@@ -231,6 +231,8 @@ class SelectionResult:
         try:
             table = pd.DataFrame(record["selected"], columns=list(TABLE_COLUMNS))
             table = table.astype({"rank": "int64", "index": "int64", "name": "str", "coef": "f8", "score": "f8"})
+            for name, values in _further_columns(folder / "selected.csv", len(table)).items():
+                table[name] = values
             history = pd.read_parquet(folder / "history.parquet")
             every = folder / "scores.parquet"
             frame = pd.read_parquet(every) if every.exists() else None
@@ -290,6 +292,16 @@ class SelectionResult:
         more = f"<p>and {len(self.table) - 20} more</p>" if len(self.table) > 20 else ""
         shown = self.table.head(20).to_html(index=False, border=0)
         return f"<p><b>{self.method}</b>: {count}{metrics}</p>{shown}{more}"
+
+
+def _further_columns(path: Path, n_rows: int) -> dict[str, pd.Series]:
+    """Return what a method's table has beside the columns that all have; nothing where the file is gone or another."""
+    try:
+        table = pd.read_csv(path)
+    except (OSError, ValueError):
+        return {}
+    more = [str(name) for name in table.columns if name not in TABLE_COLUMNS]
+    return {name: table[name] for name in more} if len(table) == n_rows else {}
 
 
 def _read_record(path: Path) -> dict[str, Any]:

@@ -105,3 +105,12 @@ def test_plot_draws_one_bar_per_selected_feature(result):
     axes = result.plot()
     assert len(axes.patches) == 2
     assert [label.get_text() for label in axes.get_yticklabels()] == ["größe <b>", "bmi"]
+
+
+def test_a_methods_own_columns_come_back_from_disk(tmp_path):
+    table = selection_table([7, 2], [1.5, -0.5], [1.0, 0.8])
+    table["touches"] = [12, 3]
+    SelectionResult("mission", table, 0.25, {}, n_samples=100, n_features=10).save(tmp_path)
+    assert SelectionResult.load(tmp_path).table["touches"].tolist() == [12, 3]
+    (tmp_path / "selected.csv").unlink()
+    assert "touches" not in SelectionResult.load(tmp_path).table

@@ -22,6 +22,8 @@ _FILE_OF |= {  # the competitors of online substitution
 _FILE_OF |= {"StochasticIHT": "iht_sgd", "BatchIHT": "iht_sgd", "FeatureHashing": "feature_hashing"}
 _FILE_OF |= dict.fromkeys(["IHT", "ITI", "PHT", "IdentityMission"], "full_gradient")
 
+_FILE_OF |= {"ActiveSet": "active_set", "L1Liblinear": "l1_liblinear", "SgdSlr": "sgd_slr"}  # the competitors of FGM
+
 __all__ = sorted(_FILE_OF)
 
 

@@ -15,8 +15,8 @@ Differs from the paper
 ----------------------
 * The paper does not say its steps, the length of its runs or where they begin. Here all begin at β = 0 (PHT with the
   first k columns), and the step is a share of 1 / n of columns of variance 1.
-* `IdentityMission` is its "identity sketch" with full gradients, as its appendix analyses it; the factor of the features
-  outside the k largest falls linearly.
+* `IdentityMission` is its "identity sketch" with full gradients, as its appendix analyses it; the factor of the
+  features outside the k largest falls linearly.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ class FullGradient(BaseSelector):
     """Base of the methods that hold all rows in memory and take steps along the gradient of all of them."""
 
     method: str
-    loss = "squared"
+    loss: str
     n_features_to_select: int | None
     step_size: float
-    max_iter: int
+    n_steps: int
     random_state: Any
     memory_limit: int | str | None
     client: Any
 
     @abstractmethod
-    def _select(self, X: np.ndarray, y: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the k columns of centred rows, and coefficients by which they rank."""
+    def _select(self, X: np.ndarray, y: np.ndarray, k: int, step: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return the k columns of centred rows, and coefficients by which they rank: not finite if steps grew."""
 
     def plan(
         self,
@@ -87,9 +87,11 @@ class FullGradient(BaseSelector):
         return SelectorPlan(1, 1, needed, read, n_features * 64, f"{self.method}: all rows in memory, read once")
 
     def _check_parameters(self) -> None:
+        if self.loss != "squared":
+            raise ConfigError(f"expected squared, found {self.loss!r}", "loss")
         if not isinstance(self.step_size, Real) or not 0.0 < float(self.step_size) < np.inf:
             raise ConfigError(f"expected a positive number, found {self.step_size!r}", "step_size")
-        for name in ("max_iter", "n_features_to_select"):
+        for name in ("n_steps", "n_features_to_select"):
             value = getattr(self, name)
             if not (is_whole(value, 1) or (value is None and name == "n_features_to_select")):
                 raise ConfigError(f"expected a whole number of at least 1, found {value!r}", name)
@@ -112,14 +114,14 @@ class FullGradient(BaseSelector):
         root = np.sqrt(weight)
         X = (X - np.average(X, axis=0, weights=weight)) * root[:, None]
         y = (y - np.average(y, weights=weight)) * root
-        chosen, sizes = self._select(np.ascontiguousarray(X), y, k)
-        if not np.isfinite(sizes).all():
-            raise DataError(
-                "expected steps that converge, found coefficients beyond all bounds", "step_size", "lower it"
-            )
-        self._finish(matrix, rows, chosen, np.abs(sizes))
+        step, sizes = 2.0 * float(self.step_size), np.full(1, np.nan)
+        while step > 0.0 and not np.isfinite(sizes).all():  # steps that were too long: once more with half of them
+            step *= 0.5
+            chosen, sizes = self._select(np.ascontiguousarray(X), y, k, step)
+        halved = f"steps of {self.step_size:g} / n grew beyond all bounds: {step:g} / n was taken"
+        self._finish(matrix, rows, chosen, np.abs(sizes), [halved] if step != self.step_size else [])
 
-    def _finish(self, matrix: Matrix, rows: Any, chosen: np.ndarray, sizes: np.ndarray) -> None:
+    def _finish(self, matrix: Matrix, rows: Any, chosen: np.ndarray, sizes: np.ndarray, notes: list[str]) -> None:
         n_features = int(matrix.shape[1])
         self.selected_ = chosen[np.lexsort((chosen, -sizes))]
         self.support_ = np.zeros(n_features, dtype=bool)
@@ -142,6 +144,7 @@ class FullGradient(BaseSelector):
             scores=self.scores_,
             feature_names=names,
             store_digest=getattr(getattr(matrix, "base", matrix), "digest", None),
+            notes=notes,
         )
 
 
@@ -152,22 +155,24 @@ class _Thresholding(FullGradient):
     def __init__(
         self,
         n_features_to_select: int | None = None,
+        loss: str = "squared",
         step_size: float = 1.0,
-        max_iter: int = 300,
+        n_steps: int = 300,
         random_state: Any = 0,
         memory_limit: int | str | None = None,
         client: Any = None,
     ) -> None:
         self.n_features_to_select = n_features_to_select
+        self.loss = loss
         self.step_size = step_size
-        self.max_iter = max_iter
+        self.n_steps = n_steps
         self.random_state = random_state
         self.memory_limit = memory_limit
         self.client = client
 
-    def _select(self, X: np.ndarray, y: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    def _select(self, X: np.ndarray, y: np.ndarray, k: int, step: float) -> tuple[np.ndarray, np.ndarray]:
         n_swaps = min(self._n_swaps, max(1, X.shape[1] - k))
-        return threshold(X, y, k, self._code, self.step_size / len(y), self.max_iter, n_swaps)
+        return threshold(X, y, k, self._code, step / len(y), self.n_steps, n_swaps)
 
 
 class IHT(_Thresholding):
@@ -177,9 +182,11 @@ class IHT(_Thresholding):
     ----------
     n_features_to_select : int, optional
         k; 1,000 by default, or all where there are fewer.
+    loss : {"squared"}
     step_size : float
-        η n: 1 is right for uncorrelated columns of variance 1; the paper's own IHT behaves like 0.1.
-    max_iter : int
+        η n: 1 is right for uncorrelated columns of variance 1; the paper's own IHT behaves like 0.1. Halved, with a
+        note, until the steps do not grow.
+    n_steps : int
         Steps.
     random_state : any
         Of no use: nothing is random.
@@ -240,9 +247,10 @@ class IdentityMission(FullGradient):
     ----------
     n_features_to_select : int, optional
         k; 1,000 by default, or all where there are fewer.
+    loss : {"squared"}
     step_size : float
         η n.
-    max_iter : int
+    n_steps : int
         Steps.
     last_factor : float
         By which the features outside the k largest are multiplied after the last step, falling from 1; 1: never.
@@ -271,8 +279,9 @@ class IdentityMission(FullGradient):
     def __init__(
         self,
         n_features_to_select: int | None = None,
+        loss: str = "squared",
         step_size: float = 0.1,
-        max_iter: int = 1000,
+        n_steps: int = 1000,
         last_factor: float = 0.98,
         n_buckets: int | None = None,
         random_state: Any = 0,
@@ -280,8 +289,9 @@ class IdentityMission(FullGradient):
         client: Any = None,
     ) -> None:
         self.n_features_to_select = n_features_to_select
+        self.loss = loss
         self.step_size = step_size
-        self.max_iter = max_iter
+        self.n_steps = n_steps
         self.last_factor = last_factor
         self.n_buckets = n_buckets
         self.random_state = random_state
@@ -296,7 +306,7 @@ class IdentityMission(FullGradient):
         if buckets is not None and not (is_whole(buckets, 1) and buckets & (buckets - 1) == 0):
             raise ConfigError(f"expected a power of two, found {buckets!r}", "n_buckets")
 
-    def _select(self, X: np.ndarray, y: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    def _select(self, X: np.ndarray, y: np.ndarray, k: int, step: float) -> tuple[np.ndarray, np.ndarray]:
         n_hashes = 0 if self.n_buckets is None else 3
         hashing = (np.uint64(self.n_buckets or X.shape[1]), n_hashes, seed_word(seed_of(self.random_state) or 0))
-        return accumulate(X, y, k, self.step_size / len(y), self.max_iter, float(self.last_factor), *hashing)
+        return accumulate(X, y, k, step / len(y), self.n_steps, float(self.last_factor), *hashing)

@@ -6,8 +6,9 @@
     3. Refit on the features of β.
     Return β
 
-Equation (3) of A. Aghazadeh et al., "MISSION: Ultra Large-Scale Feature Selection using Count-Sketches", ICML 2018, after
-P. Jain, A. Tewari and P. Kar, "On iterative hard thresholding methods for high-dimensional M-estimation", NIPS 2014.
+Equation (3) of A. Aghazadeh et al., "MISSION: Ultra Large-Scale Feature Selection using Count-Sketches", ICML 2018,
+after P. Jain, A. Tewari and P. Kar, "On iterative hard thresholding methods for high-dimensional
+M-estimation", NIPS 2014.
 `BatchIHT` is section 6.1's: features gather until there are many, then all but the k largest go.
 
 Differs from the paper
@@ -116,7 +117,8 @@ class BatchIHT(_Forgetful):
         Features beyond k between two cuts: as many numbers as the sketch has that it is compared with. Each takes 40
         bytes and more, a cell of a sketch 4.
     loss : {"squared", "logistic", "hinge", "squared_hinge", "multinomial"}
-    n_epochs, learning_rate, standardize, class_weight, refit, random_state, memory_limit, client : as of `StochasticIHT`
+    n_epochs, learning_rate, standardize, class_weight, refit : as of `StochasticIHT`
+    random_state, memory_limit, client : as of `StochasticIHT`
 
     Attributes
     ----------

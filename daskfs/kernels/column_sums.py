@@ -1,9 +1,10 @@
-"""Sums over the entries of some columns, found by their ids among sparse rows."""
+"""Sums over columns, of sparse rows by the ids of their entries, and norms of rows."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from daskfs.kernels.mission_rows import squared_norm
 from daskfs.kernels.numba_cache import kernel
 
 
@@ -34,3 +35,28 @@ def add_column_sums(indptr, indices, data, weight, keys, sums):  # type: ignore[
                 sums[low, 0] += 1.0
                 sums[low, 1] += weight[row] * x
                 sums[low, 2] += weight[row] * x * x
+
+
+@kernel
+def add_moments(X, shift, weight, sums, squares):  # type: ignore[no-untyped-def]
+    """Add Σ w (x - shift) and Σ w (x - shift)² of every column, row by row: rows may come in any pieces.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_rows, n_columns), float32 or float64
+    shift, sums, squares : ndarray of shape (n_columns,), float64
+        The last two are written to.
+    weight : ndarray of shape (n_rows,), float64
+    """
+    for i in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            x = np.float64(X[i, j]) - shift[j]
+            sums[j] += weight[i] * x
+            squares[j] += weight[i] * x * x
+
+
+@kernel
+def row_norms(indptr, data, norms):  # type: ignore[no-untyped-def]
+    """Write the squared norm of every row of entries into `norms`, float64 of shape (n_rows,)."""
+    for row in range(norms.shape[0]):
+        norms[row] = squared_norm(data, indptr[row], indptr[row + 1])

@@ -6,8 +6,8 @@ IHT      β = H_k(β + η Xᵀr)                                      (Blumensat
 ITI      S = the k largest of β + η Xᵀr; β = least squares on S  (Maleki 2009)
 PHT      S loses columns to the l largest of |Xᵀr| outside it, by the sizes of β + η Xᵀr; β = least squares on S
          (Jain, Tewari and Dhillon 2017)
-MISSION  z += η Xᵀr, kept in a count-sketch or as it is; β = H_k(z); outside the k largest z fades by a factor that falls
-         from 1 to `last_factor` (section 5.1 and the appendix of Aghazadeh et al. 2018)
+MISSION  z += η Xᵀr, kept in a count-sketch or as it is; β = H_k(z); outside the k largest z fades by a factor that
+         falls from 1 to `last_factor` (section 5.1 and the appendix of Aghazadeh et al. 2018)
 """
 
 from __future__ import annotations

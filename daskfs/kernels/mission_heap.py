@@ -140,11 +140,13 @@ def train_rows_with_heap(  # type: ignore[no-untyped-def]
     heap,
     places,
     hysteresis,
+    others,
 ):
     """Take rows as `mission_rows.train_rows` does, with the table's heap behind.
 
     Of each row: predict with the weights as they were when their feature was last met; then for every feature the
-    step, in the sketch or (NO_SKETCH) from its weight or zero, and its place among the k largest.
+    step, in the sketch or (NO_SKETCH) from its weight or zero, and its place among the k largest. `others`, int64 of
+    shape (longest row,), is to work in.
 
     Returns
     -------
@@ -157,24 +159,36 @@ def train_rows_with_heap(  # type: ignore[no-untyped-def]
         norm = squared_norm(data, start, stop)
         if not math.isfinite(norm):
             return row, False
-        z = intercept[0]
+        z, n_others = intercept[0], 0
         for i in range(start, stop):
             slot = slot_of(keys, np.uint64(indices[i]))
             if keys[slot] != EMPTY:
                 z += np.float64(weights[slot]) * np.float64(data[i])
+            else:
+                others[n_others] = i
+                n_others += 1
         numbers[LOSS_SUM] += row_weight[row] * row_value(loss, z, y[row])
         numbers[WEIGHT_SUM] += row_weight[row]
         step = -step_of(rates, numbers[ROWS_SEEN], row_weight[row], norm) * row_derivative(loss, z, y[row])
         numbers[ROWS_SEEN] += rates[ROW_COUNT]
         intercept[0] += rates[INTERCEPT_RATIO] * step
-        for i in range(start, stop):
-            key = np.uint64(indices[i])
-            value = np.float32(step) * data[i]
-            if n_hashes == NO_SKETCH:
-                slot = slot_of(keys, key)
-                weight = weights[slot] + value if keys[slot] == key else value
-            else:
-                h = hash_word(key, seed, n_hashes)
+        if n_hashes != NO_SKETCH:
+            for i in range(start, stop):
+                h = hash_word(np.uint64(indices[i]), seed, n_hashes)
+                value = np.float32(step) * data[i]
                 weight = updated(cells, n_buckets, n_hashes, h, np.divide(value, scale)) * scale
-            push(keys, weights, ranks, heap, places, n_active, most, key, weight, hysteresis)
+                push(keys, weights, ranks, heap, places, n_active, most, np.uint64(indices[i]), weight, hysteresis)
+            continue
+        for i in range(start, stop):  # first those that have a weight: the k largest are of the sum of both
+            slot = slot_of(keys, np.uint64(indices[i]))
+            if keys[slot] != EMPTY:
+                weight = weights[slot] + np.float32(step) * data[i]
+                push(keys, weights, ranks, heap, places, n_active, most, np.uint64(indices[i]), weight, hysteresis)
+        for k in range(n_others):
+            i = others[k]
+            weight = np.float32(step) * data[i]
+            slot = slot_of(keys, np.uint64(indices[i]))
+            if keys[slot] != EMPTY:  # the id stands twice in this row
+                weight += weights[slot]
+            push(keys, weights, ranks, heap, places, n_active, most, np.uint64(indices[i]), weight, hysteresis)
     return last, True

@@ -106,7 +106,7 @@ class SyntheticSource(Section):
     """A design of the papers, whose true features are known."""
 
     kind: Literal["synthetic"]
-    design: Literal["message", "online_substitution", "fgm"] = "message"
+    design: Literal["message", "online_substitution", "fgm", "mission"] = "message"
     n_samples: Annotated[int, Field(ge=2)] | None = Field(default=None, description="1.2 s log2 p where it may lack")
     n_features: Count
     n_informative: Annotated[int, Field(ge=0)] | None = None
@@ -116,6 +116,7 @@ class SyntheticSource(Section):
     random_state: Seed = 0
     structure: Literal["independent", "common_factor", "autoregressive", "factors", "near_duplicates"] = "independent"
     columns: Literal["standard", "unit"] = "standard"
+    attenuation: Annotated[float, Field(gt=0)] = 1.0
 
 
 Source: TypeAlias = Annotated[

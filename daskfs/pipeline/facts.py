@@ -5,17 +5,23 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from daskfs.baselines.active_set import ActiveSet
 from daskfs.baselines.alpha_investing import AlphaInvesting
 from daskfs.baselines.averaging import Averaging
 from daskfs.baselines.bolasso import Bolasso
+from daskfs.baselines.feature_hashing import FeatureHashing
 from daskfs.baselines.full_data import FullData
+from daskfs.baselines.full_gradient import IHT, ITI, PHT, IdentityMission
 from daskfs.baselines.grafting import Grafting
+from daskfs.baselines.iht_sgd import BatchIHT, StochasticIHT
+from daskfs.baselines.l1_liblinear import L1Liblinear
 from daskfs.baselines.lasso_cut import LassoCut
 from daskfs.baselines.median import Median
 from daskfs.baselines.online_l0 import OnlineL0
 from daskfs.baselines.online_l1 import OnlineL1
 from daskfs.baselines.orthogonal_matching_pursuit import OrthogonalMatchingPursuit
 from daskfs.baselines.proj_gd import ProjGD
+from daskfs.baselines.sgd_slr import SgdSlr
 from daskfs.errors import ConfigError, PlanError, did_you_mean
 from daskfs.pipeline.config import Pipeline, Split, SyntheticSource
 from daskfs.pipeline.plan import DataFacts, Plan, available_nbytes, make_plan, over_limit
@@ -36,10 +42,20 @@ SELECTORS: dict[str, type[BaseSelector]] = {
     "async_online_substitution": AsyncOnlineSubstitution,
     "fgm": FGM,
     "mission": Mission,
+    "iht_sgd": StochasticIHT,
+    "batch_iht": BatchIHT,
+    "feature_hashing": FeatureHashing,
+    "iht": IHT,
+    "iti": ITI,
+    "pht": PHT,
+    "identity_mission": IdentityMission,
     "full_data": FullData,
     "averaging": Averaging,
     "median": Median,
     "bolasso": Bolasso,
+    "active_set": ActiveSet,
+    "l1_liblinear": L1Liblinear,
+    "sgd_slr": SgdSlr,
     "proj_gd": ProjGD,
     "lasso_cut": LassoCut,
     "orthogonal_matching_pursuit": OrthogonalMatchingPursuit,

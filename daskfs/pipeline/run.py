@@ -25,7 +25,7 @@ from daskfs.pipeline.facts import check_pipeline, check_sizes, make_selector, pl
 from daskfs.pipeline.plan import Plan, available_nbytes, ingest_limit
 from daskfs.pipeline.progress import Silent, StepTimes, logged
 from daskfs.pipeline.run_folder import RunFolder, check_output
-from daskfs.report.plots import draw_gic_path
+from daskfs.report.plots import draw_history
 from daskfs.report.runs import load_run, write_report
 from daskfs.result import SelectionResult
 from daskfs.selectors.base import BaseSelector
@@ -207,7 +207,7 @@ class _Run:
         path, several = self.folder.path, len(results) > 1
         self.steps.start("report", 1)
         first = next(iter(results.values()))
-        draw_gic_path(first.history)  # before the peak is read, for drawing takes memory too
+        draw_history(first.history)  # before the peak is read, for drawing takes memory too
         measured = workers.peak_memory()
         for label, result in results.items():
             result.memory = {

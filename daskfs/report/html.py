@@ -9,11 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.report.plots import draw_gic_path, draw_objective, draw_trace
-from daskfs.result import SelectionResult
+from daskfs.report.plots import draw_history
+from daskfs.result import TABLE_COLUMNS, SelectionResult
 
 N_BARS = 40
 N_ROWS = 500
+
+_SHARES = ("message", "averaging", "median", "bolasso")
+_MEANING = {
+    **dict.fromkeys(_SHARES, "The share of the subsets whose model holds the feature. "),
+    "online_substitution": "What the mean loss would rise by without the feature. ",
+    "async_online_substitution": "What the mean loss would rise by without the feature. ",
+    "fgm": "The size of the coefficient of the standardised column. ",
+}
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #1d2429; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
@@ -58,15 +66,11 @@ def render_report(title: str, results: Mapping[str, SelectionResult]) -> str:
 
 
 def _one_result(result: SelectionResult) -> list[str]:
-    svg, descent = draw_gic_path(result.history), draw_objective(result.history)
-    trace = draw_trace(result.history)
     return [
         _summary(result),
         f"<h2>Selected features</h2>{_selected(result)}",
-        f"<h2>{'Inclusion frequencies' if result.method == 'message' else 'Scores'}</h2>{_bars(result)}",
-        f"<h2>GIC path of the first subset</h2>{svg}" if svg else "",
-        f"<h2>Objective as columns were presented</h2>{descent}" if descent else "",
-        f"<h2>Objective and staleness of every push</h2>{trace}" if trace else "",
+        f"<h2>{'Inclusion frequencies' if result.method in _SHARES else 'Scores'}</h2>{_bars(result)}",
+        *(f"<h2>{title}</h2>{svg}" for title, svg in draw_history(result.history)),
         f"<h2>Notes</h2>{_list(result.notes)}" if result.notes else "",
         f"<h2>Time</h2>{_table(['step', 'seconds'], [[k, f'{v:.2f}'] for k, v in result.time.items()])}",
         f"<h2>Memory</h2>{_memory(result)}",
@@ -89,13 +93,15 @@ def _summary(result: SelectionResult) -> str:
 def _selected(result: SelectionResult) -> str:
     if result.table.empty:
         return "<p>No feature was selected: the prediction is the intercept.</p>"
+    more_columns = [name for name in result.table.columns if name not in TABLE_COLUMNS]
     rows = [
-        [row.rank, row.index, row.name, _shown(row.coef), _shown(row.score)]
-        for row in result.table.head(N_ROWS).rename(columns={"index": "index"}).itertuples(index=False, name="Row")
+        [row["rank"], row["index"], row["name"], *(_shown(row[name]) for name in ("coef", "score", *more_columns))]
+        for row in result.table.head(N_ROWS).to_dict("records")
     ]
     more = len(result.table) - N_ROWS
     rest = f'<p class="muted">and {more:,} more, in selected.csv</p>' if more > 0 else ""
-    return _table(["rank", "column", "name", "coefficient", "score"], rows, numbers=(0, 1, 3, 4)) + rest
+    head = ["rank", "column", "name", "coefficient", "score", *(name.replace("_", " ") for name in more_columns)]
+    return _table(head, rows, numbers=(0, 1, *range(3, len(head)))) + rest
 
 
 def _bars(result: SelectionResult) -> str:
@@ -110,18 +116,18 @@ def _bars(result: SelectionResult) -> str:
         shown = [(f"x{j}" if names is None else str(names[j]), scores[j], j in chosen) for j in order]
     if not shown:
         return '<p class="muted">No feature has a score above zero.</p>'
-    are_shares = result.method == "message"
+    are_shares = result.method in _SHARES
     shown_as = ".3f" if are_shares else ".3g"
-    greatest = max(1.0 if are_shares else 0.0, *(score for _, score, _ in shown))
+    greatest = 1.0 if are_shares else max(score for _, score, _ in shown)
     rows = "".join(
         f'<tr><td>{escape(name)}</td><td class="scale"><span class="bar{" selected" if selected else ""}" '
         f'style="width:{100 * max(score, 0) / greatest:.1f}%"></span></td>'
         f'<td class="number">{score:{shown_as}}</td></tr>'
         for name, score, selected in shown
     )
-    what = "The share of the subsets whose model holds the feature; dark" if are_shares else "Dark"
     half = ", the shade changes at one half of the scale" if are_shares else ""
-    return f'<p class="muted">{what} bars were selected{half}.</p><table>{rows}</table>'
+    meaning = _MEANING.get(result.method, "")
+    return f'<p class="muted">{meaning}Dark bars were selected{half}.</p><table>{rows}</table>'
 
 
 def _memory(result: SelectionResult) -> str:

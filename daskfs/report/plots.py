@@ -1,14 +1,36 @@
-"""Figures of a report as SVG text; drawn without a display and without pyplot's global state."""
+"""Figures of a report as SVG text; drawn without a display and without pyplot's global state.
+
+Each figure takes a result's history and is None where the history does not hold what it shows.
+"""
 
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+BLUE, RED, GREY = "#1f5f8b", "#b03a2e", "#9aa5ad"
+
+
+def draw_history(history: DataFrame) -> list[tuple[str, str]]:
+    """Draw all that a history shows.
+
+    Parameters
+    ----------
+    history : DataFrame
+
+    Returns
+    -------
+    list of (str, str)
+        Titles and SVG.
+    """
+    drawn = ((title, draw(history)) for title, draw in _FIGURES)
+    return [(title, svg) for title, svg in drawn if svg is not None]
 
 
 def draw_gic_path(history: DataFrame) -> str | None:
@@ -22,37 +44,28 @@ def draw_gic_path(history: DataFrame) -> str | None:
     Returns
     -------
     str or None
-        SVG; None where the history holds no path.
     """
-    if not {"lambda", "gic", "df"} <= set(history.columns):
+    if not _holds(history, "lambda", "gic", "df"):
         return None
-    penalty, gic, size = (history[name].to_numpy(dtype=float) for name in ("lambda", "gic", "df"))
+    penalty, gic, size = _columns(history, "lambda", "gic", "df")
     drawn = (penalty > 0) & np.isfinite(gic)
     if not drawn.any():
         return None
     penalty, gic, size = penalty[drawn], gic[drawn], size[drawn]
     chosen = history["chosen"].to_numpy(dtype=bool)[drawn] if "chosen" in history else gic == gic.min()
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
 
-    with mpl.rc_context({"svg.hashsalt": "daskfs", "svg.fonttype": "none", "axes.spines.top": False}):
-        figure = Figure(figsize=(7.2, 3.2))
-        figure.subplots_adjust(left=0.12, right=0.9, bottom=0.16, top=0.9)
-        axes = figure.add_subplot(xscale="log", xlabel="penalty λ", ylabel="GIC")
-        axes.plot(penalty, gic, color="#1f5f8b", label="GIC")
+    def draw(axes: Any) -> None:
+        axes.set(xscale="log", xlabel="penalty λ", ylabel="GIC")
+        axes.plot(penalty, gic, color=BLUE, label="GIC")
         for value in penalty[chosen][:1]:
-            axes.axvline(value, color="#b03a2e", linewidth=1, linestyle="--", label="chosen")
+            axes.axvline(value, color=RED, linewidth=1, linestyle="--", label="chosen")
         axes.invert_xaxis()
         sizes = axes.twinx()
-        sizes.step(penalty, size, color="#9aa5ad", where="post", label="features")
+        sizes.step(penalty, size, color=GREY, where="post", label="features")
         sizes.set_ylabel("features in the model")
-        handles = [*axes.get_lines(), *sizes.get_lines()]
-        labels = [str(line.get_label()) for line in handles]
-        axes.legend(handles, labels, frameon=False, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
-        buffer = io.StringIO()
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    svg = buffer.getvalue()
-    return svg[svg.index("<svg") :]
+        _legend(axes, sizes)
+
+    return _svg(draw)
 
 
 def draw_objective(history: DataFrame) -> str | None:
@@ -66,28 +79,77 @@ def draw_objective(history: DataFrame) -> str | None:
     Returns
     -------
     str or None
-        SVG; None where the history holds no objective.
     """
-    if not {"n_presented", "objective", "epoch"} <= set(history.columns) or history.empty:
+    if not _holds(history, "n_presented", "objective", "epoch"):
         return None
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
+    presented, objective, epoch = _columns(history, "n_presented", "objective", "epoch")
 
-    with mpl.rc_context({"svg.hashsalt": "daskfs", "svg.fonttype": "none", "axes.spines.top": False}):
-        figure = Figure(figsize=(7.2, 3.2))
-        figure.subplots_adjust(left=0.12, right=0.9, bottom=0.16, top=0.9)
-        axes = figure.add_subplot(xlabel="columns presented", ylabel="objective")
-        axes.plot(history["n_presented"], history["objective"], color="#1f5f8b")
-        for _, epoch in history.groupby("epoch"):
-            axes.axvline(float(epoch["n_presented"].iloc[-1]), color="#9aa5ad", linewidth=1, linestyle="--")
-        buffer = io.StringIO()
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    svg = buffer.getvalue()
-    return svg[svg.index("<svg") :]
+    def draw(axes: Any) -> None:
+        axes.set(xlabel="columns presented", ylabel="objective")
+        axes.plot(presented, objective, color=BLUE)
+        for at in presented[np.append(np.diff(epoch) > 0, True)]:
+            axes.axvline(at, color=GREY, linewidth=1, linestyle="--")
+
+    return _svg(draw)
+
+
+def draw_passes(history: DataFrame) -> str | None:
+    """Draw the objective and the duality gap of FGM, pass after pass, with the number of features.
+
+    Parameters
+    ----------
+    history : DataFrame
+        With columns ``pass``, ``features``, ``objective`` and ``gap``, one row for each pass.
+
+    Returns
+    -------
+    str or None
+    """
+    if not _holds(history, "pass", "features", "objective", "gap"):
+        return None
+    number, features, objective, gap = _columns(history, "pass", "features", "objective", "gap")
+
+    def draw(axes: Any) -> None:
+        axes.set(xlabel="pass over all columns", ylabel="objective")
+        axes.plot(number, objective, color=BLUE, marker=".", label="objective")
+        for x, y, count in zip(number, objective, features, strict=True):
+            axes.annotate(f"{count:.0f}", (x, y), xytext=(0, 4), textcoords="offset points", fontsize=7)
+        gaps = axes.twinx()
+        gaps.plot(number, gap, color=RED, linestyle="--", label="duality gap before the pass")
+        gaps.set_ylabel("share of the objective")
+        gaps.set_ylim(0.0, 1.05)
+        _legend(axes, gaps)
+
+    return _svg(draw)
+
+
+def draw_learning_curve(history: DataFrame) -> str | None:
+    """Draw the mean loss of the rows before they were learnt from, pass after pass.
+
+    Parameters
+    ----------
+    history : DataFrame
+        With columns ``rows_seen``, ``mean_loss`` and ``pass``.
+
+    Returns
+    -------
+    str or None
+    """
+    if not _holds(history, "rows_seen", "mean_loss", "pass"):
+        return None
+    rows, loss, number = _columns(history, "rows_seen", "mean_loss", "pass")
+
+    def draw(axes: Any) -> None:
+        axes.set(xlabel="rows", ylabel="mean loss")
+        axes.plot(rows, loss, color=BLUE, marker="o", markersize=3)
+        for at in rows[1:][np.diff(number) > 0]:
+            axes.axvline(at, color=GREY, linewidth=1, linestyle="--")
+
+    return _svg(draw)
 
 
 def draw_trace(history: DataFrame) -> str | None:
-    """Draw how the objective fell against time while several workers pushed, and how old what they pushed was.
+    """Draw how the objective fell while several workers pushed, and how old the predictions were that they pushed on.
 
     Parameters
     ----------
@@ -97,28 +159,61 @@ def draw_trace(history: DataFrame) -> str | None:
     Returns
     -------
     str or None
-        SVG; None where the history is no trace. Without times, against the versions.
+        Against time; where no time was taken, against the versions.
     """
-    if not {"seconds", "version", "staleness", "accepted", "objective"} <= set(history.columns) or history.empty:
+    if not _holds(history, "seconds", "version", "staleness", "accepted", "objective"):
         return None
+    is_timed = bool((history["seconds"] > 0).any())
+    moment, staleness, accepted, objective = _columns(
+        history, "seconds" if is_timed else "version", "staleness", "accepted", "objective"
+    )
+    refused = accepted == 0
+
+    def draw(axes: Any) -> None:
+        axes.set(xlabel="seconds" if is_timed else "version", ylabel="objective")
+        axes.plot(moment, objective, color=BLUE, label="objective")
+        axes.plot(moment[refused], objective[refused], "|", color=RED, label="refused")
+        ages = axes.twinx()
+        ages.plot(moment, staleness, ".", color=GREY, markersize=2, label="staleness")
+        ages.set_ylabel("versions behind")
+        _legend(axes, ages)
+
+    return _svg(draw)
+
+
+_FIGURES: tuple[tuple[str, Callable[[DataFrame], str | None]], ...] = (
+    ("GIC path of the first subset", draw_gic_path),
+    ("Objective as columns were presented", draw_objective),
+    ("Objective and staleness of every push", draw_trace),
+    ("Passes over the columns", draw_passes),
+    ("Mean loss of the rows before they were learnt from", draw_learning_curve),
+)
+
+
+def _holds(history: DataFrame, *names: str) -> bool:
+    return set(names) <= set(history.columns) and not history.empty
+
+
+def _columns(history: DataFrame, *names: str) -> list[np.ndarray]:
+    return [history[name].to_numpy(dtype=float) for name in names]
+
+
+def _legend(axes: Any, other: Any) -> None:
+    """Name the lines of two axes that share a figure, above it."""
+    handles = [*axes.get_lines(), *other.get_lines()]
+    labels = [str(line.get_label()) for line in handles]
+    axes.legend(handles, labels, frameon=False, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+
+
+def _svg(draw: Callable[[Any], None]) -> str:
+    """Return what `draw` draws on fresh axes; the same bytes every time."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    is_timed = bool((history["seconds"] > 0).any())
-    moment = history["seconds" if is_timed else "version"]
-    refused = history["accepted"] == 0
     with mpl.rc_context({"svg.hashsalt": "daskfs", "svg.fonttype": "none", "axes.spines.top": False}):
         figure = Figure(figsize=(7.2, 3.2))
         figure.subplots_adjust(left=0.12, right=0.9, bottom=0.16, top=0.9)
-        axes = figure.add_subplot(xlabel="seconds" if is_timed else "version", ylabel="objective")
-        axes.plot(moment, history["objective"], color="#1f5f8b", label="objective")
-        axes.plot(moment[refused], history["objective"][refused], "|", color="#b03a2e", label="refused")
-        ages = axes.twinx()
-        ages.plot(moment, history["staleness"], ".", color="#9aa5ad", markersize=2, label="staleness")
-        ages.set_ylabel("versions behind")
-        handles = [*axes.get_lines(), *ages.get_lines()]
-        labels = [str(line.get_label()) for line in handles]
-        axes.legend(handles, labels, frameon=False, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+        draw(figure.add_subplot())
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     svg = buffer.getvalue()

@@ -10,7 +10,8 @@ from daskfs.kernels.scores import GRANULE
 from daskfs.selectors.base import SelectorPlan
 
 TASK_NBYTES = 64 << 20  # of columns that one task reads: hides Dask's cost of a task
-BUFFER_NBYTES = 32 << 20  # of a piece of rows; two are alive at once
+BUFFER_NBYTES = 12 << 20  # of a piece of rows
+N_BUFFERS = 3  # pieces alive at once: one is scored, one is ready, one is read
 TILE_NBYTES = 8 << 20  # a decoded and an encoded tile of the reader
 KEPT_NBYTES = 512 << 20  # of inner products of groups; the oldest groups are merged beyond it
 MAX_PASSES = 20
@@ -62,7 +63,7 @@ class Cut:
 def cut_columns(
     shape: FgmShape, memory_limit: int | None, n_threads: int, tile_shape: tuple[int, int], is_in_memory: bool = False
 ) -> Cut:
-    """Return blocks of whole tiles, two pieces of which fit in the limit beside the vectors over the rows.
+    """Return blocks of whole tiles, three pieces of which fit in the limit beside the vectors over the rows.
 
     Parameters
     ----------
@@ -84,7 +85,7 @@ def cut_columns(
     n, m, itemsize = shape.n_samples, shape.n_features, shape.itemsize
     tile_columns = max(1, min(tile_shape[1], m))
     fixed = TILE_NBYTES + 24 * n + 64 * (shape.n_most + shape.n_per_pass)
-    least = fixed + 2 * GRANULE * itemsize + 2 * n * itemsize
+    least = fixed + N_BUFFERS * GRANULE * itemsize + 2 * n * itemsize
     if memory_limit is not None and least > memory_limit:
         fault = PlanError(
             f"one column of {n:,} rows and the dual variables take {least:,} bytes, "
@@ -94,7 +95,7 @@ def cut_columns(
         )
         fault.needed_nbytes = least
         raise fault
-    room = BUFFER_NBYTES if memory_limit is None else min(BUFFER_NBYTES, (memory_limit - fixed) // 2)
+    room = BUFFER_NBYTES if memory_limit is None else min(BUFFER_NBYTES, (memory_limit - fixed) // N_BUFFERS)
     widest = max(1, room // (GRANULE * itemsize + 24))
     wanted = max(tile_columns, TASK_NBYTES // max(1, n * itemsize), -(-m // 4096))
     if is_in_memory:
@@ -106,7 +107,7 @@ def cut_columns(
     tile_rows = tile_shape[0] if piece >= tile_shape[0] and tile_shape[0] % GRANULE == 0 else GRANULE
     piece = min(piece - piece % tile_rows, -(-n // GRANULE) * GRANULE)
     n_read = max(1, min(shape.n_per_pass, room // (n * itemsize)))
-    score = 0 if is_in_memory else 2 * min(piece, n) * width * itemsize
+    score = 0 if is_in_memory else N_BUFFERS * min(piece, n) * width * itemsize
     task = fixed + 40 * width + max(score, 2 * n * n_read * itemsize)
     return Cut(width, piece, n_read, task)
 

@@ -65,8 +65,8 @@ class Mission(BaseSelector):
     variant : {"active", "paper"}
         Whether the active features' weights are exact, or in the sketch with all others.
     heap : bool
-        With the paper's variant, whether the k largest stand in a heap that is corrected lazily, as the authors' program
-        has it: slower, and predictions use estimates from when a feature was last met.
+        With the paper's variant, whether the k largest stand in a heap that is corrected lazily, as in the authors'
+        program: slower, and predictions use estimates from when a feature was last met.
     tail : {"sketch", "identity"}
         What holds the other features' weights: a count-sketch, or one cell for each feature.
     n_buckets : int, optional
@@ -96,8 +96,9 @@ class Mission(BaseSelector):
     class_weight : "balanced" or mapping of a class to its weight, optional
         Times the sample weights.
     refit : {"auto", "exact", "sgd"} or None
-        The fit of the selected features alone: to the minimum of the loss, by further passes of stochastic descent, the
-        first where it is cheap (n k² up to 4e9), or not at all.
+        The fit of the selected features alone: to the minimum of the loss, by further passes of stochastic descent, or
+        not at all. By default the first where it is cheap (n k² up to 4e9, of classes 2e8) and classes have ten rows
+        for each feature.
     random_state : int, RandomState or None
         Of the sketch's hash, the order of rows in memory and of later passes.
     memory_limit : int or str, optional

@@ -20,6 +20,7 @@ from daskfs.selectors.mission_on_rows import ClassWeighted, Learning, Standard, 
 from daskfs.selectors.mission_parameters import ONE_PASS, PERIOD, SEVERAL, STEP_LIMITS, class_weights, n_to_select
 from daskfs.selectors.mission_plan import MissionShape, n_refit_epochs, plan_mission
 from daskfs.selectors.mission_run import MissionRun
+from daskfs.selectors.mission_sketch import CountSketch
 from daskfs.selectors.refit import SelectedFit, refit_selected
 from daskfs.selectors.responses import CLASSIFIERS
 from daskfs.selectors.targets import checked_target, null_intercept
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 SURVEY_ROWS = 4096
 SURVEY_VALUES = 1 << 22  # of a dense matrix, looked at before anything is learnt
+LEAST_SURVEYED = 256  # rows of it: standard deviations within 5 %
 
 
 @dataclass
@@ -72,7 +74,7 @@ def fit_mission(
     started = time.perf_counter()
     weight = matrix.read_weight(slice(None))
     target, intercept = _target_of(selector, matrix.read_target(slice(None)), weight, None)
-    survey = _survey(matrix, target, selector, workers)
+    survey = _survey(matrix, target, selector, memory_limit, workers)
     shape, learning = _learning(selector, matrix, target, survey, memory_limit, selector.n_epochs)
     fit = MissionFit(shape, learning, MissionModel(shape.model, intercept).to_arrays(), survey, matrix.shape[0])
     _note_before(fit, selector, matrix)
@@ -80,6 +82,8 @@ def fit_mission(
     run = _run(selector, matrix, fit, workers, progress, checkpoint)
     fit.seconds["train"] = run.passes("train", 0, selector.n_epochs)
     fit.arrays = run.arrays
+    if shape.model.variant == "hashing":
+        _all_active(fit, matrix.shape[1])
     _note_after(fit, run.history)
     _refit(fit, run, matrix, workers, memory_limit)
     fit.history, fit.n_returned = run.history, run.n_returned
@@ -100,7 +104,7 @@ def learn_more(
         target, intercept = _target_of(
             selector, matrix.read_target(slice(None)), matrix.read_weight(slice(None)), labels
         )
-        survey = _survey(matrix, target, selector, workers)
+        survey = _survey(matrix, target, selector, memory_limit, workers)
         shape, learning = _learning(selector, matrix, target, survey, memory_limit, 1)
         before = MissionFit(shape, learning, MissionModel(shape.model, intercept).to_arrays(), survey, 0)
         _note_before(before, selector, matrix)
@@ -162,15 +166,23 @@ def _null_intercepts(loss: str, shares: np.ndarray) -> np.ndarray:
     return locations  # least squares; of the hinge loss a step towards the likelier class
 
 
-def _survey(matrix: Any, target: Target, selector: Mission, workers: Workers) -> dict[str, np.ndarray]:
-    """Look at the first block of rows, or as much of it as is read at once from a dense matrix."""
+def _survey(
+    matrix: Any, target: Target, selector: Mission, memory_limit: int | None, workers: Workers
+) -> dict[str, np.ndarray]:
+    """Look at the first rows."""
     n_rows = min(SURVEY_ROWS, matrix.shape[0])
     is_dense = matrix.read_sparse(slice(0, 1)) is None
     if is_dense:
-        n_rows = max(1, min(n_rows, SURVEY_VALUES // matrix.shape[1]))
+        n_rows = min(n_rows, max(LEAST_SURVEYED, SURVEY_VALUES // matrix.shape[1]))
+    piece_rows = 1
+    if is_dense:
+        shape = selector._shape(matrix.shape[0], matrix.shape[1], np.dtype(matrix.dtype), _n_outputs(target))
+        plan_mission(shape, memory_limit)
+        piece_rows = shape.piece_rows(memory_limit)
     is_view = isinstance(matrix, RowView)
     rows = matrix.locate(0, n_rows) if is_view else slice(0, n_rows)
-    shared = (workers.keep(matrix.base if is_view else matrix), target, is_dense and selector.standardize)
+    place = (workers.keep(matrix.base if is_view else matrix), target, is_dense and selector.standardize)
+    shared = (*place, piece_rows)
     for _, found in workers.map_blocks(survey_rows, [rows], name="mission-survey", shared=shared):
         survey: dict[str, np.ndarray] = found
     return survey
@@ -187,8 +199,7 @@ def _learning(
     n_samples, n_features = matrix.shape
     is_sparse = matrix.read_sparse(slice(0, 1)) is not None
     nnz_per_row = float(survey["nnz"]) / float(survey["n_rows"]) if is_sparse else None
-    n_classes = 0 if target.classes is None else len(target.classes)
-    n_outputs = n_classes if n_classes > 2 else 1
+    n_outputs = _n_outputs(target)
     shape = selector._shape(n_samples, n_features, np.dtype(matrix.dtype), n_outputs, nnz_per_row)
     if selector.loss == "multinomial" and n_outputs == 1:
         shape = replace(shape, model=replace(shape.model, loss="logistic"))
@@ -213,6 +224,11 @@ def _learning(
     return shape, learning
 
 
+def _n_outputs(target: Target) -> int:
+    n_classes = 0 if target.classes is None else len(target.classes)
+    return n_classes if n_classes > 2 else 1
+
+
 def _refuse_new_classes(matrix: Any, target: Target) -> None:
     if target.classes is None:
         return
@@ -225,9 +241,16 @@ def _refuse_new_classes(matrix: Any, target: Target) -> None:
         )
 
 
+def _all_active(fit: MissionFit, n_features: int) -> None:
+    """Give every feature the weight of its cell."""
+    keys = np.arange(n_features, dtype=np.uint64)
+    weights = CountSketch.from_arrays(fit.arrays, copy=False).estimate(keys).reshape(n_features, -1)
+    fit.arrays |= {"keys": keys, "weights": weights, "touches": np.zeros(n_features, dtype=np.int64)}
+
+
 def _note_before(fit: MissionFit, selector: Mission, matrix: Any) -> None:
     model, survey = fit.shape.model, fit.survey
-    if model.n_hashes and not model.forgets:
+    if model.n_hashes and not model.forgets and model.variant != "hashing":
         n_ids, nnz = int(survey["n_ids"]), float(survey["nnz"]) / float(survey["n_rows"])
         capacity = check_capacity(model.n_selected, n_ids, model.n_buckets, model.n_hashes, model.variant, nnz)
         fit.notes.append(capacity.text)

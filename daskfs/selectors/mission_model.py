@@ -11,6 +11,7 @@ import numpy as np
 
 from daskfs.blocks import SparseRows
 from daskfs.errors import DataError
+from daskfs.kernels.hashed_rows import train_hashed_rows
 from daskfs.kernels.mission_classes import MULTINOMIAL, train_classes
 from daskfs.kernels.mission_heap import NO_SKETCH, push, train_rows_with_heap
 from daskfs.kernels.mission_paper import train_rows_of_paper
@@ -48,7 +49,7 @@ class ModelShape:
     loss: str = "squared"
     variant: str = "active"
     """"active" or "paper", as of `daskfs.selectors.mission.Mission`; "heap", the authors' program; and without a sketch
-    the hard thresholding of "iht" and "batch_iht"."""
+    the hard thresholding of "iht" and "batch_iht"; "hashing" has no active features."""
     n_gathered: int = 0
     """Of "batch_iht": features between two selections."""
 
@@ -162,18 +163,20 @@ class MissionModel:
         rest_of_table = (self.touches, self.n_active, self.shape.full)
         rest = (self.intercept, self.numbers, frozen, *work)
         cells = self.sketch.cells
+        loss = MULTINOMIAL if self.shape.loss == "multinomial" else ROW_LOSSES.index(self.shape.loss)
+        if self.shape.variant == "hashing":
+            n_buckets, _, seed = self.sketch.hashing
+            return train_hashed_rows(*given, loss, rates, cells, n_buckets, seed, self.intercept, self.numbers, work[0])
         if self.shape.n_outputs > 1:
-            loss = MULTINOMIAL if self.shape.loss == "multinomial" else ROW_LOSSES.index(self.shape.loss)
             table = (self.keys, self.weights, *rest_of_table)
             return train_classes(*given, loss, rates, cells, *self.sketch.hashing, *table, *rest)
-        loss = ROW_LOSSES.index(self.shape.loss)
         hashing, weights = self.sketch.hashing, self.weights.reshape(-1)
         if self.shape.has_heap and not frozen:
             n_hashes = NO_SKETCH if self.shape.forgets else hashing[1]
             place = (cells.reshape(-1), hashing[0], n_hashes, hashing[2], self.keys, weights, self.n_active)
             heap = (self.ranks, self.heap, self.places, 1.0 if self.shape.forgets else HYSTERESIS)
             numbers = (self.shape.n_selected, self.intercept, self.numbers)
-            return train_rows_with_heap(*given, loss, rates, *place, *numbers, *heap)
+            return train_rows_with_heap(*given, loss, rates, *place, *numbers, *heap, work[2])
         kernel = train_rows_of_paper if self.shape.variant == "paper" and not frozen else train_rows
         return kernel(*given, loss, rates, cells.reshape(-1), *hashing, self.keys, weights, *rest_of_table, *rest)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from daskfs.blocks import Rows, SparseRows
 from daskfs.errors import DataError
-from daskfs.kernels.column_sums import add_column_sums
+from daskfs.kernels.column_sums import add_column_sums, add_moments, row_norms
 from daskfs.kernels.mission_rows import (
     INTERCEPT_RATIO,
     INVERSE_PERIOD,
@@ -27,6 +27,9 @@ from daskfs.kernels.mission_rows import (
 from daskfs.kernels.sparse_rows import entries_of, standardised_entries
 from daskfs.selectors.mission_model import MissionModel, ModelShape, NotFiniteRow
 from daskfs.streams import Streamable, prefetched
+
+SPARSE_PIECE = 256  # sparse rows that are looked at together before anything is learnt
+SURVEY_VALUES = 1 << 20  # entries of them that suffice
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,13 +172,7 @@ def _pieces(
     matrix: Any, learning: Learning, blocks: tuple[Rows, ...]
 ) -> Iterator[tuple[Rows, SparseRows, np.ndarray, np.ndarray, bool]]:
     """Yield rows, entries, target, weights and whether a block ends, read ahead by one."""
-    pieces = []
-    for block in blocks:
-        n_rows = block.stop - block.start if isinstance(block, slice) else len(block)
-        for start in range(0, n_rows, learning.piece_rows):
-            stop = min(start + learning.piece_rows, n_rows)
-            rows = slice(block.start + start, block.start + stop) if isinstance(block, slice) else block[start:stop]
-            pieces.append((rows, stop == n_rows))
+    pieces = [piece for block in blocks for piece in _cut(block, learning.piece_rows)]
 
     def read(piece: tuple[Rows, bool]) -> tuple[Rows, SparseRows, np.ndarray, np.ndarray, bool]:
         return (
@@ -216,44 +213,71 @@ def _writable(values: np.ndarray) -> np.ndarray:
     return np.require(values, requirements=["C", "W"])
 
 
-def survey_rows(matrix: Any, target: Target, standardise: bool, rows: Rows) -> dict[str, np.ndarray]:
-    """Return what is to be known of rows before learning.
+def survey_rows(matrix: Any, target: Target, standardise: bool, piece_rows: int, rows: Rows) -> dict[str, np.ndarray]:
+    """Return what is to be known of rows before learning; they are read in pieces, which is of no consequence.
 
     Returns
     -------
     dict of ndarray
         ``squared_norm``: the weighted mean of ‖x‖²; ``nnz``, ``n_rows`` and ``n_ids``, the different ids met. Where
-        columns are to be standardised, their ``centre`` and ``factor``.
+        columns are to be standardised, their ``centre`` and ``factor``. Of sparse rows, those of the first 2²⁰ entries.
     """
-    _, weight = target.read(matrix, rows)
-    standard = _standard(_dense(matrix, rows), weight) if standardise else None
-    entries = read_entries(matrix, rows, standard)
-    squares = np.square(entries.data, dtype=np.float64)
-    finite = np.isfinite(squares)
-    if not finite.all():
-        row = int(np.searchsorted(entries.indptr, np.flatnonzero(~finite)[0], side="right")) - 1
-        raise not_finite(matrix, rows, entries, row)
-    per_row = np.add.reduceat(np.append(squares, 0.0), entries.indptr[:-1]) * (np.diff(entries.indptr) > 0)
+    is_dense = matrix.read_sparse(slice(0, 1)) is None
+    pieces = _cut(rows, piece_rows if is_dense else SPARSE_PIECE)
+    standard = _standard(matrix, target, [piece for piece, _ in pieces]) if standardise else None
+    norms, weights, ids, nnz = [], [], [], 0
+    for piece, _ in pieces:
+        entries = read_entries(matrix, piece, standard)
+        norms.append(np.empty(len(entries.indptr) - 1))
+        row_norms(entries.indptr, entries.data, norms[-1])
+        if not np.isfinite(norms[-1]).all():
+            raise not_finite(matrix, piece, entries, int(np.flatnonzero(~np.isfinite(norms[-1]))[0]))
+        weights.append(target.read(matrix, piece)[1])
+        nnz += len(entries.data)
+        if not is_dense:
+            ids.append(entries.indices)
+            if nnz >= SURVEY_VALUES:
+                break
     found = {
-        "squared_norm": np.array(np.average(per_row, weights=weight)),
-        "nnz": np.array(len(entries.data)),
-        "n_rows": np.array(len(weight)),
-        "n_ids": np.array(_n_different(entries.indices)),
+        "squared_norm": np.array(np.average(np.concatenate(norms), weights=np.concatenate(weights))),
+        "nnz": np.array(nnz),
+        "n_rows": np.array(sum(len(part) for part in norms)),
+        "n_ids": np.array(matrix.shape[1] if is_dense else _n_different(np.concatenate(ids))),
     }
     return found if standard is None else {**found, "centre": standard.centre, "factor": standard.factor}
+
+
+def _cut(rows: Rows, length: int) -> list[tuple[Rows, bool]]:
+    """Return pieces of rows of at most so many, each with whether it is the last."""
+    n_rows = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
+    pieces: list[tuple[Rows, bool]] = []
+    for start in range(0, n_rows, length):
+        stop = min(start + length, n_rows)
+        piece = slice(rows.start + start, rows.start + stop) if isinstance(rows, slice) else rows[start:stop]
+        pieces.append((piece, stop == n_rows))
+    return pieces
+
+
+def _standard(matrix: Any, target: Target, pieces: list[Rows]) -> Standard:
+    """Return weighted means, and one over the standard deviations, of dense columns."""
+    with np.errstate(invalid="ignore", over="ignore"):  # the rows' own check says where
+        shift = _dense(matrix, _cut(pieces[0], 1)[0][0])[0].astype(np.float64)  # differences from it do not cancel
+        shift[~np.isfinite(shift)] = 0.0
+        total, sums, squares = 0.0, np.zeros(len(shift)), np.zeros(len(shift))
+        for piece in pieces:
+            weight = target.read(matrix, piece)[1]
+            add_moments(_dense(matrix, piece), shift, weight, sums, squares)
+            for one in weight.tolist():  # one after the other, whatever the pieces
+                total += one
+        mean = sums / total
+        centre, spread = shift + mean, np.sqrt(np.maximum(squares / total - mean**2, 0.0))
+    is_constant = ~(spread > 1e-7 * np.abs(centre))  # or not finite
+    return Standard(np.where(np.isfinite(centre), centre, 0.0), 1.0 / np.where(is_constant, 1.0, spread))
 
 
 def _n_different(ids: np.ndarray) -> int:
     """Return how many different ids there are: by sorting, which is several times as fast as ``np.unique``."""
     return int(np.count_nonzero(np.diff(np.sort(ids)))) + (len(ids) > 0)
-
-
-def _standard(X: np.ndarray, weight: np.ndarray) -> Standard:
-    """Return weighted means, and one over the standard deviations, of the columns."""
-    centre = np.average(X.astype(np.float64), axis=0, weights=weight)
-    spread = np.sqrt(np.average(np.square(X - centre), axis=0, weights=weight))
-    is_constant = ~(spread > 1e-7 * np.abs(centre))  # or not finite: the rows' own check says where
-    return Standard(np.where(np.isfinite(centre), centre, 0.0), 1.0 / np.where(is_constant, 1.0, spread))
 
 
 def not_finite(matrix: Any, rows: Rows, entries: SparseRows, row: int) -> DataError:

@@ -25,11 +25,11 @@ FEWEST_BUCKETS = 1 << 10
 PERIOD = 0.2
 """Of the falling learning rate, in epochs."""
 
-ONE_PASS = {"squared": 0.5, "logistic": 4.0, "hinge": 1.0, "squared_hinge": 1.0, "multinomial": 4.0}
-SEVERAL = {"squared": 1.0, "logistic": 8.0, "hinge": 2.0, "squared_hinge": 2.0, "multinomial": 8.0}
+ONE_PASS = {"squared": 0.5, "logistic": 4.0, "hinge": 2.0, "squared_hinge": 1.0, "multinomial": 4.0}
+SEVERAL = {"squared": 1.0, "logistic": 8.0, "hinge": 4.0, "squared_hinge": 2.0, "multinomial": 8.0}
 """Learning rate times the mean squared norm of a row: constant in one pass, that of the first row in several."""
 
-STEP_LIMITS = {"squared": 1.0, "logistic": 8.0, "hinge": 4.0, "squared_hinge": 2.0, "multinomial": 8.0}
+STEP_LIMITS = {"squared": 1.0, "logistic": 8.0, "hinge": 8.0, "squared_hinge": 2.0, "multinomial": 8.0}
 """Largest learning rate times the squared norm of the row itself: a step beyond would grow, not fall."""
 
 

@@ -12,7 +12,9 @@ PIECE_NBYTES = 16 << 20  # of rows read at once, where the memory allows
 N_PIECES = 3  # alive: one learnt from, one read ahead, one on its way
 N_MODELS = 3  # alive in a task: the one it was given, its own, the one it returns
 REFIT_VALUES = 1 << 20  # of the selected columns, in the blocks of an exact refit, with their copies
-EXACT_COST = 4e9  # multiplications of one Newton step, up to which the refit is exact by default
+EXACT_COST = {"squared": 4e9, "other": 2e8}  # multiplications of one Newton step, up to which a refit is exact
+FEW = 1e6  # of them, below which stochastic descent has too few rows to arrive anywhere
+ROWS_PER_COLUMN = 10  # of two classes: with less, maximum likelihood tells them apart by chance
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class MissionShape:
     @property
     def fixed_nbytes(self) -> int:
         """Of a task, whatever it reads."""
-        standard = 0 if self.nnz_per_row is not None else 32 * self.n_features
+        standard = 0 if self.nnz_per_row is not None else 48 * self.n_features
         return N_MODELS * self.model.nbytes + standard
 
     def task_nbytes(self, piece_rows: int) -> int:
@@ -110,12 +112,14 @@ def n_refit_epochs(n_epochs: int) -> int:
 
 
 def chosen_refit(wanted: str | None, loss: str, n_outputs: int, n_samples: int, n_selected: int) -> str | None:
-    """Return "exact", "sgd" or None: by default exact where a Newton step is cheap and the loss has one."""
+    """Return "exact", "sgd" or None: by default exact where Newton steps are cheap and there are rows enough."""
     if wanted != "auto":
         return wanted
     has_newton = loss in ("squared", "logistic", "squared_hinge") or (loss == "multinomial" and n_outputs == 1)
-    is_cheap = n_outputs * n_samples * n_selected * n_selected <= EXACT_COST
-    return "exact" if has_newton and is_cheap else "sgd"
+    cost = n_outputs * n_samples * n_selected * n_selected
+    is_fit = loss == "squared" or n_samples >= ROWS_PER_COLUMN * n_selected
+    is_cheap = cost <= EXACT_COST["squared" if loss == "squared" else "other"]
+    return "exact" if has_newton and (cost <= FEW or (is_cheap and is_fit)) else "sgd"
 
 
 def _fitting_buckets(shape: MissionShape, memory_limit: int) -> str:

@@ -47,8 +47,8 @@ class CountSketch:
     --------
     >>> sketch = CountSketch(1024)
     >>> sketch.add(np.array([7, 2**40], np.uint64), np.array([2.5, -1.0]))
-    >>> sketch.estimate(np.array([7, 2**40, 8], np.uint64))
-    array([ 2.5, -1. ,  0. ], dtype=float32)
+    >>> sketch.estimate(np.array([7, 2**40], np.uint64))
+    array([ 2.5, -1. ], dtype=float32)
     """
 
     def __init__(self, n_buckets: int, n_hashes: int = 3, seed: int = 0, n_outputs: int = 1) -> None:

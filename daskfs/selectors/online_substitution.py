@@ -167,7 +167,7 @@ class OnlineSubstitution(BaseSelector):
         n_features_to_select: int | None = None,
         rule: str = "exchange",
         loss: str = "squared",
-        n_epochs: int = 2,
+        n_epochs: int = 3,
         order: Any = "fixed",
         check: bool = True,
         engine: str = "auto",
@@ -311,7 +311,9 @@ class OnlineSubstitution(BaseSelector):
         workers = workers_of(self.client) if workers is None else workers
         y, weight = self._target(matrix)
         n_samples, n_features = matrix.shape
-        shape = self._shape(n_samples, n_features, np.dtype(matrix.dtype), getattr(matrix, "tile_shape", (1, 1))[1])
+        tile_rows, tile_columns = getattr(matrix, "tile_shape", (1, 1))
+        tile_columns = tile_columns if tile_rows > 1 else 1  # rows in memory are no tiles
+        shape = self._shape(n_samples, n_features, np.dtype(matrix.dtype), tile_columns)
         limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
         reading = choose_reading(shape, limit)
         always = columns_of(self.always_include, n_features, matrix.feature_names, "always_include")

@@ -10,6 +10,7 @@ from daskfs.selectors.base import SelectorPlan
 
 TILE_NBYTES = 8 << 20  # a decoded and an encoded tile of the reader
 READ_NBYTES = 8 << 20  # read at once where columns are short: a read has its price
+COPY_NBYTES = 2 << 20  # of columns in memory, which are copied into a block
 MAX_READ_NBYTES = 128 << 20
 VECTORS = 10  # of n_samples float64: target, weights, prediction, derivatives and what a step needs
 REFIT_NBYTES = 3 * 8 << 20  # blocks of rows of the refit
@@ -27,6 +28,7 @@ class SubstitutionShape:
     stored_itemsize: int
     chapter: int
     tile_columns: int
+    """Columns of a tile; 1 where there are no tiles."""
     n_epochs: int
     n_screened: int = 0
     """Columns that one round of screening looks at; 0: none."""
@@ -71,7 +73,8 @@ def choose_reading(shape: SubstitutionShape, memory_limit: int | None) -> Readin
         Not even one chapter fits in the limit; with the number of features that would.
     """
     chapter_nbytes = max(1, shape.chapter * shape.column_nbytes)
-    wanted = max(-(-shape.tile_columns // shape.chapter), READ_NBYTES // chapter_nbytes, 1)
+    least_nbytes = READ_NBYTES if shape.tile_columns > 1 else COPY_NBYTES
+    wanted = max(-(-shape.tile_columns // shape.chapter), least_nbytes // chapter_nbytes, 1)
     if memory_limit is None:
         wanted = min(wanted, max(1, MAX_READ_NBYTES // chapter_nbytes))
     wanted = min(wanted, -(-shape.n_features // shape.chapter))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from daskfs.errors import DataError
-from daskfs.kernels.losses import HUBER, LOGISTIC, POISSON, SQUARED, default_threshold, loss_code
+from daskfs.kernels.losses import HUBER, LOGISTIC, POISSON, SQUARED, SQUARED_HINGE, default_threshold, loss_code
 from daskfs.kernels.newton import factorise, solve_factored
 from daskfs.memory import DEFAULT_BLOCK_NBYTES
 from daskfs.selectors.refit_on_block import Model, as_vector, moments_on_rows, terms_on_rows
@@ -126,7 +126,7 @@ def _descend(
             n_dependent = n_features + 1 - rank
         gain = solve_factored(factor, len(hessian), -gradient, step)
         is_short = gain <= TOLERANCE * null
-        if code in (LOGISTIC, POISSON) and not is_bounded and _runs_away(value, null, is_short, step):
+        if code in (LOGISTIC, POISSON, SQUARED_HINGE) and not is_bounded and _runs_away(value, null, is_short, step):
             return None
         if is_short or code == SQUARED:
             value -= 0.5 * gain

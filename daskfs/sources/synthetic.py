@@ -20,15 +20,16 @@ from daskfs.sources.synthetic_designs import (
     paper_n_samples,
 )
 
-DESIGNS = ("message", "online_substitution", "fgm")
+DESIGNS = ("message", "online_substitution", "fgm", "mission")
 NOISES = {"normal": 2.0, "t3": 1.0, "logistic": 1.0, "none": 0.0}
 """With the factor that the message paper gives each."""
 NOISES_OF = {
     "message": ("normal", "t3", "logistic"),
     "online_substitution": ("normal", "t3", "none"),
     "fgm": ("none",),
+    "mission": ("normal",),
 }
-N_INFORMATIVE = {"message": 3, "online_substitution": 100, "fgm": 300}
+N_INFORMATIVE = {"message": 3, "online_substitution": 100, "fgm": 300, "mission": 3}
 COLUMNS = ("standard", "unit")
 CHUNK_ROWS = 1024
 """Rows that share a seed: they are the same whatever the size of the blocks."""
@@ -45,7 +46,7 @@ class SyntheticSource(Source):
     n_samples : int, optional
         By default, of the online substitution paper, ``1.2 n_informative log2 n_features``; the other has none.
     n_features : int
-    design : {"message", "online_substitution", "fgm"}
+    design : {"message", "online_substitution", "fgm", "mission"}
     n_informative : int, optional
         s, the number of features with a coefficient: 3, 100 in the online substitution paper, 300 in the FGM paper.
     correlation : float, optional
@@ -62,6 +63,9 @@ class SyntheticSource(Source):
         Of the features of online_substitution.
     columns : {"standard", "unit"}
         Of online_substitution: variance 1, or 1 / n_samples, so that columns have length 1.
+
+    attenuation : float
+        Of mission: by which the informative columns are divided.
 
     Raises
     ------
@@ -84,6 +88,7 @@ class SyntheticSource(Source):
         random_state: int = 0,
         structure: str = "independent",
         columns: str = "standard",
+        attenuation: float = 1.0,
     ) -> None:
         _check_word("design", design, DESIGNS)
         _check_word("noise", noise, NOISES_OF[design])
@@ -105,7 +110,11 @@ class SyntheticSource(Source):
         self.design, self.noise, self.structure, self.columns = design, noise, structure, columns
         self._shape = (int(n_samples), int(n_features))  # type: ignore[arg-type]  # checked above
         self.correlation = float(correlation)
-        default_scale = NOISES[noise] if is_message or noise == "none" else 0.1
+        default_scale = NOISES[noise] if is_message or noise == "none" else 0.1 * (design != "mission")
+        if not attenuation > 0 or (attenuation != 1.0 and design != "mission"):
+            problem = f"expected a positive number, 1 but in the mission design, found {attenuation!r}"
+            raise ConfigError(problem, "source.attenuation")
+        self.attenuation = float(attenuation)
         self.noise_scale = float(default_scale if noise_scale is None else noise_scale)
         self.random_state = int(random_state)
         self.support, self.coef = draw_coef(design, *self._shape, int(n_informative), self.random_state)
@@ -133,7 +142,7 @@ class SyntheticSource(Source):
         }
         if self.design == "online_substitution":  # the digests of the others are those of before there was another
             description |= {"structure": self.structure, "columns": self.columns}
-        return description
+        return description | ({"attenuation": self.attenuation} if self.design == "mission" else {})
 
     def digest(self) -> str:
         """Return the SHA-256 of the parameters, which determine every value."""
@@ -183,6 +192,8 @@ class SyntheticSource(Source):
         X = self._features.draw(rng, CHUNK_ROWS)
         if self.columns == "unit":
             X *= np.float32(1.0 / np.sqrt(self._shape[0]))
+        if self.attenuation != 1.0:
+            X[:, self.support] /= np.float32(self.attenuation)
         # Summed column by column and not by BLAS, whose result would depend on the machine.
         signal = np.zeros(CHUNK_ROWS)
         for j, coef in zip(self.support, self.coef, strict=True):

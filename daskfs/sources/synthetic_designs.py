@@ -13,6 +13,10 @@
     Tan, Tsang and Wang 2014, section 8.2: independent standard normal features, 300 random ones with coefficients
     uniform in (0, 1), classes by the sign of the sum.
 
+``mission``
+    Aghazadeh et al. 2018, section 5: independent standard normal features, those of s random ones divided by the
+    attenuation, coefficients 1, no noise.
+
 Unit columns are standard ones over sqrt(n): their length is 1 on average and within 2 % or so at the paper's sizes, and
 rows stay independent, so that any of them can be drawn without the others.
 """
@@ -54,6 +58,8 @@ def draw_coef(
         return support, rng.standard_normal(n_informative)
     if design == "fgm":
         return support, rng.random(n_informative)
+    if design == "mission":
+        return support, np.ones(n_informative)
     sign = np.where(rng.random(n_informative) < 0.4, -1.0, 1.0)
     size = 8 * np.log(n_samples) / np.sqrt(n_samples) + np.abs(rng.standard_normal(n_informative))
     return support, sign * size

@@ -42,3 +42,13 @@ def test_the_table_of_outliers_is_printed(load, capsys):
     printed = capsys.readouterr().out
     for word in ("ten rows", "leverage", "message, huber", "with ten corrupted rows MESSAGE finds"):
         assert word in printed
+
+
+def test_large_data_are_measured_against_one_read(load, tmp_path, capsys):
+    assert load("message_large").main(["power", "--scale", "0.01", "--output", str(tmp_path)]) in (0, 1)
+    assert "power: 20,752 x 74" in capsys.readouterr().out
+    results = pd.read_csv(tmp_path / "large.csv").set_index("method")
+    assert results.loc["one read", "cpu_s"] > 0
+    assert results.loc["message", "test_error"] < results.loc["averaging", "test_error"]
+    assert not (tmp_path / "stores").exists()
+    assert (tmp_path / "large_power.png").stat().st_size > 5_000

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from daskfs.errors import ConfigError
-from daskfs.kernels.criteria import feature_penalty
+from daskfs.kernels.criteria import FALSE_FEATURES, feature_penalty, vote_penalty
 
 
 @pytest.mark.parametrize(
@@ -27,3 +28,18 @@ def test_penalties_of_few_features_are_finite(criterion, n_features):
 def test_an_unknown_criterion_gets_the_nearest_right_one():
     with pytest.raises(ConfigError, match="did you mean 'ebic'"):
         feature_penalty("ebicc", 10, 10)
+
+
+def test_the_penalty_of_the_vote_lies_between_bic_and_ebic_and_falls_with_the_subsets():
+    found = [feature_penalty("vote", 400, 1000, n_subsets=m) for m in (1, 3, 5, 25)]
+    assert found[0] == feature_penalty("ebic", 400, 1000)
+    assert found == sorted(found, reverse=True)
+    assert found[-1] == feature_penalty("bic", 400, 1000)
+
+
+@pytest.mark.parametrize("n_subsets", [3, 5, 8])
+def test_the_vote_lets_in_as_little_noise_as_promised(n_subsets):
+    penalty = vote_penalty(n_subsets, 50)
+    chosen = np.random.default_rng(0).chisquare(1.0, (n_subsets, 400_000)) > penalty
+    expected = 50 * (2 * chosen.sum(axis=0) >= n_subsets).mean()
+    assert 0.5 * FALSE_FEATURES < expected < 1.5 * FALSE_FEATURES

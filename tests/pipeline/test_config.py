@@ -98,7 +98,7 @@ def test_an_override_that_goes_nowhere_is_refused(document, write, override, mes
         ("source.kind=cvs", "source.kind: expected one of csv, parquet, sklearn, zarr, synthetic, found 'cvs'"),
         (
             "select.method=mesage",
-            "select.method: expected one of message, full_data, averaging, median, bolasso",
+            "select.method: expected one of message, online_substitution,",
         ),
         ("select.method=mesage", "found 'mesage' (did you mean 'message'?)"),
         ("select=message", "select: expected a mapping of keys to values, found 'message'"),

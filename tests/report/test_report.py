@@ -7,6 +7,7 @@ import pytest
 
 from daskfs.errors import RunError
 from daskfs.report.html import render_report
+from daskfs.report.plots import draw_passes
 from daskfs.report.runs import load_run, write_report
 from daskfs.result import SelectionResult, selection_table
 
@@ -148,3 +149,24 @@ def test_a_folder_without_a_run_is_named(tmp_path):
     with pytest.raises(RunError, match=r"no result\.json here"):
         write_report([tmp_path])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_passes_of_fgm_are_drawn():
+    history = pd.DataFrame({"pass": [1, 2], "features": [10, 20], "objective": [5.0, 3.0], "gap": [0.9, 0.5]})
+    svg = draw_passes(history)
+    assert "duality gap before the pass" in svg
+    assert draw_passes(history.drop(columns="gap")) is None
+    assert draw_passes(history.head(0)) is None
+
+
+def test_a_methods_own_columns_and_learning_curve_are_shown():
+    result = make_result()
+    result.method = "mission"
+    result.table["weight_x_deviation"] = 0.125
+    curve = {"pass": [1, 1, 2], "rows_seen": [10, 20, 30], "mean_loss": [0.7, 0.5, 0.4]}
+    result.history = type(result.table).from_dict(curve)
+    page = render_report("learnt", {"mission": result})
+    assert "weight x deviation" in page
+    assert "0.125" in page
+    assert "Mean loss of the rows before they were learnt from" in page
+    assert "share of the subsets" not in page

@@ -101,6 +101,21 @@ def test_classes_told_apart_without_error_get_finite_coefficients_and_it_is_said
     assert ((z > 0) == (y > 0)).mean() > 0.99
 
 
+def test_the_squared_hinge_loss_takes_the_weak_ridge_where_many_fits_have_no_loss(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, test = rng.standard_normal((70, 100)), rng.standard_normal((2000, 100))
+    matrix = ArrayMatrix(X, (X[:, :5].sum(axis=1) > 0).astype(float))
+
+    def accuracy(fit):
+        return ((test @ fit.coef + fit.intercept > 0) == (test[:, :5].sum(axis=1) > 0)).mean()
+
+    fit = refit_selected(matrix, np.arange(100), "squared_hinge", positive=1.0)
+    assert fit.is_separable
+    monkeypatch.setattr(refit, "NEGLIGIBLE", -1.0)
+    anyone = refit_selected(matrix, np.arange(100), "squared_hinge", positive=1.0)
+    assert accuracy(fit) > accuracy(anyone) + 0.1
+
+
 def test_no_columns_leave_the_model_without_features():
     X, y, _ = data("logistic")
     fit = refit_selected(ArrayMatrix(X, y), np.array([], dtype=np.int64), "logistic", positive=1.0)

@@ -16,10 +16,17 @@ from daskfs.pipeline.selections.column_baselines import (
     OrthogonalMatchingPursuitSelect,
     ProjGDSelect,
 )
-from daskfs.pipeline.selections.fgm import FgmSelect
+from daskfs.pipeline.selections.fgm import ActiveSetSelect, FgmSelect, L1LiblinearSelect, SgdSlrSelect
 from daskfs.pipeline.selections.message import MessageSelect
 from daskfs.pipeline.selections.message_baselines import AveragingSelect, BolassoSelect, FullDataSelect, MedianSelect
 from daskfs.pipeline.selections.mission import MissionSelect
+from daskfs.pipeline.selections.mission_baselines import (
+    BatchIHTSelect,
+    FeatureHashingSelect,
+    IdentityMissionSelect,
+    StochasticIHTSelect,
+    ThresholdingSelect,
+)
 from daskfs.pipeline.selections.online_substitution import OnlineSubstitutionSelect
 
 Selection: TypeAlias = Annotated[
@@ -28,10 +35,18 @@ Selection: TypeAlias = Annotated[
     | AsyncOnlineSubstitutionSelect
     | FgmSelect
     | MissionSelect
+    | StochasticIHTSelect
+    | BatchIHTSelect
+    | FeatureHashingSelect
+    | ThresholdingSelect
+    | IdentityMissionSelect
     | FullDataSelect
     | AveragingSelect
     | MedianSelect
     | BolassoSelect
+    | ActiveSetSelect
+    | L1LiblinearSelect
+    | SgdSlrSelect
     | ProjGDSelect
     | LassoCutSelect
     | OrthogonalMatchingPursuitSelect

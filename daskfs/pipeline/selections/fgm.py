@@ -1,4 +1,4 @@
-"""What FGM may be told."""
+"""What FGM and its competitors may be told."""
 
 from __future__ import annotations
 
@@ -35,3 +35,46 @@ class FgmSelect(MethodSection):
     max_inner: Count = 50
     certify: bool = Field(default=False, description="one more pass, for the duality gap of the final model")
     debias: bool = Field(default=False, description="coefficients of a refit on the selected features")
+
+
+class ActiveSetSelect(MethodSection):
+    """One column in each pass (see `daskfs.baselines.active_set.ActiveSet`)."""
+
+    method: Literal["active_set"]
+    n_features_to_select: Count | None = Field(default=None, description="exactly so many")
+    loss: Literal["squared_hinge", "logistic", "squared"] = "squared_hinge"
+    C: LossWeight | None = None
+    fit_intercept: bool = True
+    tol: Tolerance = 1e-3
+    max_passes: Count | None = None
+    inner_tol: Tolerance = 1e-3
+    max_inner: Count = 50
+
+
+class L1LiblinearSelect(MethodSection):
+    """l1-SVM and l1-LR by liblinear (see `daskfs.baselines.l1_liblinear.L1Liblinear`)."""
+
+    method: Literal["l1_liblinear"]
+    n_features_to_select: Count | None = None
+    C: Positive | None = None
+    loss: Literal["squared_hinge", "logistic"] = "squared_hinge"
+    fit_intercept: bool = True
+    tol: Positive = 1e-3
+    max_iter: Count = 1000
+
+
+class SgdSlrSelect(MethodSection):
+    """Sparse logistic regression by proximal SDCA (see `daskfs.baselines.sgd_slr.SgdSlr`)."""
+
+    method: Literal["sgd_slr"]
+    n_features_to_select: Count | None = None
+    C: Positive | None = None
+    ridge: Positive = 1e-4
+    tol: Positive = 1e-4
+    max_epochs: Count = 200
+    fit_intercept: bool = True
+
+    @property
+    def loss(self) -> str:
+        """The logistic loss."""
+        return "logistic"

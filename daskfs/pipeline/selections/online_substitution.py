@@ -19,7 +19,7 @@ class OnlineSubstitutionSelect(MethodSection):
     n_features_to_select: Count | None = None
     rule: Literal["exchange", "os", "paper"] = "exchange"
     loss: Literal["squared", "squared_hinge", "logistic", "epsilon_insensitive"] = "squared"
-    n_epochs: Count = 2
+    n_epochs: Count = 3
     order: Literal["fixed", "shuffled"] | list[Annotated[int, Field(ge=0)]] = "fixed"
     check: bool = Field(default=True, description="of the rules os and paper: newcomers must lower the loss")
     engine: Literal["auto", "gram", "lazy", "naive"] = "auto"

@@ -1,0 +1,80 @@
+"""The competitors of FGM: the same face, and what is known of each."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from daskfs.baselines import ActiveSet, L1Liblinear, SgdSlr
+from daskfs.errors import ConfigError, PlanError
+from daskfs.sources.arrays import ArrayMatrix
+from daskfs.sources.ingest import ingest
+
+ORDER_OF_ROWS = "liblinear and SDCA visit rows in an order that depends on their number"
+OF_WEIGHTS = dict.fromkeys(
+    ("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"), ORDER_OF_ROWS
+)
+
+
+def failing(estimator):
+    return {} if isinstance(estimator, ActiveSet) else OF_WEIGHTS
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # scikit-learn's own: no features were selected
+@parametrize_with_checks(
+    [ActiveSet(), L1Liblinear(), L1Liblinear(1, loss="logistic"), SgdSlr(max_epochs=20)],
+    expected_failed_checks=failing,
+)
+def test_scikit_learns_examination(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = 3.0 * rng.standard_normal((600, 40)) + 1.0
+    y = X[:, [3, 7, 21]] @ [1.0, -1.0, 0.8] + rng.standard_normal(600) > 1.0
+    return X, y.astype(float)
+
+
+METHODS = [ActiveSet, L1Liblinear, SgdSlr]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_true_features_are_found_in_arrays_and_stores(data, method, tmp_path):
+    X, y = data
+    selector = method(3).fit(X, y)
+    assert sorted(selector.selected_) == [3, 7, 21]
+    assert selector.score(X, y) > 0.8
+    stored = method(3).fit(ingest(X, tmp_path / "s.zarr", y=y, dtype="float64"))
+    np.testing.assert_array_equal(np.sort(stored.selected_), [3, 7, 21])
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("wanted", [1, 10, 25])
+def test_as_many_come_as_were_asked_for(data, method, wanted):
+    assert len(method(wanted).fit(*data).selected_) == wanted
+
+
+def test_sdca_is_scikit_learns_elastic_net(data):
+    X, y = data
+    z = (X - X.mean(axis=0)) / X.std(axis=0)
+    found = SgdSlr(C=0.05, ridge=0.01, tol=1e-9, max_epochs=3000, fit_intercept=False).fit(X, y)
+    # λ/2 ‖w‖² + σ ‖w‖₁ of the mean loss, σ = 1 / (n C), in scikit-learn's parametrisation
+    ridge, penalty = 0.01, 1.0 / (600 * 0.05)
+    model = LogisticRegression(
+        solver="saga", C=1.0 / (600 * (ridge + penalty)), l1_ratio=penalty / (ridge + penalty), fit_intercept=False,
+        tol=1e-10, max_iter=20_000,
+    ).fit(z, y)  # fmt: skip
+    np.testing.assert_allclose(found.coef_ * X.std(axis=0), model.coef_[0], atol=1e-4)
+
+
+def test_what_does_not_fit_in_memory_is_refused():
+    with pytest.raises(PlanError, match="select with FGM"):
+        L1Liblinear().plan(10**6, 10**4, "float32", 2**30)
+    with pytest.raises(ConfigError, match="expected C or n_features_to_select"):
+        L1Liblinear(3, C=1.0).fit_matrix(ArrayMatrix(np.ones((3, 4)), np.arange(3)))
+    with pytest.raises(ConfigError, match="did you mean"):
+        L1Liblinear(loss="logistik").plan(10, 10, "float32", None)

@@ -1,0 +1,180 @@
+"""The competitors of MISSION: each does what its paper says, and fails where its paper says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from daskfs.baselines import IHT, ITI, PHT, BatchIHT, FeatureHashing, IdentityMission, StochasticIHT
+from daskfs.errors import ConfigError, DataError, PlanError
+from daskfs.kernels.count_sketch import seed_word
+from daskfs.kernels.hard_thresholding import accumulate, k_largest, threshold
+from daskfs.kernels.mission_heap import push
+from daskfs.kernels.mission_rows import EMPTY
+from daskfs.selectors.mission import Mission
+from daskfs.sources.arrays import ArrayMatrix
+
+SAMPLE_WEIGHTS = {
+    f"check_sample_weight_equivalence_on_{kind}_data": "stochastic descent takes a row of weight 2 once, with two steps"
+    for kind in ("dense", "sparse")
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # scikit-learn's own
+@parametrize_with_checks(
+    [StochasticIHT(), IHT(), FeatureHashing()],
+    expected_failed_checks=lambda selector: SAMPLE_WEIGHTS if isinstance(selector, FeatureHashing) else {},
+)
+def test_scikit_learns_examination(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@parametrize_with_checks([BatchIHT(), ITI(), PHT(), IdentityMission()])
+def test_scikit_learns_examination_of_the_others(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def sparse():
+    """Rare features first: hard thresholding meets them, keeps them, and never hears of the others."""
+    rng = np.random.default_rng(0)
+    popularity = np.minimum(0.5, 20.0 / (np.arange(2000) + 20.0))
+    X = scipy.sparse.csr_array((rng.random((3000, 2000)) < popularity).astype(np.float64))
+    X = scipy.sparse.diags_array(1 / np.sqrt(np.maximum(X.sum(axis=1), 1))) @ X
+    relevant = np.arange(0, 100, 10)
+    z = 20.0 * X[:, relevant] @ rng.choice([-1.0, 1.0], 10)
+    return X.tocsr(), (z + rng.logistic(size=3000) > np.median(z)).astype(int), set(relevant.tolist())
+
+
+@pytest.mark.parametrize("n_hashes", [1, 3])
+def test_the_heap_keeps_the_largest(n_hashes):
+    rng = np.random.default_rng(n_hashes)
+    n_slots, most = 64, 20
+    keys, weights = np.full(n_slots, EMPTY, np.uint64), np.zeros(n_slots, np.float32)
+    ranks, heap, places = np.zeros(n_slots, np.float32), np.zeros(most, np.int64), np.zeros(n_slots, np.int64)
+    n_active, expected = np.zeros(1, np.int64), {}
+    for turn in range(3000):
+        key, weight = int(rng.integers(0, 100)), np.float32(rng.standard_normal() * (1 + turn % 7))
+        push(keys, weights, ranks, heap, places, n_active, most, np.uint64(key), weight, 1.0)
+        least = min(expected, key=lambda one: abs(expected[one]), default=None)
+        if key in expected or len(expected) < most:
+            expected[key] = weight
+        elif abs(weight) > abs(expected[least]):
+            del expected[least]
+            expected[key] = weight
+        held = keys != EMPTY
+        assert dict(zip(keys[held].tolist(), weights[held].tolist(), strict=True)) == pytest.approx(expected)
+
+
+def test_hard_thresholding_by_rows_is_that_of_its_formula():
+    rng = np.random.default_rng(0)
+    X, k, rate = rng.standard_normal((60, 10)), 3, 0.05
+    y = X[:, 4] - 2 * X[:, 8]
+    coef = np.zeros(10)
+    for x, target in zip(X, y, strict=True):
+        coef += rate * (target - x @ coef - y.mean()) * x
+        coef[np.argsort(-np.abs(coef))[k:]] = 0.0
+    selector = StochasticIHT(k, n_epochs=1, learning_rate=rate, standardize=False, refit=None)
+    selector.intercept_rate = 0.0
+    selector.fit_matrix(ArrayMatrix(X, y, shuffled=True))
+    np.testing.assert_allclose(selector.coef_, coef, atol=1e-5)
+
+
+def test_greed_loses_what_sums_of_gradients_keep(sparse):
+    X, y, relevant = sparse
+    found = {
+        name: len(relevant & set(selector.fit(X, y).selected_))
+        for name, selector in {
+            "mission": Mission(10, "logistic"),
+            "heap": Mission(10, "logistic", "paper", heap=True),
+            "iht": StochasticIHT(10, "logistic"),
+            "batch": BatchIHT(10, n_gathered=2000, loss="logistic"),
+        }.items()
+    }
+    assert found["mission"] >= 9
+    assert found["heap"] >= 8
+    assert found["iht"] <= 5
+    assert found["iht"] < found["batch"]
+
+
+def test_hashed_features_predict_like_all_features(sparse):
+    X, y, _ = sparse
+    hashed = FeatureHashing(loss="logistic", n_buckets=1 << 16).fit(X, y)
+    assert hashed.support_.all()
+    assert hashed.score(X, y) > Mission(10, "logistic").fit(X, y).score(X, y) - 0.01
+    tight = FeatureHashing(loss="logistic", n_buckets=16).fit(X, y)
+    assert tight.score(X, y) < hashed.score(X, y) - 0.05
+    assert len(np.unique(np.abs(tight.coef_))) <= 16
+
+
+def test_hashed_features_take_several_classes(sparse):
+    X, y, _ = sparse
+    several = y + 2 * (np.arange(len(y)) % 2)
+    hashed = FeatureHashing(loss="multinomial").fit(X, several)
+    assert hashed.coef_.shape == (4, 2000)
+    assert hashed.score(X, several) > 0.4
+
+
+def test_a_heap_of_several_classes_is_refused(sparse):
+    X, y, _ = sparse
+    with pytest.raises(DataError, match="the heap orders single weights"):
+        StochasticIHT(10, "logistic").fit(X, y + 2 * (np.arange(len(y)) % 2))
+
+
+@pytest.mark.parametrize("selector", [IHT, ITI, PHT, IdentityMission])
+def test_a_sparse_signal_is_recovered(selector):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((100, 500))
+    found = selector(3).fit(X, 5.0 + X[:, [7, 77, 400]] @ [1.0, -1.0, 1.0])
+    assert set(found.selected_) == {7, 77, 400}
+    np.testing.assert_allclose(found.coef_[[7, 77, 400]], [1.0, -1.0, 1.0], atol=1e-6)
+    assert found.intercept_ == pytest.approx(5.0)
+
+
+def test_accumulated_gradients_withstand_more_attenuation_than_thresholded_ones():
+    """Table 1 of the paper, (n, k) = (100, 3), with fewer columns and trials."""
+    from_identity, from_iht = [], []
+    for trial in range(6):
+        rng = np.random.default_rng(1000 + trial)
+        X, support = rng.standard_normal((100, 1000)), rng.choice(1000, 3, replace=False)
+        for level, found in ((2.25, from_identity), (1.75, from_iht)):
+            Z = X.copy()
+            Z[:, support] /= level
+            y = Z[:, support].sum(axis=1)
+            if found is from_identity:
+                chosen = accumulate(Z, y, 3, 0.001, 1000, 0.98, np.uint64(1000), 0, seed_word(0))[0]
+            else:
+                chosen = threshold(Z, y, 3, 0, 0.001, 300, 1)[0]
+            found.append(set(chosen.tolist()) == set(support.tolist()))
+    assert sum(from_identity) >= 5
+    assert sum(from_iht) <= 2
+
+
+def test_a_sketch_with_more_cells_than_columns_does_as_well_as_none():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((100, 300))
+    y = X[:, [5, 50, 200]].sum(axis=1)
+    assert set(IdentityMission(3, n_buckets=1024, n_steps=200).fit(X, y).selected_) == {5, 50, 200}
+    assert set(IdentityMission(3, n_buckets=8, n_steps=200).fit(X, y).selected_) != {5, 50, 200}
+
+
+def test_the_k_largest_are_those_of_sorting():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        values, chosen = rng.integers(-5, 6, 30).astype(float), np.empty(7, np.int64)
+        k_largest(values, 7, chosen)
+        np.testing.assert_array_equal(chosen, np.argsort(-np.abs(values), kind="stable")[:7])
+
+
+def test_what_cannot_be_is_refused():
+    X, y = np.random.default_rng(0).standard_normal((30, 5)), np.arange(30.0)
+    for wrong in (IHT(2, step_size=0.0), IHT(0), PHT(9), IdentityMission(2, last_factor=0.0), IHT(2, n_steps=0)):
+        with pytest.raises(ConfigError):
+            wrong.fit(X, y)
+    assert "grew beyond all bounds" in IHT(5, step_size=1000.0).fit(X, y).result_.notes[0]
+    with pytest.raises(PlanError, match="holds all"):
+        ITI(2, memory_limit=1000).fit(X, y)

@@ -1,0 +1,59 @@
+"""The benchmarks of FGM at their smallest."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "benchmarks"
+
+
+def module(name):
+    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+    found = importlib.util.module_from_spec(spec)
+    sys.modules[name] = found
+    spec.loader.exec_module(found)
+    return found
+
+
+def test_the_synthetic_comparison_runs_and_fgm_recovers_what_is_there():
+    linear = module("fgm_linear")
+    for method in ("fgm", "gomp", "l1-lr"):
+        row = linear.measure(method, (300, 200), 12, 0)
+        assert row["recovered"] >= row["selected"] - 2 >= 4
+        assert row["accuracy"] > 0.75
+
+
+@pytest.mark.slow
+def test_the_shift_is_worth_a_tenth_of_the_accuracy(capsys):
+    module("fgm_linear").compare_shift(300, 0)
+    with_shift, without = (float(line.split()[3].rstrip(",")) for line in capsys.readouterr().out.splitlines())
+    assert with_shift >= without + 0.10
+
+
+@pytest.mark.slow
+def test_every_density_gives_the_selection_of_the_dense_copy(capsys):
+    module("fgm_linear").compare_densities(300, 0)
+    lines = capsys.readouterr().out.splitlines()[3:]
+    assert [line.split("|")[2].strip() for line in lines] == ["True"] * 5
+
+
+@pytest.mark.slow
+def test_the_tables_of_sensitivity_are_printed(capsys, monkeypatch):
+    monkeypatch.syspath_prepend(str(FOLDER))
+    monkeypatch.setattr(sys, "argv", ["fgm_sensitivity.py", "--size", "400x300", "--n-informative", "20"])
+    assert module("fgm_sensitivity").main() == 0
+    assert "inner_tol" in capsys.readouterr().out
+
+
+def test_an_l1_path_is_asked_by_the_number_of_features():
+    real = module("fgm_real")
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 50))
+    y = np.where(X[:, :5].sum(axis=1) + rng.standard_normal(200) > 0.0, 1.0, -1.0)
+    chosen, _, _ = real.Path1("l1-SVM", X, y).nearest(10)
+    assert abs(len(chosen) - 10) <= 2
