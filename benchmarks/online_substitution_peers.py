@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 from online_substitution_cases import Table, draw
 
-OURS = ("os exchange", "os exchange 3", "os", "daskfs omp")
+OURS = ("os exchange", "os exchange 2", "os", "daskfs omp")
 PEERS = ("abess", "sklearn omp", "lars_path", "skglm lasso", "skglm mcp", "lassocv", "rfe")
 LIBRARY = {"abess": "abess", "skglm lasso": "skglm", "skglm mcp": "skglm"}
 ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
@@ -118,7 +118,7 @@ def _rfe(X: np.ndarray, y: np.ndarray, s: int) -> np.ndarray:
 
 METHODS: dict[str, Callable[[np.ndarray, np.ndarray, int], np.ndarray]] = {
     "os exchange": _ours,
-    "os exchange 3": lambda X, y, s: _ours(X, y, s, n_epochs=3),
+    "os exchange 2": lambda X, y, s: _ours(X, y, s, n_epochs=2),
     "os": lambda X, y, s: _ours(X, y, s, rule="os"),
     "daskfs omp": _our_omp,
     "abess": _abess,

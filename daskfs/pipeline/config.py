@@ -111,7 +111,9 @@ class SyntheticSource(Section):
     n_features: Count
     n_informative: Annotated[int, Field(ge=0)] | None = None
     correlation: Annotated[float, Field(ge=0, lt=1)] | None = None
-    noise: Literal["normal", "t3", "logistic", "none"] = "normal"
+    noise: Literal["normal", "t3", "logistic", "none"] | None = Field(
+        default=None, description="normal by default; the fgm design has none"
+    )
     noise_scale: float | None = None
     random_state: Seed = 0
     structure: Literal["independent", "common_factor", "autoregressive", "factors", "near_duplicates"] = "independent"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from daskfs.errors import PlanError
 from daskfs.kernels.substitution_products import BAND_ROWS
@@ -64,7 +64,18 @@ class AsyncShape:
         """What the last choice among the columns held and the refit take, where the client is."""
         held = self.n_workers * self.capacity
         refit = min(held * self.column_nbytes, MAX_READ_NBYTES) + REFIT_NBYTES
-        return refit + 4 * held * held * 8 + WORKER_VECTORS * 8 * self.n_samples
+        choice = refit + 4 * held * held * 8 + WORKER_VECTORS * 8 * self.n_samples
+        return max(choice, self._last_round_nbytes)
+
+    @property
+    def _last_round_nbytes(self) -> int:
+        """What a single worker takes to which columns are presented again, where others have left places empty."""
+        if self.n_workers == 1:
+            return 0
+        width = self.block_columns or min(self.widest, self.tile_columns)
+        alone = replace(self, n_workers=1, capacity=self.n_selected)
+        read = N_BUFFERS * max(width * self.column_nbytes, min(READ_NBYTES, self.n_features * self.column_nbytes))
+        return alone.worker_nbytes(width) + read + NODE_VECTORS * 8 * self.n_samples + TILE_NBYTES
 
     @property
     def widest(self) -> int:

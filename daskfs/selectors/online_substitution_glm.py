@@ -102,7 +102,7 @@ class GlmExchange:
         cross = np.zeros((len(columns), self.members.capacity))
         cross[:, :k] = point.weighted(columns.rows, self.members.rows[:k], sums, parabola.sums[:k], parabola.total)
         linear = row_products(cross, point.coef, NO_WEIGHT) - gradient
-        return self._walk(columns, cross, linear, diagonal, sums, usable, parabola)
+        return self.walk(columns, cross, linear, diagonal, sums, usable, parabola)
 
     def _diagonal(self, columns: Columns, total: float) -> tuple[np.ndarray, np.ndarray]:
         """Return the parabola's curvature in each column, ridge included, and the weighted sums of the columns."""
@@ -127,7 +127,7 @@ class GlmExchange:
             self._parabola = self.point.parabola()
         return self._parabola
 
-    def _walk(
+    def walk(
         self,
         columns: Columns,
         cross: np.ndarray,

@@ -99,7 +99,7 @@ class SquaredEngine:
         members = self.members
         cross = self._room(len(columns))
         cross[:, : members.n_members] = members.cross(columns)
-        return self._walk(columns, cross, members.against_target(columns, self.y), members.usable(columns))
+        return self.walk(columns, cross, members.against_target(columns, self.y), members.usable(columns))
 
     def _take_one(self, column: Columns) -> None:
         """The reference: the residual, the gradient and the column's products, each one pass over the members."""
@@ -113,7 +113,7 @@ class SquaredEngine:
         held = Columns(members.ids[:k], members.rows[:k], members.mean[:k], members.scale[:k], members.square[:k])
         cross[0, :k] = members.against(held, column)
         gradient = members.against_target(column, self._residual)
-        self._walk(column, cross, gradient + row_products(cross, self.coef, NO_WEIGHT), usable)
+        self.walk(column, cross, gradient + row_products(cross, self.coef, NO_WEIGHT), usable)
 
     def _take_lazily(self, columns: Columns) -> int:
         if self.members.n_members < self.members.capacity:
@@ -125,7 +125,7 @@ class SquaredEngine:
     def _room(self, n_columns: int) -> np.ndarray:
         return np.zeros((n_columns, self.members.capacity))
 
-    def _walk(self, columns: Columns, cross: np.ndarray, linear: np.ndarray, usable: np.ndarray) -> int:
+    def walk(self, columns: Columns, cross: np.ndarray, linear: np.ndarray, usable: np.ndarray) -> int:
         """Let newcomers in one after the other; return how many."""
         members = self.members
         diagonal = columns.square + self.rule.ridge

@@ -11,6 +11,7 @@ import numpy as np
 
 from daskfs.kernels.losses import SPAN, SQUARED, derivatives, values
 
+MAX_STEPS = 100
 MAX_HALVINGS = 20
 
 
@@ -73,11 +74,13 @@ class SharedObjective:
         self.intercept = 0.0
         prediction = np.zeros(len(self.y))
         value = self.value(prediction)
-        while True:
+        least_gain = 1e-12 * abs(value)
+        for _ in range(MAX_STEPS):  # rows of one class have no best intercept: their f falls for ever
             lower, moved, intercept = self.with_best_intercept(prediction, 0.0)
-            if not lower < value - 1e-12 * abs(value):
-                return prediction, value
+            if not lower < value - least_gain:
+                break
             prediction, value, self.intercept = moved, lower, intercept
+        return prediction, value
 
     def with_best_intercept(self, prediction: np.ndarray, penalty: float) -> tuple[float, np.ndarray, float]:
         """Return f after one Newton step of the intercept from a prediction, that prediction and the intercept.

@@ -132,7 +132,7 @@ class SubstitutionWorker:
         if self.objective.loss != SQUARED:
             columns = replace(columns, square=members.squares(columns))
             usable &= columns.square > 0.0
-        self.engine._walk(columns, cross, linear, usable)
+        self.engine.walk(columns, cross, linear, usable)
         self._since += len(columns)
         return self._proposal(prediction)
 

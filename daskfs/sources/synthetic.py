@@ -51,10 +51,11 @@ class SyntheticSource(Source):
         s, the number of features with a coefficient: 3, 100 in the online substitution paper, 300 in the FGM paper.
     correlation : float, optional
         rho in [0, 1): 0, or 0.5 of a common factor and 0.9 of an autoregression.
-    noise : {"normal", "t3", "logistic", "none"}
-        Normal, or Student's t with 3 degrees of freedom, added to ``X beta``. With logistic noise, in the message
-        design, y is 1 where the sum is positive and 0 elsewhere, so that ``P(y = 1) = 1 / (1 + exp(-X beta))``. With
-        none, in the others, y is 1 where ``X beta`` is positive: the papers' classes; fgm has no other.
+    noise : {"normal", "t3", "logistic", "none"}, optional
+        Normal (the default, but for fgm), or Student's t with 3 degrees of freedom, added to ``X beta``. With logistic
+        noise, in the message design, y is 1 where the sum is positive and 0 elsewhere, so that
+        ``P(y = 1) = 1 / (1 + exp(-X beta))``. With none, in the others, y is 1 where ``X beta`` is positive: the
+        papers' classes; fgm has no other.
     noise_scale : float, optional
         Factor of the noise: 2 for normal, 1 for t3 and logistic, as in the message paper; 0.1 as in the other.
     random_state : int
@@ -83,7 +84,7 @@ class SyntheticSource(Source):
         design: str = "message",
         n_informative: int | None = None,
         correlation: float | None = None,
-        noise: str = "normal",
+        noise: str | None = None,
         noise_scale: float | None = None,
         random_state: int = 0,
         structure: str = "independent",
@@ -91,6 +92,7 @@ class SyntheticSource(Source):
         attenuation: float = 1.0,
     ) -> None:
         _check_word("design", design, DESIGNS)
+        noise = NOISES_OF[design][0] if noise is None else noise
         _check_word("noise", noise, NOISES_OF[design])
         _check_word("structure", structure, STRUCTURES if design == "online_substitution" else STRUCTURES[:1])
         _check_word("columns", columns, COLUMNS if design == "online_substitution" else COLUMNS[:1])
