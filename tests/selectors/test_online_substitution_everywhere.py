@@ -173,7 +173,7 @@ def test_it_is_cloned_and_pickled():
 
 def test_a_limit_that_is_too_small_is_refused_with_what_would_fit():
     plan = OnlineSubstitution(100).plan(100_000, 5000, "float32", None)
-    assert plan.n_passes == 2
+    assert plan.n_passes == 3
     with pytest.raises(PlanError, match=r"allow at least .* select at most \d+ features") as fault:
         OnlineSubstitution(100).plan(100_000, 5000, "float32", 70 << 20)
     fits = int(str(fault.value).rpartition("at most ")[2].split()[0])
