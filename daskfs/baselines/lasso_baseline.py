@@ -51,7 +51,7 @@ class LassoBaseline(BaseSelector):
         rows = weighted_rows(matrix)
         positive, threshold = None, 0.0
         if self.loss in CLASSIFIERS:
-            self.classes_ = classes_of(y, None)
+            self.classes_ = classes_of(rows.read_target(slice(None)), None)
             positive = float(self.classes_[1])
         if self.loss == "huber":
             weight = matrix.read_weight(slice(None))

@@ -58,7 +58,8 @@ def test_the_derivative_is_the_slope_of_the_value_and_the_curvature_that_of_the_
     h = 1e-5
     value, derivative, curvature = evaluate(loss, [z - h, z, z + h], y)
     size = max(1.0, abs(value[1]), abs(derivative[1]))
-    assert abs((value[2] - value[0]) / (2 * h) - derivative[1]) < 1e-8 * size
+    at_kink = 0.25 * h * (curvature.max() - curvature.min())  # what a difference across a kink may err
+    assert abs((value[2] - value[0]) / (2 * h) - derivative[1]) < 1e-8 * size + 1.01 * at_kink
     slope = (derivative[2] - derivative[0]) / (2 * h)
     assert curvature.min() - 1e-8 * size <= slope <= curvature.max() + 1e-8 * size
 
