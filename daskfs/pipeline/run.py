@@ -18,7 +18,7 @@ from daskfs.blocks import Progress
 from daskfs.cluster import open_cluster
 from daskfs.documents import dump_yaml
 from daskfs.errors import DaskfsError, RunError, StoreError
-from daskfs.kernels import warmup
+from daskfs.kernels.compiling import compile_apart
 from daskfs.metrics import PREDICTION_METRICS, precision, recall
 from daskfs.pipeline.config import Pipeline
 from daskfs.pipeline.facts import check_pipeline, check_sizes, make_selector, plan_data, plan_pipeline, plan_store
@@ -142,11 +142,12 @@ class _Run:
             self._write_results(results, workers)
 
     def _warm_up(self) -> None:
-        """Compile the kernels once, here: workers that compiled for themselves would exceed their memory."""
+        """Compile the kernels once: workers that compiled for themselves would exceed their memory."""
         self.steps.start("warmup", 1)
         losses = {getattr(selection, "loss", "squared") for selection in self.pipeline.selections.values()}
         methods = {selection.method for selection in self.pipeline.selections.values()}
-        warmup(generalised=losses != {"squared"}, substitution="online_substitution" in methods)
+        is_substitution = bool(methods & {"online_substitution", "async_online_substitution"})
+        compile_apart(generalised=losses != {"squared"}, substitution=is_substitution)
         self.steps.advance()
         self.steps.finish()
 
