@@ -146,8 +146,9 @@ class _Run:
         self.steps.start("warmup", 1)
         losses = {getattr(selection, "loss", "squared") for selection in self.pipeline.selections.values()}
         methods = {selection.method for selection in self.pipeline.selections.values()}
-        is_substitution = bool(methods & {"online_substitution", "async_online_substitution"})
-        compile_apart(generalised=losses != {"squared"}, substitution=is_substitution)
+        is_async = "async_online_substitution" in methods  # whose central node evaluates losses of every kind
+        is_generalised = losses != {"squared"} or is_async
+        compile_apart(generalised=is_generalised, substitution=is_async or "online_substitution" in methods)
         self.steps.advance()
         self.steps.finish()
 
