@@ -70,6 +70,7 @@ def open_cluster(
         yield Here()
         return
     with ExitStack() as stack:
+        stack.enter_context(_untouched())
         if kind == "address":
             client = stack.enter_context(_connect(address))
         else:
@@ -80,6 +81,27 @@ def open_cluster(
 
             client = stack.enter_context(Client(cluster, set_as_default=False))
         yield OnDask(client)
+
+
+@contextmanager
+def _untouched() -> Iterator[None]:
+    """Leave the process as it was: Dask's choice of a scheduler and the variables that worker processes start with.
+
+    A task in a thread of this process that asks for its client makes it everybody's scheduler; a nanny that is stopped
+    while it starts a process leaves the process's environment behind.
+    """
+    import dask
+
+    before = {name: os.environ.get(name) for name in worker_environment()}
+    try:
+        with dask.config.set(scheduler=dask.config.get("scheduler", None)):
+            yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def workers_of(client: Client | None) -> Workers:
