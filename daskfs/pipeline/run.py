@@ -18,12 +18,12 @@ from daskfs.blocks import Progress
 from daskfs.cluster import open_cluster
 from daskfs.documents import dump_yaml
 from daskfs.errors import DaskfsError, RunError, StoreError
-from daskfs.kernels.compiling import compile_apart
 from daskfs.metrics import PREDICTION_METRICS, precision, recall
 from daskfs.pipeline.config import Pipeline
 from daskfs.pipeline.facts import check_pipeline, check_sizes, make_selector, plan_data, plan_pipeline, plan_store
 from daskfs.pipeline.plan import Plan, available_nbytes, ingest_limit
 from daskfs.pipeline.progress import Silent, StepTimes, logged
+from daskfs.pipeline.rehearsal import rehearse
 from daskfs.pipeline.run_folder import RunFolder, check_output
 from daskfs.report.plots import draw_history
 from daskfs.report.runs import load_run, write_report
@@ -125,8 +125,7 @@ class _Run:
         self.folder.checkpoint.claim(_settings(pipeline, store))
         cluster = pipeline.cluster
         kind = cluster.kind
-        if cluster.has_workers:
-            self._warm_up()
+        self._warm_up(store)
         with open_cluster(
             kind,
             n_workers=cluster.n_workers,
@@ -141,14 +140,10 @@ class _Run:
                 results = {label: self._select(label, store, workers) for label in pipeline.selections}
             self._write_results(results, workers)
 
-    def _warm_up(self) -> None:
-        """Compile the kernels once: workers that compiled for themselves would exceed their memory."""
+    def _warm_up(self, store: FeatureStore) -> None:
+        """Have the kernels compiled elsewhere: a process that compiled for itself would exceed its memory."""
         self.steps.start("warmup", 1)
-        losses = {getattr(selection, "loss", "squared") for selection in self.pipeline.selections.values()}
-        methods = {selection.method for selection in self.pipeline.selections.values()}
-        is_async = "async_online_substitution" in methods  # whose central node evaluates losses of every kind
-        is_generalised = losses != {"squared"} or is_async
-        compile_apart(generalised=is_generalised, substitution=is_async or "online_substitution" in methods)
+        rehearse(self.pipeline.selections.values(), str(store.dtype))
         self.steps.advance()
         self.steps.finish()
 
