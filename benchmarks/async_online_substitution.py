@@ -10,8 +10,8 @@ one thread per process, the central node in a process of its own. Seconds until 
 of the sequential selector after its last epoch, which is timed in the same run, and until all is done. With more worker
 processes than cores the figures say what that costs, not what more cores would give. A worker reads the next block
 while it works on one, so that one worker keeps nearly two cores busy where it finds them; with --one-core-each a worker
-has one core, reading included, as on a cluster that gives each task one. At n = 100,000 columns are not of unit length but
-of unit variance, or the noise would hide what is looked for.
+has one core, reading included, as on a cluster that gives each task one. At n = 100,000 columns are not of unit length
+but of unit variance, or the noise would hide what is looked for.
 
 faults: in each run one process is killed with SIGKILL, at a place in the run that the seed decides: a worker's, or the
 one that the central node lives in. Every run must end, u_C must be X_S w_S, recall must be that of undisturbed runs.
