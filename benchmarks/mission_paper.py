@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from daskfs.kernels.count_sketch import seed_word
+from daskfs.kernels.count_sketch import rows_of, seed_word
 from daskfs.kernels.hard_thresholding import IHT, ITI, PHT, accumulate, threshold
 
 Method = Callable[[np.ndarray, np.ndarray, int], np.ndarray]
@@ -43,7 +43,7 @@ def mission(step: float, n_steps: int, last_factor: float, n_buckets: int | None
     """MISSION by full gradients, with an identity sketch unless told of buckets."""
 
     def run(X: np.ndarray, y: np.ndarray, k: int) -> np.ndarray:
-        hashing = (np.uint64(n_buckets or X.shape[1]), 0 if n_buckets is None else 3, seed_word(seed))
+        hashing = (np.uint64(n_buckets or X.shape[1]), rows_of(0 if n_buckets is None else 3), seed_word(seed))
         return accumulate(X, y, k, step / len(y), n_steps, last_factor, *hashing)[0]
 
     return run

@@ -30,7 +30,7 @@ import numpy as np
 from daskfs.blocks import Matrix, Progress
 from daskfs.cluster import parse_bytes
 from daskfs.errors import ConfigError, DataError, PlanError
-from daskfs.kernels.count_sketch import seed_word
+from daskfs.kernels.count_sketch import rows_of, seed_word
 from daskfs.kernels.hard_thresholding import IHT as IHT_CODE
 from daskfs.kernels.hard_thresholding import ITI as ITI_CODE
 from daskfs.kernels.hard_thresholding import PHT as PHT_CODE
@@ -307,6 +307,6 @@ class IdentityMission(FullGradient):
             raise ConfigError(f"expected a power of two, found {buckets!r}", "n_buckets")
 
     def _select(self, X: np.ndarray, y: np.ndarray, k: int, step: float) -> tuple[np.ndarray, np.ndarray]:
-        n_hashes = 0 if self.n_buckets is None else 3
-        hashing = (np.uint64(self.n_buckets or X.shape[1]), n_hashes, seed_word(seed_of(self.random_state) or 0))
+        rows = rows_of(0 if self.n_buckets is None else 3)
+        hashing = (np.uint64(self.n_buckets or X.shape[1]), rows, seed_word(seed_of(self.random_state) or 0))
         return accumulate(X, y, k, step / len(y), self.n_steps, float(self.last_factor), *hashing)

@@ -26,9 +26,6 @@ from daskfs.kernels.mission_rows import (
 from daskfs.kernels.numba_cache import inner_loop, kernel
 from daskfs.kernels.row_losses import row_derivative, row_value
 
-NO_SKETCH = -1
-"""Instead of a number of rows: what is not active is forgotten."""
-
 _ONE, _S32 = np.uint64(1), np.uint64(32)
 
 
@@ -128,8 +125,9 @@ def train_rows_with_heap(  # type: ignore[no-untyped-def]
     rates,
     cells,
     n_buckets,
-    n_hashes,
+    rows,
     seed,
+    forgets,
     keys,
     weights,
     n_active,
@@ -145,7 +143,7 @@ def train_rows_with_heap(  # type: ignore[no-untyped-def]
     """Take rows as `mission_rows.train_rows` does, with the table's heap behind.
 
     Of each row: predict with the weights as they were when their feature was last met; then for every feature the
-    step, in the sketch or (NO_SKETCH) from its weight or zero, and its place among the k largest. `others`, int64 of
+    step, in the sketch or, where it `forgets`, from its weight or zero, and its place among the k largest. `others`, int64 of
     shape (longest row,), is to work in.
 
     Returns
@@ -172,11 +170,11 @@ def train_rows_with_heap(  # type: ignore[no-untyped-def]
         step = -step_of(rates, numbers[ROWS_SEEN], row_weight[row], norm) * row_derivative(loss, z, y[row])
         numbers[ROWS_SEEN] += rates[ROW_COUNT]
         intercept[0] += rates[INTERCEPT_RATIO] * step
-        if n_hashes != NO_SKETCH:
+        if not forgets:
             for i in range(start, stop):
-                h = hash_word(np.uint64(indices[i]), seed, n_hashes)
+                h = hash_word(np.uint64(indices[i]), seed, rows)
                 value = np.float32(step) * data[i]
-                weight = updated(cells, n_buckets, n_hashes, h, np.divide(value, scale)) * scale
+                weight = updated(cells, n_buckets, rows, h, np.divide(value, scale)) * scale
                 push(keys, weights, ranks, heap, places, n_active, most, np.uint64(indices[i]), weight, hysteresis)
             continue
         for i in range(start, stop):  # first those that have a weight: the k largest are of the sum of both

@@ -41,7 +41,7 @@ def train_rows_of_paper(  # type: ignore[no-untyped-def]
     rates,
     cells,
     n_buckets,
-    n_hashes,
+    rows,
     seed,
     keys,
     weights,
@@ -73,10 +73,10 @@ def train_rows_of_paper(  # type: ignore[no-untyped-def]
         total = 0.0
         for i in range(start, stop):
             key = np.uint64(indices[i])
-            words[i - start] = hash_word(key, seed, n_hashes)
+            words[i - start] = hash_word(key, seed, rows)
             slots[i - start] = slot_of(keys, key)
             if keys[slots[i - start]] == key:
-                weight = updated(cells, n_buckets, n_hashes, words[i - start], np.float32(0.0))
+                weight = updated(cells, n_buckets, rows, words[i - start], np.float32(0.0))
                 total += np.float64(weight) * np.float64(data[i])
                 touches[slots[i - start]] += 1
         z = intercept[0] + total * numbers[TAIL_SCALE]
@@ -87,7 +87,7 @@ def train_rows_of_paper(  # type: ignore[no-untyped-def]
         intercept[0] += rates[INTERCEPT_RATIO] * step
         for i in range(start, stop):
             value = np.float32(step) * data[i] * to_cells
-            tail = updated(cells, n_buckets, n_hashes, words[i - start], value)
+            tail = updated(cells, n_buckets, rows, words[i - start], value)
             if keys[slots[i - start]] != np.uint64(indices[i]) and abs(tail) >= threshold and n_active[0] < capacity:
                 key = np.uint64(indices[i])
                 slot = slot_of(keys, key)  # another feature of this row may have taken the slot seen before

@@ -146,7 +146,7 @@ def test_accumulated_gradients_withstand_more_attenuation_than_thresholded_ones(
             Z[:, support] /= level
             y = Z[:, support].sum(axis=1)
             if found is from_identity:
-                chosen = accumulate(Z, y, 3, 0.001, 1000, 0.98, np.uint64(1000), 0, seed_word(0))[0]
+                chosen = accumulate(Z, y, 3, 0.001, 1000, 0.98, np.uint64(1000), (), seed_word(0))[0]
             else:
                 chosen = threshold(Z, y, 3, 0, 0.001, 300, 1)[0]
             found.append(set(chosen.tolist()) == set(support.tolist()))
