@@ -50,13 +50,24 @@ class FullGradient(BaseSelector):
     """Base of the methods that hold all rows in memory and take steps along the gradient of all of them."""
 
     method: str
-    loss: str
-    n_features_to_select: int | None
-    step_size: float
-    n_steps: int
-    random_state: Any
-    memory_limit: int | str | None
-    client: Any
+
+    def __init__(
+        self,
+        n_features_to_select: int | None = None,
+        loss: str = "squared",
+        step_size: float = 1.0,
+        n_steps: int = 300,
+        random_state: Any = 0,
+        memory_limit: int | str | None = None,
+        client: Any = None,
+    ) -> None:
+        self.n_features_to_select = n_features_to_select
+        self.loss = loss
+        self.step_size = step_size
+        self.n_steps = n_steps
+        self.random_state = random_state
+        self.memory_limit = memory_limit
+        self.client = client
 
     @abstractmethod
     def _select(self, X: np.ndarray, y: np.ndarray, k: int, step: float) -> tuple[np.ndarray, np.ndarray]:
@@ -151,24 +162,6 @@ class FullGradient(BaseSelector):
 class _Thresholding(FullGradient):
     _code: int
     _n_swaps = 1
-
-    def __init__(
-        self,
-        n_features_to_select: int | None = None,
-        loss: str = "squared",
-        step_size: float = 1.0,
-        n_steps: int = 300,
-        random_state: Any = 0,
-        memory_limit: int | str | None = None,
-        client: Any = None,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.loss = loss
-        self.step_size = step_size
-        self.n_steps = n_steps
-        self.random_state = random_state
-        self.memory_limit = memory_limit
-        self.client = client
 
     def _select(self, X: np.ndarray, y: np.ndarray, k: int, step: float) -> tuple[np.ndarray, np.ndarray]:
         n_swaps = min(self._n_swaps, max(1, X.shape[1] - k))
@@ -288,15 +281,9 @@ class IdentityMission(FullGradient):
         memory_limit: int | str | None = None,
         client: Any = None,
     ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.loss = loss
-        self.step_size = step_size
-        self.n_steps = n_steps
+        super().__init__(n_features_to_select, loss, step_size, n_steps, random_state, memory_limit, client)
         self.last_factor = last_factor
         self.n_buckets = n_buckets
-        self.random_state = random_state
-        self.memory_limit = memory_limit
-        self.client = client
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
