@@ -46,6 +46,10 @@ from daskfs.selectors.targets import checked_target
 from daskfs.workers import Workers
 
 
+GROWN = 100.0
+"""Times the squares of the target: residuals beyond are of steps that grow, whether they have overflowed yet or not."""
+
+
 class FullGradient(BaseSelector):
     """Base of the methods that hold all rows in memory and take steps along the gradient of all of them."""
 
@@ -125,10 +129,13 @@ class FullGradient(BaseSelector):
         root = np.sqrt(weight)
         X = (X - np.average(X, axis=0, weights=weight)) * root[:, None]
         y = (y - np.average(y, weights=weight)) * root
-        step, sizes = 2.0 * float(self.step_size), np.full(1, np.nan)
-        while step > 0.0 and not np.isfinite(sizes).all():  # steps that were too long: once more with half of them
+        X, step, has_grown = np.ascontiguousarray(X), 2.0 * float(self.step_size), True
+        while step > 0.0 and has_grown:  # steps that were too long: once more with half of them
             step *= 0.5
-            chosen, sizes = self._select(np.ascontiguousarray(X), y, k, step)
+            chosen, sizes = self._select(X, y, k, step)
+            with np.errstate(over="ignore", invalid="ignore"):
+                residual = y - X[:, chosen] @ sizes
+                has_grown = not residual @ residual <= GROWN * max(y @ y, 1e-300)
         halved = f"steps of {self.step_size:g} / n grew beyond all bounds: {step:g} / n was taken"
         self._finish(matrix, rows, chosen, np.abs(sizes), [halved] if step != self.step_size else [])
 

@@ -170,6 +170,14 @@ def test_the_k_largest_are_those_of_sorting():
         np.testing.assert_array_equal(chosen, np.argsort(-np.abs(values), kind="stable")[:7])
 
 
+def test_steps_that_grow_without_overflowing_are_halved():
+    rng = np.random.default_rng(0)
+    X, support = rng.standard_normal((100, 1000)), rng.choice(1000, 8, replace=False)
+    found = IHT(8).fit(X, X[:, support].sum(axis=1))  # 300 steps of 1 / n end at 1e64
+    assert "0.5 / n was taken" in found.result_.notes[0]
+    assert found.scores_.max() < 10.0
+
+
 def test_what_cannot_be_is_refused():
     X, y = np.random.default_rng(0).standard_normal((30, 5)), np.arange(30.0)
     for wrong in (IHT(2, step_size=0.0), IHT(0), PHT(9), IdentityMission(2, last_factor=0.0), IHT(2, n_steps=0)):
