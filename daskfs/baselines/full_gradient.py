@@ -45,7 +45,6 @@ from daskfs.selectors.refit import refit_selected
 from daskfs.selectors.targets import checked_target
 from daskfs.workers import Workers
 
-
 GROWN = 100.0
 """Times the squares of the target: residuals beyond are of steps that grow, whether they have overflowed yet or not."""
 
