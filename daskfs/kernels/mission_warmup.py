@@ -20,7 +20,7 @@ def warm_up_mission(dtype: type) -> None:
 
     With float32, sparse rows of both widths of ids too.
     """
-    X = np.array([[1.0, 2.0], [2.0, 0.0], [0.0, 1.0], [4.0, 5.0]], dtype)
+    X: np.ndarray = np.array([[1.0, 2.0], [2.0, 0.0], [0.0, 1.0], [4.0, 5.0]], dtype)
     add_moments(X, np.zeros(2), np.ones(4), np.zeros(2), np.zeros(2))
     standardised_entries(X, np.zeros(2), np.ones(2))
     indptr, indices, data = entries_of(X)
