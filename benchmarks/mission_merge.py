@@ -26,7 +26,7 @@ def main() -> int:
     """Run it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--small", action="store_true", help="3,000 rows, for a test of this script")
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     small = {"n_train": 3000, "n_test": 500, "n_ids": 1 << 14, "n_relevant": 100}
