@@ -215,6 +215,8 @@ def compare_densities(n_informative: int, seed: int) -> None:
 
     X, _, X_test, _, support = draw(4096, 4096, n_informative, seed)
     coef = np.random.default_rng(seed + 1).random(n_informative)
+    for kind in (scipy.sparse.csr_array, np.asarray):  # compiles
+        FGM(4, loss="logistic").fit(kind(X[:100, :20]), X[:100, 0] > 0.0)
     print("\n| density | FGM sparse = dense | accuracy | CPU s sparse | dense | l1-LR accuracy | CPU s |")
     print("|---|---|---|---|---|---|---|")
     for density in (0.001, 0.01, 0.1, 0.5, 1.0):
