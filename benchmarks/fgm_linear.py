@@ -2,7 +2,7 @@
 
     python benchmarks/fgm_linear.py                                            (4096 x 4096 and 8192 x 32,768)
     python benchmarks/fgm_linear.py --sizes 256x200 --n-informative 20 --methods fgm gomp     (what the test suite runs)
-    python benchmarks/fgm_linear.py --shift                                    (65/35 classes, with and without a shift, ten data sets)
+    python benchmarks/fgm_linear.py --shift                                    (65/35 classes, with and without a shift)
     python benchmarks/fgm_linear.py --density                                  (0.1 % to 100 % non-zero values)
     python benchmarks/fgm_linear.py --simple-mkl                               (the paper's MKL-FGM beside PROX-FGM)
 

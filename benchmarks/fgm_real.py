@@ -1,6 +1,6 @@
 """FGM and l1 on real data: accuracy against the number of features, with and without a refit.
 
-    DASKFS_DATA=... python benchmarks/fgm_real.py [--only gene_golub gisette_0] [--counts 50 100 200] [--keep rows.jsonl]
+    DASKFS_DATA=... python benchmarks/fgm_real.py [--only gene_golub gisette_0] [--counts 50 100] [--keep rows.jsonl]
 
 With --keep each set and method is measured once: what the file holds already is shown, not measured again.
 

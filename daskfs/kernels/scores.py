@@ -1,10 +1,10 @@
 """Scores of columns: the products Xᵀ v of a block with one number for each row, dense rows or sparse columns.
 
 The rows are taken in granules of GRANULE rows. Within a granule those whose number is 0 are left out, the others are
-added one after another; float32 and int8 columns are summed in float32 within a granule, granules in float64. A piece of
-rows that starts at a multiple of GRANULE adds what the whole would: the bits do not depend on how a block is cut. Sparse
-columns are summed in the same order, each step rounded as there, and zeros add nothing: they give the bits of dense ones.
-The same holds for the sums behind means and deviations.
+added one after another; float32 and int8 columns are summed in float32 within a granule, granules in float64. A piece
+of rows that starts at a multiple of GRANULE adds what the whole would: the bits do not depend on how a block is cut.
+Sparse columns are summed in the same order, each step rounded as there, and zeros add nothing: they give the bits of
+dense ones. The same holds for the sums behind means and deviations.
 """
 
 from __future__ import annotations
