@@ -174,7 +174,8 @@ def _by_size(results: Mapping[str, SelectionResult]) -> list[str]:
             continue
         rows = [[name, *(_shown(found.get(size, "")) for size in sizes)] for name, found in drawn.items()]
         svg = draw_metric_by_size({name: (list(f), list(f.values())) for name, f in drawn.items()}, metric)
-        table = _table(["selected features", *sizes], rows, numbers=tuple(range(1, len(sizes) + 1)))
+        head = ["selected features", *(str(size) for size in sizes)]
+        table = _table(head, rows, numbers=tuple(range(1, len(sizes) + 1)))
         parts.append(f"<h2>{escape(metric)} against the number of features</h2>{svg}{table}")
     return parts
 
