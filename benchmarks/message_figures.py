@@ -153,7 +153,7 @@ def summary(results: pd.DataFrame) -> pd.DataFrame:
 
 def print_table(table: pd.DataFrame, case: int, correlation: float, n_replicates: int) -> None:
     """Print one figure as a table, n from left to right."""
-    sizes = sorted(table.index.get_level_values("n").unique())
+    sizes = sorted(table.loc[(case, correlation)].index.get_level_values("n").unique())
     figure = FIGURE.get((case, correlation), "-")
     print(f"\ncase {case}, correlation {correlation:g}: figure {figure}, {n_replicates} data sets")
     print(f"{'n':<12}" + "".join(f"{n:>11,}" for n in sizes))
@@ -162,7 +162,7 @@ def print_table(table: pd.DataFrame, case: int, correlation: float, n_replicates
         print(f"  {label}")
         for method in METHODS:
             if (case, correlation, method) in table.index.droplevel("n"):
-                values = [table.loc[(case, correlation, method, n), name] for n in sizes]
+                values = table.loc[(case, correlation, method), name].reindex(sizes)
                 print(f"{method:<12}" + "".join(f"{value:{form}}" for value in values))
 
 

@@ -128,10 +128,13 @@ class LastingTasks:
         self._futures = {k: self._submit(k, place) for k, place in enumerate(self._places())}
 
     def _places(self) -> list[str | None]:
-        """Return the address of a worker for every task: each worker once, then those with a second thread, ..."""
-        threads = self._workers.client.nthreads()
+        """Return the address of a worker for every task: each worker once, then those with a second thread, ...
+
+        A central node's process comes last, for there task and node would wait for each other.
+        """
+        threads, addresses = self._workers.client.nthreads(), self._workers.apart()
         rounds = range(max(threads.values(), default=0))
-        places = [address for i in rounds for address, n_threads in threads.items() if i < n_threads]
+        places = [address for i in rounds for address in addresses if i < threads.get(address, 0)]
         return [places[k] if k < len(places) else None for k in range(len(self._items))]
 
     def _submit(self, k: int, place: str | None = None) -> Any:

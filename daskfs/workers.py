@@ -89,6 +89,10 @@ class Workers(ABC):
         """Whether a node that was placed is still there, as far as one knows."""
 
     @abstractmethod
+    def release(self, node: Any) -> None:
+        """Let go of a node that was placed."""
+
+    @abstractmethod
     def announce(self, topic: str, message: Any) -> None:
         """Show a small message on the dashboard's page of events, where there is one."""
 
@@ -153,6 +157,9 @@ class Here(Workers):
     def holds(self, node: Any) -> bool:
         """It is."""
         return True
+
+    def release(self, node: Any) -> None:
+        """It goes when nobody refers to it."""
 
     def announce(self, topic: str, message: Any) -> None:
         """Show nothing."""
@@ -292,6 +299,17 @@ class OnDask(Workers):
     def holds(self, node: Any) -> bool:
         """Whether the actor's future is not lost."""
         return any(future.key == node.key and future.status == "finished" for future in self._central_nodes)
+
+    def release(self, node: Any) -> None:
+        """Forget the actor's future, upon which Dask drops the actor."""
+        self._central_nodes = [future for future in self._central_nodes if future.key != node.key]
+
+    def apart(self) -> list[str]:
+        """Return the addresses of the workers' processes: those first in which no central node lives."""
+        with cluster_errors("workers"):
+            addresses = list(self.client.nthreads())
+            homes = [home for places in self.client.who_has(self._central_nodes).values() for home in places]
+        return sorted(addresses, key=homes.__contains__)
 
     def announce(self, topic: str, message: Any) -> None:
         """Log an event under a topic."""

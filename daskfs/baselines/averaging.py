@@ -20,8 +20,6 @@ Differs from the paper
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from daskfs.baselines.subset_estimates import SubsetEstimates
@@ -87,34 +85,6 @@ class Averaging(SubsetEstimates):
     """
 
     method = "averaging"
-
-    def __init__(
-        self,
-        n_subsets: int | None = None,
-        subset_size: int | None = None,
-        criterion: str = "ebic",
-        gamma: float = 0.5,
-        gic_rss: str = "refit",
-        n_lambdas: int = 100,
-        patience: int | None = 10,
-        max_features: int | None = None,
-        loss: str = "squared",
-        random_state: Any = 0,
-        memory_limit: int | str | None = None,
-        client: Any = None,
-    ) -> None:
-        self.n_subsets = n_subsets
-        self.subset_size = subset_size
-        self.criterion = criterion
-        self.gamma = gamma
-        self.gic_rss = gic_rss
-        self.n_lambdas = n_lambdas
-        self.patience = patience
-        self.max_features = max_features
-        self.loss = loss
-        self.random_state = random_state
-        self.memory_limit = memory_limit
-        self.client = client
 
     def _combine(self, estimates: np.ndarray) -> np.ndarray:
         """Step 3."""

@@ -24,13 +24,36 @@ from daskfs.workers import Workers
 class SubsetEstimates(LassoBaseline):
     """Base of the competitors that partition the rows as MESSAGE does, and combine the subsets' shrunk estimates."""
 
-    n_subsets: int | None
-    subset_size: int | None
-    random_state: Any
-    memory_limit: int | str | None
-    client: Any
     n_subsets_: int
     n_selected_per_subset_: np.ndarray
+
+    def __init__(
+        self,
+        n_subsets: int | None = None,
+        subset_size: int | None = None,
+        criterion: str = "ebic",
+        gamma: float = 0.5,
+        gic_rss: str = "refit",
+        n_lambdas: int = 100,
+        patience: int | None = 10,
+        max_features: int | None = None,
+        loss: str = "squared",
+        random_state: Any = 0,
+        memory_limit: int | str | None = None,
+        client: Any = None,
+    ) -> None:
+        self.n_subsets = n_subsets
+        self.subset_size = subset_size
+        self.criterion = criterion
+        self.gamma = gamma
+        self.gic_rss = gic_rss
+        self.n_lambdas = n_lambdas
+        self.patience = patience
+        self.max_features = max_features
+        self.loss = loss
+        self.random_state = random_state
+        self.memory_limit = memory_limit
+        self.client = client
 
     @abstractmethod
     def _combine(self, estimates: np.ndarray) -> np.ndarray:

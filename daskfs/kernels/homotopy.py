@@ -34,7 +34,8 @@ from daskfs.kernels.numba_cache import inner_loop, kernel
 
 COLLINEAR, CONTRADICTORY, NOT_OPTIMAL, TOO_MANY_KNOTS = range(4, 8)  # why it is given up; below 4: why it ended
 TWIN = 1.0 - 0.5 * MIN_PIVOT
-BATCH = 4  # Gram rows made in one pass; a guess farther ahead is seldom right
+FIRST_BATCH = 4  # Gram rows made in the first pass
+LATER_BATCH, LATER_BATCH_OF_FEW_ROWS = 16, 6  # in later ones at most: guesses hold where columns hardly correlate
 FIRST_KNOTS = 64  # for which there is room at first
 NO_RATE = 1e-10  # a gradient that keeps pace with λ up to this never meets it
 
@@ -102,7 +103,8 @@ def follow_knots(X, weight, m, rule, smallest, state, n_knots):  # type: ignore[
         else:
             if state.counts[FACTORED] == rule.max_features:
                 return knots, step, best, TOO_MANY_FEATURES
-            why = _activate(X, weight, m, feature, lam, state, segment)
+            n_left = knots.df[best] + rule.patience + 1 - state.counts[FACTORED]  # features until patience ends
+            why = _activate(X, weight, m, feature, lam, n_left, state, segment)
             if why != GRID_ENDED:
                 return knots, step, best, why
         why = _solve(m.cross, lam, state, segment)
@@ -133,12 +135,12 @@ def _first_segment(m, state):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _activate(X, weight, m, feature, lam, state, segment):  # type: ignore[no-untyped-def]
+def _activate(X, weight, m, feature, lam, n_left, state, segment):  # type: ignore[no-untyped-def]
     """Make `feature`, or its first twin, active; return GRID_ENDED when all is well."""
-    if not _look_at(X, weight, m, feature, state, segment):
+    if not _look_at(X, weight, m, feature, n_left, state, segment):
         return TOO_MANY_GRAM_ROWS
     first = _first_twin(feature, state, segment)
-    if not _look_at(X, weight, m, first, state, segment):
+    if not _look_at(X, weight, m, first, n_left, state, segment):
         return TOO_MANY_GRAM_ROWS
     position = -1
     for q in range(state.counts[ENTERED]):
@@ -160,11 +162,17 @@ def _activate(X, weight, m, feature, lam, state, segment):  # type: ignore[no-un
 
 
 @kernel
-def _look_at(X, weight, m, feature, state, segment):  # type: ignore[no-untyped-def]
-    """Make the Gram row of `feature` unless it is there, and in the same pass those of the next to meet λ."""
+def _look_at(X, weight, m, feature, n_left, state, segment):  # type: ignore[no-untyped-def]
+    """Make the Gram row of `feature` unless it is there, and in the same pass those of the next to meet λ.
+
+    A pass costs as much as several rows. The first guess is short, for the signals that enter first turn the gradients
+    round; then so many are guessed as the path will take at least, `n_left`.
+    """
     if state.row_of[feature] >= 0:
         return True
-    room = min(BATCH, state.gram.shape[0] - state.counts[ROWS])
+    most = LATER_BATCH if X.shape[0] >= X.shape[1] else LATER_BATCH_OF_FEW_ROWS
+    batch = FIRST_BATCH if state.counts[ROWS] == 0 else max(FIRST_BATCH, min(most, n_left))
+    room = min(batch, state.gram.shape[0] - state.counts[ROWS])
     if room == 0:
         return False
     make_rows(X, weight, m, _next_to_enter(feature, room, state, segment), state)

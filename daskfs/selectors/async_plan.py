@@ -112,7 +112,8 @@ def choose_widths(shape: AsyncShape, memory_limit: int | None) -> Widths:
     if fixed is not None:
         unit = narrowest = widest = min(fixed, shape.n_features)
     else:
-        unit = _part_of_tile(max(1, min(shape.tile_columns, shape.n_features)), shape.widest)
+        tile = max(1, min(shape.tile_columns, shape.n_features))
+        unit = _part_of_tile(tile, 2 * shape.widest)  # each part of a tile costs a reading of the whole
         widest = max(unit, shape.widest)
         while unit > 1 and memory_limit is not None and shape.task_nbytes(unit) > memory_limit:
             unit = _part_of_tile(unit, unit // 2)

@@ -119,15 +119,13 @@ class AsyncRun:
             except (OSError, RuntimeError):  # lost already
                 self.n_nodes_lost += 1
                 continue
-            outcomes, kept, is_lost = self._watch(node, tasks)
-            self.spent += [outcome.spent for outcome in outcomes]
-            if not is_lost:
-                try:
-                    self._conclude(node, started)
-                    if self.counts["is_finished"]:
-                        return
-                except (OSError, RuntimeError):
-                    pass
+            try:
+                outcomes, kept, is_lost = self._watch(node, tasks)
+                self.spent += [outcome.spent for outcome in outcomes]
+                if not is_lost and self._is_concluded(node, started):
+                    return
+            finally:
+                self.workers.release(node)
             self.n_nodes_lost += 1
             arrays = _with_outcomes(kept or arrays, outcomes, self.settings)
         raise RunError(
@@ -218,6 +216,13 @@ class AsyncRun:
         if counts["version"] > self.counts.get("version", -1.0):
             self.workers.announce(f"daskfs-{STEP}", counts)
         self.counts = counts
+
+    def _is_concluded(self, node: Any, started: float) -> bool:
+        try:
+            self._conclude(node, started)
+        except (OSError, RuntimeError):  # lost at the last moment
+            return False
+        return bool(self.counts["is_finished"])
 
     def _conclude(self, node: Any, started: float) -> None:
         """Take what the node knows."""

@@ -39,6 +39,8 @@ from daskfs.selectors.shared_objective import SharedObjective
 RENEW_AFTER = 32
 """Newcomers, at least, after which the loss is bent anew."""
 MAX_CORRECTIONS, MAX_HALVINGS = 3, 4
+WIDEST = 128
+"""Columns whose products with the members are made at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +122,20 @@ class SubstitutionWorker:
             u_C, this worker's contribution included.
         """
         self._keep()
-        members = self.members
         self._look(prediction, len(columns))
         self._optimise()
+        engine, start = self.engine, 0
+        while start < len(columns):  # a lease is wide for the calls' sake; pieces gallop as the engines' blocks do
+            piece = columns.take(slice(start, start + engine.width))
+            n_accepted = self._walk(piece, held)
+            start += len(piece)
+            engine.width = max(engine.narrowest, engine.width // 2) if n_accepted else min(2 * engine.width, WIDEST)
+        self._since += len(columns)
+        return self._proposal(prediction)
+
+    def _walk(self, columns: Columns, held: np.ndarray) -> int:
+        """Let those in that pay, one after the other; return how many."""
+        members = self.members
         cross = np.zeros((len(columns), members.capacity))
         cross[:, : members.n_members] = members.cross(columns)
         usable = members.usable(columns)
@@ -132,9 +145,7 @@ class SubstitutionWorker:
         if self.objective.loss != SQUARED:
             columns = replace(columns, square=members.squares(columns))
             usable &= columns.square > 0.0
-        self.engine.walk(columns, cross, linear, usable)
-        self._since += len(columns)
-        return self._proposal(prediction)
+        return int(self.engine.walk(columns, cross, linear, usable))
 
     def reconsider(self, prediction: np.ndarray) -> Proposal:
         """Fit the columns chosen last to a new u_C, which this worker's contribution is part of as it was."""

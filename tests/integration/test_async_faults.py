@@ -208,6 +208,25 @@ def test_a_slow_node_is_not_a_lost_one(workers):
     assert result == (0, [42, 42])
 
 
+class Nobody:
+    """A node."""
+
+
+def test_a_node_has_a_process_to_itself_as_long_as_there_are_others_and_goes_when_it_is_released(workers):
+    node = workers.place(Nobody)
+    assert workers.holds(node)
+    homes = [address for address, keys in workers.client.has_what().items() if node.key in keys]
+    assert homes == workers.apart()[-1:]
+    workers.release(node)
+    assert not workers.holds(node)
+
+
+def test_a_run_leaves_no_node_behind(store, workers):
+    stored, _ = store
+    AsyncOnlineSubstitution(N_SELECTED, n_workers=2).fit_matrix(stored, workers=workers)
+    assert not workers._central_nodes
+
+
 def test_tasks_that_last_need_a_cluster():
     with pytest.raises(RunError, match="need a cluster"):
         keep_running(Here(), print, [1], name="nothing")

@@ -12,6 +12,7 @@ from sklearn.base import clone
 from daskfs.errors import ConfigError, DataError, PlanError
 from daskfs.selectors.async_online_substitution import AsyncOnlineSubstitution
 from daskfs.selectors.async_parameters import capacity_of
+from daskfs.selectors.async_plan import AsyncShape, choose_widths
 from daskfs.selectors.backward_elimination import eliminate
 from daskfs.selectors.online_substitution import OnlineSubstitution
 from daskfs.sources.arrays import ArrayMatrix
@@ -288,3 +289,10 @@ def test_a_column_that_depends_on_others_is_dropped_first(problem):
     X = np.hstack([X, X[:, [3]] + X[:, [17]]])
     kept = eliminate(ArrayMatrix(X, y), np.array([3, 17, 40, N_FEATURES]), 3, "squared")
     assert len(set(kept.columns.tolist()) & {3, 17, N_FEATURES}) == 2
+
+
+@pytest.mark.parametrize(("tile", "unit"), [(64, 64), (100, 100), (128, 64), (1024, 64), (16, 16)])
+def test_leases_are_whole_tiles_unless_these_are_much_wider_than_a_block_should_be(tile, unit):
+    shape = AsyncShape(100_000, 2048, 64, 2, 48, 4, 3, tile, None, in_turn=False)
+    assert shape.widest == 51
+    assert choose_widths(shape, None).unit == unit

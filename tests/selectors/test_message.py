@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+import scipy.sparse
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 
@@ -374,3 +375,14 @@ def test_a_resumed_fit_ends_with_the_same_answer(problem):
     assert again.steps == progress.steps
     np.testing.assert_array_equal(resumed.coef_, whole.coef_)
     np.testing.assert_array_equal(resumed.result_.history["gic"], whole.result_.history["gic"])
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic", "poisson", "huber", "multinomial"])
+def test_sparse_rows_in_memory_give_what_dense_ones_give(loss):
+    X = scipy.sparse.random(900, 60, density=0.1, random_state=0, format="csr")
+    eta = X[:, :3].toarray() @ [3.0, -2.0, 4.0]
+    y = {"poisson": np.round(np.exp(eta)), "multinomial": np.digitize(eta, [-0.1, 0.5])}.get(loss, eta)
+    y = (eta > 0).astype(int) if loss == "logistic" else y
+    fits = [Message(loss=loss, n_subsets=3, random_state=0).fit(rows, y) for rows in (X, X.toarray())]
+    assert fits[0].support_.any()
+    np.testing.assert_array_equal(fits[0].coef_, fits[1].coef_)
