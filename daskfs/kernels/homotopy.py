@@ -34,8 +34,8 @@ from daskfs.kernels.numba_cache import inner_loop, kernel
 
 COLLINEAR, CONTRADICTORY, NOT_OPTIMAL, TOO_MANY_KNOTS = range(4, 8)  # why it is given up; below 4: why it ended
 TWIN = 1.0 - 0.5 * MIN_PIVOT
-FIRST_BATCH = 4  # Gram rows made in the first pass
-LATER_BATCH, LATER_BATCH_OF_FEW_ROWS = 16, 6  # in later ones at most: guesses hold where columns hardly correlate
+FIRST_BATCH, WIDE_BATCH, TALL_BATCH = 4, 8, 16  # Gram rows made in a pass: see `_look_at`
+NEAR_VALUES = 1 << 20  # of a block that stays near the processor: passes over it cost no more than their rows
 FIRST_KNOTS = 64  # for which there is room at first
 NO_RATE = 1e-10  # a gradient that keeps pace with λ up to this never meets it
 
@@ -165,13 +165,15 @@ def _activate(X, weight, m, feature, lam, n_left, state, segment):  # type: igno
 def _look_at(X, weight, m, feature, n_left, state, segment):  # type: ignore[no-untyped-def]
     """Make the Gram row of `feature` unless it is there, and in the same pass those of the next to meet λ.
 
-    A pass costs as much as several rows. The first guess is short, for the signals that enter first turn the gradients
-    round; then so many are guessed as the path will take at least, `n_left`.
+    A pass over a large block costs as much as several rows. The first guess is short, for the signals that enter first
+    turn the gradients round; then so many are guessed as the path will take at least, `n_left`. Where columns outnumber
+    rows they correlate by chance, and guesses far ahead are seldom right.
     """
     if state.row_of[feature] >= 0:
         return True
-    most = LATER_BATCH if X.shape[0] >= X.shape[1] else LATER_BATCH_OF_FEW_ROWS
-    batch = FIRST_BATCH if state.counts[ROWS] == 0 else max(FIRST_BATCH, min(most, n_left))
+    batch = FIRST_BATCH
+    if state.counts[ROWS] > 0 and X.size > NEAR_VALUES:
+        batch = max(FIRST_BATCH, min(TALL_BATCH if X.shape[0] >= X.shape[1] else WIDE_BATCH, n_left))
     room = min(batch, state.gram.shape[0] - state.counts[ROWS])
     if room == 0:
         return False
