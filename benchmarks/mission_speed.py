@@ -11,6 +11,7 @@ without the refit: the survey, the selections, the result. Vowpal Wabbit is left
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import subprocess
 import sys
@@ -73,6 +74,11 @@ def write_vw(data: TextLike, path: Path) -> None:
             file.write(f"{int(label)} | " + " ".join(f"{j}:{x:.5g}" for j, x in pairs) + "\n")
 
 
+def has_vw() -> bool:
+    """Whether Vowpal Wabbit is installed."""
+    return importlib.util.find_spec("vowpalwabbit") is not None
+
+
 def vw_seconds(arguments: str) -> float:
     """CPU seconds of Vowpal Wabbit, reading included, in a process of its own."""
     done = subprocess.run([sys.executable, "-c", VW, arguments], capture_output=True, text=True, check=True)
@@ -92,9 +98,7 @@ def contestants(data: TextLike, folder: Path) -> dict[str, Callable[[], float]]:
             )
     everybody["scikit-learn SGD, l2"] = lambda: sgd_seconds(data, "l2")
     everybody["scikit-learn SGD, l1"] = lambda: sgd_seconds(data, "l1")
-    try:
-        subprocess.run([sys.executable, "-c", "import vowpalwabbit"], capture_output=True, check=True)
-    except subprocess.CalledProcessError:
+    if not has_vw():
         return everybody
     text = folder / "train.vw"
     write_vw(data, text)

@@ -51,15 +51,50 @@ def curvature_bound(loss: str) -> float:
 
 
 class ColumnBaseline(BaseSelector):
-    """Base of the competitors that select a number of columns; each defines `_select` and what it holds."""
+    """Base of the competitors that select a number of columns; each defines `_select` and what it holds.
+
+    Parameters
+    ----------
+    n_features_to_select : int, optional
+        The paper's s; by default half of the features and at most 100.
+    loss : {"squared", "squared_hinge", "logistic"}
+    random_state : int, RandomState or None
+        Nothing is drawn; for the common face of all selectors.
+    memory_limit : int or str, optional
+        What the fit may take beside the process, "1GiB" for example; refused where it does not suffice.
+    client : distributed.Client, optional
+        For the common face of all selectors: the method is sequential and runs here.
+
+    Attributes
+    ----------
+    selected_ : ndarray of shape (n_selected,)
+        Columns, by the size of their standardised coefficients in the refit.
+    support_ : ndarray of shape (n_features,), bool
+    coef_ : ndarray of shape (n_features,)
+        Of the refit, on the scale of the data.
+    intercept_ : float
+    scores_ : ndarray of shape (n_features,)
+        Size of the standardised coefficient.
+    result_ : SelectionResult
+    """
 
     method: ClassVar[str]
     keeps_columns: ClassVar[bool] = False
     """Whether the standardised columns stay in memory between passes, where they fit."""
 
-    n_features_to_select: int | None
-    memory_limit: int | str | None
-    client: Any
+    def __init__(
+        self,
+        n_features_to_select: int | None = None,
+        loss: str = "squared",
+        random_state: Any = 0,
+        memory_limit: int | str | None = None,
+        client: Any = None,
+    ) -> None:
+        self.n_features_to_select = n_features_to_select
+        self.loss = loss
+        self.random_state = random_state
+        self.memory_limit = memory_limit
+        self.client = client
 
     @abstractmethod
     def _select(

@@ -30,7 +30,7 @@ import numpy as np
 from daskfs.blocks import Matrix, Progress
 from daskfs.cluster import parse_bytes
 from daskfs.errors import ConfigError, DataError, PlanError
-from daskfs.kernels.count_sketch import seed_word
+from daskfs.kernels.count_sketch import rows_of, seed_word
 from daskfs.kernels.hard_thresholding import IHT as IHT_CODE
 from daskfs.kernels.hard_thresholding import ITI as ITI_CODE
 from daskfs.kernels.hard_thresholding import PHT as PHT_CODE
@@ -45,18 +45,32 @@ from daskfs.selectors.refit import refit_selected
 from daskfs.selectors.targets import checked_target
 from daskfs.workers import Workers
 
+GROWN = 100.0
+"""Times the squares of the target: residuals beyond are of steps that grow, whether they have overflowed yet or not."""
+
 
 class FullGradient(BaseSelector):
     """Base of the methods that hold all rows in memory and take steps along the gradient of all of them."""
 
     method: str
-    loss: str
-    n_features_to_select: int | None
-    step_size: float
-    n_steps: int
-    random_state: Any
-    memory_limit: int | str | None
-    client: Any
+
+    def __init__(
+        self,
+        n_features_to_select: int | None = None,
+        loss: str = "squared",
+        step_size: float = 1.0,
+        n_steps: int = 300,
+        random_state: Any = 0,
+        memory_limit: int | str | None = None,
+        client: Any = None,
+    ) -> None:
+        self.n_features_to_select = n_features_to_select
+        self.loss = loss
+        self.step_size = step_size
+        self.n_steps = n_steps
+        self.random_state = random_state
+        self.memory_limit = memory_limit
+        self.client = client
 
     @abstractmethod
     def _select(self, X: np.ndarray, y: np.ndarray, k: int, step: float) -> tuple[np.ndarray, np.ndarray]:
@@ -114,10 +128,13 @@ class FullGradient(BaseSelector):
         root = np.sqrt(weight)
         X = (X - np.average(X, axis=0, weights=weight)) * root[:, None]
         y = (y - np.average(y, weights=weight)) * root
-        step, sizes = 2.0 * float(self.step_size), np.full(1, np.nan)
-        while step > 0.0 and not np.isfinite(sizes).all():  # steps that were too long: once more with half of them
+        X, step, has_grown = np.ascontiguousarray(X), 2.0 * float(self.step_size), True
+        while step > 0.0 and has_grown:  # steps that were too long: once more with half of them
             step *= 0.5
-            chosen, sizes = self._select(np.ascontiguousarray(X), y, k, step)
+            chosen, sizes = self._select(X, y, k, step)
+            with np.errstate(over="ignore", invalid="ignore"):
+                residual = y - X[:, chosen] @ sizes
+                has_grown = not residual @ residual <= GROWN * max(y @ y, 1e-300)
         halved = f"steps of {self.step_size:g} / n grew beyond all bounds: {step:g} / n was taken"
         self._finish(matrix, rows, chosen, np.abs(sizes), [halved] if step != self.step_size else [])
 
@@ -151,24 +168,6 @@ class FullGradient(BaseSelector):
 class _Thresholding(FullGradient):
     _code: int
     _n_swaps = 1
-
-    def __init__(
-        self,
-        n_features_to_select: int | None = None,
-        loss: str = "squared",
-        step_size: float = 1.0,
-        n_steps: int = 300,
-        random_state: Any = 0,
-        memory_limit: int | str | None = None,
-        client: Any = None,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.loss = loss
-        self.step_size = step_size
-        self.n_steps = n_steps
-        self.random_state = random_state
-        self.memory_limit = memory_limit
-        self.client = client
 
     def _select(self, X: np.ndarray, y: np.ndarray, k: int, step: float) -> tuple[np.ndarray, np.ndarray]:
         n_swaps = min(self._n_swaps, max(1, X.shape[1] - k))
@@ -288,15 +287,9 @@ class IdentityMission(FullGradient):
         memory_limit: int | str | None = None,
         client: Any = None,
     ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.loss = loss
-        self.step_size = step_size
-        self.n_steps = n_steps
+        super().__init__(n_features_to_select, loss, step_size, n_steps, random_state, memory_limit, client)
         self.last_factor = last_factor
         self.n_buckets = n_buckets
-        self.random_state = random_state
-        self.memory_limit = memory_limit
-        self.client = client
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -307,6 +300,6 @@ class IdentityMission(FullGradient):
             raise ConfigError(f"expected a power of two, found {buckets!r}", "n_buckets")
 
     def _select(self, X: np.ndarray, y: np.ndarray, k: int, step: float) -> tuple[np.ndarray, np.ndarray]:
-        n_hashes = 0 if self.n_buckets is None else 3
-        hashing = (np.uint64(self.n_buckets or X.shape[1]), n_hashes, seed_word(seed_of(self.random_state) or 0))
+        rows = rows_of(0 if self.n_buckets is None else 3)
+        hashing = (np.uint64(self.n_buckets or X.shape[1]), rows, seed_word(seed_of(self.random_state) or 0))
         return accumulate(X, y, k, step / len(y), self.n_steps, float(self.last_factor), *hashing)

@@ -38,6 +38,30 @@ class _Forgetful(Mission):
     n_replicas = 1
     sync_every = 1000
 
+    def __init__(
+        self,
+        n_features_to_select: int | None = None,
+        loss: str = "squared",
+        n_epochs: int = 5,
+        learning_rate: float | None = None,
+        standardize: bool = True,
+        class_weight: Any = None,
+        refit: str | None = "auto",
+        random_state: Any = 0,
+        memory_limit: int | str | None = None,
+        client: Any = None,
+    ) -> None:
+        self.n_features_to_select = n_features_to_select
+        self.loss = loss
+        self.n_epochs = n_epochs
+        self.learning_rate = learning_rate
+        self.standardize = standardize
+        self.class_weight = class_weight
+        self.refit = refit
+        self.random_state = random_state
+        self.memory_limit = memory_limit
+        self.client = client
+
 
 class StochasticIHT(_Forgetful):
     """Keep the k largest weights after every row; what is cut starts from zero when it is met again.
@@ -76,30 +100,6 @@ class StochasticIHT(_Forgetful):
     """
 
     method = "iht_sgd"
-
-    def __init__(
-        self,
-        n_features_to_select: int | None = None,
-        loss: str = "squared",
-        n_epochs: int = 5,
-        learning_rate: float | None = None,
-        standardize: bool = True,
-        class_weight: Any = None,
-        refit: str | None = "auto",
-        random_state: Any = 0,
-        memory_limit: int | str | None = None,
-        client: Any = None,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.loss = loss
-        self.n_epochs = n_epochs
-        self.learning_rate = learning_rate
-        self.standardize = standardize
-        self.class_weight = class_weight
-        self.refit = refit
-        self.random_state = random_state
-        self.memory_limit = memory_limit
-        self.client = client
 
     @property
     def _variant(self) -> str:
@@ -150,17 +150,9 @@ class BatchIHT(_Forgetful):
         memory_limit: int | str | None = None,
         client: Any = None,
     ) -> None:
-        self.n_features_to_select = n_features_to_select
+        given = (n_features_to_select, loss, n_epochs, learning_rate, standardize, class_weight, refit)
+        super().__init__(*given, random_state, memory_limit, client)
         self.n_gathered = n_gathered
-        self.loss = loss
-        self.n_epochs = n_epochs
-        self.learning_rate = learning_rate
-        self.standardize = standardize
-        self.class_weight = class_weight
-        self.refit = refit
-        self.random_state = random_state
-        self.memory_limit = memory_limit
-        self.client = client
 
     @property
     def _variant(self) -> str:

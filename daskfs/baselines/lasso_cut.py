@@ -44,24 +44,13 @@ class LassoCut(ColumnBaseline):
     ----------
     n_features_to_select : int, optional
         The paper's s; by default half of the features and at most 100.
-    loss : {"squared", "squared_hinge", "logistic"}
     random_state : int, RandomState or None
         Of the order of LIBLINEAR's steps.
-    memory_limit : int or str, optional
-        What the fit may take beside the process, "1GiB" for example; refused where it does not suffice.
-    client : distributed.Client, optional
-        For the common face of all selectors: the method is sequential and runs here.
+    loss, memory_limit, client : as of `daskfs.baselines.column_baseline.ColumnBaseline`
 
     Attributes
     ----------
-    selected_ : ndarray of shape (n_selected,)
-        Columns, by the size of their standardised coefficients in the refit.
-    support_ : ndarray of shape (n_features,), bool
-    coef_ : ndarray of shape (n_features,)
-        Of the refit, on the scale of the data.
-    intercept_ : float
-    scores_ : ndarray of shape (n_features,)
-        Size of the standardised coefficient.
+    selected_, support_, coef_, intercept_, scores_ : as of `daskfs.baselines.column_baseline.ColumnBaseline`
     penalty_ : float
         λ, in units of the mean loss over standardised columns.
     n_active_ : int
@@ -86,20 +75,6 @@ class LassoCut(ColumnBaseline):
     """
 
     method = "lasso_cut"
-
-    def __init__(
-        self,
-        n_features_to_select: int | None = None,
-        loss: str = "squared",
-        random_state: Any = 0,
-        memory_limit: int | str | None = None,
-        client: Any = None,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.loss = loss
-        self.random_state = random_state
-        self.memory_limit = memory_limit
-        self.client = client
 
     def _held_nbytes(self, n_samples: int, n_features: int, n_select: int) -> int:
         values = n_samples * n_features

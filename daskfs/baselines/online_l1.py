@@ -42,24 +42,11 @@ class OnlineL1(L1Stream):
         kept.
     n_epochs : int
         How often the stream of columns comes by at the first penalty.
-    loss : {"squared", "squared_hinge", "logistic"}
-    random_state : int, RandomState or None
-        Nothing is drawn; for the common face of all selectors.
-    memory_limit : int or str, optional
-        What the fit may take beside the process, "1GiB" for example; refused where it does not suffice.
-    client : distributed.Client, optional
-        For the common face of all selectors: the method is sequential and runs here.
+    loss, random_state, memory_limit, client : as of `daskfs.baselines.column_baseline.ColumnBaseline`
 
     Attributes
     ----------
-    selected_ : ndarray of shape (n_selected,)
-        Columns, by the size of their standardised coefficients in the refit.
-    support_ : ndarray of shape (n_features,), bool
-    coef_ : ndarray of shape (n_features,)
-        Of the refit, on the scale of the data.
-    intercept_ : float
-    scores_ : ndarray of shape (n_features,)
-        Size of the standardised coefficient.
+    selected_, support_, coef_, intercept_, scores_ : as of `daskfs.baselines.column_baseline.ColumnBaseline`
     penalty_ : float
         That was used last.
     n_active_ : int
@@ -93,13 +80,9 @@ class OnlineL1(L1Stream):
         memory_limit: int | str | None = None,
         client: Any = None,
     ) -> None:
-        self.n_features_to_select = n_features_to_select
+        super().__init__(n_features_to_select, loss, random_state, memory_limit, client)
         self.penalty = penalty
         self.n_epochs = n_epochs
-        self.loss = loss
-        self.random_state = random_state
-        self.memory_limit = memory_limit
-        self.client = client
 
     def _held_nbytes(self, n_samples: int, n_features: int, n_select: int) -> int:
         return 64 * n_samples + 40 * n_features

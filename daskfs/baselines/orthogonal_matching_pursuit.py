@@ -56,24 +56,11 @@ class OrthogonalMatchingPursuit(ColumnBaseline):
     ridge : float, optional
         Of the refits between passes, in units of the mean loss; by default 0 with the squared loss and 3 % of the bound
         of the curvature with the others. The last refit has none.
-    loss : {"squared", "squared_hinge", "logistic"}
-    random_state : int, RandomState or None
-        Nothing is drawn; for the common face of all selectors.
-    memory_limit : int or str, optional
-        What the fit may take beside the process, "1GiB" for example; refused where it does not suffice.
-    client : distributed.Client, optional
-        For the common face of all selectors: the method is sequential and runs here.
+    loss, random_state, memory_limit, client : as of `daskfs.baselines.column_baseline.ColumnBaseline`
 
     Attributes
     ----------
-    selected_ : ndarray of shape (n_selected,)
-        Columns, by the size of their standardised coefficients in the refit.
-    support_ : ndarray of shape (n_features,), bool
-    coef_ : ndarray of shape (n_features,)
-        Of the refit, on the scale of the data.
-    intercept_ : float
-    scores_ : ndarray of shape (n_features,)
-        Size of the standardised coefficient.
+    selected_, support_, coef_, intercept_, scores_ : as of `daskfs.baselines.column_baseline.ColumnBaseline`
     result_ : SelectionResult
         Its history has one row for each column in the order in which they joined: index, pass, product (with the
         residual), objective (after the pass).
@@ -106,13 +93,9 @@ class OrthogonalMatchingPursuit(ColumnBaseline):
         memory_limit: int | str | None = None,
         client: Any = None,
     ) -> None:
-        self.n_features_to_select = n_features_to_select
+        super().__init__(n_features_to_select, loss, random_state, memory_limit, client)
         self.per_pass = per_pass
         self.ridge = ridge
-        self.loss = loss
-        self.random_state = random_state
-        self.memory_limit = memory_limit
-        self.client = client
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

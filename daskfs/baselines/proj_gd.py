@@ -53,24 +53,11 @@ class ProjGD(ColumnBaseline):
         Steps at most.
     tol : float
         Ends where a step changes the coefficients by less than this part of their length.
-    loss : {"squared", "squared_hinge", "logistic"}
-    random_state : int, RandomState or None
-        Nothing is drawn; for the common face of all selectors.
-    memory_limit : int or str, optional
-        What the fit may take beside the process, "1GiB" for example; refused where it does not suffice.
-    client : distributed.Client, optional
-        For the common face of all selectors: the method is sequential and runs here.
+    loss, random_state, memory_limit, client : as of `daskfs.baselines.column_baseline.ColumnBaseline`
 
     Attributes
     ----------
-    selected_ : ndarray of shape (n_selected,)
-        Columns, by the size of their standardised coefficients in the refit.
-    support_ : ndarray of shape (n_features,), bool
-    coef_ : ndarray of shape (n_features,)
-        Of the refit, on the scale of the data.
-    intercept_ : float
-    scores_ : ndarray of shape (n_features,)
-        Size of the standardised coefficient.
+    selected_, support_, coef_, intercept_, scores_ : as of `daskfs.baselines.column_baseline.ColumnBaseline`
     n_iter_ : int
     result_ : SelectionResult
         Its history has one row for each step: iteration, step, replaced, objective.
@@ -104,14 +91,10 @@ class ProjGD(ColumnBaseline):
         memory_limit: int | str | None = None,
         client: Any = None,
     ) -> None:
-        self.n_features_to_select = n_features_to_select
+        super().__init__(n_features_to_select, loss, random_state, memory_limit, client)
         self.step = step
         self.max_iter = max_iter
         self.tol = tol
-        self.loss = loss
-        self.random_state = random_state
-        self.memory_limit = memory_limit
-        self.client = client
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -21,6 +21,7 @@ def warmup(*, generalised: bool = True, substitution: bool = True) -> None:
     from daskfs.kernels.lasso import lasso_path
     from daskfs.kernels.least_squares import least_squares
     from daskfs.kernels.lsa import lsa_path
+    from daskfs.kernels.mission_warmup import warm_up_mission
     from daskfs.kernels.softmax import softmax_fit, softmax_terms
 
     if substitution:
@@ -33,6 +34,7 @@ def warmup(*, generalised: bool = True, substitution: bool = True) -> None:
         for solver in ("homotopy", "descent"):
             lasso_path(X.astype(dtype), y, weight, penalty=1.0, solver=solver)
         least_squares(X.astype(dtype), y, weight)
+        warm_up_mission(dtype)
         if not generalised:
             continue
         warm_up_fgm(dtype)

@@ -17,7 +17,7 @@ The hash is frozen: sketches saved by one version are read by every other. All n
     sign          bit 31 of h      bit 63    bit 63 of g       bit 31 of k      bit 63 of k
 
 A bucket is as many of the lowest bits of its half as ``log2(n_buckets)`` says, at most 31; the sign is the half's
-highest bit, which no bucket uses. ``n_hashes = 0`` is the identity: cell `id` holds element `id` with sign +1.
+highest bit, which no bucket uses. A sketch without rows is the identity: cell `id` holds element `id` with sign +1.
 """
 
 from __future__ import annotations
@@ -52,6 +52,15 @@ def seed_word(seed: int) -> np.uint64:
     return np.uint64(word ^ (word >> 31))
 
 
+def rows_of(n_hashes: int) -> tuple[int, ...]:
+    """Return what stands for the rows of a sketch in kernels: their numbers, none for the identity.
+
+    A tuple, since its length is part of its type: kernels are compiled for each number of rows apart, and do not ask
+    for it at every element.
+    """
+    return tuple(range(n_hashes))
+
+
 @kernel
 def mixed(key, seed):  # type: ignore[no-untyped-def]
     """Return the first hash word h of an id; `seed` is a `seed_word`."""
@@ -63,7 +72,7 @@ def mixed(key, seed):  # type: ignore[no-untyped-def]
 @kernel
 def _signed(value, bit):  # type: ignore[no-untyped-def]
     """Return a number with its sign turned where the bit, 0 or 1, is 1."""
-    return value * (np.float32(1.0) - np.float32(2.0) * np.float32(np.int32(bit)))
+    return -value if bit else value
 
 
 @kernel
@@ -77,7 +86,7 @@ def _median5(a, b, c, d, e):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def updated(cells, n_buckets, n_hashes, h, value):  # type: ignore[no-untyped-def]
+def updated(cells, n_buckets, rows, h, value):  # type: ignore[no-untyped-def]
     """Add a value to one element and return its estimate after that.
 
     Parameters
@@ -86,8 +95,8 @@ def updated(cells, n_buckets, n_hashes, h, value):  # type: ignore[no-untyped-de
         Row after row; changed.
     n_buckets : uint64
         A power of two.
-    n_hashes : int
-        0 (identity), 1, 3 or 5.
+    rows : tuple of int
+        From `rows_of`; of length 0 (identity), 1, 3 or 5.
     h : uint64
         From `mixed`; of the identity the id itself.
     value : float32
@@ -97,7 +106,7 @@ def updated(cells, n_buckets, n_hashes, h, value):  # type: ignore[no-untyped-de
     float32
     """
     mask = n_buckets - _ONE
-    if n_hashes == 3:
+    if len(rows) == 3:
         g = h * C
         i0, i1 = h & mask, n_buckets + ((h >> _S32) & mask)
         i2 = _TWO * n_buckets + ((g >> _S32) & mask)
@@ -105,12 +114,12 @@ def updated(cells, n_buckets, n_hashes, h, value):  # type: ignore[no-untyped-de
         v0, v1, v2 = cells[i0] + _signed(value, b0), cells[i1] + _signed(value, b1), cells[i2] + _signed(value, b2)
         cells[i0], cells[i1], cells[i2] = v0, v1, v2
         return _median3(_signed(v0, b0), _signed(v1, b1), _signed(v2, b2))
-    if n_hashes == 1:
+    if len(rows) == 1:
         i0, b0 = h & mask, (h >> _S31) & _S1
         v0 = cells[i0] + _signed(value, b0)
         cells[i0] = v0
         return _signed(v0, b0)
-    if n_hashes == 0:
+    if len(rows) == 0:
         v0 = cells[h] + value
         cells[h] = v0
         return v0
@@ -135,31 +144,31 @@ def updated(cells, n_buckets, n_hashes, h, value):  # type: ignore[no-untyped-de
 
 
 @kernel
-def fetch(cells, n_buckets, n_hashes, h):  # type: ignore[no-untyped-def]
+def fetch(cells, n_buckets, rows, h):  # type: ignore[no-untyped-def]
     """Have the cells of an element brought near before `updated` wants them: they lie anywhere in memory."""
     mask = n_buckets - _ONE
     prefetch(cells, h & mask)  # type: ignore[call-arg]  # numba passes the context
-    if n_hashes >= 3:
+    if len(rows) >= 3:
         prefetch(cells, n_buckets + ((h >> _S32) & mask))
         prefetch(cells, _TWO * n_buckets + (((h * C) >> _S32) & mask))
 
 
 @kernel
-def hash_word(key, seed, n_hashes):  # type: ignore[no-untyped-def]
+def hash_word(key, seed, rows):  # type: ignore[no-untyped-def]
     """Return what `updated` takes for an id: its first hash word, or of the identity the id."""
-    return np.uint64(key) if n_hashes == 0 else mixed(key, seed)
+    return np.uint64(key) if len(rows) == 0 else mixed(key, seed)
 
 
 @kernel
-def positions(keys, n_buckets, n_hashes, seed, buckets, signs):  # type: ignore[no-untyped-def]
+def positions(keys, n_buckets, rows, seed, buckets, signs):  # type: ignore[no-untyped-def]
     """Write bucket and sign of every id in every row: what the sketch is, without the sketch.
 
     Parameters
     ----------
     keys : ndarray of shape (n_keys,), uint64
     n_buckets, seed : uint64
-    n_hashes : int
-        1, 3 or 5.
+    rows : tuple of int
+        Of length 1, 3 or 5.
     buckets : ndarray of shape (n_keys, n_hashes), int64
         Written.
     signs : ndarray of shape (n_keys, n_hashes), int64
@@ -170,7 +179,7 @@ def positions(keys, n_buckets, n_hashes, seed, buckets, signs):  # type: ignore[
         h = mixed(keys[j], seed)
         g = h * C
         k = (g ^ (g >> _S32)) * A
-        for r in range(n_hashes):
+        for r in range(len(rows)):
             word = h if r < 2 else (g if r == 2 else k)
             half = word >> _S32 if r == 1 or r == 2 or r == 4 else word
             buckets[j, r] = np.int64(half & mask)
@@ -178,26 +187,26 @@ def positions(keys, n_buckets, n_hashes, seed, buckets, signs):  # type: ignore[
 
 
 @kernel
-def add(cells, n_buckets, n_hashes, seed, keys, values):  # type: ignore[no-untyped-def]
+def add(cells, n_buckets, rows, seed, keys, values):  # type: ignore[no-untyped-def]
     """Add values to elements, one after the other; an id may stand more than once.
 
     Parameters
     ----------
-    cells, n_buckets, n_hashes : as in `updated`
+    cells, n_buckets, rows : as in `updated`
     seed : uint64
         From `seed_word`.
     keys : ndarray of shape (n_keys,), uint64
     values : ndarray of shape (n_keys,), float32
     """
     for j in range(keys.shape[0]):
-        updated(cells, n_buckets, n_hashes, hash_word(keys[j], seed, n_hashes), values[j])
+        updated(cells, n_buckets, rows, hash_word(keys[j], seed, rows), values[j])
 
 
 @kernel
-def estimate(cells, n_buckets, n_hashes, seed, keys, estimates):  # type: ignore[no-untyped-def]
+def estimate(cells, n_buckets, rows, seed, keys, estimates):  # type: ignore[no-untyped-def]
     """Write the estimates of elements into `estimates`, float32 of shape (n_keys,); the arguments are those of `add`.
 
     Adding zero leaves every cell as it is.
     """
     for j in range(keys.shape[0]):
-        estimates[j] = updated(cells, n_buckets, n_hashes, hash_word(keys[j], seed, n_hashes), np.float32(0.0))
+        estimates[j] = updated(cells, n_buckets, rows, hash_word(keys[j], seed, rows), np.float32(0.0))

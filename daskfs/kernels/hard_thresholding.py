@@ -127,7 +127,7 @@ def threshold(X, y, k, method, step, n_steps, n_swaps):  # type: ignore[no-untyp
 
 
 @kernel
-def accumulate(X, y, k, step, n_steps, last_factor, n_buckets, n_hashes, seed):  # type: ignore[no-untyped-def]
+def accumulate(X, y, k, step, n_steps, last_factor, n_buckets, rows, seed):  # type: ignore[no-untyped-def]
     """Run MISSION with full gradients.
 
     Parameters
@@ -135,7 +135,7 @@ def accumulate(X, y, k, step, n_steps, last_factor, n_buckets, n_hashes, seed): 
     X, y, k, step, n_steps : as of `threshold`
     last_factor : float
         By which what is outside the k largest is multiplied after the last step; 1 for no fading.
-    n_buckets, n_hashes, seed : the sketch, as in `count_sketch.add`; ``n_hashes = 0`` with as many buckets as columns
+    n_buckets, rows, seed : the sketch, as in `count_sketch.add`; ``rows = ()`` with as many buckets as columns
 
     Returns
     -------
@@ -144,17 +144,17 @@ def accumulate(X, y, k, step, n_steps, last_factor, n_buckets, n_hashes, seed): 
     n_samples, n_features = X.shape
     chosen, coef = np.arange(k), np.zeros(k)
     residual, gradient, z = np.empty(n_samples), np.empty(n_features), np.zeros(n_features)
-    cells = np.zeros(max(n_hashes, 1) * int(n_buckets), np.float32)
+    cells = np.zeros(max(len(rows), 1) * int(n_buckets), np.float32)
     words = np.empty(n_features, np.uint64)
     for j in range(n_features):
-        words[j] = hash_word(np.uint64(j), seed, n_hashes)
+        words[j] = hash_word(np.uint64(j), seed, rows)
     for t in range(n_steps):
         _residuals(X, y, chosen, coef, residual)
         _gradient(X, residual, gradient)
         for j in range(n_features):
-            updated(cells, n_buckets, n_hashes, words[j], np.float32(step * gradient[j]))
+            updated(cells, n_buckets, rows, words[j], np.float32(step * gradient[j]))
         for j in range(n_features):
-            z[j] = updated(cells, n_buckets, n_hashes, words[j], np.float32(0.0))
+            z[j] = updated(cells, n_buckets, rows, words[j], np.float32(0.0))
         k_largest(z, k, chosen)
         coef[:] = z[chosen]
         if not math.isfinite(coef[0]) or abs(coef[0]) > 1e30:
@@ -165,5 +165,5 @@ def accumulate(X, y, k, step, n_steps, last_factor, n_buckets, n_hashes, seed): 
             for i in range(cells.shape[0]):
                 cells[i] *= np.float32(factor)
             for q in range(k):  # the sketch is linear: what the chosen have lost comes back
-                updated(cells, n_buckets, n_hashes, words[chosen[q]], np.float32((1.0 - factor) * coef[q]))
+                updated(cells, n_buckets, rows, words[chosen[q]], np.float32((1.0 - factor) * coef[q]))
     return chosen, coef

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from daskfs.kernels.count_sketch import hash_word
+from daskfs.kernels.count_sketch import hash_word, rows_of
 from daskfs.kernels.mission_classes import loss_and_derivatives
 from daskfs.kernels.mission_rows import (
     INTERCEPT_RATIO,
@@ -20,6 +20,7 @@ from daskfs.kernels.mission_rows import (
 from daskfs.kernels.numba_cache import inner_loop
 from daskfs.kernels.row_losses import row_derivative, row_value
 
+ONE_ROW = rows_of(1)
 _ONE, _S31 = np.uint64(1), np.uint64(31)
 
 
@@ -46,7 +47,7 @@ def train_hashed_rows(  # type: ignore[no-untyped-def]
             return row, False
         z[:] = intercept
         for i in range(start, stop):
-            h = hash_word(np.uint64(indices[i]), seed, 1)
+            h = hash_word(np.uint64(indices[i]), seed, ONE_ROW)
             words[i - start] = h
             x = np.float64(data[i]) * (1.0 - 2.0 * np.float64(np.int64((h >> _S31) & _ONE)))
             for c in range(n_outputs):

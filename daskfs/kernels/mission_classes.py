@@ -74,7 +74,7 @@ def train_classes(  # type: ignore[no-untyped-def]
     rates,
     cells,
     n_buckets,
-    n_hashes,
+    rows,
     seed,
     keys,
     weights,
@@ -149,16 +149,16 @@ def train_classes(  # type: ignore[no-untyped-def]
                 for c in range(n_classes):
                     weights[slot, c] += steps[c] * data[i]
                 continue
-            h = hash_word(key, seed, n_hashes)
+            h = hash_word(key, seed, rows)
             size = 0.0
             for c in range(n_classes):
-                tail[c] = updated(cells[:, c], n_buckets, n_hashes, h, steps[c] * data[i] * to_cells)
+                tail[c] = updated(cells[:, c], n_buckets, rows, h, steps[c] * data[i] * to_cells)
                 size += np.float64(tail[c]) * np.float64(tail[c])
             if size >= threshold * threshold and n_active[0] < capacity:
                 keys[slot] = key
                 touches[slot] = 1
                 n_active[0] += 1
                 for c in range(n_classes):
-                    updated(cells[:, c], n_buckets, n_hashes, h, -tail[c])
+                    updated(cells[:, c], n_buckets, rows, h, -tail[c])
                     weights[slot, c] = tail[c] * from_cells
     return last, True

@@ -13,21 +13,12 @@ import numpy as np
 from daskfs.kernels.count_sketch import A, hash_word, updated
 from daskfs.kernels.mission_rows import (
     EMPTY,
-    INTERCEPT_RATIO,
-    LOSS_SUM,
-    ROW_COUNT,
-    ROWS_SEEN,
     TAIL_SCALE,
-    WEIGHT_SUM,
     slot_of,
     squared_norm,
-    step_of,
+    step_from,
 )
 from daskfs.kernels.numba_cache import inner_loop, kernel
-from daskfs.kernels.row_losses import row_derivative, row_value
-
-NO_SKETCH = -1
-"""Instead of a number of rows: what is not active is forgotten."""
 
 _ONE, _S32 = np.uint64(1), np.uint64(32)
 
@@ -128,8 +119,9 @@ def train_rows_with_heap(  # type: ignore[no-untyped-def]
     rates,
     cells,
     n_buckets,
-    n_hashes,
+    rows,
     seed,
+    forgets,
     keys,
     weights,
     n_active,
@@ -145,8 +137,8 @@ def train_rows_with_heap(  # type: ignore[no-untyped-def]
     """Take rows as `mission_rows.train_rows` does, with the table's heap behind.
 
     Of each row: predict with the weights as they were when their feature was last met; then for every feature the
-    step, in the sketch or (NO_SKETCH) from its weight or zero, and its place among the k largest. `others`, int64 of
-    shape (longest row,), is to work in.
+    step, in the sketch or, where it `forgets`, from its weight or zero, and its place among the k largest. `others`,
+    uint64 of shape (longest row,), is to work in.
 
     Returns
     -------
@@ -167,26 +159,22 @@ def train_rows_with_heap(  # type: ignore[no-untyped-def]
             else:
                 others[n_others] = i
                 n_others += 1
-        numbers[LOSS_SUM] += row_weight[row] * row_value(loss, z, y[row])
-        numbers[WEIGHT_SUM] += row_weight[row]
-        step = -step_of(rates, numbers[ROWS_SEEN], row_weight[row], norm) * row_derivative(loss, z, y[row])
-        numbers[ROWS_SEEN] += rates[ROW_COUNT]
-        intercept[0] += rates[INTERCEPT_RATIO] * step
-        if n_hashes != NO_SKETCH:
+        step = step_from(loss, z, y[row], row_weight[row], norm, rates, intercept, numbers)
+        if not forgets:
             for i in range(start, stop):
-                h = hash_word(np.uint64(indices[i]), seed, n_hashes)
-                value = np.float32(step) * data[i]
-                weight = updated(cells, n_buckets, n_hashes, h, np.divide(value, scale)) * scale
+                h = hash_word(np.uint64(indices[i]), seed, rows)
+                value = step * data[i]
+                weight = updated(cells, n_buckets, rows, h, np.divide(value, scale)) * scale
                 push(keys, weights, ranks, heap, places, n_active, most, np.uint64(indices[i]), weight, hysteresis)
             continue
         for i in range(start, stop):  # first those that have a weight: the k largest are of the sum of both
             slot = slot_of(keys, np.uint64(indices[i]))
             if keys[slot] != EMPTY:
-                weight = weights[slot] + np.float32(step) * data[i]
+                weight = weights[slot] + step * data[i]
                 push(keys, weights, ranks, heap, places, n_active, most, np.uint64(indices[i]), weight, hysteresis)
         for k in range(n_others):
             i = others[k]
-            weight = np.float32(step) * data[i]
+            weight = step * data[i]
             slot = slot_of(keys, np.uint64(indices[i]))
             if keys[slot] != EMPTY:  # the id stands twice in this row
                 weight += weights[slot]

@@ -13,19 +13,13 @@ import numpy as np
 from daskfs.kernels.count_sketch import hash_word, updated
 from daskfs.kernels.mission_rows import (
     EMPTY,
-    INTERCEPT_RATIO,
-    LOSS_SUM,
-    ROW_COUNT,
-    ROWS_SEEN,
     TAIL_SCALE,
     THRESHOLD,
-    WEIGHT_SUM,
     slot_of,
     squared_norm,
-    step_of,
+    step_from,
 )
 from daskfs.kernels.numba_cache import inner_loop
-from daskfs.kernels.row_losses import row_derivative, row_value
 
 
 @inner_loop
@@ -41,7 +35,7 @@ def train_rows_of_paper(  # type: ignore[no-untyped-def]
     rates,
     cells,
     n_buckets,
-    n_hashes,
+    rows,
     seed,
     keys,
     weights,
@@ -73,21 +67,17 @@ def train_rows_of_paper(  # type: ignore[no-untyped-def]
         total = 0.0
         for i in range(start, stop):
             key = np.uint64(indices[i])
-            words[i - start] = hash_word(key, seed, n_hashes)
+            words[i - start] = hash_word(key, seed, rows)
             slots[i - start] = slot_of(keys, key)
             if keys[slots[i - start]] == key:
-                weight = updated(cells, n_buckets, n_hashes, words[i - start], np.float32(0.0))
+                weight = updated(cells, n_buckets, rows, words[i - start], np.float32(0.0))
                 total += np.float64(weight) * np.float64(data[i])
                 touches[slots[i - start]] += 1
         z = intercept[0] + total * numbers[TAIL_SCALE]
-        numbers[LOSS_SUM] += row_weight[row] * row_value(loss, z, y[row])
-        numbers[WEIGHT_SUM] += row_weight[row]
-        step = -step_of(rates, numbers[ROWS_SEEN], row_weight[row], norm) * row_derivative(loss, z, y[row])
-        numbers[ROWS_SEEN] += rates[ROW_COUNT]
-        intercept[0] += rates[INTERCEPT_RATIO] * step
+        step = step_from(loss, z, y[row], row_weight[row], norm, rates, intercept, numbers)
         for i in range(start, stop):
-            value = np.float32(step) * data[i] * to_cells
-            tail = updated(cells, n_buckets, n_hashes, words[i - start], value)
+            value = step * data[i] * to_cells
+            tail = updated(cells, n_buckets, rows, words[i - start], value)
             if keys[slots[i - start]] != np.uint64(indices[i]) and abs(tail) >= threshold and n_active[0] < capacity:
                 key = np.uint64(indices[i])
                 slot = slot_of(keys, key)  # another feature of this row may have taken the slot seen before

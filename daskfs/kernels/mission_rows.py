@@ -27,7 +27,8 @@ RATE, INVERSE_PERIOD, STEP_LIMIT, INTERCEPT_RATIO, ROW_COUNT = range(5)
 exceed STEP_LIMIT; the intercept's is INTERCEPT_RATIO times that; a row advances t by ROW_COUNT."""
 N_RATES = 5
 
-_ONE, _S32 = np.uint64(1), np.uint64(32)
+_ZERO, _ONE, _LAST_BIT = np.uint64(0), np.uint64(1), np.uint64(63)
+_S32, _S52, _S58 = np.uint64(32), np.uint64(52), np.uint64(58)
 
 
 @kernel
@@ -51,6 +52,54 @@ def fill_table(new_keys, new_weights, new_touches, keys, weights, touches):  # t
         touches[slot] = new_touches[j]
 
 
+@kernel
+def _mark(marks, key):  # type: ignore[no-untyped-def]
+    """Set an id's two bits, both in one word."""
+    h = key * A
+    bits = (_ONE << ((h >> _S52) & _LAST_BIT)) | (_ONE << (h >> _S58))
+    marks[(h >> _S32) & np.uint64(marks.shape[0] - 1)] |= bits
+
+
+@kernel
+def marks_of(keys):  # type: ignore[no-untyped-def]
+    """Return a Bloom filter of a table's ids, uint64 of shape (n_slots / 16,).
+
+    It is small enough to stay near, and answers without a branch: an id without its bits is not in the table, one in
+    some fifty that are not has them all the same.
+    """
+    marks = np.zeros(max(keys.shape[0] // 16, 1), np.uint64)
+    for slot in range(keys.shape[0]):
+        if keys[slot] != EMPTY:
+            _mark(marks, keys[slot])
+    return marks
+
+
+@kernel
+def set_apart(ids, marks, marked, others):  # type: ignore[no-untyped-def]
+    """Write the places of a row whose ids are marked, and those of the others, in their order; return how many."""
+    mask = np.uint64(marks.shape[0] - 1)
+    n_marked, n_others = _ZERO, _ZERO
+    for i in range(np.uint64(ids.shape[0])):
+        h = np.uint64(ids[i]) * A
+        word = marks[(h >> _S32) & mask]
+        is_marked = (word >> ((h >> _S52) & _LAST_BIT)) & (word >> (h >> _S58)) & _ONE
+        marked[n_marked] = i
+        others[n_others] = i
+        n_marked += is_marked
+        n_others += _ONE - is_marked
+    return n_marked, n_others
+
+
+@kernel
+def _put_among(others, n_others, place):  # type: ignore[no-untyped-def]
+    """Insert a place where its order is: one in some fifty ids was marked without being in the table."""
+    k = n_others
+    while k > _ZERO and others[k - _ONE] > place:
+        others[k] = others[k - _ONE]
+        k -= _ONE
+    others[k] = place
+
+
 @inner_loop
 def squared_norm(data, start, stop):  # type: ignore[no-untyped-def]
     """Return the sum of squares of ``data[start:stop]``."""
@@ -68,6 +117,26 @@ def step_of(rates, rows_seen, row_weight, norm):  # type: ignore[no-untyped-def]
 
 
 @inner_loop
+def step_from(loss, z, y, row_weight, norm, rates, intercept, numbers):  # type: ignore[no-untyped-def]
+    """Count a row with its loss, let the intercept take its step, and return the step of a weight for x = 1, float32.
+
+    Parameters
+    ----------
+    loss : int
+        A position in `row_losses.ROW_LOSSES`.
+    z, y, row_weight, norm : float
+        The row's prediction, target, weight and squared norm.
+    rates, intercept, numbers : as in `train_rows`
+    """
+    numbers[LOSS_SUM] += row_weight * row_value(loss, z, y)
+    numbers[WEIGHT_SUM] += row_weight
+    step = -step_of(rates, numbers[ROWS_SEEN], row_weight, norm) * row_derivative(loss, z, y)
+    numbers[ROWS_SEEN] += rates[ROW_COUNT]
+    intercept[0] += rates[INTERCEPT_RATIO] * step
+    return np.float32(step)
+
+
+@inner_loop
 def train_rows(  # type: ignore[no-untyped-def]
     indptr,
     indices,
@@ -80,7 +149,7 @@ def train_rows(  # type: ignore[no-untyped-def]
     rates,
     cells,
     n_buckets,
-    n_hashes,
+    rows,
     seed,
     keys,
     weights,
@@ -111,7 +180,7 @@ def train_rows(  # type: ignore[no-untyped-def]
     loss : int
         A position in `row_losses.ROW_LOSSES`.
     rates : ndarray of shape (N_RATES,), float64
-    cells, n_buckets, n_hashes, seed : the sketch, as in `count_sketch.add`
+    cells, n_buckets, rows, seed : the sketch, as in `count_sketch.add`
     keys, weights, touches : the table, uint64, float32 and int64
     n_active : ndarray of shape (1,), int64
     full : int
@@ -120,7 +189,7 @@ def train_rows(  # type: ignore[no-untyped-def]
     numbers : ndarray of shape (N_NUMBERS,), float64
     frozen : bool
         Whether the set of active features stays as it is, and the sketch is left alone.
-    slots, words, places : ndarray of shape (longest row,), uint64, uint64 and int64
+    slots, words, places : ndarray of shape (longest row,), uint64
         To work in.
 
     Returns
@@ -134,55 +203,58 @@ def train_rows(  # type: ignore[no-untyped-def]
     to_cells = np.float32(np.divide(1.0, numbers[TAIL_SCALE]))
     threshold = np.float32(np.divide(numbers[THRESHOLD], numbers[TAIL_SCALE]))
     from_cells = np.float32(numbers[TAIL_SCALE])
+    marks = marks_of(keys)
+    found = np.empty(slots.shape[0], np.float32)
     for row in range(first, last):
         if n_active[0] >= full and not frozen:
             return row, True
-        start, stop = indptr[row], indptr[row + 1]
-        norm = squared_norm(data, start, stop)
+        ids, values = indices[indptr[row] : indptr[row + 1]], data[indptr[row] : indptr[row + 1]]
+        norm = squared_norm(values, 0, values.shape[0])
         if not math.isfinite(norm):
             return row, False
-        z, n_found, n_other = intercept[0], 0, stop - start
-        for i in range(start, stop):
-            slot = slot_of(keys, np.uint64(indices[i]))
-            if keys[slot] != EMPTY:
-                z += np.float64(weights[slot]) * np.float64(data[i])
-                slots[n_found] = slot
-                places[n_found] = i
-                n_found += 1
-            else:
-                n_other -= 1
-                places[n_other] = i
-                if not frozen:
-                    h = hash_word(np.uint64(indices[i]), seed, n_hashes)
-                    words[n_other] = h
-                    fetch(cells, n_buckets, n_hashes, h)
-        numbers[LOSS_SUM] += row_weight[row] * row_value(loss, z, y[row])
-        numbers[WEIGHT_SUM] += row_weight[row]
-        step = -step_of(rates, numbers[ROWS_SEEN], row_weight[row], norm) * row_derivative(loss, z, y[row])
-        numbers[ROWS_SEEN] += rates[ROW_COUNT]
-        intercept[0] += rates[INTERCEPT_RATIO] * step
+        n_marked, n_others = set_apart(ids, marks, slots, places)
+        z, n_found = intercept[0], _ZERO
+        for k in range(n_marked):
+            i = slots[k]
+            slot = slot_of(keys, np.uint64(ids[i]))
+            if keys[slot] == EMPTY:
+                _put_among(places, n_others, i)
+                n_others += _ONE
+                continue
+            z += np.float64(weights[slot]) * np.float64(values[i])
+            slots[n_found] = slot
+            found[n_found] = values[i]
+            n_found += _ONE
+        if not frozen:
+            for k in range(n_others):
+                h = hash_word(np.uint64(ids[places[k]]), seed, rows)
+                words[k] = h
+                fetch(cells, n_buckets, rows, h)
+        step = step_from(loss, z, y[row], row_weight[row], norm, rates, intercept, numbers)
         for k in range(n_found):
-            weights[slots[k]] += np.float32(step) * data[places[k]]
+            weights[slots[k]] += step * found[k]
             touches[slots[k]] += 1
         if frozen:
             continue
         has_grown = False
-        for k in range(stop - start - 1, n_other - 1, -1):  # in the order of the row
+        for k in range(n_others):
             i = places[k]
-            value = np.float32(step) * data[i]
+            value = step * values[i]
             if has_grown:  # the id may stand twice in this row
-                slot = slot_of(keys, np.uint64(indices[i]))
+                slot = slot_of(keys, np.uint64(ids[i]))
                 if keys[slot] != EMPTY:
                     weights[slot] += value
                     continue
             h = words[k]
-            tail = updated(cells, n_buckets, n_hashes, h, value * to_cells)
+            tail = updated(cells, n_buckets, rows, h, value * to_cells)
             if abs(tail) >= threshold and n_active[0] < capacity:
-                updated(cells, n_buckets, n_hashes, h, -tail)
-                slot = slot_of(keys, np.uint64(indices[i]))
-                keys[slot] = np.uint64(indices[i])
+                updated(cells, n_buckets, rows, h, -tail)
+                key = np.uint64(ids[i])
+                slot = slot_of(keys, key)
+                keys[slot] = key
                 weights[slot] = tail * from_cells
                 touches[slot] = 1
                 n_active[0] += 1
+                _mark(marks, key)
                 has_grown = True
     return last, True

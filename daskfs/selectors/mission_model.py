@@ -13,7 +13,7 @@ from daskfs.blocks import SparseRows
 from daskfs.errors import DataError
 from daskfs.kernels.hashed_rows import train_hashed_rows
 from daskfs.kernels.mission_classes import MULTINOMIAL, train_classes
-from daskfs.kernels.mission_heap import NO_SKETCH, push, train_rows_with_heap
+from daskfs.kernels.mission_heap import push, train_rows_with_heap
 from daskfs.kernels.mission_paper import train_rows_of_paper
 from daskfs.kernels.mission_rows import (
     EMPTY,
@@ -138,7 +138,7 @@ class MissionModel:
         NotFiniteRow
         """
         longest = int(np.diff(rows.indptr).max(initial=0))
-        work = (np.empty(longest, np.uint64), np.empty(longest, np.uint64), np.empty(longest, np.int64))
+        work = tuple(np.empty(longest, np.uint64) for _ in range(3))
         first, n_rows = 0, len(y)
         while first < n_rows:
             first, is_finite = self._take(rows, y, row_weight, first, n_rows, rates, frozen, work)
@@ -172,8 +172,7 @@ class MissionModel:
             return train_classes(*given, loss, rates, cells, *self.sketch.hashing, *table, *rest)
         hashing, weights = self.sketch.hashing, self.weights.reshape(-1)
         if self.shape.has_heap and not frozen:
-            n_hashes = NO_SKETCH if self.shape.forgets else hashing[1]
-            place = (cells.reshape(-1), hashing[0], n_hashes, hashing[2], self.keys, weights, self.n_active)
+            place = (cells.reshape(-1), *hashing, self.shape.forgets, self.keys, weights, self.n_active)
             heap = (self.ranks, self.heap, self.places, 1.0 if self.shape.forgets else HYSTERESIS)
             numbers = (self.shape.n_selected, self.intercept, self.numbers)
             return train_rows_with_heap(*given, loss, rates, *place, *numbers, *heap, work[2])
@@ -204,7 +203,9 @@ class MissionModel:
         if self.shape.forgets:
             return keys[keep], weights[keep], touches[keep]
         if not self.shape.is_in_sketch:
-            dropped = np.setdiff1d(np.arange(len(keys)), keep, assume_unique=True)
+            is_dropped = np.ones(len(keys), dtype=bool)
+            is_dropped[keep] = False
+            dropped = np.flatnonzero(is_dropped)
             order = dropped[np.argsort(keys[dropped])]  # whatever the table's layout
             self.sketch.add(keys[order], weights[order])
         self.numbers[THRESHOLD] = sizes[keep].min()
@@ -224,7 +225,7 @@ class MissionModel:
 
     def active(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return ids, weights of shape (n_active, n_outputs) and touches of the active features, in no known order."""
-        occupied = self.keys != EMPTY
+        occupied = np.flatnonzero(self.keys != EMPTY)
         return self.keys[occupied], self.weights[occupied], self.touches[occupied]
 
     def _fill(self, keys: np.ndarray, weights: np.ndarray, touches: np.ndarray) -> None:

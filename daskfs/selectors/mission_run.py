@@ -171,8 +171,9 @@ class MissionRun:
 
 
 def _units(blocks: list[tuple[int, int]], sync_every: int, block_rows: int) -> list[tuple[tuple[int, int], ...]]:
-    """Return what one model takes between two averages: parts of blocks, or several blocks."""
+    """Return what one model takes between two averages: equal parts of blocks (all models count alike), or several."""
     if sync_every > block_rows:
         n = -(-sync_every // block_rows)
         return [tuple(blocks[k : k + n]) for k in range(0, len(blocks), n)]
-    return [((a, min(a + sync_every, stop)),) for start, stop in blocks for a in range(start, stop, sync_every)]
+    parts = [np.linspace(a, b, -(-(b - a) // sync_every) + 1).astype(int).tolist() for a, b in blocks]
+    return [(part,) for bounds in parts for part in pairwise(bounds)]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from daskfs.errors import ConfigError, DataError, RunError
-from daskfs.kernels.count_sketch import MAX_BUCKETS, N_HASHES, add, estimate, seed_word
+from daskfs.kernels.count_sketch import MAX_BUCKETS, N_HASHES, add, estimate, rows_of, seed_word
 from daskfs.kernels.mission_rows import squared_norm
 
 FORMAT_VERSION = 1
@@ -21,6 +21,9 @@ HASH_NAME = "daskfs-mix64-1"
 
 SMALLEST_SCALE = 1e-3
 """Below this the cells themselves are scaled: float32 cells stay far from underflow."""
+
+NORM_BUCKETS = 1 << 20
+"""Of a row, that its norm is estimated from: within a thousandth, unless a few elements are most of it."""
 
 _LAST_ID = (1 << 64) - 2  # the number after it marks a free slot of a table
 
@@ -61,9 +64,9 @@ class CountSketch:
         self.scale = 1.0
 
     @property
-    def hashing(self) -> tuple[np.uint64, int, np.uint64]:
+    def hashing(self) -> tuple[np.uint64, tuple[int, ...], np.uint64]:
         """What kernels want to know of it: buckets, rows, seed."""
-        return np.uint64(self.n_buckets), self.n_hashes, seed_word(self.seed)
+        return np.uint64(self.n_buckets), rows_of(self.n_hashes), seed_word(self.seed)
 
     def _cells_of(self, output: int) -> np.ndarray:
         return self.cells.reshape(-1) if self.n_outputs == 1 else self.cells[:, output]
@@ -96,11 +99,15 @@ class CountSketch:
             self.scale = 1.0
 
     def norm(self) -> float:
-        """Return an estimate of the vector's Euclidean norm: the median of the rows' norms."""
+        """Return an estimate of the vector's Euclidean norm: the median of the rows' norms.
+
+        Of rows with more than 2²⁰ buckets the first so many stand for all: elements are spread evenly over them.
+        """
         cells, n_rows = self.cells.reshape(-1), max(self.n_hashes, 1)
         length = len(cells) // n_rows
-        squares = [squared_norm(cells, r * length, (r + 1) * length) for r in range(n_rows)]
-        return float(np.sqrt(np.median(squares)) * self.scale)
+        looked_at = min(length, NORM_BUCKETS * self.n_outputs) if self.n_hashes else length
+        squares = [squared_norm(cells, r * length, r * length + looked_at) for r in range(n_rows)]
+        return float(np.sqrt(np.median(squares) * (length / looked_at)) * self.scale)
 
     def is_like(self, other: CountSketch) -> bool:
         """Whether both have the same hash and shape, so that their cells mean the same."""

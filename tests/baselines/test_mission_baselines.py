@@ -146,7 +146,7 @@ def test_accumulated_gradients_withstand_more_attenuation_than_thresholded_ones(
             Z[:, support] /= level
             y = Z[:, support].sum(axis=1)
             if found is from_identity:
-                chosen = accumulate(Z, y, 3, 0.001, 1000, 0.98, np.uint64(1000), 0, seed_word(0))[0]
+                chosen = accumulate(Z, y, 3, 0.001, 1000, 0.98, np.uint64(1000), (), seed_word(0))[0]
             else:
                 chosen = threshold(Z, y, 3, 0, 0.001, 300, 1)[0]
             found.append(set(chosen.tolist()) == set(support.tolist()))
@@ -168,6 +168,14 @@ def test_the_k_largest_are_those_of_sorting():
         values, chosen = rng.integers(-5, 6, 30).astype(float), np.empty(7, np.int64)
         k_largest(values, 7, chosen)
         np.testing.assert_array_equal(chosen, np.argsort(-np.abs(values), kind="stable")[:7])
+
+
+def test_steps_that_grow_without_overflowing_are_halved():
+    rng = np.random.default_rng(0)
+    X, support = rng.standard_normal((100, 1000)), rng.choice(1000, 8, replace=False)
+    found = IHT(8).fit(X, X[:, support].sum(axis=1))  # 300 steps of 1 / n end at 1e64
+    assert "0.5 / n was taken" in found.result_.notes[0]
+    assert found.scores_.max() < 10.0
 
 
 def test_what_cannot_be_is_refused():

@@ -160,17 +160,18 @@ def test_a_run_that_was_interrupted_goes_on_from_its_checkpoint(store, workers):
 
 
 @pytest.mark.slow
-def test_a_worker_that_retires_gives_its_columns_back(store, workers):
-    """As by walltime, or when an adaptive cluster shrinks."""
+def test_a_worker_that_retires_gives_its_columns_back(store):
+    """As by walltime, or when an adaptive cluster shrinks: the process does not come back."""
     stored, support = store
+    with open_cluster("local", n_workers=3, dashboard_address=None) as workers:
 
-    def retire():
-        _, others = homes(workers)
-        busy = [address for address, keys in workers.client.processing().items() if address in others and keys]
-        workers.client.retire_workers([busy[0]], close_workers=True)
+        def retire():
+            _, others = homes(workers)
+            busy = [address for address, keys in workers.client.processing().items() if address in others and keys]
+            workers.client.retire_workers([busy[0]], close_workers=True)
 
-    selector = fit(stored, workers, AtWork(retire))
-    check(selector, stored, support)
+        selector = fit(stored, workers, AtWork(retire))
+        check(selector, stored, support)
 
 
 @pytest.mark.slow

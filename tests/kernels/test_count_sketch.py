@@ -7,20 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daskfs.kernels.count_sketch import N_HASHES, add, estimate, mixed, positions, seed_word
+from daskfs.kernels.count_sketch import N_HASHES, add, estimate, mixed, positions, rows_of, seed_word
 
 BUCKETS = 64
 
 
 def places(keys, n_buckets, n_hashes, seed):
     buckets, signs = np.zeros((len(keys), n_hashes), np.int64), np.zeros((len(keys), n_hashes), np.int64)
-    positions(np.asarray(keys, np.uint64), np.uint64(n_buckets), n_hashes, seed_word(seed), buckets, signs)
+    positions(np.asarray(keys, np.uint64), np.uint64(n_buckets), rows_of(n_hashes), seed_word(seed), buckets, signs)
     return buckets, signs
 
 
 def sketch_of(keys, values, n_hashes, seed, n_buckets=BUCKETS):
     cells = np.zeros(n_hashes * n_buckets, np.float32)
-    hashing = (np.uint64(n_buckets), n_hashes, seed_word(seed))
+    hashing = (np.uint64(n_buckets), rows_of(n_hashes), seed_word(seed))
     add(cells, *hashing, np.asarray(keys, np.uint64), np.asarray(values, np.float32))
     return cells, hashing
 
@@ -149,7 +149,7 @@ def test_the_sketch_of_a_sum_is_the_sum_of_the_sketches(entries, cut, n_hashes):
 
 def test_the_identity_holds_every_element():
     cells = np.zeros(10, np.float32)
-    hashing = (np.uint64(10), 0, seed_word(0))
+    hashing = (np.uint64(10), rows_of(0), seed_word(0))
     add(cells, *hashing, np.array([3, 9, 3], np.uint64), np.array([1.0, 2.0, 0.5], np.float32))
     np.testing.assert_array_equal(cells, [0, 0, 0, 1.5, 0, 0, 0, 0, 0, 2])
     np.testing.assert_array_equal(estimates_of(cells, hashing, [9, 0]), [2.0, 0.0])

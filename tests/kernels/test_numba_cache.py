@@ -87,3 +87,30 @@ def test_warmup_compiles_for_both_kinds_of_block():
     """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["2", "2"]
+
+
+def test_after_a_warmup_mission_compiles_nothing():
+    code = """if True:
+        import sys
+        import numpy as np, scipy.sparse
+        from daskfs.kernels.mission_warmup import warm_up_mission
+        from daskfs import Mission
+
+        def compiled():
+            found = [vars(module) for name, module in sys.modules.items() if name.startswith("daskfs.kernels.")]
+            kernels = {id(k): k for one in found for k in one.values() if hasattr(k, "signatures")}
+            return {f"{k.py_func.__module__}.{k.__name__}{s}" for k in kernels.values() for s in k.signatures}
+
+        for dtype in (np.float32, np.float64):
+            warm_up_mission(dtype)
+        before = compiled()
+        X = np.random.default_rng(0).standard_normal((60, 5))
+        two, three = np.where(X[:, 0] > 0, 1, 0), np.arange(60) % 3
+        for rows in (X, X.astype(np.float32), scipy.sparse.csr_array(X)):
+            for variant in ("active", "paper"):
+                Mission(2, "logistic", variant, refit=None).fit(rows, two)
+            Mission(2, "multinomial", refit="sgd").fit(rows, three)
+        print(*sorted(compiled() - before), sep="\\n")
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
