@@ -36,6 +36,7 @@ METHODS = ("fgm", "fgm-logistic", "fgm-b10", "gomp", "l1-svm", "l1-lr", "skglm",
 L1_FACTORS = (1.3, 1.6, 2.0, 2.4, 2.8, 3.3, 4.0)
 """Multiples of the least C that selects anything, tried until a fit has 180 features."""
 WANTED, NEAR = 200, 180
+SHIFT_COUNTS = (200, 320)
 
 
 def draw(n_samples: int, n_features: int, n_informative: int, seed: int, quantile: float = 0.0) -> tuple[Any, ...]:
@@ -197,13 +198,37 @@ def print_rows(rows: list[dict[str, Any]]) -> None:
         )
 
 
-def compare_shift(n_informative: int, seed: int) -> None:
-    """Print accuracies with and without a shift where 65 % of the rows are of one class."""
-    X, y, X_test, y_test, support = draw(4096, 4096, n_informative, seed, quantile=0.65)
-    for shift in (True, False):
-        chosen, coef, intercept = fgm(200, fit_intercept=shift, n_features_per_pass=10)(X, y)
-        accuracy = np.mean(np.where(X_test[:, chosen] @ coef + intercept > 0.0, 1.0, -1.0) == y_test)
-        print(f"shift {shift}: accuracy {accuracy:.3f}, recovered {np.isin(chosen, support).sum()}/{len(chosen)}")
+def compare_shift(n_informative: int, seed: int, n_seeds: int = 5) -> None:
+    """Print accuracies with and without a shift where 65 % of the rows are of one class: mean and spread of data sets.
+
+    The refit of both has a shift: it tells what the features alone are worth.
+    """
+    print(f"\nmean ± standard deviation of {n_seeds} data sets; difference of the accuracies as fitted")
+    print("\n| features | shift | accuracy | recovered | accuracy after a refit | difference | its least |")
+    print("|---|---|---|---|---|---|---|")
+    found: dict[tuple[int, bool], list[tuple[float, int, float]]] = {}
+    for k in range(seed, seed + n_seeds):
+        X, y, X_test, y_test, support = draw(4096, 4096, n_informative, k, quantile=0.65)
+        for n_wanted in SHIFT_COUNTS:
+            for shift in (True, False):
+                options = {"fit_intercept": shift, "n_features_per_pass": n_wanted // 20}
+                accuracies = []
+                for debias in (False, True):
+                    chosen, coef, intercept = fgm(n_wanted, **options, debias=debias)(X, y)
+                    predicted = np.where(X_test[:, chosen] @ coef + intercept > 0.0, 1.0, -1.0)
+                    accuracies.append(float(np.mean(predicted == y_test)))
+                row = (accuracies[0], int(np.isin(chosen, support).sum()), accuracies[1])
+                found.setdefault((n_wanted, shift), []).append(row)
+    for n_wanted in SHIFT_COUNTS:
+        difference = np.subtract(*(np.array(found[n_wanted, shift])[:, 0] for shift in (True, False)))
+        for shift in (True, False):
+            mean, spread = np.mean(found[n_wanted, shift], axis=0), np.std(found[n_wanted, shift], axis=0)
+            last = f"{difference.mean():.3f} ± {difference.std():.3f} | {difference.min():.3f}" if shift else " | "
+            print(
+                f"| {n_wanted} | {'with' if shift else 'without'} | {mean[0]:.3f} ± {spread[0]:.3f} | "
+                f"{mean[1]:.0f} ± {spread[1]:.0f} | {mean[2]:.3f} ± {spread[2]:.3f} | {last} |",
+                flush=True,
+            )
 
 
 def compare_densities(n_informative: int, seed: int) -> None:
@@ -215,6 +240,8 @@ def compare_densities(n_informative: int, seed: int) -> None:
 
     X, _, X_test, _, support = draw(4096, 4096, n_informative, seed)
     coef = np.random.default_rng(seed + 1).random(n_informative)
+    for kind in (scipy.sparse.csr_array, np.asarray):  # compiles
+        FGM(4, loss="logistic").fit(kind(X[:100, :20]), X[:100, 0] > 0.0)
     print("\n| density | FGM sparse = dense | accuracy | CPU s sparse | dense | l1-LR accuracy | CPU s |")
     print("|---|---|---|---|---|---|---|")
     for density in (0.001, 0.01, 0.1, 0.5, 1.0):

@@ -1,6 +1,8 @@
 """FGM and l1 on real data: accuracy against the number of features, with and without a refit.
 
-    DASKFS_DATA=... python benchmarks/fgm_real.py [--only gene_golub gisette_0] [--counts 50 100 200] [--json out.json]
+    DASKFS_DATA=... python benchmarks/fgm_real.py [--only gene_golub gisette_0] [--counts 50 100] [--keep rows.jsonl]
+
+With --keep each set and method is measured once: what the file holds already is shown, not measured again.
 
 Data: two tasks of 20 newsgroups (official split; PC against Mac with uni- and bigrams, computers and science against
 the rest with unigrams), 25,000 reviews of aclImdb with 1.5 million uni- and bigrams (half of them to test on),
@@ -12,8 +14,9 @@ True, its default, and False).
 l1: scikit-learn's liblinear to its own tolerance of 0.01, squared hinge (l1-SVM) and logistic (l1-LR); C is bisected to
 the wanted number of features, as nearly as a dozen fits get it. Refit of all methods: a ridge fit of the selected,
 ½ ‖w‖² + C Σ loss of standardised columns at FGM's default C. One standard error is sqrt(a (1 - a) / n), a the accuracy
-of the better l1 over all n tested rows. Ends with 1 where the best FGM, its C by default, is below the best l1 by more
-than one standard error, both without a refit.
+of the better l1 over all n tested rows, each counted once (it tells what other rows might give; with --divisions, other
+folds of the same rows, accuracies are means). Ends with 1 where the best FGM, its C by default, is below the best l1 by
+more than one standard error, both without a refit.
 """
 
 from __future__ import annotations
@@ -60,8 +63,11 @@ def loaders() -> Any:
     return module
 
 
-def folds(name: str) -> tuple[list[Fold], np.ndarray | None]:
-    """Return the training and test parts of a data set, and which columns are probes where that is known."""
+def folds(name: str, n_divisions: int = 1) -> tuple[list[Fold], np.ndarray | None]:
+    """Return the training and test parts of a data set, and which columns are probes where that is known.
+
+    The small sets are divided into five folds, `n_divisions` times.
+    """
     data = loaders()
     if name.startswith("20news"):
         return [_news(data, name)], None
@@ -82,8 +88,11 @@ def folds(name: str) -> tuple[list[Fold], np.ndarray | None]:
         X = X.astype(np.float32).tocsr()
         return [(X[train], y[train], X[test], y[test])], None
     X = np.asarray(X, dtype=np.float32)
-    splits = StratifiedKFold(5, shuffle=True, random_state=0).split(X, y)
-    return [_standardised(X[train], y[train], X[test], y[test]) for train, test in splits], None
+    parts = []
+    for division in range(n_divisions):
+        splits = StratifiedKFold(5, shuffle=True, random_state=division).split(X, y)
+        parts += [_standardised(X[train], y[train], X[test], y[test]) for train, test in splits]
+    return parts, None
 
 
 def _news(data: Any, name: str) -> Fold:
@@ -162,6 +171,7 @@ def fgm_of(loss: str, normalize: bool) -> Callable[[Any, np.ndarray, int], tuple
     return fit
 
 
+L1 = ("l1-SVM", "l1-LR")
 FGM_VARIANTS = {
     "FGM hinge": fgm_of("squared_hinge", True),
     "FGM logistic": fgm_of("logistic", True),
@@ -186,53 +196,76 @@ def refitted(X: Any, y: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.
     return chosen, fit.coef, fit.intercept
 
 
-def measure(name: str, counts: list[int]) -> list[dict[str, Any]]:
-    """Return one row for each method and count."""
-    parts, is_probe = folds(name)
+def measure(
+    name: str, parts: list[Fold], is_probe: np.ndarray | None, method: str, counts: list[int], n_divisions: int
+) -> list[dict[str, Any]]:
+    """Return one row for each count."""
     counts = [count for count in counts if count < parts[0][0].shape[1]]
     n_test = sum(len(part[3]) for part in parts)
-    rows: dict[tuple[str, int], dict[str, Any]] = {}
+    sums = {count: {"right": 0, "refitted": 0, "selected": 0, "probes": 0} for count in counts}
+    started = time.process_time()
     for X, y, X_test, y_test in parts:
-        is_sparse = hasattr(X, "tocsr")
-        for method in ("l1-SVM", "l1-LR", *FGM_VARIANTS):
-            if method.endswith("as is") and not is_sparse:
-                continue  # the columns are standardised already
-            started = time.process_time()
-            path = Path1(method, X, y) if method.startswith("l1") else None
-            for count in counts:
-                fit = path.nearest(count) if path else FGM_VARIANTS[method](X, y, count)
-                row = rows.setdefault((method, count), {"right": 0, "right_refitted": 0, "selected": 0, "probes": 0})
-                row["right"] += n_right(X_test, y_test, *fit)
-                row["right_refitted"] += n_right(X_test, y_test, *refitted(X, y, fit[0]))
-                row["selected"] += len(fit[0])
-                row["probes"] += int(is_probe[fit[0]].sum()) if is_probe is not None else 0
-            rows[method, counts[-1]]["cpu_s"] = rows[method, counts[-1]].get("cpu_s", 0.0)
-            rows[method, counts[-1]]["cpu_s"] += time.process_time() - started
+        path = Path1(method, X, y) if method in L1 else None
+        for count in counts:
+            fit = path.nearest(count) if path else FGM_VARIANTS[method](X, y, count)
+            sums[count]["right"] += n_right(X_test, y_test, *fit)
+            sums[count]["refitted"] += n_right(X_test, y_test, *refitted(X, y, fit[0]))
+            sums[count]["selected"] += len(fit[0])
+            sums[count]["probes"] += int(is_probe[fit[0]].sum()) if is_probe is not None else 0
     shape = f"{parts[0][0].shape[0]:,} x {parts[0][0].shape[1]:,}"
     return [
         {
-            "set": name, "shape": shape, "method": method, "count": count, "n_test": n_test,
-            "accuracy": row["right"] / n_test, "refitted": row["right_refitted"] / n_test,
-            "selected": row["selected"] / len(parts), "probes": row["probes"] if is_probe is not None else None,
-            "cpu_s": row.get("cpu_s"),
+            "set": name, "shape": shape, "method": method, "count": count,
+            "n_test": n_test // n_divisions if len(parts) > 1 else n_test, "divisions": n_divisions,
+            "accuracy": found["right"] / n_test, "refitted": found["refitted"] / n_test,
+            "selected": found["selected"] / len(parts), "probes": found["probes"] if is_probe is not None else None,
+            "cpu_s": time.process_time() - started,
         }
-        for (method, count), row in rows.items()
+        for count, found in sums.items()
     ]  # fmt: skip
 
 
+def measured(
+    name: str, methods: list[str], counts: list[int], n_divisions: int, keep: Path | None
+) -> list[dict[str, Any]]:
+    """Return the rows of a set, those that a file holds already from there; the others are added to it."""
+    kept = [json.loads(line) for line in keep.read_text().splitlines()] if keep and keep.exists() else []
+    rows = [row for row in kept if row["set"] == name and row["method"] in methods and row["count"] in counts]
+    rows = [row for row in rows if row["divisions"] == n_divisions]
+    is_sparse = name.startswith(("20news", "aclimdb", "libsvm"))
+    loaded = None
+    for method in methods:
+        if method.endswith("as is") and not is_sparse:
+            continue  # the columns are standardised already
+        if any(row["method"] == method for row in rows):
+            continue
+        loaded = loaded or folds(name, n_divisions)
+        found = measure(name, *loaded, method, counts, n_divisions)
+        rows += found
+        if keep:
+            with keep.open("a") as file:
+                file.writelines(json.dumps(row) + "\n" for row in found)
+    return rows
+
+
+def standard_error(row: dict[str, Any]) -> float:
+    """Return that of an accuracy."""
+    return float(np.sqrt(row["accuracy"] * (1.0 - row["accuracy"]) / row["n_test"]))
+
+
 def shown(rows: list[dict[str, Any]]) -> None:
-    """Print one line for each set and method: accuracy (after the refit) at each count."""
+    """Print one line for each set and method: accuracy ± standard error (after the refit) at each count."""
     counts = sorted({row["count"] for row in rows})
     print(f"\n| set | method | {' | '.join(map(str, counts))} | CPU s |\n|---|---|{'---|' * len(counts)}---|")
     for method in dict.fromkeys(row["method"] for row in rows):
         lines = {row["count"]: row for row in rows if row["method"] == method}
         cells = [
-            f"{lines[c]['accuracy']:.3f} ({lines[c]['refitted']:.3f})"
+            f"{lines[c]['accuracy']:.3f} ± {standard_error(lines[c]):.3f} ({lines[c]['refitted']:.3f})"
             + ("" if lines[c]["probes"] is None else f" {lines[c]['probes']} p")
             + ("" if round(lines[c]["selected"]) == c else f" @{lines[c]['selected']:.0f}")
             for c in sorted(lines)
         ]
-        cpu = next(row["cpu_s"] for row in lines.values() if row["cpu_s"] is not None)
+        cpu = next(row["cpu_s"] for row in lines.values())
         print(f"| {rows[0]['set']} | {method} | {' | '.join(cells)} | {cpu:.1f} |", flush=True)
 
 
@@ -240,11 +273,12 @@ def verdicts(rows: list[dict[str, Any]]) -> Iterator[tuple[str, int, float, floa
     """Yield set, count, FGM's and l1's accuracy, and whether FGM's is no less than l1's minus one standard error."""
     for name in dict.fromkeys(row["set"] for row in rows):
         for count in sorted({row["count"] for row in rows if row["set"] == name}):
-            of = {row["method"]: row for row in rows if row["set"] == name and row["count"] == count}
-            l1 = max(of["l1-SVM"]["accuracy"], of["l1-LR"]["accuracy"])
-            fgm = max(of[method]["accuracy"] for method in of if method in FGM_VARIANTS)
-            error = float(np.sqrt(l1 * (1.0 - l1) / of["l1-SVM"]["n_test"]))
-            yield name, count, fgm, l1, fgm >= l1 - error
+            here = [row for row in rows if row["set"] == name and row["count"] == count]
+            of_l1 = [row for row in here if row["method"] in L1]
+            of_fgm = [row["accuracy"] for row in here if row["method"] in FGM_VARIANTS]
+            if of_l1 and of_fgm:
+                l1 = max(of_l1, key=lambda row: row["accuracy"])
+                yield name, count, max(of_fgm), l1["accuracy"], max(of_fgm) >= l1["accuracy"] - standard_error(l1)
 
 
 def main() -> int:
@@ -252,15 +286,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", choices=SETS, default=SETS)
     parser.add_argument("--counts", nargs="+", type=int, default=list(COUNTS))
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--methods", nargs="+", choices=[*L1, *FGM_VARIANTS], default=[*L1, *FGM_VARIANTS])
+    parser.add_argument("--keep", type=Path, help="a file of rows, read first and added to")
+    parser.add_argument("--divisions", type=int, default=1, help="of the small sets into five folds")
     options = parser.parse_args()
     rows: list[dict[str, Any]] = []
     for name in options.only:
-        found = measure(name, options.counts)
+        found = measured(name, options.methods, options.counts, options.divisions, options.keep)
         shown(found)
         rows += found
-        if options.json:
-            options.json.write_text(json.dumps(rows, indent=1))
     failed = False
     for name, count, fgm, l1, is_enough in verdicts(rows):
         failed |= not is_enough

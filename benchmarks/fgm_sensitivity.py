@@ -73,7 +73,7 @@ def vary_tolerances(name: str, fold: Fold, support: Any, is_probe: Any, C: float
     )
     for key, values in (("inner_tol", INNER), ("tol", OUTER)):
         for value in values:
-            wanted = 320 if key == "inner_tol" else None
+            wanted = min(320, fold[0].shape[1]) if key == "inner_tol" else None
             started = time.process_time()
             found = FGM(wanted, n_features_per_pass=16, C=C, max_inner=500, **{key: value}).fit(*fold[:2])
             seconds = time.process_time() - started

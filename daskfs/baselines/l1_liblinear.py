@@ -41,6 +41,8 @@ class L1Liblinear(LinearBaseline):
     tol : float
         liblinear's.
     max_iter : int
+    debias : bool
+        Whether `coef_` are those of a refit on the selected features alone, as `FGM` with its default C makes it.
     random_state : int, RandomState or None
         Of liblinear's order of coordinates.
     memory_limit : int or str, optional
@@ -54,7 +56,7 @@ class L1Liblinear(LinearBaseline):
         Columns, by `scores_`.
     support_ : ndarray of shape (n_features,), bool
     coef_ : ndarray of shape (n_features,)
-        On the scale of the data, shrunk as the penalty does.
+        On the scale of the data, shrunk as the penalty does unless `debias`.
     intercept_ : float
     classes_ : ndarray of shape (2,)
     scores_ : ndarray of shape (n_features,)
@@ -90,6 +92,7 @@ class L1Liblinear(LinearBaseline):
         fit_intercept: bool = True,
         tol: float = 1e-3,
         max_iter: int = 1000,
+        debias: bool = False,
         random_state: Any = 0,
         memory_limit: int | str | None = None,
         client: Any = None,
@@ -100,6 +103,7 @@ class L1Liblinear(LinearBaseline):
         self.fit_intercept = fit_intercept
         self.tol = tol
         self.max_iter = max_iter
+        self.debias = debias
         self.random_state = random_state
         self.memory_limit = memory_limit
         self.client = client

@@ -13,7 +13,9 @@ from daskfs.cluster import parse_bytes
 from daskfs.errors import ConfigError, PlanError
 from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.base import BaseSelector, Checkpoint, SelectorPlan
+from daskfs.selectors.fgm_parameters import default_C
 from daskfs.selectors.message_plan import is_whole
+from daskfs.selectors.refit import refit_selected
 from daskfs.selectors.targets import checked_target, classes_of
 from daskfs.workers import Workers
 
@@ -32,6 +34,7 @@ class LinearBaseline(BaseSelector):
     n_features_to_select: int | None
     C: float | None
     memory_limit: int | str | None
+    debias: bool = False
 
     @abstractmethod
     def _fit_at(self, C: float, X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, float]:
@@ -78,6 +81,8 @@ class LinearBaseline(BaseSelector):
             raise ConfigError(f"expected a whole number of at least 1, found {wanted!r}", "n_features_to_select")
         if C is not None and (isinstance(C, (bool, str)) or not 0.0 < C < np.inf):
             raise ConfigError(f"expected a positive number, found {C!r}", "C")
+        if not isinstance(self.debias, bool | np.bool_):
+            raise ConfigError(f"expected True or False, found {self.debias!r}", "debias")
         if C is not None and wanted is not None:
             raise ConfigError("expected C or n_features_to_select, found both", self.method, "leave one out")
 
@@ -108,6 +113,8 @@ class LinearBaseline(BaseSelector):
             progress.advance()
             progress.finish()
         self._finish(matrix, coef, shift, mean, scale, time.perf_counter() - started)
+        if self.debias and len(self.selected_):
+            self._refit(matrix, float(weight.sum()))
 
     def _search(self, X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, float, float, int]:
         """Return coefficients, shift, C and how many fits it took."""
@@ -165,6 +172,19 @@ class LinearBaseline(BaseSelector):
             time={"select": seconds},
             notes=notes,
         )
+
+    def _refit(self, matrix: Any, total_weight: float) -> None:
+        """Fit the selected columns alone, without the penalty that shrank them, as FGM does with its default C."""
+        started = time.perf_counter()
+        columns, loss = self.selected_, str(self.loss)
+        ridge = 1.0 / (default_C(total_weight, loss, 1.0) * total_weight)
+        fit = refit_selected(matrix, columns, loss, positive=float(self.classes_[1]), ridge=ridge)
+        self.coef_[columns], self.intercept_ = fit.coef, fit.intercept
+        result = self.result_
+        result.intercept = fit.intercept
+        result.table = selection_table(columns, fit.coef, self.scores_[columns], matrix.feature_names)
+        result.time["refit"] = time.perf_counter() - started
+        result.notes.append(f"the coefficients are those of a refit on the {len(columns)} columns alone")
 
 
 def _columns(matrix: Any, weight: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:

@@ -8,12 +8,19 @@ from daskfs.kernels.apg import descend
 from daskfs.kernels.grouped_columns import Groups
 from daskfs.kernels.losses import SQUARED_HINGE
 from daskfs.kernels.mkl import alternate
-from daskfs.kernels.scores import GRANULE, column_sums, flattened, scores_of
+from daskfs.kernels.scores import (
+    GRANULE,
+    column_sums,
+    flattened,
+    scores_of,
+    sparse_column_sums,
+    sparse_scores,
+)
 from daskfs.kernels.shift import new_rows
 
 
 def warm_up_fgm(dtype: type) -> None:
-    """Run every kernel of FGM on a few rows, for dense blocks of a type and, with float32, of int8."""
+    """Run every kernel of FGM on a few rows, for columns of a type, dense and sparse, and, with float32, of int8."""
     X = np.array([[1.0, 2.0], [2.0, 0.0], [0.0, 1.0], [4.0, 5.0]])
     y, share = np.array([1.0, -1.0, -1.0, 1.0]), np.ones(4)
     rows = new_rows(SQUARED_HINGE, y, share)
@@ -24,4 +31,7 @@ def warm_up_fgm(dtype: type) -> None:
         block: np.ndarray = np.ones((GRANULE, 2), kind)
         scores_of(block, np.ones(GRANULE), np.zeros(2))
         flat, stride = flattened(block)
-        column_sums(flat, stride, *block.shape, np.ones(GRANULE), np.zeros(2), np.zeros(2), np.zeros(2))
+        column_sums(flat, stride, *block.shape, np.ones(GRANULE), *np.zeros((4, 2)))
+        starts, entry = np.array([0, 1], np.int32), np.zeros(1, np.int32)
+        sparse_scores(starts, entry, np.ones(1, kind), np.ones(1, dtype), np.zeros(1, np.int64), np.zeros(1))
+        sparse_column_sums(starts, entry, np.ones(1, kind), np.ones(1), *np.zeros((4, 1)))

@@ -1,15 +1,17 @@
 """Scores of columns: the products Xᵀ v of a block with one number for each row, dense rows or sparse columns.
 
 The rows are taken in granules of GRANULE rows. Within a granule those whose number is 0 are left out, the others are
-taken eight at a time; float32 and int8 columns are summed in float32 within a granule, granules in float64. A piece of
-rows that starts at a multiple of GRANULE adds what the whole would: the bits do not depend on how a block is cut.
+added one after another; float32 and int8 columns are summed in float32 within a granule, granules in float64. A piece
+of rows that starts at a multiple of GRANULE adds what the whole would: the bits do not depend on how a block is cut.
+Sparse columns are summed in the same order, each step rounded as there, and zeros add nothing: they give the bits of
+dense ones. The same holds for the sums behind means and deviations.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from daskfs.kernels.numba_cache import inner_loop, kernel
+from daskfs.kernels.numba_cache import kernel
 
 GRANULE = 256  # rows that are summed in the precision of the block
 PANEL_COLUMNS = 4096  # sums of a panel stay in the first-level cache, its rows are long enough to be fetched ahead
@@ -101,71 +103,101 @@ def _add_eight(flat, stride, left, width, v, rows, sums):  # type: ignore[no-unt
     )  # fmt: skip
 
 
-@inner_loop
+@kernel
 def _add_rows(x0, x1, x2, x3, x4, x5, x6, x7, v0, v1, v2, v3, v4, v5, v6, v7, sums):  # type: ignore[no-untyped-def]
+    number = sums.dtype.type
     for j in range(sums.shape[0]):
-        sums[j] += ((v0 * x0[j] + v1 * x1[j]) + (v2 * x2[j] + v3 * x3[j])) + (
-            (v4 * x4[j] + v5 * x5[j]) + (v6 * x6[j] + v7 * x7[j])
-        )
+        total = sums[j]
+        total += v0 * number(x0[j])
+        total += v1 * number(x1[j])
+        total += v2 * number(x2[j])
+        total += v3 * number(x3[j])
+        total += v4 * number(x4[j])
+        total += v5 * number(x5[j])
+        total += v6 * number(x6[j])
+        total += v7 * number(x7[j])
+        sums[j] = total
 
 
-@inner_loop
+@kernel
 def _add_one(x, v, sums):  # type: ignore[no-untyped-def]
+    number = sums.dtype.type
     for j in range(sums.shape[0]):
-        sums[j] += v * x[j]
+        sums[j] += v * number(x[j])
 
 
-@inner_loop
-def sparse_scores(starts, rows, values, v, out):  # type: ignore[no-untyped-def]
-    """Write Σ_i v_i x_ij for sparse columns.
+@kernel
+def sparse_scores(starts, rows, values, v, granule, out):  # type: ignore[no-untyped-def]
+    """Write Σ_i v_i x_ij for sparse columns: the bits that `add_scores` gives for them as a dense block.
 
     Parameters
     ----------
     starts : ndarray of shape (n_columns + 1,), int32 or int64
         Where each column starts in `rows` and `values`.
     rows : ndarray of shape (nnz,), int32 or int64
+        Ascending within a column.
     values : ndarray of shape (nnz,), float32, float64 or int8
-    v : ndarray of shape (n_samples,), float64
+    v : ndarray of shape (n_samples,), float32 or float64
+        float64 where the values are.
+    granule : ndarray of shape (n_samples,), int64
+        The granule of each row.
     out : ndarray of shape (n_columns,), float64
     """
+    number = v.dtype.type
     for j in range(out.shape[0]):
-        total = 0.0
+        total, part, current = 0.0, number(0), -1
         for k in range(starts[j], starts[j + 1]):
-            total += v[rows[k]] * values[k]
-        out[j] = total
+            i = rows[k]
+            if v[i] == 0.0:
+                continue
+            if granule[i] != current:
+                total += part
+                part, current = number(0), granule[i]
+            part += v[i] * number(values[k])
+        out[j] = total + part
 
 
 @kernel
-def column_sums(flat, stride, n_rows, n_columns, weight, origin, sums, squares):  # type: ignore[no-untyped-def]
-    """Add Σ_i w_i (x_ij - o_j) and Σ_i w_i (x_ij - o_j)² to `sums` and `squares`, row after row.
+def column_sums(flat, stride, n_rows, n_columns, weight, origin, total, sums, squares):  # type: ignore[no-untyped-def]
+    """Add up the values of columns that are not 0, row after row: Σ w_i, Σ w_i (x_ij - o_j) and Σ w_i (x_ij - o_j)².
 
     Parameters
     ----------
     flat, stride, n_rows, n_columns : see `add_scores`
     weight : ndarray of shape (n_rows,), float64
         Rows of weight 0 are left out.
-    origin, sums, squares : ndarray of shape (n_columns,), float64
+    origin : ndarray of shape (n_columns,), float64
+        o_j: 0, then the first value of the column that is not 0.
+    total, sums, squares : ndarray of shape (n_columns,), float64
     """
     for i in range(n_rows):
         if weight[i] != 0.0:
-            _add_squares(flat[i * stride : i * stride + n_columns], weight[i], origin, sums, squares)
-
-
-@inner_loop
-def _add_squares(x, weight, origin, sums, squares):  # type: ignore[no-untyped-def]
-    for j in range(sums.shape[0]):
-        deviation = x[j] - origin[j]
-        sums[j] += weight * deviation
-        squares[j] += weight * deviation * deviation
+            _add_squares(flat[i * stride : i * stride + n_columns], weight[i], origin, total, sums, squares)
 
 
 @kernel
-def sparse_column_sums(starts, rows, values, weight, sums, squares):  # type: ignore[no-untyped-def]
-    """Write Σ_i w_i x_ij and Σ_i w_i x_ij² of sparse columns."""
+def _add_squares(x, weight, origin, total, sums, squares):  # type: ignore[no-untyped-def]
     for j in range(sums.shape[0]):
-        total, square = 0.0, 0.0
+        value = np.float64(x[j])
+        origin[j] = value if origin[j] == 0.0 else origin[j]
+        w = 0.0 if value == 0.0 else weight
+        deviation = value - origin[j]
+        total[j] += w
+        sums[j] += w * deviation
+        squares[j] += w * deviation * deviation
+
+
+@kernel
+def sparse_column_sums(starts, rows, values, weight, origin, total, sums, squares):  # type: ignore[no-untyped-def]
+    """Write the sums of `column_sums` for sparse columns, bit for bit; rows ascending within a column."""
+    for j in range(sums.shape[0]):
+        first, count, one, two = 0.0, 0.0, 0.0, 0.0
         for k in range(starts[j], starts[j + 1]):
-            x = np.float64(values[k])
-            total += weight[rows[k]] * x
-            square += weight[rows[k]] * x * x
-        sums[j], squares[j] = total, square
+            x, w = np.float64(values[k]), weight[rows[k]]
+            if x != 0.0 and w != 0.0:
+                first = x if first == 0.0 else first
+                deviation = x - first
+                count += w
+                one += w * deviation
+                two += w * deviation * deviation
+        origin[j], total[j], sums[j], squares[j] = first, count, one, two

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.report.plots import draw_history
+from daskfs.report.plots import draw_history, draw_metric_by_size
+from daskfs.report.size_curves import lines_by_size
 from daskfs.result import TABLE_COLUMNS, SelectionResult
 
 N_BARS = 40
@@ -53,7 +54,7 @@ def render_report(title: str, results: Mapping[str, SelectionResult]) -> str:
     """
     parts = [f"<h1>{escape(title)}</h1>"]
     if len(results) > 1:
-        parts += [_comparison(results), _shared_features(results)]
+        parts += [_comparison(results), *_by_size(results), _shared_features(results)]
     for label, result in results.items():
         if len(results) > 1:
             parts.append(f"<h1>{escape(label)}</h1>")
@@ -155,6 +156,33 @@ def _comparison(results: Mapping[str, SelectionResult]) -> str:
         cells += [f"{result.time[step]:.2f}" if step in result.time else "" for step in steps]
         rows.append(cells)
     return "<h2>Side by side</h2>" + _table(head, rows, numbers=tuple(range(2, len(head))))
+
+
+def _by_size(results: Mapping[str, SelectionResult]) -> list[str]:
+    """Show each metric against the number of features, where a method was run for several numbers of them."""
+    lines = lines_by_size(results)
+    metrics = dict.fromkeys(name for line in lines.values() for result in line for name in result.metrics)
+    parts = []
+    for metric in metrics:
+        drawn = {
+            name: {len(result.table): result.metrics[metric] for result in line if _is_known(result, metric)}
+            for name, line in lines.items()
+        }
+        drawn = {name: found for name, found in drawn.items() if found}
+        sizes = sorted({size for found in drawn.values() for size in found})
+        if not sizes:
+            continue
+        rows = [[name, *(_shown(found.get(size, "")) for size in sizes)] for name, found in drawn.items()]
+        svg = draw_metric_by_size({name: (list(f), list(f.values())) for name, f in drawn.items()}, metric)
+        head = ["selected features", *(str(size) for size in sizes)]
+        table = _table(head, rows, numbers=tuple(range(1, len(sizes) + 1)))
+        parts.append(f"<h2>{escape(metric)} against the number of features</h2>{svg}{table}")
+    return parts
+
+
+def _is_known(result: SelectionResult, metric: str) -> bool:
+    value = result.metrics.get(metric)
+    return value is not None and math.isfinite(value)
 
 
 def _shared_features(results: Mapping[str, SelectionResult]) -> str:

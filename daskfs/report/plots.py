@@ -1,12 +1,12 @@
 """Figures of a report as SVG text; drawn without a display and without pyplot's global state.
 
-Each figure takes a result's history and is None where the history does not hold what it shows.
+Figures of one result take its history and are None where the history does not hold what they show.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 BLUE, RED, GREY = "#1f5f8b", "#b03a2e", "#9aa5ad"
+LINE_COLOURS = (BLUE, RED, "#4f8a3c", "#b7791f", "#6b4c9a", "#2a9d9d", "#8c564b", GREY)
+LINE_STYLES = ("-", "--", ":")
+MAX_TICKS = 8  # one for each number of features, as long as they do not run into one another
 
 
 def draw_history(history: DataFrame) -> list[tuple[str, str]]:
@@ -181,6 +184,31 @@ def draw_trace(history: DataFrame) -> str | None:
     return _svg(draw)
 
 
+def draw_metric_by_size(lines: Mapping[str, tuple[Sequence[int], Sequence[float]]], metric: str) -> str:
+    """Draw a metric against the number of selected features, one line for each method.
+
+    Parameters
+    ----------
+    lines : mapping of str to (sequence of int, sequence of float)
+        Numbers of features, rising, and the metric at each.
+    metric : str
+        Its name.
+    """
+
+    def draw(axes: Any) -> None:
+        axes.set(xlabel="selected features", ylabel=f"{metric} on the test rows")
+        for k, (name, (sizes, values)) in enumerate(lines.items()):
+            style = LINE_STYLES[k // len(LINE_COLOURS) % len(LINE_STYLES)]
+            colour = LINE_COLOURS[k % len(LINE_COLOURS)]
+            axes.plot(sizes, values, color=colour, linestyle=style, marker="o", markersize=3, label=_plain(name))
+        sizes_shown = sorted({size for sizes, _ in lines.values() for size in sizes})
+        if len(sizes_shown) <= MAX_TICKS:
+            axes.set_xticks(sizes_shown)
+        axes.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+    return _svg(draw, right=0.62)
+
+
 _FIGURES: tuple[tuple[str, Callable[[DataFrame], str | None]], ...] = (
     ("GIC path of the first subset", draw_gic_path),
     ("Objective as columns were presented", draw_objective),
@@ -205,14 +233,19 @@ def _legend(axes: Any, other: Any) -> None:
     axes.legend(handles, labels, frameon=False, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
 
 
-def _svg(draw: Callable[[Any], None]) -> str:
+def _plain(text: str) -> str:
+    """Return text that matplotlib does not take for a formula, or for a line that has no name."""
+    return text.replace("$", r"\$").removeprefix("_")
+
+
+def _svg(draw: Callable[[Any], None], right: float = 0.9) -> str:
     """Return what `draw` draws on fresh axes; the same bytes every time."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     with mpl.rc_context({"svg.hashsalt": "daskfs", "svg.fonttype": "none", "axes.spines.top": False}):
         figure = Figure(figsize=(7.2, 3.2))
-        figure.subplots_adjust(left=0.12, right=0.9, bottom=0.16, top=0.9)
+        figure.subplots_adjust(left=0.12, right=right, bottom=0.16, top=0.9)
         draw(figure.add_subplot())
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})

@@ -65,8 +65,9 @@ def best_of_block(matrix: Any, v: np.ndarray, n_wanted: int, columns: ColumnRang
     products = np.zeros(columns.stop - columns.start)
     sparse = sparse_block(matrix, columns.start, columns.stop, v)
     if sparse is not None:
-        starts, rows, values, numbers = sparse
-        sparse_scores(starts, rows, values, numbers, products)
+        narrow = np.float64 if sparse.values.dtype == np.float64 else np.float32
+        numbers = sparse.vector.astype(narrow)
+        sparse_scores(sparse.starts, sparse.rows, sparse.values, numbers, sparse.granule, products)
     else:
         for first, block in _pieces(matrix, columns):
             scores_of(block, v[first : first + len(block)], products)
@@ -96,26 +97,37 @@ def sums_of_block(matrix: Any, weight: np.ndarray, columns: ColumnRange) -> np.n
     DataError
         NaN or infinity, with the column's name.
     """
-    total = weight.sum()
-    sums, squares = np.zeros((2, columns.stop - columns.start))
+    origin, total, sums, squares = np.zeros((4, columns.stop - columns.start))
     sparse = sparse_block(matrix, columns.start, columns.stop, weight)
     if sparse is not None:
-        starts, rows, values, weights = sparse
-        sparse_column_sums(starts, rows, values, weights, sums, squares)
-        origin = np.zeros(len(sums))
+        sparse_column_sums(
+            sparse.starts, sparse.rows, sparse.values, sparse.vector, origin, total, sums, squares
+        )  # fmt: skip
     else:
-        first_row = int(np.flatnonzero(weight)[0])
-        origin = matrix.read(slice(first_row, first_row + 1), slice(columns.start, columns.stop))[0].astype(np.float64)
         for first, block in _pieces(matrix, columns):
             flat, stride = flattened(block)
-            column_sums(flat, stride, *block.shape, weight[first : first + len(block)], origin, sums, squares)
+            column_sums(
+                flat, stride, *block.shape, weight[first : first + len(block)], origin, total, sums, squares
+            )  # fmt: skip
     if not np.isfinite(squares).all():
         raise not_finite(matrix, columns.start + int(np.flatnonzero(~np.isfinite(squares))[0]))
-    shift = sums / total
-    variance = np.maximum(squares / total - shift * shift, 0.0)
-    # What is left of a constant column that is not 0 in all rows of a sparse matrix is rounding.
-    variance[variance <= 1e-14 * squares / total] = 0.0
-    return np.stack([origin + shift, np.sqrt(variance)])
+    return _mean_and_deviation(origin, total, sums, squares, weight)
+
+
+def _mean_and_deviation(
+    origin: np.ndarray, total: np.ndarray, sums: np.ndarray, squares: np.ndarray, weight: np.ndarray
+) -> np.ndarray:
+    """Return means and standard deviations from the sums over the values that are not 0, and the weight of the zeros.
+
+    Source: Chan, Golub and LeVeque (1983), "Algorithms for computing the sample variance", The American Statistician
+    37(3), (2.1), for the values that are not 0 and those that are.
+    """
+    whole = float(np.cumsum(weight)[-1])  # in the order in which the kernels sum: no zeros, no rest
+    share = total / whole
+    divisor = np.where(total > 0.0, total, 1.0)
+    mean = origin + sums / divisor
+    variance = (squares - sums * sums / divisor) / whole + mean * mean * share * ((whole - total) / whole)
+    return np.stack([mean * share, np.sqrt(np.maximum(variance, 0.0))])
 
 
 def read_columns(matrix: Any, columns: np.ndarray) -> np.ndarray:
@@ -141,19 +153,32 @@ def read_columns(matrix: Any, columns: np.ndarray) -> np.ndarray:
     return out if chosen_rows is None else np.ascontiguousarray(out[:, chosen_rows])
 
 
-def sparse_block(
-    matrix: Any, start: int, stop: int, vector: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
-    """Return starts, rows and values of sparse columns and the vector over their rows; None for dense columns."""
+@dataclass(frozen=True, slots=True)
+class SparseColumns:
+    """Consecutive sparse columns and a number for each row of the matrix that holds them."""
+
+    starts: np.ndarray
+    rows: np.ndarray
+    values: np.ndarray
+    vector: np.ndarray
+    """Shape (n_base_rows,), float64; 0 in rows that do not take part."""
+    granule: np.ndarray
+    """Shape (n_base_rows,), int64: where dense rows would be summed together."""
+
+
+def sparse_block(matrix: Any, start: int, stop: int, vector: np.ndarray) -> SparseColumns | None:
+    """Return columns with a vector over the rows of a matrix; None where the columns are dense."""
     found = _sparse_of(matrix)
     if found is None:
         return None
     csc, chosen_rows = found
+    granule = np.arange(len(vector)) // GRANULE
     if chosen_rows is not None:
-        whole = np.zeros(csc.shape[0])
+        whole, granules = np.zeros(csc.shape[0]), np.zeros(csc.shape[0], np.int64)
         np.add.at(whole, chosen_rows, vector)
-        vector = whole
-    return csc.indptr[start : stop + 1], csc.indices, csc.data, vector
+        granules[chosen_rows] = granule
+        vector, granule = whole, granules
+    return SparseColumns(csc.indptr[start : stop + 1], csc.indices, csc.data, vector, granule)
 
 
 def _sparse_of(matrix: Any) -> tuple[Any, np.ndarray | None] | None:

@@ -72,8 +72,12 @@ class ArrayMatrix(Streamable):
 
     @cached_property
     def by_columns(self) -> Any:
-        """X as a CSC matrix, made when first asked for; None where it is dense."""
-        return self._X.tocsc() if hasattr(self._X, "tocsr") else None
+        """X as a CSC matrix, rows ascending and each once, made when first asked for; None where X is dense."""
+        if not hasattr(self._X, "tocsr"):
+            return None
+        by_columns = self._X.tocsc()
+        by_columns.sum_duplicates()
+        return by_columns
 
     def read_sparse(self, rows: Rows) -> SparseRows | None:
         """Return the entries of X[rows], without a copy where the rows are consecutive; None where X is dense."""

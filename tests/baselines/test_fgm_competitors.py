@@ -9,6 +9,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from daskfs.baselines import ActiveSet, L1Liblinear, SgdSlr
 from daskfs.errors import ConfigError, PlanError
+from daskfs.selectors.fgm import FGM
 from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 
@@ -50,6 +51,24 @@ def test_the_true_features_are_found_in_arrays_and_stores(data, method, tmp_path
     assert selector.score(X, y) > 0.8
     stored = method(3).fit(ingest(X, tmp_path / "s.zarr", y=y, dtype="float64"))
     np.testing.assert_array_equal(np.sort(stored.selected_), [3, 7, 21])
+
+
+@pytest.mark.parametrize("loss", ["squared_hinge", "logistic"])
+def test_liblinears_selection_is_refitted_as_that_of_fgm(data, loss):
+    X, y = data
+    plain, refitted = (L1Liblinear(5, loss=loss, debias=debias).fit(X, y) for debias in (False, True))
+    np.testing.assert_array_equal(plain.selected_, refitted.selected_)
+    np.testing.assert_array_equal(plain.scores_, refitted.scores_)
+    other = FGM(5, loss=loss, debias=True).fit(X[:, plain.support_], y)
+    np.testing.assert_allclose(refitted.coef_[plain.support_], other.coef_, rtol=1e-6)
+    assert refitted.intercept_ == pytest.approx(other.intercept_, rel=1e-6)
+    assert np.abs(refitted.coef_ - plain.coef_).max() > 1e-3
+    table, result = refitted.result_.table, refitted.result_
+    np.testing.assert_array_equal(table["coef"], refitted.coef_[table["index"]])
+    assert result.intercept == refitted.intercept_
+    assert any("refit on the 5 columns alone" in note for note in result.notes)
+    with pytest.raises(ConfigError, match="debias: expected True or False, found 'yes'"):
+        L1Liblinear(5, debias="yes").fit(X, y)
 
 
 @pytest.mark.parametrize("method", METHODS)

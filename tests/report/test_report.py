@@ -9,6 +9,7 @@ from daskfs.errors import RunError
 from daskfs.report.html import render_report
 from daskfs.report.plots import draw_passes
 from daskfs.report.runs import load_run, write_report
+from daskfs.report.size_curves import lines_by_size
 from daskfs.result import SelectionResult, selection_table
 
 EVIL = "<script>alert('x')</script>"
@@ -170,3 +171,64 @@ def test_a_methods_own_columns_and_learning_curve_are_shown():
     assert "0.125" in page
     assert "Mean loss of the rows before they were learnt from" in page
     assert "share of the subsets" not in page
+
+
+def sized(method, n_features, accuracy, **parameters):
+    table = selection_table(range(n_features), np.ones(n_features), np.ones(n_features))
+    asked = {"n_features_to_select": n_features, **parameters}
+    changes = {"method": method, "table": table, "parameters": asked, "metrics": {"accuracy": accuracy, "auc": 0.5}}
+    return make_result(**changes, feature_names=None, n_features=9)
+
+
+def test_a_metric_is_shown_against_the_number_of_features_with_a_line_for_each_method_and_setting():
+    results = {
+        f"{method}-{size}-{debias}": sized(method, size, accuracy + debias / 16, debias=debias, C=1.0 / size)
+        for method, accuracy in (("fgm", 0.25), ("$l1_$", 0.75))
+        for debias in (True, False)
+        for size in (4, 2)
+    }
+    page = render_report("sizes", results)
+    checked(page)
+    assert page.count("against the number of features</h2>") == 2
+    section = page[page.index("<h2>accuracy against") : page.index("<h2>auc against")]
+    rows = re.findall(r"<tr>(.*?)</tr>", section)
+    assert [re.findall(r">([^<]+)<", row) for row in rows] == [
+        ["selected features", "2", "4"],
+        ["fgm, debias = True", "0.3125", "0.3125"],
+        ["fgm, debias = False", "0.25", "0.25"],
+        ["$l1_$, debias = True", "0.8125", "0.8125"],
+        ["$l1_$, debias = False", "0.75", "0.75"],
+    ]
+    drawn = section[: section.index("</svg>")]
+    assert all(f">{name}</text>" in drawn for name in ("fgm, debias = True", "$l1_$, debias = False"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "names"),
+    [
+        ([{"C": 1.0}, {"C": 2.0}, {"C": 3.0}], ["fgm"]),
+        ([{"C": 1.0}, {"C": 1.0}, {"C": 2.0, "size": 2}], ["fgm, C = 1", "fgm, C = 2"]),
+        ([{"loss": "a", "C": 0.1}, {"loss": "b", "C": 0.4, "size": 2}], ["fgm, loss = a", "fgm, loss = b"]),
+        ([{"validation": None}, {"validation": 0.2}], ["fgm, validation = None", "fgm, validation = 0.2"]),
+    ],
+)
+def test_lines_are_told_apart_by_words_and_by_numbers_only_at_the_same_size(settings, names):
+    found = {}
+    for k, options in enumerate(settings):
+        options = {"size": k + 2, **options}
+        found[f"{k}"] = sized("fgm", options.pop("size"), 0.5, **options)
+    found["other"], found["another"] = sized("x", 2, 0.5), sized("x", 3, 0.5)
+    assert list(lines_by_size(found))[:-1] == names
+
+
+def test_no_metric_is_shown_by_size_where_there_is_nothing_to_compare():
+    two = {"a": sized("fgm", 2, 0.5), "b": sized("l1", 2, 0.5)}
+    assert "against the number" not in render_report("one size", two)
+    two["b"] = sized("fgm", 3, 0.5)
+    assert "against the number" in render_report("two sizes", two)
+    two["b"].store_digest = "another"
+    assert "against the number" not in render_report("two stores", two)
+    two["b"] = sized("fgm", 3, float("nan"))
+    checked(render_report("not defined", two))
+    two["b"] = make_result()
+    assert "against the number" not in render_report("as many as there are", two)

@@ -29,10 +29,14 @@ def test_the_synthetic_comparison_runs_and_fgm_recovers_what_is_there():
 
 
 @pytest.mark.slow
-def test_the_shift_is_worth_a_tenth_of_the_accuracy(capsys):
-    module("fgm_linear").compare_shift(300, 0)
-    with_shift, without = (float(line.split()[3].rstrip(",")) for line in capsys.readouterr().out.splitlines())
+def test_the_shift_is_worth_a_tenth_of_the_accuracy_with_as_many_features_as_are_relevant(capsys, monkeypatch):
+    linear = module("fgm_linear")
+    monkeypatch.setattr(linear, "SHIFT_COUNTS", (320,))
+    linear.compare_shift(300, 0, n_seeds=2)
+    rows = [line.split("|") for line in capsys.readouterr().out.splitlines() if line.startswith("| 320")]
+    with_shift, without = (float(row[3].split("±")[0]) for row in rows)
     assert with_shift >= without + 0.10
+    assert float(rows[0][6].split("±")[0]) == pytest.approx(with_shift - without, abs=2e-3)
 
 
 @pytest.mark.slow

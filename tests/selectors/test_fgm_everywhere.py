@@ -14,7 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from daskfs.cluster import open_cluster
 from daskfs.pipeline.plan import BASE_WORKER_NBYTES
 from daskfs.selectors.fgm import FGM
-from daskfs.selectors.fgm_on_block import ColumnRange, best_of_block
+from daskfs.selectors.fgm_on_block import ColumnRange, best_of_block, sums_of_block
 from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 
@@ -79,6 +79,38 @@ def test_arrays_and_training_rows_give_the_same_bits_on_workers(data, store, wor
     matrices = [ArrayMatrix(X, y), ArrayMatrix(scipy.sparse.csr_array(X), y), store.split(0.3)[0]]
     for matrix in matrices:
         assert_same_bits(FGM(**OPTIONS).fit_matrix(matrix, workers=workers), FGM(**OPTIONS).fit_matrix(matrix))
+
+
+@pytest.mark.parametrize("density", [0.001, 0.01, 0.3])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int8])
+@pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
+def test_sparse_columns_give_the_bits_of_dense_ones_where_most_scores_are_tied(density, dtype, loss):
+    """Columns with one value that is not 0 are all alike when standardised: rounding must not choose among them."""
+    rng = np.random.default_rng(0)
+    X = (10.0 * rng.standard_normal((1500, 400)) * (rng.random((1500, 400)) < density)).astype(dtype)
+    y = X[:, :60] @ rng.random(60) > 0.0
+    weight = rng.random(1500) * (rng.random(1500) < 0.9)
+    for sample_weight in (None, weight):
+        dense = FGM(40, C=10.0, loss=loss).fit(X, y, sample_weight=sample_weight)
+        for kind in (scipy.sparse.csr_array, scipy.sparse.csc_array):
+            assert_same_bits(FGM(40, C=10.0, loss=loss).fit(kind(X), y, sample_weight=sample_weight), dense)
+    rows = np.flatnonzero(rng.random(1500) < 0.7)
+    views = [ArrayMatrix(kind(X), y.astype(float)).take(rows) for kind in (np.asarray, scipy.sparse.csr_array)]
+    assert_same_bits(*(FGM(40, loss=loss).fit(view) for view in views))
+
+
+@pytest.mark.parametrize("kind", [np.asarray, scipy.sparse.csr_array])
+def test_means_and_deviations_are_exact_where_columns_are_constant(kind):
+    rng = np.random.default_rng(0)
+    X = np.where(rng.random((700, 7)) < 0.5, rng.standard_normal((700, 7)), 0.0)
+    X[:, 0], X[:, 1], X[:, 2] = 0.0, 0.1, 1e6 + X[:, 2]
+    weight = rng.random(700) * (rng.random(700) < 0.9)
+    mean, std = sums_of_block(ArrayMatrix(kind(X)), weight, ColumnRange(0, 7, 256, np.zeros(7), np.ones(7)))
+    expected = np.average(X, axis=0, weights=weight)
+    np.testing.assert_allclose(mean, expected, rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(std, np.sqrt(np.average((X - expected) ** 2, axis=0, weights=weight)), atol=1e-9)
+    assert std[0] == std[1] == 0.0
+    assert mean[1] == 0.1
 
 
 @pytest.mark.parametrize("tile_shape", [(64, 70), (900, 3), (500, 7), (256, 16)])

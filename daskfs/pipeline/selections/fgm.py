@@ -61,6 +61,7 @@ class L1LiblinearSelect(MethodSection):
     fit_intercept: bool = True
     tol: Positive = 1e-3
     max_iter: Count = 1000
+    debias: bool = Field(default=False, description="coefficients of a refit on the selected features")
 
 
 class SgdSlrSelect(MethodSection):
