@@ -207,6 +207,7 @@ def test_a_slow_node_is_not_a_lost_one(workers):
     node = workers.place(SlowNode)
     (result,) = keep_running(workers, ask_twice, [41], name="ask", shared=(NodeAddress(node),)).finished(60.0)
     assert result == (0, [42, 42])
+    workers.release(node)
 
 
 class Nobody:
