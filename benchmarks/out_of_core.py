@@ -26,6 +26,7 @@ from pathlib import Path
 import psutil
 
 from daskfs.cluster import parse_bytes
+from daskfs.pipeline.plan import REHEARSAL_NBYTES
 
 MIB = 2**20
 
@@ -78,6 +79,8 @@ class Watch(threading.Thread):
         command = process.cmdline()
         if command == self.root.cmdline():
             return None
+        if any("daskfs.pipeline.rehearsal" in word for word in command):
+            return "rehearsal"
         is_helper = any("resource_tracker" in word or "forkserver" in word for word in command)
         return "helper of multiprocessing" if is_helper else "worker"
 
@@ -127,15 +130,22 @@ def check(measured: dict) -> list[str]:
     broken = []
     own = {f"{name} (its own VmHWM)": nbytes for name, nbytes in own_peaks(measured["result"]).items()}
     for name, nbytes in {**measured["seen_nbytes"], **own}.items():
-        role = "worker" if name.startswith("worker") else "client"
-        if nbytes > measured["promised_nbytes"][role]:
-            broken.append(f"{name}: {nbytes / MIB:.0f} MiB, promised {measured['promised_nbytes'][role] / MIB:.0f}")
+        promised = promised_to(name, measured)
+        if nbytes > promised:
+            broken.append(f"{name}: {nbytes / MIB:.0f} MiB, promised {promised / MIB:.0f}")
     if measured["promised_nbytes"]["worker"] > measured["memory_limit_nbytes"]:
         broken.append("the plan promises more than the limit")
     metrics = measured["result"]["metrics"]
     if metrics["recall"] < 1 or metrics["precision"] < 1:
         broken.append(f"the selected features are not the true ones: {metrics}")
     return broken
+
+
+def promised_to(name: str, measured: dict) -> int:
+    """Return the bytes that a process may take."""
+    role = name.partition(" ")[0].partition("-")[0]
+    promised = {**measured["promised_nbytes"], "rehearsal": REHEARSAL_NBYTES}
+    return promised.get(role, promised["client"])
 
 
 def own_peaks(result: dict) -> dict[str, int]:
@@ -154,8 +164,7 @@ def report(measured: dict) -> None:
     rows = {**measured["seen_nbytes"]}
     rows |= {f"{name} (its own VmHWM)": nbytes for name, nbytes in own_peaks(measured["result"]).items()}
     for name, nbytes in rows.items():
-        role = "worker" if name.startswith("worker") else "client"
-        print(f"{name:<42}{nbytes / MIB:>10.0f}{measured['promised_nbytes'][role] / MIB:>14.0f}")
+        print(f"{name:<42}{nbytes / MIB:>10.0f}{promised_to(name, measured) / MIB:>14.0f}")
     print(f"{'all processes together':<42}{measured['seen_together_nbytes'] / MIB:>10.0f}")
     seconds = ", ".join(f"{step} {s:.1f} s" for step, s in measured["result"]["time"].items())
     print(f"{seconds}; {measured['result']['metrics']}")
