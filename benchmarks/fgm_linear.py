@@ -121,7 +121,7 @@ def abess(n_wanted: int) -> Callable[..., Any]:
     from abess import LogisticRegression
 
     def fit(X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-        model = LogisticRegression(support_size=n_wanted, screening_size=1000, thread=1).fit(X, y)
+        model = LogisticRegression(support_size=n_wanted, screening_size=min(1000, X.shape[1]), thread=1).fit(X, y)
         coef = np.ravel(model.coef_)
         chosen = np.flatnonzero(coef)
         return chosen, coef[chosen], float(np.ravel(model.intercept_)[0])
