@@ -60,9 +60,10 @@ def rehearse(selections: Iterable[Any], dtype: str) -> None:
         [sys.executable, "-c", code], env=environment, check=False, stdin=subprocess.DEVNULL, capture_output=True
     )
     if done.returncode == 0:
-        for mark in new:
-            mark.parent.mkdir(parents=True, exist_ok=True)
-            mark.touch()
+        with suppress(OSError):  # a full disk, a folder that cannot be written: it is rehearsed again then
+            for mark in new:
+                mark.parent.mkdir(parents=True, exist_ok=True)
+                mark.touch()
 
 
 def perform(selections: str, dtype: str) -> None:
@@ -88,8 +89,12 @@ def perform(selections: str, dtype: str) -> None:
 
 
 def _small(options: dict[str, Any]) -> dict[str, Any]:
-    """Return options with the sizes of a rehearsal: they change what is computed, not what is compiled."""
-    return {name: min(value, SIZES[name]) if name in SIZES and value else value for name, value in options.items()}
+    """Return options with the sizes of a rehearsal, without lists: columns that are named are not among the noise's."""
+    return {
+        name: min(value, SIZES[name]) if name in SIZES and isinstance(value, int) else value
+        for name, value in options.items()
+        if not isinstance(value, (list, dict))
+    }
 
 
 def _mark(options: dict[str, Any], dtype: str) -> Path:

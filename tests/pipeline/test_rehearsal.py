@@ -77,6 +77,19 @@ def test_a_fit_that_fails_does_not_keep_the_others_from_being_rehearsed(capfd):
     assert capfd.readouterr().err == ""
 
 
+def test_named_columns_are_left_out_for_noise_has_none_of_that_name():
+    """And a long list of them would be too long for a command line."""
+    options = {"method": "online_substitution", "always_include": ["Höhe", "with space"], "n_features_to_select": 90}
+    assert rehearsal._small(options) == {"method": "online_substitution", "n_features_to_select": 4}
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(calls, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(rehearsal, "CACHE_DIRECTORY", tmp_path / "file" / "kernels-0")
+    rehearsal.rehearse(selections(), "float32")
+    assert len(calls.found) == 1
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["quickstart", "fgm", "mission", "online_substitution", "message", "async_online_substitution"]
