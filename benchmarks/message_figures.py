@@ -46,7 +46,7 @@ NOISE = {1: "normal", 2: "t3", 3: "logistic"}
 FIGURE = {(1, 0.0): 1, (1, 0.5): 2, (2, 0.0): 3, (2, 0.5): 4, (3, 0.0): 5, (3, 0.5): 6}
 RECIPES: dict[str, dict[str, Any]] = {
     "default": {},
-    "paper": {"criterion": "bic", "gic_rss": "lasso", "patience": 30},
+    "paper": {"criterion": "bic", "gic_rss": "lasso", "patience": 30, "second_look": False},
 }
 KEY = ["case", "correlation", "n", "seed", "method"]
 ROUND = 20

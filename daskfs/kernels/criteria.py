@@ -88,20 +88,26 @@ def vote_penalty(n_subsets: int, n_features: int) -> float:
     for _ in range(60):
         middle = 0.5 * (low + high)
         share = math.erfc(math.sqrt(0.5 * middle))
-        if n_features * _half_or_more(n_subsets, share) > FALSE_FEATURES:
+        if n_features * binomial_tail(n_subsets, share, (n_subsets + 1) // 2) > FALSE_FEATURES:
             low = middle
         else:
             high = middle
     return high
 
 
-def _half_or_more(n: int, share: float) -> float:
-    """Return P(2 B >= n) of a binomial B."""
+def binomial_tail(n: int, share: float, k: int) -> float:
+    """Return P(B >= k) of a binomial B of `n` trials.
+
+    Examples
+    --------
+    >>> binomial_tail(2, 0.5, 1)
+    0.75
+    """
     if share <= 0.0 or share >= 1.0:
-        return float(share >= 1.0)
+        return float(share >= 1.0 or k <= 0)
     yes, no = math.log(share), math.log1p(-share)
     total = math.lgamma(n + 1)
     return sum(
-        math.exp(total - math.lgamma(k + 1) - math.lgamma(n - k + 1) + k * yes + (n - k) * no)
-        for k in range((n + 1) // 2, n + 1)
+        math.exp(total - math.lgamma(j + 1) - math.lgamma(n - j + 1) + j * yes + (n - j) * no)
+        for j in range(max(k, 0), n + 1)
     )

@@ -16,6 +16,7 @@ from daskfs.kernels.newton import (
     Predictions,
     Problem,
     advance,
+    estimate_dispersion,
     extend_hessian,
     factorise,
     mean_loss,
@@ -43,6 +44,8 @@ class GlmFit(NamedTuple):
     is_separable: bool
     """Whether no finite minimum was found (classes that can be told apart, a category without counts): a small ridge
     was added, so that coefficients are finite."""
+    dispersion: float
+    """The noise of the score over its slope: 1 for a likelihood that knows it."""
 
 
 class ColumnsFit(NamedTuple):
@@ -53,6 +56,8 @@ class ColumnsFit(NamedTuple):
     mean_loss: float
     is_singular: bool
     is_separable: bool
+    dispersion: float = 1.0
+    """See `GlmFit`."""
 
 
 class NewtonTerms(NamedTuple):
@@ -102,7 +107,7 @@ def glm_fit(X: np.ndarray, y: np.ndarray, weight: np.ndarray, *, loss: str, thre
     coef[features] = fit.solution[1:] / m.scale[features]
     intercept = fit.solution[0] - float(np.sum(coef[features] * m.mean[features]))
     deviance = 2.0 * (m.total * fit.mean_loss - float(weight @ saturated_values(code, y)))
-    return GlmFit(m, coef, intercept, deviance, fit.is_singular, fit.is_separable)
+    return GlmFit(m, coef, intercept, deviance, fit.is_singular, fit.is_separable, fit.dispersion)
 
 
 def fit_columns(problem: Problem, columns: np.ndarray, total: float, at: Predictions) -> ColumnsFit:
@@ -128,7 +133,8 @@ def fit_columns(problem: Problem, columns: np.ndarray, total: float, at: Predict
     if full_rank < n and ridge == 0.0:
         inner = np.ascontiguousarray(gram[1:, 1:])
         solution[1:] = minimum_norm(inner, inner @ solution[1:])
-    return ColumnsFit(solution, value, full_rank < n, ridge > 0.0)
+    dispersion = float(estimate_dispersion(problem, at, total, float(n)))
+    return ColumnsFit(solution, value, full_rank < n, ridge > 0.0, dispersion)
 
 
 def has_no_fit(problem: Problem) -> bool:

@@ -5,18 +5,19 @@
     2. On each subset i: follow the Lasso path; choose the model on it that minimises
        GIC(M) = n_i log(RSS_M / n_i) + λ |M|; γ_j(i) says whether feature j is in it.
     3. Keep the features that more than half of the subsets chose: γ_j = median_i γ_j(i).
-    4. On each subset: least squares on the kept features gives β(i).
-    5. Average: β = Σ_i β(i) / m.
-    6. One Newton step from β on all rows.
+    4. Look again at features with more votes than chance gives: keep those that the subsets' fits confirm.
+    5. On each subset: least squares on the kept features gives β(i).
+    6. Average: β = Σ_i β(i) / m.
+    7. One Newton step from β on all rows.
     Return γ, β
 
 Algorithm 1 of X. Wang, P. Peng and D. B. Dunson, "Median Selection Subset Aggregation for Parallel Inference",
 Advances in Neural Information Processing Systems 27 (2014). With another loss the deviance, minus twice the
 log-likelihood, takes the place of n_i log(RSS_M / n_i), and maximum likelihood that of least squares.
 
-The paper's own recipe is ``Message(subset_size=400, criterion="bic", gic_rss="lasso", patience=30, average="mean")``:
-glmnet's shrunk fit, BIC, a strict majority, a plain average; ``benchmarks/message_figures.py --recipe paper`` draws the
-paper's figures 1 to 6 with it.
+The paper's own recipe is ``Message(subset_size=400, criterion="bic", gic_rss="lasso", patience=30, second_look=False,
+average="mean")``: glmnet's shrunk fit, BIC, a strict majority, a plain average;
+``benchmarks/message_figures.py --recipe paper`` draws the paper's figures 1 to 6 with it.
 
 Differs from the paper
 ----------------------
@@ -25,7 +26,9 @@ Differs from the paper
 * RSS is that of the least-squares refit (``gic_rss="refit"``): in the paper's own simulations the shrunk fit loses weak
   signals of correlated features. The default λ is that of BIC, and more where few subsets vote: features of noise that
   one subset chooses are voted down, but one that most subsets miss is lost.
-* Step 6. Maximum-likelihood fits of n_i rows are biased by O(1 / n_i), and so is their average. Where the true features
+* Step 4. A vote loses for certain what each subset sees with a chance below one half, however many the subsets
+  (``message_second_look``); ``second_look=False`` leaves the step out.
+* Step 7. Maximum-likelihood fits of n_i rows are biased by O(1 / n_i), and so is their average. Where the true features
   are selected the step ends close to maximum likelihood on all rows. With the squared loss it ends at least squares on
   all rows, whose sums are those of the subsets: nothing more is read. ``average="mean"`` leaves it out.
 * A path ends at models of ``n_i / (2 log p)`` features, since log RSS falls without end towards saturation, and after
@@ -33,7 +36,7 @@ Differs from the paper
 * The paper is silent on m even and votes of exactly m / 2; they do not count as a majority (``tie="drop"``).
 * A subset on which a column is constant does not vote on it: its vote counts over the others, which must be more than
   half. Such a coefficient is averaged over the others too. A subset whose target is constant (one class) has no vote.
-* On a subset where the kept columns are linearly dependent, step 4 takes the shortest solution; on one whose classes
+* On a subset where the kept columns are linearly dependent, step 5 takes the shortest solution; on one whose classes
   they tell apart without error, where there is no maximum likelihood, a weak ridge bounds the fit, and the average does
   without it. The result counts both.
 """
@@ -53,13 +56,14 @@ from daskfs.kernels.losses import default_threshold
 from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.base import BaseSelector, Checkpoint, SelectorPlan
 from daskfs.selectors.inputs import is_lazy, opened_matrix
-from daskfs.selectors.message_aggregate import coefficient_norm, vote, vote_by_class
-from daskfs.selectors.message_notes import notes_on, notes_on_paths, path_of_first, summed
+from daskfs.selectors.message_aggregate import Vote, coefficient_norm, vote, vote_by_class
+from daskfs.selectors.message_notes import note_on_contenders, notes_on, notes_on_paths, path_of_first, summed
 from daskfs.selectors.message_parameters import check_parameters, settings_of
 from daskfs.selectors.message_partition import in_random_order, strided, weighted_rows
 from daskfs.selectors.message_plan import Shape, choose_n_subsets, plan_message, why_n_subsets
-from daskfs.selectors.message_refit import Part, Refit, refit_parts, run_again
+from daskfs.selectors.message_refit import Part, Parts, Refit, SubsetFits, run_again
 from daskfs.selectors.message_run import MessageRun
+from daskfs.selectors.message_second_look import common_z, is_beyond
 from daskfs.selectors.responses import CLASSIFIERS
 from daskfs.selectors.subset_models import SelectionSettings
 from daskfs.selectors.targets import checked_target, classes_of, null_intercept, null_intercepts
@@ -116,6 +120,9 @@ class Message(BaseSelector):
         ``coef_`` are chosen. Classes are -1 and 1 to it. The criterion and what belongs to it are of no use then.
     tie : {"drop", "keep"}
         What becomes of a feature that exactly half of the subsets chose.
+    second_look : bool
+        Whether features that fewer than half of the subsets chose, but more than chance would have it, are kept where
+        all subsets' fits together show that they count.
     average : {"one_step", "mean"}
         Whether a Newton step on all rows follows the average of the subsets' coefficients.
     n_lambdas : int
@@ -192,6 +199,7 @@ class Message(BaseSelector):
         approx: str | None = None,
         estimator: Any = None,
         tie: str = "drop",
+        second_look: bool = True,
         average: str = "one_step",
         n_lambdas: int = 100,
         patience: int | None = 10,
@@ -212,6 +220,7 @@ class Message(BaseSelector):
         self.approx = approx
         self.estimator = estimator
         self.tie = tie
+        self.second_look = second_look
         self.average = average
         self.n_lambdas = n_lambdas
         self.patience = patience
@@ -314,20 +323,21 @@ class Message(BaseSelector):
         if settings.loss == "squared":
             self._parts[-1] = part.without_arrays()
 
-    def _agree(
-        self, settings: SelectionSettings, parts: list[tuple[Part, MessageRun | None]], notes: list[str]
-    ) -> Refit | None:
-        """Steps 3 to 5: votes, fits, average."""
+    def _agree(self, settings: SelectionSettings, parts: Parts, notes: list[str]) -> Refit | None:
+        """Steps 3 to 7: votes, second look, fits, average."""
         n_features = parts[0][0].shape.n_features
         chosen = {name: np.concatenate([part.chosen[name] for part, _ in parts]) for name in VOTES}
         self.n_subsets_ = len(chosen["n_selected"])
         self.n_selected_per_subset_ = chosen["n_selected"]
         notes += notes_on_paths(chosen)
         n_classes = len(settings.classes)
-        if n_classes:
-            self.support_, self.scores_ = vote_by_class(chosen, n_features, n_classes, self.tie)
-        else:
-            self.support_, self.scores_ = vote(chosen, n_features, self.tie)
+        votes = (
+            vote_by_class(chosen, n_features, n_classes, self.tie) if n_classes else vote(chosen, n_features, self.tie)
+        )
+        self.support_, self.scores_ = votes.is_selected, votes.frequency
+        fits = (
+            self._look_again(settings, parts, votes, float(chosen["total"].sum()), notes) if self.second_look else None
+        )
         self.coef_ = np.zeros((n_classes, n_features) if n_classes else n_features)
         columns = np.flatnonzero(self.support_)
         self.n_cached_ = 0
@@ -336,13 +346,33 @@ class Message(BaseSelector):
             location = np.average(chosen["y_mean"], weights=chosen["total"], axis=0)
             self.intercept_ = null_intercepts(location) if n_classes else null_intercept(self.loss, float(location))
             return None
-        refit = refit_parts(parts, settings, columns, self.average)
+        if fits is None or len(fits.columns) > len(columns):
+            fits = SubsetFits(parts, settings, columns)
+        refit = fits.averaged(self.average)
         average, self.n_cached_ = refit.average, refit.n_cached
         self.coef_[..., columns] = average.coef
         self.intercept_ = average.intercept if n_classes else float(average.intercept)
         importance = coefficient_norm(average.coef) * average.scale
         self.selected_ = columns[np.lexsort((columns, -importance, -self.scores_[columns]))]
         return refit
+
+    def _look_again(
+        self, settings: SelectionSettings, parts: Parts, votes: Vote, n_samples: float, notes: list[str]
+    ) -> SubsetFits | None:
+        """Add the contenders to the support that all subsets together confirm; return the fits that decided it."""
+        contenders = np.flatnonzero(votes.is_contender)
+        if not len(contenders):
+            return None
+        columns = np.flatnonzero(votes.is_selected | votes.is_contender)
+        fits = SubsetFits(parts, settings, columns)
+        z = fits.z()
+        if z is None:
+            return None
+        common = common_z(z)[np.searchsorted(columns, contenders)]
+        kept = contenders[is_beyond(common, n_samples, len(votes.frequency), self.gamma)]
+        self.support_[kept] = True
+        notes.append(note_on_contenders(len(contenders), len(kept)))
+        return fits
 
     def _shape(self, n_samples: int, n_features: int, dtype: np.dtype) -> Shape:
         n_subsets = choose_n_subsets(n_samples, n_features, self.n_subsets, self.subset_size)

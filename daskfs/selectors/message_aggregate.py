@@ -13,6 +13,7 @@ import numpy as np
 
 from daskfs.kernels.linalg import extend_cholesky, minimum_norm, solve_cholesky
 from daskfs.kernels.softmax import centred
+from daskfs.selectors.message_second_look import least_votes
 
 LONG_STEP = 0.05  # in the mean loss of a row: a step that promises more starts where the quadratic says nothing
 
@@ -25,6 +26,8 @@ class Vote(NamedTuple):
     frequency: np.ndarray
     """Shape (n_features,): the share of the subsets that chose a feature, among those where it is not constant; NaN
     where it is constant in all."""
+    is_contender: np.ndarray
+    """Shape (n_features,), bool: not selected, but with more votes than noise gets (`message_second_look`)."""
 
 
 def vote(chosen: dict[str, np.ndarray], n_features: int, tie: str) -> Vote:
@@ -46,7 +49,11 @@ def vote(chosen: dict[str, np.ndarray], n_features: int, tie: str) -> Vote:
     voters = n_voting - np.bincount(constant, minlength=n_features)
     majority = 2 * votes > voters if tie == "drop" else (2 * votes >= voters) & (votes > 0)
     frequency = np.divide(votes, voters, out=np.full(n_features, np.nan), where=voters > 0)
-    return Vote(majority & (2 * voters > n_voting), frequency)
+    can_be_selected = 2 * voters > n_voting
+    is_selected = majority & can_be_selected
+    others = ~is_selected & (voters > 0)
+    enough = least_votes(int(votes[others].sum()), int(voters[others].sum()), n_voting, n_features)
+    return Vote(is_selected, frequency, others & can_be_selected & (votes >= enough))
 
 
 def vote_by_class(chosen: dict[str, np.ndarray], n_features: int, n_classes: int, tie: str) -> Vote:
@@ -66,7 +73,9 @@ def vote_by_class(chosen: dict[str, np.ndarray], n_features: int, n_classes: int
         for c in range(n_classes)
     ]
     frequency = np.fmax.reduce([one.frequency for one in votes])
-    return Vote(np.logical_or.reduce([one.is_selected for one in votes]), frequency)
+    is_selected = np.logical_or.reduce([one.is_selected for one in votes])
+    is_contender = np.logical_or.reduce([one.is_contender for one in votes])
+    return Vote(is_selected, frequency, is_contender & ~is_selected)
 
 
 def coefficient_norm(coef: np.ndarray) -> np.ndarray:

@@ -64,6 +64,20 @@ def notes_on(scores: np.ndarray, n_subsets: int, refit: Refit | None, names: np.
     return notes
 
 
+def note_on_contenders(n_contenders: int, n_kept: int) -> str:
+    """Return the note on features that were looked at again.
+
+    Examples
+    --------
+    >>> note_on_contenders(1, 0)
+    '1 feature(s) had fewer votes than a majority and more than chance gives: 0 kept for what all subsets show together'
+    """
+    return (
+        f"{n_contenders} feature(s) had fewer votes than a majority and more than chance gives: "
+        f"{n_kept} kept for what all subsets show together"
+    )
+
+
 def notes_on_paths(chosen: dict[str, np.ndarray]) -> list[str]:
     """Return the notes on subsets that had no vote, and on paths that are not exact everywhere."""
     notes, m = [], len(chosen["n_selected"])

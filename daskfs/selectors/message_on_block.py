@@ -45,7 +45,8 @@ def select_on_block(matrix: Matrix, settings: SelectionSettings, group: SubsetGr
         shape (n_subsets,) tell them apart. ``total`` (the sum of weights), ``y_mean``, ``abstains`` (whether
         the target is constant there) and ``n_unsolved`` (solves that descent did not finish) of shape (n_subsets,).
         With the squared loss, of the ``n_cached`` features that the path looked at (``cached``), ``cached_mean``,
-        ``cached_scale``, ``cached_cross`` (products with the target) and ``cached_gram`` (below the diagonal).
+        ``cached_scale``, ``cached_cross`` (products with the target) and ``cached_gram`` (below the diagonal), and
+        ``y_variance`` of shape (n_subsets,).
         With subset 0 its path: ``lambda``, ``df``, ``rss`` or ``deviance``, ``gic``, ``best``.
         With coefficients: ``coef``, one for each of ``selected``, and ``intercept`` of shape (n_subsets,).
 

@@ -38,6 +38,8 @@ def check_parameters(selector: Message) -> None:
         if value not in known:
             hint = did_you_mean(str(value), map(str, known))
             raise ConfigError(f"expected one of {', '.join(map(str, known))}, found {value!r}{hint}", name)
+    if not isinstance(selector.second_look, bool | np.bool_):
+        raise ConfigError(f"expected true or false, found {selector.second_look!r}", "second_look")
     if not isinstance(selector.gamma, Real) or not 0.0 <= selector.gamma <= 1.0:
         raise ConfigError(f"expected a number from 0 to 1, found {selector.gamma!r}", "gamma")
     for name in ("penalty", "sigma2"):

@@ -208,7 +208,7 @@ def plan_message(shape: Shape, memory_limit: int | None, n_threads: int, tile_ro
     read_nbytes = n_read * shape.n_features * shape.itemsize
     again = "the selected ones again where a subset's path has not met them"
     if shape.loss != "squared":
-        again = "two over the selected ones"
+        again = "two over the selected ones, or four where weak features are looked at again"
     return SelectorPlan(
         n_tasks=n_tasks,
         n_passes=1,

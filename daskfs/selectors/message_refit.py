@@ -7,6 +7,7 @@ least-squares refit follows without its rows; the other subsets' rows of these c
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from daskfs.selectors.message_aggregate import (
 from daskfs.selectors.message_on_block import joined
 from daskfs.selectors.message_plan import Shape
 from daskfs.selectors.message_run import MessageRun
+from daskfs.selectors.message_second_look import z_of_slopes, z_of_squares
 from daskfs.selectors.subset_models import Point, SelectionSettings
 from daskfs.sources.arrays import ArrayMatrix
 from daskfs.workers import Workers
@@ -40,6 +42,10 @@ class Part:
         """Return the part without its matrix, where that holds arrays in memory."""
         in_memory = isinstance(getattr(self.matrix, "base", self.matrix), ArrayMatrix)
         return replace(self, matrix=None) if in_memory else self
+
+
+Parts = list[tuple[Part, "MessageRun | None"]]
+"""Rows that came together, each with the run that reads them; None where they are gone."""
 
 
 def run_again(part: Part, memory_limit: int | None, workers: Workers) -> MessageRun | None:
@@ -67,44 +73,78 @@ class Refit(NamedTuple):
     """``one_step``, ``mean``, or why a step that was asked for was not taken: ``lost rows``, ``long step``."""
 
 
-def refit_parts(
-    parts: list[tuple[Part, MessageRun | None]], settings: SelectionSettings, columns: np.ndarray, average: str
-) -> Refit:
-    """Fit the chosen columns on every subset and average the fits.
+class SubsetFits:
+    """The chosen columns fitted on every subset; what is derived from the fits is made when it is asked for.
 
     Parameters
     ----------
-    parts : list of Part and the run that reads its rows, or None where they are gone
+    parts : Parts
     settings : SelectionSettings
     columns : ndarray of shape (n_selected,), int64, ascending
-    average : {"mean", "one_step"}
 
     Raises
     ------
     DataError
         The rows of all subsets are gone.
     """
-    found = [_statistics(part, run, settings, columns) for part, run in parts]
-    n_cached, n_read = (sum(counts) for counts in list(zip(*found, strict=True))[1:])
-    n_lost = sum(part.shape.n_subsets for part, _ in parts) - n_cached - n_read
-    if not n_cached + n_read:
-        raise DataError("the rows of all subsets are gone", "partial_fit", "keep the stores, or fit once more")
-    statistics = joined([statistics for statistics, _, _ in found])
-    if settings.loss == "squared":
-        coef, is_singular = least_squares_fits(statistics)
-        fitted = all_rows_fit(statistics) if average == "one_step" else mean_of_fits(coef, statistics)
-        return Refit(fitted, n_cached, n_read, n_lost, int(is_singular.sum()), 0, average)
-    is_separable = statistics["is_separable"]
-    trusted = ~is_separable if not is_separable.all() else is_separable  # a separable subset's fit is the ridge's
-    start = mean_of_fits(statistics["coef"], statistics, trusted)
-    step = average if not n_lost else "lost rows"
-    if step == "one_step":
-        point = Point(start.coef * start.scale, start.centred_intercept, start.mean, start.scale)
-        slopes = joined([run.slope(settings, columns, point) for _, run in parts if run is not None])
-        stepped = newton_step(start, slopes, float(statistics["total"].sum()))
-        start, step = (start, "long step") if stepped is None else (stepped, step)
-    n_singular = int((statistics["is_singular"] & ~is_separable).sum())
-    return Refit(start, n_cached, n_read, n_lost, n_singular, int(is_separable.sum()), step)
+
+    def __init__(self, parts: Parts, settings: SelectionSettings, columns: np.ndarray) -> None:
+        found = [_statistics(part, run, settings, columns) for part, run in parts]
+        self.parts, self.settings, self.columns = parts, settings, columns
+        self.n_cached, self.n_read = (sum(counts) for counts in list(zip(*found, strict=True))[1:])
+        self.n_lost = sum(part.shape.n_subsets for part, _ in parts) - self.n_cached - self.n_read
+        if not self.n_cached + self.n_read:
+            raise DataError("the rows of all subsets are gone", "partial_fit", "keep the stores, or fit once more")
+        self.statistics = joined([statistics for statistics, _, _ in found])
+        self.is_squared = settings.loss == "squared"
+        if self.is_squared:
+            self.coef, self.is_singular = least_squares_fits(self.statistics)
+            self.is_separable = np.zeros(len(self.coef), dtype=bool)
+        else:
+            self.coef, self.is_singular = self.statistics["coef"], self.statistics["is_singular"]
+            self.is_separable = self.statistics["is_separable"]
+
+    @cached_property
+    def mean(self) -> Average:
+        """Step 5."""
+        if self.is_squared:
+            return mean_of_fits(self.coef, self.statistics)
+        return mean_of_fits(self.coef, self.statistics, self._is_trusted)
+
+    @property
+    def _is_trusted(self) -> np.ndarray:
+        """Whose fits count: that of a separable subset is the ridge's."""
+        return self.is_separable if self.is_separable.all() else ~self.is_separable
+
+    @cached_property
+    def _slopes(self) -> dict[str, np.ndarray]:
+        """Gradient and Hessian of every subset at the average."""
+        at = Point(self.mean.coef * self.mean.scale, self.mean.centred_intercept, self.mean.mean, self.mean.scale)
+        return joined([run.slope(self.settings, self.columns, at) for _, run in self.parts if run is not None])
+
+    def z(self) -> np.ndarray | None:
+        """Return the subsets' coefficients over their standard errors; None where rows that it takes are gone."""
+        if self.is_squared:
+            return z_of_squares(self.statistics, self.coef)
+        if self.n_lost:
+            return None
+        coef = self.coef.copy()
+        coef[~self._is_trusted] = np.nan
+        dispersion, n_classes = self.statistics["dispersion"], len(self.settings.classes)
+        return z_of_slopes(coef, dispersion, self._slopes["hessian"], self.mean.scale, n_classes)
+
+    def averaged(self, average: str) -> Refit:
+        """Return the averaged fit, after a Newton step where `average` is ``one_step``."""
+        if self.is_squared:
+            fitted = all_rows_fit(self.statistics) if average == "one_step" else self.mean
+            return Refit(fitted, self.n_cached, self.n_read, self.n_lost, int(self.is_singular.sum()), 0, average)
+        fitted, step = self.mean, average if not self.n_lost else "lost rows"
+        if step == "one_step":
+            stepped = newton_step(fitted, self._slopes, float(self.statistics["total"].sum()))
+            fitted, step = (fitted, "long step") if stepped is None else (stepped, step)
+        n_singular = int((self.is_singular & ~self.is_separable).sum())
+        counts = (n_singular, int(self.is_separable.sum()))
+        return Refit(fitted, self.n_cached, self.n_read, self.n_lost, *counts, step)
 
 
 def _statistics(
@@ -143,7 +183,7 @@ def _by_subset(chosen: dict[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
     n_below = n_cached * (n_cached - 1) // 2
     lengths = dict.fromkeys(("cached", "cached_mean", "cached_scale", "cached_cross"), n_cached)
     lengths |= {"cached_gram": n_below, "constant": n_constant, "constant_value": n_constant}
-    lengths |= {name: np.ones_like(n_cached) for name in ("total", "y_mean")}
+    lengths |= {name: np.ones_like(n_cached) for name in ("total", "y_mean", "y_variance")}
     ends = {name: np.cumsum(length) for name, length in lengths.items()}
     return [
         {name: chosen[name][ends[name][i] - length[i] : ends[name][i]] for name, length in lengths.items()}
@@ -169,4 +209,5 @@ def _from_cache(subset: dict[str, np.ndarray], place: dict[int, int]) -> dict[st
         for b, r in enumerate(positions[:a]):  # the cache holds the rows below the diagonal one after another
             gram[targets[a], targets[b]] = gram[targets[b], targets[a]] = subset["cached_gram"][q * (q - 1) // 2 + r]
     arrays = {"mean": mean, "scale": scale, "cross": cross, "gram": gram}
-    return {name: array[None] for name, array in arrays.items()} | {name: subset[name] for name in ("total", "y_mean")}
+    of_subset = {name: subset[name] for name in ("total", "y_mean", "y_variance")}
+    return {name: array[None] for name, array in arrays.items()} | of_subset

@@ -13,7 +13,6 @@ import numpy as np
 from daskfs.kernels.criteria import feature_penalty
 from daskfs.kernels.glm_fit import glm_fit, newton_terms
 from daskfs.kernels.glm_path import GlmPath, glm_path
-from daskfs.kernels.gram_cache import GramCache
 from daskfs.kernels.lasso import LassoPath, lasso_path
 from daskfs.kernels.lsa import lsa_path
 from daskfs.kernels.moments import Moments, gram_rows, moments
@@ -97,7 +96,7 @@ def choose(
             coef, intercept = path.coefficients(path.best)[selected], path.intercept(path.best)
         choice = _columns_and_target(path.moments, _location(path, y, weight))
         choice["n_unsolved"] = np.array([path.n_unsolved])
-        choice |= _flattened(path.gram) if isinstance(path, LassoPath) else {}
+        choice |= _flattened(path) if isinstance(path, LassoPath) else {}
         choice |= _history(path) if is_first else {}
     choice |= {"selected": selected, "n_selected": np.array([len(selected)]), "abstains": _abstains(y, weight)}
     if settings.with_coefficients:
@@ -188,8 +187,9 @@ def _history(path: LassoPath | GlmPath) -> dict[str, np.ndarray]:
     return {"lambda": path.lambdas, "df": path.df, **fit, "gic": path.gic, "best": np.array([path.best])}
 
 
-def _flattened(cache: GramCache) -> dict[str, np.ndarray]:
-    """Return a cache as arrays that follow each other; of its matrix the part below the diagonal."""
+def _flattened(path: LassoPath) -> dict[str, np.ndarray]:
+    """Return what a path leaves for the refit, one array after the other; of the matrix the part below the diagonal."""
+    cache = path.gram
     below = np.tril_indices(len(cache.features), -1)
     return {
         "n_cached": np.array([len(cache.features)]),
@@ -198,6 +198,7 @@ def _flattened(cache: GramCache) -> dict[str, np.ndarray]:
         "cached_scale": cache.scale,
         "cached_cross": cache.cross,
         "cached_gram": cache.gram[below],
+        "y_variance": np.array([path.moments.y_variance]),
     }
 
 
@@ -225,8 +226,9 @@ def refit(X: np.ndarray, y: np.ndarray, weight: np.ndarray, settings: SelectionS
     -------
     dict of ndarray
         All with one leading axis of length 1: ``total``, ``mean`` and ``scale`` of the columns, ``y_mean``. With the
-        squared loss their ``cross`` products with the target and ``gram`` matrix, standardised, from which the
-        coefficients follow. With another one ``coef`` (NaN at constant columns), ``is_singular``, ``is_separable``;
+        squared loss ``y_variance``, the columns' ``cross`` products with the target and ``gram`` matrix, standardised,
+        from which the coefficients follow. With another one ``coef`` (NaN at constant columns), ``is_singular``,
+        ``is_separable``, ``dispersion`` (the noise of the score over its slope);
         ``y_mean`` is then the prediction where all columns have their means. Of the multinomial loss ``coef`` and
         ``y_mean`` have an axis of classes before that of the columns.
     """
@@ -235,15 +237,18 @@ def refit(X: np.ndarray, y: np.ndarray, weight: np.ndarray, settings: SelectionS
         m = fitted.moments
         own = {"y_mean": fitted.centred_intercepts[None], "coef": fitted.coef[None]}
         own |= {"is_singular": np.array([fitted.is_singular]), "is_separable": np.array([fitted.is_separable])}
+        own |= {"dispersion": np.ones(1)}
     elif settings.loss == "squared":
         m = moments(X, y, weight)
         own = {"y_mean": np.array([m.y_mean]), "cross": m.cross[None], "gram": _gram(X, weight, m)[None]}
+        own |= {"y_variance": np.array([m.y_variance])}
     else:
         fit = glm_fit(X, y, weight, loss=settings.loss, threshold=settings.threshold)
         m = fit.moments
         centred = fit.intercept + float(np.nansum(fit.coef * m.mean))
         own = {"y_mean": np.array([centred]), "coef": fit.coef[None]}
         own |= {"is_singular": np.array([fit.is_singular]), "is_separable": np.array([fit.is_separable])}
+        own |= {"dispersion": np.array([fit.dispersion])}
     return {"total": np.array([m.total]), "mean": m.mean[None], "scale": m.scale[None], **own}
 
 

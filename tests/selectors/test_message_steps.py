@@ -10,7 +10,7 @@ from daskfs.selectors.message import Message
 from daskfs.selectors.message_aggregate import Average, newton_step
 from daskfs.selectors.message_partition import strided
 from daskfs.selectors.message_plan import subset_start, why_n_subsets
-from daskfs.selectors.message_refit import Part, refit_parts
+from daskfs.selectors.message_refit import Part, SubsetFits
 from daskfs.selectors.message_run import MessageRun
 from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
@@ -159,9 +159,9 @@ def test_the_refit_from_what_the_path_left_behind_is_the_refit_of_the_rows(probl
     run = MessageRun(matrix, shape, None, Here())
     chosen = run.select(settings)
     columns = np.array(TRUE_FEATURES)
-    cached = refit_parts([(Part(matrix, run.shape, chosen), run)], settings, columns, average)
+    cached = SubsetFits([(Part(matrix, run.shape, chosen), run)], settings, columns).averaged(average)
     forgotten = {name: array for name, array in chosen.items() if "cached" not in name}
-    read = refit_parts([(Part(matrix, run.shape, forgotten), run)], settings, columns, average)
+    read = SubsetFits([(Part(matrix, run.shape, forgotten), run)], settings, columns).averaged(average)
     assert (cached.n_cached, cached.n_read) == (3, 0)
     assert (read.n_cached, read.n_read) == (0, 3)
     np.testing.assert_allclose(cached.average.coef, read.average.coef, rtol=1e-11)
@@ -189,4 +189,4 @@ def test_what_leaves_the_data_is_counted_and_small():
     assert set(result.communication) == {"select"}
     assert 0 < result.communication["select"] < 5 * (64 * 64 * 8 // 2 + 5_000)
     again = Message(n_subsets=5, estimator=Lasso(0.3)).fit(X, X[:, 7] + rng.standard_normal(2000)).result_
-    assert again.communication["refit"] == 5 * 8 * (2 + 3 + 1)  # totals and means, one column's moments, 1 x 1 Gram
+    assert again.communication["refit"] == 5 * 8 * (3 + 3 + 1)  # total and target, one column's moments, 1 x 1 Gram
