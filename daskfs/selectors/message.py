@@ -56,14 +56,13 @@ from daskfs.kernels.losses import default_threshold
 from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.base import BaseSelector, Checkpoint, SelectorPlan
 from daskfs.selectors.inputs import is_lazy, opened_matrix
-from daskfs.selectors.message_aggregate import Vote, coefficient_norm, vote, vote_by_class
+from daskfs.selectors.message_aggregate import coefficient_norm, count_votes
 from daskfs.selectors.message_notes import note_on_contenders, notes_on, notes_on_paths, path_of_first, summed
 from daskfs.selectors.message_parameters import check_parameters, settings_of
-from daskfs.selectors.message_partition import in_random_order, strided, weighted_rows
+from daskfs.selectors.message_partition import in_partition, weighted_rows
 from daskfs.selectors.message_plan import Shape, choose_n_subsets, plan_message, why_n_subsets
-from daskfs.selectors.message_refit import Part, Parts, Refit, SubsetFits, run_again
+from daskfs.selectors.message_refit import Part, Parts, Refit, SubsetFits, confirmed, run_again
 from daskfs.selectors.message_run import MessageRun
-from daskfs.selectors.message_second_look import common_z, is_beyond
 from daskfs.selectors.responses import CLASSIFIERS
 from daskfs.selectors.subset_models import SelectionSettings
 from daskfs.selectors.targets import checked_target, classes_of, null_intercept, null_intercepts
@@ -165,11 +164,11 @@ class Message(BaseSelector):
     Rows of a shuffled store are partitioned as they stand: subset i has rows ``[i n // m, (i + 1) n // m)``. Arrays are
     permuted first, as ingest permutes rows. A store in the order of its source stays so, with a warning.
 
-    One pass reads all columns. With the squared loss the moments and correlations
-    of up to 64 features that a subset's path has met come back with its choice; a subset that has not met a feature
-    selected by the others reads the selected columns again. Other losses read the selected columns once more for the
-    refit and once for the Newton step. A task holds its rows and up to 256 MiB beside them. The same data, parameters
-    and seed give the same bits with any tiles, workers and order of completion.
+    One pass reads all columns. With the squared loss the moments and correlations of up to 64 features that a subset's
+    path has met come back with its choice; a subset that has not met a feature selected by the others reads these
+    columns again. Other losses read them for the refit and for the Newton step. A second look that keeps only some does
+    so twice. A task holds its rows and up to 256 MiB beside them. The same data, parameters and seed give the same bits
+    with any tiles, workers and order of completion.
 
     Examples
     --------
@@ -310,7 +309,7 @@ class Message(BaseSelector):
         notes: list[str] = []
         if self.n_subsets is None and self.subset_size is None:
             notes.append(why_n_subsets(shape.n_samples, shape.n_features))
-        in_order = strided(rows, shape.n_subsets) if self.partition == "strided" else self._in_random_order(rows, notes)
+        in_order = in_partition(rows, shape, self.random_state, notes)
         limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
         workers = workers_of(self.client) if workers is None else workers
         run = MessageRun(in_order, shape, limit, workers, progress, checkpoint)
@@ -331,16 +330,15 @@ class Message(BaseSelector):
         self.n_selected_per_subset_ = chosen["n_selected"]
         notes += notes_on_paths(chosen)
         n_classes = len(settings.classes)
-        votes = (
-            vote_by_class(chosen, n_features, n_classes, self.tie) if n_classes else vote(chosen, n_features, self.tie)
-        )
-        self.support_, self.scores_ = votes.is_selected, votes.frequency
-        fits = (
-            self._look_again(settings, parts, votes, float(chosen["total"].sum()), notes) if self.second_look else None
-        )
+        self.support_, self.scores_, is_contender = count_votes(chosen, n_features, n_classes, self.tie)
+        fits = None
+        if self.second_look and is_contender.any():
+            fits = SubsetFits(parts, settings, np.flatnonzero(self.support_ | is_contender))
+            kept = confirmed(fits, is_contender, float(chosen["total"].sum()), self.gamma)
+            self.support_[kept] = True
+            notes.append(note_on_contenders(int(is_contender.sum()), len(kept)))
         self.coef_ = np.zeros((n_classes, n_features) if n_classes else n_features)
-        columns = np.flatnonzero(self.support_)
-        self.n_cached_ = 0
+        columns, self.n_cached_ = np.flatnonzero(self.support_), 0
         if not len(columns):
             self.selected_ = columns
             location = np.average(chosen["y_mean"], weights=chosen["total"], axis=0)
@@ -356,30 +354,10 @@ class Message(BaseSelector):
         self.selected_ = columns[np.lexsort((columns, -importance, -self.scores_[columns]))]
         return refit
 
-    def _look_again(
-        self, settings: SelectionSettings, parts: Parts, votes: Vote, n_samples: float, notes: list[str]
-    ) -> SubsetFits | None:
-        """Add the contenders to the support that all subsets together confirm; return the fits that decided it."""
-        contenders = np.flatnonzero(votes.is_contender)
-        if not len(contenders):
-            return None
-        columns = np.flatnonzero(votes.is_selected | votes.is_contender)
-        fits = SubsetFits(parts, settings, columns)
-        z = fits.z()
-        if z is None:
-            return None
-        common = common_z(z)[np.searchsorted(columns, contenders)]
-        kept = contenders[is_beyond(common, n_samples, len(votes.frequency), self.gamma)]
-        self.support_[kept] = True
-        notes.append(note_on_contenders(len(contenders), len(kept)))
-        return fits
-
     def _shape(self, n_samples: int, n_features: int, dtype: np.dtype) -> Shape:
         n_subsets = choose_n_subsets(n_samples, n_features, self.n_subsets, self.subset_size)
-        is_strided = self.partition == "strided"
-        limits = (self.n_lambdas, self.max_features)
-        is_approximate = self.approx == "lsa"
-        return Shape(n_samples, n_features, dtype.itemsize, n_subsets, *limits, self.loss, is_strided, is_approximate)
+        kind = (self.loss, self.partition == "strided", self.approx == "lsa")
+        return Shape(n_samples, n_features, dtype.itemsize, n_subsets, self.n_lambdas, self.max_features, *kind)
 
     def _settings(self, rows: Any, shape: Shape) -> SelectionSettings:
         """Return how subsets select; classes and Huber's threshold are those of the first rows."""
@@ -392,9 +370,6 @@ class Message(BaseSelector):
             self._codes = classes_of(y, self._codes, many=self.loss == "multinomial")
             self.classes_ = self._codes
         return settings_of(self, shape.n_subsets, self._codes, self._threshold)
-
-    def _in_random_order(self, matrix: Any, notes: list[str]) -> Any:
-        return in_random_order(matrix, self.random_state, notes)
 
     def _make_result(self, matrix: Any, runs: list[MessageRun], notes: list[str]) -> None:
         names = matrix.feature_names

@@ -30,6 +30,11 @@ class Vote(NamedTuple):
     """Shape (n_features,), bool: not selected, but with more votes than noise gets (`message_second_look`)."""
 
 
+def count_votes(chosen: dict[str, np.ndarray], n_features: int, n_classes: int, tie: str) -> Vote:
+    """Count the votes, for each class where there are classes."""
+    return vote_by_class(chosen, n_features, n_classes, tie) if n_classes else vote(chosen, n_features, tie)
+
+
 def vote(chosen: dict[str, np.ndarray], n_features: int, tie: str) -> Vote:
     """Count the votes: strictly more than half of the subsets where a column varies, which are more than half of all.
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from daskfs.errors import DataError
 from daskfs.selectors.inputs import seed_of
-from daskfs.selectors.message_plan import subset_start
+from daskfs.selectors.message_plan import Shape, subset_start
 from daskfs.sources.arrays import ArrayMatrix
 from daskfs.streams import RowView
 
@@ -29,6 +29,11 @@ def weighted_rows(matrix: Any) -> Any:
     if matrix.shape[0] < 2:
         raise DataError("expected at least two rows of positive weight", "weight", "check the weights")
     return matrix
+
+
+def in_partition(matrix: Any, shape: Shape, random_state: Any, notes: list[str]) -> Any:
+    """Return a matrix whose consecutive rows are the subsets: random, or every m-th of the rows as they stand."""
+    return strided(matrix, shape.n_subsets) if shape.is_strided else in_random_order(matrix, random_state, notes)
 
 
 def in_random_order(matrix: Any, random_state: Any, notes: list[str]) -> Any:

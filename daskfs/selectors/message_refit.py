@@ -24,7 +24,7 @@ from daskfs.selectors.message_aggregate import (
 from daskfs.selectors.message_on_block import joined
 from daskfs.selectors.message_plan import Shape
 from daskfs.selectors.message_run import MessageRun
-from daskfs.selectors.message_second_look import z_of_slopes, z_of_squares
+from daskfs.selectors.message_second_look import common_z, is_beyond, z_of_slopes, z_of_squares
 from daskfs.selectors.subset_models import Point, SelectionSettings
 from daskfs.sources.arrays import ArrayMatrix
 from daskfs.workers import Workers
@@ -145,6 +145,27 @@ class SubsetFits:
         n_singular = int((self.is_singular & ~self.is_separable).sum())
         counts = (n_singular, int(self.is_separable.sum()))
         return Refit(fitted, self.n_cached, self.n_read, self.n_lost, *counts, step)
+
+
+def confirmed(fits: SubsetFits, is_contender: np.ndarray, n_samples: float, gamma: float) -> np.ndarray:
+    """Return the contenders that all subsets together confirm; none where rows that it takes are gone.
+
+    Parameters
+    ----------
+    fits : SubsetFits
+        Of the majority's features and the contenders.
+    is_contender : ndarray of shape (n_features,), bool
+    n_samples : float
+        Of all subsets.
+    gamma : float
+        Of the criterion, see `feature_penalty`.
+    """
+    z = fits.z()
+    contenders = np.flatnonzero(is_contender)
+    if z is None:
+        return contenders[:0]
+    common = common_z(z)[np.searchsorted(fits.columns, contenders)]
+    return contenders[is_beyond(common, n_samples, len(is_contender), gamma)]
 
 
 def _statistics(

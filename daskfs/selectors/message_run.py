@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -47,13 +48,15 @@ class MessageRun:
         return self._map("select", select_on_block, (settings,), range(self.shape.n_subsets), self.shape.select_nbytes)
 
     def refit(self, settings: SelectionSettings, columns: np.ndarray, subsets: Sequence[int]) -> dict[str, np.ndarray]:
-        """Step 4, on some of the subsets."""
-        return self._map("refit", refit_on_block, (settings, columns), subsets, self._refit_nbytes(columns))
+        """Fit the columns on some of the subsets."""
+        tag = _digest(columns)
+        return self._map("refit", refit_on_block, (settings, columns), subsets, self._refit_nbytes(columns), tag)
 
     def slope(self, settings: SelectionSettings, columns: np.ndarray, point: Point) -> dict[str, np.ndarray]:
         """Gradient and Hessian of every subset's loss at one point."""
         subsets = range(self.shape.n_subsets)
-        return self._map("slope", slope_on_block, (settings, columns, point), subsets, self._refit_nbytes(columns))
+        arguments = (settings, columns, point)
+        return self._map("slope", slope_on_block, arguments, subsets, self._refit_nbytes(columns), _digest(columns))
 
     def _refit_nbytes(self, columns: np.ndarray) -> Callable[[int], int]:
         return lambda n: self.shape.refit_nbytes(n, len(columns))
@@ -65,12 +68,16 @@ class MessageRun:
         arguments: tuple[Any, ...],
         subsets: Sequence[int],
         nbytes_of: Callable[[int], int],
+        tag: str = "",
     ) -> dict[str, np.ndarray]:
-        """Run a function on groups of subsets; return its arrays in the order of the subsets."""
+        """Run a function on groups of subsets; return its arrays in the order of the subsets.
+
+        Checkpoints of the same step with other arguments differ in their `tag`.
+        """
         started = time.perf_counter()
         groups = self._groups(subsets, nbytes_of)
         step = f"message-{name}"
-        results: list[Any] = [self._saved(step, group) for group in groups]
+        results: list[Any] = [self._saved(step + tag, group) for group in groups]
         waiting = [k for k, result in enumerate(results) if result is None]
         if self.progress is not None:
             self.progress.start(step, len(groups))
@@ -81,7 +88,7 @@ class MessageRun:
         for done, result in self.workers.map_blocks(function, tasks, name=step, shared=shared):
             results[waiting[done]] = result
             if self.checkpoint is not None:
-                self.checkpoint.save(_task_name(step, tasks[done]), result)
+                self.checkpoint.save(_task_name(step + tag, tasks[done]), result)
             if self.progress is not None:
                 self.progress.advance()
         if self.progress is not None:
@@ -116,6 +123,10 @@ def _runs(subsets: Sequence[int], longest: int) -> list[tuple[int, int]]:
         else:
             runs.append((int(i), int(i) + 1))
     return runs
+
+
+def _digest(columns: np.ndarray) -> str:
+    return f"-{zlib.crc32(np.asarray(columns, dtype=np.int64).tobytes()):08x}"
 
 
 def _task_name(step: str, group: SubsetGroup) -> str:

@@ -55,6 +55,37 @@ def test_subsets_with_outliers_bring_nothing_in_as_long_as_they_are_few():
     assert any(": 0 kept" in note or ": 1 kept" in note for note in selector.result_.notes)
 
 
+class Memory:
+    """A checkpoint that keeps what it is given."""
+
+    def __init__(self):
+        self.saved = {}
+
+    def load(self, name):
+        return self.saved.get(name)
+
+    def save(self, name, arrays):
+        assert name not in self.saved
+        self.saved[name] = arrays
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_the_fits_of_the_second_look_are_not_taken_for_those_of_the_model(loss):
+    """A contender that is turned away, so that columns are fitted twice; with a checkpoint, and once more from it."""
+    X, y = weak_feature("squared")
+    y[: 10 * N // M] += 5 * X[: 10 * N // M, 11]
+    y = y if loss == "squared" else y > 0
+    matrix = _in_order(X, np.asarray(y, float))
+    plain, kept, resumed = (Message(n_subsets=M, loss=loss) for _ in range(3))
+    plain.fit_matrix(matrix)
+    assert any("more than chance gives" in note for note in plain.result_.notes)
+    memory = Memory()
+    for selector in (kept, resumed):
+        selector.fit_matrix(matrix, checkpoint=memory)
+        memory.save = None  # nothing is left to do
+        np.testing.assert_array_equal(selector.coef_, plain.coef_)
+
+
 def _in_order(X: np.ndarray, y: np.ndarray):
     from daskfs.sources.arrays import ArrayMatrix
 
