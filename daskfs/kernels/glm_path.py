@@ -23,6 +23,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from daskfs.kernels.any_block import block_moments, rows_of_weight
+from daskfs.kernels.column_entries import ColumnEntries
 from daskfs.kernels.glm_state import (
     DIRECTIONS,
     ENTERED,
@@ -37,7 +39,7 @@ from daskfs.kernels.glm_state import (
 from daskfs.kernels.glm_steps import follow
 from daskfs.kernels.lasso import default_max_features as default_max_features_of_gram
 from daskfs.kernels.losses import HUBER, default_threshold, loss_code, saturated_values
-from daskfs.kernels.moments import Moments, moments
+from daskfs.kernels.moments import Moments
 from daskfs.kernels.newton import Problem
 from daskfs.kernels.null_model import fit_null_model
 from daskfs.kernels.screening import BATCH
@@ -121,7 +123,7 @@ def glm_path_nbytes(n_samples: int, n_features: int, n_lambdas: int, max_feature
 
 
 def glm_path(
-    X: np.ndarray,
+    X: np.ndarray | ColumnEntries,
     y: np.ndarray,
     weight: np.ndarray,
     *,
@@ -141,7 +143,7 @@ def glm_path(
 
     Parameters
     ----------
-    X : ndarray of shape (n_samples, n_features), float32 or float64, C-ordered and writable
+    X : ndarray of shape (n_samples, n_features), float32 or float64, C-ordered and writable; or ColumnEntries
         Not modified; a column that is not finite never enters (its `moments.scale` is NaN: look there).
     y : ndarray of shape (n_samples,), float64
         -1 or +1 for the logistic loss, not below 0 for the Poisson loss.
@@ -174,8 +176,7 @@ def glm_path(
     GlmPath
         Without a λ where y is constant or no column varies.
     """
-    if not weight.all():
-        X, y, weight = X[weight > 0.0], y[weight > 0.0], weight[weight > 0.0]
+    X, y, weight = rows_of_weight(X, y, weight)
     code = loss_code(loss)
     if threshold is None:
         threshold = default_threshold(y, weight) if code == HUBER else 0.0
@@ -186,7 +187,7 @@ def glm_path(
     problem = Problem(code, float(threshold), y, weight / total)
     state = new_state(len(y), n_features, entered_capacity(n_features, max_features))
     has_null = fit_null_model(problem, state.coef, state.at)
-    m = moments(X, state.at.residual / problem.share, weight)
+    m = block_moments(X, state.at.residual / problem.share, weight)
     if lambdas is None:
         largest = float(np.max(np.abs(m.cross), initial=0.0))
         is_noise = not largest > 1e-14 * math.sqrt(m.y_variance)

@@ -172,8 +172,9 @@ def _look_at(X, weight, m, feature, n_left, state, segment):  # type: ignore[no-
     if state.row_of[feature] >= 0:
         return True
     batch = FIRST_BATCH
-    if state.counts[ROWS] > 0 and X.size > NEAR_VALUES:
-        batch = max(FIRST_BATCH, min(TALL_BATCH if X.shape[0] >= X.shape[1] else WIDE_BATCH, n_left))
+    n_samples, n_features = weight.shape[0], m.scale.shape[0]
+    if state.counts[ROWS] > 0 and n_samples * n_features > NEAR_VALUES:
+        batch = max(FIRST_BATCH, min(TALL_BATCH if n_samples >= n_features else WIDE_BATCH, n_left))
     room = min(batch, state.gram.shape[0] - state.counts[ROWS])
     if room == 0:
         return False

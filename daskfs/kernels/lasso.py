@@ -20,6 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from daskfs.kernels.any_block import block_moments
+from daskfs.kernels.column_entries import ColumnEntries
 from daskfs.kernels.gram_cache import GramCache, cache_gram
 from daskfs.kernels.gram_matrix import WHOLE_GRAM_COLUMNS, moments_and_gram, wants_whole_gram
 from daskfs.kernels.homotopy import COLLINEAR, follow_knots
@@ -35,7 +37,7 @@ from daskfs.kernels.lasso_steps import (
     new_state,
     restart,
 )
-from daskfs.kernels.moments import Moments, moments
+from daskfs.kernels.moments import Moments
 
 GRAM_NBYTES = 256 << 20
 STOPS = ("end of the path", "patience", "max_features", "Gram rows")
@@ -123,7 +125,7 @@ def path_nbytes(n_samples: int, n_features: int, n_lambdas: int, max_features: i
 
 
 def lasso_path(
-    X: np.ndarray,
+    X: np.ndarray | ColumnEntries,
     y: np.ndarray,
     weight: np.ndarray,
     *,
@@ -142,7 +144,7 @@ def lasso_path(
 
     Parameters
     ----------
-    X : ndarray of shape (n_samples, n_features), float32 or float64, C-ordered and writable
+    X : ndarray of shape (n_samples, n_features), float32 or float64, C-ordered and writable; or ColumnEntries
         Not modified; a column that is not finite never enters (its `moments.scale` is NaN: look there).
     y, weight : ndarray of shape (n_samples,), float64
         A weight of 2 is the row twice, 0 is no row.
@@ -171,8 +173,8 @@ def lasso_path(
     -------
     LassoPath
     """
-    is_narrow = wants_whole_gram(*X.shape)
-    m, gram = moments_and_gram(X, y, weight) if is_narrow else (moments(X, y, weight), None)
+    is_narrow = not isinstance(X, ColumnEntries) and wants_whole_gram(*X.shape)
+    m, gram = moments_and_gram(X, y, weight) if is_narrow else (block_moments(X, y, weight), None)
     n_features = X.shape[1]
     if max_features is None:
         max_features = default_max_features(m.total, n_features)
@@ -204,7 +206,7 @@ def lasso_path(
 
 
 def _by_homotopy(
-    X: np.ndarray,
+    X: np.ndarray | ColumnEntries,
     weight: np.ndarray,
     m: Moments,
     rule: Rule,

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from daskfs.kernels.any_block import make_gram_rows
 from daskfs.kernels.linalg import MIN_PIVOT, extend_cholesky, forward_substitution, solve_cholesky
-from daskfs.kernels.moments import gram_rows
 from daskfs.kernels.numba_cache import inner_loop, kernel
 
 BATCH = 8  # Gram rows made in one pass
@@ -254,7 +254,7 @@ def _admit(X, weight, m, lam, state):  # type: ignore[no-untyped-def]
 def make_rows(X, weight, m, features, state):  # type: ignore[no-untyped-def]
     """Make the Gram rows of a few features in one pass over the block."""
     n_rows = state.counts[ROWS]
-    gram_rows(X, weight, m, features, state.gram[n_rows : n_rows + features.shape[0]])
+    make_gram_rows(X, weight, m, features, state.gram[n_rows : n_rows + features.shape[0]])
     for b in range(features.shape[0]):
         state.row_of[features[b]] = n_rows + b
         state.feature_of[n_rows + b] = features[b]

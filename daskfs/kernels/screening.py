@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from daskfs.kernels.columns import add_row, copy_columns, products_with_columns, row_dot
+from daskfs.kernels.any_block import multiply_columns, standardised_columns
+from daskfs.kernels.columns import add_row, row_dot
 from daskfs.kernels.glm_state import DIRECTIONS, ENTERED, KNOWN, NEARBY, PASSES
 from daskfs.kernels.linalg import MIN_PIVOT
 from daskfs.kernels.newton import extend_hessian
@@ -102,7 +103,7 @@ def _refresh(X, problem, mean, scale, left, state):  # type: ignore[no-untyped-d
     The near columns are forgotten.
     """
     state.reference_residual[:] = state.at.residual
-    products_with_columns(X, mean, scale, state.at.residual, state.reference)
+    multiply_columns(X, mean, scale, state.at.residual, state.reference)
     if left > 0.0:
         k = state.counts[KNOWN] % DIRECTIONS
         for i in range(state.work.shape[0]):
@@ -126,7 +127,7 @@ def _copy_near(X, mean, scale, doubtful, state):  # type: ignore[no-untyped-def]
             features[last] = j
             last += 1
     if last > first:
-        copy_columns(X, mean, scale, features[first:last], state.near[first:last])
+        standardised_columns(X, mean, scale, features[first:last], state.near[first:last])
     state.counts[NEARBY] = last
 
 
@@ -159,7 +160,7 @@ def _enter(X, problem, mean, scale, feature, size, state):  # type: ignore[no-un
     if slot >= 0:
         state.columns[q] = state.near[slot]
     else:
-        copy_columns(X, mean, scale, np.array([feature]), state.columns[q : q + 1])
+        standardised_columns(X, mean, scale, np.array([feature]), state.columns[q : q + 1])
     state.is_settled[feature] = True
     for r in range(q):
         if abs(abs(state.gradient[r + 1]) - abs(size)) <= 1e-5 * abs(size):

@@ -1,0 +1,189 @@
+"""A block of rows as the entries of its columns, and what paths ask of it: moments, Gram rows, products, copies.
+
+Columns are standardised in passing: what is not there is zero and becomes -mean / scale, of which all sums know without
+looking. The conventions are those of `daskfs.kernels.moments`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from daskfs.kernels.moments import Moments, deviation, first_moments
+from daskfs.kernels.numba_cache import kernel
+
+SPARSE = 0.1  # share of entries up to which they are worth more than a dense block
+
+
+class ColumnEntries(NamedTuple):
+    """Column j has `values` in the rows ``rows[starts[j]:starts[j + 1]]``, ascending."""
+
+    starts: np.ndarray
+    """Shape (n_features + 1,), int64."""
+    rows: np.ndarray
+    """Shape (nnz,), int32."""
+    values: np.ndarray
+    """Shape (nnz,), float32 or float64."""
+    n_samples: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n_samples, n_features)."""
+        return int(self.n_samples), len(self.starts) - 1
+
+
+def column_entries(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, n_features: int) -> ColumnEntries:
+    """Return the entries of rows as those of columns; a place that is named twice holds the sum.
+
+    Parameters
+    ----------
+    indptr : ndarray of shape (n_samples + 1,), int64
+        Need not begin at 0.
+    indices : ndarray, of integers
+        Column of each entry.
+    data : ndarray, of numbers
+    n_features : int
+
+    Returns
+    -------
+    ColumnEntries
+    """
+    entries = slice(int(indptr[0]), int(indptr[-1]))
+    values = data[entries]
+    values = np.ascontiguousarray(values, dtype=values.dtype if values.dtype in (np.float32, np.float64) else "f4")
+    columns = np.ascontiguousarray(indices[entries], dtype=np.int64)
+    starts = np.zeros(n_features + 1, dtype=np.int64)
+    rows, sorted_values = np.empty(len(values), dtype=np.int32), np.empty_like(values)
+    n = _sort_by_column(np.asarray(indptr, dtype=np.int64) - indptr[0], columns, values, starts, rows, sorted_values)
+    return ColumnEntries(starts, rows[:n], sorted_values[:n], len(indptr) - 1)
+
+
+def dense_block(X: ColumnEntries) -> np.ndarray:
+    """Return the block as an array of shape (n_samples, n_features)."""
+    out = np.zeros(X.shape, dtype=X.values.dtype)
+    _fill(X, out)
+    return out
+
+
+def of_rows(X: ColumnEntries, keep: np.ndarray) -> ColumnEntries:
+    """Return the block of the rows that a mask keeps."""
+    kept = keep[X.rows]
+    starts = np.concatenate([[0], np.cumsum(kept)])[X.starts]
+    return ColumnEntries(starts, (np.cumsum(keep) - 1)[X.rows[kept]].astype(np.int32), X.values[kept], int(keep.sum()))
+
+
+@kernel
+def _sort_by_column(indptr, columns, values, starts, out_rows, out_values):  # type: ignore[no-untyped-def]
+    """Write the entries column by column; return how many different places they have."""
+    for j in columns:
+        starts[j + 1] += 1
+    for j in range(starts.shape[0] - 1):
+        starts[j + 1] += starts[j]
+    place = starts[:-1].copy()
+    for i in range(indptr.shape[0] - 1):
+        for e in range(indptr[i], indptr[i + 1]):
+            j = columns[e]
+            if place[j] > starts[j] and out_rows[place[j] - 1] == i:
+                out_values[place[j] - 1] += values[e]
+            else:
+                out_rows[place[j]] = i
+                out_values[place[j]] = values[e]
+                place[j] += 1
+    n = 0
+    for j in range(starts.shape[0] - 1):  # close the gaps that sums have left
+        first, last = starts[j], place[j]
+        starts[j] = n
+        for e in range(first, last):
+            out_rows[n] = out_rows[e]
+            out_values[n] = out_values[e]
+            n += 1
+    starts[-1] = n
+    return n
+
+
+@kernel
+def _fill(X, out):  # type: ignore[no-untyped-def]
+    for j in range(out.shape[1]):
+        for e in range(X.starts[j], X.starts[j + 1]):
+            out[X.rows[e], j] = X.values[e]
+
+
+@kernel
+def moments_of_entries(X, y, weight):  # type: ignore[no-untyped-def]
+    """Return the Moments of a block; see `daskfs.kernels.moments.moments`."""
+    n_features = X.starts.shape[0] - 1
+    total, y_mean, y_variance = first_moments(y, weight, np.flatnonzero(weight > 0.0))
+    mean, scale, cross = np.zeros(n_features), np.zeros(n_features), np.zeros(n_features)
+    for j in range(n_features):
+        first, last = X.starts[j], X.starts[j + 1]
+        weight_here = 0.0
+        for e in range(first, last):
+            mean[j] += weight[X.rows[e]] * X.values[e]
+            weight_here += weight[X.rows[e]]
+        mean[j] /= total
+        square = max(total - weight_here, 0.0) * mean[j] * mean[j] if last - first < X.n_samples else 0.0
+        centre = mean[j] if last - first == X.n_samples else 0.0  # of y the differences from the mean sum to zero
+        for e in range(first, last):
+            w, x = weight[X.rows[e]], np.float64(X.values[e])
+            square += w * (x - mean[j]) * (x - mean[j])
+            cross[j] += w * (x - centre) * (y[X.rows[e]] - y_mean)
+        scale[j] = deviation(square / total, mean[j])
+        cross[j] = cross[j] / (total * scale[j]) if scale[j] > 0.0 else 0.0
+    return Moments(total, y_mean, y_variance, mean, scale, cross)
+
+
+@kernel
+def gram_rows_of_entries(X, weight, block_moments, features, out):  # type: ignore[no-untyped-def]
+    """Write ⟨z_f, z_j⟩ for a few features f against every column; see `daskfs.kernels.moments.gram_rows`."""
+    mean, scale = block_moments.mean, block_moments.scale
+    n_rows = features.shape[0]
+    factors = np.empty((weight.shape[0], n_rows))
+    whole = np.zeros(n_rows)
+    for f in range(n_rows):
+        j = features[f]
+        absent = -mean[j] / (scale[j] * block_moments.total)
+        for i in range(weight.shape[0]):
+            factors[i, f] = weight[i] * absent
+        for e in range(X.starts[j], X.starts[j + 1]):
+            i = X.rows[e]
+            factors[i, f] = weight[i] * ((X.values[e] - mean[j]) / (scale[j] * block_moments.total))
+        for i in range(weight.shape[0]):
+            whole[f] += factors[i, f]
+    products, here = np.empty(n_rows), np.empty(n_rows)
+    for j in range(mean.shape[0]):
+        if not scale[j] > 0.0:
+            out[:, j] = 0.0
+            continue
+        products[:] = 0.0
+        here[:] = 0.0
+        for e in range(X.starts[j], X.starts[j + 1]):
+            i, x = X.rows[e], X.values[e] - mean[j]
+            for f in range(n_rows):
+                products[f] += x * factors[i, f]
+                here[f] += factors[i, f]
+        for f in range(n_rows):
+            out[f, j] = (products[f] - mean[j] * (whole[f] - here[f])) / scale[j]
+
+
+@kernel
+def products_with_entries(X, mean, scale, vector, out):  # type: ignore[no-untyped-def]
+    """Write Σ_i vector_i z_ij for every column; see `daskfs.kernels.columns.products_with_columns`."""
+    whole = vector.sum()
+    for j in range(mean.shape[0]):
+        product, here = 0.0, 0.0
+        for e in range(X.starts[j], X.starts[j + 1]):
+            v = vector[X.rows[e]]
+            product += v * (X.values[e] - mean[j])
+            here += v
+        out[j] = (product - mean[j] * (whole - here)) / scale[j] if scale[j] > 0.0 else 0.0
+
+
+@kernel
+def copy_of_entries(X, mean, scale, features, out):  # type: ignore[no-untyped-def]
+    """Write standardised columns into the rows of `out`; see `daskfs.kernels.columns.copy_columns`."""
+    for f in range(features.shape[0]):
+        j = features[f]
+        out[f] = -mean[j] / scale[j]
+        for e in range(X.starts[j], X.starts[j + 1]):
+            out[f, X.rows[e]] = (X.values[e] - mean[j]) / scale[j]

@@ -1,0 +1,118 @@
+"""Blocks of entries against the same blocks as arrays: sums, copies, and whole paths."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from daskfs.kernels.any_block import (
+    block_moments,
+    make_gram_rows,
+    multiply_columns,
+    rows_of_weight,
+    standardised_columns,
+)
+from daskfs.kernels.column_entries import column_entries, dense_block
+from daskfs.kernels.glm_path import glm_path
+from daskfs.kernels.lasso import lasso_path
+
+
+def block(n_samples=300, n_features=200, density=0.05, dtype=np.float64, seed=0):
+    """Draw a matrix with an empty column, one without a zero and far from it, and two that are the same."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n_samples, n_features)) * (rng.random((n_samples, n_features)) < density)
+    X[:, 3] = 0.0
+    X[:, 5] = 1e5 + rng.standard_normal(n_samples)
+    X[:, 8] = X[:, 7]
+    X[:, 9] = 2.5
+    X = X.astype(dtype)
+    return X, entries(X)
+
+
+def entries(X):
+    rows = sp.csr_matrix(X)
+    return column_entries(rows.indptr, rows.indices, rows.data, X.shape[1])
+
+
+def targets(X, loss, seed=1):
+    rng = np.random.default_rng(seed)
+    z = 2 * X[:, 0] - 2 * X[:, 1] + 1.5 * X[:, 7] + 0.3 * rng.standard_normal(len(X))
+    if loss == "logistic":
+        return np.where(rng.random(len(X)) < 1 / (1 + np.exp(-3 * z)), 1.0, -1.0)
+    return rng.poisson(np.exp(np.clip(z, -5, 2))).astype(float) if loss == "poisson" else z
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_block_survives_the_way_through_its_entries(dtype):
+    X, found = block(dtype=dtype)
+    np.testing.assert_array_equal(dense_block(found), X)
+    assert found.shape == X.shape
+    assert dense_block(found).dtype == dtype
+
+
+def test_places_named_twice_hold_the_sum_and_rows_may_begin_anywhere():
+    indptr, indices, data = np.array([2, 5, 5, 6]), np.array([9, 9, 2, 0, 2, 1]), np.arange(1.0, 7.0)
+    expected = [[4, 0, 8], [0, 0, 0], [0, 6, 0]]
+    np.testing.assert_array_equal(dense_block(column_entries(indptr, indices, data, 3)), expected)
+    whole = column_entries(np.array([0, 3]), np.array([1, 0, 1]), np.array([1, 2, 3], dtype=np.int8), 2)
+    np.testing.assert_array_equal(dense_block(whole), [[2, 4]])
+
+
+def test_rows_of_weight_zero_leave():
+    X, found = block()
+    weight = (np.arange(len(X)) % 3 > 0).astype(float)
+    kept, y, left = rows_of_weight(found, X[:, 0], weight)
+    np.testing.assert_array_equal(dense_block(kept), X[weight > 0])
+    np.testing.assert_array_equal(y, X[weight > 0, 0])
+    assert left.all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_moments_gram_rows_products_and_copies_are_those_of_the_array(dtype):
+    X, found = block(dtype=dtype)
+    rng = np.random.default_rng(2)
+    y, weight, vector = rng.standard_normal(300) + 3, rng.uniform(0.5, 2, 300), rng.standard_normal(300)
+    expected, m = block_moments(X, y, weight), block_moments(found, y, weight)
+    for name, value in expected._asdict().items():
+        np.testing.assert_allclose(getattr(m, name), value, rtol=1e-9, atol=1e-12, err_msg=name)
+    assert m.scale[3] == m.scale[9] == 0.0
+    features = np.array([0, 5, 7, 150])
+    of_array, of_entries = np.empty((2, 4, 200))
+    make_gram_rows(X, weight, expected, features, of_array)
+    make_gram_rows(found, weight, m, features, of_entries)
+    np.testing.assert_allclose(of_entries, of_array, atol=1e-9)
+    np.testing.assert_array_equal(of_entries[:, 7], of_entries[:, 8])
+    products, more = np.empty((2, 200))
+    multiply_columns(X, m.mean, m.scale, vector, products)
+    multiply_columns(found, m.mean, m.scale, vector, more)
+    np.testing.assert_allclose(more, products, rtol=1e-8, atol=1e-8)
+    copies, others = np.empty((2, 4, 300))
+    standardised_columns(X, m.mean, m.scale, features, copies)
+    standardised_columns(found, m.mean, m.scale, features, others)
+    np.testing.assert_allclose(others, copies, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("solver", ["homotopy", "descent"])
+def test_the_lasso_path_is_that_of_the_array(seed, solver):
+    X, found = block(seed=seed)
+    y, weight = targets(X, "squared", seed), np.random.default_rng(seed).uniform(0.5, 2, len(X))
+    options = {"penalty": 8.0, "solver": solver}
+    expected, path = lasso_path(X, y, weight, **options), lasso_path(found, y, weight, **options)
+    assert len(path.selected()) >= 3
+    np.testing.assert_array_equal(path.selected(), expected.selected())
+    np.testing.assert_allclose(path.lambdas, expected.lambdas, rtol=1e-7)
+    np.testing.assert_allclose(path.coefficients(path.best), expected.coefficients(expected.best), rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(path.intercept(path.best), expected.intercept(expected.best), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "poisson", "huber"])
+def test_the_path_of_a_loss_is_that_of_the_array(loss):
+    X, found = block()
+    X, found = X[:, :160], entries(X[:, :160])
+    y, weight = targets(X, loss), np.random.default_rng(3).integers(0, 3, len(X)).astype(float)
+    expected, path = (glm_path(A, y, weight, loss=loss, penalty=8.0) for A in (X, found))
+    assert len(path.selected()) >= 3
+    np.testing.assert_array_equal(path.selected(), expected.selected())
+    np.testing.assert_allclose(path.coefficients(path.best), expected.coefficients(expected.best), rtol=1e-4, atol=1e-7)
