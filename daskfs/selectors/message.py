@@ -59,7 +59,7 @@ from daskfs.selectors.inputs import is_lazy, opened_matrix
 from daskfs.selectors.message_aggregate import coefficient_norm, count_votes
 from daskfs.selectors.message_notes import note_on_contenders, notes_on, notes_on_paths, path_of_first, summed
 from daskfs.selectors.message_parameters import check_parameters, settings_of
-from daskfs.selectors.message_partition import in_partition, weighted_rows
+from daskfs.selectors.message_partition import in_partition, most_entries, n_entries_of, weighted_rows
 from daskfs.selectors.message_plan import Shape, choose_n_subsets, plan_message, why_n_subsets
 from daskfs.selectors.message_refit import Part, Parts, Refit, SubsetFits, confirmed, run_again
 from daskfs.selectors.message_run import MessageRun
@@ -164,11 +164,11 @@ class Message(BaseSelector):
     Rows of a shuffled store are partitioned as they stand: subset i has rows ``[i n // m, (i + 1) n // m)``. Arrays are
     permuted first, as ingest permutes rows. A store in the order of its source stays so, with a warning.
 
-    One pass reads all columns. With the squared loss the moments and correlations of up to 64 features that a subset's
-    path has met come back with its choice; a subset that has not met a feature selected by the others reads these
-    columns again. Other losses read them for the refit and for the Newton step. A second look that keeps only some does
-    so twice. A task holds its rows and up to 256 MiB beside them. The same data, parameters and seed give the same bits
-    with any tiles, workers and order of completion.
+    One pass reads all columns; of a scipy.sparse matrix of few entries only these. With the squared loss the moments
+    and correlations of up to 64 features that a subset's path has met come back with its choice; a subset that has not
+    met a feature selected by the others reads these columns again. Other losses read them for the refit and the Newton
+    step. A second look that keeps only some does so twice. A task holds its rows and up to 256 MiB beside them. The
+    same data, parameters and seed give the same bits with any tiles, workers and order of completion.
 
     Examples
     --------
@@ -303,13 +303,13 @@ class Message(BaseSelector):
         check_parameters(self)
         checked_target(matrix, self.loss)
         rows = weighted_rows(matrix)
-        shape = self._shape(rows.shape[0], rows.shape[1], np.dtype(rows.dtype))
+        shape = self._shape(*rows.shape, np.dtype(rows.dtype), n_values := n_entries_of(rows))
         settings = self._settings(rows, shape)
-        shape = replace(shape, n_classes=max(2, len(settings.classes)))
         notes: list[str] = []
         if self.n_subsets is None and self.subset_size is None:
-            notes.append(why_n_subsets(shape.n_samples, shape.n_features))
+            notes.append(why_n_subsets(shape.n_samples, shape.n_features, n_values))
         in_order = in_partition(rows, shape, self.random_state, notes)
+        shape = replace(shape, n_classes=max(2, len(settings.classes)), n_entries=most_entries(in_order, shape))
         limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
         workers = workers_of(self.client) if workers is None else workers
         run = MessageRun(in_order, shape, limit, workers, progress, checkpoint)
@@ -354,8 +354,8 @@ class Message(BaseSelector):
         self.selected_ = columns[np.lexsort((columns, -importance, -self.scores_[columns]))]
         return refit
 
-    def _shape(self, n_samples: int, n_features: int, dtype: np.dtype) -> Shape:
-        n_subsets = choose_n_subsets(n_samples, n_features, self.n_subsets, self.subset_size)
+    def _shape(self, n_samples: int, n_features: int, dtype: np.dtype, n_values: int | None = None) -> Shape:
+        n_subsets = choose_n_subsets(n_samples, n_features, self.n_subsets, self.subset_size, n_values)
         kind = (self.loss, self.partition == "strided", self.approx == "lsa")
         return Shape(n_samples, n_features, dtype.itemsize, n_subsets, self.n_lambdas, self.max_features, *kind)
 

@@ -12,6 +12,8 @@ import numpy as np
 
 from daskfs.blocks import Matrix, Rows
 from daskfs.errors import DataError
+from daskfs.kernels.column_entries import SPARSE, ColumnEntries, column_entries, dense_block
+from daskfs.kernels.gram_matrix import wants_whole_gram
 from daskfs.selectors.refit_on_block import as_kernels_take_it, as_vector
 from daskfs.selectors.subset_models import Point, choose, refit, slope
 from daskfs.selectors.subset_models import SelectionSettings as SelectionSettings
@@ -56,7 +58,7 @@ def select_on_block(matrix: Matrix, settings: SelectionSettings, group: SubsetGr
         NaN or infinity, with the column's name.
     """
     subsets = []
-    for k, X, y, weight in _subsets(matrix, settings, group):
+    for k, X, y, weight in _subsets_with_all_columns(matrix, settings, group):
         choice = choose(X, y, weight, settings, is_first=group.first + k == 0)
         if choice is None:
             raise _not_finite(matrix, X, group.bounds[k], group)
@@ -123,12 +125,40 @@ def _subsets(
 ) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
     """Yield number in the group, rows, target and weights of every subset, as the kernels take them."""
     X = matrix.read(group.rows, columns)
-    y = _coded(as_vector(matrix.read_target(group.rows)), settings)
-    found = matrix.read_weight(group.rows)
-    weight = np.ones(len(y)) if found is None else as_vector(found)
+    y, weight = _target_and_weight(matrix, settings, group)
     for k in range(len(group.bounds) - 1):
         rows = slice(group.bounds[k], group.bounds[k + 1])
         yield k, as_kernels_take_it(X[rows]), y[rows], weight[rows]
+
+
+def _subsets_with_all_columns(
+    matrix: Matrix, settings: SelectionSettings, group: SubsetGroup
+) -> Iterator[tuple[int, np.ndarray | ColumnEntries, np.ndarray, np.ndarray]]:
+    """Yield the same with the entries of rows that have few: decided for each subset by itself."""
+    found = matrix.read_sparse(group.rows) if hasattr(matrix, "read_sparse") else None
+    if found is None:
+        yield from _subsets(matrix, settings, group)
+        return
+    y, given = _target_and_weight(matrix, settings, group)
+    for k in range(len(group.bounds) - 1):
+        rows = slice(group.bounds[k], group.bounds[k + 1])
+        starts = found.indptr[rows.start : rows.stop + 1]
+        X = column_entries(starts, found.indices, found.data, matrix.shape[1])
+        takes_entries = is_sparse(X.n_samples, matrix.shape[1], int(starts[-1] - starts[0]))
+        yield k, X if takes_entries else dense_block(X), y[rows], given[rows]
+
+
+def is_sparse(n_samples: int, n_features: int, n_entries: int) -> bool:
+    """Return whether a subset's entries are worth more than its dense block."""
+    return not wants_whole_gram(n_samples, n_features) and n_entries <= SPARSE * n_samples * n_features
+
+
+def _target_and_weight(
+    matrix: Matrix, settings: SelectionSettings, group: SubsetGroup
+) -> tuple[np.ndarray, np.ndarray]:
+    y = _coded(as_vector(matrix.read_target(group.rows)), settings)
+    found = matrix.read_weight(group.rows)
+    return y, np.ones(len(y)) if found is None else as_vector(found)
 
 
 def _coded(y: np.ndarray, settings: SelectionSettings) -> np.ndarray:
@@ -138,7 +168,8 @@ def _coded(y: np.ndarray, settings: SelectionSettings) -> np.ndarray:
     return y if settings.positive is None else np.where(y == settings.positive, 1.0, -1.0)
 
 
-def _not_finite(matrix: Matrix, block: np.ndarray, start: int, group: SubsetGroup) -> DataError:
+def _not_finite(matrix: Matrix, X: np.ndarray | ColumnEntries, start: int, group: SubsetGroup) -> DataError:
+    block = dense_block(X) if isinstance(X, ColumnEntries) else X
     row, column = (int(part[0]) for part in np.nonzero(~np.isfinite(block)))
     value = "NaN" if np.isnan(block[row, column]) else "infinity"
     names = matrix.feature_names

@@ -9,6 +9,7 @@ import numpy as np
 
 from daskfs.errors import DataError
 from daskfs.selectors.inputs import seed_of
+from daskfs.selectors.message_on_block import is_sparse
 from daskfs.selectors.message_plan import Shape, subset_start
 from daskfs.sources.arrays import ArrayMatrix
 from daskfs.streams import RowView
@@ -29,6 +30,28 @@ def weighted_rows(matrix: Any) -> Any:
     if matrix.shape[0] < 2:
         raise DataError("expected at least two rows of positive weight", "weight", "check the weights")
     return matrix
+
+
+def n_entries_of(matrix: Any) -> int | None:
+    """Return how many entries the rows have, None where they are dense."""
+    counts = _entries_per_row(matrix)
+    return None if counts is None else int(counts.sum())
+
+
+def _entries_per_row(matrix: Any) -> np.ndarray | None:
+    base, rows = (matrix.base, matrix.rows) if isinstance(matrix, RowView) else (matrix, slice(None))
+    found = base.read_sparse(slice(None)) if hasattr(base, "read_sparse") else None
+    return None if found is None else np.diff(found.indptr)[rows]
+
+
+def most_entries(in_order: Any, shape: Shape) -> int | None:
+    """Return the entries of the largest subset; None where subsets, or some of them, are read as dense blocks."""
+    counts = _entries_per_row(in_order)
+    if counts is None or shape.is_approximate:
+        return None
+    starts = [subset_start(i, shape.n_samples, shape.n_subsets) for i in range(shape.n_subsets)]
+    most = int(np.add.reduceat(counts, starts).max())
+    return most if is_sparse(shape.n_samples // shape.n_subsets, shape.n_features, most) else None
 
 
 def in_partition(matrix: Any, shape: Shape, random_state: Any, notes: list[str]) -> Any:

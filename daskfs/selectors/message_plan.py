@@ -23,16 +23,22 @@ MIN_SUBSETS = 5  # for a vote, where the rows suffice
 SUBSET_VALUES = 1 << 23  # 32 MiB of float32
 
 
-def choose_n_subsets(n_samples: int, n_features: int, n_subsets: int | None, subset_size: int | None) -> int:
+def choose_n_subsets(
+    n_samples: int, n_features: int, n_subsets: int | None, subset_size: int | None, n_values: int | None = None
+) -> int:
     """Return the number of subsets m.
+
+    By default five, or more so that a subset has at most 2²³ values (32 MiB of float32), or fewer so that it has at
+    least ``max(400, n_features // 5)`` rows; an odd number, so that no vote is tied. On real tables, with their many
+    weak signals, few large subsets predict better.
 
     Parameters
     ----------
     n_samples, n_features : int
     n_subsets, subset_size : int or None
-        What the user asked for, at most one of them. By default five, or more so that a subset has at most 2²³ values
-        (32 MiB of float32), or fewer so that it has at least ``max(400, n_features // 5)`` rows; an odd number, so that
-        no vote is tied. On real tables, with their many weak signals, few large subsets predict better.
+        What the user asked for, at most one of them.
+    n_values : int, optional
+        Entries of sparse rows; all values by default.
 
     Raises
     ------
@@ -51,7 +57,8 @@ def choose_n_subsets(n_samples: int, n_features: int, n_subsets: int | None, sub
     if n_subsets is not None and subset_size is not None:
         raise ConfigError("expected n_subsets or subset_size, found both", "message", "leave one out")
     if n_subsets is None and subset_size is None:
-        return min(_wanted_subsets(n_samples, n_features), _most_subsets(n_samples, n_features))
+        wanted = _wanted_subsets(n_samples * n_features if n_values is None else n_values)
+        return min(wanted, _most_subsets(n_samples, n_features))
     name, asked = ("n_subsets", n_subsets) if subset_size is None else ("subset_size", subset_size)
     least = 1 if name == "n_subsets" else 2
     if not is_whole(asked, least):
@@ -66,8 +73,8 @@ def choose_n_subsets(n_samples: int, n_features: int, n_subsets: int | None, sub
     return n_subsets
 
 
-def _wanted_subsets(n_samples: int, n_features: int) -> int:
-    return max(MIN_SUBSETS, -(-n_samples * n_features // SUBSET_VALUES)) | 1
+def _wanted_subsets(n_values: int) -> int:
+    return max(MIN_SUBSETS, -(-n_values // SUBSET_VALUES)) | 1
 
 
 def _most_subsets(n_samples: int, n_features: int) -> int:
@@ -75,7 +82,7 @@ def _most_subsets(n_samples: int, n_features: int) -> int:
     return most - (most % 2 == 0)
 
 
-def why_n_subsets(n_samples: int, n_features: int) -> str:
+def why_n_subsets(n_samples: int, n_features: int, n_values: int | None = None) -> str:
     """Return in words how many subsets `choose_n_subsets` chooses by default, and why.
 
     Examples
@@ -83,11 +90,12 @@ def why_n_subsets(n_samples: int, n_features: int) -> str:
     >>> why_n_subsets(2_000_000, 74)
     '19 subsets of 105,264 rows were chosen: subsets of at most 8,388,608 values, for the memory of a task'
     """
-    n_subsets = choose_n_subsets(n_samples, n_features, None, None)
+    n_values = n_samples * n_features if n_values is None else n_values
+    n_subsets = choose_n_subsets(n_samples, n_features, None, None, n_values)
     chosen = f"{n_subsets} subsets of {-(-n_samples // n_subsets):,} rows were chosen"
     if n_subsets == 1:
         chosen = f"one subset of all {n_samples:,} rows was chosen"
-    if _most_subsets(n_samples, n_features) < _wanted_subsets(n_samples, n_features):
+    if _most_subsets(n_samples, n_features) < _wanted_subsets(n_values):
         least = max(MIN_SUBSET_SIZE, n_features // 5)
         return f"{chosen}: a subset takes at least {least:,} rows to choose among {n_features:,} features"
     if n_subsets > MIN_SUBSETS:
@@ -119,6 +127,8 @@ class Shape:
     is_strided: bool = False
     is_approximate: bool = False
     n_classes: int = 2
+    n_entries: int | None = None
+    """Of the largest subset, where subsets are read as their entries."""
 
     @property
     def largest_subset(self) -> int:
@@ -128,6 +138,10 @@ class Shape:
     def select_nbytes(self, n_subsets: int) -> int:
         """Return the memory of a task that selects on so many subsets."""
         rows = self.largest_subset
+        if self.n_entries is not None:
+            turned = self.n_entries * (self.itemsize + 20)  # by columns, and on the way there
+            read = rows * 32 + self.n_entries * (self.itemsize + 8)
+            return n_subsets * read + turned + self._path_nbytes(rows)
         copy = rows * self.n_features * 4 if self.itemsize < 4 else 0
         workspace = self._path_nbytes(rows)
         return n_subsets * rows * (self.n_features * self.itemsize + 24) + copy + workspace + TILE_NBYTES

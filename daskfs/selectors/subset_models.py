@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from daskfs.kernels.any_block import block_moments
+from daskfs.kernels.column_entries import ColumnEntries, dense_block
 from daskfs.kernels.criteria import feature_penalty
 from daskfs.kernels.glm_fit import glm_fit, newton_terms
 from daskfs.kernels.glm_path import GlmPath, glm_path
@@ -68,11 +70,13 @@ class Point:
 
 
 def choose(
-    X: np.ndarray, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings, is_first: bool
+    X: np.ndarray | ColumnEntries, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings, is_first: bool
 ) -> dict[str, np.ndarray] | None:
     """Return what one subset chooses (see `message_on_block.select_on_block`); None where X is not finite."""
+    if isinstance(X, ColumnEntries) and settings.approximate:
+        X = dense_block(X)
     if settings.estimator is not None:
-        m = moments(X, y, weight)
+        m = block_moments(X, y, weight)
         if np.isnan(m.scale).any():
             return None
         selected, coef, intercept = _choice_of_estimator(X, y, weight, settings)
@@ -105,7 +109,7 @@ def choose(
 
 
 def choose_by_class(
-    X: np.ndarray, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings, is_first: bool
+    X: np.ndarray | ColumnEntries, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings, is_first: bool
 ) -> dict[str, np.ndarray] | None:
     """Return what one subset chooses for each class against the others: class c its column j as ``c * p + j``."""
     n_classes, n_features = len(settings.classes), X.shape[1]
@@ -127,7 +131,9 @@ def choose_by_class(
     }
 
 
-def _lasso_path(X: np.ndarray, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings) -> LassoPath:
+def _lasso_path(
+    X: np.ndarray | ColumnEntries, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings
+) -> LassoPath:
     return lasso_path(
         X,
         y,
@@ -141,9 +147,9 @@ def _lasso_path(X: np.ndarray, y: np.ndarray, weight: np.ndarray, settings: Sele
     )
 
 
-def _path(X: np.ndarray, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings) -> GlmPath:
-    follow = lsa_path if settings.approximate else glm_path
-    return follow(
+def _path(X: np.ndarray | ColumnEntries, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings) -> GlmPath:
+    follow: Any = lsa_path if settings.approximate else glm_path
+    path: GlmPath = follow(
         X,
         y,
         weight,
@@ -156,6 +162,7 @@ def _path(X: np.ndarray, y: np.ndarray, weight: np.ndarray, settings: SelectionS
         patience=settings.patience,
         max_features=settings.max_features,
     )
+    return path
 
 
 def _abstains(y: np.ndarray, weight: np.ndarray) -> np.ndarray:
@@ -203,7 +210,7 @@ def _flattened(path: LassoPath) -> dict[str, np.ndarray]:
 
 
 def _choice_of_estimator(
-    X: np.ndarray, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings
+    X: np.ndarray | ColumnEntries, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """Fit a clone of the user's estimator; return its nonzero columns, their coefficients and its intercept."""
     from sklearn.base import clone
@@ -212,11 +219,19 @@ def _choice_of_estimator(
         return np.empty(0, dtype=np.int64), np.empty(0), float(y[0])
     estimator = clone(settings.estimator)
     weights = {} if (weight == 1.0).all() else {"sample_weight": weight}
-    coef = np.asarray(estimator.fit(X, y, **weights).coef_, dtype=np.float64)
+    coef = np.asarray(estimator.fit(_as_estimators_take_it(X), y, **weights).coef_, dtype=np.float64)
     coef = coef.reshape(-1, X.shape[1])
     selected = np.flatnonzero((coef != 0.0).any(axis=0))
     intercept = np.ravel(getattr(estimator, "intercept_", 0.0))
     return selected, coef[0, selected], float(intercept[0])
+
+
+def _as_estimators_take_it(X: np.ndarray | ColumnEntries) -> Any:
+    if not isinstance(X, ColumnEntries):
+        return X
+    from scipy.sparse import csc_matrix
+
+    return csc_matrix((X.values, X.rows, X.starts), shape=X.shape)
 
 
 def refit(X: np.ndarray, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings) -> dict[str, np.ndarray]:
