@@ -75,16 +75,20 @@ def solve_entered(problem, lam, tol, far, state):  # type: ignore[no-untyped-def
     for iteration in range(MAX_NEWTON_STEPS):
         before[:] = gradient[:n]
         size, is_settled = descend(hessian, n, gradient[:n], coef, lam, 0.1 * tol, step)
-        if not is_settled and not is_exact:
+        if is_settled and size <= 0.1 * tol:
+            gradient[:n] = before
+            return
+        slope = _slope(before, coef, step, 0.0, lam)
+        if not (is_settled and slope < 0.0) and not is_exact:  # a Hessian corrected beyond use
             gradient[:n] = before
             _make_hessian(problem, n_entered, state)
             is_exact = True
             continue
-        if size <= 0.1 * tol:
+        if not slope < 0.0:  # with the true Hessian: only rounding is left
             gradient[:n] = before
-            return
+            break
         length = _take_step(
-            problem, lam, before, step, coef, state.columns, state.identity, n_entered, state.at, gradient
+            problem, lam, slope, step, coef, state.columns, state.identity, n_entered, state.at, gradient
         )
         state.counts[NEWTON_STEPS] += 1
         for q in range(n):
@@ -108,9 +112,8 @@ def _make_hessian(problem, n_entered, state):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _take_step(problem, lam, before, step, coef, columns, identity, n_entered, at, gradient):  # type: ignore[no-untyped-def]
+def _take_step(problem, lam, slope, step, coef, columns, identity, n_entered, at, gradient):  # type: ignore[no-untyped-def]
     """Go `step`, or the part of it after which the slope has not turned up by half of what it was; return that part."""
-    slope = _slope(before, coef, step, 0.0, lam)
     length = 1.0
     advance(problem, columns, identity, n_entered, step, 1.0, at, gradient)
     for _ in range(MAX_SHORTENINGS):

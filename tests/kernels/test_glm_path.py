@@ -8,8 +8,10 @@ from scipy.optimize import minimize
 from scipy.special import expit, log_expit, xlogy
 from sklearn.linear_model import LogisticRegression, lasso_path
 
+from daskfs.baselines.lasso_on_blocks import RowPart, Weighting
 from daskfs.kernels.glm_path import default_max_features, entered_capacity, glm_path, glm_path_nbytes
 from daskfs.kernels.lsa import lsa_path
+from daskfs.sources.synthetic import SyntheticSource
 
 LOSSES = ("squared", "logistic", "poisson", "huber")
 DESIGNS = {
@@ -346,3 +348,22 @@ def test_a_target_without_noise_has_a_criterion(loss, follow):
     path = follow(X, 2.0 * X[:, 1], np.ones(60), loss=loss, penalty=3.0, patience=None, max_features=3)
     assert np.isfinite(path.gic).all()
     assert path.selected().tolist() == [1]
+
+
+def test_a_corrected_hessian_that_leads_uphill_is_made_anew():
+    """Bootstrap sample 28 of a design of the paper: the corrections had turned the first step after an entry uphill."""
+    source = SyntheticSource(2000, 1000, correlation=0.5, noise="logistic", random_state=48)
+    block = next(source.row_blocks(2000))
+    y, X = np.where(block.y > 0, 1.0, -1.0), block.X.astype(float)
+    weight = Weighting.bootstrap((48, 28), np.array([2000])).of(RowPart(0, slice(None)), np.ones(2000))
+    path = glm_path(X, y, weight, loss="logistic", penalty=14.5)
+    assert path.n_unsolved == 0
+    assert path.df[-1] > 10
+    Z = standardised(X[weight > 0], weight[weight > 0])
+    share = weight[weight > 0] / weight.sum()
+    for step, lam in enumerate(path.lambdas):
+        coef = path.coef[step]
+        z = path.centred_intercepts[step] + Z[:, path.entered] @ coef
+        gradient = Z.T @ (share * y[weight > 0] * expit(-y[weight > 0] * z))
+        assert np.abs(gradient).max() <= lam * (1 + 1e-4)
+        np.testing.assert_allclose(gradient[path.entered[coef != 0]], lam * np.sign(coef[coef != 0]), atol=1e-5)
