@@ -8,7 +8,8 @@
 power and higgs are drawn: a household's power by the minute (measurements, and dummies of year, month, day and hour, 74
 columns) and two classes of collisions (27 columns, correlated, some skewed). The others are real samples. Rows of the
 test set are drawn apart, or a random fifth. Each method reads the store; "one read" is the time to read all of it once,
-block by block, and do nothing with it. CPU seconds of this process, and wall clock; "per machine" is the wall time
+block by block, and do nothing with it, when its files are in the page cache ("cpu", "wall") and when they have been
+dropped from it ("disk"). CPU seconds of this process, and wall clock; "per machine" is the wall time
 divided by the number of subsets, for methods that work on subsets: the paper's count. Writes large.csv, row by row, and
 large_<name>.png with the error against time.
 """
@@ -168,6 +169,25 @@ def read_once(matrix: Any) -> None:
         block.X[:: len(block.X) or 1].sum()
 
 
+def drop_from_cache(folder: Path) -> None:
+    """Ask the system to forget the contents of the files of a folder, so that they are read from the disk again."""
+    os.sync()
+    for path in folder.rglob("*"):
+        if path.is_file():
+            descriptor = os.open(path, os.O_RDONLY)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(descriptor)
+
+
+def from_disk(train: Any, action: Callable[[], Any], repeats: int) -> float:
+    """Return the wall clock of an action on a store that is not in the page cache, the shortest of some."""
+    found = []
+    for _ in range(repeats):
+        drop_from_cache(Path(getattr(train, "base", train).path))
+        found.append(timed(action)[2])
+    return min(found)
+
+
 def timed(action: Callable[[], Any]) -> tuple[Any, float, float]:
     """Return what an action returns, its CPU seconds and its wall clock."""
     cpu, wall = time.process_time(), time.perf_counter()
@@ -184,11 +204,15 @@ def measure(name: str, task: Task, repeats: int) -> list[dict[str, Any]]:
         "median": lambda: Median(**task.subsets, **options),
         "full data": lambda: FullData(**options),
     }
+    if task.loss == "logistic":
+        makers["message, lsa"] = lambda: Message(**task.subsets, **options, approx="lsa")
     read = min(timed(lambda: read_once(task.train))[1:] for _ in range(max(2, repeats)))
-    rows = [{"data": name, "method": "one read", "cpu_s": read[0], "wall_s": read[1]}]
+    disk = from_disk(task.train, lambda: read_once(task.train), max(2, repeats))
+    rows = [{"data": name, "method": "one read", "cpu_s": read[0], "wall_s": read[1], "disk_s": disk}]
     for method, make in makers.items():
         runs = [timed(lambda make=make: make().fit(task.train)) for _ in range(repeats)]
         fitted, cpu, wall = min(runs, key=lambda run: run[1])
+        disk_s = from_disk(task.train, lambda make=make: make().fit(task.train), repeats)
         prediction = fitted.predict(task.X_test)
         wrong = prediction != task.y_test if task.loss == "logistic" else (prediction - task.y_test) ** 2
         m = getattr(fitted, "n_subsets_", 1)
@@ -196,7 +220,7 @@ def measure(name: str, task: Task, repeats: int) -> list[dict[str, Any]]:
             {
                 "data": name, "method": method, "cpu_s": cpu, "wall_s": wall, "per_machine_s": wall / m,
                 "test_error": float(np.mean(wrong)), "n_selected": len(fitted.selected_), "n_subsets": m,
-                "cpu_reads": cpu / read[0], "wall_reads": wall / read[1],
+                "cpu_reads": cpu / read[0], "wall_reads": wall / read[1], "disk_s": disk_s, "disk_reads": disk_s / disk,
             }
         )  # fmt: skip
     return rows
@@ -240,11 +264,14 @@ def main(argv: list[str] | None = None) -> int:
         pd.DataFrame(rows).to_csv(table, mode="a", header=not table.exists(), index=False)
         show(name, task, rows, arguments.output)
         message = rows[1]
-        print(f"MESSAGE takes {message['cpu_reads']:.2f} times the CPU seconds of one read of the store")
-        slow += [name] if message["cpu_reads"] > 2.0 else []
+        print(
+            f"MESSAGE takes {message['disk_reads']:.2f} times one read of the store from the disk, and "
+            f"{message['cpu_reads']:.2f} times the CPU seconds of one read from the page cache"
+        )
+        slow += [name] if message["disk_reads"] > 2.0 else []
         if not arguments.keep_stores:
             shutil.rmtree(folder)
-    print("more than two reads: " + (", ".join(slow) or "none"))
+    print("more than two reads from the disk: " + (", ".join(slow) or "none"))
     return 1 if slow else 0
 
 

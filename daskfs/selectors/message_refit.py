@@ -191,11 +191,7 @@ def _statistics(
 
 def _cached_statistics(chosen: dict[str, np.ndarray], columns: np.ndarray) -> list[dict[str, np.ndarray] | None]:
     """Return for each subset what `subset_models.refit` would, or None where a column is not in its cache."""
-    found: list[dict[str, np.ndarray] | None] = []
-    place = {int(column): k for k, column in enumerate(columns)}
-    for subset in _by_subset(chosen):
-        found.append(_from_cache(subset, place))
-    return found
+    return [_from_cache(subset, columns) for subset in _by_subset(chosen)]
 
 
 def _by_subset(chosen: dict[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
@@ -212,23 +208,28 @@ def _by_subset(chosen: dict[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
     ]
 
 
-def _from_cache(subset: dict[str, np.ndarray], place: dict[int, int]) -> dict[str, np.ndarray] | None:
-    n = len(place)
+def _from_cache(subset: dict[str, np.ndarray], columns: np.ndarray) -> dict[str, np.ndarray] | None:
+    n = len(columns)
     mean, scale, cross, gram = np.zeros(n), np.zeros(n), np.zeros(n), np.eye(n)
-    is_known = np.zeros(n, dtype=bool)
-    for column, value in zip(subset["constant"], subset["constant_value"], strict=True):
-        if (k := place.get(int(column))) is not None:
-            mean[k], is_known[k] = value, True
-    positions = [q for q, column in enumerate(subset["cached"]) if int(column) in place]
-    targets = np.array([place[int(subset["cached"][q])] for q in positions], dtype=np.int64)
-    is_known[targets] = True
-    if not is_known.all():
+    is_constant, constant = _places(subset["constant"], columns)
+    is_cached, targets = _places(subset["cached"], columns)
+    if len(constant) + len(targets) < n:
         return None
+    mean[constant] = subset["constant_value"][is_constant]
     for name, array in (("mean", mean), ("scale", scale), ("cross", cross)):
-        array[targets] = subset[f"cached_{name}"][positions]
-    for a, q in enumerate(positions):
-        for b, r in enumerate(positions[:a]):  # the cache holds the rows below the diagonal one after another
-            gram[targets[a], targets[b]] = gram[targets[b], targets[a]] = subset["cached_gram"][q * (q - 1) // 2 + r]
+        array[targets] = subset[f"cached_{name}"][is_cached]
+    below = np.tril_indices(len(targets), -1)
+    q, r = np.flatnonzero(is_cached)[np.array(below)]
+    here, there = targets[np.array(below)]
+    gram[here, there] = subset["cached_gram"][q * (q - 1) // 2 + r]  # holds the rows below the diagonal in a row
+    gram[there, here] = gram[here, there]
     arrays = {"mean": mean, "scale": scale, "cross": cross, "gram": gram}
     of_subset = {name: subset[name] for name in ("total", "y_mean", "y_variance")}
     return {name: array[None] for name, array in arrays.items()} | of_subset
+
+
+def _places(known: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return which of some columns are among `columns`, ascending, and where these stand there."""
+    places = np.searchsorted(columns, known)
+    is_there = columns[np.minimum(places, len(columns) - 1)] == known
+    return is_there, places[is_there]
