@@ -38,6 +38,11 @@ def rows_of_weight(X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[Any, np.n
     return of_rows(X, keep) if isinstance(X, ColumnEntries) else X[keep], y[keep], weight[keep]
 
 
+def n_values(X):  # type: ignore[no-untyped-def]
+    """Return how many numbers a pass over a block looks at."""
+    return X.values.size if isinstance(X, ColumnEntries) else X.size
+
+
 def make_gram_rows(X, weight, block_moments, features, out):  # type: ignore[no-untyped-def]
     """Write ⟨z_f, z_j⟩ for a few features f against every column j; see `daskfs.kernels.moments.gram_rows`."""
     (gram_rows_of_entries if isinstance(X, ColumnEntries) else gram_rows)(X, weight, block_moments, features, out)
@@ -55,6 +60,11 @@ def standardised_columns(X, mean, scale, features, out):  # type: ignore[no-unty
 
 def _choose(X: types.Type, of_entries: Callable[..., Any], of_dense: Callable[..., Any]) -> Callable[..., Any]:
     return of_entries if isinstance(X, types.BaseNamedTuple) else of_dense
+
+
+@overload(n_values)
+def _n_values(X):  # type: ignore[no-untyped-def]
+    return _choose(X, lambda X: X.values.size, lambda X: X.size)
 
 
 @overload(make_gram_rows)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from daskfs.kernels.moments import Moments, deviation, first_moments
-from daskfs.kernels.numba_cache import kernel
+from daskfs.kernels.numba_cache import inner_loop, kernel
 
 SPARSE = 0.1  # share of entries up to which they are worth more than a dense block
 
@@ -137,33 +137,46 @@ def moments_of_entries(X, y, weight):  # type: ignore[no-untyped-def]
 def gram_rows_of_entries(X, weight, block_moments, features, out):  # type: ignore[no-untyped-def]
     """Write ⟨z_f, z_j⟩ for a few features f against every column; see `daskfs.kernels.moments.gram_rows`."""
     mean, scale = block_moments.mean, block_moments.scale
-    n_rows = features.shape[0]
-    factors = np.empty((weight.shape[0], n_rows))
-    whole = np.zeros(n_rows)
-    for f in range(n_rows):
-        j = features[f]
-        absent = -mean[j] / (scale[j] * block_moments.total)
-        for i in range(weight.shape[0]):
-            factors[i, f] = weight[i] * absent
+    factors, whole, sums = np.empty((weight.shape[0], 4)), np.zeros(4), np.zeros((4, mean.shape[0]))
+    for first in range(0, features.shape[0], 4):
+        n_rows = min(4, features.shape[0] - first)
+        factors[:] = 0.0
+        for f in range(n_rows):
+            _weigh_column(X, weight, block_moments, features[first + f], factors[:, f])
+            whole[f] = factors[:, f].sum()
+        _multiply_four(X, mean, factors, whole, sums)
+        for f in range(n_rows):
+            for j in range(mean.shape[0]):
+                out[first + f, j] = sums[f, j] / scale[j] if scale[j] > 0.0 else 0.0
+
+
+@kernel
+def _weigh_column(X, weight, block_moments, j, out):  # type: ignore[no-untyped-def]
+    """Write w_i z_ij / W of every row."""
+    mean, factor = block_moments.mean[j], 1.0 / (block_moments.scale[j] * block_moments.total)
+    for i in range(weight.shape[0]):
+        out[i] = -weight[i] * mean * factor
+    for e in range(X.starts[j], X.starts[j + 1]):
+        out[X.rows[e]] = weight[X.rows[e]] * (X.values[e] - mean) * factor
+
+
+@inner_loop
+def _multiply_four(X, mean, factors, whole, sums):  # type: ignore[no-untyped-def]
+    """Write Σ_i factors_if (x_ij - mean_j) of four features f; what is not there counts as -mean_j."""
+    for j in range(mean.shape[0]):
+        m = mean[j]
+        a = b = c = d = here_a = here_b = here_c = here_d = 0.0
         for e in range(X.starts[j], X.starts[j + 1]):
             i = X.rows[e]
-            factors[i, f] = weight[i] * ((X.values[e] - mean[j]) / (scale[j] * block_moments.total))
-        for i in range(weight.shape[0]):
-            whole[f] += factors[i, f]
-    products, here = np.empty(n_rows), np.empty(n_rows)
-    for j in range(mean.shape[0]):
-        if not scale[j] > 0.0:
-            out[:, j] = 0.0
-            continue
-        products[:] = 0.0
-        here[:] = 0.0
-        for e in range(X.starts[j], X.starts[j + 1]):
-            i, x = X.rows[e], X.values[e] - mean[j]
-            for f in range(n_rows):
-                products[f] += x * factors[i, f]
-                here[f] += factors[i, f]
-        for f in range(n_rows):
-            out[f, j] = (products[f] - mean[j] * (whole[f] - here[f])) / scale[j]
+            x = X.values[e] - m
+            a, here_a = a + x * factors[i, 0], here_a + factors[i, 0]
+            b, here_b = b + x * factors[i, 1], here_b + factors[i, 1]
+            c, here_c = c + x * factors[i, 2], here_c + factors[i, 2]
+            d, here_d = d + x * factors[i, 3], here_d + factors[i, 3]
+        sums[0, j] = a - m * (whole[0] - here_a)
+        sums[1, j] = b - m * (whole[1] - here_b)
+        sums[2, j] = c - m * (whole[2] - here_c)
+        sums[3, j] = d - m * (whole[3] - here_d)
 
 
 @kernel

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from daskfs.kernels.any_block import n_values
 from daskfs.kernels.lasso_steps import (
     ENTERED,
     FACTORED,
@@ -172,9 +173,9 @@ def _look_at(X, weight, m, feature, n_left, state, segment):  # type: ignore[no-
     if state.row_of[feature] >= 0:
         return True
     batch = FIRST_BATCH
-    n_samples, n_features = weight.shape[0], m.scale.shape[0]
-    if state.counts[ROWS] > 0 and n_samples * n_features > NEAR_VALUES:
-        batch = max(FIRST_BATCH, min(TALL_BATCH if n_samples >= n_features else WIDE_BATCH, n_left))
+    if state.counts[ROWS] > 0 and n_values(X) > NEAR_VALUES:
+        is_tall = weight.shape[0] >= m.scale.shape[0]
+        batch = max(FIRST_BATCH, min(TALL_BATCH if is_tall else WIDE_BATCH, n_left))
     room = min(batch, state.gram.shape[0] - state.counts[ROWS])
     if room == 0:
         return False
