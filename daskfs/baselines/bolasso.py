@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.baselines.lasso_baseline import LassoBaseline
+from daskfs.baselines.lasso_baseline import Estimate, LassoBaseline
 from daskfs.baselines.lasso_on_blocks import Weighting
 from daskfs.baselines.lasso_paths import (
     BlockPasses,
@@ -40,8 +40,8 @@ from daskfs.baselines.lasso_paths import (
     plan_paths,
 )
 from daskfs.baselines.one_piece import plan_one_piece, refit_in_one_piece, select_on_samples
-from daskfs.blocks import Matrix, Progress
-from daskfs.cluster import parse_bytes, workers_of
+from daskfs.blocks import Progress
+from daskfs.cluster import parse_bytes
 from daskfs.errors import ConfigError
 from daskfs.kernels.lasso import LassoPath, default_max_features
 from daskfs.selectors.base import Checkpoint, SelectorPlan
@@ -75,7 +75,8 @@ class Bolasso(LassoBaseline):
         A path stops at models with so many features more than the best so far; None: never.
     max_features : int, optional
         Largest model of a sample; by default n / (2 log p).
-    loss : {"squared", "logistic", "poisson", "huber"}
+    loss : {"squared", "logistic", "poisson", "huber", "multinomial"}
+        Of several classes each is told from the rest by itself; a feature is selected that one of them takes.
     random_state : int, RandomState or None
         Of the samples.
     memory_limit : int or str, optional
@@ -88,9 +89,9 @@ class Bolasso(LassoBaseline):
     selected_ : ndarray of shape (n_selected,)
         Columns, most important first: by the share of the samples, then by the size of the coefficient.
     support_ : ndarray of shape (n_features,), bool
-    coef_ : ndarray of shape (n_features,)
+    coef_ : ndarray of shape (n_features,) or (n_classes, n_features)
         Of the refit, on the scale of the data.
-    intercept_ : float
+    intercept_ : float or ndarray of shape (n_classes,)
     scores_ : ndarray of shape (n_features,)
         Share of the samples that selected a feature.
     result_ : SelectionResult
@@ -184,43 +185,43 @@ class Bolasso(LassoBaseline):
         limit = PATHS_NBYTES if memory_limit is None else min(PATHS_NBYTES, memory_limit // 4)
         return int(min(self.n_bootstraps, max(1, 1 + (limit - one) // (two - one))))
 
-    def _fit(
-        self, matrix: Matrix, workers: Workers | None, progress: Progress | None, checkpoint: Checkpoint | None
-    ) -> None:
-        self._check_parameters()
-        rows, settings = self._training_rows(matrix)
+    def _estimate(
+        self,
+        rows: Any,
+        settings: SelectionSettings,
+        workers: Workers,
+        progress: Progress | None,
+        checkpoint: Checkpoint | None,
+    ) -> Estimate:
         limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
         self.plan(rows.shape[0], rows.shape[1], rows.dtype, limit)  # refuses what does not fit
-        workers = workers_of(self.client) if workers is None else workers
         if self.loss == "squared":
-            self._fit_blocks(matrix, BlockPasses(rows, self.method, workers, progress, checkpoint), settings, limit)
-        else:
-            shape = self._shape_of_all(rows.shape[0], rows.shape[1], np.dtype(rows.dtype).itemsize)
-            self._fit_in_one_piece(matrix, MessageRun(rows, shape, limit, workers, progress, checkpoint), settings)
+            return self._over_blocks(BlockPasses(rows, self.method, workers, progress, checkpoint), settings, limit)
+        shape = self._shape_of_all(rows.shape[0], rows.shape[1], np.dtype(rows.dtype).itemsize)
+        return self._in_one_piece(MessageRun(rows, shape, limit, workers, progress, checkpoint), settings)
 
-    def _fit_blocks(
-        self, matrix: Matrix, passes: BlockPasses, settings: SelectionSettings, memory_limit: int | None
-    ) -> None:
+    def _over_blocks(self, passes: BlockPasses, settings: SelectionSettings, memory_limit: int | None) -> Estimate:
         n_samples, n_features = passes.matrix.shape
         n_at_once = self._paths_at_once(n_samples, n_features, memory_limit)
         weightings = self._samples(passes.sizes)
         paths: list[LassoPath] = []
         for first in range(0, self.n_bootstraps, n_at_once):
             paths += lasso_paths(passes, weightings[first : first + n_at_once], settings)
-        columns = self._intersect([path.selected() for path in paths], n_features)
-        self.coef_[columns], intercept, is_singular = least_squares_over_blocks(passes, columns)
+        scores, is_selected = self._intersect([path.selected() for path in paths], n_features)
+        coef, columns = np.zeros(n_features), np.flatnonzero(is_selected)
+        coef[columns], intercept, is_singular = least_squares_over_blocks(passes, columns)
         note = "the selected columns are linearly dependent; their shortest least-squares solution was taken"
-        self._finish(
-            matrix, intercept, self.scores_, history_of(paths[0]), passes.seconds, [note] if is_singular else []
-        )
+        notes = [note] if is_singular else []
+        return Estimate(coef, is_selected, scores, float(intercept), history_of(paths[0]), passes.seconds, notes)
 
-    def _fit_in_one_piece(self, matrix: Matrix, run: MessageRun, settings: SelectionSettings) -> None:
+    def _in_one_piece(self, run: MessageRun, settings: SelectionSettings) -> Estimate:
         samples = select_on_samples(run, settings, self._samples(np.array([run.shape.n_samples])))
-        columns = self._intersect([sample["selected"] for sample in samples], run.shape.n_features)
-        self.coef_[columns], intercept, notes = refit_in_one_piece(run, settings, columns)
+        scores, is_selected = self._intersect([sample["selected"] for sample in samples], run.shape.n_features)
+        coef, columns = np.zeros(run.shape.n_features), np.flatnonzero(is_selected)
+        coef[columns], intercept, notes = refit_in_one_piece(run, settings, columns)
         if not len(columns):
-            intercept = null_intercept(self.loss, float(samples[0]["y_mean"][0]))
-        self._finish(matrix, intercept, self.scores_, samples[0], run.seconds, notes)
+            intercept = null_intercept(settings.loss, float(samples[0]["y_mean"][0]))
+        return Estimate(coef, is_selected, scores, float(intercept), samples[0], run.seconds, notes)
 
     def _samples(self, sizes: np.ndarray) -> list[Weighting]:
         """Step 1; sample b is the same whatever else is drawn."""
@@ -228,10 +229,8 @@ class Bolasso(LassoBaseline):
         seed = int(np.random.default_rng().integers(2**31)) if entropy is None else entropy
         return [Weighting.bootstrap((seed, b), sizes) for b in range(self.n_bootstraps)]
 
-    def _intersect(self, selected: list[np.ndarray], n_features: int) -> np.ndarray:
-        """Step 3: return the columns that at least the wanted share of the samples selected."""
+    def _intersect(self, selected: list[np.ndarray], n_features: int) -> tuple[np.ndarray, np.ndarray]:
+        """Step 3: return the share of the samples that selected each column, and whether that is as large as wanted."""
         n_votes = np.bincount(np.concatenate(selected), minlength=n_features)
-        self.scores_ = n_votes / self.n_bootstraps
-        self.support_ = (n_votes >= self.threshold * self.n_bootstraps - 1e-9) & (n_votes > 0)
-        self.coef_ = np.zeros(n_features)
-        return np.flatnonzero(self.support_)
+        is_selected = (n_votes >= self.threshold * self.n_bootstraps - 1e-9) & (n_votes > 0)
+        return n_votes / self.n_bootstraps, is_selected

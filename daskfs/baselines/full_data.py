@@ -21,12 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.baselines.lasso_baseline import LassoBaseline
+from daskfs.baselines.lasso_baseline import Estimate, LassoBaseline
 from daskfs.baselines.lasso_on_blocks import Weighting
 from daskfs.baselines.lasso_paths import BlockPasses, history_of, lasso_paths, plan_paths
 from daskfs.baselines.one_piece import plan_one_piece
-from daskfs.blocks import Matrix, Progress
-from daskfs.cluster import parse_bytes, workers_of
+from daskfs.blocks import Progress
+from daskfs.cluster import parse_bytes
 from daskfs.selectors.base import Checkpoint, SelectorPlan
 from daskfs.selectors.message_run import MessageRun
 from daskfs.selectors.subset_models import SelectionSettings
@@ -50,7 +50,8 @@ class FullData(LassoBaseline):
         The path stops at models with so many features more than the best so far; None: never.
     max_features : int, optional
         Largest model; by default n / (2 log p).
-    loss : {"squared", "logistic", "poisson", "huber"}
+    loss : {"squared", "logistic", "poisson", "huber", "multinomial"}
+        Of several classes each is told from the rest by itself; a feature is selected that one of them takes.
     random_state : int, RandomState or None
         Nothing is drawn; for the common face of all selectors.
     memory_limit : int or str, optional
@@ -63,9 +64,9 @@ class FullData(LassoBaseline):
     selected_ : ndarray of shape (n_selected,)
         Columns, by `scores_`.
     support_ : ndarray of shape (n_features,), bool
-    coef_ : ndarray of shape (n_features,)
+    coef_ : ndarray of shape (n_features,) or (n_classes, n_features)
         The Lasso's, on the scale of the data.
-    intercept_ : float
+    intercept_ : float or ndarray of shape (n_classes,)
     scores_ : ndarray of shape (n_features,)
         Size of the coefficient; with the squared loss of the standardised one.
     result_ : SelectionResult
@@ -129,39 +130,41 @@ class FullData(LassoBaseline):
             return plan_paths(self.method, n_samples, n_features, itemsize, 1, self.max_features, memory_limit)
         return plan_one_piece(self.method, self._shape_of_all(n_samples, n_features, itemsize), memory_limit)
 
-    def _fit(
-        self, matrix: Matrix, workers: Workers | None, progress: Progress | None, checkpoint: Checkpoint | None
-    ) -> None:
-        self._check_parameters()
-        rows, settings = self._training_rows(matrix)
+    def _estimate(
+        self,
+        rows: Any,
+        settings: SelectionSettings,
+        workers: Workers,
+        progress: Progress | None,
+        checkpoint: Checkpoint | None,
+    ) -> Estimate:
         limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
         self.plan(rows.shape[0], rows.shape[1], rows.dtype, limit)  # refuses what does not fit
-        workers = workers_of(self.client) if workers is None else workers
         if self.loss == "squared":
-            self._fit_blocks(matrix, BlockPasses(rows, self.method, workers, progress, checkpoint), settings)
-        else:
-            shape = self._shape_of_all(rows.shape[0], rows.shape[1], np.dtype(rows.dtype).itemsize)
-            self._fit_in_one_piece(matrix, MessageRun(rows, shape, limit, workers, progress, checkpoint), settings)
+            return _over_blocks(BlockPasses(rows, self.method, workers, progress, checkpoint), settings)
+        shape = self._shape_of_all(rows.shape[0], rows.shape[1], np.dtype(rows.dtype).itemsize)
+        return _in_one_piece(MessageRun(rows, shape, limit, workers, progress, checkpoint), settings)
 
-    def _fit_blocks(self, matrix: Matrix, passes: BlockPasses, settings: SelectionSettings) -> None:
-        (path,) = lasso_paths(passes, [Weighting()], settings)
-        n_features = passes.matrix.shape[1]
-        self.coef_, self.support_ = np.zeros(n_features), np.zeros(n_features, dtype=bool)
-        if path.best >= 0:
-            self.coef_ = path.coefficients(path.best)
-            self.support_[path.selected()] = True
-        self.scores_ = np.abs(self.coef_) * path.moments.scale
-        intercept = path.moments.y_mean - (path.moments.mean * self.coef_).sum()
-        self._finish(matrix, intercept, self.scores_, history_of(path), passes.seconds, [])
 
-    def _fit_in_one_piece(self, matrix: Matrix, run: MessageRun, settings: SelectionSettings) -> None:
-        chosen = run.select(settings)
-        n_features = run.shape.n_features
-        self.coef_, self.support_ = np.zeros(n_features), np.zeros(n_features, dtype=bool)
-        self.coef_[chosen["selected"]] = chosen["coef"]
-        self.support_[chosen["selected"]] = True
-        self.scores_ = np.abs(self.coef_)
-        intercept = chosen["intercept"][0]
-        if not len(chosen["selected"]):
-            intercept = null_intercept(self.loss, float(chosen["y_mean"][0]))
-        self._finish(matrix, intercept, self.scores_, chosen, run.seconds, [])
+def _over_blocks(passes: BlockPasses, settings: SelectionSettings) -> Estimate:
+    (path,) = lasso_paths(passes, [Weighting()], settings)
+    n_features = passes.matrix.shape[1]
+    coef, is_selected = np.zeros(n_features), np.zeros(n_features, dtype=bool)
+    if path.best >= 0:
+        coef = path.coefficients(path.best)
+        is_selected[path.selected()] = True
+    intercept = path.moments.y_mean - (path.moments.mean * coef).sum()
+    scores = np.abs(coef) * path.moments.scale
+    return Estimate(coef, is_selected, scores, float(intercept), history_of(path), passes.seconds, [])
+
+
+def _in_one_piece(run: MessageRun, settings: SelectionSettings) -> Estimate:
+    chosen = run.select(settings)
+    n_features = run.shape.n_features
+    coef, is_selected = np.zeros(n_features), np.zeros(n_features, dtype=bool)
+    coef[chosen["selected"]] = chosen["coef"]
+    is_selected[chosen["selected"]] = True
+    intercept = float(chosen["intercept"][0])
+    if not len(chosen["selected"]):
+        intercept = null_intercept(settings.loss, float(chosen["y_mean"][0]))
+    return Estimate(coef, is_selected, np.abs(coef), intercept, chosen, run.seconds, [])

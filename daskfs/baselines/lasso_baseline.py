@@ -2,21 +2,81 @@
 
 from __future__ import annotations
 
+import math
+from abc import abstractmethod
+from dataclasses import replace
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from daskfs.blocks import Matrix, Progress
+from daskfs.cluster import workers_of
 from daskfs.errors import ConfigError, did_you_mean
 from daskfs.kernels.losses import LIKELIHOODS, default_threshold
 from daskfs.result import SelectionResult, selection_table
-from daskfs.selectors.base import BaseSelector
-from daskfs.selectors.message_notes import path_of_first
+from daskfs.selectors import responses
+from daskfs.selectors.base import BaseSelector, Checkpoint
+from daskfs.selectors.message_aggregate import coefficient_norm
+from daskfs.selectors.message_notes import path_of_first, summed
 from daskfs.selectors.message_partition import weighted_rows
 from daskfs.selectors.message_plan import Shape, is_whole
-from daskfs.selectors.responses import CLASSIFIERS
+from daskfs.selectors.responses import CLASSIFIERS, Response, probabilities
 from daskfs.selectors.subset_models import SelectionSettings
 from daskfs.selectors.targets import checked_target, classes_of
+from daskfs.workers import Workers
+
+NORMS = "the table's coefficients are their norms over the classes; coef_ has those of each class"
+
+
+class Estimate(NamedTuple):
+    """What a competitor makes of the rows."""
+
+    coef: np.ndarray
+    """Shape (n_features,) or (n_classes, n_features), on the scale of the data."""
+    is_selected: np.ndarray
+    """Shape (n_features,), bool."""
+    scores: np.ndarray
+    """Shape (n_features,)."""
+    intercept: Any
+    path: dict[str, np.ndarray]
+    """Of the first subset or sample."""
+    seconds: dict[str, float]
+    notes: list[str]
+    attributes: dict[str, Any] = {}  # noqa: RUF012 (never written)
+    """More of the selector's, by name."""
+
+
+def one_against_rest(found: list[Estimate]) -> Estimate:
+    """Return the estimate of several classes, each told from all others: a feature is selected that one class takes."""
+    attributes, counts = dict(found[0].attributes), "n_selected_per_subset_"
+    if counts in attributes:
+        attributes[counts] = np.sum([one.attributes[counts] for one in found], axis=0)
+    return Estimate(
+        coef=np.array([one.coef for one in found]),
+        is_selected=np.logical_or.reduce([one.is_selected for one in found]),
+        scores=np.fmax.reduce([one.scores for one in found]),
+        intercept=np.array([one.intercept for one in found]),
+        path=found[0].path,
+        seconds=summed(one.seconds for one in found),
+        notes=list(dict.fromkeys(note for one in found for note in one.notes)),
+        attributes=attributes,
+    )
+
+
+class OfClass:
+    """A checkpoint in which each class has names of its own."""
+
+    def __init__(self, checkpoint: Checkpoint, c: int) -> None:
+        self.checkpoint, self.prefix = checkpoint, f"class-{c}-"
+
+    def load(self, name: str) -> Any:
+        """Return what was saved, or None."""
+        return self.checkpoint.load(self.prefix + name)
+
+    def save(self, name: str, arrays: Any) -> None:
+        """Save."""
+        self.checkpoint.save(self.prefix + name, arrays)
 
 
 class LassoBaseline(BaseSelector):
@@ -32,7 +92,8 @@ class LassoBaseline(BaseSelector):
     loss: str
 
     def _check_parameters(self) -> None:
-        choices = {"criterion": ("bic", "ric", "ebic"), "gic_rss": ("refit", "lasso"), "loss": LIKELIHOODS}
+        losses = (*LIKELIHOODS, "multinomial")
+        choices = {"criterion": ("bic", "ric", "ebic"), "gic_rss": ("refit", "lasso"), "loss": losses}
         for name, known in choices.items():
             value = getattr(self, name)
             if value not in known:
@@ -51,8 +112,8 @@ class LassoBaseline(BaseSelector):
         rows = weighted_rows(matrix)
         positive, threshold = None, 0.0
         if self.loss in CLASSIFIERS:
-            self.classes_ = classes_of(rows.read_target(slice(None)), None)
-            positive = float(self.classes_[1])
+            self.classes_ = classes_of(rows.read_target(slice(None)), None, many=self.loss == "multinomial")
+            positive = float(self.classes_[1])  # of more classes: each in its turn
         if self.loss == "huber":
             weight = matrix.read_weight(slice(None))
             threshold = default_threshold(y, np.ones(len(y)) if weight is None else weight)
@@ -64,48 +125,81 @@ class LassoBaseline(BaseSelector):
             patience=self.patience,
             max_features=self.max_features,
             with_coefficients=True,
-            loss=self.loss,
+            loss="logistic" if self.loss == "multinomial" else self.loss,
             positive=positive,
             threshold=threshold,
         )
         return rows, settings
 
+    @abstractmethod
+    def _estimate(
+        self,
+        rows: Any,
+        settings: SelectionSettings,
+        workers: Workers,
+        progress: Progress | None,
+        checkpoint: Checkpoint | None,
+    ) -> Estimate:
+        """Select on the rows and fit them."""
+
+    def _fit(
+        self, matrix: Matrix, workers: Workers | None, progress: Progress | None, checkpoint: Checkpoint | None
+    ) -> None:
+        self._check_parameters()
+        rows, settings = self._training_rows(matrix)
+        workers = workers_of(self.client) if workers is None else workers
+        if self.loss != "multinomial":
+            self._finish(matrix, self._estimate(rows, settings, workers, progress, checkpoint))
+            return
+        found = []
+        for c, label in enumerate(self.classes_):
+            of_class = replace(settings, positive=float(label))
+            kept = None if checkpoint is None else OfClass(checkpoint, c)
+            found.append(self._estimate(rows, of_class, workers, progress, kept))
+        self._finish(matrix, one_against_rest(found))
+
+    @property
+    def _probabilities(self) -> Response:
+        return responses.one_against_rest if self.loss == "multinomial" else probabilities(self.loss)
+
     def _shape_of_all(self, n_samples: int, n_features: int, itemsize: int) -> Shape:
         """Return the shape of all rows as one subset."""
-        return Shape(n_samples, n_features, itemsize, 1, self.n_lambdas, self.max_features, self.loss)
+        loss = "logistic" if self.loss == "multinomial" else self.loss
+        return Shape(n_samples, n_features, itemsize, 1, self.n_lambdas, self.max_features, loss)
 
-    def _finish(
-        self,
-        matrix: Any,
-        intercept: float,
-        importance: np.ndarray,
-        path: dict[str, np.ndarray],
-        seconds: dict[str, float],
-        notes: list[str],
-        resolved: dict[str, Any] | None = None,
-    ) -> None:
-        """Order the columns of `support_` by importance, and make the result."""
-        self.intercept_ = float(intercept)
+    def _finish(self, matrix: Any, estimate: Estimate) -> None:
+        """Order the selected columns by importance, and make the result."""
+        self.coef_, self.support_, self.scores_ = estimate.coef, estimate.is_selected, estimate.scores
+        self.intercept_ = estimate.intercept
+        for name, value in estimate.attributes.items():
+            setattr(self, name, value)
+        notes = list(estimate.notes)
         columns = np.flatnonzero(self.support_)
-        size = np.abs(self.coef_[columns])
-        self.selected_ = columns[np.lexsort((columns, -size, -importance[columns]))]
+        size = coefficient_norm(self.coef_[..., columns])
+        self.selected_ = columns[np.lexsort((columns, -size, -self.scores_[columns]))]
         if not len(columns):
             notes.append("no feature was selected")
         names = matrix.feature_names
-        table = selection_table(self.selected_, self.coef_[self.selected_], self.scores_[self.selected_], names)
-        parameters = {**self.get_params(deep=False), **(resolved or {})}
+        coef, intercept = self.coef_[..., self.selected_], self.intercept_
+        if coef.ndim > 1:
+            coef, intercept = coefficient_norm(coef), math.nan
+            notes.append(NORMS)
+        table = selection_table(self.selected_, coef, self.scores_[self.selected_], names)
+        parameters = self.get_params(deep=False)
+        if "n_subsets_" in estimate.attributes:
+            parameters["n_subsets"] = estimate.attributes["n_subsets_"]
         del parameters["client"]
         self.result_ = SelectionResult(
             method=self.method,
             table=table,
-            intercept=self.intercept_,
+            intercept=intercept,
             parameters=parameters,
             n_samples=int(matrix.shape[0]),
             n_features=int(matrix.shape[1]),
-            history=type(table).from_dict(path_of_first(path)),
+            history=type(table).from_dict(path_of_first(estimate.path)),
             scores=self.scores_,
             feature_names=names,
             store_digest=getattr(getattr(matrix, "base", matrix), "digest", None),
-            time=seconds,
+            time=estimate.seconds,
             notes=notes,
         )

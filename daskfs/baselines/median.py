@@ -44,7 +44,8 @@ class Median(SubsetEstimates):
         A path stops at models with so many features more than the best so far; None: never.
     max_features : int, optional
         Largest model of a subset; by default n_i / (2 log p).
-    loss : {"squared", "logistic", "poisson", "huber"}
+    loss : {"squared", "logistic", "poisson", "huber", "multinomial"}
+        Of several classes each is told from the rest by itself; a feature is selected that one of them takes.
     random_state : int, RandomState or None
         Of the partition of rows that do not stand in random order.
     memory_limit : int or str, optional
@@ -58,9 +59,9 @@ class Median(SubsetEstimates):
         Columns, most important first: by inclusion frequency, then by the size of the coefficient.
     support_ : ndarray of shape (n_features,), bool
         Where the median is not zero.
-    coef_ : ndarray of shape (n_features,)
+    coef_ : ndarray of shape (n_features,) or (n_classes, n_features)
         On the scale of the data.
-    intercept_ : float
+    intercept_ : float or ndarray of shape (n_classes,)
         Median of the subsets' intercepts.
     scores_ : ndarray of shape (n_features,)
         Inclusion frequency: the share of the subsets that chose a feature, among those where it is not constant.

@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.baselines.lasso_baseline import LassoBaseline
-from daskfs.blocks import Matrix, Progress
-from daskfs.cluster import parse_bytes, workers_of
+from daskfs.baselines.lasso_baseline import Estimate, LassoBaseline
+from daskfs.blocks import Progress
+from daskfs.cluster import parse_bytes
 from daskfs.selectors.base import Checkpoint, SelectorPlan
 from daskfs.selectors.message_aggregate import vote
 from daskfs.selectors.message_notes import notes_on_paths
 from daskfs.selectors.message_partition import in_random_order
 from daskfs.selectors.message_plan import Shape, choose_n_subsets, plan_message
 from daskfs.selectors.message_run import MessageRun
+from daskfs.selectors.subset_models import SelectionSettings
 from daskfs.selectors.targets import null_intercept
 from daskfs.workers import Workers
 
@@ -77,30 +78,35 @@ class SubsetEstimates(LassoBaseline):
         n_subsets = choose_n_subsets(n_samples, n_features, self.n_subsets, self.subset_size)
         return replace(self._shape_of_all(n_samples, n_features, dtype.itemsize), n_subsets=n_subsets)
 
-    def _fit(
-        self, matrix: Matrix, workers: Workers | None, progress: Progress | None, checkpoint: Checkpoint | None
-    ) -> None:
-        self._check_parameters()
+    def _estimate(
+        self,
+        rows: Any,
+        settings: SelectionSettings,
+        workers: Workers,
+        progress: Progress | None,
+        checkpoint: Checkpoint | None,
+    ) -> Estimate:
         notes: list[str] = []
-        rows, settings = self._training_rows(matrix)
         rows = in_random_order(rows, self.random_state, notes)
-        run = MessageRun(
-            rows,
-            self._shape(rows.shape[0], rows.shape[1], np.dtype(rows.dtype)),
-            None if self.memory_limit is None else parse_bytes(self.memory_limit),
-            workers_of(self.client) if workers is None else workers,
-            progress,
-            checkpoint,
-        )
+        shape = self._shape(rows.shape[0], rows.shape[1], np.dtype(rows.dtype))
+        limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
+        run = MessageRun(rows, shape, limit, workers, progress, checkpoint)
         chosen = run.select(settings)
-        notes += notes_on_paths(chosen)
-        self._combine_subsets(chosen, run.shape)
-        intercept = self._combine(self._intercepts(chosen)[:, None])[0]
-        resolved = {"n_subsets": self.n_subsets_}
-        self._finish(matrix, intercept, self.scores_, chosen, run.seconds, notes, resolved)
+        coef = self._combined(chosen, shape)
+        intercept = float(self._combine(_intercepts(chosen, settings.loss)[:, None])[0])
+        return Estimate(
+            coef,
+            coef != 0.0,
+            vote(chosen, shape.n_features, "drop").frequency,
+            intercept,
+            chosen,
+            run.seconds,
+            notes + notes_on_paths(chosen),
+            {"n_subsets_": shape.n_subsets, "n_selected_per_subset_": chosen["n_selected"]},
+        )
 
-    def _combine_subsets(self, chosen: dict[str, np.ndarray], shape: Shape) -> None:
-        """Combine the estimates, and count the subsets behind each."""
+    def _combined(self, chosen: dict[str, np.ndarray], shape: Shape) -> np.ndarray:
+        """Combine the subsets' estimates of every column."""
         m = shape.n_subsets
         union, place = np.unique(chosen["selected"], return_inverse=True)
         estimates = np.zeros((m, len(union)))
@@ -110,15 +116,13 @@ class SubsetEstimates(LassoBaseline):
         where = np.searchsorted(union, chosen["constant"][in_union])
         estimates[subset_of_constant[in_union], where] = np.nan  # such a subset says nothing of the column
         estimates[chosen["abstains"]] = np.nan
-        self.coef_ = np.zeros(shape.n_features)
-        self.coef_[union] = self._combine(estimates)
-        self.support_ = self.coef_ != 0.0
-        self.scores_ = vote(chosen, shape.n_features, "drop").frequency
-        self.n_subsets_ = m
-        self.n_selected_per_subset_ = chosen["n_selected"]
+        coef = np.zeros(shape.n_features)
+        coef[union] = self._combine(estimates)
+        return coef
 
-    def _intercepts(self, chosen: dict[str, np.ndarray]) -> np.ndarray:
-        """Return the subsets' intercepts, also of those that chose nothing."""
-        alone = [null_intercept(self.loss, float(location)) for location in chosen["y_mean"]]
-        intercepts = np.where(chosen["n_selected"] > 0, chosen["intercept"], alone)
-        return np.where(chosen["abstains"], np.nan, intercepts)
+
+def _intercepts(chosen: dict[str, np.ndarray], loss: str) -> np.ndarray:
+    """Return the subsets' intercepts, also of those that chose nothing."""
+    alone = [null_intercept(loss, float(location)) for location in chosen["y_mean"]]
+    intercepts = np.where(chosen["n_selected"] > 0, chosen["intercept"], alone)
+    return np.where(chosen["abstains"], np.nan, intercepts)

@@ -303,7 +303,8 @@ class Message(BaseSelector):
         check_parameters(self)
         checked_target(matrix, self.loss)
         rows = weighted_rows(matrix)
-        shape = self._shape(*rows.shape, np.dtype(rows.dtype), n_values := n_entries_of(rows))
+        n_values = n_entries_of(rows)
+        shape = self._shape(rows.shape[0], rows.shape[1], np.dtype(rows.dtype), n_values)
         settings = self._settings(rows, shape)
         notes: list[str] = []
         if self.n_subsets is None and self.subset_size is None:
@@ -326,8 +327,7 @@ class Message(BaseSelector):
         """Steps 3 to 7: votes, second look, fits, average."""
         n_features = parts[0][0].shape.n_features
         chosen = {name: np.concatenate([part.chosen[name] for part, _ in parts]) for name in VOTES}
-        self.n_subsets_ = len(chosen["n_selected"])
-        self.n_selected_per_subset_ = chosen["n_selected"]
+        self.n_subsets_, self.n_selected_per_subset_ = len(chosen["n_selected"]), chosen["n_selected"]
         notes += notes_on_paths(chosen)
         n_classes = len(settings.classes)
         self.support_, self.scores_, is_contender = count_votes(chosen, n_features, n_classes, self.tie)

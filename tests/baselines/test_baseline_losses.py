@@ -17,6 +17,7 @@ from daskfs.cluster import open_cluster
 from daskfs.errors import PlanError
 from daskfs.kernels.criteria import feature_penalty
 from daskfs.kernels.glm_path import glm_path
+from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 
 TRUE_FEATURES = [2, 5, 11]
@@ -140,3 +141,50 @@ def drawn_otherwise(estimator):
 )
 def test_scikit_learns_examination(estimator, check):
     check(estimator)
+
+
+class Memory:
+    """A checkpoint that keeps what it is given, each name once."""
+
+    def __init__(self):
+        self.saved = {}
+
+    def load(self, name):
+        return self.saved.get(name)
+
+    def save(self, name, arrays):
+        assert name not in self.saved
+        self.saved[name] = arrays
+
+
+@pytest.mark.parametrize("baseline", BASELINES, ids=NAMES)
+def test_several_classes_are_told_from_the_rest_one_by_one(baseline, X):
+    rng = np.random.default_rng(2)
+    labels = np.array(["ash", "elm", "oak"])
+    y = np.argmax(X[:, TRUE_FEATURES] * 1.5 + rng.gumbel(size=(len(X), 3)), axis=1)
+    several = clone(baseline).set_params(loss="multinomial").fit(X, labels[y])
+    assert set(TRUE_FEATURES) <= set(several.selected_)
+    two = [clone(baseline).set_params(loss="logistic").fit(X, y == c) for c in range(3)]
+    np.testing.assert_array_equal(several.coef_, [one.coef_ for one in two])
+    np.testing.assert_array_equal(several.intercept_, [one.intercept_ for one in two])
+    np.testing.assert_array_equal(several.support_, np.any([one.support_ for one in two], axis=0))
+    np.testing.assert_array_equal(several.scores_, np.max([one.scores_ for one in two], axis=0))
+    np.testing.assert_array_equal(several.classes_, labels)
+    assert several.score(X, labels[y]) > 0.55
+    shares = np.column_stack([one.predict_proba(X[:9])[:, 1] for one in two])
+    np.testing.assert_allclose(several.predict_proba(X[:9]), shares / shares.sum(axis=1, keepdims=True))
+    norms = np.sqrt((several.coef_[:, several.selected_] ** 2).sum(axis=0))
+    np.testing.assert_allclose(several.result_.table["coef"], norms)
+
+
+@pytest.mark.parametrize("baseline", BASELINES, ids=NAMES)
+def test_the_classes_of_a_checkpoint_are_kept_apart(baseline, X):
+    y = np.argmax(X[:, TRUE_FEATURES] + np.random.default_rng(3).gumbel(size=(len(X), 3)), axis=1).astype(float)
+    matrix, memory = ArrayMatrix(X, y, shuffled=True), Memory()
+    plain, first, again = (clone(baseline).set_params(loss="multinomial") for _ in range(3))
+    plain.fit_matrix(matrix)
+    first.fit_matrix(matrix, checkpoint=memory)
+    memory.save = None
+    again.fit_matrix(matrix, checkpoint=memory)
+    for one in (first, again):
+        np.testing.assert_array_equal(one.coef_, plain.coef_)

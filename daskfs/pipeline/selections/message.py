@@ -24,6 +24,9 @@ class MessageSelect(MethodSection):
     gic_rss: Literal["refit", "lasso"] = "refit"
     approx: Literal["lsa"] | None = Field(default=None, description="of the path of a loss, for few features")
     tie: Literal["drop", "keep"] = "drop"
+    second_look: bool = Field(
+        default=True, description="whether features below a majority are kept where all subsets together confirm them"
+    )
     average: Literal["one_step", "mean"] = "one_step"
     n_lambdas: Annotated[int, Field(ge=2)] = 100
     patience: Count | None = 10

@@ -16,7 +16,7 @@ class _BaselineSelect(MethodSection):
     n_lambdas: Annotated[int, Field(ge=2)] = 100
     patience: Count | None = 10
     max_features: Count | None = None
-    loss: Literal["squared", "logistic", "poisson", "huber"] = "squared"
+    loss: Literal["squared", "logistic", "poisson", "huber", "multinomial"] = "squared"
 
 
 class FullDataSelect(_BaselineSelect):
