@@ -52,3 +52,16 @@ def test_large_data_are_measured_against_one_read(load, tmp_path, capsys):
     assert results.loc["message", "test_error"] < results.loc["averaging", "test_error"]
     assert not (tmp_path / "stores").exists()
     assert (tmp_path / "large_power.png").stat().st_size > 5_000
+
+
+def test_sparse_rows_are_followed_as_entries_and_as_a_dense_block(load, capsys):
+    load("message_kernels")
+    module = load("message_sparse")
+    X, y = module.draw(600, 2000)
+    for loss in ("squared", "logistic"):
+        functions, lambdas = module.our_functions(loss, X, y)
+        of_entries, of_block = (functions[name]() for name in ("daskfs", "daskfs, dense"))
+        assert len(lambdas) > 1
+        assert of_entries.selected().tolist() == of_block.selected().tolist()
+    assert capsys.readouterr().out.count("MiB beside the rows") == 2
+    assert module.scaled(X).shape[1] <= 2000
