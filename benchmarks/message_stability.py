@@ -75,7 +75,7 @@ def load(name: str) -> tuple[np.ndarray, np.ndarray, bool]:
     if name == "text_20news_bydate":
         first = np.array([str(label).split(".")[0] for label in y])
         return _texts(texts), np.isin(first, ["comp", "sci"]).astype(float), True
-    return _texts(texts), (y == np.max(y)).astype(float), True
+    return _texts(texts), (y == np.unique(y)[-1]).astype(float), True
 
 
 def by_message(X: np.ndarray, y: np.ndarray, is_class: bool, seed: int) -> tuple[np.ndarray, np.ndarray, float]:

@@ -107,7 +107,10 @@ def binomial_tail(n: int, share: float, k: int) -> float:
         return float(share >= 1.0 or k <= 0)
     yes, no = math.log(share), math.log1p(-share)
     total = math.lgamma(n + 1)
-    return sum(
-        math.exp(total - math.lgamma(j + 1) - math.lgamma(n - j + 1) + j * yes + (n - j) * no)
-        for j in range(max(k, 0), n + 1)
-    )
+    tail = 0.0
+    for j in range(max(k, 0), n + 1):
+        term = math.exp(total - math.lgamma(j + 1) - math.lgamma(n - j + 1) + j * yes + (n - j) * no)
+        tail += term
+        if j > n * share and term <= 1e-17 * tail:  # terms only fall from here
+            break
+    return tail

@@ -8,11 +8,13 @@ import numpy as np
 
 from daskfs.kernels.glm_state import ENTERED, SEPARABLE_REFITS
 from daskfs.kernels.lasso_steps import RSS_FLOOR
+from daskfs.kernels.losses import HUBER, SQUARED
 from daskfs.kernels.newton import SEPARABLE, estimate_dispersion, extend_hessian, hessian_weights, mean_loss, newton
 from daskfs.kernels.numba_cache import kernel
 from daskfs.kernels.proximal import solve_entered
 from daskfs.kernels.screening import admit
 
+FAR = 10.0  # log-odds (or log-means) per standard deviation of a column
 REFIT_TOLERANCE = 1e-2  # of the refit's deviance, before its last step is added to second order
 
 GRID_ENDED, OUT_OF_PATIENCE, TOO_MANY_FEATURES, TOO_MANY_ENTERED = range(4)
@@ -88,12 +90,16 @@ def _take_model(state, last_model):  # type: ignore[no-untyped-def]
 
 @kernel
 def _refit_value(problem, n_active, unit, total, state):  # type: ignore[no-untyped-def]
-    """Return the mean loss of the unpenalised fit of the active features, started at the last such fit."""
+    """Return the mean loss of the unpenalised fit of the active features.
+
+    It starts at the last such fit, unless that went far, where rows told apart without error have no curvature left.
+    """
     coef = np.empty(n_active + 1)
     coef[0] = state.coef[0]
+    is_near = np.abs(state.refitted).max() <= FAR or problem.loss == SQUARED or problem.loss == HUBER
     for q in range(n_active):
         last = state.refitted[state.members[q]]
-        coef[q + 1] = last if last != 0.0 else state.coef[state.members[q] + 1]
+        coef[q + 1] = last if last != 0.0 and is_near else state.coef[state.members[q] + 1]
     tol = REFIT_TOLERANCE * unit / math.sqrt(total)
     hessian, factor = np.empty((n_active + 1, n_active + 1)), np.zeros((n_active + 1, n_active + 1))
     value, status, _ = newton(

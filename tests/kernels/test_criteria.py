@@ -6,9 +6,10 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from daskfs.errors import ConfigError
-from daskfs.kernels.criteria import FALSE_FEATURES, feature_penalty, vote_penalty
+from daskfs.kernels.criteria import FALSE_FEATURES, binomial_tail, feature_penalty, vote_penalty
 
 
 @pytest.mark.parametrize(
@@ -43,3 +44,10 @@ def test_the_vote_lets_in_as_little_noise_as_promised(n_subsets):
     chosen = np.random.default_rng(0).chisquare(1.0, (n_subsets, 400_000)) > penalty
     expected = 50 * (2 * chosen.sum(axis=0) >= n_subsets).mean()
     assert 0.5 * FALSE_FEATURES < expected < 1.5 * FALSE_FEATURES
+
+
+@pytest.mark.parametrize("share", [0.0, 1e-4, 0.01, 0.3, 0.9, 1.0])
+@pytest.mark.parametrize("n", [1, 5, 25, 400])
+def test_the_tail_of_a_binomial_is_scipys(n, share):
+    for k in range(0, n + 1, max(1, n // 7)):
+        np.testing.assert_allclose(binomial_tail(n, share, k), binom.sf(k - 1, n, share), rtol=1e-10, atol=1e-300)

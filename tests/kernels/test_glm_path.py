@@ -9,6 +9,7 @@ from scipy.special import expit, log_expit, xlogy
 from sklearn.linear_model import LogisticRegression, lasso_path
 
 from daskfs.baselines.lasso_on_blocks import RowPart, Weighting
+from daskfs.kernels.glm_fit import glm_fit
 from daskfs.kernels.glm_path import default_max_features, entered_capacity, glm_path, glm_path_nbytes
 from daskfs.kernels.lsa import lsa_path
 from daskfs.sources.synthetic import SyntheticSource
@@ -367,3 +368,29 @@ def test_a_corrected_hessian_that_leads_uphill_is_made_anew():
         gradient = Z.T @ (share * y[weight > 0] * expit(-y[weight > 0] * z))
         assert np.abs(gradient).max() <= lam * (1 + 1e-4)
         np.testing.assert_allclose(gradient[path.entered[coef != 0]], lam * np.sign(coef[coef != 0]), atol=1e-5)
+
+
+def nearly_separated(seed, distance):
+    """Dummies that tell classes apart on some rows, and columns that nearly are copies of them."""
+    rng = np.random.default_rng(seed)
+    a, b = (rng.random(600) < 0.3).astype(float), (rng.random(600) < 0.2).astype(float)
+    twin, part = a + distance * rng.standard_normal(600), b * (rng.random(600) < 0.98)
+    flipped = np.where(rng.random(600) < 0.01, 1 - a, a)
+    X = np.column_stack([a, twin, b, part, rng.standard_normal((600, 3)), a * b, flipped])
+    return X, np.where(a + (rng.random(600) < 0.02) > 0, 1.0, -1.0)
+
+
+@pytest.mark.parametrize("distance", [1e-2, 1e-3, 1e-5])
+@pytest.mark.parametrize("seed", [1, 3, 4, 5, 53])
+def test_no_model_of_nearly_separated_classes_fits_worse_than_none(seed, distance):
+    """Refits used to go 1e28 in one step and to come back without a digit; the models after them were never chosen."""
+    X, y = nearly_separated(seed, distance)
+    weight = np.ones(len(y))
+    path = glm_path(X, y, weight, loss="logistic", penalty=1.0, patience=None, max_features=9)
+    assert path.df.max() >= 4
+    assert (path.deviance <= path.deviance[0] * (1 + 1e-9)).all()
+    assert (path.deviance >= 0).all()
+    for columns in ([0, 1], [0, 1, 2, 3], [0, 1, 2, 3, 7, 8]):
+        fit = glm_fit(np.ascontiguousarray(X[:, columns]), y, weight, loss="logistic")
+        assert np.isfinite(fit.coef).all()
+        assert fit.deviance <= path.deviance[0]
