@@ -58,6 +58,7 @@ def test_sparse_rows_are_followed_as_entries_and_as_a_dense_block(load, capsys):
     load("message_kernels")
     module = load("message_sparse")
     X, y = module.draw(600, 2000)
+    X = X.astype(float)  # for which other tests have compiled the kernels
     for loss in ("squared", "logistic"):
         functions, lambdas = module.our_functions(loss, X, y)
         of_entries, of_block = (functions[name]() for name in ("daskfs", "daskfs, dense"))
