@@ -25,7 +25,6 @@ HUBER_FLOOR = 0.05  # outside its threshold the Huber loss has no curvature, and
 MAX_SHORTENINGS = 60
 OVERSHOT = 0.5  # of the slope at the start: a step that turned it further is shortened
 FARTHEST = 50.0  # log-odds (or log-means) per standard deviation of a column, that one step may go
-LONG = 0.05  # of the slope, in mean loss: after so long a step the slope says little, and the loss itself is looked at
 
 
 class Problem(NamedTuple):
@@ -270,35 +269,23 @@ def _take_step(problem, columns, members, n_members, ridge, coef, step, slope, a
     """Go `step`, or the part of it after which the slope has not turned up by half of what it was; return that part.
 
     Where columns nearly depend on each other and classes can nearly be told apart, a step may lead to where the Hessian
-    knows nothing: a long one must not raise the objective either.
+    knows nothing: it ends at `FARTHEST`.
     """
     length = 1.0
     if problem.loss == LOGISTIC or problem.loss == POISSON:  # coming back from farther would cost all digits
         length = min(1.0, FARTHEST / np.abs(step).max())
-    limit = _objective(problem, ridge, coef, step, 0.0, n_members, at) if slope > LONG else math.inf
     advance(problem, columns, members, n_members, step, length, at, gradient)
     for _ in range(MAX_SHORTENINGS):
         turned = 0.0
         for q in range(n_members + 1):
             pull = ridge * (coef[q] + length * step[q]) if q > 0 else 0.0
             turned -= (gradient[q] - pull) * step[q]
-        if turned <= OVERSHOT * slope and (
-            limit == math.inf or _objective(problem, ridge, coef, step, length, n_members, at) <= limit
-        ):
+        if turned <= OVERSHOT * slope:
             break
-        shorter = length * min(0.5, max(0.1, slope / (slope + max(turned, 0.0))))
+        shorter = length * min(0.5, max(0.1, slope / (slope + turned)))
         advance(problem, columns, members, n_members, step, shorter - length, at, gradient)
         length = shorter
     return length
-
-
-@kernel
-def _objective(problem, ridge, coef, step, length, n_members, at):  # type: ignore[no-untyped-def]
-    """Return the mean loss where the predictions are, and the ridge's part at ``coef + length * step``."""
-    value = mean_loss(problem, at.z, at)
-    for q in range(1, n_members + 1):
-        value += 0.5 * ridge * (coef[q] + length * step[q]) ** 2
-    return value
 
 
 @kernel
