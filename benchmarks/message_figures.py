@@ -15,9 +15,9 @@ take the m-th part of it.
 
 --recipe default: the library's. --recipe vote: the library's without the second look. --recipe paper: BIC on the shrunk
 fit, which reproduces the paper's curves. Writes figures.csv, row by row, and figure_<k>.png, as the paper draws them;
-prints the tables. Run again with the same output folder, it goes on after the data sets that figures.csv has: twenty of each
-size in all figures first, then the next twenty. Ends with 1 where MESSAGE finds the true model in less than 95 % (case 3:
-90 %) of the data sets of some size, or errs by more than 1.1 times the oracle's error.
+prints the tables. Run again with the same output folder, it goes on after the data sets that figures.csv has: twenty of
+each size in all figures first, then the next twenty. Ends with 1 where MESSAGE finds the true model in less than 95 %
+(case 3: 90 %) of the data sets of some size, or errs by more than 1.1 times the oracle's error.
 """
 
 from __future__ import annotations
