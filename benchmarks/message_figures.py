@@ -77,8 +77,10 @@ def selectors(
     """Return the five methods."""
     if case == 3:
         options = {**options, "loss": "logistic"}
+    of_message = options
+    options = {name: value for name, value in options.items() if name != "second_look"}  # the others have no vote
     return {
-        "message": lambda: Message(subset_size=subset_size, **options),
+        "message": lambda: Message(subset_size=subset_size, **of_message),
         "full data": lambda: FullData(**options),
         "averaging": lambda: Averaging(subset_size=subset_size, **options),
         "median": lambda: Median(subset_size=subset_size, **options),

@@ -36,6 +36,14 @@ def test_the_figures_are_drawn(load, tmp_path, capsys):
     assert (results.loc["message", "mse"] < 1.5 * results.loc["oracle", "mse"]).all()
 
 
+@pytest.mark.parametrize("recipe", ["vote", "paper"])
+def test_the_other_recipes_run_too(load, tmp_path, recipe):
+    small = ["--cases", "1", "--correlations", "0", "--sizes", "2000", "--n-features", "50", "--replicates", "1"]
+    arguments = [*small, "--n-bootstraps", "2", "--recipe", recipe, "--output", str(tmp_path)]
+    assert load("message_figures").main(arguments) in (0, 1)
+    assert len(pd.read_csv(tmp_path / "figures.csv")) == 6
+
+
 def test_the_table_of_outliers_is_printed(load, capsys):
     small = ["--n-samples", "2000", "--n-features", "50", "--replicates", "2"]
     assert load("message_heavy_tails").main(small) in (0, 1)
