@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daskfs.selectors.shared.record import Record
+from daskfs.selectors.shared.record import Record, nbytes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,7 @@ class Tree(Record):
 class Wood(Record):
     trees: tuple[Tree, ...]
     heights: np.ndarray
+    paths: list[np.ndarray]
 
 
 arrays = st.lists(st.integers(-9, 9), max_size=3).map(lambda values: np.array(values, dtype=np.int64))
@@ -44,7 +45,7 @@ trees = st.builds(
     st.booleans(),
     st.none() | st.text("abc"),
 )
-woods = st.builds(Wood, st.lists(trees, max_size=4).map(tuple), st.just(np.arange(6.0).reshape(2, 3)))
+woods = st.builds(Wood, st.lists(trees, max_size=4).map(tuple), st.just(np.arange(6.0).reshape(2, 3)), st.lists(arrays))
 
 
 def assert_same(found, expected):
@@ -52,7 +53,7 @@ def assert_same(found, expected):
     if isinstance(expected, Record):
         for name in expected.__dataclass_fields__:
             assert_same(getattr(found, name), getattr(expected, name))
-    elif isinstance(expected, tuple):
+    elif isinstance(expected, (tuple, list)):
         assert len(found) == len(expected)
         for one, other in zip(found, expected, strict=True):
             assert_same(one, other)
@@ -73,7 +74,7 @@ def test_a_record_is_what_it_was_after_packing_and_after_travelling(wood):
 
 def test_records_packed_together_are_as_many_arrays_as_one_has_fields():
     one, many = (
-        Wood(tuple(Tree((Leaf(np.arange(k), 0.5),), None, k, True) for k in range(n)), np.ones(1)) for n in (2, 99)
+        Wood(tuple(Tree((Leaf(np.arange(k), 0.5),), None, k, True) for k in range(n)), np.ones(1), []) for n in (2, 99)
     )
     assert list(many.pack()) == list(one.pack())
 
@@ -82,6 +83,7 @@ def test_records_packed_together_are_as_many_arrays_as_one_has_fields():
 def test_joined_records_have_the_arrays_of_both(first, second):
     both = Wood.joined([first, second])
     assert_same(both.trees, first.trees + second.trees)
+    assert_same(both.paths, first.paths + second.paths)
     np.testing.assert_array_equal(both.heights, np.concatenate([first.heights, second.heights]))
 
 
@@ -89,6 +91,7 @@ def test_a_large_array_is_not_copied():
     leaf = Leaf(np.arange(1000.0), 1.0)
     assert leaf.pack()["values"] is leaf.values
     assert leaf.nbytes == 8 * 1000 + 8
+    assert nbytes_of({"a": (leaf, np.ones(2)), "b": "text"}) == 8 * 1000 + 8 + 16
 
 
 def test_a_checkpoint_that_lacks_a_field_is_not_taken_for_a_record():

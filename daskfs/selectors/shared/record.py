@@ -7,7 +7,7 @@
         path: Path | None = None  # another record, or none
         ballots: tuple[Ballot, ...] = ()  # any number of records of one type
 
-A field is an array, a number, a record, a tuple of records, or one of these or None. `pack` gives the arrays of a
+A field is an array, a number, a record, a tuple or list of such, or one of these or None. `pack` gives the arrays of a
 record by name, as checkpoints keep them, and `unpack` the record again; a record travels packed. A tuple is packed
 column by column, arrays of different lengths in a row: thousands of records are as many arrays as one has fields.
 """
@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
 from itertools import chain
-from typing import Any, Self, get_args, get_type_hints
+from typing import Any, Self, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -46,8 +46,8 @@ class Record:
         joined = {}
         for name in (field.name for field in fields(cls)):  # type: ignore[arg-type]
             column = [getattr(record, name) for record in records]
-            is_tuple = isinstance(column[0], tuple)
-            joined[name] = tuple(chain.from_iterable(column)) if is_tuple else np.concatenate(column)
+            kind = type(column[0])
+            joined[name] = kind(chain.from_iterable(column)) if kind in (tuple, list) else np.concatenate(column)
         return cls(**joined)
 
     @property
@@ -57,6 +57,15 @@ class Record:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).unpack, (self.pack(),)
+
+
+def nbytes_of(result: Any) -> int:
+    """Return the bytes of the arrays that a task returned: one, a record, or several in a tuple or a dictionary."""
+    if isinstance(result, dict):
+        return sum(nbytes_of(value) for value in result.values())
+    if isinstance(result, (tuple, list)):
+        return sum(nbytes_of(value) for value in result)
+    return int(result.nbytes) if isinstance(result, (np.ndarray, Record)) else 0
 
 
 @cache
@@ -71,7 +80,7 @@ def _packed(hint: Any, values: list[Any], name: str) -> Iterator[tuple[str, np.n
     if _is_optional(hint):
         yield f"{name}.given", np.array([value is not None for value in values])
         yield from _packed(get_args(hint)[0], [value for value in values if value is not None], name)
-    elif get_args(hint):  # tuple[X, ...]
+    elif get_args(hint):  # tuple[X, ...] or list[X]
         yield f"{name}.length", np.array([len(value) for value in values])
         yield from _packed(get_args(hint)[0], list(chain.from_iterable(values)), name)
     elif issubclass(hint, Record):
@@ -99,7 +108,8 @@ def _unpacked(hint: Any, arrays: Mapping[str, np.ndarray], n: int, name: str) ->
         lengths = arrays[f"{name}.length"]
         items = _unpacked(get_args(hint)[0], arrays, int(lengths.sum()), name)
         ends = np.cumsum(lengths)
-        return [tuple(items[end - length : end]) for end, length in zip(ends, lengths, strict=True)]
+        kind = get_origin(hint)
+        return [kind(items[end - length : end]) for end, length in zip(ends, lengths, strict=True)]
     if issubclass(hint, Record):
         names = list(_hints(hint))
         columns = [_unpacked(_hints(hint)[field], arrays, n, f"{name}.{field}" if name else field) for field in names]
