@@ -10,10 +10,10 @@ from typing import Any
 
 _FILE_OF = {
     # of MESSAGE
-    "Averaging": "lasso.averaging",
+    "Averaging": "lasso.subset_estimates",
     "Bolasso": "lasso.bolasso",
     "FullData": "lasso.full_data",
-    "Median": "lasso.median",
+    "Median": "lasso.subset_estimates",
     # of online substitution
     "AlphaInvesting": "columns.alpha_investing",
     "Grafting": "columns.grafting",

@@ -12,10 +12,9 @@ from daskfs.baselines.columns.online_l0 import OnlineL0
 from daskfs.baselines.columns.online_l1 import OnlineL1
 from daskfs.baselines.columns.orthogonal_matching_pursuit import OrthogonalMatchingPursuit
 from daskfs.baselines.columns.proj_gd import ProjGD
-from daskfs.baselines.lasso.averaging import Averaging
 from daskfs.baselines.lasso.bolasso import Bolasso
 from daskfs.baselines.lasso.full_data import FullData
-from daskfs.baselines.lasso.median import Median
+from daskfs.baselines.lasso.subset_estimates import Averaging, Median
 from daskfs.baselines.linear.active_set import ActiveSet
 from daskfs.baselines.linear.l1_liblinear import L1Liblinear
 from daskfs.baselines.linear.sgd_slr import SgdSlr

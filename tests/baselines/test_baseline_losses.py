@@ -8,11 +8,10 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from daskfs.baselines.lasso.averaging import Averaging
 from daskfs.baselines.lasso.bolasso import Bolasso
 from daskfs.baselines.lasso.full_data import FullData
-from daskfs.baselines.lasso.median import Median
-from daskfs.baselines.lasso.on_blocks import RowPart, Weighting
+from daskfs.baselines.lasso.subset_estimates import Averaging, Median
+from daskfs.baselines.lasso.tasks import RowPart, Weighting
 from daskfs.cluster.open import open_cluster
 from daskfs.errors import PlanError
 from daskfs.kernels.glm.path import glm_path

@@ -8,10 +8,9 @@ import pytest
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from daskfs.baselines.lasso.averaging import Averaging
 from daskfs.baselines.lasso.bolasso import Bolasso
 from daskfs.baselines.lasso.full_data import FullData
-from daskfs.baselines.lasso.median import Median
+from daskfs.baselines.lasso.subset_estimates import Averaging, Median
 from daskfs.cluster.open import open_cluster
 from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest

@@ -1,9 +1,11 @@
-"""What the competitors of MESSAGE share: parameters, training rows, and how their estimates become a result."""
+"""What the baselines of MESSAGE share: parameters, training rows, and how their estimates become a result."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from numbers import Real
 from typing import Any, NamedTuple
@@ -17,11 +19,10 @@ from daskfs.kernels.losses import LIKELIHOODS, default_threshold
 from daskfs.matrix.base import Matrix, Progress
 from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.base import BaseSelector, Checkpoint
-from daskfs.selectors.message.aggregate import coefficient_norm
-from daskfs.selectors.message.notes import path_of_first, summed
+from daskfs.selectors.message.fits import coefficient_norm
 from daskfs.selectors.message.partition import weighted_rows
 from daskfs.selectors.message.plan import Shape, is_whole
-from daskfs.selectors.message.subset import SelectionSettings
+from daskfs.selectors.message.subset import PathTable, SelectionSettings
 from daskfs.selectors.shared import responses
 from daskfs.selectors.shared.responses import CLASSIFIERS, Response, probabilities
 from daskfs.selectors.shared.targets import checked_target, classes_of
@@ -30,7 +31,7 @@ NORMS = "the table's coefficients are their norms over the classes; coef_ has th
 
 
 class Estimate(NamedTuple):
-    """What a competitor makes of the rows."""
+    """What a baseline makes of the rows."""
 
     coef: np.ndarray
     """Shape (n_features,) or (n_classes, n_features), on the scale of the data."""
@@ -39,7 +40,7 @@ class Estimate(NamedTuple):
     scores: np.ndarray
     """Shape (n_features,)."""
     intercept: Any
-    path: dict[str, np.ndarray]
+    path: PathTable | None
     """Of the first subset or sample."""
     seconds: dict[str, float]
     notes: list[str]
@@ -58,10 +59,17 @@ def one_against_rest(found: list[Estimate]) -> Estimate:
         scores=np.fmax.reduce([one.scores for one in found]),
         intercept=np.array([one.intercept for one in found]),
         path=found[0].path,
-        seconds=summed(one.seconds for one in found),
+        seconds=_summed(one.seconds for one in found),
         notes=list(dict.fromkeys(note for one in found for note in one.notes)),
         attributes=attributes,
     )
+
+
+def _summed(seconds: Iterable[dict[str, float]]) -> dict[str, float]:
+    total: Counter[str] = Counter()
+    for steps in seconds:
+        total.update(steps)
+    return dict(total)
 
 
 class OfClass:
@@ -80,7 +88,7 @@ class OfClass:
 
 
 class LassoBaseline(BaseSelector):
-    """Base of the competitors: each sees the Lasso path with the criterion of MESSAGE, on rows of its own choice."""
+    """Base of the baselines of MESSAGE: the Lasso path with its criterion, each on rows of its own choice."""
 
     method: str
     criterion: str
@@ -120,11 +128,10 @@ class LassoBaseline(BaseSelector):
         settings = SelectionSettings(
             criterion=self.criterion,
             gamma=self.gamma,
-            refit=self.gic_rss == "refit",
+            gic_rss=self.gic_rss,
             n_lambdas=self.n_lambdas,
             patience=self.patience,
             max_features=self.max_features,
-            with_coefficients=True,
             loss="logistic" if self.loss == "multinomial" else self.loss,
             positive=positive,
             threshold=threshold,
@@ -196,7 +203,7 @@ class LassoBaseline(BaseSelector):
             parameters=parameters,
             n_samples=int(matrix.shape[0]),
             n_features=int(matrix.shape[1]),
-            history=type(table).from_dict(path_of_first(estimate.path)),
+            history=type(table).from_dict({} if estimate.path is None else estimate.path.columns()),
             scores=self.scores_,
             feature_names=names,
             store_digest=getattr(getattr(matrix, "base", matrix), "digest", None),

@@ -9,7 +9,7 @@
     Return J, β
 
 Algorithm 1 of F. R. Bach, "Bolasso: Model Consistent Lasso Estimation through the Bootstrap", Proceedings of the 25th
-International Conference on Machine Learning (2008). A competitor in section 4.1 of X. Wang, P. Peng and D. B. Dunson,
+International Conference on Machine Learning (2008). A baseline in section 4.1 of X. Wang, P. Peng and D. B. Dunson,
 "Median Selection Subset Aggregation for Parallel Inference", Advances in Neural Information Processing Systems 27
 (2014).
 
@@ -30,16 +30,15 @@ from typing import Any
 import numpy as np
 
 from daskfs.baselines.lasso.base import Estimate, LassoBaseline
-from daskfs.baselines.lasso.on_blocks import Weighting
 from daskfs.baselines.lasso.one_piece import plan_one_piece, refit_in_one_piece, select_on_samples
 from daskfs.baselines.lasso.paths import (
     BlockPasses,
-    history_of,
     lasso_paths,
     least_squares_over_blocks,
     paths_nbytes,
     plan_paths,
 )
+from daskfs.baselines.lasso.tasks import Weighting
 from daskfs.cluster.open import parse_bytes
 from daskfs.cluster.workers import Workers
 from daskfs.errors import ConfigError
@@ -47,9 +46,9 @@ from daskfs.kernels.lasso.path import LassoPath, default_max_features
 from daskfs.matrix.base import Progress
 from daskfs.selectors.base import Checkpoint, SelectorPlan
 from daskfs.selectors.inputs import seed_of
-from daskfs.selectors.message.passes import MessageRun
+from daskfs.selectors.message.passes import SubsetPasses
 from daskfs.selectors.message.plan import is_whole
-from daskfs.selectors.message.subset import SelectionSettings
+from daskfs.selectors.message.subset import PathTable, SelectionSettings
 from daskfs.selectors.shared.targets import null_intercept
 
 PATHS_NBYTES = 256 << 20  # of Gram rows held at once, where the memory limit does not ask for less
@@ -198,7 +197,7 @@ class Bolasso(LassoBaseline):
         if self.loss == "squared":
             return self._over_blocks(BlockPasses(rows, self.method, workers, progress, checkpoint), settings, limit)
         shape = self._shape_of_all(rows.shape[0], rows.shape[1], np.dtype(rows.dtype).itemsize)
-        return self._in_one_piece(MessageRun(rows, shape, limit, workers, progress, checkpoint), settings)
+        return self._in_one_piece(SubsetPasses(rows, shape, limit, workers, progress, checkpoint), settings)
 
     def _over_blocks(self, passes: BlockPasses, settings: SelectionSettings, memory_limit: int | None) -> Estimate:
         n_samples, n_features = passes.matrix.shape
@@ -212,16 +211,16 @@ class Bolasso(LassoBaseline):
         coef[columns], intercept, is_singular = least_squares_over_blocks(passes, columns)
         note = "the selected columns are linearly dependent; their shortest least-squares solution was taken"
         notes = [note] if is_singular else []
-        return Estimate(coef, is_selected, scores, float(intercept), history_of(paths[0]), passes.seconds, notes)
+        return Estimate(coef, is_selected, scores, float(intercept), PathTable.of(paths[0]), passes.seconds, notes)
 
-    def _in_one_piece(self, run: MessageRun, settings: SelectionSettings) -> Estimate:
+    def _in_one_piece(self, run: SubsetPasses, settings: SelectionSettings) -> Estimate:
         samples = select_on_samples(run, settings, self._samples(np.array([run.shape.n_samples])))
-        scores, is_selected = self._intersect([sample["selected"] for sample in samples], run.shape.n_features)
+        scores, is_selected = self._intersect([sample.ballots[0].selected for sample in samples], run.shape.n_features)
         coef, columns = np.zeros(run.shape.n_features), np.flatnonzero(is_selected)
         coef[columns], intercept, notes = refit_in_one_piece(run, settings, columns)
         if not len(columns):
-            intercept = null_intercept(settings.loss, float(samples[0]["y_mean"][0]))
-        return Estimate(coef, is_selected, scores, float(intercept), samples[0], run.seconds, notes)
+            intercept = null_intercept(settings.loss, float(samples[0].y_mean))
+        return Estimate(coef, is_selected, scores, float(intercept), samples[0].path, run.seconds, notes)
 
     def _samples(self, sizes: np.ndarray) -> list[Weighting]:
         """Step 1; sample b is the same whatever else is drawn."""

@@ -1,4 +1,4 @@
-"""Full data: one Lasso on all rows, the competitor that MESSAGE is measured against.
+"""Full data: one Lasso on all rows, the baseline that MESSAGE is measured against.
 
     Input: rows (X, y)
     1. On all rows: follow the Lasso path; choose the model on it that minimises GIC(M) = n log(RSS_M / n) + λ |M|
@@ -22,16 +22,15 @@ from typing import Any
 import numpy as np
 
 from daskfs.baselines.lasso.base import Estimate, LassoBaseline
-from daskfs.baselines.lasso.on_blocks import Weighting
 from daskfs.baselines.lasso.one_piece import plan_one_piece
-from daskfs.baselines.lasso.paths import BlockPasses, history_of, lasso_paths, plan_paths
+from daskfs.baselines.lasso.paths import BlockPasses, lasso_paths, plan_paths
+from daskfs.baselines.lasso.tasks import Weighting
 from daskfs.cluster.open import parse_bytes
 from daskfs.cluster.workers import Workers
 from daskfs.matrix.base import Progress
 from daskfs.selectors.base import Checkpoint, SelectorPlan
-from daskfs.selectors.message.passes import MessageRun
-from daskfs.selectors.message.subset import SelectionSettings
-from daskfs.selectors.shared.targets import null_intercept
+from daskfs.selectors.message.passes import SubsetPasses
+from daskfs.selectors.message.subset import PathTable, SelectionSettings
 
 
 class FullData(LassoBaseline):
@@ -143,7 +142,7 @@ class FullData(LassoBaseline):
         if self.loss == "squared":
             return _over_blocks(BlockPasses(rows, self.method, workers, progress, checkpoint), settings)
         shape = self._shape_of_all(rows.shape[0], rows.shape[1], np.dtype(rows.dtype).itemsize)
-        return _in_one_piece(MessageRun(rows, shape, limit, workers, progress, checkpoint), settings)
+        return _in_one_piece(SubsetPasses(rows, shape, limit, workers, progress, checkpoint), settings)
 
 
 def _over_blocks(passes: BlockPasses, settings: SelectionSettings) -> Estimate:
@@ -155,16 +154,13 @@ def _over_blocks(passes: BlockPasses, settings: SelectionSettings) -> Estimate:
         is_selected[path.selected()] = True
     intercept = path.moments.y_mean - (path.moments.mean * coef).sum()
     scores = np.abs(coef) * path.moments.scale
-    return Estimate(coef, is_selected, scores, float(intercept), history_of(path), passes.seconds, [])
+    return Estimate(coef, is_selected, scores, float(intercept), PathTable.of(path), passes.seconds, [])
 
 
-def _in_one_piece(run: MessageRun, settings: SelectionSettings) -> Estimate:
-    chosen = run.select(settings)
-    n_features = run.shape.n_features
-    coef, is_selected = np.zeros(n_features), np.zeros(n_features, dtype=bool)
-    coef[chosen["selected"]] = chosen["coef"]
-    is_selected[chosen["selected"]] = True
-    intercept = float(chosen["intercept"][0])
-    if not len(chosen["selected"]):
-        intercept = null_intercept(settings.loss, float(chosen["y_mean"][0]))
-    return Estimate(coef, is_selected, np.abs(coef), intercept, chosen, run.seconds, [])
+def _in_one_piece(run: SubsetPasses, settings: SelectionSettings) -> Estimate:
+    (choice,) = run.select(settings)
+    (model,) = choice.ballots
+    coef, is_selected = np.zeros(run.shape.n_features), np.zeros(run.shape.n_features, dtype=bool)
+    coef[model.selected] = model.coef
+    is_selected[model.selected] = True
+    return Estimate(coef, is_selected, np.abs(coef), model.intercept, choice.path, run.seconds, [])

@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.baselines.lasso.on_blocks import (
+from daskfs.baselines.lasso.tasks import (
     GramRequest,
+    GramRows,
+    MomentSums,
     RowPart,
     Weighting,
     add_moments,
@@ -32,6 +34,7 @@ from daskfs.matrix.base import Progress, Rows
 from daskfs.matrix.streaming import RowView
 from daskfs.selectors.base import Checkpoint, SelectorPlan
 from daskfs.selectors.message.subset import SelectionSettings
+from daskfs.selectors.shared.record import Record
 
 FIRST_ROWS, MOST_ROWS = 16, 64  # Gram rows of the first pass, and of a later one: each makes as many as there are
 TILE_NBYTES = 8 << 20
@@ -58,20 +61,28 @@ class BlockPasses:
 
     def moments(self, weightings: list[Weighting], columns: Rows = slice(None)) -> list[Moments]:
         """Return the moments of every weighting."""
-        sums = self._sum("moments", moments_on_block, (columns, tuple(weightings)), add_moments)
+        sums = self._sum("moments", moments_on_block, (columns, tuple(weightings)), add_moments, MomentSums)
         return finished_moments(sums)
 
     def gram(self, requests: list[GramRequest], columns: Rows = slice(None)) -> list[np.ndarray]:
         """Return the Gram rows of every request."""
-        rows = self._sum("gram", gram_on_block, (columns, tuple(requests)), add_rows)["rows"]
+        rows = self._sum("gram", gram_on_block, (columns, tuple(requests)), add_rows, GramRows).rows
         return np.split(rows, np.cumsum([len(request.features) for request in requests])[:-1])
 
-    def _sum(self, step: str, function: Callable[..., Any], shared: tuple[Any, ...], add: Callable[..., Any]) -> Any:
+    def _sum(
+        self,
+        step: str,
+        function: Callable[..., Any],
+        shared: tuple[Any, ...],
+        add: Callable[..., Any],
+        record: type[Record],
+    ) -> Any:
         """Sum over the blocks, in an order that depends on their number alone."""
         started = time.perf_counter()
         self.n_passes += 1
         key = f"{self.name}-{step}-{self.n_passes}"
-        found = self.checkpoint.load(key) if self.checkpoint is not None else None
+        kept = self.checkpoint.load(key) if self.checkpoint is not None else None
+        found: Any = None if kept is None else record.unpack(kept)
         if self.progress is not None:
             self.progress.start(f"{self.name}-{step}", 1)
         if found is None:
@@ -80,7 +91,7 @@ class BlockPasses:
                 function, self.parts, add, name=f"{self.name}-{step}", shared=(base, *shared)
             )
             if self.checkpoint is not None:
-                self.checkpoint.save(key, found)
+                self.checkpoint.save(key, found.pack())
         if self.progress is not None:
             self.progress.advance()
             self.progress.finish()
@@ -123,18 +134,13 @@ def lasso_paths(passes: BlockPasses, weightings: list[Weighting], settings: Sele
                     gram[k],
                     penalty=settings.feature_penalty(all_moments[k].total, n_features),
                     n_lambdas=settings.n_lambdas,
-                    refit=settings.refit,
+                    refit=settings.gic_rss == "refit",
                     patience=settings.patience,
                     max_features=settings.max_features,
                     batch=min(max(FIRST_ROWS, len(features[k])), MOST_ROWS),
                 )
         if not any(len(rows) for rows in wanted):
             return [path for path in paths if path is not None]
-
-
-def history_of(path: LassoPath) -> dict[str, np.ndarray]:
-    """Return a path as a result's history is made of."""
-    return {"lambda": path.lambdas, "df": path.df, "rss": path.rss, "gic": path.gic, "best": np.array([path.best])}
 
 
 def least_squares_over_blocks(passes: BlockPasses, columns: np.ndarray) -> tuple[np.ndarray, float, bool]:

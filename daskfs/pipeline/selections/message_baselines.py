@@ -31,13 +31,13 @@ class _SubsetSelect(_BaselineSelect):
 
 
 class AveragingSelect(_SubsetSelect):
-    """The mean of the subsets' Lasso estimates (see `daskfs.baselines.lasso.averaging.Averaging`)."""
+    """The mean of the subsets' Lasso estimates (see `daskfs.baselines.lasso.subset_estimates.Averaging`)."""
 
     method: Literal["averaging"]
 
 
 class MedianSelect(_SubsetSelect):
-    """The coordinate-wise median of the subsets' Lasso estimates (see `daskfs.baselines.lasso.median.Median`)."""
+    """The median of the subsets' Lasso estimates (see `daskfs.baselines.lasso.subset_estimates.Median`)."""
 
     method: Literal["median"]
 

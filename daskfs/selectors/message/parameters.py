@@ -10,7 +10,6 @@ import numpy as np
 from daskfs.errors import ConfigError, did_you_mean
 from daskfs.kernels.losses import LIKELIHOODS
 from daskfs.selectors.message.plan import is_whole
-from daskfs.selectors.message.subset import SelectionSettings
 
 if TYPE_CHECKING:
     from daskfs.selectors.message.selector import Message
@@ -50,36 +49,3 @@ def check_parameters(selector: Message) -> None:
         value = getattr(selector, name)
         if value is not None and not is_whole(value, least):
             raise ConfigError(f"expected a whole number of at least {least}, found {value!r}", name)
-
-
-def settings_of(selector: Message, n_subsets: int, codes: np.ndarray | None, threshold: float) -> SelectionSettings:
-    """Return how subsets select.
-
-    Parameters
-    ----------
-    selector : Message
-    n_subsets : int
-        That vote together.
-    codes : ndarray of shape (n_classes,), optional
-        Values that a target of classes takes, ascending.
-    threshold : float
-        Of the Huber loss.
-    """
-    is_multinomial = selector.loss == "multinomial"
-    return SelectionSettings(
-        criterion=selector.criterion,
-        gamma=selector.gamma,
-        refit=selector.gic_rss == "refit",
-        n_lambdas=selector.n_lambdas,
-        patience=selector.patience,
-        max_features=selector.max_features,
-        penalty=selector.penalty,
-        sigma2=selector.sigma2,
-        loss=selector.loss,
-        positive=None if codes is None or is_multinomial else float(codes[1]),
-        threshold=threshold,
-        estimator=selector.estimator,
-        approximate=selector.approx == "lsa",
-        n_subsets=n_subsets,
-        classes=tuple(map(float, codes)) if is_multinomial and codes is not None else (),
-    )

@@ -10,8 +10,8 @@ import numpy as np
 from daskfs.errors import DataError
 from daskfs.matrix.streaming import RowView
 from daskfs.selectors.inputs import seed_of
-from daskfs.selectors.message.on_block import is_sparse
 from daskfs.selectors.message.plan import Shape, subset_start
+from daskfs.selectors.message.tasks import is_sparse
 from daskfs.sources.arrays import ArrayMatrix
 
 
@@ -47,7 +47,7 @@ def _entries_per_row(matrix: Any) -> np.ndarray | None:
 def most_entries(in_order: Any, shape: Shape) -> int | None:
     """Return the entries of the largest subset; None where subsets, or some of them, are read as dense blocks."""
     counts = _entries_per_row(in_order)
-    if counts is None or shape.is_approximate:
+    if counts is None or shape.approx == "lsa":
         return None
     starts = [subset_start(i, shape.n_samples, shape.n_subsets) for i in range(shape.n_subsets)]
     most = int(np.add.reduceat(counts, starts).max())
@@ -56,7 +56,11 @@ def most_entries(in_order: Any, shape: Shape) -> int | None:
 
 def in_partition(matrix: Any, shape: Shape, random_state: Any, notes: list[str]) -> Any:
     """Return a matrix whose consecutive rows are the subsets: random, or every m-th of the rows as they stand."""
-    return strided(matrix, shape.n_subsets) if shape.is_strided else in_random_order(matrix, random_state, notes)
+    return (
+        strided(matrix, shape.n_subsets)
+        if shape.partition == "strided"
+        else in_random_order(matrix, random_state, notes)
+    )
 
 
 def in_random_order(matrix: Any, random_state: Any, notes: list[str]) -> Any:

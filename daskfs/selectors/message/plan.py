@@ -124,8 +124,8 @@ class Shape:
     n_lambdas: int = 100
     max_features: int | None = None
     loss: str = "squared"
-    is_strided: bool = False
-    is_approximate: bool = False
+    partition: str = "random"
+    approx: str | None = None
     n_classes: int = 2
     n_entries: int | None = None
     """Of the largest subset, where subsets are read as their entries."""
@@ -150,7 +150,7 @@ class Shape:
         p = self.n_features
         if self.loss == "squared":
             return path_nbytes(rows, p, self.n_lambdas, min(p, self.max_features or default_max_features(rows, p)))
-        if self.is_approximate:
+        if self.approx == "lsa":
             return lsa_path_nbytes(rows, p, self.n_lambdas)
         k = self.max_features or glm_path.default_max_features(rows, p)
         return glm_path.glm_path_nbytes(rows, p, self.n_lambdas, min(p, k))
@@ -217,7 +217,7 @@ def plan_message(shape: Shape, memory_limit: int | None, n_threads: int, tile_ro
     per_task = subsets_per_task(shape.n_subsets, shape.select_nbytes, memory_limit, n_threads)
     n_tasks = -(-shape.n_subsets // per_task)
     n_read = shape.n_samples + (tile_rows - 1) * (n_tasks - 1)
-    if shape.is_strided and tile_rows > 1:  # a task's rows are in all tiles
+    if shape.partition == "strided" and tile_rows > 1:  # a task's rows are in all tiles
         n_read = shape.n_samples * n_tasks
     read_nbytes = n_read * shape.n_features * shape.itemsize
     again = "the selected ones again where a subset's path has not met them"

@@ -14,8 +14,10 @@ import numpy as np
 from daskfs.errors import DataError
 from daskfs.kernels.linear.moments import CONSTANT_RATIO, Moments, gram_rows, moments
 from daskfs.matrix.base import Matrix, Rows
-from daskfs.selectors.message.on_block import SubsetGroup, select_on_block
-from daskfs.selectors.message.subset import SelectionSettings
+from daskfs.selectors.message.subset import SelectionSettings, SubsetChoice
+from daskfs.selectors.message.tasks import SubsetGroup, select_on_block
+from daskfs.selectors.shared.record import Record
+from daskfs.selectors.shared.refit_on_block import as_kernels_take_it, as_vector
 
 BLOCK_VALUES = 1 << 22  # 16 MiB of float32
 
@@ -67,64 +69,69 @@ def block_rows(n_features: int) -> int:
     return rows - rows % 1024 if rows >= 1024 else rows
 
 
-def moments_on_block(
-    matrix: Matrix, columns: Rows, weightings: tuple[Weighting, ...], part: RowPart
-) -> dict[str, np.ndarray]:
-    """Return the sums of a block that moments are made of, one row per weighting; `add_moments` adds those of two.
+@dataclass(frozen=True, slots=True)
+class MomentSums(Record):
+    """What the moments of some rows are made of, one row for each weighting of them."""
+
+    total: np.ndarray
+    """Sum of the weights, shape (n_weightings,)."""
+    y_mean: np.ndarray
+    y_square: np.ndarray
+    """Sum of squared deviations of the target from its mean."""
+    mean: np.ndarray
+    """Of the columns, shape (n_weightings, n_columns)."""
+    square: np.ndarray
+    cross: np.ndarray
+    """Sum of products of the columns' deviations and the target's."""
+
+
+def moments_on_block(matrix: Matrix, columns: Rows, weightings: tuple[Weighting, ...], part: RowPart) -> MomentSums:
+    """Return the sums of a block; `add_moments` adds those of two.
 
     Raises
     ------
     DataError
-        NaN or infinity, with the column's name.
+        NaN or infinity, with the column's name and the row.
     """
     X, y, weight = _read(matrix, part, columns)
     sums = [_sums(matrix, part, X, y, weighting.of(part, weight)) for weighting in weightings]
-    return {name: np.array([one[name] for one in sums]) for name in sums[0]}
+    return MomentSums(*(np.array(column) for column in zip(*sums, strict=True)))
 
 
-def _sums(matrix: Matrix, part: RowPart, X: np.ndarray, y: np.ndarray, weight: np.ndarray) -> dict[str, Any]:
+def _sums(matrix: Matrix, part: RowPart, X: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[Any, ...]:
     if not weight.any():  # no row of the block was drawn
         nothing = np.zeros(X.shape[1])
-        return {"total": 0.0, "y_mean": 0.0, "y_square": 0.0, "mean": nothing, "square": nothing, "cross": nothing}
+        return 0.0, 0.0, 0.0, nothing, nothing, nothing
     m = moments(X, y, weight)
     if np.isnan(m.scale).any():
         raise _not_finite(matrix, part, X)
-    return {
-        "total": m.total,
-        "y_mean": m.y_mean,
-        "y_square": m.total * m.y_variance,
-        "mean": m.mean,
-        "square": m.total * m.scale**2,
-        "cross": m.total * m.scale * m.cross,
-    }
+    return m.total, m.y_mean, m.total * m.y_variance, m.mean, m.total * m.scale**2, m.total * m.scale * m.cross
 
 
-def add_moments(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def add_moments(a: MomentSums, b: MomentSums) -> MomentSums:
     """Add the sums of two parts of the rows (Chan, Golub and LeVeque 1979)."""
-    total = a["total"] + b["total"]
-    share = np.divide(b["total"], total, out=np.zeros_like(total), where=total > 0)
-    between = a["total"] * share
-    y_step, step = b["y_mean"] - a["y_mean"], b["mean"] - a["mean"]
-    return {
-        "total": total,
-        "y_mean": a["y_mean"] + share * y_step,
-        "y_square": a["y_square"] + b["y_square"] + between * y_step**2,
-        "mean": a["mean"] + share[:, None] * step,
-        "square": a["square"] + b["square"] + between[:, None] * step**2,
-        "cross": a["cross"] + b["cross"] + between[:, None] * step * y_step[:, None],
-    }
+    total = a.total + b.total
+    share = np.divide(b.total, total, out=np.zeros_like(total), where=total > 0)
+    between = a.total * share
+    y_step, step = b.y_mean - a.y_mean, b.mean - a.mean
+    return MomentSums(
+        total,
+        a.y_mean + share * y_step,
+        a.y_square + b.y_square + between * y_step**2,
+        a.mean + share[:, None] * step,
+        a.square + b.square + between[:, None] * step**2,
+        a.cross + b.cross + between[:, None] * step * y_step[:, None],
+    )
 
 
-def finished_moments(sums: dict[str, np.ndarray]) -> list[Moments]:
+def finished_moments(sums: MomentSums) -> list[Moments]:
     """Return the Moments of every weighting from the sums over all blocks."""
     found = []
-    for k, total in enumerate(sums["total"]):
-        mean, variance = sums["mean"][k], sums["square"][k] / total
+    for k, total in enumerate(sums.total):
+        mean, variance = sums.mean[k], sums.square[k] / total
         scale = np.where(variance > (CONSTANT_RATIO * mean) ** 2, np.sqrt(variance), 0.0)
-        cross = np.divide(sums["cross"][k], total * scale, out=np.zeros_like(scale), where=scale > 0)
-        found.append(
-            Moments(float(total), float(sums["y_mean"][k]), float(sums["y_square"][k] / total), mean, scale, cross)
-        )
+        cross = np.divide(sums.cross[k], total * scale, out=np.zeros_like(scale), where=scale > 0)
+        found.append(Moments(float(total), float(sums.y_mean[k]), float(sums.y_square[k] / total), mean, scale, cross))
     return found
 
 
@@ -137,10 +144,15 @@ class GramRequest:
     features: np.ndarray
 
 
-def gram_on_block(
-    matrix: Matrix, columns: Rows, requests: tuple[GramRequest, ...], part: RowPart
-) -> dict[str, np.ndarray]:
-    """Return a block's share of all requested ``rows``, one below the other; the shares of all blocks add up."""
+@dataclass(frozen=True, slots=True)
+class GramRows(Record):
+    """All requested rows, one below the other: the shares of some rows of the matrix, which add up."""
+
+    rows: np.ndarray
+
+
+def gram_on_block(matrix: Matrix, columns: Rows, requests: tuple[GramRequest, ...], part: RowPart) -> GramRows:
+    """Return a block's share of all requested Gram rows."""
     X, _, weight = _read(matrix, part, columns)
     out = np.zeros((sum(len(request.features) for request in requests), X.shape[1]))
     first = 0
@@ -148,12 +160,12 @@ def gram_on_block(
         last = first + len(request.features)
         gram_rows(X, request.weighting.of(part, weight), request.moments, request.features, out[first:last])
         first = last
-    return {"rows": out}
+    return GramRows(out)
 
 
-def add_rows(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def add_rows(a: GramRows, b: GramRows) -> GramRows:
     """Add the shares of two parts of the rows."""
-    return {"rows": a["rows"] + b["rows"]}
+    return GramRows(a.rows + b.rows)
 
 
 class Sample:
@@ -181,22 +193,18 @@ class Sample:
 
 def select_on_sample(
     matrix: Matrix, settings: SelectionSettings, rows: Rows, n_samples: int, weighting: Weighting
-) -> dict[str, np.ndarray]:
-    """Select on a bootstrap sample; see `daskfs.selectors.message.on_block.select_on_block`."""
+) -> SubsetChoice:
+    """Select on a bootstrap sample of all rows."""
     given = matrix.read_weight(rows)
     weight = weighting.of(RowPart(0, rows), np.ones(n_samples) if given is None else given)
     sample: Any = Sample(matrix, weight)
-    chosen = select_on_block(sample, settings, SubsetGroup(0, (0, n_samples), rows))
-    return {name: chosen[name] for name in ("selected", "y_mean", "lambda", "df", "deviance", "gic", "best")}
+    return select_on_block(sample, settings, SubsetGroup(0, (0, n_samples), rows)).subsets[0]
 
 
 def _read(matrix: Matrix, part: RowPart, columns: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    X = matrix.read(part.rows, columns)
-    dtype = X.dtype if X.dtype in (np.float32, np.float64) else np.dtype(np.float32)
-    y = np.require(matrix.read_target(part.rows), dtype=np.float64, requirements=["C", "W"])
+    X, y = as_kernels_take_it(matrix.read(part.rows, columns)), as_vector(matrix.read_target(part.rows))
     weight = matrix.read_weight(part.rows)
-    weight = np.ones(len(y)) if weight is None else np.require(weight, np.float64, ["C", "W"])
-    return np.require(X, dtype=dtype, requirements=["C", "W"]), y, weight
+    return X, y, np.ones(len(y)) if weight is None else as_vector(weight)
 
 
 def _not_finite(matrix: Matrix, part: RowPart, X: np.ndarray) -> DataError:
