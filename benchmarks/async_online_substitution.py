@@ -36,13 +36,13 @@ from typing import Any
 import numpy as np
 
 from daskfs import AsyncOnlineSubstitution, OnlineSubstitution, ingest
-from daskfs.cluster import open_cluster
-from daskfs.selectors import async_run
-from daskfs.selectors.async_run import STEP
-from daskfs.selectors.online_substitution_columns import ColumnSettings, read_columns
+from daskfs.cluster.open import open_cluster
+from daskfs.cluster.workers import OnDask
+from daskfs.selectors.asy_os import run as async_run
+from daskfs.selectors.asy_os.run import STEP
+from daskfs.selectors.online_substitution.columns import ColumnSettings, read_columns
 from daskfs.sources.synthetic import SyntheticSource
 from daskfs.store.feature_store import FeatureStore, open_store
-from daskfs.workers import OnDask
 
 TILE_COLUMNS = 64
 TARGET = 1.25
@@ -94,7 +94,7 @@ def time_to(selector: Any, target: float) -> float:
 
 def sequential(store: FeatureStore, s: int) -> tuple[Any, float, float]:
     """Fit the sequential selector; return it, its objective, and seconds until that is within the target."""
-    from daskfs.selectors import online_substitution_run
+    from daskfs.selectors.online_substitution import stream as online_substitution_run
 
     stamps: list[tuple[float, float]] = []
     record = online_substitution_run.SubstitutionRun._record
@@ -327,7 +327,7 @@ def model(arguments: argparse.Namespace) -> int:
 
 def column_costs(s: int) -> tuple[float, float]:
     """Return seconds per row of a column for each column held, and beside: of blocks against members, measured."""
-    from daskfs.kernels.substitution_products import NO_WEIGHT, cross_products, row_products
+    from daskfs.kernels.substitution.products import NO_WEIGHT, cross_products, row_products
 
     rng = np.random.default_rng(0)
     n_samples, width = 20_000, 64

@@ -55,7 +55,7 @@ def draw(n_samples: int, n_features: int, n_informative: int, seed: int, quantil
 
 def fgm(n_wanted: int, **options: Any) -> Callable[..., Any]:
     """Return a fit by FGM."""
-    from daskfs.selectors.fgm import FGM
+    from daskfs.selectors.fgm.selector import FGM
     from daskfs.sources.arrays import ArrayMatrix
 
     def fit(X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
@@ -144,7 +144,7 @@ def fits_of(method: str, n_wanted: int) -> list[Callable[..., Any]]:
 
 def peak_nbytes() -> int:
     """Return the peak resident bytes of this process."""
-    from daskfs.memory import peak_memory_nbytes
+    from daskfs.cluster.memory import peak_memory_nbytes
 
     return peak_memory_nbytes()
 
@@ -236,7 +236,7 @@ def compare_densities(n_informative: int, seed: int) -> None:
     import scipy.sparse
     from sklearn.linear_model import LogisticRegression
 
-    from daskfs.selectors.fgm import FGM
+    from daskfs.selectors.fgm.selector import FGM
 
     X, _, X_test, _, support = draw(4096, 4096, n_informative, seed)
     coef = np.random.default_rng(seed + 1).random(n_informative)
@@ -271,7 +271,7 @@ def compare_densities(n_informative: int, seed: int) -> None:
 
 def compare_mkl(n_informative: int, seed: int) -> None:
     """Print the CPU time of the paper's MKL-FGM beside PROX-FGM."""
-    from daskfs.selectors.fgm import FGM
+    from daskfs.selectors.fgm.selector import FGM
 
     X, y, X_test, y_test, _ = draw(4096, 4096, n_informative, seed)
     FGM(4, solver="simple_mkl").fit(X[:100, :20], y[:100])

@@ -39,8 +39,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, train_test_split
 from sklearn.svm import LinearSVC, l1_min_c
 
-from daskfs.selectors.fgm import FGM
-from daskfs.selectors.refit import refit_selected
+from daskfs.selectors.fgm.selector import FGM
+from daskfs.selectors.shared.refit import refit_selected
 from daskfs.sources.arrays import ArrayMatrix
 
 COUNTS = (50, 100, 200)

@@ -19,7 +19,7 @@ import numpy as np
 from fgm_linear import draw
 from fgm_real import Fold, folds
 
-from daskfs.selectors.fgm import FGM
+from daskfs.selectors.fgm.selector import FGM
 
 C_TIMES_N = (1.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 10_000.0)
 COUNTS = (50, 100, 200)

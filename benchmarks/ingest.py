@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from daskfs.cluster import parse_bytes
-from daskfs.memory import peak_memory_nbytes
+from daskfs.cluster.memory import peak_memory_nbytes
+from daskfs.cluster.open import parse_bytes
 
 WAYS = ("daskfs", "daskfs, rows as they come", "dask.dataframe", "pandas in chunks")
 

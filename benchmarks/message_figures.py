@@ -34,11 +34,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from daskfs.baselines.averaging import Averaging
-from daskfs.baselines.bolasso import Bolasso
-from daskfs.baselines.full_data import FullData
-from daskfs.baselines.median import Median
-from daskfs.selectors.message import Message
+from daskfs.baselines.lasso.averaging import Averaging
+from daskfs.baselines.lasso.bolasso import Bolasso
+from daskfs.baselines.lasso.full_data import FullData
+from daskfs.baselines.lasso.median import Median
+from daskfs.selectors.message.selector import Message
 from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.synthetic import SyntheticSource
 

@@ -31,8 +31,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from daskfs.baselines.full_data import FullData
-from daskfs.selectors.message import Message
+from daskfs.baselines.lasso.full_data import FullData
+from daskfs.selectors.message.selector import Message
 from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.synthetic import SyntheticSource
 

@@ -77,17 +77,17 @@ TASKS: dict[str, tuple[str, Callable[[], tuple]]] = {
 
 def our_functions(loss: str, X: np.ndarray, y: np.ndarray, patience: int) -> tuple[Clock, np.ndarray]:
     """Ours, and the λ at which our stop ends the grid."""
-    from daskfs.kernels.criteria import feature_penalty
+    from daskfs.kernels.lasso.criteria import feature_penalty
 
     weight = np.ones(len(y))
     options = {"penalty": feature_penalty("ebic", *X.shape), "patience": patience}
     single = X.astype(np.float32)
     if loss == "squared":
-        from daskfs.kernels.lasso import lasso_path as path
+        from daskfs.kernels.lasso.path import lasso_path as path
 
         stopped = path(X, y, weight, solver="descent", **options).lambdas
     else:
-        from daskfs.kernels.glm_path import glm_path as path
+        from daskfs.kernels.glm.path import glm_path as path
 
         options["loss"] = loss
         stopped = path(X, y, weight, **options).lambdas
@@ -95,8 +95,8 @@ def our_functions(loss: str, X: np.ndarray, y: np.ndarray, patience: int) -> tup
         "daskfs": lambda: path(X, y, weight, **options),
         "daskfs float32": lambda: path(single, y, weight, **options),
     }
-    if loss == "logistic" and X.shape[1] < 100 and importlib.util.find_spec("daskfs.kernels.lsa"):
-        lsa_path = importlib.import_module("daskfs.kernels.lsa").lsa_path
+    if loss == "logistic" and X.shape[1] < 100 and importlib.util.find_spec("daskfs.kernels.glm.lsa"):
+        lsa_path = importlib.import_module("daskfs.kernels.glm.lsa").lsa_path
         functions["daskfs approx=lsa"] = lambda: lsa_path(X, y, weight, **options)
     return functions, stopped
 
@@ -208,9 +208,9 @@ def run_task(
 
 def message_total(repeats: int, patience: int) -> dict[str, float]:
     """All of MESSAGE on 10,000 x 1000 in 25 subsets: selection, vote, refit from the Gram blocks, average."""
-    from daskfs.kernels.criteria import feature_penalty
-    from daskfs.kernels.lasso import lasso_path
-    from daskfs.kernels.least_squares import least_squares_from_cache
+    from daskfs.kernels.lasso.criteria import feature_penalty
+    from daskfs.kernels.lasso.least_squares import least_squares_from_cache
+    from daskfs.kernels.lasso.path import lasso_path
 
     X, y = compound_design(10_000, 1000)
     weight = np.ones(400)

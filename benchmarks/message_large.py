@@ -32,14 +32,14 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from daskfs.baselines.averaging import Averaging
-from daskfs.baselines.full_data import FullData
-from daskfs.baselines.median import Median
+from daskfs.baselines.lasso.averaging import Averaging
+from daskfs.baselines.lasso.full_data import FullData
+from daskfs.baselines.lasso.median import Median
 from daskfs.pipeline.config import load_pipeline
 from daskfs.pipeline.facts import open_source
 from daskfs.pipeline.progress import Silent
 from daskfs.pipeline.run import make_store
-from daskfs.selectors.message import Message
+from daskfs.selectors.message.selector import Message
 from daskfs.sources.base import Source, SourceBlock
 from daskfs.sources.ingest import ingest
 

@@ -69,10 +69,10 @@ def load(name: str) -> tuple[sp.csr_matrix, np.ndarray]:
 
 def our_functions(loss: str, X: sp.csr_matrix, y: np.ndarray) -> tuple[Clock, np.ndarray]:
     """Ours on entries and, where it fits, on the dense block; and the λ at which our stop ends the grid."""
-    from daskfs.kernels.column_entries import column_entries, dense_block
-    from daskfs.kernels.criteria import feature_penalty
-    from daskfs.kernels.glm_path import glm_path
-    from daskfs.kernels.lasso import lasso_path
+    from daskfs.kernels.blocks.column_entries import column_entries, dense_block
+    from daskfs.kernels.glm.path import glm_path
+    from daskfs.kernels.lasso.criteria import feature_penalty
+    from daskfs.kernels.lasso.path import lasso_path
 
     weight, options = np.ones(len(y)), {"penalty": feature_penalty("ebic", *X.shape)}
     if loss == "logistic":

@@ -30,7 +30,7 @@ from sklearn.linear_model import LassoCV, LinearRegression, LogisticRegression, 
 from sklearn.model_selection import KFold, train_test_split
 
 from daskfs.metrics import stability
-from daskfs.selectors.message import Message
+from daskfs.selectors.message.selector import Message
 
 METHODS = ("message", "lasso cv", "stability selection")
 N_HALVES, THRESHOLD = 20, 0.6

@@ -19,7 +19,7 @@ import numpy as np
 from mission_data import text_like
 from mission_quality import fitted
 
-from daskfs.selectors.mission import Mission
+from daskfs.selectors.mission.selector import Mission
 
 
 def main() -> int:

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from daskfs.kernels.count_sketch import rows_of, seed_word
-from daskfs.kernels.hard_thresholding import IHT, ITI, PHT, accumulate, threshold
+from daskfs.kernels.baselines.hard_thresholding import IHT, ITI, PHT, accumulate, threshold
+from daskfs.kernels.sketch.count_sketch import rows_of, seed_word
 
 Method = Callable[[np.ndarray, np.ndarray, int], np.ndarray]
 

@@ -25,7 +25,7 @@ from sklearn.linear_model import SGDClassifier
 
 from daskfs.baselines import BatchIHT, StochasticIHT
 from daskfs.metrics import auc
-from daskfs.selectors.mission import Mission
+from daskfs.selectors.mission.selector import Mission
 from daskfs.sources.arrays import ArrayMatrix
 
 VW_CONSTANT = 11_650_396  # where Vowpal Wabbit keeps the intercept

@@ -36,7 +36,7 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.preprocessing import KBinsDiscretizer, OneHotEncoder, normalize
 
 from daskfs.baselines import BatchIHT, FeatureHashing, StochasticIHT
-from daskfs.selectors.mission import Mission
+from daskfs.selectors.mission.selector import Mission
 
 Split = tuple[Any, Any, np.ndarray, np.ndarray]
 

@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 
 from daskfs.kernels.losses import SQUARED
-from daskfs.kernels.substitution_products import cross_products
-from daskfs.selectors.online_substitution import OnlineSubstitution
-from daskfs.selectors.online_substitution_columns import Columns, ColumnSettings, prepared
-from daskfs.selectors.online_substitution_engines import make_engine
-from daskfs.selectors.online_substitution_members import Members
-from daskfs.selectors.online_substitution_parameters import chapter_of, rule_of
+from daskfs.kernels.substitution.products import cross_products
+from daskfs.selectors.online_substitution.columns import Columns, ColumnSettings, prepared
+from daskfs.selectors.online_substitution.engines.choose import make_engine
+from daskfs.selectors.online_substitution.members import Members
+from daskfs.selectors.online_substitution.parameters import chapter_of, rule_of
+from daskfs.selectors.online_substitution.selector import OnlineSubstitution
 
 NAIVE_S = 4.0  # of CPU for the naive engine's turn
 

@@ -20,8 +20,8 @@ from pathlib import Path
 import numba
 import numpy as np
 
-from daskfs.blocks import RowBlock
-from daskfs.selectors.online_substitution import OnlineSubstitution
+from daskfs.matrix.base import RowBlock
+from daskfs.selectors.online_substitution.selector import OnlineSubstitution
 from daskfs.store.feature_store import open_store
 from daskfs.store.writer import StoreWriter
 
@@ -70,7 +70,7 @@ def make_store(path: Path, n_samples: int, n_features: int, seed: int) -> None:
 
 def select(path: Path, s: int, n_epochs: int, memory_limit: str) -> dict[str, float]:
     """Select, in this process, and say what it took."""
-    from daskfs.memory import peak_memory_nbytes
+    from daskfs.cluster.memory import peak_memory_nbytes
 
     store = open_store(path)
     started, cpu = time.perf_counter(), time.process_time()

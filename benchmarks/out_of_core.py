@@ -25,7 +25,7 @@ from pathlib import Path
 
 import psutil
 
-from daskfs.cluster import parse_bytes
+from daskfs.cluster.open import parse_bytes
 from daskfs.pipeline.plan import REHEARSAL_NBYTES
 
 MIB = 2**20

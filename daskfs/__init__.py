@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _ROOM_OF = {
-    "FGM": "daskfs.selectors.fgm",
-    "Message": "daskfs.selectors.message",
-    "Mission": "daskfs.selectors.mission",
-    "OnlineSubstitution": "daskfs.selectors.online_substitution",
-    "AsyncOnlineSubstitution": "daskfs.selectors.async_online_substitution",
+    "FGM": "daskfs.selectors.fgm.selector",
+    "Message": "daskfs.selectors.message.selector",
+    "Mission": "daskfs.selectors.mission.selector",
+    "OnlineSubstitution": "daskfs.selectors.online_substitution.selector",
+    "AsyncOnlineSubstitution": "daskfs.selectors.asy_os.selector",
     "FeatureStore": "daskfs.store.feature_store",
     "open_store": "daskfs.store.feature_store",
     "ingest": "daskfs.sources.ingest",
@@ -28,11 +28,11 @@ __all__ = [*_ROOM_OF, "__version__", "baselines"]
 if TYPE_CHECKING:
     from daskfs.errors import DaskfsError as DaskfsError
     from daskfs.result import SelectionResult as SelectionResult
-    from daskfs.selectors.async_online_substitution import AsyncOnlineSubstitution as AsyncOnlineSubstitution
-    from daskfs.selectors.fgm import FGM as FGM
-    from daskfs.selectors.message import Message as Message
-    from daskfs.selectors.mission import Mission as Mission
-    from daskfs.selectors.online_substitution import OnlineSubstitution as OnlineSubstitution
+    from daskfs.selectors.asy_os.selector import AsyncOnlineSubstitution as AsyncOnlineSubstitution
+    from daskfs.selectors.fgm.selector import FGM as FGM
+    from daskfs.selectors.message.selector import Message as Message
+    from daskfs.selectors.mission.selector import Mission as Mission
+    from daskfs.selectors.online_substitution.selector import OnlineSubstitution as OnlineSubstitution
     from daskfs.sources.ingest import ingest as ingest
     from daskfs.store.feature_store import FeatureStore as FeatureStore
     from daskfs.store.feature_store import open_store as open_store

@@ -146,7 +146,7 @@ def ingest(
     memory_limit: MemoryLimit = "1GiB",
 ) -> None:
     """Make a feature store of a source."""
-    from daskfs.cluster import parse_bytes
+    from daskfs.cluster.open import parse_bytes
     from daskfs.sources.ingest import ingest as ingest_source
 
     options: dict[str, Any] = {"target": target, "schema": schema, "weight": weight, "delimiter": delimiter}

@@ -10,10 +10,10 @@ import numpy as np
 import psutil
 import pytest
 
-from daskfs.cluster import open_cluster, parse_bytes, workers_of
+from daskfs.cluster.memory import peak_memory_nbytes
+from daskfs.cluster.open import open_cluster, parse_bytes, workers_of
+from daskfs.cluster.workers import OnDask
 from daskfs.errors import ConfigError, DataError, RunError
-from daskfs.memory import peak_memory_nbytes
-from daskfs.workers import OnDask
 
 KINDS = ["none", "threads", "local"]
 

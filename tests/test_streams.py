@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daskfs.errors import ConfigError, PlanError
-from daskfs.memory import BufferPool, block_length
-from daskfs.streams import RowView, Streamable, as_slice, prefetched
+from daskfs.matrix.buffers import BufferPool, block_length
+from daskfs.matrix.streaming import RowView, Streamable, as_slice, prefetched
 
 
 class Table(Streamable):

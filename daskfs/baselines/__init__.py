@@ -8,21 +8,30 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-_FILE_OF = {"Averaging": "averaging", "Bolasso": "bolasso", "FullData": "full_data", "Median": "median"}
-_FILE_OF |= {  # the competitors of online substitution
-    "AlphaInvesting": "alpha_investing",
-    "Grafting": "grafting",
-    "LassoCut": "lasso_cut",
-    "OnlineL0": "online_l0",
-    "OnlineL1": "online_l1",
-    "OrthogonalMatchingPursuit": "orthogonal_matching_pursuit",
-    "ProjGD": "proj_gd",
+_FILE_OF = {
+    # of MESSAGE
+    "Averaging": "lasso.averaging",
+    "Bolasso": "lasso.bolasso",
+    "FullData": "lasso.full_data",
+    "Median": "lasso.median",
+    # of online substitution
+    "AlphaInvesting": "columns.alpha_investing",
+    "Grafting": "columns.grafting",
+    "LassoCut": "columns.lasso_cut",
+    "OnlineL0": "columns.online_l0",
+    "OnlineL1": "columns.online_l1",
+    "OrthogonalMatchingPursuit": "columns.orthogonal_matching_pursuit",
+    "ProjGD": "columns.proj_gd",
+    # of MISSION
+    "StochasticIHT": "thresholding.iht_sgd",
+    "BatchIHT": "thresholding.iht_sgd",
+    "FeatureHashing": "thresholding.feature_hashing",
+    **dict.fromkeys(["IHT", "ITI", "PHT", "IdentityMission"], "thresholding.full_gradient"),
+    # of FGM
+    "ActiveSet": "linear.active_set",
+    "L1Liblinear": "linear.l1_liblinear",
+    "SgdSlr": "linear.sgd_slr",
 }
-
-_FILE_OF |= {"StochasticIHT": "iht_sgd", "BatchIHT": "iht_sgd", "FeatureHashing": "feature_hashing"}
-_FILE_OF |= dict.fromkeys(["IHT", "ITI", "PHT", "IdentityMission"], "full_gradient")
-
-_FILE_OF |= {"ActiveSet": "active_set", "L1Liblinear": "l1_liblinear", "SgdSlr": "sgd_slr"}  # the competitors of FGM
 
 __all__ = sorted(_FILE_OF)
 

@@ -16,13 +16,13 @@ def warmup(*, generalised: bool = True, substitution: bool = True) -> None:
     import numpy as np
 
     from daskfs.kernels.fgm_warmup import warm_up_fgm
-    from daskfs.kernels.glm_fit import glm_fit, newton_terms
-    from daskfs.kernels.glm_path import glm_path
-    from daskfs.kernels.lasso import lasso_path
-    from daskfs.kernels.least_squares import least_squares
-    from daskfs.kernels.lsa import lsa_path
+    from daskfs.kernels.glm.fit import glm_fit, newton_terms
+    from daskfs.kernels.glm.lsa import lsa_path
+    from daskfs.kernels.glm.path import glm_path
+    from daskfs.kernels.glm.softmax import softmax_fit, softmax_terms
+    from daskfs.kernels.lasso.least_squares import least_squares
+    from daskfs.kernels.lasso.path import lasso_path
     from daskfs.kernels.mission_warmup import warm_up_mission
-    from daskfs.kernels.softmax import softmax_fit, softmax_terms
 
     if substitution:
         from daskfs.kernels.substitution_warmup import compile_substitution

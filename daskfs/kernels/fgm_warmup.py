@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from daskfs.kernels.apg import descend
-from daskfs.kernels.grouped_columns import Groups
-from daskfs.kernels.losses import SQUARED_HINGE
-from daskfs.kernels.mkl import alternate
-from daskfs.kernels.scores import (
+from daskfs.kernels.fgm.apg import descend
+from daskfs.kernels.fgm.grouped_columns import Groups
+from daskfs.kernels.fgm.mkl import alternate
+from daskfs.kernels.fgm.scores import (
     GRANULE,
     column_sums,
     flattened,
@@ -16,7 +15,8 @@ from daskfs.kernels.scores import (
     sparse_column_sums,
     sparse_scores,
 )
-from daskfs.kernels.shift import new_rows
+from daskfs.kernels.fgm.shift import new_rows
+from daskfs.kernels.losses import SQUARED_HINGE
 
 
 def warm_up_fgm(dtype: type) -> None:

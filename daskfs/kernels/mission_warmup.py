@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from daskfs.kernels.column_sums import add_column_sums, add_moments, row_norms
-from daskfs.kernels.count_sketch import add, estimate, rows_of, seed_word
-from daskfs.kernels.mission_classes import MULTINOMIAL, train_classes
-from daskfs.kernels.mission_paper import train_rows_of_paper
-from daskfs.kernels.mission_rows import EMPTY, N_NUMBERS, N_RATES, fill_table, squared_norm, train_rows
+from daskfs.kernels.blocks.sparse_rows import entries_of, standardised_entries
+from daskfs.kernels.linear.column_sums import add_column_sums, add_moments, row_norms
 from daskfs.kernels.row_losses import LOGISTIC
-from daskfs.kernels.sparse_rows import entries_of, standardised_entries
+from daskfs.kernels.sketch.classes import MULTINOMIAL, train_classes
+from daskfs.kernels.sketch.count_sketch import add, estimate, rows_of, seed_word
+from daskfs.kernels.sketch.paper import train_rows_of_paper
+from daskfs.kernels.sketch.rows import EMPTY, N_NUMBERS, N_RATES, fill_table, squared_norm, train_rows
 
 N_BUCKETS, N_SLOTS = 16, 32
 

@@ -71,8 +71,8 @@ def choose_cache_directory(beside_source: Path) -> Path:
 def source_digest(folder: Path) -> str:
     """Return a digest of all Python files of a folder."""
     digest = hashlib.sha256()
-    for path in sorted(folder.glob("*.py")):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:16]
 
 

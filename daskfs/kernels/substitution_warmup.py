@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from daskfs.kernels.losses import LOGISTIC, SPAN, derivatives, values
-from daskfs.kernels.substitution_exchange import exchange_scan, invert, multiply, removal_costs
-from daskfs.kernels.substitution_products import NO_WEIGHT, combine, cross_products, row_products, standardise
-from daskfs.kernels.substitution_steps import OS, steps_scan
+from daskfs.kernels.substitution.exchange import exchange_scan, invert, multiply, removal_costs
+from daskfs.kernels.substitution.products import NO_WEIGHT, combine, cross_products, row_products, standardise
+from daskfs.kernels.substitution.steps import OS, steps_scan
 
 
 def compile_substitution(generalised: bool = True) -> None:

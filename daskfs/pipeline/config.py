@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from daskfs.cluster import parse_bytes
+from daskfs.cluster.open import parse_bytes
 from daskfs.documents import check_document, expand_environment, parse_yaml, read_yaml
 from daskfs.errors import ConfigError
 from daskfs.pipeline.selections import Selection
 from daskfs.pipeline.selections.section import Count, Section, Seed, one_or_list
-from daskfs.selectors.responses import CLASSIFIERS
+from daskfs.selectors.shared.responses import CLASSIFIERS
 
 
 def _known_size(value: Any) -> Any:

@@ -5,32 +5,32 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from daskfs.baselines.active_set import ActiveSet
-from daskfs.baselines.alpha_investing import AlphaInvesting
-from daskfs.baselines.averaging import Averaging
-from daskfs.baselines.bolasso import Bolasso
-from daskfs.baselines.feature_hashing import FeatureHashing
-from daskfs.baselines.full_data import FullData
-from daskfs.baselines.full_gradient import IHT, ITI, PHT, IdentityMission
-from daskfs.baselines.grafting import Grafting
-from daskfs.baselines.iht_sgd import BatchIHT, StochasticIHT
-from daskfs.baselines.l1_liblinear import L1Liblinear
-from daskfs.baselines.lasso_cut import LassoCut
-from daskfs.baselines.median import Median
-from daskfs.baselines.online_l0 import OnlineL0
-from daskfs.baselines.online_l1 import OnlineL1
-from daskfs.baselines.orthogonal_matching_pursuit import OrthogonalMatchingPursuit
-from daskfs.baselines.proj_gd import ProjGD
-from daskfs.baselines.sgd_slr import SgdSlr
+from daskfs.baselines.columns.alpha_investing import AlphaInvesting
+from daskfs.baselines.columns.grafting import Grafting
+from daskfs.baselines.columns.lasso_cut import LassoCut
+from daskfs.baselines.columns.online_l0 import OnlineL0
+from daskfs.baselines.columns.online_l1 import OnlineL1
+from daskfs.baselines.columns.orthogonal_matching_pursuit import OrthogonalMatchingPursuit
+from daskfs.baselines.columns.proj_gd import ProjGD
+from daskfs.baselines.lasso.averaging import Averaging
+from daskfs.baselines.lasso.bolasso import Bolasso
+from daskfs.baselines.lasso.full_data import FullData
+from daskfs.baselines.lasso.median import Median
+from daskfs.baselines.linear.active_set import ActiveSet
+from daskfs.baselines.linear.l1_liblinear import L1Liblinear
+from daskfs.baselines.linear.sgd_slr import SgdSlr
+from daskfs.baselines.thresholding.feature_hashing import FeatureHashing
+from daskfs.baselines.thresholding.full_gradient import IHT, ITI, PHT, IdentityMission
+from daskfs.baselines.thresholding.iht_sgd import BatchIHT, StochasticIHT
 from daskfs.errors import ConfigError, PlanError, did_you_mean
 from daskfs.pipeline.config import Pipeline, Split, SyntheticSource
 from daskfs.pipeline.plan import DataFacts, Plan, available_nbytes, make_plan, over_limit
-from daskfs.selectors.async_online_substitution import AsyncOnlineSubstitution
+from daskfs.selectors.asy_os.selector import AsyncOnlineSubstitution
 from daskfs.selectors.base import BaseSelector
-from daskfs.selectors.fgm import FGM
-from daskfs.selectors.message import Message
-from daskfs.selectors.mission import Mission
-from daskfs.selectors.online_substitution import OnlineSubstitution
+from daskfs.selectors.fgm.selector import FGM
+from daskfs.selectors.message.selector import Message
+from daskfs.selectors.mission.selector import Mission
+from daskfs.selectors.online_substitution.selector import OnlineSubstitution
 from daskfs.sources.base import Source
 from daskfs.sources.kinds import make_source
 from daskfs.store.feature_store import FeatureStore, open_store

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TextIO
 
-from daskfs.blocks import Progress
+from daskfs.matrix.base import Progress
 
 
 class Silent:

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.blocks import RowBlock
 from daskfs.kernels.numba_cache import CACHE_DIRECTORY
+from daskfs.matrix.base import RowBlock
 from daskfs.store.feature_store import open_store
 from daskfs.store.writer import StoreWriter
 

@@ -14,10 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.blocks import Progress
-from daskfs.cluster import open_cluster
+from daskfs.cluster.open import open_cluster
+from daskfs.cluster.workers import Workers
 from daskfs.documents import dump_yaml
 from daskfs.errors import DaskfsError, RunError, StoreError
+from daskfs.matrix.base import Progress
+from daskfs.matrix.streaming import Streamable
 from daskfs.metrics import PREDICTION_METRICS, precision, recall
 from daskfs.pipeline.config import Pipeline
 from daskfs.pipeline.facts import check_pipeline, check_sizes, make_selector, plan_data, plan_pipeline, plan_store
@@ -32,8 +34,6 @@ from daskfs.selectors.base import BaseSelector
 from daskfs.sources.base import Source
 from daskfs.sources.ingest import ingest
 from daskfs.store.feature_store import FeatureStore, open_store
-from daskfs.streams import Streamable
-from daskfs.workers import Workers
 
 TEST_BLOCK_NBYTES = 8 * 2**20
 """Of the stream of test rows: two blocks and their copies in double precision stay small."""

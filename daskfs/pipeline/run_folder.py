@@ -9,8 +9,8 @@ import socket
 from pathlib import Path
 
 from daskfs.errors import RunError
+from daskfs.files import is_alive, this_process
 from daskfs.pipeline.checkpoint import Checkpoint
-from daskfs.processes import is_alive, this_process
 
 UNFINISHED = ".unfinished"
 _LOCK = "running.json"

@@ -15,13 +15,20 @@ from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from daskfs.blocks import Matrix, Progress
+from daskfs.cluster.workers import Workers
+from daskfs.matrix.base import Matrix, Progress
 from daskfs.metrics import accuracy, r2
 from daskfs.result import SelectionResult
 from daskfs.selectors.inputs import is_lazy, is_matrix, lazy_columns, lazy_response, opened_matrix, predictor_blocks
-from daskfs.selectors.responses import CLASSIFIERS, PROBABILISTIC, Response, log_odds, mean_or_label, probabilities
+from daskfs.selectors.shared.responses import (
+    CLASSIFIERS,
+    PROBABILISTIC,
+    Response,
+    log_odds,
+    mean_or_label,
+    probabilities,
+)
 from daskfs.sources.arrays import default_names
-from daskfs.workers import Workers
 
 
 class Checkpoint(Protocol):

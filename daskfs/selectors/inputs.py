@@ -13,9 +13,9 @@ import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_random_state, validate_data
 
-from daskfs.blocks import Matrix
 from daskfs.errors import DataError
-from daskfs.selectors.responses import CLASSIFIERS, Response
+from daskfs.matrix.base import Matrix
+from daskfs.selectors.shared.responses import CLASSIFIERS, Response
 from daskfs.sources.arrays import ArrayMatrix
 
 if TYPE_CHECKING:

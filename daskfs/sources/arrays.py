@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.blocks import Rows, SparseRows
 from daskfs.errors import DataError, SourceError
+from daskfs.matrix.base import Rows, SparseRows
+from daskfs.matrix.streaming import Streamable
 from daskfs.sources.base import Source, SourceBlock
-from daskfs.streams import Streamable
 
 CHECK_NBYTES = 16 * 2**20
 _KEPT_DTYPES = ("float32", "float64", "int8")

@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from daskfs.blocks import Progress
-from daskfs.cluster import parse_bytes
+from daskfs.cluster.open import parse_bytes
 from daskfs.errors import ConfigError, DataError, StoreExistsError, StoreFormatError
+from daskfs.matrix.base import Progress
 from daskfs.sources.base import Source, SourceBlock
 from daskfs.sources.kinds import as_source
 from daskfs.store.feature_store import FeatureStore, open_store

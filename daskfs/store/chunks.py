@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from daskfs.blocks import Rows
+from daskfs.matrix.base import Rows
 
 
 @dataclass(frozen=True, slots=True)

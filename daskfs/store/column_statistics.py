@@ -75,7 +75,7 @@ class ColumnStatistics:
 
     def _update_integers(self, block: np.ndarray) -> None:
         """As `update`, several times as fast: sums of whole numbers are exact."""
-        from daskfs.kernels.integer_sums import integer_sums
+        from daskfs.kernels.linear.integer_sums import integer_sums
 
         n_features = block.shape[1]
         sums, squares = np.zeros(n_features, np.int32), np.zeros(n_features, np.int32)

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.blocks import Progress, Rows
 from daskfs.errors import ConfigError, CorruptStoreError, StoreError, StoreFormatError, did_you_mean
+from daskfs.matrix.base import Progress, Rows
+from daskfs.matrix.streaming import Streamable
 from daskfs.store.header import StoreHeader, parse_header
 from daskfs.store.manifest import MANIFEST, check_description, read_manifest
 from daskfs.store.metadata import REMEDY
@@ -20,7 +21,6 @@ from daskfs.store.strings import StringReader
 from daskfs.store.tile_reader import TileReader, open_array
 from daskfs.store.unfinished import SUFFIX
 from daskfs.store.verify import damaged_parts
-from daskfs.streams import Streamable
 
 _opened: dict[tuple[str, str], tuple[tuple[int, int], FeatureStore]] = {}
 """Stores that this process was sent, by path and digest, with the manifest's inode and time."""

@@ -12,7 +12,7 @@ import uuid
 from pathlib import Path
 
 from daskfs.errors import StoreError, StoreExistsError
-from daskfs.processes import is_alive, this_process
+from daskfs.files import is_alive, this_process
 from daskfs.store.manifest import LOCK
 
 SUFFIX = ".unfinished"

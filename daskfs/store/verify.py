@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.blocks import Progress
 from daskfs.errors import CorruptStoreError
+from daskfs.matrix.base import Progress
 from daskfs.store.manifest import check_description, read_manifest
 from daskfs.store.metadata import read_metadata
 from daskfs.store.strings import StringReader

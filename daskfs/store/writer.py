@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.blocks import Progress
 from daskfs.errors import DataError, PlanError, StoreError
+from daskfs.matrix.base import Progress
 from daskfs.store.band_writer import BandWriter
 from daskfs.store.column_statistics import ColumnStatistics, statistics_rows
 from daskfs.store.header import StoreHeader, make_header
@@ -92,7 +92,7 @@ class StoreWriter:
     Examples
     --------
     >>> import tempfile, numpy as np
-    >>> from daskfs.blocks import RowBlock
+    >>> from daskfs.matrix.base import RowBlock
     >>> from daskfs.store.feature_store import open_store
     >>> path = tempfile.mkdtemp() + "/genes.zarr"
     >>> with StoreWriter(path, 3, "float32", target_names=["y"], source={"digest": "1"}) as writer:

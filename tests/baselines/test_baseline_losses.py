@@ -8,15 +8,15 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from daskfs.baselines.averaging import Averaging
-from daskfs.baselines.bolasso import Bolasso
-from daskfs.baselines.full_data import FullData
-from daskfs.baselines.lasso_on_blocks import RowPart, Weighting
-from daskfs.baselines.median import Median
-from daskfs.cluster import open_cluster
+from daskfs.baselines.lasso.averaging import Averaging
+from daskfs.baselines.lasso.bolasso import Bolasso
+from daskfs.baselines.lasso.full_data import FullData
+from daskfs.baselines.lasso.median import Median
+from daskfs.baselines.lasso.on_blocks import RowPart, Weighting
+from daskfs.cluster.open import open_cluster
 from daskfs.errors import PlanError
-from daskfs.kernels.criteria import feature_penalty
-from daskfs.kernels.glm_path import glm_path
+from daskfs.kernels.glm.path import glm_path
+from daskfs.kernels.lasso.criteria import feature_penalty
 from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 

@@ -13,14 +13,14 @@ from sklearn.linear_model import Lasso, LogisticRegression
 from sklearn.linear_model import OrthogonalMatchingPursuit as ScikitLearnsOMP
 from sklearn.svm import LinearSVC
 
-from daskfs.baselines.alpha_investing import AlphaInvesting
-from daskfs.baselines.column_baseline import ColumnBaseline
-from daskfs.baselines.grafting import Grafting
-from daskfs.baselines.lasso_cut import LassoCut
-from daskfs.baselines.online_l0 import OnlineL0
-from daskfs.baselines.online_l1 import OnlineL1
-from daskfs.baselines.orthogonal_matching_pursuit import OrthogonalMatchingPursuit
-from daskfs.baselines.proj_gd import ProjGD
+from daskfs.baselines.columns.alpha_investing import AlphaInvesting
+from daskfs.baselines.columns.base import ColumnBaseline
+from daskfs.baselines.columns.grafting import Grafting
+from daskfs.baselines.columns.lasso_cut import LassoCut
+from daskfs.baselines.columns.online_l0 import OnlineL0
+from daskfs.baselines.columns.online_l1 import OnlineL1
+from daskfs.baselines.columns.orthogonal_matching_pursuit import OrthogonalMatchingPursuit
+from daskfs.baselines.columns.proj_gd import ProjGD
 from daskfs.errors import ConfigError, DataError, PlanError
 from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
@@ -299,9 +299,9 @@ def test_alpha_investing_is_its_definition(Z, targets):
 def test_alpha_investing_tests_classes_by_raos_score(Z, targets):
     from scipy.stats import chi2
 
-    from daskfs.baselines.alpha_investing import _Model
-    from daskfs.kernels.newton import Problem
-    from daskfs.kernels.score_test import score_test
+    from daskfs.baselines.columns.alpha_investing import _Model
+    from daskfs.kernels.baselines.score_test import score_test
+    from daskfs.kernels.glm.newton import Problem
 
     y = np.where(targets["logistic"] == "yes", 1.0, -1.0)
     model = _Model(Problem(1, 0.0, y, np.full(400, 1 / 400)), 3, 400.0, 0.0)
@@ -394,8 +394,8 @@ class TestEveryBaseline:
 @pytest.mark.parametrize("baseline", STREAMING, ids=[baseline.method for baseline in STREAMING])
 def test_columns_that_pass_in_blocks_give_the_bits_of_those_in_memory(baseline, X, targets, monkeypatch):
     expected = clone(baseline).fit(X, targets["squared"])
-    monkeypatch.setattr("daskfs.baselines.column_baseline.CACHE_NBYTES", 0)
-    monkeypatch.setattr("daskfs.baselines.standard_columns.BLOCK_VALUES", 400 * 7)
+    monkeypatch.setattr("daskfs.baselines.columns.base.CACHE_NBYTES", 0)
+    monkeypatch.setattr("daskfs.baselines.columns.standard_columns.BLOCK_VALUES", 400 * 7)
     found = clone(baseline).fit(X, targets["squared"])
     np.testing.assert_array_equal(found.selected_, expected.selected_)
     np.testing.assert_array_equal(found.coef_, expected.coef_)

@@ -8,14 +8,14 @@ import pytest
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from daskfs.baselines.alpha_investing import AlphaInvesting
-from daskfs.baselines.grafting import Grafting
-from daskfs.baselines.lasso_cut import LassoCut
-from daskfs.baselines.online_l0 import OnlineL0
-from daskfs.baselines.online_l1 import OnlineL1
-from daskfs.baselines.orthogonal_matching_pursuit import OrthogonalMatchingPursuit
-from daskfs.baselines.proj_gd import ProjGD
-from daskfs.cluster import open_cluster
+from daskfs.baselines.columns.alpha_investing import AlphaInvesting
+from daskfs.baselines.columns.grafting import Grafting
+from daskfs.baselines.columns.lasso_cut import LassoCut
+from daskfs.baselines.columns.online_l0 import OnlineL0
+from daskfs.baselines.columns.online_l1 import OnlineL1
+from daskfs.baselines.columns.orthogonal_matching_pursuit import OrthogonalMatchingPursuit
+from daskfs.baselines.columns.proj_gd import ProjGD
+from daskfs.cluster.open import open_cluster
 from daskfs.pipeline.config import build_pipeline
 from daskfs.pipeline.run import run_pipeline
 from daskfs.sources.arrays import ArrayMatrix

@@ -8,11 +8,11 @@ import pytest
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from daskfs.baselines.averaging import Averaging
-from daskfs.baselines.bolasso import Bolasso
-from daskfs.baselines.full_data import FullData
-from daskfs.baselines.median import Median
-from daskfs.cluster import open_cluster
+from daskfs.baselines.lasso.averaging import Averaging
+from daskfs.baselines.lasso.bolasso import Bolasso
+from daskfs.baselines.lasso.full_data import FullData
+from daskfs.baselines.lasso.median import Median
+from daskfs.cluster.open import open_cluster
 from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 
@@ -59,7 +59,7 @@ def assert_same_bits(found, expected):
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    monkeypatch.setattr("daskfs.baselines.lasso_paths.block_rows", lambda n_features: 150)
+    monkeypatch.setattr("daskfs.baselines.lasso.paths.block_rows", lambda n_features: 150)
 
 
 @pytest.mark.parametrize("baseline", BASELINES, ids=NAMES)

@@ -9,7 +9,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from daskfs.baselines import ActiveSet, L1Liblinear, SgdSlr
 from daskfs.errors import ConfigError, PlanError
-from daskfs.selectors.fgm import FGM
+from daskfs.selectors.fgm.selector import FGM
 from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 

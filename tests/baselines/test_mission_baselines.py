@@ -9,11 +9,11 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from daskfs.baselines import IHT, ITI, PHT, BatchIHT, FeatureHashing, IdentityMission, StochasticIHT
 from daskfs.errors import ConfigError, DataError, PlanError
-from daskfs.kernels.count_sketch import seed_word
-from daskfs.kernels.hard_thresholding import accumulate, k_largest, threshold
-from daskfs.kernels.mission_heap import push
-from daskfs.kernels.mission_rows import EMPTY
-from daskfs.selectors.mission import Mission
+from daskfs.kernels.baselines.hard_thresholding import accumulate, k_largest, threshold
+from daskfs.kernels.sketch.count_sketch import seed_word
+from daskfs.kernels.sketch.heap import push
+from daskfs.kernels.sketch.rows import EMPTY
+from daskfs.selectors.mission.selector import Mission
 from daskfs.sources.arrays import ArrayMatrix
 
 SAMPLE_WEIGHTS = {

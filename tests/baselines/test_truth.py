@@ -9,14 +9,14 @@ import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 
-from daskfs.baselines.averaging import Averaging
-from daskfs.baselines.bolasso import Bolasso
-from daskfs.baselines.full_data import FullData
-from daskfs.baselines.lasso_on_blocks import Weighting, block_rows
-from daskfs.baselines.median import Median
+from daskfs.baselines.lasso.averaging import Averaging
+from daskfs.baselines.lasso.bolasso import Bolasso
+from daskfs.baselines.lasso.full_data import FullData
+from daskfs.baselines.lasso.median import Median
+from daskfs.baselines.lasso.on_blocks import Weighting, block_rows
 from daskfs.errors import ConfigError, DataError, PlanError
-from daskfs.kernels.criteria import feature_penalty
-from daskfs.kernels.lasso import lasso_path
+from daskfs.kernels.lasso.criteria import feature_penalty
+from daskfs.kernels.lasso.path import lasso_path
 from daskfs.sources.arrays import ArrayMatrix
 
 TRUE_FEATURES = [2, 5, 11]
@@ -54,7 +54,7 @@ def test_full_data_over_several_blocks_is_that_over_one(make_problem, monkeypatc
     X[:400, 7] = 3.0  # constant in the first blocks
     X[400:, 7] = np.random.default_rng(1).standard_normal(800)
     whole = FullData().fit(X, y)
-    monkeypatch.setattr("daskfs.baselines.lasso_paths.block_rows", lambda n_features: 101)
+    monkeypatch.setattr("daskfs.baselines.lasso.paths.block_rows", lambda n_features: 101)
     parts = FullData().fit(X, y)
     np.testing.assert_allclose(parts.coef_, whole.coef_, atol=1e-13)
     np.testing.assert_allclose(parts.scores_, whole.scores_, atol=1e-13)
@@ -122,7 +122,7 @@ def weights_of_samples(n_samples, n_features, n_bootstraps, seed):
 
 
 def test_bolasso_intersects_the_bootstrap_samples_and_refits_on_all_rows(make_problem):
-    from daskfs.baselines.lasso_on_blocks import RowPart
+    from daskfs.baselines.lasso.on_blocks import RowPart
 
     X, y = make_problem()
     selector = Bolasso(n_bootstraps=6, criterion="bic", random_state=3).fit(X, y)

@@ -9,15 +9,15 @@ import time
 import numpy as np
 import pytest
 
-from daskfs.cluster import open_cluster
+from daskfs.cluster.actors import ASK_S, NodeAddress, keep_running
+from daskfs.cluster.open import open_cluster
+from daskfs.cluster.workers import Here
 from daskfs.errors import DataError, RunError
-from daskfs.lasting_tasks import ASK_S, NodeAddress, keep_running
-from daskfs.selectors.async_online_substitution import AsyncOnlineSubstitution
-from daskfs.selectors.async_run import STEP
-from daskfs.selectors.online_substitution_columns import ColumnSettings, read_columns
+from daskfs.selectors.asy_os.run import STEP
+from daskfs.selectors.asy_os.selector import AsyncOnlineSubstitution
+from daskfs.selectors.online_substitution.columns import ColumnSettings, read_columns
 from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
-from daskfs.workers import Here
 
 N_SAMPLES, N_FEATURES, N_SELECTED = 500, 1600, 12
 

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from daskfs.kernels.any_block import (
+from daskfs.kernels.blocks.any_block import (
     block_moments,
     make_gram_rows,
     multiply_columns,
     rows_of_weight,
     standardised_columns,
 )
-from daskfs.kernels.column_entries import column_entries, dense_block
-from daskfs.kernels.glm_path import glm_path
-from daskfs.kernels.lasso import lasso_path
+from daskfs.kernels.blocks.column_entries import column_entries, dense_block
+from daskfs.kernels.glm.path import glm_path
+from daskfs.kernels.lasso.path import lasso_path
 
 
 def block(n_samples=300, n_features=200, density=0.05, dtype=np.float64, seed=0):

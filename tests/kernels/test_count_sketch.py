@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daskfs.kernels.count_sketch import N_HASHES, add, estimate, mixed, positions, rows_of, seed_word
+from daskfs.kernels.sketch.count_sketch import N_HASHES, add, estimate, mixed, positions, rows_of, seed_word
 
 BUCKETS = 64
 
@@ -157,7 +157,7 @@ def test_the_identity_holds_every_element():
 
 @pytest.mark.parametrize("n_hashes", [1, 3, 5])
 def test_ghosts_come_as_the_law_says(n_hashes):
-    from daskfs.selectors.mission_capacity import expected_ghosts
+    from daskfs.selectors.mission.capacity import expected_ghosts
 
     n_heavy, n_ids, n_buckets = 200, 100_000, 4096
     rng = np.random.default_rng(0)

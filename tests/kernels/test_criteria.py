@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import binom
 
 from daskfs.errors import ConfigError
-from daskfs.kernels.criteria import FALSE_FEATURES, binomial_tail, feature_penalty, vote_penalty
+from daskfs.kernels.lasso.criteria import FALSE_FEATURES, binomial_tail, feature_penalty, vote_penalty
 
 
 @pytest.mark.parametrize(

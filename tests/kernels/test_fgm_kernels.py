@@ -9,15 +9,15 @@ import pytest
 import scipy.optimize
 import scipy.sparse
 
-from daskfs.kernels.apg import descend
-from daskfs.kernels.grouped_columns import Groups, add_predictions, column_products
+from daskfs.kernels.fgm.apg import descend
+from daskfs.kernels.fgm.grouped_columns import Groups, add_predictions, column_products
+from daskfs.kernels.fgm.mkl import alternate, simple_mkl
+from daskfs.kernels.fgm.projection import project_norms
+from daskfs.kernels.fgm.scores import GRANULE, scores_of, sparse_scores
+from daskfs.kernels.fgm.shift import dual_variables, fit_shift, new_rows
+from daskfs.kernels.fgm.topk import largest, merged
 from daskfs.kernels.losses import loss_code
-from daskfs.kernels.mkl import alternate, simple_mkl
-from daskfs.kernels.projection import project_norms
-from daskfs.kernels.scores import GRANULE, scores_of, sparse_scores
-from daskfs.kernels.shift import dual_variables, fit_shift, new_rows
-from daskfs.kernels.topk import largest, merged
-from daskfs.selectors.fgm_model import lower_bound
+from daskfs.selectors.fgm.restricted_problem import lower_bound
 
 
 def brute_force_projection(norms, shrinkage):

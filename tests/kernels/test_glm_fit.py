@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import approx_fprime, minimize
 from scipy.special import expit, log_expit
 
-from daskfs.kernels.glm_fit import glm_fit, glm_fit_nbytes, newton_terms
+from daskfs.kernels.glm.fit import glm_fit, glm_fit_nbytes, newton_terms
 from daskfs.kernels.losses import default_threshold
 
 LOSSES = ("squared", "logistic", "poisson", "huber")

@@ -8,10 +8,10 @@ from scipy.optimize import minimize
 from scipy.special import expit, log_expit, xlogy
 from sklearn.linear_model import LogisticRegression, lasso_path
 
-from daskfs.baselines.lasso_on_blocks import RowPart, Weighting
-from daskfs.kernels.glm_fit import glm_fit
-from daskfs.kernels.glm_path import default_max_features, entered_capacity, glm_path, glm_path_nbytes
-from daskfs.kernels.lsa import lsa_path
+from daskfs.baselines.lasso.on_blocks import RowPart, Weighting
+from daskfs.kernels.glm.fit import glm_fit
+from daskfs.kernels.glm.lsa import lsa_path
+from daskfs.kernels.glm.path import default_max_features, entered_capacity, glm_path, glm_path_nbytes
 from daskfs.sources.synthetic import SyntheticSource
 
 LOSSES = ("squared", "logistic", "poisson", "huber")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from daskfs.kernels.gram_matrix import WHOLE_GRAM_COLUMNS, moments_and_gram, wants_whole_gram
-from daskfs.kernels.gram_of_zeros import mostly_zero
-from daskfs.kernels.gram_tiles import BAND_ROWS
-from daskfs.kernels.moments import moments
+from daskfs.kernels.linear.gram_matrix import WHOLE_GRAM_COLUMNS, moments_and_gram, wants_whole_gram
+from daskfs.kernels.linear.gram_of_zeros import mostly_zero
+from daskfs.kernels.linear.gram_tiles import BAND_ROWS
+from daskfs.kernels.linear.moments import moments
 
 
 def correlations(X, weight):

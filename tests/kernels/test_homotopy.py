@@ -10,9 +10,9 @@ import pytest
 from sklearn.linear_model import lars_path
 from sklearn.linear_model import lasso_path as sklearn_lasso_path
 
-from daskfs.kernels.criteria import feature_penalty
-from daskfs.kernels.lasso import knot_capacity, lasso_path
-from daskfs.kernels.least_squares import least_squares, least_squares_from_cache
+from daskfs.kernels.lasso.criteria import feature_penalty
+from daskfs.kernels.lasso.least_squares import least_squares, least_squares_from_cache
+from daskfs.kernels.lasso.path import knot_capacity, lasso_path
 
 SHAPES = [(60, 40), (200, 40), (120, 250), (400, 100)]
 KINDS = ("plain", "correlated", "odd", "duplicated", "collinear")
@@ -208,7 +208,7 @@ def test_ties_of_orthogonal_columns_are_followed_or_given_up_but_never_wrong():
 
 def test_a_path_longer_than_its_room_descends(monkeypatch):
     X, y = make_block(0, "plain", 200, 40)
-    monkeypatch.setattr("daskfs.kernels.lasso.knot_capacity", lambda max_features: 5)
+    monkeypatch.setattr("daskfs.kernels.lasso.path.knot_capacity", lambda max_features: 5)
     path = follow(X, y)
     assert (path.solver, path.given_up) == ("descent", "too many knots")
 
@@ -270,7 +270,7 @@ def test_the_cache_says_what_it_does_not_hold():
 
 def test_another_process_computes_the_same_bits():
     code = (
-        "import numpy as np\nfrom daskfs.kernels.lasso import lasso_path\n"
+        "import numpy as np\nfrom daskfs.kernels.lasso.path import lasso_path\n"
         "X = np.random.default_rng(0).standard_normal((203, 1037)).astype(np.float32)\n"
         "y = X[:, :3].sum(axis=1).astype(float) + np.random.default_rng(1).standard_normal(203)\n"
         "path = lasso_path(X, y, np.ones(203), penalty=9.0)\n"

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sklearn.linear_model import lasso_path as sklearn_lasso_path
 
-from daskfs.kernels.criteria import feature_penalty
-from daskfs.kernels.lasso import default_max_features, gram_capacity, lasso_path, path_nbytes
+from daskfs.kernels.lasso.criteria import feature_penalty
+from daskfs.kernels.lasso.path import default_max_features, gram_capacity, lasso_path, path_nbytes
 
 
 def make_block(n_samples, n_features, seed, correlated=False, odd=False, duplicated=False, collinear=False):

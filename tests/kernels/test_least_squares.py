@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from daskfs.kernels.least_squares import least_squares, least_squares_nbytes
-from daskfs.kernels.linalg import minimum_norm
+from daskfs.kernels.lasso.least_squares import least_squares, least_squares_nbytes
+from daskfs.kernels.linear.linalg import minimum_norm
 
 
 def make_block(n_samples=60, n_features=5):

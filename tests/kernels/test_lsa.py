@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from daskfs.kernels.glm_fit import glm_fit
-from daskfs.kernels.glm_path import glm_path
-from daskfs.kernels.lsa import lsa_path, lsa_path_nbytes
+from daskfs.kernels.glm.fit import glm_fit
+from daskfs.kernels.glm.lsa import lsa_path, lsa_path_nbytes
+from daskfs.kernels.glm.path import glm_path
 
 LOSSES = ("squared", "logistic", "poisson", "huber")
 

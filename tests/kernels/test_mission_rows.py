@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from daskfs.blocks import SparseRows
-from daskfs.kernels.column_sums import add_column_sums
-from daskfs.kernels.mission_rows import EMPTY, ROW_COUNT, slot_of, step_of
-from daskfs.kernels.sparse_rows import entries_of, standardised_entries
-from daskfs.selectors.mission_model import MissionModel, ModelShape
-from daskfs.selectors.mission_on_rows import Learning, Target
+from daskfs.kernels.blocks.sparse_rows import entries_of, standardised_entries
+from daskfs.kernels.linear.column_sums import add_column_sums
+from daskfs.kernels.sketch.rows import EMPTY, ROW_COUNT, slot_of, step_of
+from daskfs.matrix.base import SparseRows
+from daskfs.selectors.mission.model import MissionModel, ModelShape
+from daskfs.selectors.mission.tasks import Learning, Target
 
 
 def rates_of(rate=0.1, period=np.inf, step_limit=np.inf, ratio=0.5):

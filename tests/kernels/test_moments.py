@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from daskfs.kernels.moments import PANEL_COLUMNS, gram_rows, moments
+from daskfs.kernels.linear.moments import PANEL_COLUMNS, gram_rows, moments
 
 
 def make_block(n_samples, n_features, dtype=np.float64):

@@ -81,8 +81,8 @@ def test_warmup_compiles_for_both_kinds_of_block():
     code = """if True:
         import daskfs.kernels
         daskfs.kernels.warmup()
-        from daskfs.kernels.homotopy import follow_knots
-        from daskfs.kernels.lasso_steps import follow
+        from daskfs.kernels.lasso.homotopy import follow_knots
+        from daskfs.kernels.lasso.steps import follow
         print(len(follow_knots.signatures), len(follow.signatures))
     """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

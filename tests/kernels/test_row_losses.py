@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from daskfs.kernels import losses
-from daskfs.kernels.mission_classes import MULTINOMIAL, loss_and_derivatives
 from daskfs.kernels.row_losses import HINGE, ROW_LOSSES, row_derivative, row_value
+from daskfs.kernels.sketch.classes import MULTINOMIAL, loss_and_derivatives
 
 POINTS = [-30.0, -2.3, -1.0001, -0.4, 0.3, 0.7, 1.2, 25.0]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from daskfs.kernels.softmax import centred, softmax_fit, softmax_terms
+from daskfs.kernels.glm.softmax import centred, softmax_fit, softmax_terms
 
 
 def make_block(n_samples, n_features, n_classes, seed=0):

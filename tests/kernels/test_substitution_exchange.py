@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daskfs.kernels.substitution_exchange import COLLINEAR, NO_ONE, exchange, invert, removal_costs
+from daskfs.kernels.substitution.exchange import COLLINEAR, NO_ONE, exchange, invert, removal_costs
 
 TOLERANCE = 1e-3
 

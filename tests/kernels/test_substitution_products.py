@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from daskfs.kernels.substitution_products import NO_WEIGHT, combine, cross_products, row_products, standardise
+from daskfs.kernels.substitution.products import NO_WEIGHT, combine, cross_products, row_products, standardise
 
 
 def columns(n_columns, n_samples, dtype, seed=0):

@@ -12,7 +12,7 @@ from daskfs.pipeline.schemas import json_schema
 from daskfs.pipeline.selections import column_baselines
 from daskfs.pipeline.selections.message import MessageSelect
 from daskfs.pipeline.selections.message_baselines import AveragingSelect, BolassoSelect, FullDataSelect, MedianSelect
-from daskfs.selectors.message import Message
+from daskfs.selectors.message.selector import Message
 from daskfs.sources.kinds import options_of
 
 COLUMN_BASELINES = [

@@ -10,11 +10,11 @@ import pytest
 from sklearn.base import clone
 
 from daskfs.errors import ConfigError, DataError, PlanError
-from daskfs.selectors.async_online_substitution import AsyncOnlineSubstitution
-from daskfs.selectors.async_parameters import capacity_of
-from daskfs.selectors.async_plan import AsyncShape, choose_widths
-from daskfs.selectors.backward_elimination import eliminate
-from daskfs.selectors.online_substitution import OnlineSubstitution
+from daskfs.selectors.asy_os.parameters import capacity_of
+from daskfs.selectors.asy_os.plan import AsyncShape, choose_widths
+from daskfs.selectors.asy_os.selector import AsyncOnlineSubstitution
+from daskfs.selectors.online_substitution.selector import OnlineSubstitution
+from daskfs.selectors.shared.elimination import eliminate
 from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from daskfs.selectors.async_online_substitution import AsyncOnlineSubstitution
+from daskfs.selectors.asy_os.selector import AsyncOnlineSubstitution
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # scikit-learn's own: no features were selected

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from daskfs.kernels.losses import LOGISTIC, SQUARED
-from daskfs.kernels.substitution_products import NO_WEIGHT
-from daskfs.selectors.async_on_worker import Outcome
-from daskfs.selectors.async_run import _with_outcomes, shares_of
-from daskfs.selectors.async_session import Spent
-from daskfs.selectors.central_messages import NO_COEF, NO_COLUMNS, Share
-from daskfs.selectors.central_node import CentralNode
-from daskfs.selectors.column_leases import ColumnLeases, Lease
-from daskfs.selectors.shared_objective import SharedObjective
+from daskfs.kernels.substitution.products import NO_WEIGHT
+from daskfs.selectors.asy_os.leases import ColumnLeases, Lease
+from daskfs.selectors.asy_os.messages import NO_COEF, NO_COLUMNS, Share
+from daskfs.selectors.asy_os.node import CentralNode
+from daskfs.selectors.asy_os.objective import SharedObjective
+from daskfs.selectors.asy_os.run import _with_outcomes, shares_of
+from daskfs.selectors.asy_os.session import Spent
+from daskfs.selectors.asy_os.task import Outcome
 
 N_SAMPLES, N_FEATURES, N_WORKERS, CAPACITY, TAU_MAX, N_EPOCHS, UNIT = 12, 24, 3, 4, 2, 2, 3
 X = np.random.default_rng(0).standard_normal((N_SAMPLES, N_FEATURES))

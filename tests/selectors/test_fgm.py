@@ -11,8 +11,8 @@ from sklearn.base import clone
 
 from daskfs.errors import ConfigError, DataError, PlanError
 from daskfs.pipeline.checkpoint import Checkpoint
-from daskfs.selectors.fgm import FGM
-from daskfs.selectors.fgm_model import RestrictedModel
+from daskfs.selectors.fgm.restricted_problem import RestrictedModel
+from daskfs.selectors.fgm.selector import FGM
 from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 

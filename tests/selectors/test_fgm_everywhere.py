@@ -11,10 +11,10 @@ import pytest
 import scipy.sparse
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from daskfs.cluster import open_cluster
+from daskfs.cluster.open import open_cluster
 from daskfs.pipeline.plan import BASE_WORKER_NBYTES
-from daskfs.selectors.fgm import FGM
-from daskfs.selectors.fgm_on_block import ColumnRange, best_of_block, sums_of_block
+from daskfs.selectors.fgm.selector import FGM
+from daskfs.selectors.fgm.tasks import ColumnRange, best_of_block, sums_of_block
 from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 

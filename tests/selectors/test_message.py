@@ -10,11 +10,11 @@ import scipy.sparse
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 
+from daskfs.cluster.workers import Here
 from daskfs.errors import ConfigError, DaskfsError, DataError, PlanError
-from daskfs.selectors.message import Message
+from daskfs.matrix.streaming import Streamable
+from daskfs.selectors.message.selector import Message
 from daskfs.sources.arrays import ArrayMatrix
-from daskfs.streams import Streamable
-from daskfs.workers import Here
 
 TRUE_FEATURES = [2, 5, 11]
 

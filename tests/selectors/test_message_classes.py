@@ -7,9 +7,9 @@ import pytest
 from sklearn.linear_model import Lasso, LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from daskfs.cluster import open_cluster
+from daskfs.cluster.open import open_cluster
 from daskfs.errors import DataError
-from daskfs.selectors.message import Message
+from daskfs.selectors.message.selector import Message
 from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 

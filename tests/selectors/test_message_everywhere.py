@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from daskfs.cluster import open_cluster
+from daskfs.cluster.open import open_cluster
 from daskfs.errors import DataError
-from daskfs.selectors.message import Message
+from daskfs.selectors.message.selector import Message
 from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 from daskfs.sources.synthetic import SyntheticSource

@@ -11,9 +11,9 @@ from sklearn.base import is_classifier
 from sklearn.linear_model import HuberRegressor, LogisticRegression, PoissonRegressor
 from sklearn.model_selection import cross_val_score
 
-from daskfs.cluster import open_cluster
+from daskfs.cluster.open import open_cluster
 from daskfs.errors import DataError
-from daskfs.selectors.message import Message
+from daskfs.selectors.message.selector import Message
 from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from daskfs.kernels.criteria import feature_penalty
-from daskfs.kernels.lasso import lasso_path
-from daskfs.selectors.message_on_block import SelectionSettings, SubsetGroup, select_on_block
+from daskfs.kernels.lasso.criteria import feature_penalty
+from daskfs.kernels.lasso.path import lasso_path
+from daskfs.selectors.message.on_block import SelectionSettings, SubsetGroup, select_on_block
 from daskfs.sources.arrays import ArrayMatrix
 
 SETTINGS = SelectionSettings("ebic", 0.5, True, 100, 10, None)

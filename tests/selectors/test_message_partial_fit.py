@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from daskfs.errors import DataError
-from daskfs.selectors.message import Message
+from daskfs.selectors.message.selector import Message
 from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 

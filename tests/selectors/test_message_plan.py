@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daskfs.errors import PlanError
-from daskfs.selectors.message import Message
-from daskfs.selectors.message_plan import Shape, choose_n_subsets, plan_message, subset_start, subsets_per_task
+from daskfs.selectors.message.plan import Shape, choose_n_subsets, plan_message, subset_start, subsets_per_task
+from daskfs.selectors.message.selector import Message
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from daskfs.errors import ConfigError
-from daskfs.kernels.glm_fit import glm_fit, newton_terms
-from daskfs.kernels.moments import moments
-from daskfs.kernels.softmax import softmax_fit, softmax_terms
-from daskfs.selectors.message import Message
-from daskfs.selectors.message_second_look import common_z, is_beyond, least_votes, z_of_slopes, z_of_squares
-from daskfs.selectors.subset_models import SelectionSettings, refit
+from daskfs.kernels.glm.fit import glm_fit, newton_terms
+from daskfs.kernels.glm.softmax import softmax_fit, softmax_terms
+from daskfs.kernels.linear.moments import moments
+from daskfs.selectors.message.second_look import common_z, is_beyond, least_votes, z_of_slopes, z_of_squares
+from daskfs.selectors.message.selector import Message
+from daskfs.selectors.message.subset import SelectionSettings, refit
 
 WEAK = 7
 N, M = 10_000, 25  # rows, subsets

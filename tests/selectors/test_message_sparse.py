@@ -9,10 +9,10 @@ from distributed import Client
 from sklearn.linear_model import Lasso
 
 from daskfs.errors import PlanError
-from daskfs.kernels.gram_matrix import WHOLE_GRAM_COLUMNS
-from daskfs.selectors.message import Message
-from daskfs.selectors.message_on_block import is_sparse
-from daskfs.selectors.message_plan import choose_n_subsets
+from daskfs.kernels.linear.gram_matrix import WHOLE_GRAM_COLUMNS
+from daskfs.selectors.message.on_block import is_sparse
+from daskfs.selectors.message.plan import choose_n_subsets
+from daskfs.selectors.message.selector import Message
 from daskfs.sources.arrays import ArrayMatrix
 
 N, P = 1500, 200

@@ -10,8 +10,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from daskfs.errors import ConfigError, DataError, PlanError
-from daskfs.selectors.mission import Mission
-from daskfs.selectors.mission_capacity import check_capacity, check_noise
+from daskfs.selectors.mission.capacity import check_capacity, check_noise
+from daskfs.selectors.mission.selector import Mission
 
 RELEVANT = np.arange(0, 200, 10)
 

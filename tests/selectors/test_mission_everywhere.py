@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 import scipy.sparse
 
-from daskfs.cluster import open_cluster
-from daskfs.selectors.mission import Mission
-from daskfs.selectors.mission_model import MissionModel, ModelShape, merged
+from daskfs.cluster.open import open_cluster
+from daskfs.selectors.mission.model import MissionModel, ModelShape, merged
+from daskfs.selectors.mission.selector import Mission
 from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 
@@ -180,8 +180,8 @@ def test_four_times_the_rows_take_the_same_memory(tmp_path):
 
     code = """
 import sys, numpy as np
-from daskfs.memory import peak_memory_nbytes
-from daskfs.selectors.mission import Mission
+from daskfs.cluster.memory import peak_memory_nbytes
+from daskfs.selectors.mission.selector import Mission
 from daskfs.sources.ingest import ingest
 from daskfs.sources.synthetic import SyntheticSource
 n, folder = int(sys.argv[1]), sys.argv[2]

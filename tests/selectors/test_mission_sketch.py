@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from daskfs.errors import ConfigError, DataError, RunError
-from daskfs.selectors import mission_sketch
-from daskfs.selectors.mission_sketch import CountSketch, ids_of_names, names_of_ids, save_arrays
+from daskfs.selectors.mission import count_sketch as mission_sketch
+from daskfs.selectors.mission.count_sketch import CountSketch, ids_of_names, names_of_ids, save_arrays
 
 KEYS = np.array([3, 2**40, 2**63 + 5], np.uint64)
 

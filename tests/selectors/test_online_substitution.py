@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from daskfs.errors import ConfigError, DataError
 from daskfs.kernels.losses import SQUARED
-from daskfs.selectors.online_substitution import OnlineSubstitution
+from daskfs.selectors.online_substitution.selector import OnlineSubstitution
 from daskfs.sources.arrays import ArrayMatrix
 
 RULES = ("exchange", "os", "paper")
@@ -137,10 +137,10 @@ class traced:
     """One step after the other, what the engine says of itself held against the columns."""
 
     def __init__(self, selector, X, y):
-        from daskfs.selectors.online_substitution_columns import prepared
-        from daskfs.selectors.online_substitution_engines import make_engine
-        from daskfs.selectors.online_substitution_members import Members
-        from daskfs.selectors.online_substitution_parameters import engine_of, rule_of
+        from daskfs.selectors.online_substitution.columns import prepared
+        from daskfs.selectors.online_substitution.engines.choose import make_engine
+        from daskfs.selectors.online_substitution.members import Members
+        from daskfs.selectors.online_substitution.parameters import engine_of, rule_of
 
         members = Members(8, len(y), np.dtype(float))
         self.engine = make_engine(members, y, rule_of(selector), engine_of(selector), SQUARED, None, False)

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from daskfs.cluster import open_cluster
+from daskfs.cluster.open import open_cluster
 from daskfs.errors import ConfigError, DataError
-from daskfs.selectors.online_substitution import OnlineSubstitution
+from daskfs.selectors.online_substitution.selector import OnlineSubstitution
 from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 

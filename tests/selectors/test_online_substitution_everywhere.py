@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from daskfs.cluster import open_cluster
+from daskfs.cluster.open import open_cluster
 from daskfs.errors import PlanError
 from daskfs.pipeline.checkpoint import Checkpoint
-from daskfs.selectors.online_substitution import OnlineSubstitution
+from daskfs.selectors.online_substitution.selector import OnlineSubstitution
 from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 
@@ -221,8 +221,8 @@ def test_buffers_are_those_of_the_plan(tmp_path, dtype, options, limited):
 
 MEASURED = """
 import sys, numpy as np
-from daskfs.memory import peak_memory_nbytes
-from daskfs.selectors.online_substitution import OnlineSubstitution
+from daskfs.cluster.memory import peak_memory_nbytes
+from daskfs.selectors.online_substitution.selector import OnlineSubstitution
 from daskfs.store.feature_store import open_store
 store = open_store(sys.argv[1])
 small = OnlineSubstitution(4, rule=sys.argv[2], loss=sys.argv[3]).fit_matrix(store.take(np.arange(100)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from daskfs.selectors.online_substitution import OnlineSubstitution
+from daskfs.selectors.online_substitution.selector import OnlineSubstitution
 
 COLUMNS = "partial_fit(X, names) takes more columns, not more rows"
 OF_PARTIAL_FIT = (

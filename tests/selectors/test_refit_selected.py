@@ -9,8 +9,8 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRe
 
 from daskfs import ingest
 from daskfs.errors import DataError
-from daskfs.selectors import refit
-from daskfs.selectors.refit import refit_selected
+from daskfs.selectors.shared import refit
+from daskfs.selectors.shared.refit import refit_selected
 from daskfs.sources.arrays import ArrayMatrix
 
 

@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from daskfs.errors import DataError
-from daskfs.selectors.message import Message
+from daskfs.selectors.message.selector import Message
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # scikit-learn's own: no features were selected

@@ -11,7 +11,7 @@ from daskfs.pipeline.selections.section import Count, MethodSection, Positive
 
 
 class AsyncOnlineSubstitutionSelect(MethodSection):
-    """Workers around a central node (see `daskfs.selectors.async_online_substitution.AsyncOnlineSubstitution`)."""
+    """Workers around a central node (see `daskfs.selectors.asy_os.selector.AsyncOnlineSubstitution`)."""
 
     method: Literal["async_online_substitution"]
     n_features_to_select: Count | None = None

@@ -15,7 +15,7 @@ class _ColumnSelect(MethodSection):
 
 
 class ProjGDSelect(_ColumnSelect):
-    """Projected gradient descent (see `daskfs.baselines.proj_gd.ProjGD`)."""
+    """Projected gradient descent (see `daskfs.baselines.columns.proj_gd.ProjGD`)."""
 
     method: Literal["proj_gd"]
     step: Literal["normalised", "restricted", "half", "full"] = "normalised"
@@ -24,13 +24,13 @@ class ProjGDSelect(_ColumnSelect):
 
 
 class LassoCutSelect(_ColumnSelect):
-    """An L1 penalty that keeps enough columns, cut (see `daskfs.baselines.lasso_cut.LassoCut`)."""
+    """An L1 penalty that keeps enough columns, cut (see `daskfs.baselines.columns.lasso_cut.LassoCut`)."""
 
     method: Literal["lasso_cut"]
 
 
 class OrthogonalMatchingPursuitSelect(_ColumnSelect):
-    """OMP (see `daskfs.baselines.orthogonal_matching_pursuit.OrthogonalMatchingPursuit`)."""
+    """OMP (see `daskfs.baselines.columns.orthogonal_matching_pursuit.OrthogonalMatchingPursuit`)."""
 
     method: Literal["orthogonal_matching_pursuit"]
     per_pass: Count = 1
@@ -42,20 +42,20 @@ class _StreamSelect(_ColumnSelect):
 
 
 class OnlineL0Select(_StreamSelect):
-    """Coordinate descent that keeps the largest coefficients (see `daskfs.baselines.online_l0.OnlineL0`)."""
+    """Coordinate descent that keeps the largest coefficients (see `daskfs.baselines.columns.online_l0.OnlineL0`)."""
 
     method: Literal["online_l0"]
 
 
 class OnlineL1Select(_StreamSelect):
-    """Coordinate descent with an L1 penalty (see `daskfs.baselines.online_l1.OnlineL1`)."""
+    """Coordinate descent with an L1 penalty (see `daskfs.baselines.columns.online_l1.OnlineL1`)."""
 
     method: Literal["online_l1"]
     penalty: Positive | None = Field(default=None, description="of the mean loss over standardised columns")
 
 
 class GraftingSelect(_StreamSelect):
-    """Grafting (see `daskfs.baselines.grafting.Grafting`)."""
+    """Grafting (see `daskfs.baselines.columns.grafting.Grafting`)."""
 
     method: Literal["grafting"]
     penalty: Positive | None = Field(default=None, description="of the mean loss over standardised columns")
@@ -63,7 +63,7 @@ class GraftingSelect(_StreamSelect):
 
 
 class AlphaInvestingSelect(_ColumnSelect):
-    """Alpha-investing (see `daskfs.baselines.alpha_investing.AlphaInvesting`)."""
+    """Alpha-investing (see `daskfs.baselines.columns.alpha_investing.AlphaInvesting`)."""
 
     method: Literal["alpha_investing"]
     wealth: Annotated[float, Field(gt=0, le=1)] = 0.5

@@ -16,7 +16,7 @@ LossWeight: TypeAlias = Annotated[
 
 
 class FgmSelect(MethodSection):
-    """The feature generating machine (see `daskfs.selectors.fgm.FGM`)."""
+    """The feature generating machine (see `daskfs.selectors.fgm.selector.FGM`)."""
 
     method: Literal["fgm"]
     n_features_to_select: Count | None = Field(default=None, description="exactly so many")
@@ -38,7 +38,7 @@ class FgmSelect(MethodSection):
 
 
 class ActiveSetSelect(MethodSection):
-    """One column in each pass (see `daskfs.baselines.active_set.ActiveSet`)."""
+    """One column in each pass (see `daskfs.baselines.linear.active_set.ActiveSet`)."""
 
     method: Literal["active_set"]
     n_features_to_select: Count | None = Field(default=None, description="exactly so many")
@@ -52,7 +52,7 @@ class ActiveSetSelect(MethodSection):
 
 
 class L1LiblinearSelect(MethodSection):
-    """l1-SVM and l1-LR by liblinear (see `daskfs.baselines.l1_liblinear.L1Liblinear`)."""
+    """l1-SVM and l1-LR by liblinear (see `daskfs.baselines.linear.l1_liblinear.L1Liblinear`)."""
 
     method: Literal["l1_liblinear"]
     n_features_to_select: Count | None = None
@@ -65,7 +65,7 @@ class L1LiblinearSelect(MethodSection):
 
 
 class SgdSlrSelect(MethodSection):
-    """Sparse logistic regression by proximal SDCA (see `daskfs.baselines.sgd_slr.SgdSlr`)."""
+    """Sparse logistic regression by proximal SDCA (see `daskfs.baselines.linear.sgd_slr.SgdSlr`)."""
 
     method: Literal["sgd_slr"]
     n_features_to_select: Count | None = None

@@ -10,7 +10,7 @@ from daskfs.pipeline.selections.section import Count, MethodSection, Positive, S
 
 
 class MessageSelect(MethodSection):
-    """Median selection over subsets of the rows (see `daskfs.selectors.message.Message`)."""
+    """Median selection over subsets of the rows (see `daskfs.selectors.message.selector.Message`)."""
 
     method: Literal["message"]
     n_subsets: Count | None = None

@@ -20,7 +20,7 @@ class _BaselineSelect(MethodSection):
 
 
 class FullDataSelect(_BaselineSelect):
-    """One Lasso on all rows (see `daskfs.baselines.full_data.FullData`)."""
+    """One Lasso on all rows (see `daskfs.baselines.lasso.full_data.FullData`)."""
 
     method: Literal["full_data"]
 
@@ -31,19 +31,19 @@ class _SubsetSelect(_BaselineSelect):
 
 
 class AveragingSelect(_SubsetSelect):
-    """The mean of the subsets' Lasso estimates (see `daskfs.baselines.averaging.Averaging`)."""
+    """The mean of the subsets' Lasso estimates (see `daskfs.baselines.lasso.averaging.Averaging`)."""
 
     method: Literal["averaging"]
 
 
 class MedianSelect(_SubsetSelect):
-    """The coordinate-wise median of the subsets' Lasso estimates (see `daskfs.baselines.median.Median`)."""
+    """The coordinate-wise median of the subsets' Lasso estimates (see `daskfs.baselines.lasso.median.Median`)."""
 
     method: Literal["median"]
 
 
 class BolassoSelect(_BaselineSelect):
-    """What the Lasso selects on every bootstrap sample (see `daskfs.baselines.bolasso.Bolasso`)."""
+    """What the Lasso selects on every bootstrap sample (see `daskfs.baselines.lasso.bolasso.Bolasso`)."""
 
     method: Literal["bolasso"]
     n_bootstraps: Count = 32

@@ -10,7 +10,7 @@ from daskfs.pipeline.selections.section import Count, MethodSection, Positive, S
 
 
 class MissionSelect(MethodSection):
-    """Stochastic gradient descent in a count-sketch (see `daskfs.selectors.mission.Mission`)."""
+    """Stochastic gradient descent in a count-sketch (see `daskfs.selectors.mission.selector.Mission`)."""
 
     method: Literal["mission"]
     n_features_to_select: Count | None = Field(default=None, description="1,000 by default, or all if there are fewer")

@@ -17,7 +17,7 @@ class _RowSelect(MethodSection):
 
 
 class StochasticIHTSelect(_RowSelect):
-    """Hard thresholding after every row (see `daskfs.baselines.iht_sgd.StochasticIHT`)."""
+    """Hard thresholding after every row (see `daskfs.baselines.thresholding.iht_sgd.StochasticIHT`)."""
 
     method: Literal["iht_sgd"]
     n_features_to_select: Count | None = None
@@ -26,7 +26,7 @@ class StochasticIHTSelect(_RowSelect):
 
 
 class BatchIHTSelect(_RowSelect):
-    """Hard thresholding of features that gathered (see `daskfs.baselines.iht_sgd.BatchIHT`)."""
+    """Hard thresholding of features that gathered (see `daskfs.baselines.thresholding.iht_sgd.BatchIHT`)."""
 
     method: Literal["batch_iht"]
     n_features_to_select: Count | None = None
@@ -36,7 +36,7 @@ class BatchIHTSelect(_RowSelect):
 
 
 class FeatureHashingSelect(_RowSelect):
-    """All features, hashed (see `daskfs.baselines.feature_hashing.FeatureHashing`)."""
+    """All features, hashed (see `daskfs.baselines.thresholding.feature_hashing.FeatureHashing`)."""
 
     method: Literal["feature_hashing"]
     n_buckets: Count | None = Field(default=None, description="a power of two")
@@ -44,7 +44,7 @@ class FeatureHashingSelect(_RowSelect):
 
 
 class ThresholdingSelect(MethodSection):
-    """Hard thresholding with full gradients (see `daskfs.baselines.full_gradient`)."""
+    """Hard thresholding with full gradients (see `daskfs.baselines.thresholding.full_gradient`)."""
 
     method: Literal["iht", "iti", "pht"]
     n_features_to_select: Count | None = None
@@ -54,7 +54,7 @@ class ThresholdingSelect(MethodSection):
 
 
 class IdentityMissionSelect(MethodSection):
-    """MISSION with full gradients (see `daskfs.baselines.full_gradient.IdentityMission`)."""
+    """MISSION with full gradients (see `daskfs.baselines.thresholding.full_gradient.IdentityMission`)."""
 
     method: Literal["identity_mission"]
     n_features_to_select: Count | None = None

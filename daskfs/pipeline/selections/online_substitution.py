@@ -13,7 +13,7 @@ Column = Annotated[int, Field(ge=0)] | str
 
 
 class OnlineSubstitutionSelect(MethodSection):
-    """A stream of columns, s of them held (see `daskfs.selectors.online_substitution.OnlineSubstitution`)."""
+    """A stream of columns, s of them held (see `daskfs.selectors.online_substitution.selector.OnlineSubstitution`)."""
 
     method: Literal["online_substitution"]
     n_features_to_select: Count | None = None

@@ -1,0 +1,1 @@
+"""Baselines of online substitution: columns one after the other."""

@@ -1,0 +1,188 @@
+"""Alpha-investing: each column of a stream is tested at a price; a discovery earns what further tests may cost.
+
+    Input: columns x_1, x_2, ... in a stream, wealth W, payout Δ
+    1. For the i-th column: α_i = W / (2 i); p = p-value of the column given the model;
+    2. if p <= α_i: it joins the model, W = W + Δ - α_i; else W = W - α_i.
+
+Figure 1 of J. Zhou, D. Foster, R. Stine and L. Ungar, "Streaming Feature Selection using Alpha-investing", Proceedings
+of the 11th ACM SIGKDD Conference (2005), and of "Streamwise Feature Selection", Journal of Machine Learning Research 7
+(2006). Related work of section 2.2 of H. Yang, R. Fujimaki, Y. Kusumura and J. Liu, "Online Feature Selection: A
+Limited-Memory Substitution Algorithm and Its Asynchronous Parallel Variation" (KDD 2016).
+
+Differs from the papers
+-----------------------
+* The stream ends when n_features_to_select columns have joined; often fewer do, for none ever leaves.
+* The p-value is that of the partial t-test (squared loss; by a normal approximation good to a few parts in 1,000), or
+  of Rao's score test, so that a column which does not join is never fitted. Refits with other losses than squares have
+  a small ridge, or labels that the model's columns tell apart would end the stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from daskfs.baselines.columns.base import (
+    MOST_BY_DEFAULT,
+    RIDGE_SHARE,
+    TOLERANCE,
+    ColumnBaseline,
+    Selection,
+    curvature_bound,
+    null_model,
+)
+from daskfs.baselines.columns.standard_columns import StandardColumns
+from daskfs.errors import ConfigError
+from daskfs.kernels.baselines.online_descent import predict, refresh
+from daskfs.kernels.baselines.score_test import Tested, invest, refresh_hessian
+from daskfs.kernels.glm.newton import Problem, factorise, newton
+from daskfs.selectors.message.plan import is_whole
+
+
+class AlphaInvesting(ColumnBaseline):
+    """Select from a stream of columns by tests whose price depends on the discoveries so far.
+
+    Parameters
+    ----------
+    n_features_to_select : int, optional
+        With which the stream ends; by default 100.
+    wealth : float
+        To begin with, W_0.
+    payout : float
+        For a discovery, Δ.
+    n_epochs : int
+        How often the stream of columns comes by.
+    loss, random_state, memory_limit, client : as of `daskfs.baselines.columns.base.ColumnBaseline`
+
+    Attributes
+    ----------
+    selected_, support_, coef_, intercept_, scores_ : as of `daskfs.baselines.columns.base.ColumnBaseline`
+    result_ : SelectionResult
+        Its history has one row for each column that joined: index, test (its number), price, wealth (after it).
+
+    Notes
+    -----
+    Holds the columns of the model, 8 n s bytes, and one block.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((500, 30))
+    >>> y = 2 * X[:, 3] - X[:, 7] + rng.standard_normal(500)
+    >>> AlphaInvesting(2).fit(X, y).selected_
+    array([3, 7])
+    """
+
+    method = "alpha_investing"
+
+    def __init__(
+        self,
+        n_features_to_select: int | None = None,
+        wealth: float = 0.5,
+        payout: float = 0.5,
+        n_epochs: int = 1,
+        loss: str = "squared",
+        random_state: Any = 0,
+        memory_limit: int | str | None = None,
+        client: Any = None,
+    ) -> None:
+        super().__init__(n_features_to_select, loss, random_state, memory_limit, client)
+        self.wealth = wealth
+        self.payout = payout
+        self.n_epochs = n_epochs
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        for name in ("wealth", "payout"):
+            value = getattr(self, name)
+            if not isinstance(value, Real) or not 0.0 < float(value) <= 1.0:
+                raise ConfigError(f"expected a number above 0 and up to 1, found {value!r}", name)
+        if not is_whole(self.n_epochs, 1):
+            raise ConfigError(f"expected a whole number of at least 1, found {self.n_epochs!r}", "n_epochs")
+
+    def _n_select(self, n_features: int) -> int:
+        if self.n_features_to_select is None:
+            return min(MOST_BY_DEFAULT, n_features)
+        return self.n_features_to_select
+
+    def _held_nbytes(self, n_samples: int, n_features: int, n_select: int) -> int:
+        return 8 * n_samples * (n_select + 10) + 16 * (n_select + 1) * (n_select + 3) + 8 * n_features
+
+    def _planned_passes(self, n_features: int, n_select: int) -> tuple[int, str]:
+        return self.n_epochs, "a pass over the columns for each epoch, until enough have joined"
+
+    def _why(self) -> str:
+        return "each was worth the price of its test when it came"
+
+    def _select(
+        self, columns: StandardColumns, problem: Problem, total: float, n_select: int, notes: list[str]
+    ) -> Selection:
+        model = _Model(problem, n_select, total, 0.0 if self.loss == "squared" else self._ridge())
+        is_member = np.zeros(columns.n_features, dtype=bool)
+        purse = np.array([float(self.wealth), 0.0, 0.0])
+        lines: list[tuple[int, int, float, float]] = []
+        for _ in range(self.n_epochs):
+            if len(lines) == n_select:
+                break
+            for first, block in columns.blocks("alpha-investing"):
+                for f in model.discoveries(block, first, is_member, purse):
+                    is_member[first + f] = True
+                    purse[0] += float(self.payout) - purse[2]
+                    lines.append((first + f, int(purse[1]), float(purse[2]), float(purse[0])))
+        history = {
+            "index": np.array([line[0] for line in lines], dtype=np.int64),
+            "test": np.array([line[1] for line in lines], dtype=np.int64),
+            "price": np.array([line[2] for line in lines], dtype=np.float64),
+            "wealth": np.array([line[3] for line in lines], dtype=np.float64),
+        }
+        return Selection(history["index"], history)
+
+    def _ridge(self) -> float:
+        return RIDGE_SHARE * curvature_bound(self.loss)
+
+
+class _Model:
+    """The model that newcomers are tested against, and how it grows."""
+
+    def __init__(self, problem: Problem, capacity: int, total: float, ridge: float) -> None:
+        self.problem, self.capacity, self.total, self.ridge, self.n = problem, capacity, total, ridge, 0
+        n_samples = len(problem.y)
+        self.members = np.arange(capacity)
+        self.coef = np.zeros(capacity + 1)
+        self.coef[0], at = null_model(problem)
+        self.hessian, factor = np.zeros((2, capacity + 1, capacity + 1))
+        weight, work = np.empty((2, n_samples))
+        columns, cross = np.empty((capacity, n_samples)), np.empty((2, capacity + 1))
+        self.tested = Tested(columns, at, weight, factor, work, cross)
+        self._factorise()
+
+    def discoveries(self, block: np.ndarray, first: int, is_member: np.ndarray, purse: np.ndarray) -> Iterator[int]:
+        """Yield the places in the block of the columns that pass; each joins before the next is tested."""
+        start = 0
+        while start < len(block) and self.n < self.capacity:
+            place = invest(self.problem, block, first, start, self.tested, self.n, self.total, is_member, purse)
+            if place == len(block):
+                return
+            self._join(block[place])
+            yield place
+            start = place + 1
+
+    def _join(self, column: np.ndarray) -> None:
+        model = self.tested
+        model.columns[self.n] = column
+        self.n += 1
+        newton(
+            self.problem, model.columns, self.members, self.n, self.ridge, TOLERANCE, 1e-3, self.coef, model.at,
+            self.hessian, model.factor,
+        )  # fmt: skip
+        predict(model.columns, self.n, self.coef[1:], self.coef[0], model.at.z)
+        refresh(self.problem, model.at)
+        self._factorise()
+
+    def _factorise(self) -> None:
+        refresh_hessian(self.problem, self.tested, self.members, self.n, self.hessian)
+        factorise(self.hessian, self.n + 1, self.ridge, self.tested.factor)

@@ -1,0 +1,312 @@
+"""What the competitors of online substitution share: s columns out of a matrix, chosen their way, refitted one way.
+
+All see the columns centred and of unit variance, with an intercept that no constraint touches, and refit the columns
+they selected on all rows: least squares with the squared loss, the minimum of the loss with the others.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from daskfs.baselines.columns.standard_columns import CACHE_NBYTES, StandardColumns, blocks_nbytes
+from daskfs.cluster.open import parse_bytes
+from daskfs.cluster.workers import Workers
+from daskfs.errors import ConfigError, PlanError, did_you_mean
+from daskfs.kernels.glm.newton import Predictions, Problem, advance, new_predictions
+from daskfs.kernels.glm.null_model import fit_null_model
+from daskfs.kernels.losses import loss_code
+from daskfs.matrix.base import Matrix, Progress
+from daskfs.result import SelectionResult, selection_table
+from daskfs.selectors.base import BaseSelector, Checkpoint, SelectorPlan
+from daskfs.selectors.message.partition import weighted_rows
+from daskfs.selectors.message.plan import is_whole
+from daskfs.selectors.shared.refit import refit_selected
+from daskfs.selectors.shared.responses import CLASSIFIERS
+from daskfs.selectors.shared.targets import checked_target, classes_of
+
+LOSSES = ("squared", "squared_hinge", "logistic")
+MOST_BY_DEFAULT = 100
+RIDGE_SHARE = 0.03  # of the bound of the curvature: labels that a hundred columns can tell apart leave no gradient
+TOLERANCE = 1e-9
+REFIT_NBYTES = 128 << 20  # of selected columns that the refit keeps
+REFIT_BLOCKS_NBYTES = 24 << 20
+
+
+class Selection(NamedTuple):
+    """What a method chose."""
+
+    features: np.ndarray
+    """Column numbers, int64."""
+    history: dict[str, np.ndarray]
+    """Arrays of one length: what the method did on its way."""
+
+
+def curvature_bound(loss: str) -> float:
+    """Return the largest second derivative of a loss in the prediction."""
+    return 0.25 if loss == "logistic" else 1.0
+
+
+class ColumnBaseline(BaseSelector):
+    """Base of the competitors that select a number of columns; each defines `_select` and what it holds.
+
+    Parameters
+    ----------
+    n_features_to_select : int, optional
+        The paper's s; by default half of the features and at most 100.
+    loss : {"squared", "squared_hinge", "logistic"}
+    random_state : int, RandomState or None
+        Nothing is drawn; for the common face of all selectors.
+    memory_limit : int or str, optional
+        What the fit may take beside the process, "1GiB" for example; refused where it does not suffice.
+    client : distributed.Client, optional
+        For the common face of all selectors: the method is sequential and runs here.
+
+    Attributes
+    ----------
+    selected_ : ndarray of shape (n_selected,)
+        Columns, by the size of their standardised coefficients in the refit.
+    support_ : ndarray of shape (n_features,), bool
+    coef_ : ndarray of shape (n_features,)
+        Of the refit, on the scale of the data.
+    intercept_ : float
+    scores_ : ndarray of shape (n_features,)
+        Size of the standardised coefficient.
+    result_ : SelectionResult
+    """
+
+    method: ClassVar[str]
+    keeps_columns: ClassVar[bool] = False
+    """Whether the standardised columns stay in memory between passes, where they fit."""
+
+    def __init__(
+        self,
+        n_features_to_select: int | None = None,
+        loss: str = "squared",
+        random_state: Any = 0,
+        memory_limit: int | str | None = None,
+        client: Any = None,
+    ) -> None:
+        self.n_features_to_select = n_features_to_select
+        self.loss = loss
+        self.random_state = random_state
+        self.memory_limit = memory_limit
+        self.client = client
+
+    @abstractmethod
+    def _select(
+        self, columns: StandardColumns, problem: Problem, total: float, n_select: int, notes: list[str]
+    ) -> Selection:
+        """Choose up to `n_select` columns; `total` is the sum of the weights."""
+
+    @abstractmethod
+    def _held_nbytes(self, n_samples: int, n_features: int, n_select: int) -> int:
+        """Return the memory in bytes of what the method holds beside the blocks."""
+
+    @abstractmethod
+    def _planned_passes(self, n_features: int, n_select: int) -> tuple[int, str]:
+        """Return how often all columns are read at most, and what there is to say of it."""
+
+    def plan(
+        self,
+        n_samples: int,
+        n_features: int,
+        dtype: Any,
+        memory_limit: int | None,
+        n_threads: int = 1,
+        tile_shape: tuple[int, int] | None = None,
+    ) -> SelectorPlan:
+        """Return what fitting a matrix of this shape will read and hold; see `BaseSelector.plan`.
+
+        All of it is held by the process that leads the fit: these methods are sequential.
+        """
+        self._check_parameters()
+        n_select = min(self._n_select(n_features), n_features)
+        itemsize = np.dtype(dtype).itemsize
+        needed = self._needed_nbytes(n_samples, n_features, n_select, itemsize)
+        if memory_limit is not None and needed > memory_limit:
+            fault = PlanError(
+                f"{self.method} of {n_select:,} out of {n_features:,} columns holds {needed:,} bytes for {n_samples:,} "
+                f"rows; the limit is {memory_limit:,} bytes",
+                "memory_limit",
+                f"allow at least {needed:,} bytes, or select fewer features",
+            )
+            fault.needed_nbytes = needed
+            raise fault
+        kept = self._kept_nbytes(n_samples, n_features, needed, memory_limit)
+        n_passes, text = self._planned_passes(n_features, n_select)
+        where = "columns stay in memory after the first" if kept else "columns in blocks"
+        return SelectorPlan(
+            n_tasks=1,
+            n_passes=n_passes,
+            task_nbytes=0,
+            read_nbytes=(1 if kept else n_passes) * n_samples * n_features * itemsize,
+            client_nbytes=needed + kept,
+            text=f"{self.method}: {text}, {where}, in this process",
+        )
+
+    def _needed_nbytes(self, n_samples: int, n_features: int, n_select: int, itemsize: int) -> int:
+        blocks = blocks_nbytes(n_samples, n_features, itemsize)
+        refit = 2 * min(REFIT_NBYTES, itemsize * n_samples * n_select) + 48 * (n_select + 1) ** 2 + REFIT_BLOCKS_NBYTES
+        return blocks + self._held_nbytes(n_samples, n_features, n_select) + refit + 160 * n_samples + 80 * n_features
+
+    def _kept_nbytes(self, n_samples: int, n_features: int, needed: int, memory_limit: int | None) -> int:
+        """Return the bytes of the columns that stay in memory: all or none."""
+        every = 8 * n_samples * n_features
+        room = CACHE_NBYTES if memory_limit is None else min(CACHE_NBYTES, memory_limit - needed)
+        return every if self.keeps_columns and every <= room else 0
+
+    def _n_select(self, n_features: int) -> int:
+        """Return how many columns to select."""
+        if self.n_features_to_select is None:
+            return max(1, min(MOST_BY_DEFAULT, n_features // 2))
+        return self.n_features_to_select
+
+    def _check_parameters(self) -> None:
+        if self.loss not in LOSSES:
+            hint = did_you_mean(str(self.loss), LOSSES)
+            raise ConfigError(f"expected one of {', '.join(LOSSES)}, found {self.loss!r}{hint}", "loss")
+        if self.n_features_to_select is not None and not is_whole(self.n_features_to_select, 1):
+            raise ConfigError(
+                f"expected a whole number of at least 1, found {self.n_features_to_select!r}", "n_features_to_select"
+            )
+
+    def _fit(
+        self, matrix: Matrix, workers: Workers | None, progress: Progress | None, checkpoint: Checkpoint | None
+    ) -> None:
+        self._check_parameters()
+        n_features = int(matrix.shape[1])
+        n_select = self._n_select(n_features)
+        if n_select > n_features:
+            raise ConfigError(
+                f"asks for {n_select:,} features, but there are {n_features:,}",
+                "n_features_to_select",
+                f"ask for at most {n_features:,}",
+            )
+        y = checked_target(matrix, self.loss)
+        rows = weighted_rows(matrix)
+        limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
+        plan = self.plan(rows.shape[0], n_features, rows.dtype, limit)
+        needed = self._needed_nbytes(rows.shape[0], n_features, n_select, np.dtype(rows.dtype).itemsize)
+        problem, total, weight = self._problem(rows, y)
+        columns = StandardColumns(rows, problem.y, weight, keep=plan.client_nbytes > needed, progress=progress)
+        notes: list[str] = []
+        started = time.perf_counter()
+        chosen = self._chosen_before(columns, checkpoint, notes)
+        if chosen is None:
+            chosen = self._select(columns, problem, total, n_select, notes)
+            notes.append(self._why())
+            if checkpoint is not None:
+                checkpoint.save(self.method, _to_arrays(chosen, columns, notes))
+        selected_in = time.perf_counter() - started
+        if len(chosen.features) < n_select:
+            notes.append(f"{len(chosen.features)} of the {n_select} features asked for were found")
+        notes += self._refit(rows, columns, chosen.features, limit)
+        seconds = {"select": selected_in, "refit": time.perf_counter() - started - selected_in}
+        self._make_result(matrix, chosen.history, seconds, columns.n_passes, limit, notes)
+
+    def _problem(self, rows: Any, y: np.ndarray) -> tuple[Problem, float, np.ndarray]:
+        """Return what is minimised, the sum of the weights, and the weights."""
+        y = np.require(rows.read_target(slice(None)), dtype=np.float64, requirements=["C", "W"])
+        weight = rows.read_weight(slice(None))
+        weight = np.ones(len(y)) if weight is None else np.require(weight, np.float64, ["C", "W"])
+        if self.loss in CLASSIFIERS:
+            self.classes_ = classes_of(y, None)
+            y = np.where(y == self.classes_[1], 1.0, -1.0)
+        total = float(weight.sum())
+        return Problem(loss_code(self.loss), 0.0, y, weight / total), total, weight
+
+    def _chosen_before(
+        self, columns: StandardColumns, checkpoint: Checkpoint | None, notes: list[str]
+    ) -> Selection | None:
+        """Return what an interrupted run had chosen already."""
+        saved = None if checkpoint is None else checkpoint.load(self.method)
+        if saved is None:
+            return None
+        columns.mean, columns.scale, columns.n_passes = saved["mean"], saved["scale"], int(saved["n_passes"])
+        history = {name.removeprefix("history-"): saved[name] for name in saved if name.startswith("history-")}
+        notes += bytes(saved["notes"]).decode().split("\n")
+        return Selection(saved["features"], history)
+
+    def _refit(self, rows: Any, columns: StandardColumns, features: np.ndarray, limit: int | None) -> list[str]:
+        """Fit the selected columns on all rows; importance is the size of their standardised coefficients."""
+        members = np.sort(features)
+        positive = float(self.classes_[1]) if self.loss in CLASSIFIERS else None
+        fit = refit_selected(rows, members, self.loss, positive=positive, memory_limit=limit)
+        self.coef_, self.scores_ = np.zeros((2, columns.n_features))
+        self.support_ = np.zeros(columns.n_features, dtype=bool)
+        self.support_[members] = True
+        self.coef_[members] = fit.coef
+        self.scores_[members] = np.abs(fit.coef) * fit.scale
+        self.intercept_ = fit.intercept
+        self.selected_ = members[np.lexsort((members, -self.scores_[members]))]
+        notes = []
+        if fit.n_dependent:
+            notes.append(f"{fit.n_dependent} selected columns are combinations of others and have no coefficient")
+        if fit.is_separable:
+            notes.append("the selected columns separate the classes: their coefficients are held by a small ridge")
+        return notes
+
+    def _make_result(
+        self,
+        matrix: Any,
+        history: dict[str, np.ndarray],
+        seconds: dict[str, float],
+        n_passes: int,
+        limit: int | None,
+        notes: list[str],
+    ) -> None:
+        names = matrix.feature_names
+        table = selection_table(self.selected_, self.coef_[self.selected_], self.scores_[self.selected_], names)
+        parameters = {**self.get_params(deep=False), "n_features_to_select": self._n_select(int(matrix.shape[1]))}
+        del parameters["client"]
+        notes.append(f"{n_passes} passes over all columns")
+        self.result_ = SelectionResult(
+            method=self.method,
+            table=table,
+            intercept=self.intercept_,
+            parameters=parameters,
+            n_samples=int(matrix.shape[0]),
+            n_features=int(matrix.shape[1]),
+            history=type(table).from_dict(history),
+            scores=self.scores_,
+            feature_names=names,
+            store_digest=getattr(getattr(matrix, "base", matrix), "digest", None),
+            memory={} if limit is None else {"task_limit_nbytes": limit},
+            time=seconds,
+            notes=notes,
+        )
+
+    @abstractmethod
+    def _why(self) -> str:
+        """Return by what the selected columns were chosen, for a reader."""
+
+
+def null_model(problem: Problem) -> tuple[float, Predictions]:
+    """Return the intercept of the model without columns, and its predictions with their residuals."""
+    at, coef = new_predictions(len(problem.y)), np.zeros(1)
+    fit_null_model(problem, coef, at)
+    at.z[:] = coef[0]
+    none = np.empty((0, len(problem.y)))
+    advance(problem, none, np.empty(0, dtype=np.int64), 0, np.zeros(1), 0.0, at, np.zeros(1))
+    return float(coef[0]), at
+
+
+def largest(size: np.ndarray, n_select: int) -> np.ndarray:
+    """Return the places of the `n_select` largest positive numbers, the largest first, ties in order."""
+    order = np.argsort(-size, kind="stable")[:n_select]
+    return order[size[order] > 0.0]
+
+
+def _to_arrays(chosen: Selection, columns: StandardColumns, notes: list[str]) -> dict[str, np.ndarray]:
+    return {
+        "features": chosen.features,
+        "mean": columns.mean,
+        "scale": columns.scale,
+        "n_passes": np.array(columns.n_passes),
+        "notes": np.frombuffer("\n".join(notes).encode(), dtype=np.uint8),
+        **{f"history-{name}": array for name, array in chosen.history.items()},
+    }

@@ -1,0 +1,183 @@
+"""The Lasso, or its like for classes, at the first penalty that keeps at least s columns; cut to the s largest.
+
+    Input: rows (X, y), number of features s
+    1. Lower λ until the minimum of f(w) + λ ‖w‖₁ has at least s coefficients that are not zero.
+    2. The features are the s of largest coefficients.
+
+The L1 regularised batch methods of section 5 of H. Yang, R. Fujimaki, Y. Kusumura and J. Liu, "Online Feature
+Selection: A Limited-Memory Substitution Algorithm and Its Asynchronous Parallel Variation", Proceedings of the 22nd
+ACM SIGKDD Conference (2016): the Lasso, and the squared hinge of LIBLINEAR.
+
+Differs from the paper
+----------------------
+* Squared loss: the exact path of scikit-learn's `lars_path` instead of proximal gradient descent at one λ; where the
+  columns are too collinear for it, coordinate descent on a falling λ.
+* Other losses: LIBLINEAR as in the paper, through scikit-learn, on a falling λ; its intercept is penalised like a
+  coefficient.
+* Columns are standardised.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from daskfs.baselines.columns.base import ColumnBaseline, Selection, largest
+from daskfs.baselines.columns.standard_columns import StandardColumns
+from daskfs.kernels.glm.newton import Problem
+from daskfs.selectors.inputs import seed_of
+
+# scikit-learn's solvers are loaded when they are used: they take 30 MiB, which no other method needs.
+GROWTH = 1.2  # of 1/λ from one trial to the next, where there is no exact path
+MAX_TRIALS = 60
+LEAST_SHARE = 1e-4  # of the largest λ
+
+
+class LassoCut(ColumnBaseline):
+    """Select by an L1 penalty, the smallest that keeps enough columns, and cut to s columns.
+
+    Parameters
+    ----------
+    n_features_to_select : int, optional
+        The paper's s; by default half of the features and at most 100.
+    random_state : int, RandomState or None
+        Of the order of LIBLINEAR's steps.
+    loss, memory_limit, client : as of `daskfs.baselines.columns.base.ColumnBaseline`
+
+    Attributes
+    ----------
+    selected_, support_, coef_, intercept_, scores_ : as of `daskfs.baselines.columns.base.ColumnBaseline`
+    penalty_ : float
+        λ, in units of the mean loss over standardised columns.
+    n_active_ : int
+        Columns with a coefficient before the cut.
+    result_ : SelectionResult
+        Its history has one row for each penalty: penalty, n_active.
+
+    Notes
+    -----
+    Needs all columns in memory, 16 bytes for each value with the squared loss (lars_path works on a copy), 40 with the
+    others (LIBLINEAR has 16 for each value beside the array); a `memory_limit` that is too small is refused. The other
+    competitors stream.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((500, 30))
+    >>> y = 2 * X[:, 3] - X[:, 7] + rng.standard_normal(500)
+    >>> LassoCut(2).fit(X, y).selected_
+    array([3, 7])
+    """
+
+    method = "lasso_cut"
+
+    def _held_nbytes(self, n_samples: int, n_features: int, n_select: int) -> int:
+        values = n_samples * n_features
+        path = 8 * n_features * 3 * n_select + 16 * n_samples * n_select
+        return 16 * values + path if self.loss == "squared" else 40 * values
+
+    def _planned_passes(self, n_features: int, n_select: int) -> tuple[int, str]:
+        return 1, "all columns in memory"
+
+    def _why(self) -> str:
+        return f"they have the largest of {self.n_active_} coefficients with the penalty {self.penalty_:.4g}"
+
+    def _select(
+        self, columns: StandardColumns, problem: Problem, total: float, n_select: int, notes: list[str]
+    ) -> Selection:
+        rows = np.empty((columns.n_features, columns.n_samples))
+        for first, block in columns.blocks("lasso-cut"):
+            rows[first : first + len(block)] = block
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            tried = self._trials(rows.T, problem, n_select)
+        said = {str(warning.message).splitlines()[0] for warning in caught}
+        notes += sorted(f"scikit-learn: {text}" for text in said)
+        n_active = np.array([np.count_nonzero(coef) for _, coef in tried])
+        enough = np.flatnonzero(n_active >= n_select)
+        best = int(enough[0]) if len(enough) else int(np.argmax(n_active))
+        self.penalty_, self.n_active_ = float(tried[best][0]), int(n_active[best])
+        history = {"penalty": np.array([penalty for penalty, _ in tried]), "n_active": n_active}
+        return Selection(largest(np.abs(tried[best][1]), n_select), history)
+
+    def _trials(self, X: np.ndarray, problem: Problem, n_select: int) -> list[tuple[float, np.ndarray]]:
+        """Return penalties and coefficients, in order, up to the first that keeps enough columns."""
+        if self.loss != "squared":
+            return _up_to(_liblinear(X, problem, self.loss, seed_of(self.random_state)), n_select)
+        y = problem.y - problem.share @ problem.y
+        root = np.sqrt(problem.share * len(y))
+        if not np.allclose(root, 1.0, rtol=1e-12):
+            X, y = X * root[:, None], y * root
+        tried = _lars(X, y, n_select)
+        if np.count_nonzero(tried[-1][1]) >= n_select:
+            return tried
+        return _up_to(_descent(X, y), n_select)
+
+
+def _up_to(tries: Iterator[tuple[float, np.ndarray]], n_select: int) -> list[tuple[float, np.ndarray]]:
+    found = []
+    for penalty, coef in tries:
+        found.append((penalty, coef))
+        if np.count_nonzero(coef) >= n_select:
+            break
+    return found
+
+
+def _lars(X: np.ndarray, y: np.ndarray, n_select: int) -> list[tuple[float, np.ndarray]]:
+    """Follow the exact path for as many steps as it takes; columns leave it too, so twice as many may be needed."""
+    from sklearn.linear_model import lars_path
+
+    n_steps, most = n_select + n_select // 4 + 8, 8 * min(X.shape)
+    while True:
+        alphas, _, coefs = lars_path(X, y, method="lasso", max_iter=n_steps, copy_X=True)
+        enough = np.flatnonzero((coefs != 0).sum(axis=0) >= n_select)
+        if len(enough) or len(alphas) <= n_steps or n_steps >= most:
+            stop = int(enough[0]) + 1 if len(enough) else len(alphas)
+            return [(float(alphas[k]), coefs[:, k]) for k in range(stop)]
+        n_steps *= 2
+
+
+def _descent(X: np.ndarray, y: np.ndarray) -> Iterator[tuple[float, np.ndarray]]:
+    """Yield the Lasso on a falling penalty, each from the one before."""
+    from sklearn.linear_model import Lasso
+
+    penalty = float(np.abs(X.T @ y).max()) / len(y)
+    least = LEAST_SHARE * penalty
+    model = Lasso(alpha=penalty, fit_intercept=False, warm_start=True, tol=1e-4, max_iter=2000)
+    while penalty > least:
+        penalty /= GROWTH
+        yield penalty, model.set_params(alpha=penalty).fit(X, y).coef_.copy()
+
+
+def _liblinear(X: np.ndarray, problem: Problem, loss: str, seed: int | None) -> Iterator[tuple[float, np.ndarray]]:
+    """Yield the fits of LIBLINEAR on a falling penalty; its C is that of a sum, the hinge's without the half."""
+    from sklearn.svm import l1_min_c
+
+    X = np.ascontiguousarray(X)
+    weight = problem.share * len(problem.y)
+    factor = 2.0 if loss == "squared_hinge" else 1.0
+    C = float(l1_min_c(X, problem.y, loss="squared_hinge" if loss == "squared_hinge" else "log", fit_intercept=True))
+    for _ in range(MAX_TRIALS):
+        C *= GROWTH
+        model = _svm(C, seed) if loss == "squared_hinge" else _logistic(C, seed)
+        yield 1.0 / (factor * C * len(problem.y)), model.fit(X, problem.y, sample_weight=weight).coef_[0].copy()
+
+
+def _svm(C: float, seed: int | None) -> Any:
+    from sklearn.svm import LinearSVC
+
+    return LinearSVC(penalty="l1", loss="squared_hinge", dual=False, C=C, tol=1e-3, max_iter=1000, random_state=seed)
+
+
+def _logistic(C: float, seed: int | None) -> Any:
+    from sklearn.linear_model import LogisticRegression
+
+    options: dict[str, Any] = {"l1_ratio": 1.0}  # of scikit-learn 1.8; before, a penalty by name
+    if inspect.signature(LogisticRegression).parameters["penalty"].default != "deprecated":
+        options = {"penalty": "l1"}
+    return LogisticRegression(solver="liblinear", C=C, tol=1e-3, max_iter=1000, random_state=seed, **options)

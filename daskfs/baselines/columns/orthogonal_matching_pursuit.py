@@ -1,0 +1,195 @@
+"""OMP: the column that is most correlated with the residual joins the model, which is refitted; s times.
+
+    Input: rows (X, y), number of features s, columns per pass B
+    1. S = ∅, r = y - ȳ.
+    2. In a pass over all columns: S = S ∪ {the B columns outside S of largest |x_j' r| / ‖x_j‖};
+    3. refit the columns of S; r = residuals (of other losses minus the derivatives of the loss).
+    4. Until |S| = s.
+
+Y. C. Pati, R. Rezaiifar and P. S. Krishnaprasad, "Orthogonal Matching Pursuit", Proceedings of the 27th Asilomar
+Conference on Signals, Systems and Computers (1993). With B > 1 the generalised OMP of J. Wang, S. Kwon and B. Shim,
+IEEE Transactions on Signal Processing 60 (2012). The batch method that no online method should be far from.
+
+Differs from the papers
+-----------------------
+* Out of core: columns pass in blocks, the selected ones are held. With B = 1 the columns, their order and the
+  coefficients are those of scikit-learn's OrthogonalMatchingPursuit, which needs all columns in memory.
+* A column that is a combination of those selected is passed over, and the next one is taken.
+* Losses other than squares are refitted by Newton's method, with a small ridge while columns are being added.
+"""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from daskfs.baselines.columns.base import (
+    RIDGE_SHARE,
+    TOLERANCE,
+    ColumnBaseline,
+    Selection,
+    curvature_bound,
+    largest,
+    null_model,
+)
+from daskfs.baselines.columns.standard_columns import StandardColumns
+from daskfs.errors import ConfigError
+from daskfs.kernels.baselines.online_descent import predict, products, refresh
+from daskfs.kernels.glm.newton import Predictions, Problem, mean_loss, newton
+from daskfs.kernels.linear.linalg import extend_cholesky, solve_cholesky
+from daskfs.selectors.message.plan import is_whole
+
+EXPLAINED = 1e-12  # of the largest product at the start: below it nothing is left to explain
+
+
+class OrthogonalMatchingPursuit(ColumnBaseline):
+    """Select by orthogonal matching pursuit, one or more columns in each pass over the data.
+
+    Parameters
+    ----------
+    n_features_to_select : int, optional
+        The paper's s; by default half of the features and at most 100.
+    per_pass : int
+        Columns that join in one pass, the B of generalised OMP.
+    ridge : float, optional
+        Of the refits between passes, in units of the mean loss; by default 0 with the squared loss and 3 % of the bound
+        of the curvature with the others. The last refit has none.
+    loss, random_state, memory_limit, client : as of `daskfs.baselines.columns.base.ColumnBaseline`
+
+    Attributes
+    ----------
+    selected_, support_, coef_, intercept_, scores_ : as of `daskfs.baselines.columns.base.ColumnBaseline`
+    result_ : SelectionResult
+        Its history has one row for each column in the order in which they joined: index, pass, product (with the
+        residual), objective (after the pass).
+
+    Notes
+    -----
+    Reads the matrix once for every `per_pass` columns, unless they stay in memory (1 GiB, or what `memory_limit`
+    leaves). Holds the selected columns: 8 n s bytes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((500, 30))
+    >>> y = 2 * X[:, 3] - X[:, 7] + rng.standard_normal(500)
+    >>> OrthogonalMatchingPursuit(2).fit(X, y).selected_
+    array([3, 7])
+    """
+
+    method = "orthogonal_matching_pursuit"
+    keeps_columns = True
+
+    def __init__(
+        self,
+        n_features_to_select: int | None = None,
+        per_pass: int = 1,
+        ridge: float | None = None,
+        loss: str = "squared",
+        random_state: Any = 0,
+        memory_limit: int | str | None = None,
+        client: Any = None,
+    ) -> None:
+        super().__init__(n_features_to_select, loss, random_state, memory_limit, client)
+        self.per_pass = per_pass
+        self.ridge = ridge
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if not is_whole(self.per_pass, 1):
+            raise ConfigError(f"expected a whole number of at least 1, found {self.per_pass!r}", "per_pass")
+        if self.ridge is not None and (not isinstance(self.ridge, Real) or not 0.0 <= self.ridge < np.inf):
+            raise ConfigError(f"expected a number of at least 0, found {self.ridge!r}", "ridge")
+
+    def _held_nbytes(self, n_samples: int, n_features: int, n_select: int) -> int:
+        return 8 * n_samples * (n_select + 12) + 40 * (n_select + 1) ** 2 + 40 * n_features
+
+    def _planned_passes(self, n_features: int, n_select: int) -> tuple[int, str]:
+        return -(-n_select // self.per_pass), f"a pass over all columns for every {self.per_pass} selected"
+
+    def _why(self) -> str:
+        return "each had, when it joined, the largest product with the residual"
+
+    def _select(
+        self, columns: StandardColumns, problem: Problem, total: float, n_select: int, notes: list[str]
+    ) -> Selection:
+        ridge = self.ridge
+        if ridge is None:
+            ridge = 0.0 if self.loss == "squared" else RIDGE_SHARE * curvature_bound(self.loss)
+        first, at = null_model(problem)
+        model = _Growing(problem, n_select, first, ridge)
+        is_out = np.zeros(columns.n_features, dtype=bool)
+        found = np.empty(columns.n_features)
+        lines: list[tuple[int, int, float]] = []
+        objectives: list[float] = []
+        enough = 0.0
+        while len(lines) < n_select:
+            for start, block in columns.blocks("omp"):
+                products(block, at.residual, found[start : start + len(block)])
+            size = np.where(is_out, 0.0, np.abs(found))
+            enough = enough or EXPLAINED * float(size.max())
+            size[size <= enough] = 0.0
+            wanted = min(self.per_pass, n_select - len(lines))
+            joined = model.extend(columns, largest(size, columns.n_features), wanted, is_out)
+            if not joined:
+                notes.append("no column is left that explains more")
+                break
+            model.refit(at)
+            lines += [(j, columns.n_passes, float(found[j])) for j in joined]
+            objectives += [float(mean_loss(problem, at.z, at))] * len(joined)
+        history = {
+            "index": np.array([line[0] for line in lines], dtype=np.int64),
+            "pass": np.array([line[1] for line in lines], dtype=np.int64),
+            "product": np.array([line[2] for line in lines], dtype=np.float64),
+            "objective": np.array(objectives, dtype=np.float64),
+        }
+        return Selection(history["index"], history)
+
+
+class _Growing:
+    """A model whose columns only grow in number: their Gram matrix and its factor, and their fit."""
+
+    def __init__(self, problem: Problem, capacity: int, intercept: float, ridge: float) -> None:
+        self.problem, self.ridge, self.n = problem, ridge, 0
+        self.columns = np.empty((capacity, len(problem.y)))
+        self.members = np.arange(capacity)
+        self.gram, self.factor = np.zeros((2, capacity, capacity))
+        self.cross = np.zeros(capacity)
+        self.coef = np.zeros(capacity + 1)
+        self.coef[0] = intercept
+        self._hessian, self._hessian_factor = np.zeros((2, 0, 0))
+
+    def extend(self, source: StandardColumns, order: np.ndarray, wanted: int, is_out: np.ndarray) -> list[int]:
+        """Take the first columns in `order` that no others combine to; return them."""
+        joined: list[int] = []
+        for j in order:
+            if len(joined) == wanted:
+                break
+            is_out[j] = True
+            k = self.n
+            self.columns[k] = source.of(np.array([j]))[0]
+            products(self.columns[: k + 1], self.problem.share * self.columns[k], self.gram[k, : k + 1])
+            self.gram[k, k] = 1.0
+            self.gram[:k, k] = self.gram[k, :k]
+            rank = extend_cholesky(self.gram, self.members, k + 1, k, self.factor)
+            if rank == k + 1:
+                self.cross[k] = source.cross[j]
+                joined.append(int(j))
+                self.n += 1
+        return joined
+
+    def refit(self, at: Predictions) -> None:
+        """Fit the columns and bring predictions and residuals up to date."""
+        n = self.n
+        if self.problem.loss == 0 and self.ridge == 0.0:
+            solve_cholesky(self.factor, n, self.cross, self.coef[1:])
+            predict(self.columns, n, self.coef[1:], self.coef[0], at.z)
+            refresh(self.problem, at)
+            return
+        hessian, factor = np.zeros((2, n + 1, n + 1))
+        newton(self.problem, self.columns, self.members, n, self.ridge, TOLERANCE, 1e-3, self.coef, at, hessian, factor)
+        predict(self.columns, n, self.coef[1:], self.coef[0], at.z)
+        refresh(self.problem, at)

@@ -1,0 +1,168 @@
+"""The columns of a matrix, centred and of unit variance, each contiguous: block after block, as often as asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from daskfs.errors import DataError
+from daskfs.kernels.linear.columns import copy_columns
+from daskfs.kernels.linear.moments import moments
+from daskfs.matrix.base import Progress
+
+BLOCK_VALUES = 1 << 20  # of a block: 8 MiB
+CACHE_NBYTES = 1 << 30  # of columns kept between passes, where no memory limit says otherwise
+
+
+def block_columns(n_samples: int, n_features: int) -> int:
+    """Return the columns of a block, which depend on the shape alone.
+
+    Examples
+    --------
+    >>> block_columns(1500, 6000), block_columns(500_000, 6000)
+    (699, 2)
+    """
+    return max(1, min(n_features, BLOCK_VALUES // n_samples))
+
+
+def blocks_nbytes(n_samples: int, n_features: int, itemsize: int) -> int:
+    """Return the memory in bytes of the blocks alive at once: two as stored, a copy to convert, one standardised."""
+    return n_samples * block_columns(n_samples, n_features) * (2 * itemsize + 8 + 8)
+
+
+class StandardColumns:
+    """Columns of a matrix, standardised over its weighted rows; those that are constant are 0.
+
+    Parameters
+    ----------
+    matrix : Matrix
+        Rows of positive weight.
+    y, weight : ndarray of shape (n_samples,), float64
+    keep : bool
+        Whether standardised columns are kept in memory after the first pass.
+    progress : Progress, optional
+
+    Attributes
+    ----------
+    mean, scale : ndarray of shape (n_features,), float64
+        Known after the first pass; the scale of a constant column is 0.
+    cross : ndarray of shape (n_features,), float64
+        ⟨z_j, y - ȳ⟩, known after the first pass.
+    n_passes : int
+        Passes made so far.
+    """
+
+    def __init__(
+        self, matrix: Any, y: np.ndarray, weight: np.ndarray, keep: bool = False, progress: Progress | None = None
+    ) -> None:
+        self.matrix, self.progress = matrix, progress
+        self.n_samples, self.n_features = (int(size) for size in matrix.shape)
+        self._y, self._weight = y, weight
+        self.mean, self.scale, self.cross = np.zeros((3, self.n_features))
+        self._width = block_columns(self.n_samples, self.n_features)
+        self._is_known = np.zeros(self.n_features, dtype=bool)
+        self._kept = np.empty((self.n_features, self.n_samples)) if keep else None
+        self.n_passes = 0
+
+    def blocks(self, name: str) -> Iterator[tuple[int, np.ndarray]]:
+        """Pass over all columns.
+
+        Parameters
+        ----------
+        name : str
+            Of the step, as progress shows it.
+
+        Yields
+        ------
+        first : int
+            Number of the block's first column.
+        block : ndarray of shape (n_columns, n_samples), float64
+            Overwritten by the next one.
+
+        Raises
+        ------
+        DataError
+            NaN or infinity, with its column and row.
+        """
+        self.n_passes += 1
+        starts = range(0, self.n_features, self._width)
+        if self.progress is not None:
+            self.progress.start(f"{name}-{self.n_passes}", len(starts))
+        for first, block in self._kept_blocks() if self._has_all() else self._read_blocks():
+            yield first, block
+            if self.progress is not None:
+                self.progress.advance()
+        if self.progress is not None:
+            self.progress.finish()
+
+    def of(self, features: np.ndarray) -> np.ndarray:
+        """Return some columns, each a row of the result; after the first pass."""
+        if self._has_all():
+            return self._kept[features]  # type: ignore[index]
+        block = _as_float(self.matrix.read(slice(None), features))
+        out = np.zeros((len(features), self.n_samples))
+        self._standardise(block, features, out)
+        return out
+
+    @property
+    def varies(self) -> np.ndarray:
+        """Columns that are not constant, bool of shape (n_features,); after the first pass."""
+        return self.scale > 0.0
+
+    def _has_all(self) -> bool:
+        return self._kept is not None and bool(self._is_known.all())
+
+    def _kept_blocks(self) -> Iterator[tuple[int, np.ndarray]]:
+        for first in range(0, self.n_features, self._width):
+            yield first, self._kept[first : first + self._width]  # type: ignore[index]
+
+    def _read_blocks(self) -> Iterator[tuple[int, np.ndarray]]:
+        room = np.empty((self._width, self.n_samples)) if self._kept is None else None
+        for read in self.matrix.column_blocks(block_columns=self._width):
+            X = _as_float(read.X)
+            features = np.arange(read.start, read.stop)
+            self._learn(X, features)
+            out = self._kept[read.start : read.stop] if room is None else room[: len(features)]  # type: ignore[index]
+            out[:] = 0.0
+            self._standardise(X, features, out)
+            self._is_known[features] = True
+            yield read.start, out
+
+    def _learn(self, X: np.ndarray, features: np.ndarray) -> None:
+        """Take the moments of a block that is seen for the first time."""
+        if self._is_known[features].all():
+            return
+        found = moments(X, self._y, self._weight)
+        if not np.isfinite(found.scale).all():
+            self._refuse(X, features, int(np.flatnonzero(~np.isfinite(found.scale))[0]))
+        self.mean[features], self.scale[features], self.cross[features] = found.mean, found.scale, found.cross
+
+    def _standardise(self, X: np.ndarray, features: np.ndarray, out: np.ndarray) -> None:
+        varying = np.flatnonzero(self.scale[features] > 0.0)
+        if len(varying) == len(features):
+            copy_columns(X, self.mean[features], self.scale[features], varying, out)
+            return
+        part = np.empty((len(varying), self.n_samples))
+        copy_columns(X, self.mean[features], self.scale[features], varying, part)
+        out[varying] = part
+
+    def _refuse(self, X: np.ndarray, features: np.ndarray, place: int) -> None:
+        rows = np.flatnonzero(~np.isfinite(X[:, place]))
+        names = self.matrix.feature_names
+        name = f"column {features[place]}" if names is None else f"column {str(names[features[place]])!r}"
+        if not len(rows):
+            raise DataError("its values are too large to be squared", name, "scale the column")
+        source_rows = getattr(self.matrix, "source_rows", None)
+        row = int(rows[0]) if source_rows is None else int(source_rows[rows[0]])
+        raise DataError(
+            f"expected finite numbers, found {X[rows[0], place]}",
+            f"{name}, row {row}",
+            "drop the row or fill in the value",
+        )
+
+
+def _as_float(X: np.ndarray) -> np.ndarray:
+    dtype = X.dtype if X.dtype in (np.float32, np.float64) else np.dtype(np.float32)
+    return np.require(X, dtype=dtype, requirements=["C", "W"])

@@ -1,0 +1,205 @@
+"""What the competitors of MESSAGE share: parameters, training rows, and how their estimates become a result."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import replace
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from daskfs.cluster.open import workers_of
+from daskfs.cluster.workers import Workers
+from daskfs.errors import ConfigError, did_you_mean
+from daskfs.kernels.losses import LIKELIHOODS, default_threshold
+from daskfs.matrix.base import Matrix, Progress
+from daskfs.result import SelectionResult, selection_table
+from daskfs.selectors.base import BaseSelector, Checkpoint
+from daskfs.selectors.message.aggregate import coefficient_norm
+from daskfs.selectors.message.notes import path_of_first, summed
+from daskfs.selectors.message.partition import weighted_rows
+from daskfs.selectors.message.plan import Shape, is_whole
+from daskfs.selectors.message.subset import SelectionSettings
+from daskfs.selectors.shared import responses
+from daskfs.selectors.shared.responses import CLASSIFIERS, Response, probabilities
+from daskfs.selectors.shared.targets import checked_target, classes_of
+
+NORMS = "the table's coefficients are their norms over the classes; coef_ has those of each class"
+
+
+class Estimate(NamedTuple):
+    """What a competitor makes of the rows."""
+
+    coef: np.ndarray
+    """Shape (n_features,) or (n_classes, n_features), on the scale of the data."""
+    is_selected: np.ndarray
+    """Shape (n_features,), bool."""
+    scores: np.ndarray
+    """Shape (n_features,)."""
+    intercept: Any
+    path: dict[str, np.ndarray]
+    """Of the first subset or sample."""
+    seconds: dict[str, float]
+    notes: list[str]
+    attributes: dict[str, Any] = {}  # noqa: RUF012 (never written)
+    """More of the selector's, by name."""
+
+
+def one_against_rest(found: list[Estimate]) -> Estimate:
+    """Return the estimate of several classes, each told from all others: a feature is selected that one class takes."""
+    attributes, counts = dict(found[0].attributes), "n_selected_per_subset_"
+    if counts in attributes:
+        attributes[counts] = np.sum([one.attributes[counts] for one in found], axis=0)
+    return Estimate(
+        coef=np.array([one.coef for one in found]),
+        is_selected=np.logical_or.reduce([one.is_selected for one in found]),
+        scores=np.fmax.reduce([one.scores for one in found]),
+        intercept=np.array([one.intercept for one in found]),
+        path=found[0].path,
+        seconds=summed(one.seconds for one in found),
+        notes=list(dict.fromkeys(note for one in found for note in one.notes)),
+        attributes=attributes,
+    )
+
+
+class OfClass:
+    """A checkpoint in which each class has names of its own."""
+
+    def __init__(self, checkpoint: Checkpoint, c: int) -> None:
+        self.checkpoint, self.prefix = checkpoint, f"class-{c}-"
+
+    def load(self, name: str) -> Any:
+        """Return what was saved, or None."""
+        return self.checkpoint.load(self.prefix + name)
+
+    def save(self, name: str, arrays: Any) -> None:
+        """Save."""
+        self.checkpoint.save(self.prefix + name, arrays)
+
+
+class LassoBaseline(BaseSelector):
+    """Base of the competitors: each sees the Lasso path with the criterion of MESSAGE, on rows of its own choice."""
+
+    method: str
+    criterion: str
+    gamma: float
+    gic_rss: str
+    n_lambdas: int
+    patience: int | None
+    max_features: int | None
+    loss: str
+
+    def _check_parameters(self) -> None:
+        losses = (*LIKELIHOODS, "multinomial")
+        choices = {"criterion": ("bic", "ric", "ebic"), "gic_rss": ("refit", "lasso"), "loss": losses}
+        for name, known in choices.items():
+            value = getattr(self, name)
+            if value not in known:
+                hint = did_you_mean(str(value), known)
+                raise ConfigError(f"expected one of {', '.join(known)}, found {value!r}{hint}", name)
+        if not isinstance(self.gamma, Real) or not 0.0 <= self.gamma <= 1.0:
+            raise ConfigError(f"expected a number from 0 to 1, found {self.gamma!r}", "gamma")
+        for name, least in (("n_lambdas", 2), ("patience", 1), ("max_features", 1)):
+            value = getattr(self, name)
+            if value is not None and not is_whole(value, least):
+                raise ConfigError(f"expected a whole number of at least {least}, found {value!r}", name)
+
+    def _training_rows(self, matrix: Any) -> tuple[Any, SelectionSettings]:
+        """Return the rows of positive weight, their target checked, and how to select on them."""
+        y = checked_target(matrix, self.loss)
+        rows = weighted_rows(matrix)
+        positive, threshold = None, 0.0
+        if self.loss in CLASSIFIERS:
+            self.classes_ = classes_of(rows.read_target(slice(None)), None, many=self.loss == "multinomial")
+            positive = float(self.classes_[1])  # of more classes: each in its turn
+        if self.loss == "huber":
+            weight = matrix.read_weight(slice(None))
+            threshold = default_threshold(y, np.ones(len(y)) if weight is None else weight)
+        settings = SelectionSettings(
+            criterion=self.criterion,
+            gamma=self.gamma,
+            refit=self.gic_rss == "refit",
+            n_lambdas=self.n_lambdas,
+            patience=self.patience,
+            max_features=self.max_features,
+            with_coefficients=True,
+            loss="logistic" if self.loss == "multinomial" else self.loss,
+            positive=positive,
+            threshold=threshold,
+        )
+        return rows, settings
+
+    @abstractmethod
+    def _estimate(
+        self,
+        rows: Any,
+        settings: SelectionSettings,
+        workers: Workers,
+        progress: Progress | None,
+        checkpoint: Checkpoint | None,
+    ) -> Estimate:
+        """Select on the rows and fit them."""
+
+    def _fit(
+        self, matrix: Matrix, workers: Workers | None, progress: Progress | None, checkpoint: Checkpoint | None
+    ) -> None:
+        self._check_parameters()
+        rows, settings = self._training_rows(matrix)
+        workers = workers_of(self.client) if workers is None else workers
+        if self.loss != "multinomial":
+            self._finish(matrix, self._estimate(rows, settings, workers, progress, checkpoint))
+            return
+        found = []
+        for c, label in enumerate(self.classes_):
+            of_class = replace(settings, positive=float(label))
+            kept = None if checkpoint is None else OfClass(checkpoint, c)
+            found.append(self._estimate(rows, of_class, workers, progress, kept))
+        self._finish(matrix, one_against_rest(found))
+
+    @property
+    def _probabilities(self) -> Response:
+        return responses.one_against_rest if self.loss == "multinomial" else probabilities(self.loss)
+
+    def _shape_of_all(self, n_samples: int, n_features: int, itemsize: int) -> Shape:
+        """Return the shape of all rows as one subset."""
+        loss = "logistic" if self.loss == "multinomial" else self.loss
+        return Shape(n_samples, n_features, itemsize, 1, self.n_lambdas, self.max_features, loss)
+
+    def _finish(self, matrix: Any, estimate: Estimate) -> None:
+        """Order the selected columns by importance, and make the result."""
+        self.coef_, self.support_, self.scores_ = estimate.coef, estimate.is_selected, estimate.scores
+        self.intercept_ = estimate.intercept
+        for name, value in estimate.attributes.items():
+            setattr(self, name, value)
+        notes = list(estimate.notes)
+        columns = np.flatnonzero(self.support_)
+        size = coefficient_norm(self.coef_[..., columns])
+        self.selected_ = columns[np.lexsort((columns, -size, -self.scores_[columns]))]
+        if not len(columns):
+            notes.append("no feature was selected")
+        names = matrix.feature_names
+        coef, intercept = self.coef_[..., self.selected_], self.intercept_
+        if coef.ndim > 1:
+            coef, intercept = coefficient_norm(coef), math.nan
+            notes.append(NORMS)
+        table = selection_table(self.selected_, coef, self.scores_[self.selected_], names)
+        parameters = self.get_params(deep=False)
+        if "n_subsets_" in estimate.attributes:
+            parameters["n_subsets"] = estimate.attributes["n_subsets_"]
+        del parameters["client"]
+        self.result_ = SelectionResult(
+            method=self.method,
+            table=table,
+            intercept=intercept,
+            parameters=parameters,
+            n_samples=int(matrix.shape[0]),
+            n_features=int(matrix.shape[1]),
+            history=type(table).from_dict(path_of_first(estimate.path)),
+            scores=self.scores_,
+            feature_names=names,
+            store_digest=getattr(getattr(matrix, "base", matrix), "digest", None),
+            time=estimate.seconds,
+            notes=notes,
+        )

@@ -1,0 +1,92 @@
+"""Median: the coordinate-wise median of the Lasso estimates of random subsets of the rows.
+
+    Input: rows (X, y), number of subsets m
+    1. Partition the rows at random into m subsets.
+    2. On each subset i: follow the Lasso path; the model on it that minimises
+       GIC(M) = n_i log(RSS_M / n_i) + λ |M| (of other losses the deviance + λ |M|) gives the Lasso estimate β(i),
+       shrunk as it is.
+    3. β_j = median_i β_j(i); for m even, the mean of the two in the middle.
+    Return β
+
+The median approach of section 4.1 of X. Wang, P. Peng and D. B. Dunson, "Median Selection Subset Aggregation for
+Parallel Inference", Advances in Neural Information Processing Systems 27 (2014).
+
+Differs from the paper
+----------------------
+* The criterion, its defaults and the end of the path are those of `daskfs.selectors.message.selector.Message`.
+* A subset on which a column is constant says nothing of it: the median is over the others.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from daskfs.baselines.lasso.subset_estimates import SubsetEstimates
+
+
+class Median(SubsetEstimates):
+    """Take the coordinate-wise median of the Lasso estimates of random subsets of the rows.
+
+    Parameters
+    ----------
+    n_subsets : int, optional
+        The paper's m.
+    subset_size : int, optional
+        Rows of a subset, instead of `n_subsets`. With neither, as `daskfs.selectors.message.selector.Message` chooses.
+    criterion : {"ebic", "ric", "bic"}
+    gamma : float
+        Of ebic.
+    gic_rss : {"refit", "lasso"}
+        Whether the criterion sees the residuals of the refit or of the shrunk Lasso fit.
+    n_lambdas : int
+        Length of a path's grid.
+    patience : int or None
+        A path stops at models with so many features more than the best so far; None: never.
+    max_features : int, optional
+        Largest model of a subset; by default n_i / (2 log p).
+    loss : {"squared", "logistic", "poisson", "huber", "multinomial"}
+        Of several classes each is told from the rest by itself; a feature is selected that one of them takes.
+    random_state : int, RandomState or None
+        Of the partition of rows that do not stand in random order.
+    memory_limit : int or str, optional
+        What one task may take, "1GiB" for example.
+    client : distributed.Client, optional
+        Where the work runs; None: here.
+
+    Attributes
+    ----------
+    selected_ : ndarray of shape (n_selected,)
+        Columns, most important first: by inclusion frequency, then by the size of the coefficient.
+    support_ : ndarray of shape (n_features,), bool
+        Where the median is not zero.
+    coef_ : ndarray of shape (n_features,) or (n_classes, n_features)
+        On the scale of the data.
+    intercept_ : float or ndarray of shape (n_classes,)
+        Median of the subsets' intercepts.
+    scores_ : ndarray of shape (n_features,)
+        Inclusion frequency: the share of the subsets that chose a feature, among those where it is not constant.
+    n_subsets_ : int
+    n_selected_per_subset_ : ndarray of shape (n_subsets_,)
+    result_ : SelectionResult
+        Its history is the path of the first subset: lambda, df, rss, gic, chosen.
+
+    Notes
+    -----
+    Reads the matrix once. The same bits with any tiles, workers and order of completion.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((2000, 30))
+    >>> y = 2 * X[:, 3] - X[:, 7] + rng.standard_normal(2000)
+    >>> Median(n_subsets=5).fit(X, y).selected_[:2]
+    array([3, 7])
+    """
+
+    method = "median"
+
+    def _combine(self, estimates: np.ndarray) -> np.ndarray:
+        """Step 3."""
+        combined: np.ndarray = np.nanmedian(estimates, axis=0)
+        return combined

@@ -1,0 +1,218 @@
+"""Lasso paths over all rows of a matrix, out of core: a pass for the moments, then one for each batch of Gram rows.
+
+A path needs the Gram rows of the features that enter it and no others, so memory grows with p times the size of the
+model and not with n. The paths of several weightings of the rows (bootstrap samples) share their passes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from daskfs.baselines.lasso.on_blocks import (
+    GramRequest,
+    RowPart,
+    Weighting,
+    add_moments,
+    add_rows,
+    block_rows,
+    finished_moments,
+    gram_on_block,
+    moments_on_block,
+)
+from daskfs.cluster.workers import Workers
+from daskfs.errors import PlanError
+from daskfs.kernels.lasso.from_gram import lasso_path_from_gram, least_squares_from_gram, wanted_rows
+from daskfs.kernels.lasso.path import LassoPath, default_max_features, gram_capacity
+from daskfs.kernels.linear.moments import Moments
+from daskfs.matrix.base import Progress, Rows
+from daskfs.matrix.streaming import RowView
+from daskfs.selectors.base import Checkpoint, SelectorPlan
+from daskfs.selectors.message.subset import SelectionSettings
+
+FIRST_ROWS, MOST_ROWS = 16, 64  # Gram rows of the first pass, and of a later one: each makes as many as there are
+TILE_NBYTES = 8 << 20
+
+
+class BlockPasses:
+    """Passes over the row blocks of a matrix: where they run, what was finished before, how long they took."""
+
+    def __init__(
+        self, matrix: Any, name: str, workers: Workers, progress: Progress | None, checkpoint: Checkpoint | None
+    ) -> None:
+        self.matrix, self.name, self.workers = matrix, name, workers
+        self.progress, self.checkpoint = progress, checkpoint
+        self.seconds: dict[str, float] = {}
+        self.n_passes = 0
+        rows = block_rows(matrix.shape[1])
+        bounds = [*range(0, matrix.shape[0], rows), matrix.shape[0]]
+        is_view = isinstance(matrix, RowView)
+        self.parts = [
+            RowPart(k, matrix.locate(bounds[k], bounds[k + 1]) if is_view else slice(bounds[k], bounds[k + 1]))
+            for k in range(len(bounds) - 1)
+        ]
+        self.sizes = np.diff(bounds)
+
+    def moments(self, weightings: list[Weighting], columns: Rows = slice(None)) -> list[Moments]:
+        """Return the moments of every weighting."""
+        sums = self._sum("moments", moments_on_block, (columns, tuple(weightings)), add_moments)
+        return finished_moments(sums)
+
+    def gram(self, requests: list[GramRequest], columns: Rows = slice(None)) -> list[np.ndarray]:
+        """Return the Gram rows of every request."""
+        rows = self._sum("gram", gram_on_block, (columns, tuple(requests)), add_rows)["rows"]
+        return np.split(rows, np.cumsum([len(request.features) for request in requests])[:-1])
+
+    def _sum(self, step: str, function: Callable[..., Any], shared: tuple[Any, ...], add: Callable[..., Any]) -> Any:
+        """Sum over the blocks, in an order that depends on their number alone."""
+        started = time.perf_counter()
+        self.n_passes += 1
+        key = f"{self.name}-{step}-{self.n_passes}"
+        found = self.checkpoint.load(key) if self.checkpoint is not None else None
+        if self.progress is not None:
+            self.progress.start(f"{self.name}-{step}", 1)
+        if found is None:
+            base = self.matrix.base if isinstance(self.matrix, RowView) else self.matrix
+            found = self.workers.reduce_blocks(
+                function, self.parts, add, name=f"{self.name}-{step}", shared=(base, *shared)
+            )
+            if self.checkpoint is not None:
+                self.checkpoint.save(key, found)
+        if self.progress is not None:
+            self.progress.advance()
+            self.progress.finish()
+        self.seconds[step] = self.seconds.get(step, 0.0) + time.perf_counter() - started
+        return found
+
+
+def lasso_paths(passes: BlockPasses, weightings: list[Weighting], settings: SelectionSettings) -> list[LassoPath]:
+    """Return the Lasso path of every weighting, as far as the criterion needs it.
+
+    Parameters
+    ----------
+    passes : BlockPasses
+    weightings : list of Weighting
+    settings : SelectionSettings
+
+    Returns
+    -------
+    list of LassoPath
+    """
+    n_features = passes.matrix.shape[1]
+    all_moments = passes.moments(weightings)
+    features = [np.empty(0, dtype=np.int64) for _ in weightings]
+    gram = [np.empty((0, n_features)) for _ in weightings]
+    first = n_features if n_features <= MOST_ROWS else FIRST_ROWS
+    wanted = [wanted_rows(m, features[0], m.cross, first) for m in all_moments]
+    paths: list[LassoPath | None] = [None] * len(weightings)
+    while True:
+        waiting = [k for k, rows in enumerate(wanted) if len(rows)]
+        if waiting:
+            requests = [GramRequest(weightings[k], all_moments[k], wanted[k]) for k in waiting]
+            for k, rows in zip(waiting, passes.gram(requests), strict=True):
+                features[k] = np.concatenate([features[k], wanted[k]])
+                gram[k] = np.concatenate([gram[k], rows])
+        for k, path in enumerate(paths):
+            if path is None or len(wanted[k]):
+                paths[k], wanted[k] = lasso_path_from_gram(
+                    all_moments[k],
+                    features[k],
+                    gram[k],
+                    penalty=settings.feature_penalty(all_moments[k].total, n_features),
+                    n_lambdas=settings.n_lambdas,
+                    refit=settings.refit,
+                    patience=settings.patience,
+                    max_features=settings.max_features,
+                    batch=min(max(FIRST_ROWS, len(features[k])), MOST_ROWS),
+                )
+        if not any(len(rows) for rows in wanted):
+            return [path for path in paths if path is not None]
+
+
+def history_of(path: LassoPath) -> dict[str, np.ndarray]:
+    """Return a path as a result's history is made of."""
+    return {"lambda": path.lambdas, "df": path.df, "rss": path.rss, "gic": path.gic, "best": np.array([path.best])}
+
+
+def least_squares_over_blocks(passes: BlockPasses, columns: np.ndarray) -> tuple[np.ndarray, float, bool]:
+    """Fit the target on a few columns by least squares, over all rows.
+
+    Returns
+    -------
+    coef : ndarray of shape (len(columns),)
+        On the scale of the data; 0 where a column is constant.
+    intercept : float
+    is_singular : bool
+        Whether columns depended on each other, so that the shortest solution was taken.
+    """
+    if not len(columns):
+        y, weight = passes.matrix.read_target(slice(None)), passes.matrix.read_weight(slice(None))
+        return np.empty(0), float(np.average(y, weights=weight)), False
+    everything = Weighting()
+    (m,) = passes.moments([everything], columns)
+    varying = np.flatnonzero(m.scale > 0.0)
+    (gram,) = passes.gram([GramRequest(everything, m, varying)], columns)
+    fit = least_squares_from_gram(m, varying, gram[:, varying])
+    coef = np.where(np.isnan(fit.coef), 0.0, fit.coef)
+    return coef, m.y_mean - float((m.mean * coef).sum()), fit.is_singular
+
+
+def plan_paths(
+    method: str,
+    n_samples: int,
+    n_features: int,
+    itemsize: int,
+    n_paths: int,
+    max_features: int | None,
+    memory_limit: int | None,
+) -> SelectorPlan:
+    """Return what `lasso_paths` will read and hold at most.
+
+    Parameters
+    ----------
+    method : str
+    n_samples, n_features, itemsize : int
+    n_paths : int
+        Weightings of the rows.
+    max_features : int or None
+    memory_limit : int or None
+        Bytes that a task, or the client beside its process, may take.
+
+    Raises
+    ------
+    PlanError
+        A block, or the Gram rows of the paths, do not fit; with what would.
+    """
+    rows = min(block_rows(n_features), n_samples)
+    n_blocks = -(-n_samples // rows)
+    k = min(max_features or default_max_features(n_samples, n_features), n_features)
+    results = 8 * n_paths * n_features * MOST_ROWS
+    block = rows * n_features * (itemsize if itemsize >= 4 else 5) + 8 * rows * (MOST_ROWS + 8)
+    task = block + 3 * results + TILE_NBYTES
+    client = paths_nbytes(n_paths, n_features, k) + 2 * results
+    if memory_limit is not None and max(task, client) > memory_limit:
+        raise PlanError(
+            f"{n_paths} path(s) over {n_features:,} columns with up to {k:,} features take {max(task, client):,} "
+            f"bytes, the limit is {memory_limit:,} bytes",
+            "memory_limit",
+            f"allow at least {max(task, client):,} bytes, or set a smaller max_features",
+        )
+    n_passes = 2 if n_features <= MOST_ROWS else 4
+    return SelectorPlan(
+        n_tasks=n_blocks,
+        n_passes=n_passes,
+        task_nbytes=task,
+        read_nbytes=n_passes * n_samples * n_features * itemsize,
+        client_nbytes=client,
+        text=f"{method}: {n_blocks} blocks of {rows:,} rows; a pass for the moments and one to three for Gram rows, "
+        "more where a model has dozens of features",
+    )
+
+
+def paths_nbytes(n_paths: int, n_features: int, max_features: int) -> int:
+    """Return the bytes of the Gram rows that so many paths may need at most, and of following one of them."""
+    capacity = gram_capacity(n_features, max_features)
+    return 8 * n_features * (n_paths * (capacity + 8) + capacity) + 8 * capacity * (4 * capacity + 100)

@@ -1,0 +1,128 @@
+"""What averaging and the coordinate-wise median share: the Lasso estimates of random subsets of the rows."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from daskfs.baselines.lasso.base import Estimate, LassoBaseline
+from daskfs.cluster.open import parse_bytes
+from daskfs.cluster.workers import Workers
+from daskfs.matrix.base import Progress
+from daskfs.selectors.base import Checkpoint, SelectorPlan
+from daskfs.selectors.message.aggregate import vote
+from daskfs.selectors.message.notes import notes_on_paths
+from daskfs.selectors.message.partition import in_random_order
+from daskfs.selectors.message.passes import MessageRun
+from daskfs.selectors.message.plan import Shape, choose_n_subsets, plan_message
+from daskfs.selectors.message.subset import SelectionSettings
+from daskfs.selectors.shared.targets import null_intercept
+
+
+class SubsetEstimates(LassoBaseline):
+    """Base of the competitors that partition the rows as MESSAGE does, and combine the subsets' shrunk estimates."""
+
+    n_subsets_: int
+    n_selected_per_subset_: np.ndarray
+
+    def __init__(
+        self,
+        n_subsets: int | None = None,
+        subset_size: int | None = None,
+        criterion: str = "ebic",
+        gamma: float = 0.5,
+        gic_rss: str = "refit",
+        n_lambdas: int = 100,
+        patience: int | None = 10,
+        max_features: int | None = None,
+        loss: str = "squared",
+        random_state: Any = 0,
+        memory_limit: int | str | None = None,
+        client: Any = None,
+    ) -> None:
+        self.n_subsets = n_subsets
+        self.subset_size = subset_size
+        self.criterion = criterion
+        self.gamma = gamma
+        self.gic_rss = gic_rss
+        self.n_lambdas = n_lambdas
+        self.patience = patience
+        self.max_features = max_features
+        self.loss = loss
+        self.random_state = random_state
+        self.memory_limit = memory_limit
+        self.client = client
+
+    @abstractmethod
+    def _combine(self, estimates: np.ndarray) -> np.ndarray:
+        """Return one estimate for every column of an (n_subsets, n_columns) array, without its NaN."""
+
+    def plan(
+        self,
+        n_samples: int,
+        n_features: int,
+        dtype: Any,
+        memory_limit: int | None,
+        n_threads: int = 1,
+        tile_shape: tuple[int, int] | None = None,
+    ) -> SelectorPlan:
+        """Return what fitting a matrix of this shape will read and hold; see `BaseSelector.plan`."""
+        self._check_parameters()
+        shape = self._shape(n_samples, n_features, np.dtype(dtype))
+        return plan_message(shape, memory_limit, n_threads, tile_shape[0] if tile_shape else 1)
+
+    def _shape(self, n_samples: int, n_features: int, dtype: np.dtype) -> Shape:
+        n_subsets = choose_n_subsets(n_samples, n_features, self.n_subsets, self.subset_size)
+        return replace(self._shape_of_all(n_samples, n_features, dtype.itemsize), n_subsets=n_subsets)
+
+    def _estimate(
+        self,
+        rows: Any,
+        settings: SelectionSettings,
+        workers: Workers,
+        progress: Progress | None,
+        checkpoint: Checkpoint | None,
+    ) -> Estimate:
+        notes: list[str] = []
+        rows = in_random_order(rows, self.random_state, notes)
+        shape = self._shape(rows.shape[0], rows.shape[1], np.dtype(rows.dtype))
+        limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
+        run = MessageRun(rows, shape, limit, workers, progress, checkpoint)
+        chosen = run.select(settings)
+        coef = self._combined(chosen, shape)
+        intercept = float(self._combine(_intercepts(chosen, settings.loss)[:, None])[0])
+        return Estimate(
+            coef,
+            coef != 0.0,
+            vote(chosen, shape.n_features, "drop").frequency,
+            intercept,
+            chosen,
+            run.seconds,
+            notes + notes_on_paths(chosen),
+            {"n_subsets_": shape.n_subsets, "n_selected_per_subset_": chosen["n_selected"]},
+        )
+
+    def _combined(self, chosen: dict[str, np.ndarray], shape: Shape) -> np.ndarray:
+        """Combine the subsets' estimates of every column."""
+        m = shape.n_subsets
+        union, place = np.unique(chosen["selected"], return_inverse=True)
+        estimates = np.zeros((m, len(union)))
+        estimates[np.repeat(np.arange(m), chosen["n_selected"]), place] = chosen["coef"]
+        subset_of_constant = np.repeat(np.arange(m), chosen["n_constant"])
+        in_union = np.isin(chosen["constant"], union)
+        where = np.searchsorted(union, chosen["constant"][in_union])
+        estimates[subset_of_constant[in_union], where] = np.nan  # such a subset says nothing of the column
+        estimates[chosen["abstains"]] = np.nan
+        coef = np.zeros(shape.n_features)
+        coef[union] = self._combine(estimates)
+        return coef
+
+
+def _intercepts(chosen: dict[str, np.ndarray], loss: str) -> np.ndarray:
+    """Return the subsets' intercepts, also of those that chose nothing."""
+    alone = [null_intercept(loss, float(location)) for location in chosen["y_mean"]]
+    intercepts = np.where(chosen["n_selected"] > 0, chosen["intercept"], alone)
+    return np.where(chosen["abstains"], np.nan, intercepts)

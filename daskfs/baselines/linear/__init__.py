@@ -1,0 +1,1 @@
+"""Baselines of FGM: l1-regularised linear classifiers."""

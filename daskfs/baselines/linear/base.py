@@ -1,0 +1,202 @@
+"""What the competitors of FGM share that hold all rows: columns of unit variance, classes as -1 and +1, a result."""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+
+from daskfs.cluster.open import parse_bytes
+from daskfs.cluster.workers import Workers
+from daskfs.errors import ConfigError, PlanError
+from daskfs.matrix.base import Matrix, Progress
+from daskfs.result import SelectionResult, selection_table
+from daskfs.selectors.base import BaseSelector, Checkpoint, SelectorPlan
+from daskfs.selectors.fgm.parameters import default_C
+from daskfs.selectors.message.plan import is_whole
+from daskfs.selectors.shared.refit import refit_selected
+from daskfs.selectors.shared.targets import checked_target, classes_of
+
+
+class LinearBaseline(BaseSelector):
+    """Base of l1-SVM, l1-LR and SGD-SLR: a penalised fit of all columns in memory, by falling penalties.
+
+    The first fit with at least `n_features_to_select` columns, found by bisection, is kept, and of its columns those
+    with the largest coefficients (standardised, where the matrix is dense).
+    """
+
+    method: ClassVar[str]
+    copies: ClassVar[int]
+    """Bytes for each value of X that the fit holds."""
+
+    n_features_to_select: int | None
+    C: float | None
+    memory_limit: int | str | None
+    debias: bool = False
+
+    @abstractmethod
+    def _fit_at(self, C: float, X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, float]:
+        """Return coefficients and shift for one weight of the loss."""
+
+    @abstractmethod
+    def _least(self, X: Any, y: np.ndarray, weight: np.ndarray) -> float:
+        """Return the C below which nothing is selected."""
+
+    def plan(
+        self,
+        n_samples: int,
+        n_features: int,
+        dtype: Any,
+        memory_limit: int | None,
+        n_threads: int = 1,
+        tile_shape: tuple[int, int] | None = None,
+    ) -> SelectorPlan:
+        """Return what fitting a matrix of this shape will read and hold; see `BaseSelector.plan`."""
+        self._check_parameters()
+        itemsize = np.dtype(dtype).itemsize
+        needed = n_samples * n_features * (self.copies + itemsize) + 200 * (n_samples + n_features)
+        if memory_limit is not None and needed > memory_limit:
+            fault = PlanError(
+                f"{self.method} holds all {n_samples:,} rows x {n_features:,} columns, {needed:,} bytes; "
+                f"the limit is {memory_limit:,} bytes",
+                "memory_limit",
+                f"allow at least {needed:,} bytes, or select with FGM, which reads columns block by block",
+            )
+            fault.needed_nbytes = needed
+            raise fault
+        return SelectorPlan(
+            n_tasks=1,
+            n_passes=1,
+            task_nbytes=0,
+            read_nbytes=n_samples * n_features * itemsize,
+            client_nbytes=needed,
+            text=f"{self.method}: all rows and columns in this process",
+        )
+
+    def _check_parameters(self) -> None:
+        wanted, C = self.n_features_to_select, self.C
+        if wanted is not None and not is_whole(wanted, 1):
+            raise ConfigError(f"expected a whole number of at least 1, found {wanted!r}", "n_features_to_select")
+        if C is not None and (isinstance(C, (bool, str)) or not 0.0 < C < np.inf):
+            raise ConfigError(f"expected a positive number, found {C!r}", "C")
+        if not isinstance(self.debias, bool | np.bool_):
+            raise ConfigError(f"expected True or False, found {self.debias!r}", "debias")
+        if C is not None and wanted is not None:
+            raise ConfigError("expected C or n_features_to_select, found both", self.method, "leave one out")
+
+    def _fit(
+        self, matrix: Matrix, workers: Workers | None, progress: Progress | None, checkpoint: Checkpoint | None
+    ) -> None:
+        self._check_parameters()
+        n_samples, n_features = (int(length) for length in matrix.shape)
+        if self.n_features_to_select is not None and self.n_features_to_select > n_features:
+            raise ConfigError(
+                f"asks for {self.n_features_to_select:,} features, but there are {n_features:,}",
+                "n_features_to_select",
+                f"ask for at most {n_features:,}",
+            )
+        limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
+        self.plan(n_samples, n_features, matrix.dtype, limit)  # refuses what does not fit
+        y, found = checked_target(matrix, self.loss), matrix.read_weight(slice(None))
+        weight = np.ones(n_samples) if found is None else np.array(found, dtype=np.float64)
+        used = weight > 0.0
+        self.classes_ = classes_of(y[used], None)
+        signs = np.where(y == self.classes_[1], 1.0, -1.0)
+        started = time.perf_counter()
+        if progress is not None:
+            progress.start(self.method, 1)
+        X, mean, scale = _columns(matrix, weight)
+        coef, shift, self.C_, self.n_fits_ = self._search(X[used], signs[used], weight[used])
+        if progress is not None:
+            progress.advance()
+            progress.finish()
+        self._finish(matrix, coef, shift, mean, scale, time.perf_counter() - started)
+        if self.debias and len(self.selected_):
+            self._refit(matrix, float(weight.sum()))
+
+    def _search(self, X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, float, float, int]:
+        """Return coefficients, shift, C and how many fits it took."""
+        if self.n_features_to_select is None:
+            C = float(self.C) if self.C is not None else 10.0 * self._least(X, y, weight)
+            return (*self._fit_at(C, X, y, weight), C, 1)
+        wanted, low = self.n_features_to_select, self._least(X, y, weight)
+        high, n_fits = 1.5 * low, 1
+        fit = self._fit_at(high, X, y, weight)
+        while np.count_nonzero(fit[0]) < wanted and n_fits < 30:
+            low, high, n_fits = high, 1.5 * high, n_fits + 1
+            fit = self._fit_at(high, X, y, weight)
+        for _ in range(10):
+            if np.count_nonzero(fit[0]) <= wanted:
+                break
+            middle = float(np.sqrt(low * high))
+            n_fits += 1
+            trial = self._fit_at(middle, X, y, weight)
+            if np.count_nonzero(trial[0]) >= wanted:
+                high, fit = middle, trial
+            else:
+                low = middle
+        coef, shift = fit
+        order = np.lexsort((np.arange(len(coef)), -np.abs(coef)))
+        coef[order[wanted:]] = 0.0
+        return coef, shift, high, n_fits
+
+    def _finish(
+        self, matrix: Any, coef: np.ndarray, shift: float, mean: np.ndarray, scale: np.ndarray, seconds: float
+    ) -> None:
+        chosen = np.flatnonzero(coef)
+        self.support_ = coef != 0.0
+        self.scores_ = np.abs(coef)
+        self.coef_ = coef * scale
+        self.intercept_ = float(shift - (mean[chosen] * self.coef_[chosen]).sum())
+        self.selected_ = chosen[np.lexsort((chosen, -self.scores_[chosen]))]
+        names = matrix.feature_names
+        table = selection_table(self.selected_, self.coef_[self.selected_], self.scores_[self.selected_], names)
+        parameters = {**self.get_params(deep=False), "C": self.C_}
+        del parameters["client"]
+        notes = [f"{len(chosen)} columns have a coefficient at C = {self.C_:.4g}, found in {self.n_fits_} fit(s)"]
+        wanted = self.n_features_to_select
+        if wanted is not None and len(chosen) < wanted:
+            notes.append(f"{wanted} features were asked for, but no penalty tried keeps as many")
+        self.result_ = SelectionResult(
+            method=self.method,
+            table=table,
+            intercept=self.intercept_,
+            parameters=parameters,
+            n_samples=int(matrix.shape[0]),
+            n_features=int(matrix.shape[1]),
+            scores=self.scores_,
+            feature_names=names,
+            store_digest=getattr(getattr(matrix, "base", matrix), "digest", None),
+            time={"select": seconds},
+            notes=notes,
+        )
+
+    def _refit(self, matrix: Any, total_weight: float) -> None:
+        """Fit the selected columns alone, without the penalty that shrank them, as FGM does with its default C."""
+        started = time.perf_counter()
+        columns, loss = self.selected_, str(self.loss)
+        ridge = 1.0 / (default_C(total_weight, loss, 1.0) * total_weight)
+        fit = refit_selected(matrix, columns, loss, positive=float(self.classes_[1]), ridge=ridge)
+        self.coef_[columns], self.intercept_ = fit.coef, fit.intercept
+        result = self.result_
+        result.intercept = fit.intercept
+        result.table = selection_table(columns, fit.coef, self.scores_[columns], matrix.feature_names)
+        result.time["refit"] = time.perf_counter() - started
+        result.notes.append(f"the coefficients are those of a refit on the {len(columns)} columns alone")
+
+
+def _columns(matrix: Any, weight: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
+    """Return X standardised (a sparse one as it is), the means and the inverse deviations."""
+    n_features = int(matrix.shape[1])
+    csc = getattr(matrix, "by_columns", None)
+    if csc is not None:
+        return csc.tocsr(), np.zeros(n_features), np.ones(n_features)
+    X = np.array(matrix.read(slice(None)), dtype=np.float64)
+    mean = np.average(X, axis=0, weights=weight)
+    X -= mean
+    deviation = np.sqrt(np.average(X * X, axis=0, weights=weight))
+    scale = np.divide(1.0, deviation, out=np.zeros(n_features), where=deviation > 1e-12 * np.abs(mean))
+    X *= scale
+    return X, mean, scale

@@ -1,0 +1,1 @@
+"""Baselines of MISSION: iterative hard thresholding and feature hashing."""

@@ -1,0 +1,95 @@
+"""Feature hashing: stochastic gradient descent on features that share weights by chance; nothing is selected.
+
+    Input: rows (X, y), number of cells, learning rates λ_t
+    1. w = 0, one weight for each cell.
+    2. For each row i: z = β_0 + Σ_j s(j) w[h(j)] x_ij; w[h(j)] -= λ_t ℓ'(z, y_i) s(j) x_ij for every feature j of it.
+    Return w
+
+K. Weinberger, A. Dasgupta, J. Langford, A. Smola and J. Attenberg, "Feature hashing for large scale multitask
+learning", ICML 2009; the "FH" of section 6 of Aghazadeh et al., "MISSION", ICML 2018: what
+MISSION's predictions are held against.
+
+Differs from the paper
+----------------------
+* Intercept, learning rates and passes are those of `daskfs.selectors.mission.selector.Mission`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from daskfs.selectors.mission.selector import Mission
+
+
+class FeatureHashing(Mission):
+    """Predict with hashed features. It has the face of a selector, but selects every feature.
+
+    Parameters
+    ----------
+    n_buckets : int, optional
+        Cells: a power of two; by default 2¹⁸, or twice the features where there are fewer.
+    loss : {"squared", "logistic", "hinge", "squared_hinge", "multinomial"}
+    n_epochs : int
+    learning_rate : float, optional
+    standardize : bool
+    class_weight : "balanced" or mapping of a class to its weight, optional
+    random_state : int, RandomState or None
+        Of the hash and the order of the rows.
+    memory_limit : int or str, optional
+    client : distributed.Client, optional
+
+    Attributes
+    ----------
+    selected_, support_ : all features
+    coef_ : ndarray of shape (n_features,), of more than two classes (n_classes, n_features)
+        The weight of each feature's cell, with its sign.
+    intercept_, classes_, scores_, result_ : as of `Mission`
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((2000, 30))
+    >>> y = 2 * X[:, 3] - X[:, 7] + rng.standard_normal(2000)
+    >>> round(FeatureHashing().fit(X, y).score(X, y), 1)
+    0.8
+    """
+
+    method = "feature_hashing"
+    n_features_to_select = None
+    variant = "active"
+    heap = False
+    tail = "sketch"
+    n_hashes = 1
+    tail_half_life = None
+    intercept_rate = 0.01
+    block_rows = 4096
+    n_replicas = 1
+    sync_every = 1000
+    refit = None
+
+    def __init__(
+        self,
+        n_buckets: int | None = None,
+        loss: str = "squared",
+        n_epochs: int = 5,
+        learning_rate: float | None = None,
+        standardize: bool = True,
+        class_weight: Any = None,
+        random_state: Any = 0,
+        memory_limit: int | str | None = None,
+        client: Any = None,
+    ) -> None:
+        self.n_buckets = n_buckets
+        self.loss = loss
+        self.n_epochs = n_epochs
+        self.learning_rate = learning_rate
+        self.standardize = standardize
+        self.class_weight = class_weight
+        self.random_state = random_state
+        self.memory_limit = memory_limit
+        self.client = client
+
+    @property
+    def _variant(self) -> str:
+        return "hashing"

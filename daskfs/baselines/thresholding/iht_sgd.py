@@ -1,0 +1,163 @@
+"""Iterative hard thresholding by stochastic gradient descent: after every row only the k largest weights remain.
+
+    Input: rows (X, y), number of features k, learning rates λ_t
+    1. β = 0.
+    2. For each row i: β = H_k(β - λ_t ∇ℓ(x_i β, y_i)), where H_k keeps the k largest and sets the others to zero.
+    3. Refit on the features of β.
+    Return β
+
+Equation (3) of A. Aghazadeh et al., "MISSION: Ultra Large-Scale Feature Selection using Count-Sketches", ICML 2018,
+after P. Jain, A. Tewari and P. Kar, "On iterative hard thresholding methods for high-dimensional
+M-estimation", NIPS 2014.
+`BatchIHT` is section 6.1's: features gather until there are many, then all but the k largest go.
+
+Differs from the paper
+----------------------
+* Intercept, learning rates, passes and refit are those of `daskfs.Mission`, so that the two differ in
+  what becomes of the features that are not among the k largest, and in nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from daskfs.selectors.mission.selector import Mission
+
+
+class _Forgetful(Mission):
+    """Mission without a sketch."""
+
+    variant = "active"
+    heap = False
+    tail = "sketch"
+    n_buckets = 1
+    n_hashes = 1
+    tail_half_life = None
+    intercept_rate = 0.01
+    block_rows = 4096
+    n_replicas = 1
+    sync_every = 1000
+
+    def __init__(
+        self,
+        n_features_to_select: int | None = None,
+        loss: str = "squared",
+        n_epochs: int = 5,
+        learning_rate: float | None = None,
+        standardize: bool = True,
+        class_weight: Any = None,
+        refit: str | None = "auto",
+        random_state: Any = 0,
+        memory_limit: int | str | None = None,
+        client: Any = None,
+    ) -> None:
+        self.n_features_to_select = n_features_to_select
+        self.loss = loss
+        self.n_epochs = n_epochs
+        self.learning_rate = learning_rate
+        self.standardize = standardize
+        self.class_weight = class_weight
+        self.refit = refit
+        self.random_state = random_state
+        self.memory_limit = memory_limit
+        self.client = client
+
+
+class StochasticIHT(_Forgetful):
+    """Keep the k largest weights after every row; what is cut starts from zero when it is met again.
+
+    Parameters
+    ----------
+    n_features_to_select : int, optional
+        k; 1,000 by default, or all where there are fewer.
+    loss : {"squared", "logistic", "hinge", "squared_hinge"}
+        Of numbers or two classes.
+    n_epochs : int
+        Passes over the rows.
+    learning_rate : float, optional
+        Of the first row; by default from the mean squared norm of the rows.
+    standardize : bool
+        Whether dense columns are centred and scaled first.
+    class_weight : "balanced" or mapping of a class to its weight, optional
+    refit : {"auto", "exact", "sgd"} or None
+    random_state : int, RandomState or None
+        Of the order of the rows.
+    memory_limit : int or str, optional
+    client : distributed.Client, optional
+
+    Attributes
+    ----------
+    selected_, support_, coef_, intercept_, classes_, scores_, result_ : as of `Mission`
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((2000, 30))
+    >>> y = 2 * X[:, 3] - X[:, 7] + rng.standard_normal(2000)
+    >>> StochasticIHT(n_features_to_select=2).fit(X, y).selected_[0]
+    np.int64(3)
+    """
+
+    method = "iht_sgd"
+
+    @property
+    def _variant(self) -> str:
+        return "iht"
+
+
+class BatchIHT(_Forgetful):
+    """Gather features until there are many, then keep the k largest weights; see `StochasticIHT`.
+
+    Parameters
+    ----------
+    n_features_to_select : int, optional
+        k; 1,000 by default, or all where there are fewer.
+    n_gathered : int
+        Features beyond k between two cuts: as many numbers as the sketch has that it is compared with. Each takes 40
+        bytes and more, a cell of a sketch 4.
+    loss : {"squared", "logistic", "hinge", "squared_hinge", "multinomial"}
+    n_epochs, learning_rate, standardize, class_weight, refit : as of `StochasticIHT`
+    random_state, memory_limit, client : as of `StochasticIHT`
+
+    Attributes
+    ----------
+    selected_, support_, coef_, intercept_, classes_, scores_, result_ : as of `Mission`
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((2000, 30))
+    >>> y = 2 * X[:, 3] - X[:, 7] + rng.standard_normal(2000)
+    >>> BatchIHT(n_features_to_select=2).fit(X, y).selected_
+    array([3, 7])
+    """
+
+    method = "batch_iht"
+
+    def __init__(
+        self,
+        n_features_to_select: int | None = None,
+        n_gathered: int = 1 << 16,
+        loss: str = "squared",
+        n_epochs: int = 5,
+        learning_rate: float | None = None,
+        standardize: bool = True,
+        class_weight: Any = None,
+        refit: str | None = "auto",
+        random_state: Any = 0,
+        memory_limit: int | str | None = None,
+        client: Any = None,
+    ) -> None:
+        given = (n_features_to_select, loss, n_epochs, learning_rate, standardize, class_weight, refit)
+        super().__init__(*given, random_state, memory_limit, client)
+        self.n_gathered = n_gathered
+
+    @property
+    def _variant(self) -> str:
+        return "batch_iht"
+
+    @property
+    def _n_gathered(self) -> int:
+        return self.n_gathered

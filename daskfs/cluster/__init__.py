@@ -1,0 +1,1 @@
+"""The door to Dask: where the work runs, what runs there, central nodes."""

@@ -1,0 +1,397 @@
+"""What runs where: tasks mapped over blocks, their results combined in a fixed order, central nodes.
+
+`Here` is plain Python in this thread; `OnDask` the workers of a `distributed.Client`. Both give the same bits.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import time
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+from daskfs.cluster.memory import peak_memory_nbytes
+from daskfs.errors import RunError
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+_INLINE_NBYTES = 64 * 2**10
+"""Shared arguments up to this size travel with each task: an address survives any worker's death."""
+
+_TASKS_PER_THREAD = 2
+"""Tasks in flight per thread: enough to keep it busy, few enough for results to leave as they come."""
+
+
+_POLL_S, SILENCE_S = 0.005, 5.0
+"""How often finished tasks are looked for, and after what silence the scheduler is asked whether it is there."""
+
+
+class Workers(ABC):
+    """Where the work runs."""
+
+    client: Client | None
+
+    @property
+    @abstractmethod
+    def n_threads(self) -> int:
+        """Tasks that run at once."""
+
+    @abstractmethod
+    def map_blocks(
+        self, function: Callable[..., Any], items: Sequence[Any], *, name: str, shared: Sequence[Any] = ()
+    ) -> Iterator[tuple[int, Any]]:
+        """Yield ``(k, function(*shared, items[k]))`` in order of completion.
+
+        Parameters
+        ----------
+        function : callable
+            Importable by name, free of side effects: a lost worker's tasks run again.
+        items : sequence
+            One small item for each task: block numbers, rows.
+        name : str
+            What runs, as the dashboard shows it: ``message-select`` gives ``message-select-0007``.
+        shared : sequence
+            Arguments common to all tasks, sent once.
+
+        Raises
+        ------
+        RunError
+            The workers were lost more often than can be repaired.
+        """
+
+    @abstractmethod
+    def reduce_blocks(
+        self,
+        function: Callable[..., Any],
+        items: Sequence[Any],
+        combine: Callable[[Any, Any], Any],
+        *,
+        name: str,
+        shared: Sequence[Any] = (),
+    ) -> Any:
+        """Combine all ``function(*shared, item)`` in a binary tree that depends on the number of items only."""
+
+    @abstractmethod
+    def keep(self, argument: Any) -> Any:
+        """Send an argument that many calls share once and for all; return what they take in `shared` instead."""
+
+    @abstractmethod
+    def place(self, cls: type, *args: Any) -> Any:
+        """Make ``cls(*args)`` a central node; its methods return an object with ``result()``."""
+
+    @abstractmethod
+    def holds(self, node: Any) -> bool:
+        """Whether a node that was placed is still there, as far as one knows."""
+
+    @abstractmethod
+    def release(self, node: Any) -> None:
+        """Let go of a node that was placed."""
+
+    @abstractmethod
+    def announce(self, topic: str, message: Any) -> None:
+        """Show a small message on the dashboard's page of events, where there is one."""
+
+    @abstractmethod
+    def peak_memory(self) -> dict[str, int]:
+        """Return the peak resident bytes of every process so far; the present one is called 'client'."""
+
+    @abstractmethod
+    def performance_report(self, path: str | os.PathLike[str]) -> Any:
+        """Return a context in which Dask's performance report is recorded, where there is a cluster."""
+
+
+class Here(Workers):
+    """This thread: plain Python, for debugging and for data that needs no cluster."""
+
+    client = None
+
+    @property
+    def n_threads(self) -> int:
+        """One."""
+        return 1
+
+    def map_blocks(
+        self, function: Callable[..., Any], items: Sequence[Any], *, name: str, shared: Sequence[Any] = ()
+    ) -> Iterator[tuple[int, Any]]:
+        """Yield ``(k, function(*shared, items[k]))`` in order."""
+        for k, item in enumerate(items):
+            yield k, function(*shared, item)
+
+    def reduce_blocks(
+        self,
+        function: Callable[..., Any],
+        items: Sequence[Any],
+        combine: Callable[[Any, Any], Any],
+        *,
+        name: str,
+        shared: Sequence[Any] = (),
+    ) -> Any:
+        """Combine as the tree of `OnDask` does, holding one result per level."""
+        levels: list[tuple[int, Any]] = []  # (height of the subtree, its result), highest first
+        for item in items:
+            height, result = 0, function(*shared, item)
+            while levels and levels[-1][0] == height:
+                result = combine(levels.pop()[1], result)
+                height += 1
+            levels.append((height, result))
+        if not levels:
+            raise ValueError("expected at least one block to combine, found none")
+        result = levels.pop()[1]
+        while levels:
+            result = combine(levels.pop()[1], result)
+        return result
+
+    def keep(self, argument: Any) -> Any:
+        """Return it."""
+        return argument
+
+    def place(self, cls: type, *args: Any) -> Any:
+        """Make the object here."""
+        return _Placed(cls(*args))
+
+    def holds(self, node: Any) -> bool:
+        """It is."""
+        return True
+
+    def release(self, node: Any) -> None:
+        """It goes when nobody refers to it."""
+
+    def announce(self, topic: str, message: Any) -> None:
+        """Show nothing."""
+
+    def peak_memory(self) -> dict[str, int]:
+        """Return this process's peak."""
+        return {"client": peak_memory_nbytes()}
+
+    def performance_report(self, path: str | os.PathLike[str]) -> Any:
+        """Record nothing."""
+        return nullcontext()
+
+
+class OnDask(Workers):
+    """The workers of a `distributed.Client`."""
+
+    client: Client
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self._central_nodes: list[Any] = []  # their futures: a node whose future is gone is released by Dask
+
+    @property
+    def n_threads(self) -> int:
+        """Threads of all workers at present, at least one."""
+        import dask
+
+        if self.client.status != "running":
+            raise _scheduler_lost("cluster", ConnectionError())
+        try:
+            with cluster_errors("cluster"), dask.config.set({"distributed.comm.timeouts.connect": "5s"}):
+                return max(1, sum(self.client.nthreads().values()))
+        except OSError as fault:
+            raise _scheduler_lost("cluster", fault) from fault
+
+    def map_blocks(
+        self, function: Callable[..., Any], items: Sequence[Any], *, name: str, shared: Sequence[Any] = ()
+    ) -> Iterator[tuple[int, Any]]:
+        """Yield results as they come; each leaves its worker at once and is released."""
+        from concurrent.futures import CancelledError
+
+        from distributed import as_completed
+
+        submit = self._submitter(function, name, shared)
+        waiting = iter(enumerate(items))
+        number_of: dict[str, int] = {}
+        completed = as_completed(with_results=True, loop=self.client.loop)
+
+        def submit_next() -> None:
+            for k, item in waiting:
+                future = submit(k, item)
+                number_of[future.key] = k
+                completed.add(future)
+                return
+
+        with cluster_errors(name):
+            for _ in range(_TASKS_PER_THREAD * self.n_threads):
+                submit_next()
+            try:
+                for future, result in self._as_they_come(completed):
+                    if isinstance(result, CancelledError):  # what as_completed gives when the scheduler is gone
+                        raise result
+                    future.release()
+                    submit_next()
+                    yield number_of.pop(future.key), result
+                    del result
+            finally:
+                completed.clear()  # lets go of what is still in flight when the reader stops early
+
+    def _as_they_come(self, completed: Any) -> Iterator[tuple[Any, Any]]:
+        """Yield finished futures; where nothing comes for a while, ask whether the scheduler still answers."""
+        asked = time.monotonic()
+        while completed.count():
+            while not completed.has_ready():
+                time.sleep(_POLL_S)
+                if time.monotonic() - asked > SILENCE_S:
+                    _ = self.n_threads  # raises where nobody answers
+                    asked = time.monotonic()
+            yield next(completed)
+            asked = time.monotonic()
+
+    def reduce_blocks(
+        self,
+        function: Callable[..., Any],
+        items: Sequence[Any],
+        combine: Callable[[Any, Any], Any],
+        *,
+        name: str,
+        shared: Sequence[Any] = (),
+    ) -> Any:
+        """Combine on the workers, neighbours first."""
+        if not len(items):
+            raise ValueError("expected at least one block to combine, found none")
+        with cluster_errors(name):
+            submit = self._submitter(function, name, shared)
+            level = [submit(k, item) for k, item in enumerate(items)]
+            join = self._submitter(combine, f"{name}-combine", ())
+            n_joined = 0
+            while len(level) > 1:
+                pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
+                level = [join(n_joined + i, *pair) if len(pair) == 2 else pair[0] for i, pair in enumerate(pairs)]
+                n_joined += len(pairs)
+            return level[0].result()
+
+    def _submitter(self, function: Callable[..., Any], name: str, shared: Sequence[Any]) -> Callable[..., Any]:
+        arguments = [self.keep(argument) for argument in shared]
+        run = uuid.uuid4().hex[:8]
+
+        def submit(k: int, *items: Any) -> Any:
+            key = (f"{name}-{k:04d}", run)
+            return self.client.submit(function, *arguments, *items, key=key, pure=False)
+
+        return submit
+
+    def keep(self, argument: Any) -> Any:
+        """Return a small argument as it is, a large one as what stands for it once it lies on every worker."""
+        from distributed import Future
+
+        if isinstance(argument, Future):  # kept before
+            return argument
+        buffers: list[pickle.PickleBuffer] = []
+        head = pickle.dumps(argument, protocol=5, buffer_callback=buffers.append)
+        nbytes = len(head) + sum(buffer.raw().nbytes for buffer in buffers)
+        if nbytes <= _INLINE_NBYTES:
+            return argument
+        return self.client.scatter(argument, broadcast=True, hash=False)
+
+    def place(self, cls: type, *args: Any) -> Any:
+        """Make the object a Dask actor on one of the workers, for as long as these workers are held."""
+        with cluster_errors(cls.__name__), self.client.as_current():
+            arguments = [self.keep(argument) for argument in args]
+            future = self.client.submit(cls, *arguments, actor=True, key=f"{cls.__name__}-{uuid.uuid4().hex}")
+            self._central_nodes = [node for node in self._central_nodes if node.status == "finished"]
+            self._central_nodes.append(future)
+            return future.result()
+
+    def holds(self, node: Any) -> bool:
+        """Whether the actor's future is not lost."""
+        return any(future.key == node.key and future.status == "finished" for future in self._central_nodes)
+
+    def release(self, node: Any) -> None:
+        """Forget the actor's future, upon which Dask drops the actor."""
+        self._central_nodes = [future for future in self._central_nodes if future.key != node.key]
+
+    def apart(self) -> list[str]:
+        """Return the addresses of the workers' processes: those first in which no central node lives."""
+        with cluster_errors("workers"):
+            addresses = list(self.client.nthreads())
+            homes = [home for places in self.client.who_has(self._central_nodes).values() for home in places]
+        return sorted(addresses, key=homes.__contains__)
+
+    def announce(self, topic: str, message: Any) -> None:
+        """Log an event under a topic."""
+        with cluster_errors(topic):
+            self.client.log_event(topic, message)
+
+    def peak_memory(self) -> dict[str, int]:
+        """Return the peaks of the client and of every worker that answers."""
+        with cluster_errors("peak memory"):
+            workers = self.client.scheduler_info(-1)["workers"]
+            peaks = self.client.run(_process_and_peak, on_error="ignore")
+        names = {address: worker["name"] for address, worker in workers.items()}
+        memory = {"client": peak_memory_nbytes()}
+        for address, (pid, nbytes) in peaks.items():
+            if pid != os.getpid():  # a worker that is a thread of this process
+                memory[f"worker-{names.get(address, address)}"] = nbytes
+        return memory
+
+    def performance_report(self, path: str | os.PathLike[str]) -> Any:
+        """Record Dask's performance report as one HTML file."""
+        from distributed import performance_report
+
+        @contextmanager
+        def report() -> Iterator[None]:
+            recorded = performance_report(filename=str(path), mode="inline")
+            with self.client.as_current(), cluster_errors(recorded.filename):
+                recorded.__enter__()
+                yield
+                recorded.__exit__(None, None, None)  # not where the work failed: the scheduler may be gone
+
+        return report()
+
+
+class _Placed:
+    """An object that answers as a Dask actor does."""
+
+    def __init__(self, instance: Any) -> None:
+        self._instance = instance
+
+    def __getattr__(self, name: str) -> Callable[..., _Done]:
+        method = getattr(self._instance, name)
+        return lambda *args, **kwargs: _Done(method(*args, **kwargs))
+
+
+class _Done:
+    """A result that is there already."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def result(self, timeout: float | None = None) -> Any:
+        return self._value
+
+
+@contextmanager
+def cluster_errors(name: str) -> Iterator[None]:
+    """Say in one line what a lost cluster means."""
+    from concurrent.futures import CancelledError
+
+    from distributed import KilledWorker
+    from distributed.comm import CommClosedError
+
+    try:
+        yield
+    except KilledWorker as fault:
+        raise RunError(
+            f"the workers died {fault.allowed_failures + 1} times on the task {_shown(fault.task)}", name, _REMEDY
+        ) from fault
+    except (CancelledError, CommClosedError, TimeoutError) as fault:
+        raise _scheduler_lost(name, fault) from fault
+
+
+_REMEDY = "start the workers again, with more memory if they were killed for it, and resume the run"
+
+
+def _scheduler_lost(name: str, fault: BaseException) -> RunError:
+    return RunError(f"the scheduler was lost ({type(fault).__name__})", name, _REMEDY)
+
+
+def _shown(key: Any) -> str:
+    return str(key[0] if isinstance(key, tuple) else key)
+
+
+def _process_and_peak() -> tuple[int, int]:
+    return os.getpid(), peak_memory_nbytes()

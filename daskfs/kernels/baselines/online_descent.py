@@ -1,0 +1,170 @@
+"""One step of coordinate descent for every column of a block, as it comes: with an L1 penalty, or keeping s columns.
+
+The objective is Σ_i s_i loss(z_i) (+ λ Σ_j |b_j|), see `daskfs.kernels.glm.newton`, its columns standardised, so each
+has the curvature of the loss's bound. The intercept, which no penalty touches, takes a step of its own after each
+move; with the squared loss, whose columns are centred, it stays where it is.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from daskfs.kernels.linear.columns import add_multiple, dot, sum_of
+from daskfs.kernels.losses import SQUARED, derivatives
+from daskfs.kernels.numba_cache import kernel
+
+
+class KeptColumns(NamedTuple):
+    """The columns that an online method holds: their values, numbers and coefficients."""
+
+    columns: np.ndarray
+    """Shape (capacity, n_samples), standardised, one after another."""
+    features: np.ndarray
+    """Shape (capacity,), int64: column number of the matrix."""
+    slot: np.ndarray
+    """Shape (n_features,), int64: where a column is kept, or -1."""
+    coef: np.ndarray
+    """Shape (capacity,)."""
+    n_held: np.ndarray
+    """Shape (1,), int64: columns held."""
+
+
+def no_columns(n_samples: int, n_features: int, capacity: int) -> KeptColumns:
+    """Return room for `capacity` columns."""
+    return KeptColumns(
+        columns=np.empty((capacity, n_samples)),
+        features=np.full(capacity, -1, dtype=np.int64),
+        slot=np.full(n_features, -1, dtype=np.int64),
+        coef=np.zeros(capacity),
+        n_held=np.zeros(1, dtype=np.int64),
+    )
+
+
+@kernel
+def refresh(problem, at):  # type: ignore[no-untyped-def]
+    """Bring residuals and curvatures up to the predictions."""
+    derivatives(problem.loss, problem.threshold, at.z, problem.y, at.residual, at.curvature, at.bits)
+    for i in range(at.residual.shape[0]):
+        at.residual[i] *= -problem.share[i]
+
+
+@kernel
+def move_intercept(problem, bound, intercept, at):  # type: ignore[no-untyped-def]
+    """Take one step of the intercept, and bring residuals up to date."""
+    refresh(problem, at)
+    if problem.loss == SQUARED:
+        return
+    step = sum_of(at.residual) / bound
+    intercept[0] += step
+    for i in range(at.z.shape[0]):
+        at.z[i] += step
+    refresh(problem, at)
+
+
+@kernel
+def l1_steps(problem, bound, block, first, lam, coef, intercept, at):  # type: ignore[no-untyped-def]
+    """Take one soft-thresholded step for every column of a block.
+
+    Parameters
+    ----------
+    problem : Problem
+    bound : float
+        Of the loss's curvature.
+    block : ndarray of shape (n_columns, n_samples), float64
+        Standardised; a constant column is 0.
+    first : int
+        Number of the first column.
+    lam : float
+    coef : ndarray of shape (n_features,), float64
+        Of the standardised columns; changed.
+    intercept : ndarray of shape (1,), float64
+        Changed.
+    at : Predictions
+        Of all columns so far; changed.
+
+    Returns
+    -------
+    int
+        Coefficients that moved.
+    """
+    n_moves = 0
+    for f in range(block.shape[0]):
+        j = first + f
+        target = coef[j] + dot(block[f], at.residual) / bound
+        excess = abs(target) - lam / bound
+        new = math.copysign(excess, target) if excess > 0.0 else 0.0
+        if new != coef[j]:
+            add_multiple(block[f], new - coef[j], at.z)
+            coef[j] = new
+            move_intercept(problem, bound, intercept, at)
+            n_moves += 1
+    return n_moves
+
+
+@kernel
+def l0_steps(problem, bound, block, first, kept, intercept, at):  # type: ignore[no-untyped-def]
+    """Take one step for every column of a block and keep those with the largest coefficients.
+
+    A column that is held moves; a newcomer takes a free place, or that of the weakest column where its coefficient is
+    larger. The parameters are those of `l1_steps`, with `kept` instead of `coef`.
+
+    Returns
+    -------
+    int
+        Newcomers that were taken.
+    """
+    capacity = kept.columns.shape[0]
+    n_taken = 0
+    for f in range(block.shape[0]):
+        j = first + f
+        step = dot(block[f], at.residual) / bound
+        if step == 0.0:
+            continue
+        place = kept.slot[j]
+        if place < 0:
+            place = kept.n_held[0]
+            if place == capacity:
+                place = _weakest(kept)
+                if abs(step) <= abs(kept.coef[place]):
+                    continue
+                add_multiple(kept.columns[place], -kept.coef[place], at.z)
+                kept.slot[kept.features[place]] = -1
+            else:
+                kept.n_held[0] += 1
+            kept.columns[place] = block[f]
+            kept.features[place] = j
+            kept.slot[j] = place
+            kept.coef[place] = 0.0
+            n_taken += 1
+        kept.coef[place] += step
+        add_multiple(block[f], step, at.z)
+        move_intercept(problem, bound, intercept, at)
+    return n_taken
+
+
+@kernel
+def _weakest(kept):  # type: ignore[no-untyped-def]
+    weakest = 0
+    for k in range(1, kept.n_held[0]):
+        if abs(kept.coef[k]) < abs(kept.coef[weakest]):
+            weakest = k
+    return weakest
+
+
+@kernel
+def products(block, vector, out):  # type: ignore[no-untyped-def]
+    """Write the product of every column of a block with a vector."""
+    for f in range(block.shape[0]):
+        out[f] = dot(block[f], vector)
+
+
+@kernel
+def predict(columns, n_columns, coef, intercept, z):  # type: ignore[no-untyped-def]
+    """Write ``intercept + Σ_k coef_k column_k``."""
+    z[:] = intercept
+    for k in range(n_columns):
+        if coef[k] != 0.0:
+            add_multiple(columns[k], coef[k], z)

@@ -1,0 +1,1 @@
+"""What a block may be: dense, or its entries."""

@@ -1,0 +1,1 @@
+"""Feature generating machine: scores of columns, the restricted problem."""

@@ -1,0 +1,82 @@
+"""The summed loss of weighted rows, its residuals, and the shift (intercept) that minimises it at given predictions."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from daskfs.kernels.linear.columns import dot, sum_of
+from daskfs.kernels.losses import SPAN, derivatives, values
+from daskfs.kernels.numba_cache import kernel
+
+MAX_HALVINGS = 40
+ARMIJO = 1e-4  # share of the foretold decrease that a step must bring
+
+
+class Rows(NamedTuple):
+    """Σ_i share_i loss(z_i, y_i), and room to compute it; all of shape (n_samples,) but `loss` and `bits`."""
+
+    loss: int
+    y: np.ndarray
+    share: np.ndarray
+    """C times the weight of the row."""
+    moved: np.ndarray
+    first: np.ndarray
+    second: np.ndarray
+    bits: np.ndarray
+
+
+def new_rows(loss: int, y: np.ndarray, share: np.ndarray) -> Rows:
+    """Return the rows of a problem with room to work in."""
+    moved, first, second = np.zeros((3, len(y)))
+    return Rows(loss, y, share, moved, first, second, np.zeros(SPAN, dtype=np.int64))
+
+
+@kernel
+def total_loss(rows, z, shift):  # type: ignore[no-untyped-def]
+    """Return Σ_i share_i loss(z_i + shift, y_i)."""
+    for i in range(z.shape[0]):
+        rows.moved[i] = z[i] + shift
+    values(rows.loss, 0.0, rows.moved, rows.y, rows.first, rows.bits)
+    return dot(rows.share, rows.first)
+
+
+@kernel
+def dual_variables(rows, z, shift, out):  # type: ignore[no-untyped-def]
+    """Write v_i = -share_i loss'(z_i + shift, y_i); `rows.second` is left at share times curvature."""
+    for i in range(z.shape[0]):
+        rows.moved[i] = z[i] + shift
+    derivatives(rows.loss, 0.0, rows.moved, rows.y, rows.first, rows.second, rows.bits)
+    for i in range(z.shape[0]):
+        out[i] = -rows.share[i] * rows.first[i]
+        rows.second[i] *= rows.share[i]
+
+
+@kernel
+def fit_shift(rows, z, shift, n_steps, tol):  # type: ignore[no-untyped-def]
+    """Take up to `n_steps` Newton steps for the shift, shortened by Armijo's rule; return shift and loss.
+
+    Ends early where the slope falls to `tol` times Σ_i share_i.
+    """
+    value = total_loss(rows, z, shift)
+    enough = tol * sum_of(rows.share)
+    v = np.empty(z.shape[0])
+    for _ in range(n_steps):
+        dual_variables(rows, z, shift, v)
+        slope, curvature = -sum_of(v), sum_of(rows.second)
+        if abs(slope) <= enough or curvature <= 0.0:
+            break
+        step = -slope / curvature
+        is_lower = False
+        for _ in range(MAX_HALVINGS):
+            lower = total_loss(rows, z, shift + step)
+            if lower <= value + ARMIJO * slope * step:
+                is_lower = True
+                break
+            step *= 0.5
+        if not is_lower:
+            break
+        shift += step
+        value = lower
+    return shift, value

@@ -1,0 +1,1 @@
+"""Fits and Lasso paths of the other losses."""

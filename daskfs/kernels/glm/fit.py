@@ -1,0 +1,208 @@
+"""The unpenalised fit of a loss on the few columns of a row block, and the terms of a Newton step over many blocks."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from daskfs.kernels.glm.newton import (
+    CONVERGED,
+    Predictions,
+    Problem,
+    advance,
+    estimate_dispersion,
+    extend_hessian,
+    factorise,
+    mean_loss,
+    new_predictions,
+    newton,
+)
+from daskfs.kernels.glm.null_model import start_null_model
+from daskfs.kernels.linear.columns import copy_columns
+from daskfs.kernels.linear.linalg import minimum_norm
+from daskfs.kernels.linear.moments import Moments, moments
+from daskfs.kernels.losses import HUBER, LOGISTIC, POISSON, default_threshold, loss_code, saturated_values
+
+TOLERANCE = 1e-9  # of the last step, in standard deviations of the coefficients times √n
+LONGEST_LAST_STEP = 1e-3  # of a coefficient, where the loss may have no finite minimum
+PRIOR_DEVIATION = 5.0  # log-odds (or log-means) per standard deviation of a column, where the data sets no bound
+
+
+class GlmFit(NamedTuple):
+    """A fit by Newton's method."""
+
+    moments: Moments
+    """Of the columns; its y is the raw one."""
+    coef: np.ndarray
+    """Shape (n_features,), on the scale of the data; NaN at constant columns, which the block says nothing about."""
+    intercept: float
+    deviance: float
+    is_singular: bool
+    """Whether columns were combinations of each other, so that the shortest solution was taken."""
+    is_separable: bool
+    """Whether no finite minimum was found (classes that can be told apart, a category without counts): a small ridge
+    was added, so that coefficients are finite."""
+    dispersion: float
+    """The noise of the score over its slope: 1 for a likelihood that knows it."""
+
+
+class ColumnsFit(NamedTuple):
+    """A fit of standardised columns."""
+
+    solution: np.ndarray
+    """The intercept first."""
+    mean_loss: float
+    is_singular: bool
+    is_separable: bool
+    dispersion: float = 1.0
+    """See `GlmFit`."""
+
+
+class NewtonTerms(NamedTuple):
+    """Of the summed loss of one block, in an intercept (position 0) and coefficients of the columns
+    ``(x - centre) / scale``; they add up over blocks, and ``coefficients - solve(hessian, gradient)`` is Newton's step.
+    """
+
+    value: float
+    gradient: np.ndarray
+    """Shape (n_features + 1,)."""
+    hessian: np.ndarray
+    """Shape (n_features + 1, n_features + 1)."""
+
+
+def glm_fit(X: np.ndarray, y: np.ndarray, weight: np.ndarray, *, loss: str, threshold: float | None = None) -> GlmFit:
+    """Fit y on all columns of a block.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features), float32 or float64, C-ordered and writable
+    y, weight : ndarray of shape (n_samples,), float64
+        y is -1 or +1 for the logistic loss, not below 0 for the Poisson loss.
+    loss : {"squared", "logistic", "poisson", "huber"}
+    threshold : float, optional
+        Of the Huber loss, in units of y; by default 1.345 robust standard deviations of y.
+
+    Returns
+    -------
+    GlmFit
+        Where there is one class only, or no count above 0: coefficients of 0, separable.
+    """
+    if not weight.all():
+        X, y, weight = X[weight > 0.0], y[weight > 0.0], weight[weight > 0.0]
+    code = loss_code(loss)
+    if threshold is None:
+        threshold = default_threshold(y, weight) if code == HUBER else 0.0
+    m = moments(X, y, weight)
+    problem = Problem(code, float(threshold), y, weight / m.total)
+    features = np.flatnonzero(m.scale > 0.0)
+    columns = np.empty((len(features), len(y)))
+    copy_columns(X, m.mean, m.scale, features, columns)
+    if has_no_fit(problem):
+        fit = _fit_of_one_class(problem, len(features), m.total)
+    else:
+        fit = fit_columns(problem, columns, m.total, new_predictions(len(y)))
+    coef = np.full(X.shape[1], np.nan)
+    coef[features] = fit.solution[1:] / m.scale[features]
+    intercept = fit.solution[0] - float(np.sum(coef[features] * m.mean[features]))
+    deviance = 2.0 * (m.total * fit.mean_loss - float(weight @ saturated_values(code, y)))
+    return GlmFit(m, coef, intercept, deviance, fit.is_singular, fit.is_separable, fit.dispersion)
+
+
+def fit_columns(problem: Problem, columns: np.ndarray, total: float, at: Predictions) -> ColumnsFit:
+    """Fit standardised columns, each in a row of `columns`; `at` is left at the predictions of the last step."""
+    n, work = len(columns) + 1, np.empty(len(problem.y))
+    null, unit = start_null_model(problem)
+    members = np.arange(len(columns))
+    hessian, factor = np.zeros((2, n, n))
+    longest = LONGEST_LAST_STEP if problem.loss in (LOGISTIC, POISSON) else math.inf
+    full_rank = n
+    for ridge in (0.0, 1.0 / (total * PRIOR_DEVIATION**2)):
+        solution = np.zeros(n)
+        solution[0] = null
+        value, status, rank = newton(
+            problem, columns, members, n - 1, ridge, TOLERANCE * unit, longest, solution, at, hessian, factor
+        )
+        if rank < n and ridge == 0.0:
+            gram = hessian.copy()
+            extend_hessian(columns, members, n - 1, 0, problem.share, gram, work)
+            full_rank = factorise(gram, n, 0.0, factor)
+        if status == CONVERGED and rank >= full_rank:  # a rank lost on the way: rows whose curvature has vanished
+            break
+    if full_rank < n and ridge == 0.0:
+        inner = np.ascontiguousarray(gram[1:, 1:])
+        solution[1:] = minimum_norm(inner, inner @ solution[1:])
+    dispersion = float(estimate_dispersion(problem, at, total, float(n)))
+    return ColumnsFit(solution, value, full_rank < n, ridge > 0.0, dispersion)
+
+
+def has_no_fit(problem: Problem) -> bool:
+    """Whether all rows are of one class, or all counts 0, so that not even an intercept has a finite fit."""
+    y = problem.y
+    return bool((problem.loss == LOGISTIC and abs(y.sum()) == len(y)) or (problem.loss == POISSON and not y.any()))
+
+
+def _fit_of_one_class(problem: Problem, n_features: int, total: float) -> ColumnsFit:
+    """Return the fit of rows of one class, or of counts that are all 0, as if half a row said the contrary."""
+    solution = np.zeros(n_features + 1)
+    solution[0] = math.log(2.0 * total + 1.0) * problem.y[0] if problem.loss == LOGISTIC else -math.log(2.0 * total)
+    at = new_predictions(len(problem.y))
+    at.z[:] = solution[0]
+    return ColumnsFit(solution, float(mean_loss(problem, at.z, at)), False, True)
+
+
+def newton_terms(
+    X: np.ndarray,
+    y: np.ndarray,
+    weight: np.ndarray,
+    *,
+    loss: str,
+    coef: np.ndarray,
+    intercept: float,
+    centre: np.ndarray,
+    scale: np.ndarray,
+    threshold: float = 0.0,
+) -> NewtonTerms:
+    """Return value, gradient and Hessian of the summed loss of a block.
+
+    Parameters
+    ----------
+    X, y, weight, loss : see `glm_fit`
+    coef : ndarray of shape (n_features,), float64
+        Of the columns ``(x - centre) / scale``.
+    intercept : float
+        The prediction where every column is at its centre.
+    centre, scale : ndarray of shape (n_features,), float64
+        The same for all blocks; a scale of 0 marks a column that takes no part (its terms are 0).
+    threshold : float
+        Of the Huber loss.
+
+    Returns
+    -------
+    NewtonTerms
+    """
+    if not weight.all():
+        X, y, weight = X[weight > 0.0], y[weight > 0.0], weight[weight > 0.0]
+    problem = Problem(loss_code(loss), float(threshold), y, weight)
+    n = X.shape[1] + 1
+    gradient, hessian = np.zeros(n), np.zeros((n, n))
+    features = np.flatnonzero(scale > 0.0)
+    columns = np.empty((len(features), len(y)))
+    copy_columns(X, centre, scale, features, columns)
+    members = np.arange(len(features))
+    at: Predictions = new_predictions(len(y))
+    inner_gradient, inner = np.zeros(len(features) + 1), np.zeros((len(features) + 1, len(features) + 1))
+    start = np.concatenate([[intercept], coef[features]])
+    advance(problem, columns, members, len(features), start, 1.0, at, inner_gradient)
+    weights = problem.share * at.curvature
+    extend_hessian(columns, members, len(features), 0, weights, inner, np.empty(len(y)))
+    places = np.concatenate([[0], features + 1])
+    gradient[places] = -inner_gradient
+    hessian[np.ix_(places, places)] = inner
+    return NewtonTerms(float(mean_loss(problem, at.z, at)), gradient, hessian)
+
+
+def glm_fit_nbytes(n_samples: int, n_features: int) -> int:
+    """Return the memory in bytes that `glm_fit` takes beside its block, at most."""
+    return 8 * (n_samples * (n_features + 16) + 6 * (n_features + 1) ** 2 + 16 * n_features)

@@ -1,0 +1,201 @@
+"""The Lasso path of a loss by least-squares approximation, for blocks of few columns and many rows.
+
+Wang and Leng (2007), Unified LASSO estimation by least squares approximation, JASA 102, 1039-1048. The fit b̂ of all
+columns is made once; for the rest of the path the mean loss is its parabola there, with the Hessian H at b̂:
+
+    loss(b) ≈ loss(b̂) + ½ (b - b̂)' H (b - b̂)
+
+so that a path costs what the one fit does. Unlike the paper's, the penalty is not adaptive: it is that of the exact
+path, `daskfs.kernels.glm.path`, which this stands for.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from daskfs.kernels.glm.fit import fit_columns, has_no_fit
+from daskfs.kernels.glm.newton import (
+    Problem,
+    estimate_dispersion,
+    extend_hessian,
+    factorise,
+    hessian_weights,
+    new_predictions,
+    solve_factored,
+)
+from daskfs.kernels.glm.path import STOPS, GlmPath, default_max_features, lambda_grid
+from daskfs.kernels.glm.proximal import descend
+from daskfs.kernels.glm.steps import GRID_ENDED, OUT_OF_PATIENCE, TOO_MANY_FEATURES
+from daskfs.kernels.lasso.steps import RSS_FLOOR
+from daskfs.kernels.linear.columns import copy_columns
+from daskfs.kernels.linear.moments import Moments, moments
+from daskfs.kernels.losses import HUBER, default_threshold, loss_code, saturated_values
+from daskfs.kernels.numba_cache import kernel
+
+TOLERANCE = 1e-8  # of coordinate descent, in standard deviations of coefficients times √n
+
+
+class _Parabola(NamedTuple):
+    """What stands for the mean loss: its value and Hessian at its minimum `full`, the intercept first."""
+
+    features: np.ndarray
+    full: np.ndarray
+    hessian: np.ndarray
+    mean_loss: float
+    dispersion: float
+    is_separable: bool
+
+
+def lsa_path(
+    X: np.ndarray,
+    y: np.ndarray,
+    weight: np.ndarray,
+    *,
+    loss: str,
+    penalty: float,
+    threshold: float | None = None,
+    dispersion: float | None = None,
+    lambdas: np.ndarray | None = None,
+    n_lambdas: int = 100,
+    min_ratio: float | None = None,
+    refit: bool = True,
+    patience: int | None = 10,
+    max_features: int | None = None,
+) -> GlmPath:
+    """Follow the approximate Lasso path of one block and choose on it by ``deviance / dispersion + penalty |M|``.
+
+    Parameters and result are those of `glm_path.glm_path`, with these differences: deviances are the parabola's; the
+    dispersion is that of the fit of all columns; all columns have entered, but for those that depend on the ones
+    before them; `n_separable` is 1 where that fit has no finite minimum, so that the parabola is one of a ridge fit.
+
+    Returns
+    -------
+    GlmPath
+    """
+    if not weight.all():
+        X, y, weight = X[weight > 0.0], y[weight > 0.0], weight[weight > 0.0]
+    code = loss_code(loss)
+    if threshold is None:
+        threshold = default_threshold(y, weight) if code == HUBER else 0.0
+    m = moments(X, y, weight)
+    problem = Problem(code, float(threshold), y, weight / m.total)
+    parabola = _fit_parabola(problem, X, m)
+    cross = parabola.hessian @ parabola.full
+    if lambdas is None:
+        at_null = cross[1:] - parabola.hessian[1:, 0] * (cross[0] / parabola.hessian[0, 0])
+        lambdas = lambda_grid(float(np.max(np.abs(at_null), initial=0.0)), m.total, X.shape[1], n_lambdas, min_ratio)
+    if not len(parabola.features):
+        lambdas = lambdas[:0]
+    if max_features is None:
+        max_features = default_max_features(m.total, X.shape[1])
+    noise = parabola.dispersion if dispersion is None else float(dispersion)
+    smallest = 2.0 * (m.total * parabola.mean_loss - float(weight @ saturated_values(code, y)))
+    df, deviance, gic, coef, n_followed, best, stop, n_unsolved = _follow(
+        parabola.hessian, parabola.full, cross, lambdas, float(penalty), noise, m.total, smallest, bool(refit),
+        -1 if patience is None else int(patience), int(max_features), TOLERANCE * math.sqrt(noise),
+    )  # fmt: skip
+    keep = slice(n_followed)
+    return GlmPath(
+        loss, problem.threshold, m, lambdas[keep], df[keep], deviance[keep], gic[keep], parabola.features,
+        coef[keep, 1:].copy(), coef[keep, 0].copy(), best, STOPS[stop], noise, int(parabola.is_separable), 0, 0, 1,
+        n_unsolved,
+    )  # fmt: skip
+
+
+def _fit_parabola(problem: Problem, X: np.ndarray, m: Moments) -> _Parabola:
+    y = problem.y
+    features = np.flatnonzero(m.scale > 0.0)
+    if has_no_fit(problem) or not (y != y[0]).any() or not len(features):
+        return _Parabola(features[:0], np.zeros(1), np.eye(1), 0.0, 1.0, False)
+    columns = np.empty((len(features), len(y)))
+    copy_columns(X, m.mean, m.scale, features, columns)
+    n, at, members = len(features) + 1, new_predictions(len(y)), np.arange(len(features))
+    fit = fit_columns(problem, columns, m.total, at)
+    full = fit.solution
+    hessian, factor = np.zeros((2, n, n))
+    weights = np.empty(len(y))
+    hessian_weights(problem, at, weights)
+    extend_hessian(columns, members, n - 1, 0, weights, hessian, np.empty(len(y)))
+    dispersion = max(estimate_dispersion(problem, at, m.total, float(n)), RSS_FLOOR * m.y_variance)
+    if fit.is_singular:
+        factorise(hessian, n, 0.0, factor)
+        kept = np.flatnonzero(np.diag(factor) > 0.0)
+        target = (hessian @ full)[kept]
+        hessian = np.ascontiguousarray(hessian[np.ix_(kept, kept)])
+        full = np.linalg.solve(hessian, target)
+        features = features[kept[1:] - 1]
+    return _Parabola(features, full, hessian, fit.mean_loss, dispersion, fit.is_separable)
+
+
+def lsa_path_nbytes(n_samples: int, n_features: int, n_lambdas: int) -> int:
+    """Return the memory in bytes that `lsa_path` takes beside its block, at most."""
+    return 8 * (n_samples * (n_features + 24) + (n_features + 1) * (6 * n_features + n_lambdas + 24))
+
+
+@kernel
+def _follow(  # type: ignore[no-untyped-def]
+    hessian, full, cross, lambdas, penalty, noise, total, smallest, refit, patience, max_features, tol
+):
+    """Return df, deviance, GIC, coefficients at each λ, how many were followed, the best, why it ended, n_unsolved."""
+    n, n_lambdas = full.shape[0], lambdas.shape[0]
+    df = np.zeros(n_lambdas, np.int64)
+    deviance, gic, coefs = np.zeros(n_lambdas), np.zeros(n_lambdas), np.zeros((n_lambdas, n))
+    coef, step, gradient = np.zeros(n), np.zeros(n), cross.copy()
+    members = np.zeros(n, np.int64)
+    n_members = -1
+    best, n_unsolved = -1, 0
+    for k in range(n_lambdas):
+        _, is_settled = descend(hessian, n, gradient, coef, lambdas[k], tol, step)
+        n_unsolved += not is_settled
+        coef += step
+        is_new, n_active = False, 0
+        for q in range(1, n):
+            if coef[q] != 0.0:
+                is_new = is_new or n_active >= n_members or members[n_active] != q
+                members[n_active] = q
+                n_active += 1
+        if n_active > max_features:
+            return df, deviance, gic, coefs, k, best, TOO_MANY_FEATURES, n_unsolved
+        if not refit:
+            deviance[k] = smallest + total * _distance(coef, full, cross, gradient)
+        elif is_new or n_active != n_members:
+            deviance[k] = smallest + total * _refitted_distance(hessian, full, cross, members, n_active)
+        else:
+            deviance[k] = deviance[k - 1]
+        n_members = n_active
+        df[k], coefs[k] = n_active, coef
+        gic[k] = deviance[k] / noise + penalty * n_active
+        if best < 0 or gic[k] < gic[best]:
+            best = k
+        if patience >= 0 and n_active > df[best] + patience:
+            return df, deviance, gic, coefs, k + 1, best, OUT_OF_PATIENCE, n_unsolved
+    return df, deviance, gic, coefs, n_lambdas, best, GRID_ENDED, n_unsolved
+
+
+@kernel
+def _distance(coef, full, cross, gradient):  # type: ignore[no-untyped-def]
+    """Return (b - b̂)' H (b - b̂); the gradient is H (b̂ - b)."""
+    square = 0.0
+    for q in range(coef.shape[0]):
+        square += (full[q] - coef[q]) * gradient[q]
+    return square
+
+
+@kernel
+def _refitted_distance(hessian, full, cross, members, n_members):  # type: ignore[no-untyped-def]
+    """Return the smallest (b - b̂)' H (b - b̂) over the coefficients of a model."""
+    n = n_members + 1
+    inner, factor, right, out = np.empty((n, n)), np.zeros((n, n)), np.empty(n), np.empty(n)
+    total = 0.0
+    for q in range(full.shape[0]):
+        total += full[q] * cross[q]
+    for a in range(n):
+        row = members[a - 1] if a > 0 else 0
+        right[a] = cross[row]
+        for b in range(n):
+            inner[a, b] = hessian[row, members[b - 1] if b > 0 else 0]
+    factorise(inner, n, 0.0, factor)
+    return max(total - solve_factored(factor, n, right, out), 0.0)

@@ -1,0 +1,310 @@
+"""Newton's method for the mean loss of a few standardised columns, with an intercept; the steps that its users share.
+
+The objective is Σ_i s_i loss(z_i) + ½ ridge Σ_q b_q², with z = b_0 + Σ_q b_q column_q and the shares s_i = w_i / W of
+the weights. Position 0 of coefficients, gradients and Hessians is the intercept, which no penalty touches. The
+gradient is kept with its sign turned, as products of the columns with the residuals -s_i loss'(z_i): for the squared
+loss that is what one is used to.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from daskfs.kernels.linear.columns import add_four_rows, add_row, four_row_dots, row_dot, sum_of
+from daskfs.kernels.linear.linalg import MIN_PIVOT
+from daskfs.kernels.losses import HUBER, LOGISTIC, POISSON, SPAN, derivatives, values
+from daskfs.kernels.numba_cache import kernel
+
+CONVERGED, SEPARABLE = range(2)
+MAX_STEPS = 60  # a finite minimum takes ten; where there is none, the predictions grow by about 1 per step
+STALE = 0.05  # the factor is made anew when the squared step shrinks by less
+HUBER_FLOOR = 0.05  # outside its threshold the Huber loss has no curvature, and a Hessian needs some
+MAX_SHORTENINGS = 60
+OVERSHOT = 0.5  # of the slope at the start: a step that turned it further is shortened
+FARTHEST = 50.0  # log-odds (or log-means) per standard deviation of a column, that one step may go
+
+
+class Problem(NamedTuple):
+    """What is minimised: a loss over the rows of a block."""
+
+    loss: int
+    threshold: float
+    y: np.ndarray
+    share: np.ndarray
+
+
+class Predictions(NamedTuple):
+    """Predictions of the rows and what follows from them; all of shape (n_samples,) but `bits`."""
+
+    z: np.ndarray
+    residual: np.ndarray
+    curvature: np.ndarray
+    scratch: np.ndarray
+    bits: np.ndarray
+
+
+def new_predictions(n_samples: int) -> Predictions:
+    """Return predictions of zero; residuals and curvatures follow with the first `advance`."""
+    z, residual, curvature, scratch = np.zeros((4, n_samples))
+    return Predictions(z, residual, curvature, scratch, np.zeros(SPAN, dtype=np.int64))
+
+
+@kernel
+def advance(problem, columns, members, n_members, step, factor, at, gradient):  # type: ignore[no-untyped-def]
+    """Move the predictions by ``factor * step`` and bring residuals, curvatures and the gradient up to date.
+
+    Parameters
+    ----------
+    problem : Problem
+    columns : ndarray of shape (n_columns, n_samples), float64
+        Standardised.
+    members : ndarray of shape (>= n_members,), int64
+        Rows of `columns`.
+    n_members : int
+    step, gradient : ndarray of shape (>= n_members + 1,), float64
+    factor : float
+    at : Predictions
+    """
+    z = at.z
+    first = factor * step[0]
+    for i in range(z.shape[0]):
+        z[i] += first
+    _add_columns(columns, members, n_members, step, factor, z)
+    derivatives(problem.loss, problem.threshold, z, problem.y, at.residual, at.curvature, at.bits)
+    _weigh(problem.share, at.residual, -1.0)
+    gradient[0] = sum_of(at.residual)
+    multiply(columns, members, n_members, at.residual, gradient)
+
+
+@kernel
+def _add_columns(columns, members, n_members, step, factor, z):  # type: ignore[no-untyped-def]
+    """Add ``factor * step`` times the columns to z, four at a time; most steps move few columns."""
+    moved = np.empty(n_members, np.int64)
+    n_moved = 0
+    for q in range(n_members):
+        if step[q + 1] != 0.0:
+            moved[n_moved] = q
+            n_moved += 1
+    k = 0
+    while k + 4 <= n_moved:
+        a, b, c, d = moved[k], moved[k + 1], moved[k + 2], moved[k + 3]
+        add_four_rows(
+            columns, members[a], members[b], members[c], members[d],
+            factor * step[a + 1], factor * step[b + 1], factor * step[c + 1], factor * step[d + 1], z,
+        )  # fmt: skip
+        k += 4
+    while k < n_moved:
+        add_row(columns, members[moved[k]], factor * step[moved[k] + 1], z)
+        k += 1
+
+
+@kernel
+def multiply(columns, members, n_members, vector, out):  # type: ignore[no-untyped-def]
+    """Write the products of the members with a vector into `out` from position 1 on."""
+    n_fours = n_members - n_members % 4
+    for q in range(0, n_fours, 4):
+        out[q + 1], out[q + 2], out[q + 3], out[q + 4] = four_row_dots(
+            columns, members[q], members[q + 1], members[q + 2], members[q + 3], vector
+        )
+    for q in range(n_fours, n_members):
+        out[q + 1] = row_dot(columns, members[q], vector)
+
+
+@kernel
+def _weigh(share, values, sign):  # type: ignore[no-untyped-def]
+    for i in range(values.shape[0]):
+        values[i] *= sign * share[i]
+
+
+@kernel
+def hessian_weights(problem, at, out):  # type: ignore[no-untyped-def]
+    """Write share times curvature; Huber's, which is 0 outside the threshold, is kept above a floor."""
+    floor = HUBER_FLOOR if problem.loss == HUBER else 1e-30
+    for i in range(out.shape[0]):
+        out[i] = problem.share[i] * max(at.curvature[i], floor)
+
+
+@kernel
+def extend_hessian(columns, members, n_members, first, weight, hessian, work):  # type: ignore[no-untyped-def]
+    """Write rows `first` to `n_members` of the weighted Gram matrix, and their mirror; row 0 is the intercept's."""
+    if first == 0:
+        hessian[0, 0] = sum_of(weight)
+    for a in range(max(first, 1), n_members + 1):
+        column = members[a - 1]
+        for i in range(work.shape[0]):
+            work[i] = weight[i] * columns[column, i]
+        hessian[a, 0] = sum_of(work)
+        multiply(columns, members, a, work, hessian[a])
+        for b in range(a):
+            hessian[b, a] = hessian[a, b]
+
+
+@kernel
+def factorise(hessian, n, ridge, factor):  # type: ignore[no-untyped-def]
+    """Factor the leading n x n part by Cholesky, `ridge` added to all but the first pivot; return the rank.
+
+    A position that depends on the ones before it gets a pivot of 0.
+    """
+    rank = 0
+    for a in range(n):
+        row = factor[a]
+        diagonal = hessian[a, a] + (ridge if a > 0 else 0.0)
+        pivot = diagonal
+        for b in range(a):
+            entry = 0.0
+            if factor[b, b] > 0.0:
+                entry = hessian[a, b]
+                for c in range(b):
+                    entry -= row[c] * factor[b, c]
+                entry /= factor[b, b]
+            row[b] = entry
+            pivot -= entry * entry
+        row[a] = math.sqrt(pivot) if pivot > MIN_PIVOT * diagonal else 0.0
+        if row[a] > 0.0:
+            rank += 1
+    return rank
+
+
+@kernel
+def mean_loss(problem, z, at):  # type: ignore[no-untyped-def]
+    """Return Σ_i s_i loss(z_i)."""
+    values(problem.loss, problem.threshold, z, problem.y, at.scratch, at.bits)
+    _weigh(problem.share, at.scratch, 1.0)
+    return sum_of(at.scratch)
+
+
+@kernel
+def estimate_dispersion(problem, at, n_samples, n_parameters):  # type: ignore[no-untyped-def]
+    """Return how much noise the deviance of one useless feature has: 1 for the likelihoods that know it.
+
+    For squared and Huber loss Σ s loss'² / Σ s loss'', the variance of the score over its slope.
+    """
+    if problem.loss == LOGISTIC or problem.loss == POISSON:
+        return 1.0
+    square = 0.0
+    slope = 0.0
+    for i in range(at.z.shape[0]):
+        square += at.residual[i] * at.residual[i] / problem.share[i]
+        slope += problem.share[i] * at.curvature[i]
+    return square / max(slope, HUBER_FLOOR) * n_samples / max(n_samples - n_parameters, 1.0)
+
+
+@kernel
+def is_separated(y, z):  # type: ignore[no-untyped-def]
+    """Whether every row stands on its right side, which proves that no finite logistic fit exists."""
+    n_right = 0
+    for i in range(z.shape[0]):
+        n_right += y[i] * z[i] > 0.0
+    return n_right == z.shape[0]
+
+
+@kernel
+def newton(problem, columns, members, n_members, ridge, tol, longest, coef, at, hessian, factor):  # type: ignore[no-untyped-def]
+    """Minimise from the start in `coef`, in place.
+
+    Steps are Newton's with a factor kept as long as it serves. A step is shortened where the slope along it has turned
+    up, so that the method converges from anywhere.
+
+    Parameters
+    ----------
+    problem : Problem
+    columns : ndarray of shape (n_columns, n_samples), float64
+    members : ndarray of shape (>= n_members,), int64
+    n_members : int
+    ridge : float
+    tol : float
+        Ends with a step that is shorter in the norm of the Hessian,
+    longest : float
+        and by no coefficient longer than this: where there is no finite minimum the Hessian vanishes, the steps do not.
+    coef : ndarray of shape (>= n_members + 1,), float64
+        Where a column depends on the ones before it, its coefficient stays as it is.
+    at : Predictions
+    hessian, factor : ndarray of shape (>= n_members + 1, >= n_members + 1), float64
+
+    Returns
+    -------
+    value : float
+        The mean loss at the minimum, without the ridge's part.
+    status : int
+        CONVERGED, or SEPARABLE: no finite minimum, `value` is what the loss falls to and `coef` where it was left.
+    rank : int
+        Of the Hessian, n_members + 1 where it is regular.
+    """
+    n = n_members + 1
+    gradient, step = np.zeros(n), np.zeros(n)
+    weight, work = np.empty(at.z.shape[0]), np.empty(at.z.shape[0])
+    at.z[:] = 0.0
+    advance(problem, columns, members, n_members, coef, 1.0, at, gradient)
+    rank = 0
+    last = 0.0
+    is_stale = True
+    for iteration in range(MAX_STEPS):
+        for q in range(1, n):
+            gradient[q] -= ridge * coef[q]
+        if is_stale:
+            hessian_weights(problem, at, weight)
+            extend_hessian(columns, members, n_members, 0, weight, hessian, work)
+            rank = factorise(hessian, n, ridge, factor)
+        square = solve_factored(factor, n, gradient, step)
+        if square <= tol * tol and np.abs(step).max() <= longest:
+            value = mean_loss(problem, at.z, at) - (0.5 * square if ridge == 0.0 else 0.0)
+            for q in range(n):
+                coef[q] += step[q]
+            return value, CONVERGED, rank
+        length = _take_step(problem, columns, members, n_members, ridge, coef, step, square, at, gradient)
+        for q in range(n):
+            coef[q] += length * step[q]
+        if ridge == 0.0 and problem.loss == LOGISTIC and iteration > 2 and is_separated(problem.y, at.z):
+            return 0.0, SEPARABLE, rank
+        is_stale = length < 1.0 or (iteration > 0 and square > STALE * last)
+        last = square
+    return mean_loss(problem, at.z, at), SEPARABLE, rank
+
+
+@kernel
+def _take_step(problem, columns, members, n_members, ridge, coef, step, slope, at, gradient):  # type: ignore[no-untyped-def]
+    """Go `step`, or the part of it after which the slope has not turned up by half of what it was; return that part.
+
+    Where columns nearly depend on each other and classes can nearly be told apart, a step may lead to where the Hessian
+    knows nothing: it ends at `FARTHEST`.
+    """
+    length = 1.0
+    if problem.loss == LOGISTIC or problem.loss == POISSON:  # coming back from farther would cost all digits
+        length = min(1.0, FARTHEST / np.abs(step).max())
+    advance(problem, columns, members, n_members, step, length, at, gradient)
+    for _ in range(MAX_SHORTENINGS):
+        turned = 0.0
+        for q in range(n_members + 1):
+            pull = ridge * (coef[q] + length * step[q]) if q > 0 else 0.0
+            turned -= (gradient[q] - pull) * step[q]
+        if turned <= OVERSHOT * slope:
+            break
+        shorter = length * min(0.5, max(0.1, slope / (slope + turned)))
+        advance(problem, columns, members, n_members, step, shorter - length, at, gradient)
+        length = shorter
+    return length
+
+
+@kernel
+def solve_factored(factor, n, right, out):  # type: ignore[no-untyped-def]
+    """Write the solution of L Lᵀ out = right, 0 at pivots of 0; return the product of the two."""
+    square = 0.0
+    for a in range(n):
+        entry = 0.0
+        if factor[a, a] > 0.0:
+            entry = right[a]
+            for b in range(a):
+                entry -= factor[a, b] * out[b]
+            entry /= factor[a, a]
+        out[a] = entry
+        square += entry * entry
+    for a in range(n - 1, -1, -1):
+        if factor[a, a] > 0.0:
+            entry = out[a]
+            for b in range(a + 1, n):
+                entry -= factor[b, a] * out[b]
+            out[a] = entry / factor[a, a]
+    return square

@@ -1,0 +1,222 @@
+"""The Lasso path of a loss on one row block, and on it the model that a generalised information criterion chooses.
+
+For a falling grid of λ the path minimises, over an intercept b_0 and the implicitly standardised columns z_j,
+
+    Σ_i w_i loss(b_0 + Σ_j z_ij b_j, y_i) / Σ_i w_i + λ Σ_j |b_j|
+
+by proximal Newton steps with coordinate descent (Friedman, Hastie and Tibshirani 2010) on the features entered so far,
+of which standardised copies are kept. The Hessian of these steps is made once in a while, and in between corrected by
+the changes of the gradient (BFGS). That all other columns may stay out is certified without looking at them: the
+gradient of a column cannot have moved by more than the residuals have (Cauchy and Schwarz). Where that does not
+suffice, the gradient is made: of a few columns from copies, of many in a pass over the block.
+
+The criterion is ``deviance / dispersion + penalty |M|``. The deviance, minus twice the log-likelihood up to a
+constant, is of the unpenalised fit of the model's features, or of the shrunk fit. The dispersion is 1 for counts and
+classes. For the Huber and the squared loss it is the noise that the deviance of a useless feature has, estimated on the
+largest model of the path: its features are too many rather than too few.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from daskfs.kernels.blocks.any_block import block_moments, rows_of_weight
+from daskfs.kernels.blocks.column_entries import ColumnEntries
+from daskfs.kernels.glm.newton import Problem
+from daskfs.kernels.glm.null_model import fit_null_model
+from daskfs.kernels.glm.screening import BATCH
+from daskfs.kernels.glm.state import (
+    DIRECTIONS,
+    ENTERED,
+    HESSIANS,
+    NEAR,
+    NEWTON_STEPS,
+    PASSES,
+    SEPARABLE_REFITS,
+    UNSOLVED,
+    new_state,
+)
+from daskfs.kernels.glm.steps import follow
+from daskfs.kernels.lasso.path import default_max_features as default_max_features_of_gram
+from daskfs.kernels.linear.moments import Moments
+from daskfs.kernels.losses import HUBER, default_threshold, loss_code, saturated_values
+
+COLUMNS_NBYTES = 256 << 20
+STOPS = ("end of the grid", "patience", "max_features", "entered features")
+
+
+class GlmPath(NamedTuple):
+    """A path as far as it was followed, over `n_lambdas` values of λ."""
+
+    loss: str
+    threshold: float
+    """Of the Huber loss, in units of y; 0 for the others."""
+    moments: Moments
+    """Of the columns; its y is minus the null model's derivative, so `cross` is the gradient there."""
+    lambdas: np.ndarray
+    """Shape (n_lambdas,), falling."""
+    df: np.ndarray
+    """Shape (n_lambdas,): number of features with a coefficient."""
+    deviance: np.ndarray
+    """Shape (n_lambdas,): twice the weighted sum of losses above their smallest, of the refit or of the shrunk fit."""
+    gic: np.ndarray
+    """Shape (n_lambdas,)."""
+    entered: np.ndarray
+    """Shape (n_entered,): features in order of entry."""
+    coef: np.ndarray
+    """Shape (n_lambdas, n_entered): shrunk, of the standardised columns."""
+    centred_intercepts: np.ndarray
+    """Shape (n_lambdas,): predictions where every feature has its mean."""
+    best: int
+    """The λ of the smallest criterion, the largest λ among equals; -1 where there is no path."""
+    stop: str
+    """Why the path ends, one of `STOPS`."""
+    dispersion: float
+    n_separable: int
+    """Refits on the path without a finite minimum; the deviance they fall to was taken."""
+    n_passes: int
+    """Over the block, after that of the moments."""
+    n_steps: int
+    n_hessians: int
+    n_unsolved: int = 0
+    """Solves that the Newton steps did not finish, among columns that nearly depend on each other."""
+
+    def selected(self) -> np.ndarray:
+        """Return the features of the chosen model, ascending."""
+        if self.best < 0:
+            return np.empty(0, dtype=np.int64)
+        return np.sort(self.entered[self.coef[self.best] != 0.0])
+
+    def coefficients(self, step: int) -> np.ndarray:
+        """Return the shrunk coefficients of all features on the scale of the data, shape (n_features,)."""
+        coef = np.zeros(len(self.moments.scale))
+        coef[self.entered] = self.coef[step] / self.moments.scale[self.entered]
+        return coef
+
+    def intercept(self, step: int) -> float:
+        """Return the intercept that belongs to `coefficients`."""
+        entered = self.entered
+        shift = self.coef[step] * (self.moments.mean[entered] / self.moments.scale[entered])
+        return float(self.centred_intercepts[step] - shift.sum())
+
+
+def default_max_features(n_samples: float, n_features: int) -> int:
+    """Return the largest model the criterion may choose: that of the Lasso, fewer where copies would pass 256 MiB."""
+    by_memory = max(64, int(COLUMNS_NBYTES / (16.0 * n_samples)))
+    return min(default_max_features_of_gram(n_samples, n_features), by_memory)
+
+
+def entered_capacity(n_features: int, max_features: int) -> int:
+    """Return how many features may enter: they come and go."""
+    return min(n_features, 2 * max_features + 4 * BATCH)
+
+
+def glm_path_nbytes(n_samples: int, n_features: int, n_lambdas: int, max_features: int) -> int:
+    """Return the memory in bytes that `glm_path` takes beside its block, at most."""
+    capacity = entered_capacity(n_features, max_features)
+    per_sample = capacity + min(NEAR, n_features) + DIRECTIONS + 24
+    small = (capacity + 1) * (n_lambdas + 2 * capacity + 16) + (max_features + 2) ** 2
+    return 8 * (n_samples * per_sample + small + (DIRECTIONS + 12) * n_features)
+
+
+def glm_path(
+    X: np.ndarray | ColumnEntries,
+    y: np.ndarray,
+    weight: np.ndarray,
+    *,
+    loss: str,
+    penalty: float,
+    threshold: float | None = None,
+    dispersion: float | None = None,
+    lambdas: np.ndarray | None = None,
+    n_lambdas: int = 100,
+    min_ratio: float | None = None,
+    refit: bool = True,
+    patience: int | None = 10,
+    max_features: int | None = None,
+    tol: float = 1e-6,
+) -> GlmPath:
+    """Follow the Lasso path of one block and choose on it by ``deviance / dispersion + penalty |M|``.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features), float32 or float64, C-ordered and writable; or ColumnEntries
+        Not modified; a column that is not finite never enters (its `moments.scale` is NaN: look there).
+    y : ndarray of shape (n_samples,), float64
+        -1 or +1 for the logistic loss, not below 0 for the Poisson loss.
+    weight : ndarray of shape (n_samples,), float64
+        A weight of 2 is the row twice, 0 is no row.
+    loss : {"squared", "logistic", "poisson", "huber"}
+    penalty : float
+        Of one feature, from `criteria.feature_penalty`.
+    threshold : float, optional
+        Of the Huber loss, in units of y; by default 1.345 robust standard deviations of y.
+    dispersion : float, optional
+        Known noise, the variance of y given the features for the squared loss; by default estimated.
+    lambdas : ndarray, optional
+        A falling grid; by default `n_lambdas` values, evenly spaced in the logarithm, from the smallest λ without
+        a feature.
+    min_ratio : float, optional
+        Smallest over largest λ: by default 1e-2 where there are fewer samples than features, else 1e-4.
+    refit : bool
+        Whether the criterion sees the deviance of the unpenalised refit, or of the shrunk fit.
+    patience : int, optional
+        Stop when the models have so many features more than the best one; None follows the whole grid.
+    max_features : int, optional
+        Stop when a model has more; by default `default_max_features`.
+    tol : float
+        Newton steps end below this, measured in the norm of the Hessian and standard deviations of the null model's
+        residuals.
+
+    Returns
+    -------
+    GlmPath
+        Without a λ where y is constant or no column varies.
+    """
+    X, y, weight = rows_of_weight(X, y, weight)
+    code = loss_code(loss)
+    if threshold is None:
+        threshold = default_threshold(y, weight) if code == HUBER else 0.0
+    n_features = X.shape[1]
+    total = float(weight.sum())
+    if max_features is None:
+        max_features = default_max_features(total, n_features)
+    problem = Problem(code, float(threshold), y, weight / total)
+    state = new_state(len(y), n_features, entered_capacity(n_features, max_features))
+    has_null = fit_null_model(problem, state.coef, state.at)
+    m = block_moments(X, state.at.residual / problem.share, weight)
+    if lambdas is None:
+        largest = float(np.max(np.abs(m.cross), initial=0.0))
+        is_noise = not largest > 1e-14 * math.sqrt(m.y_variance)
+        lambdas = lambda_grid(0.0 if is_noise else largest, total, n_features, n_lambdas, min_ratio)
+    if not has_null:
+        lambdas = lambdas[:0]
+    state.reference[:] = m.cross
+    saturated = float(weight @ saturated_values(code, y))
+    df, deviance, gic, coef, n_followed, best, stop, noise = follow(
+        X, problem, m.mean, m.scale, lambdas, float(penalty), 0.0 if dispersion is None else float(dispersion), total,
+        saturated, bool(refit), -1 if patience is None else int(patience), int(max_features), float(tol), state,
+    )  # fmt: skip
+    counts = state.counts
+    n_entered = int(counts[ENTERED])
+    keep = slice(n_followed)
+    return GlmPath(
+        loss, problem.threshold, m, lambdas[keep], df[keep], deviance[keep], gic[keep],
+        state.entered[:n_entered].copy(), coef[keep, 1 : n_entered + 1].copy(), coef[keep, 0].copy(), best, STOPS[stop],
+        noise, int(counts[SEPARABLE_REFITS]), int(counts[PASSES]), int(counts[NEWTON_STEPS]), int(counts[HESSIANS]),
+        int(counts[UNSOLVED]),
+    )  # fmt: skip
+
+
+def lambda_grid(
+    largest: float, n_samples: float, n_features: int, n_lambdas: int, min_ratio: float | None
+) -> np.ndarray:
+    """Return a falling grid from the smallest λ without a feature, even in the logarithm; empty where that is 0."""
+    if not largest > 0.0:
+        return np.empty(0)
+    if min_ratio is None:
+        min_ratio = 1e-2 if n_samples < n_features else 1e-4
+    return largest * min_ratio ** np.linspace(0.0, 1.0, n_lambdas)

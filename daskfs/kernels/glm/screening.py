@@ -1,0 +1,174 @@
+"""Which columns a path may leave out, certified mostly without looking at them, and the entering of the others."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from daskfs.kernels.blocks.any_block import multiply_columns, standardised_columns
+from daskfs.kernels.glm.newton import extend_hessian
+from daskfs.kernels.glm.state import DIRECTIONS, ENTERED, KNOWN, NEARBY, PASSES
+from daskfs.kernels.linear.columns import add_row, row_dot
+from daskfs.kernels.linear.linalg import MIN_PIVOT
+from daskfs.kernels.numba_cache import kernel
+
+BATCH = 16  # features entered at once, at most
+OPTIMALITY = 1.0 + 1e-9  # |gradient| may exceed λ by rounding only
+
+
+@kernel
+def admit(X, problem, mean, scale, lam, state):  # type: ignore[no-untyped-def]
+    """Settle the largest violators of |gradient| <= λ; return how many, or -1 where there is no room for them.
+
+    The residuals have moved from the reference, mostly in directions they have taken before, for which the change of
+    every gradient is known. By Cauchy and Schwarz a gradient cannot change by more than the length of what is left.
+    Most columns are certified by that alone, and the others looked at.
+    """
+    at, limit = state.at, lam * OPTIMALITY
+    n_features = scale.shape[0]
+    is_narrow = n_features <= state.near.shape[0]  # copies of all columns are cheaper than foretelling
+    left = math.inf if is_narrow else _predict(problem, state)
+    reach = limit - left
+    doubtful = np.empty(n_features, np.int64)
+    n_doubtful, n_unknown = 0, 0
+    for j in range(n_features):
+        if abs(state.predicted[j]) > reach and scale[j] > 0.0 and not state.is_settled[j]:
+            doubtful[n_doubtful] = j
+            n_doubtful += 1
+            if state.near_slot[j] < 0:
+                n_unknown += 1
+    sizes = np.empty(n_doubtful)
+    room = state.near.shape[0] - state.counts[NEARBY]
+    if not is_narrow and (n_unknown * 4 > n_features or n_unknown > room):
+        _refresh(X, problem, mean, scale, left, state)
+        for d in range(n_doubtful):
+            sizes[d] = state.reference[doubtful[d]]
+    else:
+        _copy_near(X, mean, scale, doubtful[:n_doubtful], state)
+        for d in range(n_doubtful):
+            sizes[d] = row_dot(state.near, state.near_slot[doubtful[d]], at.residual)
+    violators = _largest(doubtful[:n_doubtful], sizes, limit)
+    if state.counts[ENTERED] + violators.shape[0] > state.entered.shape[0]:
+        return -1
+    n_before = state.counts[ENTERED]
+    for v in violators:
+        _enter(X, problem, mean, scale, doubtful[v], sizes[v], state)
+    if state.counts[ENTERED] > n_before:
+        extend_hessian(
+            state.columns,
+            state.identity,
+            state.counts[ENTERED],
+            n_before + 1,
+            state.weight,
+            state.hessian,
+            state.work,
+        )
+    return violators.shape[0]
+
+
+@kernel
+def _predict(problem, state):  # type: ignore[no-untyped-def]
+    """Write the gradients but for the part of the residuals that is left in `state.work`; return its length."""
+    left, predicted = state.work, state.predicted
+    for i in range(left.shape[0]):
+        left[i] = state.at.residual[i] - state.reference_residual[i]
+    length = math.sqrt(_squared_length(left, problem.share))
+    predicted[:] = state.reference
+    for k in range(min(state.counts[KNOWN], DIRECTIONS)):
+        along = row_dot(state.directions, k, left)
+        _subtract(along, problem.share, state.directions[k], left)
+        add_row(state.images, k, along, predicted)
+    return math.sqrt(_squared_length(left, problem.share)) + 1e-13 * length
+
+
+@kernel
+def _squared_length(vector, share):  # type: ignore[no-untyped-def]
+    square = 0.0
+    for i in range(vector.shape[0]):
+        square += np.divide(vector[i] * vector[i], share[i])
+    return square
+
+
+@kernel
+def _subtract(factor, share, direction, out):  # type: ignore[no-untyped-def]
+    for i in range(out.shape[0]):
+        out[i] -= factor * share[i] * direction[i]
+
+
+@kernel
+def _refresh(X, problem, mean, scale, left, state):  # type: ignore[no-untyped-def]
+    """Make the gradient of every column in one pass, a new reference; what was left is a new direction.
+
+    The near columns are forgotten.
+    """
+    state.reference_residual[:] = state.at.residual
+    multiply_columns(X, mean, scale, state.at.residual, state.reference)
+    if left > 0.0:
+        k = state.counts[KNOWN] % DIRECTIONS
+        for i in range(state.work.shape[0]):
+            state.directions[k, i] = np.divide(state.work[i], left * problem.share[i])
+        for j in range(scale.shape[0]):
+            state.images[k, j] = np.divide(state.reference[j] - state.predicted[j], left)
+        state.counts[KNOWN] += 1
+    state.near_slot[:] = -1
+    state.counts[NEARBY] = 0
+    state.counts[PASSES] += 1
+
+
+@kernel
+def _copy_near(X, mean, scale, doubtful, state):  # type: ignore[no-untyped-def]
+    first = state.counts[NEARBY]
+    last = first
+    features = np.empty(state.near.shape[0], np.int64)
+    for j in doubtful:
+        if state.near_slot[j] < 0:
+            state.near_slot[j] = last
+            features[last] = j
+            last += 1
+    if last > first:
+        standardised_columns(X, mean, scale, features[first:last], state.near[first:last])
+    state.counts[NEARBY] = last
+
+
+@kernel
+def _largest(doubtful, sizes, limit):  # type: ignore[no-untyped-def]
+    """Return where up to `BATCH` sizes beyond the limit stand, largest first, the lower feature among equals.
+
+    Equal means up to rounding, so that all subsets prefer the same one of two twins.
+    """
+    found = np.empty(BATCH, np.int64)
+    n_found = 0
+    for d in range(doubtful.shape[0]):
+        size = abs(sizes[d])
+        if size <= limit or (n_found == BATCH and size <= abs(sizes[found[BATCH - 1]])):
+            continue
+        place = n_found if n_found < BATCH else BATCH - 1
+        while place > 0 and abs(sizes[found[place - 1]]) * OPTIMALITY < size:
+            found[place] = found[place - 1]
+            place -= 1
+        found[place] = d
+        n_found = min(n_found + 1, BATCH)
+    return found[:n_found]
+
+
+@kernel
+def _enter(X, problem, mean, scale, feature, size, state):  # type: ignore[no-untyped-def]
+    """Settle a feature: enter it, unless an entered one is the same up to sign and stands for both."""
+    q = state.counts[ENTERED]
+    slot = state.near_slot[feature]
+    if slot >= 0:
+        state.columns[q] = state.near[slot]
+    else:
+        standardised_columns(X, mean, scale, np.array([feature]), state.columns[q : q + 1])
+    state.is_settled[feature] = True
+    for r in range(q):
+        if abs(abs(state.gradient[r + 1]) - abs(size)) <= 1e-5 * abs(size):
+            for i in range(state.work.shape[0]):
+                state.work[i] = problem.share[i] * state.columns[r, i]
+            if abs(row_dot(state.columns, q, state.work)) > 1.0 - 0.5 * MIN_PIVOT:
+                return
+    state.entered[q] = feature
+    state.coef[q + 1] = 0.0
+    state.gradient[q + 1] = size
+    state.counts[ENTERED] = q + 1

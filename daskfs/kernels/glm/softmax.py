@@ -1,0 +1,232 @@
+"""The multinomial log-likelihood of a few columns of a row block: its terms, and its fit by Newton's method.
+
+P(y = c) = exp(z_c) / Σ_d exp(z_d). A common shift of all z changes nothing, so the last class has z = 0 in the fit:
+coefficients are an (n_classes - 1, n_columns + 1) array, the intercept first, and in vectors one class follows the
+other. `centred` turns them into those whose sum over the classes is 0.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from daskfs.kernels.glm.fit import LONGEST_LAST_STEP, PRIOR_DEVIATION
+from daskfs.kernels.glm.newton import factorise, solve_factored
+from daskfs.kernels.linear.columns import copy_columns
+from daskfs.kernels.linear.moments import Moments, moments
+from daskfs.kernels.numba_cache import inner_loop, kernel
+
+TOLERANCE = 1e-9  # of the last step, in the norm of the Hessian
+MAX_STEPS, MAX_HALVINGS = 60, 40
+NEAR = 1e-8  # a step so short, squared, gains what rounding of the value hides: it is taken as it is
+
+
+class SoftmaxTerms(NamedTuple):
+    """Of the summed loss of one block; they add up over blocks."""
+
+    value: float
+    gradient: np.ndarray
+    """Shape ((n_classes - 1) * (n_columns + 1),)."""
+    hessian: np.ndarray
+    """Square, of the same length."""
+
+
+class SoftmaxFit(NamedTuple):
+    """A fit by Newton's method."""
+
+    moments: Moments
+    """Of the columns; its y is the number of the class."""
+    coef: np.ndarray
+    """Shape (n_classes, n_columns), on the scale of the data, of sum 0; NaN at constant columns."""
+    centred_intercepts: np.ndarray
+    """Shape (n_classes,): predictions where every column has its mean, of sum 0."""
+    is_singular: bool
+    """Whether columns were combinations of each other: those after the first such have no part."""
+    is_separable: bool
+    """Whether there is no finite minimum (classes told apart, or missing): a weak ridge bounds the fit."""
+
+
+def centred(coef: np.ndarray) -> np.ndarray:
+    """Return coefficients of all classes, of sum 0, from those of all but the last; classes along the first axis."""
+    whole = np.concatenate([coef, np.zeros((1, *coef.shape[1:]))])
+    return whole - whole.mean(axis=0)
+
+
+def softmax_fit(X: np.ndarray, y: np.ndarray, weight: np.ndarray, n_classes: int) -> SoftmaxFit:
+    """Fit the classes of a block on all its columns.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features), float32 or float64, C-ordered and writable
+    y : ndarray of shape (n_samples,), float64
+        Numbers of classes, from 0.
+    weight : ndarray of shape (n_samples,), float64
+    n_classes : int
+
+    Returns
+    -------
+    SoftmaxFit
+    """
+    if not weight.all():
+        X, y, weight = X[weight > 0.0], y[weight > 0.0], weight[weight > 0.0]
+    m = moments(X, y, weight)
+    features = np.flatnonzero(m.scale > 0.0)
+    columns = np.empty((len(features), len(y)))
+    copy_columns(X, m.mean, m.scale, features, columns)
+    code, share = y.astype(np.int64), weight / m.total
+    n = (n_classes - 1) * (len(features) + 1)
+    has_all = len(np.unique(code)) == n_classes
+    for ridge in (0.0, 1.0 / (m.total * PRIOR_DEVIATION**2)):
+        if ridge == 0.0 and not has_all:
+            continue
+        solution, factor = np.zeros((n_classes - 1, len(features) + 1)), np.zeros((n, n))
+        is_converged, rank = _newton(columns, code, share, ridge, solution, factor)
+        if is_converged:
+            break
+    full = np.full((n_classes, X.shape[1]), np.nan)
+    both = centred(solution)
+    full[:, features] = both[:, 1:] / m.scale[features]
+    return SoftmaxFit(m, full, both[:, 0], rank < n, ridge > 0.0)
+
+
+def softmax_terms(
+    X: np.ndarray, y: np.ndarray, weight: np.ndarray, coef: np.ndarray, centre: np.ndarray, scale: np.ndarray
+) -> SoftmaxTerms:
+    """Return the terms of a Newton step at `coef`, of columns centred and scaled the same everywhere.
+
+    Parameters
+    ----------
+    X, y, weight : see `softmax_fit`
+    coef : ndarray of shape (n_classes - 1, n_features + 1), float64
+        The intercept first; a feature of scale 0 takes no part.
+    centre, scale : ndarray of shape (n_features,), float64
+    """
+    if not weight.all():
+        X, y, weight = X[weight > 0.0], y[weight > 0.0], weight[weight > 0.0]
+    features = np.flatnonzero(scale > 0.0)
+    columns = np.zeros((X.shape[1], len(y)))
+    part = np.empty((len(features), len(y)))
+    copy_columns(X, centre, scale, features, part)
+    columns[features] = part
+    n = coef.size
+    gradient, hessian = np.zeros(n), np.zeros((n, n))
+    value = _terms(columns, y.astype(np.int64), weight, np.ascontiguousarray(coef), 0.0, gradient, hessian)
+    return SoftmaxTerms(float(value), gradient, hessian)
+
+
+def softmax_nbytes(n_samples: int, n_features: int, n_classes: int) -> int:
+    """Return the memory in bytes that `softmax_fit` takes beside its block, at most."""
+    n = (n_classes - 1) * (n_features + 1)
+    return 8 * (n_samples * (n_features + 2 * n_classes + 8) + 3 * n * n + 16 * n_features)
+
+
+@kernel
+def _predictions(columns, coef, out):  # type: ignore[no-untyped-def]
+    """Write z of all classes but the last, one class per row."""
+    for c in range(coef.shape[0]):
+        for i in range(out.shape[1]):
+            out[c, i] = coef[c, 0]
+        for q in range(columns.shape[0]):
+            if coef[c, q + 1] != 0.0:
+                for i in range(out.shape[1]):
+                    out[c, i] += coef[c, q + 1] * columns[q, i]
+
+
+@kernel
+def _value(columns, code, share, coef, ridge, z):  # type: ignore[no-untyped-def]
+    """Return Σ s_i (log Σ_d exp(z_id) - z_iy) + ½ ridge Σ b², and turn z into probabilities."""
+    _predictions(columns, coef, z)
+    value = 0.0
+    for i in range(code.shape[0]):
+        largest = 0.0
+        for c in range(z.shape[0]):
+            largest = max(largest, z[c, i])
+        own = z[code[i], i] if code[i] < z.shape[0] else 0.0
+        total = math.exp(-largest)
+        for c in range(z.shape[0]):
+            z[c, i] = math.exp(z[c, i] - largest)
+            total += z[c, i]
+        for c in range(z.shape[0]):
+            z[c, i] /= total
+        value += share[i] * (largest + math.log(total) - own)
+    for c in range(coef.shape[0]):
+        for q in range(1, coef.shape[1]):
+            value += 0.5 * ridge * coef[c, q] * coef[c, q]
+    return value
+
+
+@kernel
+def _terms(columns, code, share, coef, ridge, gradient, hessian):  # type: ignore[no-untyped-def]
+    """Write gradient and Hessian, and return the value."""
+    n_free, width = coef.shape
+    z = np.empty((n_free, code.shape[0]))
+    value = _value(columns, code, share, coef, ridge, z)
+    work, scaled = np.empty(code.shape[0]), np.empty(code.shape[0])
+    for c in range(n_free):
+        for i in range(work.shape[0]):
+            work[i] = share[i] * (z[c, i] - (1.0 if code[i] == c else 0.0))
+        gradient[c * width] = work.sum()
+        for q in range(width - 1):
+            gradient[c * width + q + 1] = _dot(columns, q, work) + ridge * coef[c, q + 1]
+        for d in range(c, n_free):
+            for i in range(work.shape[0]):
+                work[i] = share[i] * z[c, i] * ((1.0 if c == d else 0.0) - z[d, i])
+            _fill(columns, work, scaled, c * width, d * width, hessian)
+    for a in range(hessian.shape[0]):
+        if a % width > 0:
+            hessian[a, a] += ridge
+    return value
+
+
+@kernel
+def _fill(columns, weight, scaled, top, left, hessian):  # type: ignore[no-untyped-def]
+    """Write the weighted Gram matrix of ones and columns into a square of the Hessian, and its mirror."""
+    width = columns.shape[0] + 1
+    for a in range(width):
+        for i in range(weight.shape[0]):
+            scaled[i] = weight[i] * columns[a - 1, i] if a > 0 else weight[i]
+        for b in range(a + 1):
+            entry = _dot(columns, b - 1, scaled) if b > 0 else scaled.sum()
+            hessian[top + a, left + b] = entry
+            hessian[top + b, left + a] = entry
+            hessian[left + b, top + a] = entry
+            hessian[left + a, top + b] = entry
+
+
+@inner_loop
+def _dot(columns, q, vector):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for i in range(vector.shape[0]):
+        total += columns[q, i] * vector[i]
+    return total
+
+
+@kernel
+def _newton(columns, code, share, ridge, coef, factor):  # type: ignore[no-untyped-def]
+    """Minimise from the start in `coef`, in place; return whether it ended at a minimum, and the Hessian's rank."""
+    n_free, width = coef.shape
+    n = n_free * width
+    gradient, hessian, step = np.zeros(n), np.zeros((n, n)), np.zeros(n)
+    trial, z = coef.copy(), np.empty((n_free, code.shape[0]))
+    first_rank = 0
+    for iteration in range(MAX_STEPS):
+        value = _terms(columns, code, share, coef, ridge, gradient, hessian)
+        rank = factorise(hessian, n, 0.0, factor)
+        if iteration == 0:
+            first_rank = rank
+        square = solve_factored(factor, n, gradient, step)
+        if square <= TOLERANCE * TOLERANCE:
+            is_finite = rank == first_rank and (ridge > 0.0 or np.abs(step).max() <= LONGEST_LAST_STEP)
+            return is_finite, first_rank
+        length = 1.0
+        for _ in range(MAX_HALVINGS):
+            for c in range(n_free):
+                for q in range(width):
+                    trial[c, q] = coef[c, q] - length * step[c * width + q]
+            if square < NEAR or _value(columns, code, share, trial, ridge, z) <= value - 0.1 * length * square:
+                break
+            length *= 0.5
+        coef[:] = trial
+    return False, first_rank

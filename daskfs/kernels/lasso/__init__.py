@@ -1,0 +1,1 @@
+"""Lasso paths of squared losses and the criteria along them."""

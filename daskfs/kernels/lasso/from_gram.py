@@ -1,0 +1,142 @@
+"""The Lasso path from moments and Gram rows alone: for rows that are never in memory together.
+
+`daskfs.kernels.lasso.path.lasso_path` makes the Gram rows it needs from its block. Here whoever holds the blocks makes
+them: the path goes as far as the rows allow and says which ones it wants next.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from daskfs.kernels.lasso.least_squares import Fit, least_squares_from_cache
+from daskfs.kernels.lasso.path import STOPS, LassoPath, _by_homotopy, _range, default_max_features, gram_capacity
+from daskfs.kernels.lasso.steps import ENTERED, ROWS, TOO_MANY_GRAM_ROWS, PathState, Rule, follow, new_state, restart
+from daskfs.kernels.linear.gram_cache import GramCache, cache_gram
+from daskfs.kernels.linear.moments import Moments
+
+
+def lasso_path_from_gram(
+    m: Moments,
+    features: np.ndarray,
+    gram: np.ndarray,
+    *,
+    penalty: float,
+    n_lambdas: int = 100,
+    refit: bool = True,
+    patience: int | None = 10,
+    max_features: int | None = None,
+    noise_variance: float | None = None,
+    batch: int = 16,
+) -> tuple[LassoPath, np.ndarray]:
+    """Follow the path as far as the Gram rows allow.
+
+    Parameters
+    ----------
+    m : Moments
+        Of all rows.
+    features : ndarray of shape (n_rows,), int64
+        Whose Gram rows there are.
+    gram : ndarray of shape (n_rows, n_features), float64
+        ⟨z_f, z_j⟩ for each of them.
+    penalty, n_lambdas, refit, patience, max_features, noise_variance
+        As in `daskfs.kernels.lasso.path.lasso_path`.
+    batch : int
+        How many rows to want at once: each time costs a pass over the data.
+
+    Returns
+    -------
+    path : LassoPath
+        Whole when nothing is wanted, else its beginning.
+    wanted : ndarray of shape (<= batch,), int64
+        Features without a row and the largest gradients where the path stands.
+    """
+    n_features = len(m.scale)
+    if max_features is None:
+        max_features = default_max_features(m.total, n_features)
+    rule = Rule(
+        float(penalty), math.nan if noise_variance is None else float(noise_variance), bool(refit),
+        -1 if patience is None else int(patience), int(max_features),
+    )  # fmt: skip
+    state = new_state(n_features, len(features), min(max_features, n_features) + 16)
+    state.gram[:] = gram
+    state.row_of[features] = np.arange(len(features))
+    state.counts[ROWS] = len(features)
+    path = _follow_over(m, rule, n_lambdas, state)
+    room = gram_capacity(n_features, max_features) - len(features)
+    if path.stop != STOPS[TOO_MANY_GRAM_ROWS] or room <= 0:
+        return path, np.empty(0, dtype=np.int64)
+    gradient = m.cross.copy()
+    if len(path.lambdas):
+        row_of = state.row_of[path.entered]
+        for row, coef in zip(row_of, path.coef[-1], strict=True):
+            gradient -= coef * gram[row]
+    return path, wanted_rows(m, features, gradient, min(batch, room))
+
+
+def _follow_over(m: Moments, rule: Rule, n_lambdas: int, state: PathState) -> LassoPath:
+    """Follow the path as `lasso_path` does, over no rows: no Gram row joins those there are."""
+    X, weight = np.empty((0, len(m.scale))), np.empty(0)
+    largest, smallest = _range(m, len(m.scale), None)
+    given_up = ""
+    if largest > 0.0:
+        path = _by_homotopy(X, weight, m, rule, smallest, state, 0)
+        if not path.given_up:
+            return path
+        given_up = path.given_up
+        restart(state)
+    lambdas = largest * (smallest / largest) ** np.linspace(0.0, 1.0, n_lambdas) if largest > 0.0 else np.empty(0)
+    df, rss, gic, coef, n_followed, best, stop = follow(X, weight, m, lambdas, rule, state)
+    keep, entered = slice(n_followed), slice(int(state.counts[ENTERED]))
+    coef = coef[keep, entered].copy()
+    return LassoPath(
+        m, lambdas[keep], df[keep], rss[keep], gic[keep], state.entered[entered].copy(), coef, best,
+        STOPS[stop], 0, coef != 0.0, "descent", given_up, cache_gram(m, state, 0),
+    )  # fmt: skip
+
+
+def wanted_rows(m: Moments, features: np.ndarray, gradient: np.ndarray, batch: int) -> np.ndarray:
+    """Return the features of the largest gradients among those that vary and have no Gram row yet.
+
+    Parameters
+    ----------
+    m : Moments
+    features : ndarray of shape (n_rows,), int64
+    gradient : ndarray of shape (n_features,)
+    batch : int
+
+    Returns
+    -------
+    ndarray of shape (<= batch,), int64, ascending
+    """
+    size = np.where(m.scale > 0.0, np.abs(gradient), -1.0)
+    size[features] = -1.0
+    largest = np.argsort(-size, kind="stable")[:batch]
+    return np.sort(largest[size[largest] >= 0.0])
+
+
+def least_squares_from_gram(m: Moments, features: np.ndarray, gram: np.ndarray) -> Fit:
+    """Fit y on all columns of which there are moments, by least squares.
+
+    Parameters
+    ----------
+    m : Moments
+    features : ndarray of shape (n_varying,), int64
+        The columns that are not constant.
+    gram : ndarray of shape (n_varying, n_varying), float64
+        Their correlations.
+
+    Returns
+    -------
+    Fit
+    """
+    gram = 0.5 * (gram + gram.T)
+    np.fill_diagonal(gram, 1.0)
+    cache = GramCache(
+        m.total, m.y_mean, m.y_variance, features, m.mean[features], m.scale[features], m.cross[features], gram
+    )
+    fit = least_squares_from_cache(cache, np.arange(len(m.scale)), np.flatnonzero(m.scale == 0.0))
+    if fit is None:
+        raise ValueError("expected the correlations of all columns that vary")
+    return fit

@@ -1,0 +1,323 @@
+"""The exact Lasso path: from knot to knot, without a grid (Osborne, Presnell and Turlach 2000; Efron et al. 2004).
+
+Between two knots the signs do not change and the coefficients are linear in λ, so the knots hold the whole path: the
+least-squares refit is constant between them, and the residual of the Lasso fit falls. One Cholesky factor of the active
+features gives the refit, the direction of the path and the criterion. The gradient of all p columns is linear in λ too
+and follows from cached Gram rows (`daskfs.kernels.lasso.steps`); at every knot it is computed anew and must satisfy the
+conditions of optimality. Where that fails (a column all but a combination of the active ones, features that want in at
+the same λ in contradictory directions), the path is given up and says why, and `daskfs.kernels.lasso.path` descends
+instead.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from daskfs.kernels.blocks.any_block import n_values
+from daskfs.kernels.lasso.steps import (
+    ENTERED,
+    FACTORED,
+    GRID_ENDED,
+    OPTIMALITY,
+    OUT_OF_PATIENCE,
+    ROWS,
+    RSS_FLOOR,
+    TOO_MANY_FEATURES,
+    TOO_MANY_GRAM_ROWS,
+    criterion_value,
+    enter,
+    make_rows,
+)
+from daskfs.kernels.linear.linalg import MIN_PIVOT, extend_cholesky, solve_cholesky
+from daskfs.kernels.numba_cache import inner_loop, kernel
+
+COLLINEAR, CONTRADICTORY, NOT_OPTIMAL, TOO_MANY_KNOTS = range(4, 8)  # why it is given up; below 4: why it ended
+TWIN = 1.0 - 0.5 * MIN_PIVOT
+FIRST_BATCH, WIDE_BATCH, TALL_BATCH = 4, 8, 16  # Gram rows made in a pass: see `_look_at`
+NEAR_VALUES = 1 << 20  # of a block that stays near the processor: passes over it cost no more than their rows
+FIRST_KNOTS = 64  # for which there is room at first
+NO_RATE = 1e-10  # a gradient that keeps pace with λ up to this never meets it
+
+
+class Knots(NamedTuple):
+    """Where the path bends; row s describes the model between the knots s - 1 and s, its Lasso fit at the latter."""
+
+    lambdas: np.ndarray  # (n_knots,) falling
+    df: np.ndarray  # (n_knots,) size of the model
+    rss: np.ndarray  # (n_knots,)
+    gic: np.ndarray  # (n_knots,)
+    coef: np.ndarray  # (n_knots, capacity) by position among the entered
+    is_active: np.ndarray  # (n_knots, capacity)
+
+
+class Segment(NamedTuple):
+    """The path below the present knot: gradient = base + λ slope, coefficients = refit - λ direction."""
+
+    base: np.ndarray  # (p,)
+    slope: np.ndarray  # (p,)
+    meets: np.ndarray  # (p,) λ at which an inactive feature enters, or 0
+    is_open: np.ndarray  # (p,) 1.0 where a feature may enter: not constant, not active, no twin of an entered one
+    sign: np.ndarray  # (k,) of the active features, whose positions are `PathState.factored`
+    refit: np.ndarray  # (k,)
+    direction: np.ndarray  # (k,)
+
+
+@kernel
+def new_knots(n_knots, capacity):  # type: ignore[no-untyped-def]
+    """Return room for a path of `n_knots`."""
+    return Knots(
+        np.zeros(n_knots), np.zeros(n_knots, np.int64), np.zeros(n_knots), np.zeros(n_knots),
+        np.zeros((n_knots, capacity)), np.zeros((n_knots, capacity), np.bool_),
+    )  # fmt: skip
+
+
+@kernel
+def _longer(knots):  # type: ignore[no-untyped-def]
+    """Return the knots with room for twice as many."""
+    n, capacity = knots.coef.shape
+    longer = new_knots(2 * n, capacity)
+    longer.lambdas[:n], longer.df[:n], longer.rss[:n], longer.gic[:n] = knots.lambdas, knots.df, knots.rss, knots.gic
+    longer.coef[:n], longer.is_active[:n] = knots.coef, knots.is_active
+    return longer
+
+
+@kernel
+def follow_knots(X, weight, m, rule, smallest, state, n_knots):  # type: ignore[no-untyped-def]
+    """Return the knots down to `smallest` λ, how many, the best of them, and why the path ended.
+
+    A path of `n_knots` is given up.
+    """
+    knots = new_knots(min(n_knots, FIRST_KNOTS), state.entered.shape[0])
+    segment = _first_segment(m, state)
+    feature = np.argmax(segment.meets)
+    lam = segment.meets[feature]
+    leaving = -1
+    _write_knot(knots, 0, lam, m, rule, state, segment)
+    best = 0
+    for step in range(1, n_knots):
+        if step == knots.lambdas.shape[0]:
+            knots = _longer(knots)
+        if leaving >= 0:
+            _drop(leaving, state, segment)
+        else:
+            if state.counts[FACTORED] == rule.max_features:
+                return knots, step, best, TOO_MANY_FEATURES
+            n_left = knots.df[best] + rule.patience + 1 - state.counts[FACTORED]  # features until patience ends
+            why = _activate(X, weight, m, feature, lam, n_left, state, segment)
+            if why != GRID_ENDED:
+                return knots, step, best, why
+        why = _solve(m.cross, lam, state, segment)
+        if why != GRID_ENDED:
+            return knots, step, best, why
+        feature, leaving, lam = _next_knot(lam, smallest, state, segment)
+        _write_knot(knots, step, lam, m, rule, state, segment)
+        if knots.gic[step] < knots.gic[best]:
+            best = step
+        if rule.patience >= 0 and knots.df[step] > knots.df[best] + rule.patience:
+            return knots, step + 1, best, OUT_OF_PATIENCE
+        if lam <= smallest:
+            return knots, step + 1, best, GRID_ENDED
+    return knots, 0, -1, TOO_MANY_KNOTS
+
+
+@kernel
+def _first_segment(m, state):  # type: ignore[no-untyped-def]
+    n_features = m.scale.shape[0]
+    is_open = np.zeros(n_features)
+    for j in range(n_features):
+        if m.scale[j] > 0.0:
+            is_open[j] = 1.0
+    n = state.factored.shape[0]
+    return Segment(
+        m.cross.copy(), np.zeros(n_features), np.abs(m.cross) * is_open, is_open, np.zeros(n), np.zeros(n), np.zeros(n)
+    )
+
+
+@kernel
+def _activate(X, weight, m, feature, lam, n_left, state, segment):  # type: ignore[no-untyped-def]
+    """Make `feature`, or its first twin, active; return GRID_ENDED when all is well."""
+    if not _look_at(X, weight, m, feature, n_left, state, segment):
+        return TOO_MANY_GRAM_ROWS
+    first = _first_twin(feature, state, segment)
+    if not _look_at(X, weight, m, first, n_left, state, segment):
+        return TOO_MANY_GRAM_ROWS
+    position = -1
+    for q in range(state.counts[ENTERED]):
+        if state.entered[q] == first:
+            position = q
+    if position < 0:
+        if state.counts[ENTERED] == state.entered.shape[0]:
+            return TOO_MANY_GRAM_ROWS
+        position = state.counts[ENTERED]
+        enter(state, first, m.cross[first])
+        _close_twins(first, state, segment)
+    segment.is_open[first] = 0.0
+    n_active = state.counts[FACTORED]
+    state.factored[n_active] = position
+    segment.sign[n_active] = math.copysign(1.0, segment.base[first] + lam * segment.slope[first])
+    state.counts[FACTORED] = n_active + 1
+    rank = extend_cholesky(state.entered_gram, state.factored, n_active + 1, n_active, state.factor)
+    return GRID_ENDED if rank == n_active + 1 else COLLINEAR
+
+
+@kernel
+def _look_at(X, weight, m, feature, n_left, state, segment):  # type: ignore[no-untyped-def]
+    """Make the Gram row of `feature` unless it is there, and in the same pass those of the next to meet λ.
+
+    A pass over a large block costs as much as several rows. The first guess is short, for the signals that enter first
+    turn the gradients round; then so many are guessed as the path will take at least, `n_left`. Where columns outnumber
+    rows they correlate by chance, and guesses far ahead are seldom right.
+    """
+    if state.row_of[feature] >= 0:
+        return True
+    batch = FIRST_BATCH
+    if state.counts[ROWS] > 0 and n_values(X) > NEAR_VALUES:
+        is_tall = weight.shape[0] >= m.scale.shape[0]
+        batch = max(FIRST_BATCH, min(TALL_BATCH if is_tall else WIDE_BATCH, n_left))
+    room = min(batch, state.gram.shape[0] - state.counts[ROWS])
+    if room == 0:
+        return False
+    make_rows(X, weight, m, _next_to_enter(feature, room, state, segment), state)
+    return True
+
+
+@kernel
+def _next_to_enter(feature, room, state, segment):  # type: ignore[no-untyped-def]
+    """Return `feature` and up to `room` - 1 others without a Gram row that would enter soonest."""
+    found = np.empty(room, np.int64)
+    sizes = np.zeros(room)
+    found[0] = feature
+    n_found = 1
+    for j in range(segment.meets.shape[0]):
+        size = segment.meets[j]
+        if size <= sizes[room - 1] or state.row_of[j] >= 0 or j == feature:
+            continue
+        place = min(n_found, room - 1)
+        if place == 0:
+            break
+        while place > 1 and sizes[place - 1] < size:
+            sizes[place], found[place] = sizes[place - 1], found[place - 1]
+            place -= 1
+        sizes[place], found[place] = size, j
+        n_found = min(n_found + 1, room)
+    return found[:n_found]
+
+
+@kernel
+def _first_twin(feature, state, segment):  # type: ignore[no-untyped-def]
+    """Return the first open column that equals `feature` up to sign and rounding, so that all subsets prefer it."""
+    gram_row = state.gram[state.row_of[feature]]
+    for j in range(feature):
+        if segment.is_open[j] > 0.0 and abs(gram_row[j]) > TWIN:
+            return j
+    return feature
+
+
+@kernel
+def _close_twins(feature, state, segment):  # type: ignore[no-untyped-def]
+    gram_row = state.gram[state.row_of[feature]]
+    for j in range(gram_row.shape[0]):
+        if abs(gram_row[j]) > TWIN:
+            segment.is_open[j] = 0.0
+
+
+@kernel
+def _drop(leaving, state, segment):  # type: ignore[no-untyped-def]
+    segment.is_open[state.entered[state.factored[leaving]]] = 1.0
+    n_active = state.counts[FACTORED] - 1
+    for q in range(leaving, n_active):
+        state.factored[q] = state.factored[q + 1]
+        segment.sign[q] = segment.sign[q + 1]
+    state.counts[FACTORED] = n_active
+    extend_cholesky(state.entered_gram, state.factored, n_active, leaving, state.factor)
+
+
+@kernel
+def _solve(cross, lam, state, segment):  # type: ignore[no-untyped-def]
+    """Compute the segment below λ and check that it is optimal at λ; return GRID_ENDED when all is well."""
+    n_active = state.counts[FACTORED]
+    right = np.empty(n_active)
+    for q in range(n_active):
+        right[q] = state.entered_cross[state.factored[q]]
+    solve_cholesky(state.factor, n_active, right, segment.refit)
+    solve_cholesky(state.factor, n_active, segment.sign, segment.direction)
+    segment.base[:] = cross
+    segment.slope[:] = 0.0
+    for q in range(n_active):
+        gram_row = state.gram[state.row_of[state.entered[state.factored[q]]]]
+        _add_active(gram_row, segment.refit[q], segment.direction[q], segment.base, segment.slope)
+    _meet(lam, segment.base, segment.slope, segment.is_open, segment.meets)
+    tolerance = (OPTIMALITY - 1.0) * lam
+    for q in range(n_active):
+        j = state.entered[state.factored[q]]
+        if not abs(segment.base[j] + lam * (segment.slope[j] - segment.sign[q])) <= tolerance:
+            return NOT_OPTIMAL
+        shrinkage = lam * segment.direction[q]
+        rounding = (OPTIMALITY - 1.0) * (abs(segment.refit[q]) + abs(shrinkage))
+        if segment.sign[q] * (segment.refit[q] - shrinkage) < -rounding:
+            return CONTRADICTORY
+    is_optimal = _is_optimal(lam, lam + tolerance, segment.base, segment.slope, segment.is_open)
+    return GRID_ENDED if is_optimal else NOT_OPTIMAL
+
+
+@inner_loop
+def _add_active(gram_row, refit, direction, base, slope):  # type: ignore[no-untyped-def]
+    for j in range(base.shape[0]):
+        base[j] -= refit * gram_row[j]
+        slope[j] += direction * gram_row[j]
+
+
+@inner_loop
+def _meet(lam, base, slope, is_open, meets):  # type: ignore[no-untyped-def]
+    """Write the λ at which |base + λ slope| = λ, at most the present one; 0 where the gradient keeps pace with λ."""
+    for j in range(base.shape[0]):
+        rate = 1.0 - slope[j] if base[j] > 0.0 else 1.0 + slope[j]
+        meets[j] = min(abs(base[j]) / rate, lam) * is_open[j] if rate > NO_RATE else 0.0
+
+
+@inner_loop
+def _is_optimal(lam, bound, base, slope, is_open):  # type: ignore[no-untyped-def]
+    """Whether no gradient of an open feature is larger than `bound`, nor NaN."""
+    n_fine = 0
+    for j in range(base.shape[0]):
+        n_fine += abs(base[j] + lam * slope[j]) * is_open[j] <= bound
+    return n_fine == base.shape[0]
+
+
+@kernel
+def _next_knot(lam, smallest, state, segment):  # type: ignore[no-untyped-def]
+    """Return the feature that enters or -1, the place among the active that leaves or -1, and their λ."""
+    feature, leaving = -1, -1
+    nearest = smallest
+    for j in range(segment.meets.shape[0]):
+        if segment.meets[j] > nearest:
+            nearest, feature = segment.meets[j], j
+    for q in range(state.counts[FACTORED]):
+        direction = segment.direction[q]
+        if segment.sign[q] * direction < 0.0:  # the coefficient shrinks as λ falls
+            zero = min(segment.refit[q] / direction, lam)
+            if zero > nearest:
+                nearest, leaving = zero, q
+    return feature, leaving, nearest
+
+
+@kernel
+def _write_knot(knots, step, lam, m, rule, state, segment):  # type: ignore[no-untyped-def]
+    n_active = state.counts[FACTORED]
+    explained, shrunk = 0.0, 0.0
+    for q in range(n_active):
+        position = state.factored[q]
+        explained += segment.refit[q] * state.entered_cross[position]
+        shrunk += segment.sign[q] * segment.direction[q]
+        knots.coef[step, position] = segment.refit[q] - lam * segment.direction[q]
+        knots.is_active[step, position] = True
+    rss = m.y_variance - explained
+    if not rule.refit:
+        rss += lam * lam * shrunk
+    knots.lambdas[step] = lam
+    knots.df[step] = n_active
+    knots.rss[step] = max(rss, RSS_FLOOR * m.y_variance)
+    knots.gic[step] = criterion_value(knots.rss[step], n_active, m.total, rule)

@@ -1,0 +1,235 @@
+"""The Lasso path of one row block, and on it the model that a generalised information criterion chooses.
+
+The path minimises, over the implicitly standardised columns z_j,
+
+    ½ ⟨y - Σ z_j b_j, y - Σ z_j b_j⟩ + λ Σ |b_j|
+
+as λ falls. By the homotopy (`daskfs.kernels.lasso.homotopy`) it is followed exactly from knot to knot: every model of
+the path is seen, once. Where the homotopy gives up, or where a grid of λ is asked for, it is found on the grid by
+coordinate descent with covariance updates (Friedman, Hastie and Tibshirani 2010) on the features entered so far; when
+the signs have settled, the solution for these signs is computed exactly. Both certify the conditions of optimality for
+all p columns from cached Gram rows. A missing Gram row costs a pass over the block, so each pass makes a few: those
+needed and, as a guess, those needed next; where rows are many and columns few, one pass makes all. The refit of the
+chosen model needs no further pass (`daskfs.kernels.linear.gram_cache`).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from daskfs.kernels.blocks.any_block import block_moments
+from daskfs.kernels.blocks.column_entries import ColumnEntries
+from daskfs.kernels.lasso.homotopy import COLLINEAR, follow_knots
+from daskfs.kernels.lasso.steps import (
+    BATCH,
+    ENTERED,
+    PASSES,
+    UNSOLVED,
+    PathState,
+    Rule,
+    follow,
+    keep_rows,
+    new_state,
+    restart,
+)
+from daskfs.kernels.linear.gram_cache import GramCache, cache_gram
+from daskfs.kernels.linear.gram_matrix import WHOLE_GRAM_COLUMNS, moments_and_gram, wants_whole_gram
+from daskfs.kernels.linear.moments import Moments
+
+GRAM_NBYTES = 256 << 20
+STOPS = ("end of the path", "patience", "max_features", "Gram rows")
+GIVEN_UP = ("collinear columns", "contradictory entries", "conditions of optimality", "too many knots")
+
+
+class LassoPath(NamedTuple):
+    """A path as far as it was followed, at its knots or at the λ of a grid: `n_lambdas` in all."""
+
+    moments: Moments
+    lambdas: np.ndarray
+    """Shape (n_lambdas,), falling; in units of sd(y) per standardised column."""
+    df: np.ndarray
+    """Shape (n_lambdas,): number of features in the model; at a knot, in that just above it."""
+    rss: np.ndarray
+    """Shape (n_lambdas,): weighted mean of squared residuals, of the refit or of the Lasso fit."""
+    gic: np.ndarray
+    """Shape (n_lambdas,)."""
+    entered: np.ndarray
+    """Shape (n_entered,): features in order of entry."""
+    coef: np.ndarray
+    """Shape (n_lambdas, n_entered): of the standardised columns."""
+    best: int
+    """The λ of the smallest criterion, the largest λ among equals; -1 where there is no path."""
+    stop: str
+    """Why the path ends, one of `STOPS`."""
+    n_passes: int
+    """Over the block, to make Gram rows."""
+    is_active: np.ndarray
+    """Shape (n_lambdas, n_entered): the models. One that leaves at a knot is of the model above, at coefficient 0."""
+    solver: str
+    """``homotopy`` or ``descent``."""
+    given_up: str
+    """Why the homotopy gave up, one of `GIVEN_UP`; empty where it did not or was not tried."""
+    gram: GramCache
+    """What a refit needs of the features whose Gram rows were made."""
+    n_unsolved: int = 0
+    """Solves that descent did not finish, among columns that nearly depend on each other: not optimal to rounding."""
+
+    def selected(self) -> np.ndarray:
+        """Return the features of the chosen model, ascending."""
+        if self.best < 0:
+            return np.empty(0, dtype=np.int64)
+        return np.sort(self.entered[self.is_active[self.best]])
+
+    def coefficients(self, step: int) -> np.ndarray:
+        """Return the Lasso coefficients of all features on the scale of the data, shape (n_features,)."""
+        coef = np.zeros(len(self.moments.scale))
+        coef[self.entered] = self.coef[step] / self.moments.scale[self.entered]
+        return coef
+
+    def intercept(self, step: int) -> float:
+        """Return the intercept that belongs to `coefficients`."""
+        return self.moments.y_mean - float(self.moments.mean @ self.coefficients(step))
+
+
+def default_max_features(n_samples: float, n_features: int) -> int:
+    """Return the largest model the criterion may choose: ``n / (2 log p)``, fewer where Gram rows would pass 256 MiB.
+
+    Without a bound the logarithm of the residual falls without end as a model nears n features, and the criterion
+    follows it.
+    """
+    by_samples = int(n_samples / (2.0 * math.log(n_features))) if n_features > 1 else n_features
+    by_memory = max(64, GRAM_NBYTES // (16 * n_features))
+    return max(1, min(by_samples, by_memory, n_features))
+
+
+def gram_capacity(n_features: int, max_features: int) -> int:
+    """Return how many Gram rows a path may make: features come and go, and some are guessed."""
+    return n_features if n_features <= WHOLE_GRAM_COLUMNS else min(n_features, 2 * max_features + 8 * BATCH)
+
+
+def knot_capacity(max_features: int) -> int:
+    """Return how many knots a path may have before the homotopy gives up: a feature enters, and some leave again."""
+    return 4 * max_features + 64
+
+
+def path_nbytes(n_samples: int, n_features: int, n_lambdas: int, max_features: int) -> int:
+    """Return the memory in bytes that `lasso_path` takes beside its block, at most."""
+    rows = gram_capacity(n_features, max_features)
+    per_feature = rows + 20
+    n_steps = n_lambdas + 2 * knot_capacity(max_features)
+    small = rows * (3 * rows + 2 * n_steps) + 2 * (max_features + 16) ** 2
+    return 8 * (n_features * per_feature + small + n_samples * (BATCH + 3))
+
+
+def lasso_path(
+    X: np.ndarray | ColumnEntries,
+    y: np.ndarray,
+    weight: np.ndarray,
+    *,
+    penalty: float,
+    lambdas: np.ndarray | None = None,
+    n_lambdas: int = 100,
+    min_ratio: float | None = None,
+    refit: bool = True,
+    patience: int | None = 10,
+    max_features: int | None = None,
+    noise_variance: float | None = None,
+    solver: str = "homotopy",
+    max_cached: int | None = 64,
+) -> LassoPath:
+    """Follow the Lasso path of one block and choose on it by ``n log(RSS / n) + penalty |M|``.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features), float32 or float64, C-ordered and writable; or ColumnEntries
+        Not modified; a column that is not finite never enters (its `moments.scale` is NaN: look there).
+    y, weight : ndarray of shape (n_samples,), float64
+        A weight of 2 is the row twice, 0 is no row.
+    penalty : float
+        Of one feature, from `criteria.feature_penalty`.
+    lambdas : ndarray, optional
+        A falling grid, followed by descent.
+    n_lambdas : int
+        Of the grid where descent chooses it: evenly spaced in the logarithm, from the smallest λ without a feature.
+    min_ratio : float, optional
+        Smallest over largest λ: by default 1e-2 where there are fewer samples than features, else 1e-4.
+    refit : bool
+        Whether the criterion sees the residuals of the least-squares refit, or of the shrunk Lasso fit.
+    patience : int, optional
+        Stop when the models have so many features more than the best one; None follows the path to its end.
+    max_features : int, optional
+        Stop when a model has more; by default `default_max_features`.
+    noise_variance : float, optional
+        σ² when known: the criterion is then ``RSS / σ² + penalty |M|``.
+    solver : {"homotopy", "descent"}
+        The homotopy descends where it gives up; the path says so.
+    max_cached : int, optional
+        The features whose Gram rows are kept for a refit, at most, in order of their making; None keeps all.
+
+    Returns
+    -------
+    LassoPath
+    """
+    is_narrow = not isinstance(X, ColumnEntries) and wants_whole_gram(*X.shape)
+    m, gram = moments_and_gram(X, y, weight) if is_narrow else (block_moments(X, y, weight), None)
+    n_features = X.shape[1]
+    if max_features is None:
+        max_features = default_max_features(m.total, n_features)
+    rule = Rule(
+        float(penalty), math.nan if noise_variance is None else float(noise_variance), bool(refit),
+        -1 if patience is None else int(patience), int(max_features),
+    )  # fmt: skip
+    state = new_state(n_features, gram_capacity(n_features, max_features), min(max_features, n_features) + 16)
+    if is_narrow:
+        keep_rows(gram, m.scale, state)
+    largest, smallest = _range(m, n_features, min_ratio)
+    given_up = ""
+    if lambdas is None and solver == "homotopy" and largest > 0.0:
+        path = _by_homotopy(X, weight, m, rule, smallest, state, max_cached)
+        if not path.given_up:
+            return path
+        given_up = path.given_up
+        restart(state)
+    if lambdas is None:
+        lambdas = largest * (smallest / largest) ** np.linspace(0.0, 1.0, n_lambdas) if largest > 0.0 else np.empty(0)
+    df, rss, gic, coef, n_followed, best, stop = follow(X, weight, m, lambdas, rule, state)
+    keep, entered = slice(n_followed), slice(int(state.counts[ENTERED]))
+    coef = coef[keep, entered].copy()
+    return LassoPath(
+        m, lambdas[keep], df[keep], rss[keep], gic[keep], state.entered[entered].copy(), coef, best, STOPS[stop],
+        int(state.counts[PASSES]), coef != 0.0, "descent", given_up, cache_gram(m, state, max_cached),
+        int(state.counts[UNSOLVED]),
+    )  # fmt: skip
+
+
+def _by_homotopy(
+    X: np.ndarray | ColumnEntries,
+    weight: np.ndarray,
+    m: Moments,
+    rule: Rule,
+    smallest: float,
+    state: PathState,
+    max_cached: int | None,
+) -> LassoPath:
+    longest = knot_capacity(rule.max_features)
+    knots, n_knots, best, stop = follow_knots(X, weight, m, rule, smallest, state, longest)
+    keep, entered = slice(n_knots), slice(int(state.counts[ENTERED]))
+    given_up = GIVEN_UP[stop - COLLINEAR] if stop >= COLLINEAR else ""
+    return LassoPath(
+        m, knots.lambdas[keep], knots.df[keep], knots.rss[keep], knots.gic[keep], state.entered[entered].copy(),
+        knots.coef[keep, entered].copy(), best, "" if given_up else STOPS[stop], int(state.counts[PASSES]),
+        knots.is_active[keep, entered].copy(), "homotopy", given_up, cache_gram(m, state, max_cached),
+    )  # fmt: skip
+
+
+def _range(m: Moments, n_features: int, min_ratio: float | None) -> tuple[float, float]:
+    """Return the largest λ of the path and the smallest; 0 where nothing is related to y."""
+    largest = float(np.max(np.abs(m.cross), initial=0.0))
+    if largest <= 1e-14 * math.sqrt(m.y_variance):
+        return 0.0, 0.0
+    if min_ratio is None:
+        min_ratio = 1e-2 if m.total < n_features else 1e-4
+    return largest, largest * min_ratio

@@ -1,0 +1,348 @@
+"""The steps of a Lasso path: descend over the entered features, certify all columns, enter the violators.
+
+Everything is in units of the standardised columns; see `daskfs.kernels.lasso.path`. The homotopy shares the
+state and the Gram rows.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from daskfs.kernels.blocks.any_block import make_gram_rows
+from daskfs.kernels.linear.linalg import MIN_PIVOT, extend_cholesky, forward_substitution, solve_cholesky
+from daskfs.kernels.numba_cache import inner_loop, kernel
+
+BATCH = 8  # Gram rows made in one pass
+OPTIMALITY = 1.0 + 1e-9  # |gradient| may exceed λ by rounding only
+STEP_TOLERANCE = 1e-12  # of coordinate descent, in standard deviations of y, where no exact solve is possible
+MAX_SWEEPS = 20_000
+RSS_FLOOR = 1e-13  # of the variance of y; what is left below it is rounding
+
+GRID_ENDED, OUT_OF_PATIENCE, TOO_MANY_FEATURES, TOO_MANY_GRAM_ROWS = range(4)
+ROWS, ENTERED, FACTORED, PASSES, UNSOLVED = range(5)  # of PathState.counts
+
+
+class Rule(NamedTuple):
+    """What chooses a model on the path, and when to stop."""
+
+    penalty: float  # of one feature
+    noise_variance: float  # σ², or NaN: to be estimated from the residuals
+    refit: bool
+    patience: int  # features more than the best model, or -1
+    max_features: int
+
+
+class PathState(NamedTuple):
+    """What the steps of one path share.
+
+    `counts` holds the numbers of Gram rows made, of features entered and factored, of passes over the block, and of
+    solves that coordinate descent did not finish.
+    """
+
+    gradient: np.ndarray  # (p,) ⟨z_j, residual⟩
+    gram: np.ndarray  # (capacity, p) rows made so far
+    row_of: np.ndarray  # (p,) feature -> row of gram, or -1
+    feature_of: np.ndarray  # (capacity,) row of gram -> feature
+    is_settled: np.ndarray  # (p,) entered, or the twin of one that is
+    entered: np.ndarray  # (capacity,) features in order of entry; the arrays below follow this order
+    entered_gram: np.ndarray  # (capacity, capacity)
+    entered_cross: np.ndarray  # (capacity,)
+    entered_gradient: np.ndarray  # (capacity,)
+    coef: np.ndarray  # (capacity,)
+    factored: np.ndarray  # (k,) positions among the entered whose Cholesky factor stands in `factor`
+    factor: np.ndarray  # (k, k)
+    counts: np.ndarray  # (5,)
+
+
+def new_state(n_features: int, capacity: int, largest_model: int) -> PathState:
+    """Return the state before the first step, with room for `capacity` Gram rows and models of `largest_model`."""
+    return PathState(
+        gradient=np.zeros(n_features),
+        gram=np.empty((capacity, n_features)),  # pages are touched only as rows are made
+        row_of=np.full(n_features, -1, dtype=np.int64),
+        feature_of=np.zeros(capacity, dtype=np.int64),
+        is_settled=np.zeros(n_features, dtype=np.bool_),
+        entered=np.zeros(capacity, dtype=np.int64),
+        entered_gram=np.empty((capacity, capacity)),
+        entered_cross=np.zeros(capacity),
+        entered_gradient=np.zeros(capacity),
+        coef=np.zeros(capacity),
+        factored=np.full(largest_model, -1, dtype=np.int64),
+        factor=np.zeros((largest_model, largest_model)),
+        counts=np.zeros(5, dtype=np.int64),
+    )
+
+
+@kernel
+def criterion_value(rss, df, total, rule):  # type: ignore[no-untyped-def]
+    """Return the criterion of a model from its mean squared residual."""
+    if rule.noise_variance > 0.0:
+        return total * rss / rule.noise_variance + rule.penalty * df
+    return total * math.log(rss) + rule.penalty * df
+
+
+@kernel
+def restart(state):  # type: ignore[no-untyped-def]
+    """Forget a path, keep its Gram rows."""
+    state.is_settled[:] = False
+    state.coef[:] = 0.0
+    state.counts[ENTERED] = 0
+    state.counts[FACTORED] = 0
+
+
+@kernel
+def follow(X, weight, m, lambdas, rule, state):  # type: ignore[no-untyped-def]
+    """Return df, RSS, GIC and coefficients at each λ, how many were followed, the best of them, and why it ended."""
+    n_lambdas = lambdas.shape[0]
+    df = np.zeros(n_lambdas, np.int64)
+    rss = np.zeros(n_lambdas)
+    gic = np.zeros(n_lambdas)
+    coef = np.zeros((n_lambdas, state.coef.shape[0]))
+    state.gradient[:] = m.cross
+    tolerance = STEP_TOLERANCE * math.sqrt(m.y_variance)
+    best = -1
+    for step in range(n_lambdas):
+        while True:
+            _solve_entered(state, lambdas[step], tolerance)
+            _update_gradient(state, m.cross)
+            n_added = _admit(X, weight, m, lambdas[step], state)
+            if n_added <= 0:
+                break
+        if n_added < 0:
+            return df, rss, gic, coef, step, best, TOO_MANY_GRAM_ROWS
+        n_active = _count_active(state)
+        if n_active > rule.max_features:
+            return df, rss, gic, coef, step, best, TOO_MANY_FEATURES
+        df[step] = n_active
+        rss[step] = _residual_variance(state, m.y_variance, rule.refit)
+        gic[step] = criterion_value(rss[step], n_active, m.total, rule)
+        coef[step] = state.coef
+        if best < 0 or gic[step] < gic[best]:
+            best = step
+        if rule.patience >= 0 and n_active > df[best] + rule.patience:
+            return df, rss, gic, coef, step + 1, best, OUT_OF_PATIENCE
+    return df, rss, gic, coef, n_lambdas, best, GRID_ENDED
+
+
+@kernel
+def _solve_entered(state, lam, tolerance):  # type: ignore[no-untyped-def]
+    """Minimise over the entered features: sweep until the signs rest, then solve for these signs."""
+    tried = False
+    for _ in range(MAX_SWEEPS):
+        step, signs_moved = _sweep(state, lam)
+        if signs_moved:
+            tried = False
+        elif not tried:
+            if _solve_signs(state, lam):
+                return
+            tried = True
+        if step <= tolerance:
+            return
+    state.counts[UNSOLVED] += 1
+
+
+@kernel
+def _sweep(state, lam):  # type: ignore[no-untyped-def]
+    """Coordinate descent once over the entered features; return the largest step and whether a sign changed."""
+    n_entered = state.counts[ENTERED]
+    gradient, coef = state.entered_gradient[:n_entered], state.coef
+    largest = 0.0
+    signs_moved = False
+    for q in range(n_entered):
+        old = coef[q]
+        free = gradient[q] + old
+        new = 0.0
+        if free > lam:
+            new = free - lam
+        elif free < -lam:
+            new = free + lam
+        if new != old:
+            coef[q] = new
+            signs_moved = signs_moved or new * old <= 0.0
+            step = new - old
+            largest = max(largest, abs(step))
+            _subtract(gradient, step, state.entered_gram[q, :n_entered])
+    return largest, signs_moved
+
+
+@kernel
+def _factor_active(state):  # type: ignore[no-untyped-def]
+    """Bring the Cholesky factor to the active features; return their number and rank, or a rank of -1: too many."""
+    n_active = 0
+    n_kept = 0
+    for q in range(state.counts[ENTERED]):
+        if state.coef[q] != 0.0:
+            if n_active >= state.factored.shape[0]:
+                state.counts[FACTORED] = 0
+                return n_active, -1
+            if n_kept == n_active and n_active < state.counts[FACTORED] and state.factored[n_active] == q:
+                n_kept += 1
+            state.factored[n_active] = q
+            n_active += 1
+    state.counts[FACTORED] = n_active
+    rank = extend_cholesky(state.entered_gram, state.factored, n_active, n_kept, state.factor)
+    return n_active, rank
+
+
+@kernel
+def _solve_signs(state, lam):  # type: ignore[no-untyped-def]
+    """Solve exactly for the present signs; keep the solution and return True if it is the minimum over the entered."""
+    n_active, rank = _factor_active(state)
+    if rank < n_active:
+        return False
+    right = np.empty(n_active)
+    solution = np.empty(n_active)
+    for q in range(n_active):
+        position = state.factored[q]
+        right[q] = state.entered_cross[position] - math.copysign(lam, state.coef[position])
+    solve_cholesky(state.factor, n_active, right, solution)
+    for q in range(n_active):
+        if solution[q] * state.coef[state.factored[q]] <= 0.0:
+            return False
+    n_entered = state.counts[ENTERED]
+    gradient = state.entered_cross[:n_entered].copy()
+    for q in range(n_active):
+        _subtract(gradient, solution[q], state.entered_gram[state.factored[q], :n_entered])
+    for q in range(n_entered):
+        if state.coef[q] == 0.0 and abs(gradient[q]) > lam * OPTIMALITY:
+            return False
+    for q in range(n_active):
+        state.coef[state.factored[q]] = solution[q]
+    state.entered_gradient[:n_entered] = gradient
+    return True
+
+
+@kernel
+def _update_gradient(state, cross):  # type: ignore[no-untyped-def]
+    gradient = state.gradient
+    gradient[:] = cross
+    for q in range(state.counts[ENTERED]):
+        coef = state.coef[q]
+        if coef != 0.0:
+            _subtract(gradient, coef, state.gram[state.row_of[state.entered[q]]])
+
+
+@inner_loop
+def _subtract(gradient, coef, gram_row):  # type: ignore[no-untyped-def]
+    for j in range(gradient.shape[0]):
+        gradient[j] -= coef * gram_row[j]
+
+
+@kernel
+def _admit(X, weight, m, lam, state):  # type: ignore[no-untyped-def]
+    """Settle the largest violators of |gradient| <= λ; return how many, or -1 where their Gram rows find no room."""
+    violators = _largest_gradients(state, m.scale, lam * OPTIMALITY, state.is_settled)
+    missing = False
+    for j in violators:
+        missing = missing or state.row_of[j] < 0
+    if missing:
+        batch = _largest_gradients(state, m.scale, 0.0, state.row_of >= 0)
+        make_rows(X, weight, m, batch[: state.gram.shape[0] - state.counts[ROWS]], state)
+    for j in violators:
+        if state.row_of[j] < 0:
+            return -1
+        state.is_settled[j] = True
+        if not _has_twin(state, j):
+            enter(state, j, m.cross[j])
+    return violators.shape[0]
+
+
+@kernel
+def make_rows(X, weight, m, features, state):  # type: ignore[no-untyped-def]
+    """Make the Gram rows of a few features in one pass over the block."""
+    n_rows = state.counts[ROWS]
+    make_gram_rows(X, weight, m, features, state.gram[n_rows : n_rows + features.shape[0]])
+    for b in range(features.shape[0]):
+        state.row_of[features[b]] = n_rows + b
+        state.feature_of[n_rows + b] = features[b]
+    state.counts[ROWS] += features.shape[0]
+    state.counts[PASSES] += 1
+
+
+@kernel
+def keep_rows(gram, scale, state):  # type: ignore[no-untyped-def]
+    """Take over the Gram rows of all columns, which one pass has made."""
+    for j in range(scale.shape[0]):
+        if scale[j] > 0.0:
+            row = state.counts[ROWS]
+            state.gram[row] = gram[j]
+            state.row_of[j] = row
+            state.feature_of[row] = j
+            state.counts[ROWS] = row + 1
+    state.counts[PASSES] += 1
+
+
+@kernel
+def _has_twin(state, feature):  # type: ignore[no-untyped-def]
+    """Whether an entered feature is the same up to sign, as dummies of two categories are: it stands for both."""
+    gram_row = state.gram[state.row_of[feature]]
+    largest = 0.0
+    for q in range(state.counts[ENTERED]):
+        largest = max(largest, abs(gram_row[state.entered[q]]))
+    return largest > 1.0 - 0.5 * MIN_PIVOT
+
+
+@kernel
+def _largest_gradients(state, scale, threshold, excluded):  # type: ignore[no-untyped-def]
+    """Return up to `BATCH` features with |gradient| > threshold, largest first, the lower index among equals.
+
+    Equal means up to rounding, so that all subsets prefer the same one of two twins.
+    """
+    found = np.empty(BATCH, np.int64)
+    sizes = np.empty(BATCH)
+    n_found = 0
+    for j in range(scale.shape[0]):
+        size = abs(state.gradient[j])
+        if size <= threshold or (n_found == BATCH and size <= sizes[BATCH - 1]) or excluded[j] or not scale[j] > 0.0:
+            continue
+        place = n_found if n_found < BATCH else BATCH - 1
+        while place > 0 and sizes[place - 1] * OPTIMALITY < size:
+            sizes[place], found[place] = sizes[place - 1], found[place - 1]
+            place -= 1
+        sizes[place], found[place] = size, j
+        n_found = min(n_found + 1, BATCH)
+    return found[:n_found]
+
+
+@kernel
+def enter(state, feature, cross):  # type: ignore[no-untyped-def]
+    """Give a feature whose Gram row is there the next position among the entered."""
+    q = state.counts[ENTERED]
+    state.entered[q] = feature
+    gram_row = state.gram[state.row_of[feature]]
+    for r in range(q):
+        state.entered_gram[q, r] = gram_row[state.entered[r]]
+        state.entered_gram[r, q] = gram_row[state.entered[r]]
+    state.entered_gram[q, q] = 1.0
+    state.entered_cross[q] = cross
+    state.entered_gradient[q] = state.gradient[feature]
+    state.coef[q] = 0.0
+    state.counts[ENTERED] = q + 1
+
+
+@kernel
+def _count_active(state):  # type: ignore[no-untyped-def]
+    n_active = 0
+    for q in range(state.counts[ENTERED]):
+        if state.coef[q] != 0.0:
+            n_active += 1
+    return n_active
+
+
+@kernel
+def _residual_variance(state, y_variance, refit):  # type: ignore[no-untyped-def]
+    """Return ⟨residual, residual⟩ of the refit on the active features, or of the Lasso fit."""
+    explained = 0.0
+    if refit:
+        n_active, _ = _factor_active(state)
+        right = np.empty(n_active)
+        for q in range(n_active):
+            right[q] = state.entered_cross[state.factored[q]]
+        explained = forward_substitution(state.factor, n_active, right, np.empty(n_active))
+    else:
+        for q in range(state.counts[ENTERED]):
+            explained += state.coef[q] * (state.entered_cross[q] + state.entered_gradient[q])
+    return max(y_variance - explained, RSS_FLOOR * y_variance)

@@ -1,0 +1,1 @@
+"""Sums over columns: means, products, Gram rows, factors."""

@@ -1,0 +1,68 @@
+"""What a path leaves behind for the refit: the moments and correlations of the features it has looked at.
+
+Small enough to travel: the refit of any of these features, on this block, needs no second look at the rows.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from daskfs.kernels.lasso.steps import ENTERED, ROWS, PathState
+from daskfs.kernels.linear.moments import Moments
+from daskfs.kernels.numba_cache import kernel
+
+
+class GramCache(NamedTuple):
+    """Of `n` features of one block; the entered ones first, in order of entry."""
+
+    total: float
+    """The sum of the weights."""
+    y_mean: float
+    y_variance: float
+    features: np.ndarray
+    """Shape (n,), int64."""
+    mean: np.ndarray
+    """Shape (n,)."""
+    scale: np.ndarray
+    """Shape (n,): standard deviations, all positive."""
+    cross: np.ndarray
+    """Shape (n,): ⟨z_j, y - y_mean⟩."""
+    gram: np.ndarray
+    """Shape (n, n): correlations."""
+
+    def places(self, columns: np.ndarray) -> np.ndarray | None:
+        """Return where `columns` stand among `features`, or None where one is missing."""
+        place_of = {int(feature): place for place, feature in enumerate(self.features)}
+        found = [place_of.get(int(column), -1) for column in columns]
+        return None if -1 in found else np.array(found, dtype=np.int64)
+
+
+def cache_gram(m: Moments, state: PathState, max_features: int | None) -> GramCache:
+    """Return the cache of a path's features, at most `max_features` of them; None keeps all with a Gram row."""
+    limit = len(state.gram) if max_features is None else max_features
+    return GramCache(m.total, m.y_mean, m.y_variance, *_gather(m.mean, m.scale, m.cross, state, limit))
+
+
+@kernel
+def _gather(mean, scale, cross, state, limit):  # type: ignore[no-untyped-def]
+    n_entered = state.counts[ENTERED]
+    n = min(limit, state.counts[ROWS])
+    features = np.empty(n, np.int64)
+    n_found = min(n, n_entered)
+    features[:n_found] = state.entered[:n_found]
+    is_entered = np.zeros(mean.shape[0], np.bool_)
+    is_entered[state.entered[:n_entered]] = True
+    for row in range(state.counts[ROWS]):
+        if n_found < n and not is_entered[state.feature_of[row]]:
+            features[n_found] = state.feature_of[row]
+            n_found += 1
+    gram = np.empty((n, n))
+    for q in range(n):
+        gram_row = state.gram[state.row_of[features[q]]]
+        gram[q, q] = 1.0
+        for r in range(q):  # the other sum differs by rounding
+            gram[q, r] = gram_row[features[r]]
+            gram[r, q] = gram[q, r]
+    return features, mean[features], scale[features], cross[features], gram

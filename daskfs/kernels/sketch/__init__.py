@@ -1,0 +1,1 @@
+"""Count-sketches and the gradient descent in them."""

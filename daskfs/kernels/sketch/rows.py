@@ -1,0 +1,260 @@
+"""MISSION's step for one row after the other, with exact weights for the active features (`train_rows`).
+
+The active features stand in an open-addressing table: `keys` (uint64, EMPTY where a slot is free), `weights` and
+`touches` (rows that had the feature since it became active), all of a length that is a power of two. All other
+features' weights are in a count-sketch, whose cells are to be multiplied by ``numbers[TAIL_SCALE]``.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from daskfs.kernels.numba_cache import inner_loop, kernel
+from daskfs.kernels.row_losses import row_derivative, row_value
+from daskfs.kernels.sketch.count_sketch import A, fetch, hash_word, updated
+
+EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
+"""Marks a free slot; no feature has this id."""
+
+THRESHOLD, TAIL_SCALE, ROWS_SEEN, LOSS_SUM, WEIGHT_SUM = range(5)
+"""Places in `numbers`: the model's scalars, float64."""
+N_NUMBERS = 5
+
+RATE, INVERSE_PERIOD, STEP_LIMIT, INTERCEPT_RATIO, ROW_COUNT = range(5)
+"""Places in `rates`: of row t the learning rate is RATE / sqrt(1 + t INVERSE_PERIOD), cut so that rate ‖x‖² does not
+exceed STEP_LIMIT; the intercept's is INTERCEPT_RATIO times that; a row advances t by ROW_COUNT."""
+N_RATES = 5
+
+_ZERO, _ONE, _LAST_BIT = np.uint64(0), np.uint64(1), np.uint64(63)
+_S32, _S52, _S58 = np.uint64(32), np.uint64(52), np.uint64(58)
+
+
+@kernel
+def slot_of(keys, key):  # type: ignore[no-untyped-def]
+    """Return the slot that holds an id, or else the free slot where it belongs."""
+    mask = np.uint64(keys.shape[0] - 1)
+    slot = (key * A >> _S32) & mask
+    while keys[slot] != key and keys[slot] != EMPTY:
+        slot = (slot + _ONE) & mask
+    return slot
+
+
+@kernel
+def fill_table(new_keys, new_weights, new_touches, keys, weights, touches):  # type: ignore[no-untyped-def]
+    """Empty the table and put these ids in, with their weights and touches."""
+    keys[:] = EMPTY
+    for j in range(new_keys.shape[0]):
+        slot = slot_of(keys, new_keys[j])
+        keys[slot] = new_keys[j]
+        weights[slot] = new_weights[j]
+        touches[slot] = new_touches[j]
+
+
+@kernel
+def _mark(marks, key):  # type: ignore[no-untyped-def]
+    """Set an id's two bits, both in one word."""
+    h = key * A
+    bits = (_ONE << ((h >> _S52) & _LAST_BIT)) | (_ONE << (h >> _S58))
+    marks[(h >> _S32) & np.uint64(marks.shape[0] - 1)] |= bits
+
+
+@kernel
+def marks_of(keys):  # type: ignore[no-untyped-def]
+    """Return a Bloom filter of a table's ids, uint64 of shape (n_slots / 16,).
+
+    It is small enough to stay near, and answers without a branch: an id without its bits is not in the table, one in
+    some fifty that are not has them all the same.
+    """
+    marks = np.zeros(max(keys.shape[0] // 16, 1), np.uint64)
+    for slot in range(keys.shape[0]):
+        if keys[slot] != EMPTY:
+            _mark(marks, keys[slot])
+    return marks
+
+
+@kernel
+def set_apart(ids, marks, marked, others):  # type: ignore[no-untyped-def]
+    """Write the places of a row whose ids are marked, and those of the others, in their order; return how many."""
+    mask = np.uint64(marks.shape[0] - 1)
+    n_marked, n_others = _ZERO, _ZERO
+    for i in range(np.uint64(ids.shape[0])):
+        h = np.uint64(ids[i]) * A
+        word = marks[(h >> _S32) & mask]
+        is_marked = (word >> ((h >> _S52) & _LAST_BIT)) & (word >> (h >> _S58)) & _ONE
+        marked[n_marked] = i
+        others[n_others] = i
+        n_marked += is_marked
+        n_others += _ONE - is_marked
+    return n_marked, n_others
+
+
+@kernel
+def _put_among(others, n_others, place):  # type: ignore[no-untyped-def]
+    """Insert a place where its order is: one in some fifty ids was marked without being in the table."""
+    k = n_others
+    while k > _ZERO and others[k - _ONE] > place:
+        others[k] = others[k - _ONE]
+        k -= _ONE
+    others[k] = place
+
+
+@inner_loop
+def squared_norm(data, start, stop):  # type: ignore[no-untyped-def]
+    """Return the sum of squares of ``data[start:stop]``."""
+    total = 0.0
+    for i in range(start, stop):
+        total += np.float64(data[i]) * np.float64(data[i])
+    return total
+
+
+@kernel
+def step_of(rates, rows_seen, row_weight, norm):  # type: ignore[no-untyped-def]
+    """Return the learning rate of a row times its weight, cut where it would overshoot."""
+    rate = row_weight * rates[RATE] / math.sqrt(1.0 + rows_seen * rates[INVERSE_PERIOD])
+    return np.divide(rates[STEP_LIMIT], norm) if rate * norm > rates[STEP_LIMIT] else rate
+
+
+@inner_loop
+def step_from(loss, z, y, row_weight, norm, rates, intercept, numbers):  # type: ignore[no-untyped-def]
+    """Count a row with its loss, let the intercept take its step, and return the step of a weight for x = 1, float32.
+
+    Parameters
+    ----------
+    loss : int
+        A position in `row_losses.ROW_LOSSES`.
+    z, y, row_weight, norm : float
+        The row's prediction, target, weight and squared norm.
+    rates, intercept, numbers : as in `train_rows`
+    """
+    numbers[LOSS_SUM] += row_weight * row_value(loss, z, y)
+    numbers[WEIGHT_SUM] += row_weight
+    step = -step_of(rates, numbers[ROWS_SEEN], row_weight, norm) * row_derivative(loss, z, y)
+    numbers[ROWS_SEEN] += rates[ROW_COUNT]
+    intercept[0] += rates[INTERCEPT_RATIO] * step
+    return np.float32(step)
+
+
+@inner_loop
+def train_rows(  # type: ignore[no-untyped-def]
+    indptr,
+    indices,
+    data,
+    y,
+    row_weight,
+    first,
+    last,
+    loss,
+    rates,
+    cells,
+    n_buckets,
+    rows,
+    seed,
+    keys,
+    weights,
+    touches,
+    n_active,
+    full,
+    intercept,
+    numbers,
+    frozen,
+    slots,
+    words,
+    places,
+):
+    """Take rows ``first, first + 1, ...``; stop before `last` where the table wants a selection or a row is not finite.
+
+    Of each row: predict with the active features; the active weights take their step exactly, the others theirs in
+    the sketch; a feature whose estimate reaches the threshold becomes active at once, and leaves the sketch.
+
+    Parameters
+    ----------
+    indptr : ndarray of shape (n_rows + 1,), int64
+    indices : ndarray of shape (nnz,), uint32 or uint64
+        Ids; one may stand several times in a row.
+    data : ndarray of shape (nnz,), float32
+    y : ndarray of shape (n_rows,), float64
+    row_weight : ndarray of shape (n_rows,), float64
+    first, last : int
+    loss : int
+        A position in `row_losses.ROW_LOSSES`.
+    rates : ndarray of shape (N_RATES,), float64
+    cells, n_buckets, rows, seed : the sketch, as in `count_sketch.add`
+    keys, weights, touches : the table, uint64, float32 and int64
+    n_active : ndarray of shape (1,), int64
+    full : int
+        Active features from which on the table wants a selection; it has room for half of its slots.
+    intercept : ndarray of shape (1,), float64
+    numbers : ndarray of shape (N_NUMBERS,), float64
+    frozen : bool
+        Whether the set of active features stays as it is, and the sketch is left alone.
+    slots, words, places : ndarray of shape (longest row,), uint64
+        To work in.
+
+    Returns
+    -------
+    row : int
+        The next one to take.
+    is_finite : bool
+        False where this row holds NaN or infinity.
+    """
+    capacity = keys.shape[0] // 2
+    to_cells = np.float32(np.divide(1.0, numbers[TAIL_SCALE]))
+    threshold = np.float32(np.divide(numbers[THRESHOLD], numbers[TAIL_SCALE]))
+    from_cells = np.float32(numbers[TAIL_SCALE])
+    marks = marks_of(keys)
+    found = np.empty(slots.shape[0], np.float32)
+    for row in range(first, last):
+        if n_active[0] >= full and not frozen:
+            return row, True
+        ids, values = indices[indptr[row] : indptr[row + 1]], data[indptr[row] : indptr[row + 1]]
+        norm = squared_norm(values, 0, values.shape[0])
+        if not math.isfinite(norm):
+            return row, False
+        n_marked, n_others = set_apart(ids, marks, slots, places)
+        z, n_found = intercept[0], _ZERO
+        for k in range(n_marked):
+            i = slots[k]
+            slot = slot_of(keys, np.uint64(ids[i]))
+            if keys[slot] == EMPTY:
+                _put_among(places, n_others, i)
+                n_others += _ONE
+                continue
+            z += np.float64(weights[slot]) * np.float64(values[i])
+            slots[n_found] = slot
+            found[n_found] = values[i]
+            n_found += _ONE
+        if not frozen:
+            for k in range(n_others):
+                h = hash_word(np.uint64(ids[places[k]]), seed, rows)
+                words[k] = h
+                fetch(cells, n_buckets, rows, h)
+        step = step_from(loss, z, y[row], row_weight[row], norm, rates, intercept, numbers)
+        for k in range(n_found):
+            weights[slots[k]] += step * found[k]
+            touches[slots[k]] += 1
+        if frozen:
+            continue
+        has_grown = False
+        for k in range(n_others):
+            i = places[k]
+            value = step * values[i]
+            if has_grown:  # the id may stand twice in this row
+                slot = slot_of(keys, np.uint64(ids[i]))
+                if keys[slot] != EMPTY:
+                    weights[slot] += value
+                    continue
+            h = words[k]
+            tail = updated(cells, n_buckets, rows, h, value * to_cells)
+            if abs(tail) >= threshold and n_active[0] < capacity:
+                updated(cells, n_buckets, rows, h, -tail)
+                key = np.uint64(ids[i])
+                slot = slot_of(keys, key)
+                keys[slot] = key
+                weights[slot] = tail * from_cells
+                touches[slot] = 1
+                n_active[0] += 1
+                _mark(marks, key)
+                has_grown = True
+    return last, True

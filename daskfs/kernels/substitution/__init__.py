@@ -1,0 +1,1 @@
+"""Online substitution: products, exchanges, steps."""

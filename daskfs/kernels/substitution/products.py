@@ -1,0 +1,270 @@
+"""Products of columns for online substitution, each column lying in one piece: a block has shape (B, n_samples).
+
+Columns of floating point are centred and scaled in place when they arrive; columns of int8 stay as they are, and their
+products are centred and scaled afterwards (`centred`): sums of a band of int8 products are whole numbers below 2²⁴, so
+float32 holds them exactly.
+
+Sixteen dot products are summed at a time in registers, in the blocks' precision over a band of 520 rows, in float64
+over the bands. Each product is summed in an order of its own that does not depend on its neighbours: the same bits in
+blocks of any size.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from daskfs.kernels.linear.moments import CONSTANT_RATIO
+from daskfs.kernels.numba_cache import inner_loop, kernel
+
+BAND_ROWS = 520  # of two packed panels of 64 columns in the second-level cache; 520 x 128² < 2²⁴
+TILE = 4
+SPAN = 2048  # rows of a combination summed at once: they stay in the first-level cache
+NO_WEIGHT = np.empty(0)
+"""Stands for weights that are all 1."""
+
+
+def cross_products(left: np.ndarray, right: np.ndarray, weight: np.ndarray = NO_WEIGHT) -> np.ndarray:
+    """Return Σ_i weight_i left_ai right_bi.
+
+    Parameters
+    ----------
+    left : ndarray of shape (A, n_samples), float64, float32 or int8
+    right : ndarray of shape (B, n_samples), of the same dtype
+        Where it is `left` itself, half of the products are copied.
+    weight : ndarray of shape (n_samples,), optional
+
+    Returns
+    -------
+    ndarray of shape (A, B), float64
+    """
+    packed = np.float64 if left.dtype == np.float64 else np.float32
+    panels = [np.zeros((-(-len(rows) // TILE) * TILE, BAND_ROWS), packed) for rows in (left, right)]
+    sums = np.zeros((len(panels[0]), len(panels[1])))
+    _add_bands(left, right, weight, panels[0], panels[1], sums, left is right)
+    products = sums[: len(left), : len(right)]
+    if left is right:
+        lower = np.tril_indices(len(left), -1)
+        products[lower] = products.T[lower]
+    return products
+
+
+@kernel
+def _add_bands(left, right, weight, left_panel, right_panel, sums, is_symmetric):  # type: ignore[no-untyped-def]
+    n_samples = left.shape[1]
+    zero = np.zeros(1, left_panel.dtype)[0]  # of the panels' precision, in which the sums of a band are kept
+    for start in range(0, n_samples, BAND_ROWS):
+        stop = min(start + BAND_ROWS, n_samples)
+        if stop - start < BAND_ROWS:
+            left_panel[:] = 0
+            right_panel[:] = 0
+        for a in range(left.shape[0]):
+            _copy(left[a, start:stop], left_panel[a])
+        for b in range(right.shape[0]):
+            if weight.shape[0] > 0:
+                _weigh(right[b, start:stop], weight[start:stop], right_panel[b])
+            else:
+                _copy(right[b, start:stop], right_panel[b])
+        for a in range(0, left_panel.shape[0], TILE):
+            for b in range(a if is_symmetric else 0, right_panel.shape[0], TILE):
+                _add_tile(left_panel, a, right_panel, b, zero, sums)
+
+
+@inner_loop
+def _copy(row, out):  # type: ignore[no-untyped-def]
+    for i in range(row.shape[0]):
+        out[i] = row[i]
+
+
+@inner_loop
+def _weigh(row, weight, out):  # type: ignore[no-untyped-def]
+    for i in range(row.shape[0]):
+        out[i] = row[i] * weight[i]
+
+
+@inner_loop
+def _add_tile(left, a, right, b, zero, sums):  # type: ignore[no-untyped-def]
+    """Add the dot products of rows a to a + 3 with rows b to b + 3."""
+    a0, a1, a2, a3 = left[a], left[a + 1], left[a + 2], left[a + 3]
+    b0, b1, b2, b3 = right[b], right[b + 1], right[b + 2], right[b + 3]
+    s00 = s01 = s02 = s03 = s10 = s11 = s12 = s13 = zero
+    s20 = s21 = s22 = s23 = s30 = s31 = s32 = s33 = zero
+    for i in range(left.shape[1]):
+        x0, x1, x2, x3 = a0[i], a1[i], a2[i], a3[i]
+        y0, y1, y2, y3 = b0[i], b1[i], b2[i], b3[i]
+        s00, s01, s02, s03 = s00 + x0 * y0, s01 + x0 * y1, s02 + x0 * y2, s03 + x0 * y3
+        s10, s11, s12, s13 = s10 + x1 * y0, s11 + x1 * y1, s12 + x1 * y2, s13 + x1 * y3
+        s20, s21, s22, s23 = s20 + x2 * y0, s21 + x2 * y1, s22 + x2 * y2, s23 + x2 * y3
+        s30, s31, s32, s33 = s30 + x3 * y0, s31 + x3 * y1, s32 + x3 * y2, s33 + x3 * y3
+    for q, found in enumerate(((s00, s01, s02, s03), (s10, s11, s12, s13), (s20, s21, s22, s23), (s30, s31, s32, s33))):
+        for r in range(TILE):
+            sums[a + q, b + r] += found[r]
+
+
+@kernel
+def row_products(rows, vector, weight):  # type: ignore[no-untyped-def]
+    """Return Σ_i weight_i rows_bi vector_i for every column b.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (B, n_samples)
+    vector : ndarray of shape (n_samples,)
+    weight : ndarray of shape (n_samples,), or `NO_WEIGHT`
+
+    Returns
+    -------
+    ndarray of shape (B,), float64
+    """
+    products = np.zeros(rows.shape[0])
+    if weight.shape[0] == 0:
+        for b in range(rows.shape[0]):
+            products[b] = _dot(rows[b], vector)
+        return products
+    weighted = np.empty(vector.shape[0])
+    for i in range(vector.shape[0]):
+        weighted[i] = weight[i] * vector[i]
+    for b in range(rows.shape[0]):
+        products[b] = _dot(rows[b], weighted)
+    return products
+
+
+@inner_loop
+def _dot(row, vector):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for i in range(row.shape[0]):
+        total += np.float64(row[i]) * np.float64(vector[i])
+    return total
+
+
+@kernel
+def combine(rows, coef, offset, out):  # type: ignore[no-untyped-def]
+    """Write ``offset + Σ_k coef_k rows_k`` into `out`, float64 of shape (n_samples,).
+
+    Parameters
+    ----------
+    rows : ndarray of shape (>= K, n_samples)
+    coef : ndarray of shape (K,), float64
+    offset : float
+    """
+    n_samples = out.shape[0]
+    for start in range(0, n_samples, SPAN):
+        stop = min(start + SPAN, n_samples)
+        out[start:stop] = offset
+        k = 0
+        while k + 4 <= coef.shape[0]:
+            _add_four(
+                rows[k, start:stop], rows[k + 1, start:stop], rows[k + 2, start:stop], rows[k + 3, start:stop],
+                coef[k], coef[k + 1], coef[k + 2], coef[k + 3], out[start:stop],
+            )  # fmt: skip
+            k += 4
+        while k < coef.shape[0]:
+            _add_one(rows[k, start:stop], coef[k], out[start:stop])
+            k += 1
+
+
+@inner_loop
+def _add_four(row0, row1, row2, row3, c0, c1, c2, c3, out):  # type: ignore[no-untyped-def]
+    for i in range(out.shape[0]):
+        out[i] += c0 * row0[i] + c1 * row1[i] + c2 * row2[i] + c3 * row3[i]
+
+
+@inner_loop
+def _add_one(row, c, out):  # type: ignore[no-untyped-def]
+    for i in range(out.shape[0]):
+        out[i] += c * row[i]
+
+
+@kernel
+def standardise(rows, weight, centres, scales, in_place, mean, scale, square):  # type: ignore[no-untyped-def]
+    """Measure columns, and centre and scale them where they stand.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (B, n_samples), float64, float32 or int8
+    weight : ndarray of shape (n_samples,), or `NO_WEIGHT`
+    centres, scales : bool
+        Whether the mean is to be taken off, and columns divided by their size.
+    in_place : bool
+        Whether `rows` become (x - mean) / scale; not with int8.
+    mean, scale, square : ndarray of shape (B,), float64
+        Written: the weighted mean (0 where not centred), the root of the weighted mean square about it (1 where not
+        scaled; 0 of a constant column; NaN of one that is not finite), and what the mean square of the column is now.
+    """
+    for b in range(rows.shape[0]):
+        _measure(rows[b], weight, centres, scales, mean[b : b + 1], scale[b : b + 1], square[b : b + 1])
+        if in_place and scale[b] > 0.0:
+            _transform(rows[b], mean[b], 1.0 / scale[b])
+
+
+@kernel
+def _measure(row, weight, centres, scales, mean, scale, square):  # type: ignore[no-untyped-def]
+    origin = float(row[0]) if centres else 0.0
+    total, sums, squares = _sums(row, weight, origin)
+    shift = sums / total if centres else 0.0
+    variance = squares / total - shift * shift
+    mean[0] = origin + shift
+    if not math.isfinite(variance):
+        scale[0] = math.nan
+        square[0] = 0.0
+        return
+    if variance <= (CONSTANT_RATIO * mean[0]) ** 2 or variance < 1e-280:
+        scale[0] = 0.0
+        square[0] = 0.0
+        return
+    deviation = math.sqrt(variance)
+    scale[0] = deviation if scales else 1.0
+    square[0] = 1.0 if scales else variance
+
+
+@inner_loop
+def _sums(row, weight, origin):  # type: ignore[no-untyped-def]
+    sums = 0.0
+    squares = 0.0
+    if weight.shape[0] == 0:
+        for i in range(row.shape[0]):
+            d = np.float64(row[i]) - origin
+            sums += d
+            squares += d * d
+        return float(row.shape[0]), sums, squares
+    total = 0.0
+    for i in range(row.shape[0]):
+        d = np.float64(row[i]) - origin
+        total += weight[i]
+        sums += weight[i] * d
+        squares += weight[i] * d * d
+    return total, sums, squares
+
+
+@inner_loop
+def _transform(row, mean, factor):  # type: ignore[no-untyped-def]
+    for i in range(row.shape[0]):
+        row[i] = (row[i] - mean) * factor
+
+
+def centred(
+    products: np.ndarray,
+    total: float,
+    left_offset: np.ndarray,
+    right_offset: np.ndarray,
+    left_factor: np.ndarray,
+    right_factor: np.ndarray,
+) -> np.ndarray:
+    """Return ⟨z_a, z_b⟩ of z = (x - offset) · factor from Σ_i w_i x_ai x_bi, in place.
+
+    Parameters
+    ----------
+    products : ndarray of shape (A, B), float64
+        From `cross_products`; replaced.
+    total : float
+        W, the sum of the weights.
+    left_offset, right_offset : ndarray of shapes (A,) and (B,)
+        Means of the columns with these weights (0 of columns centred already).
+    left_factor, right_factor : ndarray of shapes (A,) and (B,)
+        One over the scale (1 of columns scaled already).
+    """
+    products /= total
+    products -= left_offset[:, None] * right_offset
+    products *= left_factor[:, None]
+    products *= right_factor
+    return products

@@ -1,0 +1,165 @@
+"""The gradient step of online substitution (Algorithm 1) on a quadratic loss, in the space of the members' products.
+
+The model is f(v) = ½ vᵀ M v - cᵀ v + constant. With a newcomer j, h = M_Sj and d = M_jj:
+
+    v_S ← v_S - step_S (M v - c)_S,   v_j = -step_j (hᵀ v - c_j)        with the v_S of before
+    drop k* = argmin |v_k| over S and j; where that is a member, the newcomer takes its place if the check agrees.
+
+Two rules share these lines. ``paper``: step_j = eta, step_S = eta / m, the check is the later text's line 12,
+f(next) - f(before) <= c (L/2 - 1/2 eta) |next - before|². ``os``: step_j = 1 / d, step_S = 1 / λmax(M_S), and f must
+not rise. In both, a newcomer that the check refuses leaves the members' step standing (lines 15 and 16).
+
+As in `daskfs.kernels.substitution.exchange` the linear term may come from a prediction that others share.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from daskfs.kernels.numba_cache import inner_loop, kernel
+
+OS, PAPER = 0, 1
+MARGIN = 1.02  # on the power iteration's estimate of the largest eigenvalue
+COLD, WARM = 20, 3  # power iterations, at first and after an exchange
+
+
+@kernel
+def steps_scan(  # type: ignore[no-untyped-def]
+    cross, linear, diagonal, usable, start, matrix, members_linear, coef, product, n_members, n_fixed,
+    rule, eta, m, c, lipschitz, checks, power, state, counts,
+):  # fmt: skip
+    """Walk through a block until a newcomer is accepted.
+
+    Parameters
+    ----------
+    cross, linear, diagonal, usable, start
+        As in `exchange_scan`.
+    matrix : ndarray of shape (capacity, capacity), float64
+        M of the members, ridge included.
+    members_linear, coef, product : ndarray of shape (capacity,), float64
+        c, v and M v of the members; `coef` and `product` are updated. `product` must be renewed after an acceptance.
+    n_members, n_fixed : int
+    rule : int
+        `OS` or `PAPER`.
+    eta, m, c, lipschitz : float
+        Of the paper's rule; eta = 0: 0.5 / L; lipschitz = 0: a bound of λmax over the members and the newcomer.
+    checks : bool
+    power : ndarray of shape (capacity,), float64
+        The power iteration's vector.
+    state : ndarray of shape (5,), float64
+        λ's estimate; 1 where the members have changed since (else 0); f; the largest excess of f(next) over what
+        inequality (11) allows; Σ |next - before|².
+    counts : ndarray of shape (2,), int64
+        Newcomers presented, and refused by the check.
+
+    Returns
+    -------
+    newcomer, slot : int
+        As in `exchange_scan`.
+    """
+    n = n_members
+    gradient = np.zeros(coef.shape[0])
+    curved = np.zeros(coef.shape[0])
+    step = np.zeros(coef.shape[0])
+    for b in range(start, cross.shape[0]):
+        if not usable[b]:
+            continue
+        counts[0] += 1
+        h, d = cross[b], diagonal[b]
+        if state[1] > 0.0 and n > 0:
+            state[0] = MARGIN * largest_eigenvalue(matrix, n, power, COLD if state[0] == 0.0 else WARM)
+            state[1] = 0.0
+        bound = _bound(state[0], d, h, n) if lipschitz == 0.0 else lipschitz
+        if rule == PAPER:
+            step_j = 0.5 / bound if eta == 0.0 else eta
+            step_s = step_j / m
+        else:
+            step_j = 1.0 / d
+            step_s = 1.0 / max(state[0], d) if n > 0 else 0.0
+        newcomer = step_j * (linear[b] - _dot(h, coef, n))
+        for i in range(n):
+            gradient[i] = product[i] - members_linear[i]
+        for i in range(n):
+            curved[i] = _dot(matrix[i], gradient, n)
+        length, bend = _dot(gradient, gradient, n), _dot(gradient, curved, n)
+        if rule == OS and step_s * bend > 2.0 * length:  # the estimate was too low: f would rise
+            state[0] = MARGIN * bend / length
+            step_s = 1.0 / state[0]
+        before = state[2]
+        state[2] += step_s * (0.5 * step_s * bend - length)
+        for i in range(n):
+            step[i] = coef[i] - step_s * gradient[i]
+            product[i] -= step_s * curved[i]
+        moved = step_s * step_s * length
+        slot = -1
+        if n < coef.shape[0]:
+            slot = n
+            after = state[2] + newcomer * (_dot(h, step, n) - linear[b]) + 0.5 * d * newcomer * newcomer
+            moved += newcomer * newcomer
+        else:
+            smallest = abs(newcomer)
+            for i in range(n_fixed, n):
+                if abs(step[i]) < smallest:
+                    smallest, slot = abs(step[i]), i
+            after = state[2]
+            if slot >= 0:
+                old = step[slot]
+                after -= old * (product[slot] - members_linear[slot]) - 0.5 * old * old * matrix[slot, slot]
+                after += newcomer * (_dot(h, step, n) - h[slot] * old - linear[b]) + 0.5 * d * newcomer * newcomer
+                dropped = moved - (step[slot] - coef[slot]) ** 2 + coef[slot] ** 2 + newcomer * newcomer
+                allowed = c * (0.5 * bound - 0.5 / step_j) * dropped if rule == PAPER else 0.0
+                if checks and after - before > allowed:
+                    counts[1] += 1
+                    slot = -1
+                    after = state[2]
+                else:
+                    moved = dropped
+        for i in range(n):
+            coef[i] = step[i]
+        state[2] = after
+        if rule == PAPER:
+            state[3] = max(state[3], after - before - c * (0.5 * bound - 0.5 / step_j) * moved)
+        state[4] += moved
+        if slot >= 0:
+            coef[slot] = newcomer
+            state[1] = 1.0
+            return b, slot
+    return cross.shape[0], -1
+
+
+@kernel
+def _bound(largest, d, h, n):  # type: ignore[no-untyped-def]
+    """Bound λmax over the members and a newcomer: that of the two by two matrix of λ, d and |h|."""
+    if n == 0:
+        return d
+    return 0.5 * (largest + d + math.sqrt((largest - d) ** 2 + 4.0 * _dot(h, h, n)))
+
+
+@kernel
+def largest_eigenvalue(matrix, n, vector, n_iterations):  # type: ignore[no-untyped-def]
+    """Return the power iteration's estimate of λmax; `vector` is where it starts, and where it ends."""
+    value = 0.0
+    image = np.zeros(n)
+    for _ in range(n_iterations):
+        size = math.sqrt(_dot(vector, vector, n))
+        if size == 0.0:
+            vector[:n] = 1.0
+            size = math.sqrt(n)
+        for i in range(n):
+            vector[i] /= size
+        for i in range(n):
+            image[i] = _dot(matrix[i], vector, n)
+        value = math.sqrt(_dot(image, image, n))
+        for i in range(n):
+            vector[i] = image[i]
+    return value
+
+
+@inner_loop
+def _dot(left, right, length):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for i in range(length):
+        total += left[i] * right[i]
+    return total

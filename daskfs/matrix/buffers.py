@@ -1,0 +1,81 @@
+"""Buffers used again, and blocks sized to a memory limit."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+
+from daskfs.errors import PlanError
+
+DEFAULT_BLOCK_NBYTES = 128 * 2**20
+"""Size of a block where no memory limit says otherwise: tasks of 64 to 256 MiB hide Dask's cost per task."""
+
+
+class BufferPool:
+    """Buffers that are used again as soon as nobody refers to them."""
+
+    def __init__(self) -> None:
+        self._buffers: list[np.ndarray] = []
+
+    def take(self, shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
+        """Return an uninitialised array of this shape, on a free buffer where one is large enough."""
+        nbytes = int(np.prod(shape)) * dtype.itemsize
+        for buffer in self._buffers:
+            in_use = sys.getrefcount(buffer) > 3  # the list, the loop and the call; a view adds one
+            if not in_use and buffer.nbytes >= nbytes:
+                return buffer[:nbytes].view(dtype).reshape(shape)
+        buffer = np.empty(nbytes, dtype=np.uint8)
+        self._buffers.append(buffer)
+        return buffer.view(dtype).reshape(shape)
+
+
+def block_length(
+    length: int,
+    item_nbytes: int,
+    tile_length: int,
+    memory_limit: int | None,
+    n_buffers: int,
+    axis: str,
+) -> int:
+    """Return how many rows (or columns) a block has: within the memory, in whole tiles where a tile fits.
+
+    Parameters
+    ----------
+    length : int
+        Rows (columns) of the matrix.
+    item_nbytes : int
+        Bytes of one row (column) in memory.
+    tile_length : int
+        Rows (columns) of a tile.
+    memory_limit : int or None
+        Bytes for all `n_buffers` buffers together; None: 128 MiB for each.
+    n_buffers : int
+        Blocks alive at once.
+    axis : {"row", "column"}
+        For the message.
+
+    Raises
+    ------
+    PlanError
+        Not even one row (column) fits.
+
+    Examples
+    --------
+    >>> block_length(10**6, 4 * 1000, 2048, 100 * 2**20, 2, "row")
+    12288
+    """
+    nbytes = DEFAULT_BLOCK_NBYTES if memory_limit is None else memory_limit // n_buffers
+    n_items = nbytes // max(item_nbytes, 1)
+    if n_items < 1:
+        if memory_limit is None:
+            return 1
+        raise PlanError(
+            f"one {axis} takes {item_nbytes:,} bytes and {n_buffers} blocks are alive at once, "
+            f"but the memory limit is {memory_limit:,} bytes",
+            "memory_limit",
+            f"allow at least {n_buffers * item_nbytes:,} bytes",
+        )
+    if n_items >= tile_length:
+        n_items -= n_items % tile_length
+    return max(1, min(n_items, length))

@@ -1,0 +1,1 @@
+"""Asynchronous online substitution: workers around a central node."""

@@ -1,0 +1,391 @@
+"""The central node of asynchronous online substitution: a state machine without I/O.
+
+    1. u_C = 0
+    2. repeat
+    3.   if Δu(t) is received from a worker t:
+    4.     u_C = u_C + Δu(t)
+    6. until the workers stop pushing
+
+Algorithm 2 of Yang, Fujimaki, Kusumura and Liu (KDD 2016; see `daskfs.selectors.asy_os.selector`), with what
+the paper leaves to the reader: columns are leased, the staleness is bounded, and a push with which the objective rises
+is refused. The node has u_C and y, so that this check, inequality (15) with c = 0, costs no message.
+
+What holds after every call, whatever calls came before, were repeated, were lost or came late:
+
+* u_C is the intercept plus the sum of the workers' contributions, Σ_t X_S(t) w_S(t);
+* a column is held by one worker at most, and by no worker more columns than its capacity;
+* a version is given once: it counts the changes of u_C;
+* nothing is accepted that was computed from a u_C more than `tau_max` versions old;
+* a step counts once: (worker, sequence number) says whether it was seen.
+
+A worker registers and is given a sequence number; whoever still uses an earlier one is superseded: it is told to
+register again, and finds there what it holds. At the end of an epoch each contribution is asked for anew and u_C is
+their sum, so that rounding does not pile up; of a worker that is gone another one is asked to compute it.
+
+Placed where Dask runs (as an actor): methods only, and nothing that it returns is ever changed afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from daskfs.selectors.asy_os.leases import ColumnLeases, Lease
+from daskfs.selectors.asy_os.messages import NO_COEF, NO_COLUMNS, Registration, Reply, Share
+from daskfs.selectors.asy_os.objective import SharedObjective
+
+TICKET = 1 << 32
+"""Sequence numbers of one registration."""
+ROUNDING = 1e-12
+"""Part of the objective without features by which it may rise: less is rounding."""
+TRACE_LINES = 8192
+TRACE = ("seconds", "version", "worker", "epoch", "staleness", "accepted", "n_members", "objective")
+
+
+class CentralNode:
+    """u_C and who may do what.
+
+    Parameters
+    ----------
+    objective : SharedObjective
+    leases : ColumnLeases
+    n_workers : int
+        The paper's q.
+    capacity : int
+        Columns that each worker may hold.
+    tau_max : int
+        Versions that u_C may have moved on since a worker read it.
+    checks : bool
+        Whether a push is refused with which the objective rises.
+    n_ahead : int
+        Leases that a worker has at once: with two it reads one while it works on the other.
+    timeout_s : float
+        Seconds that a worker waits for another one's columns before they are taken from that one.
+    clock : callable, optional
+        Returns seconds, for the trace.
+    """
+
+    def __init__(
+        self,
+        objective: SharedObjective,
+        leases: ColumnLeases,
+        n_workers: int,
+        capacity: int,
+        tau_max: int,
+        checks: bool = True,
+        n_ahead: int = 1,
+        timeout_s: float = 30.0,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        self._objective, self._leases = objective, leases
+        self._n_workers, self._capacity, self._tau_max, self._checks = n_workers, capacity, tau_max, checks
+        self._n_ahead, self._timeout_s, self._clock = n_ahead, timeout_s, clock
+        self._start_s = clock() if clock else 0.0
+        self._prediction, self._value = objective.without_features()
+        self._null_value = self._value
+        self._version = 0
+        self._shares = {t: Share(t, NO_COLUMNS, NO_COEF) for t in range(n_workers)}
+        self._penalty = dict.fromkeys(range(n_workers), 0.0)
+        self._owner: dict[int, int] = {}
+        """Who holds a column."""
+        self._sequence = dict.fromkeys(range(n_workers), 0)
+        self._verdict = dict.fromkeys(range(n_workers), "accepted")
+        self._held_leases: dict[int, list[Lease]] = {t: [] for t in range(n_workers)}
+        self._absent: set[int] = set(range(n_workers))
+        self._has_changed = self._is_finished = False
+        self._awaited: set[int] = set()
+        self._sum: np.ndarray | None = None
+        self._trace: list[tuple[float, ...]] = []
+        self._trace_every = 1
+        self._n_steps = 0
+        self._counts = {"accepted": 0, "unchanged": 0, "stale": 0, "rising": 0, "improper": 0, "repeated": 0}
+        self._worst_staleness, self._drift = 0, 0.0
+
+    def register(self, worker: int, wanted: int = 1) -> Registration:
+        """Take a worker in, or in again: what it had leased is free, what it held is still its own."""
+        self._supersede(worker)
+        self._absent.discard(worker)
+        self._lease(worker, wanted)
+        share = self._shares[worker]
+        return Registration(self._sequence[worker], share, self._capacity, self._reply(worker, "accepted"))
+
+    def step(
+        self,
+        worker: int,
+        sequence: int,
+        delta: np.ndarray | None,
+        version_read: int,
+        columns: np.ndarray,
+        coef: np.ndarray,
+        wanted: int = 1,
+    ) -> Reply:
+        """Take what a worker makes of the columns of its first lease; one call for each block.
+
+        Parameters
+        ----------
+        worker : int
+        sequence : int
+            One more than that of the worker's last step; a repetition has the same.
+        delta : ndarray of shape (n_samples,), or None
+            By how much its contribution changes. None: nothing changes, the lease is done.
+        version_read : int
+            Of the u_C that it was computed from.
+        columns, coef : ndarray of shape (n_held,)
+            What the worker holds then.
+        wanted : int
+            Columns of the next lease.
+
+        Returns
+        -------
+        Reply
+            Refused: the worker's contribution is what it was, the lease is still its own; it may try again with the
+            new u_C.
+        """
+        if sequence == self._sequence[worker] and sequence % TICKET:  # seen already
+            self._counts["repeated"] += 1
+            return self._reply(worker, self._verdict[worker])
+        held = self._held_leases[worker]
+        if sequence != self._sequence[worker] + 1 or not held:
+            return Reply("superseded", "register", self._version, None)
+        staleness = 0 if delta is None else self._version - version_read
+        fault = None if delta is None else self._fault(worker, delta, columns, coef, staleness, held[0])
+        self._sequence[worker] = sequence
+        self._verdict[worker] = "refused" if fault else "accepted"
+        self._counts[fault or ("unchanged" if delta is None else "accepted")] += 1
+        if not fault:
+            self._leases.finish(worker, held.pop(0))
+            self._lease(worker, wanted)
+            self._end_epoch()
+        self._remember(worker, staleness, 0.0 if fault else 1.0)
+        return self._reply(worker, self._verdict[worker])
+
+    def wait(self, worker: int, sequence: int, waited_s: float, wanted: int = 1) -> Reply:
+        """Ask again for something to do.
+
+        Parameters
+        ----------
+        waited_s : float
+            For how long the worker has waited by now; after `timeout_s` it gets what others had leased.
+        """
+        if sequence != self._sequence[worker]:
+            return Reply("superseded", "register", self._version, None)
+        self._lease(worker, wanted)
+        if not self._held_leases[worker] and waited_s > self._timeout_s:
+            late = self._awaited or {t for t, leases in self._held_leases.items() if leases}
+            for other in late - {worker}:
+                self._supersede(other)
+                self._absent.add(other)
+            self._lease(worker, wanted)
+        return self._reply(worker, "accepted")
+
+    def contribute(self, worker: int, sequence: int, of: int, epoch: int, contribution: np.ndarray) -> Reply:
+        """Take a contribution, computed anew from the columns, for the rebuilding of u_C at an epoch's end."""
+        if sequence != self._sequence[worker]:
+            return Reply("superseded", "register", self._version, None)
+        if epoch == self._leases.epoch and of in self._awaited and np.isfinite(contribution).all():
+            self._awaited.discard(of)
+            self._sum = contribution.copy() if self._sum is None else self._sum + contribution
+            if not self._awaited:
+                self._rebuild()
+        self._lease(worker, 1)
+        return self._reply(worker, "accepted")
+
+    def stop(self) -> None:
+        """Tell everybody that all is done, whatever is left."""
+        for worker in range(self._n_workers):
+            self._supersede(worker)
+        self._is_finished = True
+        self._awaited = set()
+
+    def progress(self) -> dict[str, float]:
+        """Return how far the run is: units of columns done, of how many, the objective, and what happened so far."""
+        n_units = len(self._leases.is_done)
+        numbers: dict[str, float] = {
+            "n_done": self._leases.n_done,
+            "n_units": n_units,
+            "n_epochs": self._leases.n_epochs,
+        }
+        numbers |= {"epoch": self._leases.epoch, "version": self._version, "is_finished": self._is_finished}
+        numbers |= {"worst_staleness": self._worst_staleness, "drift": self._drift, "objective": self._value}
+        return {name: float(value) for name, value in (numbers | self._counts).items()}
+
+    def checkpoint(self) -> dict[str, np.ndarray]:
+        """Return small arrays from which, with the contributions of what is held, another node goes on."""
+        shares = [self._shares[t] for t in range(self._n_workers)]
+        arrays = {f"leases-{name}": array for name, array in self._leases.arrays().items()}
+        return arrays | {
+            "columns": np.concatenate([share.columns for share in shares]),
+            "coef": np.concatenate([share.coef for share in shares]),
+            "n_held": np.array([len(share.columns) for share in shares]),
+            "sequence": np.array([self._sequence[t] for t in range(self._n_workers)]),
+            "numbers": np.array([self._version, self._has_changed, self._is_finished, self._objective.intercept]),
+            "counts": np.array([*self._counts.values(), self._worst_staleness]),
+            "trace": np.array(self._trace).reshape(-1, len(TRACE)),
+            "trace_every": np.array([self._trace_every, self._n_steps]),
+        }
+
+    def restore(self, arrays: dict[str, np.ndarray], contribution: np.ndarray) -> None:
+        """Go on from a checkpoint.
+
+        Parameters
+        ----------
+        arrays : dict of ndarray
+            From `checkpoint`.
+        contribution : ndarray of shape (n_samples,)
+            Sum of what the columns in it contribute.
+        """
+        for t in range(self._n_workers):  # or a column that another one holds now would be lost
+            self._give(Share(t, NO_COLUMNS, NO_COEF))
+        self._leases.restore({name[7:]: array for name, array in arrays.items() if name.startswith("leases-")})
+        ends = np.cumsum(arrays["n_held"])
+        for t, (stop, n_held) in enumerate(zip(ends, arrays["n_held"], strict=True)):
+            held = slice(int(stop - n_held), int(stop))
+            self._give(Share(t, arrays["columns"][held].copy(), arrays["coef"][held].copy()))
+            self._sequence[t] = int(arrays["sequence"][t])
+            self._supersede(t)
+        version, changed, finished, intercept = arrays["numbers"]
+        self._version, self._has_changed, self._is_finished = int(version) + 1, bool(changed), bool(finished)
+        self._objective.intercept = float(intercept)
+        counts = arrays["counts"].tolist()
+        self._counts, self._worst_staleness = dict(zip(self._counts, counts, strict=False)), int(counts[-1])
+        self._trace = [tuple(line) for line in arrays["trace"].tolist()]
+        self._trace_every, self._n_steps = (int(number) for number in arrays["trace_every"])
+        self._absent = set(range(self._n_workers))
+        self._prediction = contribution + self._objective.intercept
+        self._value = self._objective.value(self._prediction, sum(self._penalty.values()))
+        self._end_epoch()
+
+    def shares(self) -> list[Share]:
+        """Return what every worker holds."""
+        return [self._shares[t] for t in range(self._n_workers)]
+
+    def state(self) -> tuple[int, float, float, np.ndarray]:
+        """Return version, objective, intercept and u_C."""
+        return self._version, self._value, self._objective.intercept, self._prediction
+
+    def seen_by_one(self) -> np.ndarray:
+        """Return which units one worker had in both of the last epochs, bool of shape (n_units,)."""
+        owner: np.ndarray = self._leases.owner
+        return (owner >= 0) & (owner == self._leases.before)
+
+    def trace(self) -> np.ndarray:
+        """Return one line for each step (or every 2nd, 4th, ... of a long run), with the columns `TRACE`."""
+        return np.array(self._trace).reshape(-1, len(TRACE))
+
+    def _fault(
+        self, worker: int, delta: np.ndarray, columns: np.ndarray, coef: np.ndarray, staleness: int, lease: Lease
+    ) -> str | None:
+        """Let a push change the state, or say what is wrong with it."""
+        if not self._is_proper(worker, columns, coef, lease) or not np.isfinite(delta).all():
+            return "improper"
+        if not 0 <= staleness <= self._tau_max:
+            return "stale"
+        penalty = self._objective.penalty(coef)
+        trial = self._prediction + delta  # never in place: a reply may still be on its way out
+        others = sum(self._penalty[t] for t in self._penalty if t != worker)
+        value, trial, intercept = self._objective.with_best_intercept(trial, others + penalty)
+        if self._checks and not value <= self._value + ROUNDING * self._null_value:
+            return "rising"
+        self._worst_staleness = max(self._worst_staleness, staleness)
+        self._objective.intercept = intercept
+        self._prediction, self._value = trial, value
+        self._version += 1
+        self._give(Share(worker, np.array(columns, np.int64), np.array(coef, np.float64)))
+        return None
+
+    def _is_proper(self, worker: int, columns: np.ndarray, coef: np.ndarray, lease: Lease) -> bool:
+        """Whether a worker may hold these: no more than it has room for, none twice, new ones from its lease alone."""
+        wanted = columns.tolist()
+        if len(wanted) > self._capacity or len(wanted) != len(coef) or len(set(wanted)) < len(wanted):
+            return False
+        owners = [self._owner.get(j) for j in wanted]
+        is_new = [owner is None for owner in owners]
+        if any(new and not lease.start <= j < lease.stop for j, new in zip(wanted, is_new, strict=True)):
+            return False
+        return all(owner in (None, worker) for owner in owners) and bool(np.isfinite(coef).all())
+
+    def _give(self, share: Share) -> None:
+        """Let a worker hold a share, and nothing else."""
+        before, now = set(self._shares[share.worker].columns.tolist()), set(share.columns.tolist())
+        for j in before - now:
+            del self._owner[j]
+        self._owner.update(dict.fromkeys(now, share.worker))
+        self._has_changed = self._has_changed or before != now
+        self._shares[share.worker] = share
+        self._penalty[share.worker] = self._objective.penalty(share.coef)
+
+    def _held_in(self, worker: int, leases: tuple[Lease, ...]) -> np.ndarray:
+        """Return the columns of leases that others hold."""
+        found: list[int] = []
+        for lease in leases:
+            if lease.stop - lease.start < len(self._owner):
+                found += [j for j in range(lease.start, lease.stop) if self._owner.get(j, worker) != worker]
+            else:
+                found += [j for j, t in self._owner.items() if t != worker and lease.start <= j < lease.stop]
+        return np.array(found, np.int64) if found else NO_COLUMNS
+
+    def _supersede(self, worker: int) -> None:
+        """Give the worker's next registration numbers of its own, and its leases back."""
+        self._sequence[worker] = (self._sequence[worker] // TICKET + 1) * TICKET
+        self._leases.give_back(worker)
+        self._held_leases[worker] = []
+
+    def _lease(self, worker: int, wanted: int) -> None:
+        held = self._held_leases[worker]
+        while not self._is_finished and not self._awaited and len(held) < self._n_ahead:
+            lease = self._leases.take(worker, wanted)
+            if lease is None:
+                return
+            held.append(lease)
+
+    def _end_epoch(self) -> None:
+        """Where every column was presented, ask for all contributions."""
+        if self._leases.epoch_is_over and not self._is_finished and not self._awaited:
+            self._awaited = {t for t, share in self._shares.items() if len(share.columns)}
+            self._sum = None
+            if not self._awaited:
+                self._rebuild()
+
+    def _rebuild(self) -> None:
+        """u_C = Σ_t X_S(t) w_S(t), and the next epoch."""
+        total = np.zeros_like(self._prediction) if self._sum is None else self._sum
+        trial = total + self._objective.intercept
+        self._drift = max(self._drift, float(np.abs(trial - self._prediction).max()))
+        self._prediction, self._sum = trial, None
+        self._value = self._objective.value(trial, sum(self._penalty.values()))
+        self._version += 1
+        if self._leases.epoch + 1 < self._leases.n_epochs and self._has_changed:
+            self._leases.next_epoch()
+            self._has_changed = False
+        else:
+            self._is_finished = True
+
+    def _reply(self, worker: int, verdict: str) -> Reply:
+        """Tell a worker what to do next."""
+        leases, share = tuple(self._held_leases[worker]), None
+        if leases:
+            orders = "work"
+        elif self._is_finished:
+            orders = "finished"
+        elif self._awaited:
+            gone = sorted(self._awaited & self._absent)
+            of = worker if worker in self._awaited else (gone[0] if gone else None)
+            orders, share = ("wait", None) if of is None else ("contribute", self._shares[of])
+        else:
+            orders = "wait"
+        held = self._held_in(worker, leases)
+        prediction = self._prediction if leases else None
+        return Reply(verdict, orders, self._version, prediction, leases, held, share, self._leases.epoch)
+
+    def _remember(self, worker: int, staleness: int, accepted: float) -> None:
+        self._n_steps += 1
+        if self._n_steps % self._trace_every:
+            return
+        seconds = self._clock() - self._start_s if self._clock else 0.0
+        n_members = len(self._owner)
+        numbers = (self._version, worker, self._leases.epoch, staleness, accepted, n_members, self._value)
+        self._trace.append((seconds, *(float(number) for number in numbers)))
+        if len(self._trace) >= TRACE_LINES:
+            self._trace = self._trace[1::2]
+            self._trace_every *= 2

@@ -1,0 +1,329 @@
+"""Asynchronous online substitution (Asy-OS): workers choose features out of their own columns, round a central node.
+
+    Input: target y, q workers, number of features s
+    Central node                                  Worker t, with at most s / q features S(t)
+     1. u_C = 0                                    1. S(t) = {}
+     2. repeat                                     2. repeat
+     3.   if Δu(t) is received from a worker t:    3.   receive a feature x_j from the pool
+     4.     u_C = u_C + Δu(t)                      4.   read u_C from the central node
+     6. until the workers stop pushing             5.   u(t) = X_S(t) w_S(t)
+                                                   6.   w_S(t) = w_S(t) - (eta / m) X_S(t)ᵀ ∂L/∂u_C
+                                                   7.   w_j = -eta x_jᵀ ∂L/∂u_C
+                                                   8.   S(t) = S(t) ∪ {j}
+                                                   9.   where |S(t)| > s / q: drop the smallest weight
+                                                  13.   push Δu(t) = X_S(t) w_S(t) - u(t)
+                                                  14. until convergence
+    Return the union of all S(t)
+
+Algorithms 2 and 3 of H. Yang, R. Fujimaki, Y. Kusumura and J. Liu, "Online Feature Selection: A Limited-Memory
+Substitution Algorithm and Its Asynchronous Parallel Variation", KDD 2016, and of its later text.
+
+Differs from the paper
+----------------------
+* A worker takes a block of features for each message, so wide that messages take less than a tenth of its time. With
+  ``block_columns=1`` it is the box, letter by letter.
+* Newcomers are decided on by the rule ``exchange`` of `daskfs.OnlineSubstitution`; ``rule="paper"`` is lines 6 to 9,
+  with the step of Theorem 2, ``rule="os"`` the same with steps that need no tuning. L_F and L_f are bounds over the
+  columns that are held: a stream does not know the whole X.
+* The central node checks that the objective does not rise, inequality (15) with c = 0, which the paper omits "in
+  practice": it has u_C and y, so that it costs no message. A refused worker fits its features to the new u_C and pushes
+  again; refused twice, it goes back. Without the check correlated features diverge (``check=False`` to see it).
+* Assumption 2, that u_C changes at most `tau_max` times while a worker uses it, is kept by the central node.
+* Features are not spread evenly: workers hold `slots` times s features together, see in each epoch columns that another
+  worker had in the one before, and the least valuable are dropped at the end, the loss being fitted on those that are
+  left. ``slots=1, other_worker=False`` is the paper.
+* u_C is rebuilt from the sum of the contributions at the end of each epoch.
+* Workers, the node, or both may be lost: see `daskfs.selectors.asy_os.run`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from daskfs.cluster.open import parse_bytes, workers_of
+from daskfs.cluster.workers import Workers
+from daskfs.kernels.losses import EPSILON_INSENSITIVE, SQUARED
+from daskfs.matrix.base import Matrix, Progress
+from daskfs.result import SelectionResult, selection_table
+from daskfs.selectors.asy_os.node import TRACE
+from daskfs.selectors.asy_os.notes import communication_of, notes_on, times_of
+from daskfs.selectors.asy_os.parameters import capacity_of, check_parameters, shown_parameters, stretch_of
+from daskfs.selectors.asy_os.plan import AsyncShape, choose_widths, plan_async
+from daskfs.selectors.asy_os.run import AsyncRun
+from daskfs.selectors.asy_os.task import AsyncSettings
+from daskfs.selectors.base import BaseSelector, Checkpoint, SelectorPlan
+from daskfs.selectors.online_substitution.columns import ColumnSettings
+from daskfs.selectors.online_substitution.parameters import EPSILON_SHARE, LOSSES, n_to_select, rule_of
+from daskfs.selectors.shared.elimination import Kept, eliminate
+from daskfs.selectors.shared.refit import SelectedFit, refit_selected
+from daskfs.selectors.shared.responses import TWO_CLASS
+from daskfs.selectors.shared.targets import checked_target, classes_of
+
+
+class AsyncOnlineSubstitution(BaseSelector):
+    """Select features with several workers that need not wait for each other.
+
+    Parameters
+    ----------
+    n_features_to_select : int, optional
+        The paper's s; by default half of the features and at most 100.
+    n_workers : int, optional
+        The paper's q; by default one for each thread of the cluster.
+    schedule : {"asynchronous", "simulated", "synchronous"}
+        "asynchronous": on the cluster, each worker at its own pace. "simulated": in this process, one after the other;
+        each sees u_C as it was q - 1 updates ago, its own update included: deterministic, for any q. "synchronous": in
+        this process, in rounds; all read u_C, work, and push. Without a cluster "asynchronous" is "simulated" with
+        wider blocks.
+    rule : {"exchange", "os", "paper"}
+        What decides on a newcomer, as in `OnlineSubstitution`.
+    loss : {"squared", "squared_hinge", "logistic", "epsilon_insensitive"}
+    n_epochs : int
+        How often all columns are presented, at most; an epoch that changes nobody is the last.
+    slots : float
+        Columns that all workers hold together, in parts of s. One worker holds s.
+    other_worker : bool
+        Whether a column is seen by another worker in each epoch, as far as there are others.
+    check : bool
+        Whether the central node refuses what raises the objective.
+    tau_max : int, optional
+        Versions of u_C that may pass while a worker uses one; 2 q by default.
+    block_columns : int, optional
+        Columns for each message. By default measured on a cluster, so that messages take less than a tenth of the time;
+        1 with "simulated"; up to 64 in this process; never so many that a worker has fewer than 20 blocks in an epoch.
+    standardise : bool
+        Whether columns are divided by their standard deviation on the way.
+    ridge, epsilon, eta, m, c, lipschitz, tolerance
+        As in `OnlineSubstitution`; eta of the paper's rule is by default the half of what Theorem 2 allows.
+    timeout_s : float
+        Seconds that a worker with nothing to do waits for one that does not answer before it takes its columns over.
+    random_state : int, RandomState or None
+        Of nothing but the order of rows in a temporary store.
+    memory_limit : int or str, optional
+        What one process may take beside itself.
+    client : distributed.Client, optional
+        Where the workers run; None: here.
+
+    Attributes
+    ----------
+    selected_ : ndarray of shape (n_selected,)
+        Columns, by what dropping them would cost.
+    support_ : ndarray of shape (n_features,), bool
+    coef_ : ndarray of shape (n_features,)
+        On the scale of the data, 0 where not selected.
+    intercept_ : float
+    classes_ : ndarray of shape (2,)
+        With a loss of classes.
+    scores_ : ndarray of shape (n_features,)
+        What the mean loss would rise by if the column were dropped; NaN where not selected.
+    n_workers_ : int
+    result_ : SelectionResult
+        Its history is the central node's trace, one line for each push: seconds (0 in this process), version of u_C,
+        worker, epoch, staleness, whether it was accepted, columns held, objective.
+
+    Notes
+    -----
+    Each worker holds ``slots`` s / q columns, those of a block and of the next, and a dozen vectors of n numbers; the
+    central node a dozen vectors. A message has n float64 numbers in each direction.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((300, 200))
+    >>> y = X[:, [7, 40, 150]] @ [2.0, -1.0, 1.5] + 0.1 * rng.standard_normal(300)
+    >>> selector = AsyncOnlineSubstitution(n_features_to_select=3, n_workers=2, schedule="simulated").fit(X, y)
+    >>> selector.selected_
+    array([  7, 150,  40])
+    """
+
+    def __init__(
+        self,
+        n_features_to_select: int | None = None,
+        n_workers: int | None = None,
+        schedule: str = "asynchronous",
+        rule: str = "exchange",
+        loss: str = "squared",
+        n_epochs: int = 3,
+        slots: float = 1.5,
+        other_worker: bool = True,
+        check: bool = True,
+        tau_max: int | None = None,
+        block_columns: int | None = None,
+        standardise: bool = True,
+        ridge: float | None = None,
+        epsilon: float | None = None,
+        eta: float | None = None,
+        m: float = 1.0,
+        c: float = 0.5,
+        lipschitz: float | None = None,
+        tolerance: float | None = None,
+        timeout_s: float = 30.0,
+        random_state: Any = 0,
+        memory_limit: int | str | None = None,
+        client: Any = None,
+    ) -> None:
+        self.n_features_to_select = n_features_to_select
+        self.n_workers = n_workers
+        self.schedule = schedule
+        self.rule = rule
+        self.loss = loss
+        self.n_epochs = n_epochs
+        self.slots = slots
+        self.other_worker = other_worker
+        self.check = check
+        self.tau_max = tau_max
+        self.block_columns = block_columns
+        self.standardise = standardise
+        self.ridge = ridge
+        self.epsilon = epsilon
+        self.eta = eta
+        self.m = m
+        self.c = c
+        self.lipschitz = lipschitz
+        self.tolerance = tolerance
+        self.timeout_s = timeout_s
+        self.random_state = random_state
+        self.memory_limit = memory_limit
+        self.client = client
+
+    def plan(
+        self,
+        n_samples: int,
+        n_features: int,
+        dtype: Any,
+        memory_limit: int | None,
+        n_threads: int = 1,
+        tile_shape: tuple[int, int] | None = None,
+    ) -> SelectorPlan:
+        """Return what fitting a matrix of this shape will read and hold; see `BaseSelector.plan`."""
+        check_parameters(self)
+        in_turn = self.schedule != "asynchronous" or n_threads == 1
+        tile_columns = tile_shape[1] if tile_shape else 1
+        return plan_async(self._shape(n_samples, n_features, dtype, n_threads, tile_columns, in_turn), memory_limit)
+
+    def _shape(
+        self, n_samples: int, n_features: int, dtype: Any, n_threads: int, tile_columns: int, in_turn: bool
+    ) -> AsyncShape:
+        n_selected = n_to_select(self.n_features_to_select, n_features)
+        n_workers = n_threads if self.n_workers is None else int(self.n_workers)
+        n_workers = min(n_workers, n_features)
+        block = 1 if self.block_columns is None and self.schedule == "simulated" else self.block_columns
+        return AsyncShape(
+            n_samples=n_samples,
+            n_features=n_features,
+            n_selected=n_selected,
+            n_workers=n_workers,
+            capacity=capacity_of(n_selected, n_workers, self.slots),
+            itemsize=self._columns().dtype_of(dtype).itemsize,
+            n_epochs=self.n_epochs,
+            tile_columns=tile_columns,
+            block_columns=block,
+            in_turn=in_turn,
+            stored_itemsize=np.dtype(dtype).itemsize,
+        )
+
+    def _columns(self) -> ColumnSettings:
+        return ColumnSettings(True, self.standardise, False)
+
+    def _fit(
+        self, matrix: Matrix, workers: Workers | None, progress: Progress | None, checkpoint: Checkpoint | None
+    ) -> None:
+        check_parameters(self)
+        workers = workers_of(self.client) if workers is None else workers
+        limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
+        in_turn = self.schedule != "asynchronous" or workers.client is None
+        n_threads = 1 if in_turn else workers.n_threads
+        tile_columns = getattr(matrix, "tile_shape", (1, 1))[1]
+        shape = self._shape(*matrix.shape, matrix.dtype, n_threads, tile_columns, in_turn)
+        settings = self._settings(matrix, shape, limit)
+        run = AsyncRun(matrix, settings, workers, progress, checkpoint)
+        if in_turn:
+            run.in_turn(self.schedule == "synchronous")
+        else:
+            run.on_cluster()
+        columns = np.concatenate([share.columns for share in run.shares])
+        told: dict[str, Any] = {"positive": settings.positive, "threshold": settings.threshold, "memory_limit": limit}
+        told["workers"] = workers
+        kept = eliminate(matrix, columns, shape.n_selected, self.loss, ridge=settings.rule.ridge, **told)
+        again = run.present_again(kept.columns, shape.n_selected)
+        n_new = int((~np.isin(again, kept.columns)).sum())
+        if n_new:
+            kept = eliminate(matrix, again, shape.n_selected, self.loss, ridge=settings.rule.ridge, **told)
+        fit = refit_selected(matrix, kept.columns, self.loss, **told)
+        self._take_fit(kept, fit, matrix.shape[1])
+        self.n_workers_ = shape.n_workers
+        self._make_result(matrix, run, notes_on(self, run, shape, n_new, fit), limit, settings)
+
+    def _settings(self, matrix: Matrix, shape: AsyncShape, limit: int | None) -> AsyncSettings:
+        y = checked_target(matrix, self.loss)
+        weight = matrix.read_weight(slice(None))
+        positive, location, threshold = None, 0.0, 0.0
+        if self.loss in TWO_CLASS:
+            self.classes_ = classes_of(y, None)
+            positive = float(self.classes_[1])
+        elif self.loss == "squared":
+            location = float(np.average(y, weights=weight))
+        loss = LOSSES[self.loss]
+        if loss == EPSILON_INSENSITIVE:
+            spread = float(np.sqrt(np.average((y - np.average(y, weights=weight)) ** 2, weights=weight)))
+            threshold = EPSILON_SHARE * spread if self.epsilon is None else float(self.epsilon)
+        widths = choose_widths(shape, limit)
+        tau_max = 2 * shape.n_workers if self.tau_max is None else int(self.tau_max)
+        return AsyncSettings(
+            loss=loss,
+            positive=positive,
+            location=location,
+            threshold=threshold,
+            fits_intercept=loss != SQUARED,
+            rule=rule_of(self),  # type: ignore[arg-type]  # the same parameters by the same names
+            columns=self._columns(),
+            dtype=str(self._columns().dtype_of(matrix.dtype)),
+            n_workers=shape.n_workers,
+            capacity=shape.capacity,
+            tau_max=tau_max,
+            n_epochs=self.n_epochs,
+            unit=widths.unit,
+            narrowest=widths.narrowest,
+            widest=widths.widest,
+            exchanges=self.other_worker,
+            stretch=stretch_of(
+                shape.n_workers, shape.n_features, shape.n_selected, self.m, self.c, shape.n_workers - 1
+            ),
+            timeout_s=float(self.timeout_s),
+        )
+
+    def _take_fit(self, kept: Kept, fit: SelectedFit, n_features: int) -> None:
+        self.selected_ = kept.columns
+        self.support_ = np.zeros(n_features, bool)
+        self.support_[kept.columns] = True
+        self.scores_ = np.full(n_features, np.nan)
+        self.scores_[kept.columns] = kept.costs
+        self.coef_ = np.zeros(n_features)
+        self.coef_[kept.columns] = fit.coef
+        self.intercept_ = float(fit.intercept)
+
+    def _make_result(
+        self, matrix: Any, run: AsyncRun, notes: list[str], limit: int | None, settings: AsyncSettings
+    ) -> None:
+        names = matrix.feature_names
+        table = selection_table(self.selected_, self.coef_[self.selected_], self.scores_[self.selected_], names)
+        self.result_ = SelectionResult(
+            method="async_online_substitution",
+            table=table,
+            intercept=self.intercept_,
+            parameters=shown_parameters(
+                self, n_workers=self.n_workers_, n_features_to_select=len(self.selected_), tau_max=settings.tau_max
+            ),
+            n_samples=int(matrix.shape[0]),
+            n_features=int(matrix.shape[1]),
+            history=type(table)({name: run.trace[:, q] for q, name in enumerate(TRACE)}),
+            scores=self.scores_,
+            feature_names=names,
+            store_digest=getattr(getattr(matrix, "base", matrix), "digest", None),
+            memory={} if limit is None else {"task_limit_nbytes": limit},
+            communication=communication_of(run),
+            time=times_of(run),
+            notes=notes,
+        )

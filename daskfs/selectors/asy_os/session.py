@@ -1,0 +1,204 @@
+"""One worker's conversation with the central node: register, then one call for each block of columns.
+
+Calls may be repeated and answers lost: a step that was sent has a sequence number and is sent again unchanged. A worker
+that is told that another one has taken its place registers again, and becomes what the node says it is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from daskfs.selectors.asy_os.leases import Lease
+from daskfs.selectors.asy_os.messages import Reply, Share
+from daskfs.selectors.asy_os.worker import Proposal, SubstitutionWorker, WorkerSettings
+from daskfs.selectors.online_substitution.columns import Columns
+
+
+@dataclass
+class Spent:
+    """Where a worker's time went, in seconds, and how much it did."""
+
+    calls_s: float = 0.0
+    computing_s: float = 0.0
+    reading_s: float = 0.0
+    n_calls: int = 0
+    n_columns: int = 0
+    n_blocks: int = 0
+    n_reconsidered: int = 0
+    n_undone: int = 0
+    sent_nbytes: int = 0
+    recent: list[float] = field(default_factory=list)
+    """Of the last calls."""
+
+
+class WorkerSession:
+    """A worker and what the central node has told it.
+
+    Parameters
+    ----------
+    node : object
+        The placed `CentralNode`: methods return objects with ``result()``.
+    number : int
+        Of the worker.
+    matrix : Matrix
+    settings : WorkerSettings
+    dtype : dtype
+        Columns are held as.
+    """
+
+    def __init__(self, node: Any, number: int, matrix: Any, settings: WorkerSettings, dtype: np.dtype) -> None:
+        self.node, self.number, self.matrix, self.settings, self.dtype = node, number, matrix, settings, dtype
+        self.spent = Spent()
+        self.worker: SubstitutionWorker
+        self.reply: Reply
+        self.begin(1)
+
+    def begin(self, wanted: int) -> None:
+        """Register, and become what the node says."""
+        told = self._call("register", self.number, wanted)
+        if getattr(self, "worker", None) is None or self.worker.members.capacity != told.capacity:
+            n_samples = len(self.settings.objective.y)
+            self.worker = SubstitutionWorker(self.settings, told.capacity, n_samples, self.dtype)
+        self.worker.take_back(self.matrix, told.share)
+        self._is_open = False
+        self._sequence, self.reply = told.sequence, told.reply
+
+    @property
+    def lease(self) -> Lease | None:
+        """What to work on now."""
+        return self.reply.leases[0] if self.reply.leases else None
+
+    def propose(self, columns: Columns) -> Proposal:
+        """Let the columns of the lease in that pay, against u_C as it was told last."""
+        started = time.perf_counter()
+        prediction = self.reply.prediction
+        if prediction is None:
+            raise ValueError("expected u_C with the orders to work, found none")
+        self._is_open = True
+        proposal = self.worker.present(columns, self.reply.held, prediction)
+        self.spent.computing_s += time.perf_counter() - started
+        self.spent.n_columns += len(columns)
+        self.spent.n_blocks += 1
+        return proposal
+
+    def push(self, proposal: Proposal, wanted: int = 1) -> None:
+        """Hand a proposal to the node: again with the new u_C where it is refused, and then not at all."""
+        reply = self._step(proposal, wanted)
+        if reply.verdict == "refused" and reply.prediction is not None:
+            self.reply = reply
+            started = time.perf_counter()
+            proposal = self.worker.reconsider(reply.prediction)
+            self.spent.computing_s += time.perf_counter() - started
+            self.spent.n_reconsidered += 1
+            reply = self._step(proposal, wanted)
+        if reply.verdict == "superseded":
+            self.begin(wanted)
+            return
+        self.worker.settle(reply.verdict == "accepted" and proposal.delta is not None)
+        self._is_open = False
+        self.reply = reply
+        if reply.verdict == "refused":
+            self.spent.n_undone += 1
+            self.reply = self._step(Proposal(None, proposal.columns, proposal.coef), wanted)
+            if self.reply.verdict == "superseded":
+                self.begin(wanted)
+
+    def contribute(self) -> None:
+        """Compute the contribution that the node asks for: the worker's own, or that of one that is gone."""
+        share = self.reply.share
+        if share is None:
+            raise ValueError("expected a share with the orders to contribute, found none")
+        if share.worker == self.number:
+            contribution = self.worker.contribution()
+        else:
+            other = SubstitutionWorker(self.settings, max(1, len(share.columns)), len(self.worker._after), self.dtype)
+            other.take_back(self.matrix, share)
+            contribution = other.contribution()
+        answer = self._call("contribute", self.number, self._sequence, share.worker, self.reply.epoch, contribution)
+        self._take(answer, 1)
+
+    def wait(self, waited_s: float, wanted: int = 1) -> None:
+        """Ask for something to do."""
+        self._take(self._call("wait", self.number, self._sequence, waited_s, wanted), wanted)
+
+    def undo(self) -> None:
+        """Go back to what the node has accepted last, after it was lost."""
+        if self._is_open:
+            self.worker.settle(False)
+            self._is_open = False
+
+    def holds(self) -> tuple[int, Share]:
+        """Return the number of the last step, and what the worker holds."""
+        members = self.worker.members
+        k = members.n_members
+        return self._sequence, Share(self.number, members.ids[:k].copy(), self.worker.engine.coef[:k].copy())
+
+    def _take(self, reply: Reply, wanted: int) -> None:
+        if reply.verdict == "superseded":
+            self.begin(wanted)
+        else:
+            self.reply = reply
+
+    def _step(self, proposal: Proposal, wanted: int) -> Reply:
+        self._sequence += 1
+        version = self.reply.version
+        self.spent.sent_nbytes += 0 if proposal.delta is None else proposal.delta.nbytes
+        step = (self.number, self._sequence, proposal.delta, version, proposal.columns, proposal.coef, wanted)
+        reply: Reply = self._call("step", *step)
+        return reply
+
+    def _call(self, method: str, *arguments: Any) -> Any:
+        started = time.perf_counter()
+        answer = getattr(self.node, method)(*arguments).result()
+        seconds = time.perf_counter() - started
+        self.spent.calls_s += seconds
+        self.spent.n_calls += 1
+        self.spent.recent = [*self.spent.recent[-15:], seconds]
+        return answer
+
+
+def work_in_turn(
+    sessions: list[WorkerSession],
+    read: Callable[[Lease], Columns],
+    is_synchronous: bool,
+    wanted: int,
+    advance: Callable[[], None],
+) -> None:
+    """Let workers take turns in this thread until the node says that all is done.
+
+    Parameters
+    ----------
+    sessions : list of WorkerSession
+    read : callable
+        Returns the columns of a lease.
+    is_synchronous : bool
+        All read u_C, then all work, then all push. Else each works with the u_C that came back with its own last push:
+        with q workers it is that of q - 1 updates ago, the worker's own push included.
+    wanted : int
+        Columns of a block.
+    advance : callable
+        Called after each turn of all.
+    """
+    while any(session.reply.orders != "finished" for session in sessions):
+        proposals: list[tuple[WorkerSession, Proposal]] = []
+        for session in sessions:
+            if is_synchronous or session.reply.orders in ("wait", "finished"):
+                session.wait(0.0, wanted)
+        for session in sessions:
+            orders, lease = session.reply.orders, session.lease
+            if orders == "contribute":
+                session.contribute()
+            elif lease is not None:
+                proposal = session.propose(read(lease))
+                if is_synchronous:
+                    proposals.append((session, proposal))
+                else:
+                    session.push(proposal, wanted)
+        for session, proposal in proposals:
+            session.push(proposal, wanted)
+        advance()

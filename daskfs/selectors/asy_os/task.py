@@ -1,0 +1,213 @@
+"""Where a worker of asynchronous online substitution runs: as a task that lasts, with the central node as an actor.
+
+Imported by workers, hence light. What travels is an address of the data and small settings: target and weights are read
+where they are needed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from daskfs.cluster.actors import NodeAddress, NodeLost
+from daskfs.kernels.substitution.products import NO_WEIGHT
+from daskfs.matrix.buffers import BufferPool
+from daskfs.selectors.asy_os.leases import ColumnLeases, Lease
+from daskfs.selectors.asy_os.messages import NO_COEF, NO_COLUMNS, Share
+from daskfs.selectors.asy_os.node import CentralNode
+from daskfs.selectors.asy_os.objective import SharedObjective
+from daskfs.selectors.asy_os.session import Spent, WorkerSession
+from daskfs.selectors.asy_os.worker import SubstitutionWorker, WorkerSettings
+from daskfs.selectors.online_substitution.columns import Columns, ColumnSettings, prepared, read_columns
+from daskfs.selectors.online_substitution.engines.exchange import Rule
+
+CALLS_SHARE = 0.1
+"""Of a worker's time, at most, spent on calls: blocks are so wide that it is."""
+WAIT_S = 0.01
+FIRST_COLUMNS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncSettings:
+    """All that a run of asynchronous online substitution depends on, beside the data."""
+
+    loss: int
+    positive: float | None
+    """The target's value for the class that counts as +1; None for a target of numbers."""
+    location: float
+    """Taken off the target."""
+    threshold: float
+    fits_intercept: bool
+    rule: Rule
+    columns: ColumnSettings
+    dtype: str
+    """Of the columns as they are held."""
+    n_workers: int
+    capacity: int
+    tau_max: int
+    n_epochs: int
+    unit: int
+    """Columns that are leased together at least."""
+    narrowest: int
+    widest: int
+    """Columns of a block; the same: the width is given."""
+    exchanges: bool
+    stretch: float = 0.0
+    timeout_s: float = 30.0
+
+    def objective(self, matrix: Any) -> SharedObjective:
+        """Read target and weights."""
+        y = np.array(matrix.read_target(slice(None)), dtype=np.float64)
+        y = y - self.location if self.positive is None else np.where(y == self.positive, 1.0, -1.0)
+        found = matrix.read_weight(slice(None))
+        weight = NO_WEIGHT if found is None else np.array(found, dtype=np.float64)
+        return SharedObjective(self.loss, y, weight, self.rule.ridge, self.threshold, self.fits_intercept)
+
+    def worker(self, matrix: Any) -> WorkerSettings:
+        """Return what a worker is told."""
+        return WorkerSettings(self.objective(matrix), self.rule, self.columns, self.stretch)
+
+    def leases(self, n_features: int) -> ColumnLeases:
+        """Return the leases of a run that begins."""
+        return ColumnLeases(n_features, self.unit, self.n_epochs, self.exchanges)
+
+
+class PlacedNode(CentralNode):
+    """The central node, made where it is placed.
+
+    Parameters
+    ----------
+    matrix : Matrix
+        Its target and weights are read.
+    settings : AsyncSettings
+    n_ahead : int
+    clock : callable, optional
+    """
+
+    def __init__(
+        self, matrix: Any, settings: AsyncSettings, n_ahead: int = 1, clock: Callable[[], float] | None = None
+    ) -> None:
+        objective, leases = settings.objective(matrix), settings.leases(matrix.shape[1])
+        numbers = (settings.n_workers, settings.capacity, settings.tau_max, settings.rule.checks)
+        super().__init__(objective, leases, *numbers, n_ahead, settings.timeout_s, clock)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a worker's task returns."""
+
+    is_lost: bool
+    """Whether the central node answered no more."""
+    sequence: int
+    share: Share
+    spent: Spent
+
+
+def work_until_finished(matrix: Any, address: NodeAddress, settings: AsyncSettings, number: int) -> Outcome:
+    """Be a worker until the central node says that all is done, or answers no more.
+
+    Parameters
+    ----------
+    matrix : Matrix
+        Read here.
+    address : NodeAddress
+        Of the placed `CentralNode`.
+    settings : AsyncSettings
+    number : int
+        Of the worker.
+    """
+    try:
+        session = WorkerSession(address, number, matrix, settings.worker(matrix), np.dtype(settings.dtype))
+    except NodeLost:
+        return Outcome(True, -1, Share(number, NO_COLUMNS, NO_COEF), Spent())
+    is_lost = False
+    with ThreadPoolExecutor(1, thread_name_prefix="daskfs-read") as pool:
+        try:
+            _work(session, settings, _ReadAhead(matrix, settings, session.settings.objective.weight, pool))
+        except NodeLost:
+            is_lost = True
+            session.undo()
+    return Outcome(is_lost, *session.holds(), session.spent)
+
+
+def _work(session: WorkerSession, settings: AsyncSettings, ahead: _ReadAhead) -> None:
+    waited_since = 0.0
+    while session.reply.orders != "finished":
+        lease, orders = session.lease, session.reply.orders
+        if lease is None and orders == "wait":
+            waited_since = waited_since or time.monotonic()
+            time.sleep(WAIT_S)
+            session.wait(time.monotonic() - waited_since, block_width(session.spent, settings))
+            continue
+        waited_since = 0.0
+        if lease is None:
+            session.contribute()
+            continue
+        started = time.perf_counter()
+        columns = ahead.get(lease, session.reply.leases[1:])
+        session.spent.reading_s += time.perf_counter() - started
+        proposal = session.propose(columns)
+        del columns  # or its buffer counts as in use
+        session.push(proposal, block_width(session.spent, settings))
+
+
+def block_width(spent: Spent, settings: AsyncSettings) -> int:
+    """Return how many columns the next lease should have, from the calls and the computing measured so far.
+
+    Examples
+    --------
+    A call takes 2 ms, a column 0.1 ms: 200 columns keep calls under a tenth of the time.
+    """
+    if settings.narrowest == settings.widest or not spent.n_columns:
+        return min(max(FIRST_COLUMNS, settings.narrowest), settings.widest)
+    call_s = float(np.median(spent.recent))
+    column_s = max(spent.computing_s / spent.n_columns, 1e-9)
+    wanted = int(call_s / column_s / CALLS_SHARE)
+    return min(max(wanted, settings.narrowest), settings.widest)
+
+
+def compile_kernels(settings: AsyncSettings) -> None:
+    """Compile what workers need, once, here: workers that compiled for themselves would exceed their memory."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((64, 6)).astype(settings.dtype)
+    y = np.where(X[:, 0] > 0.0, 1.0, -1.0)
+    objective = SharedObjective(settings.loss, y, NO_WEIGHT, 0.1, settings.threshold, settings.fits_intercept)
+    worker = SubstitutionWorker(WorkerSettings(objective, settings.rule, settings.columns), 2, 64, X.dtype)
+    prediction, _ = objective.without_features()
+    for start in (0, 3):
+        rows = np.ascontiguousarray(X.T[start : start + 3])
+        block = prepared(np.arange(start, start + 3), rows, settings.columns)
+        proposal = worker.present(block, NO_COLUMNS, prediction)
+        worker.settle(proposal.delta is not None)
+
+
+def contribution_of(matrix: Any, settings: AsyncSettings, share: Share) -> np.ndarray:
+    """Return what a share contributes to u_C: its columns are read."""
+    told = settings.worker(matrix)
+    worker = SubstitutionWorker(told, max(1, len(share.columns)), matrix.shape[0], np.dtype(settings.dtype))
+    worker.take_back(matrix, share)
+    return worker.contribution()
+
+
+class _ReadAhead:
+    """Reads a lease's columns while those of the one before are worked on."""
+
+    def __init__(self, matrix: Any, settings: AsyncSettings, weight: np.ndarray, pool: ThreadPoolExecutor) -> None:
+        self._matrix, self._settings, self._weight, self._pool = matrix, settings.columns, weight, pool
+        self._buffers = BufferPool()
+        self._waiting: dict[Lease, Future[Columns]] = {}
+
+    def get(self, lease: Lease, following: tuple[Lease, ...]) -> Columns:
+        """Return the columns of a lease, and begin to read those of the following ones."""
+        first = self._waiting.pop(lease, None) or self._pool.submit(self._read, lease)
+        self._waiting = {then: self._waiting.get(then) or self._pool.submit(self._read, then) for then in following}
+        return first.result()
+
+    def _read(self, lease: Lease) -> Columns:
+        ids = np.arange(lease.start, lease.stop, dtype=np.int64)
+        return read_columns(self._matrix, ids, self._settings, self._weight, self._buffers)

@@ -1,0 +1,1 @@
+"""Feature generating machine: cutting planes over columns."""

@@ -1,0 +1,219 @@
+"""The restricted problem of FGM: groups of columns in memory, their coefficients, the dual variables, the bounds.
+
+One convention of constants throughout: the objective is ½ (Σ_t ‖ω_t‖)² + Σ_i share_i loss(z_i, y_i) with
+share_i = C w_i and z = Σ_t X̃_t ω_t + shift; the dual variables carry the sign of the class,
+v_i = -share_i loss'(z_i, y_i), so that the scores are (x̃_jᵀ v)². For the squared hinge v_i is C w_i y_i ξ_i, the
+paper's α_i y_i.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from daskfs.kernels.fgm.apg import START, descend
+from daskfs.kernels.fgm.grouped_columns import Groups, add_predictions
+from daskfs.kernels.fgm.mkl import alternate, simple_mkl
+from daskfs.kernels.fgm.shift import Rows, dual_variables, fit_shift, new_rows
+from daskfs.kernels.losses import LOGISTIC, SQUARED, SQUARED_HINGE
+
+EXACT_SHIFT = 1e-13  # of the slope in the shift, where dual variables are taken: they then add up to 0
+POLISH_TOLERANCE = 1e-9
+POLISH_FITS = 100
+SCALING_STEPS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class SolverSettings:
+    """How a subproblem is solved."""
+
+    solver: str
+    inner_tol: float
+    max_inner: int
+    fit_intercept: bool
+    n_kept: int
+
+
+@dataclass
+class RestrictedModel:
+    """What the passes so far have made.
+
+    Parameters
+    ----------
+    rows : Rows
+        Loss, target and share of every row; rows held out have share 0.
+    capacity : int
+        Columns that the cache has room for.
+    """
+
+    rows: Rows
+    capacity: int
+    dtype: np.dtype
+    shift: float = 0.0
+    tau: float = 0.0
+    ids: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    """Columns in the cache, in the order they came."""
+    bounds: np.ndarray = field(default_factory=lambda: np.zeros(1, np.int64))
+    members: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    """Columns of the matrix, group after group."""
+    coef: np.ndarray = field(default_factory=lambda: np.empty(0))
+    """Of the members, in standardised columns."""
+    objective: float = 0.0
+    loss: float = 0.0
+
+    def __post_init__(self) -> None:
+        n_samples = len(self.rows.y)
+        self._columns = np.empty((self.capacity, n_samples), self.dtype)
+        self._centre, self._inverse = np.zeros((2, self.capacity))
+        self._position: dict[int, int] = {}
+        self.tau = START * float(self.rows.share.sum())
+
+    def start(self, fit_intercept: bool) -> None:
+        """Fit the model without features: a shift alone, or nothing."""
+        zero = np.zeros(len(self.rows.y))
+        self.shift, self.loss = fit_shift(self.rows, zero, 0.0, 100 if fit_intercept else 0, EXACT_SHIFT)
+        self.objective = self.loss
+
+    def missing(self, columns: np.ndarray) -> np.ndarray:
+        """Return those of some columns that are not in the cache."""
+        return np.array([j for j in columns.tolist() if j not in self._position], dtype=np.int64)
+
+    def cache(self, columns: np.ndarray, values: np.ndarray, centre: np.ndarray, inverse: np.ndarray) -> None:
+        """Put columns into the cache; `values` has each in a row."""
+        first = len(self._position)
+        last = first + len(columns)
+        if last > len(self._columns):
+            self._make_room(last)
+        self._columns[first:last] = values
+        self._centre[first:last], self._inverse[first:last] = centre, inverse
+        for k, column in enumerate(columns.tolist()):
+            self._position[column] = first + k
+        self.ids = np.concatenate([self.ids, columns])
+
+    def _make_room(self, wanted: int) -> None:
+        """Double the cache, where features leave and others come."""
+        more = max(wanted, 2 * len(self._columns)) - len(self._columns)
+        self._columns = np.concatenate([self._columns, np.empty((more, self._columns.shape[1]), self.dtype)])
+        self._centre = np.concatenate([self._centre, np.zeros(more)])
+        self._inverse = np.concatenate([self._inverse, np.zeros(more)])
+
+    def add_group(self, columns: np.ndarray) -> None:
+        """Add a group, whose coefficients start at 0."""
+        self.members = np.concatenate([self.members, columns])
+        self.bounds = np.concatenate([self.bounds, [len(self.members)]])
+        self.coef = np.concatenate([self.coef, np.zeros(len(columns))])
+
+    @property
+    def features(self) -> np.ndarray:
+        """Columns in any group, ascending."""
+        return np.unique(self.members)
+
+    def coefficients(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the columns in any group, ascending, and the coefficients of the standardised columns."""
+        features, place = np.unique(self.members, return_inverse=True)
+        return features, np.bincount(place, weights=self.coef, minlength=len(features))
+
+    def columns_of(self, features: np.ndarray) -> np.ndarray:
+        """Return cached columns as they are stored, each in a row."""
+        return self._columns[[self._position[j] for j in features.tolist()]]
+
+    def groups(self) -> Groups:
+        """Return the columns that are in a group and the groups, as the kernels take them."""
+        used = len(self._position)
+        members = np.array([self._position[j] for j in self.members.tolist()], dtype=np.int64)
+        return Groups(self._columns[:used], self._centre[:used], self._inverse[:used], members, self.bounds)
+
+    def solve(self, settings: SolverSettings) -> int:
+        """Solve the subproblem (31) from where the last one ended; return the iterations it took."""
+        groups = self.groups()
+        with_shift = settings.fit_intercept
+        n_iter = 0
+        if settings.solver == "simple_mkl":
+            end = simple_mkl(
+                groups, self.rows, self.coef, self.shift,
+                fit_intercept=with_shift, tol=settings.inner_tol, max_iter=settings.max_inner,
+            )  # fmt: skip
+            self.coef, self.shift, n_iter = end.coef, end.shift, end.n_iter
+        else:
+            found = descend(
+                groups, self.rows, self.coef, self.shift, self.tau,
+                fit_intercept=with_shift, tol=settings.inner_tol, max_iter=settings.max_inner, n_kept=settings.n_kept,
+            )  # fmt: skip
+            self.coef, self.shift, self.tau, n_iter = found.coef, found.shift, found.tau, found.n_iter
+        if settings.solver == "exact":
+            end = alternate(
+                groups, self.rows, self.coef, self.shift,
+                fit_intercept=with_shift, tol=POLISH_TOLERANCE, max_iter=POLISH_FITS,
+            )  # fmt: skip
+            self.coef, self.shift, n_iter = end.coef, end.shift, n_iter + end.n_iter
+        z = self.predictions()
+        self.shift, self.loss = fit_shift(self.rows, z, self.shift, 100 if with_shift else 0, EXACT_SHIFT)
+        norms = [np.linalg.norm(self.coef[a:b]) for a, b in zip(self.bounds[:-1], self.bounds[1:], strict=True)]
+        self.objective = 0.5 * float(np.sum(norms)) ** 2 + self.loss
+        return int(n_iter)
+
+    def predictions(self) -> np.ndarray:
+        """Return z without the shift, anew from the columns, shape (n_samples,)."""
+        z = np.zeros(len(self.rows.y))
+        if len(self.coef):
+            add_predictions(self.groups(), 0, len(self.coef), self.coef, z)
+        return z
+
+    def dual(self) -> np.ndarray:
+        """Return the dual variables v, shape (n_samples,)."""
+        v = np.empty(len(self.rows.y))
+        dual_variables(self.rows, self.predictions(), self.shift, v)
+        return v
+
+    def mean_loss(self, weight: np.ndarray) -> float:
+        """Return the mean loss of rows with other weights, those held out for example."""
+        other = new_rows(self.rows.loss, self.rows.y, weight)
+        return float(fit_shift(other, self.predictions(), self.shift, 0, 0.0)[1] / weight.sum())
+
+
+def lower_bound(rows: Rows, v: np.ndarray, quadratic: float) -> float:
+    """Return the largest value of the dual along multiples of v: below the optimum of the whole problem.
+
+    Parameters
+    ----------
+    rows : Rows
+    v : ndarray of shape (n_samples,)
+        Dual variables that add up to 0 where there is a shift.
+    quadratic : float
+        The sum of the B largest scores: the squared dual norm of the k-support norm, k = B, at Xᵀ v.
+
+    Returns
+    -------
+    float
+        max over s of -Σ_i conjugate_i(-s v_i) - ½ s² quadratic.
+    """
+    used = rows.share > 0.0
+    y, share, v = rows.y[used], rows.share[used], v[used]
+    if rows.loss in (SQUARED, SQUARED_HINGE):
+        linear, square = float(y @ v), float(v @ (v / share)) + quadratic
+        return 0.5 * linear**2 / square if square > 0.0 and linear > 0.0 else 0.0
+    if rows.loss != LOGISTIC:
+        raise ValueError(f"expected a loss of FGM, found code {rows.loss}")
+    alpha = np.clip(y * v, 0.0, share)
+    low, high = 0.0, 1.0
+    for _ in range(SCALING_STEPS):
+        s = 0.5 * (low + high)
+        low, high = (s, high) if _slope(s, alpha, share, quadratic) > 0.0 else (low, s)
+    s = 0.5 * (low + high)
+    return float(_entropy(s * alpha, share).sum()) - 0.5 * s * s * quadratic
+
+
+def _slope(s: float, alpha: np.ndarray, share: np.ndarray, quadratic: float) -> float:
+    a = s * alpha
+    with np.errstate(divide="ignore"):
+        each = np.where(alpha > 0.0, alpha * (np.log(share - a) - np.log(np.where(a > 0.0, a, 1.0))), 0.0)
+    return float(each.sum()) - s * quadratic
+
+
+def _entropy(alpha: np.ndarray, share: np.ndarray) -> np.ndarray:
+    """Return minus the conjugate of C log(1 + exp(-z)): 0 at 0 and at C."""
+    p = alpha / share
+    with np.errstate(divide="ignore", invalid="ignore"):
+        result: np.ndarray = -share * np.where((p > 0.0) & (p < 1.0), p * np.log(p) + (1.0 - p) * np.log1p(-p), 0.0)
+    return result

@@ -1,0 +1,221 @@
+"""What FGM does where the data is: score the columns of a block, sum them up, read a few.
+
+Imported by workers, hence light: numpy and the kernels. Columns are read in pieces of rows, the next one while the
+present one is scored; arrays in memory are scored as they lie, sparse ones column by column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from daskfs.errors import DataError
+from daskfs.kernels.fgm.scores import (
+    GRANULE,
+    column_sums,
+    flattened,
+    scores_of,
+    sparse_column_sums,
+    sparse_scores,
+)
+from daskfs.kernels.fgm.topk import largest
+from daskfs.matrix.buffers import BufferPool
+from daskfs.matrix.streaming import prefetched
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRange:
+    """Consecutive columns that one task scores, with what standardises them."""
+
+    start: int
+    stop: int
+    piece_rows: int
+    """Rows read at a time, a multiple of GRANULE."""
+    centre: np.ndarray
+    """Shape (stop - start,); 0 where columns are not centred."""
+    inverse: np.ndarray
+    """1 / scale, 0 for a constant column; 1 where columns are not normalised."""
+
+
+def best_of_block(matrix: Any, v: np.ndarray, n_wanted: int, columns: ColumnRange) -> tuple[np.ndarray, np.ndarray]:
+    """Return the columns of a block with the largest scores ``(Σ_i v_i (x_ij - centre_j) / scale_j)²``.
+
+    Parameters
+    ----------
+    matrix : Matrix
+    v : ndarray of shape (n_samples,), float64
+        Dual variables with the sign of the class; rows of 0 take no part.
+    n_wanted : int
+    columns : ColumnRange
+
+    Returns
+    -------
+    columns : ndarray of shape (<= n_wanted,), int64
+    scores : ndarray
+        As `daskfs.kernels.fgm.topk.largest` gives them.
+
+    Raises
+    ------
+    DataError
+        NaN or infinity, with the column's name.
+    """
+    products = np.zeros(columns.stop - columns.start)
+    sparse = sparse_block(matrix, columns.start, columns.stop, v)
+    if sparse is not None:
+        narrow = np.float64 if sparse.values.dtype == np.float64 else np.float32
+        numbers = sparse.vector.astype(narrow)
+        sparse_scores(sparse.starts, sparse.rows, sparse.values, numbers, sparse.granule, products)
+    else:
+        for first, block in _pieces(matrix, columns):
+            scores_of(block, v[first : first + len(block)], products)
+    if not np.isfinite(products).all():
+        raise not_finite(matrix, columns.start + int(np.flatnonzero(~np.isfinite(products))[0]))
+    products -= columns.centre * v.sum()
+    products *= columns.inverse
+    return largest(products * products, columns.start, n_wanted)
+
+
+def sums_of_block(matrix: Any, weight: np.ndarray, columns: ColumnRange) -> np.ndarray:
+    """Return mean and standard deviation of the columns of a block, both about rows of positive weight.
+
+    Parameters
+    ----------
+    matrix : Matrix
+    weight : ndarray of shape (n_samples,), float64
+    columns : ColumnRange
+
+    Returns
+    -------
+    ndarray of shape (2, stop - start)
+        Deviations are population ones, exactly 0 of a constant column.
+
+    Raises
+    ------
+    DataError
+        NaN or infinity, with the column's name.
+    """
+    origin, total, sums, squares = np.zeros((4, columns.stop - columns.start))
+    sparse = sparse_block(matrix, columns.start, columns.stop, weight)
+    if sparse is not None:
+        sparse_column_sums(
+            sparse.starts, sparse.rows, sparse.values, sparse.vector, origin, total, sums, squares
+        )  # fmt: skip
+    else:
+        for first, block in _pieces(matrix, columns):
+            flat, stride = flattened(block)
+            column_sums(
+                flat, stride, *block.shape, weight[first : first + len(block)], origin, total, sums, squares
+            )  # fmt: skip
+    if not np.isfinite(squares).all():
+        raise not_finite(matrix, columns.start + int(np.flatnonzero(~np.isfinite(squares))[0]))
+    return _mean_and_deviation(origin, total, sums, squares, weight)
+
+
+def _mean_and_deviation(
+    origin: np.ndarray, total: np.ndarray, sums: np.ndarray, squares: np.ndarray, weight: np.ndarray
+) -> np.ndarray:
+    """Return means and standard deviations from the sums over the values that are not 0, and the weight of the zeros.
+
+    Source: Chan, Golub and LeVeque (1983), "Algorithms for computing the sample variance", The American Statistician
+    37(3), (2.1), for the values that are not 0 and those that are.
+    """
+    whole = float(np.cumsum(weight)[-1])  # in the order in which the kernels sum: no zeros, no rest
+    share = total / whole
+    divisor = np.where(total > 0.0, total, 1.0)
+    mean = origin + sums / divisor
+    variance = (squares - sums * sums / divisor) / whole + mean * mean * share * ((whole - total) / whole)
+    return np.stack([mean * share, np.sqrt(np.maximum(variance, 0.0))])
+
+
+def read_columns(matrix: Any, columns: np.ndarray) -> np.ndarray:
+    """Return a few columns, each in a row of its own.
+
+    Parameters
+    ----------
+    matrix : Matrix
+    columns : ndarray of shape (n_columns,), int64, ascending
+
+    Returns
+    -------
+    ndarray of shape (n_columns, n_samples)
+    """
+    found = _sparse_of(matrix)
+    if found is None:
+        return np.ascontiguousarray(matrix.read(slice(None), columns).T)
+    csc, chosen_rows = found
+    out = np.zeros((len(columns), csc.shape[0]), csc.dtype)
+    for k, j in enumerate(columns):
+        entries = slice(csc.indptr[j], csc.indptr[j + 1])
+        np.add.at(out[k], csc.indices[entries], csc.data[entries])
+    return out if chosen_rows is None else np.ascontiguousarray(out[:, chosen_rows])
+
+
+@dataclass(frozen=True, slots=True)
+class SparseColumns:
+    """Consecutive sparse columns and a number for each row of the matrix that holds them."""
+
+    starts: np.ndarray
+    rows: np.ndarray
+    values: np.ndarray
+    vector: np.ndarray
+    """Shape (n_base_rows,), float64; 0 in rows that do not take part."""
+    granule: np.ndarray
+    """Shape (n_base_rows,), int64: where dense rows would be summed together."""
+
+
+def sparse_block(matrix: Any, start: int, stop: int, vector: np.ndarray) -> SparseColumns | None:
+    """Return columns with a vector over the rows of a matrix; None where the columns are dense."""
+    found = _sparse_of(matrix)
+    if found is None:
+        return None
+    csc, chosen_rows = found
+    granule = np.arange(len(vector)) // GRANULE
+    if chosen_rows is not None:
+        whole, granules = np.zeros(csc.shape[0]), np.zeros(csc.shape[0], np.int64)
+        np.add.at(whole, chosen_rows, vector)
+        granules[chosen_rows] = granule
+        vector, granule = whole, granules
+    return SparseColumns(csc.indptr[start : stop + 1], csc.indices, csc.data, vector, granule)
+
+
+def _sparse_of(matrix: Any) -> tuple[Any, np.ndarray | None] | None:
+    """Return a matrix by its columns and the rows taken of it (None: all), where it is a sparse one in memory."""
+    base = getattr(matrix, "base", matrix)
+    csc = getattr(base, "by_columns", None)
+    return None if csc is None else (csc, None if base is matrix else matrix.rows)
+
+
+def _pieces(matrix: Any, columns: ColumnRange) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield the first row and the numbers of consecutive pieces of a block of columns."""
+    n_samples, width = matrix.shape[0], columns.stop - columns.start
+    whole = getattr(matrix, "dense_array", None)
+    if whole is not None and whole.strides[1] == whole.itemsize:
+        yield 0, whole[:, columns.start : columns.stop]
+        return
+    step = max(GRANULE, columns.piece_rows)
+    pool = BufferPool()
+
+    def read(first: int) -> tuple[int, np.ndarray]:
+        last = min(first + step, n_samples)
+        out = pool.take((last - first, width), matrix.dtype)
+        return first, matrix.read(slice(first, last), slice(columns.start, columns.stop), out)
+
+    starts = range(0, n_samples, step)
+    yield from prefetched(read, starts, 1 if len(starts) > 1 else 0)
+
+
+def not_finite(matrix: Any, column: int) -> DataError:
+    """Return the error that names the first row of a column that is not finite."""
+    values = matrix.read(slice(None), slice(column, column + 1))[:, 0]
+    row = int(np.flatnonzero(~np.isfinite(values))[0])
+    found = "NaN" if np.isnan(values[row]) else "infinity"
+    names = matrix.feature_names
+    name = f"column {column}" if names is None else f"column {str(names[column])!r}"
+    source_rows = getattr(matrix, "source_rows", None)
+    source = row if source_rows is None else int(source_rows[row])
+    return DataError(
+        f"expected finite numbers, found {found}", f"{name}, row {source}", "drop the row or fill in the value"
+    )

@@ -1,0 +1,1 @@
+"""MESSAGE: subsets of the rows vote."""

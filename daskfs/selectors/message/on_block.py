@@ -1,0 +1,183 @@
+"""What MESSAGE does where the data is: read the rows of a few subsets, return small arrays.
+
+Imported by workers, hence light: numpy and the kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from daskfs.errors import DataError
+from daskfs.kernels.blocks.column_entries import SPARSE, ColumnEntries, column_entries, dense_block
+from daskfs.kernels.linear.gram_matrix import wants_whole_gram
+from daskfs.matrix.base import Matrix, Rows
+from daskfs.selectors.message.subset import Point, choose, refit, slope
+from daskfs.selectors.message.subset import SelectionSettings as SelectionSettings
+from daskfs.selectors.shared.refit_on_block import as_kernels_take_it, as_vector
+
+
+@dataclass(frozen=True, slots=True)
+class SubsetGroup:
+    """Consecutive subsets that one task reads together.
+
+    `rows` are theirs in the matrix; subset ``first + k`` has ``rows[bounds[k]:bounds[k + 1]]``.
+    """
+
+    first: int
+    bounds: tuple[int, ...]
+    rows: Rows
+
+
+def select_on_block(matrix: Matrix, settings: SelectionSettings, group: SubsetGroup) -> dict[str, np.ndarray]:
+    """Select on every subset of a group.
+
+    Parameters
+    ----------
+    matrix : Matrix
+    settings : SelectionSettings
+    group : SubsetGroup
+
+    Returns
+    -------
+    dict of ndarray
+        ``selected`` and ``constant``: column numbers of all subsets in a row; ``n_selected`` and ``n_constant`` of
+        shape (n_subsets,) tell them apart. ``total`` (the sum of weights), ``y_mean``, ``abstains`` (whether
+        the target is constant there) and ``n_unsolved`` (solves that descent did not finish) of shape (n_subsets,).
+        With the squared loss, of the ``n_cached`` features that the path looked at (``cached``), ``cached_mean``,
+        ``cached_scale``, ``cached_cross`` (products with the target) and ``cached_gram`` (below the diagonal), and
+        ``y_variance`` of shape (n_subsets,).
+        With subset 0 its path: ``lambda``, ``df``, ``rss`` or ``deviance``, ``gic``, ``best``.
+        With coefficients: ``coef``, one for each of ``selected``, and ``intercept`` of shape (n_subsets,).
+
+    Raises
+    ------
+    DataError
+        NaN or infinity, with the column's name.
+    """
+    subsets = []
+    for k, X, y, weight in _subsets_with_all_columns(matrix, settings, group):
+        choice = choose(X, y, weight, settings, is_first=group.first + k == 0)
+        if choice is None:
+            raise _not_finite(matrix, X, group.bounds[k], group)
+        subsets.append(choice)
+    return joined(subsets)
+
+
+def joined(parts: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Return the arrays of several parts, each name's in a row, in the order of the parts."""
+    names = dict.fromkeys(name for part in parts for name in part)
+    return {name: np.concatenate([part[name] for part in parts if name in part]) for name in names}
+
+
+def refit_on_block(
+    matrix: Matrix, settings: SelectionSettings, columns: np.ndarray, group: SubsetGroup
+) -> dict[str, np.ndarray]:
+    """Fit the chosen columns on every subset of a group.
+
+    Parameters
+    ----------
+    matrix : Matrix
+    settings : SelectionSettings
+    columns : ndarray of shape (n_selected,), int64, ascending
+    group : SubsetGroup
+
+    Returns
+    -------
+    dict of ndarray
+        For each subset what `subset_models.refit` returns.
+
+    Raises
+    ------
+    DataError
+        NaN or infinity, with the column's name.
+    """
+    return joined([refit(X, y, weight, settings) for _, X, y, weight in _subsets(matrix, settings, group, columns)])
+
+
+def slope_on_block(
+    matrix: Matrix, settings: SelectionSettings, columns: np.ndarray, point: Point, group: SubsetGroup
+) -> dict[str, np.ndarray]:
+    """Return gradient and Hessian of the summed loss on every subset of a group.
+
+    Parameters
+    ----------
+    matrix : Matrix
+    settings : SelectionSettings
+    columns : ndarray of shape (n_selected,), int64, ascending
+    point : Point
+    group : SubsetGroup
+
+    Returns
+    -------
+    dict of ndarray
+        ``gradient`` of shape (n_subsets, 1 + n_selected) and ``hessian`` of (n_subsets, 1 + n_selected,
+        1 + n_selected), in the intercept and the coefficients of the columns standardised as `point` says.
+    """
+    subsets = _subsets(matrix, settings, group, columns)
+    return joined([slope(X, y, weight, settings, point) for _, X, y, weight in subsets])
+
+
+def _subsets(
+    matrix: Matrix, settings: SelectionSettings, group: SubsetGroup, columns: Rows = slice(None)
+) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield number in the group, rows, target and weights of every subset, as the kernels take them."""
+    X = matrix.read(group.rows, columns)
+    y, weight = _target_and_weight(matrix, settings, group)
+    for k in range(len(group.bounds) - 1):
+        rows = slice(group.bounds[k], group.bounds[k + 1])
+        yield k, as_kernels_take_it(X[rows]), y[rows], weight[rows]
+
+
+def _subsets_with_all_columns(
+    matrix: Matrix, settings: SelectionSettings, group: SubsetGroup
+) -> Iterator[tuple[int, np.ndarray | ColumnEntries, np.ndarray, np.ndarray]]:
+    """Yield the same with the entries of rows that have few: decided for each subset by itself."""
+    found = matrix.read_sparse(group.rows) if hasattr(matrix, "read_sparse") else None
+    if found is None:
+        yield from _subsets(matrix, settings, group)
+        return
+    y, given = _target_and_weight(matrix, settings, group)
+    for k in range(len(group.bounds) - 1):
+        rows = slice(group.bounds[k], group.bounds[k + 1])
+        starts = found.indptr[rows.start : rows.stop + 1]
+        X = column_entries(starts, found.indices, found.data, matrix.shape[1])
+        takes_entries = is_sparse(X.n_samples, matrix.shape[1], int(starts[-1] - starts[0]))
+        yield k, X if takes_entries else dense_block(X), y[rows], given[rows]
+
+
+def is_sparse(n_samples: int, n_features: int, n_entries: int) -> bool:
+    """Return whether a subset's entries are worth more than its dense block."""
+    return not wants_whole_gram(n_samples, n_features) and n_entries <= SPARSE * n_samples * n_features
+
+
+def _target_and_weight(
+    matrix: Matrix, settings: SelectionSettings, group: SubsetGroup
+) -> tuple[np.ndarray, np.ndarray]:
+    y = _coded(as_vector(matrix.read_target(group.rows)), settings)
+    found = matrix.read_weight(group.rows)
+    return y, np.ones(len(y)) if found is None else as_vector(found)
+
+
+def _coded(y: np.ndarray, settings: SelectionSettings) -> np.ndarray:
+    """Return the target as the loss wants it: 1 for the positive class, -1 for the others; the numbers of classes."""
+    if settings.classes:
+        return np.searchsorted(np.array(settings.classes), y).astype(np.float64)
+    return y if settings.positive is None else np.where(y == settings.positive, 1.0, -1.0)
+
+
+def _not_finite(matrix: Matrix, X: np.ndarray | ColumnEntries, start: int, group: SubsetGroup) -> DataError:
+    block = dense_block(X) if isinstance(X, ColumnEntries) else X
+    row, column = (int(part[0]) for part in np.nonzero(~np.isfinite(block)))
+    value = "NaN" if np.isnan(block[row, column]) else "infinity"
+    names = matrix.feature_names
+    name = f"column {column}" if names is None else f"column {str(names[column])!r}"
+    rows = group.rows
+    stored = rows.start + start + row if isinstance(rows, slice) else int(rows[start + row])
+    source_rows = getattr(matrix, "source_rows", None)
+    source = stored if source_rows is None else int(source_rows[stored])
+    return DataError(
+        f"expected finite numbers, found {value}", f"{name}, row {source}", "drop the row or fill in the value"
+    )

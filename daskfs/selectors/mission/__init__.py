@@ -1,0 +1,1 @@
+"""MISSION: gradient descent in a count-sketch."""

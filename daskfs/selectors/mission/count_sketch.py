@@ -1,0 +1,262 @@
+"""A count-sketch as an object: add, estimate, decay, merge, save and load; and names of features as 64-bit ids."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from daskfs.errors import ConfigError, DataError, RunError
+from daskfs.kernels.sketch.count_sketch import MAX_BUCKETS, N_HASHES, add, estimate, rows_of, seed_word
+from daskfs.kernels.sketch.rows import squared_norm
+
+FORMAT_VERSION = 1
+HASH_NAME = "daskfs-mix64-1"
+"""Of the frozen hash of `daskfs.kernels.sketch.count_sketch`; another hash would get another name."""
+
+SMALLEST_SCALE = 1e-3
+"""Below this the cells themselves are scaled: float32 cells stay far from underflow."""
+
+NORM_BUCKETS = 1 << 20
+"""Of a row, that its norm is estimated from: within a thousandth, unless a few elements are most of it."""
+
+_LAST_ID = (1 << 64) - 2  # the number after it marks a free slot of a table
+
+
+class CountSketch:
+    """A vector with up to 2⁶⁴ - 1 elements, kept as `n_hashes` rows of `n_buckets` cells.
+
+    Parameters
+    ----------
+    n_buckets : int
+        Cells of a row: a power of two, at most 2³¹.
+    n_hashes : int
+        Rows: 1, 3 or 5; an estimate is the median of theirs. 0 for the identity, which has one cell for each id.
+    seed : int
+        Of the hash.
+    n_outputs : int
+        Numbers that an element has: one for each class.
+
+    Notes
+    -----
+    Takes ``4 n_hashes n_buckets n_outputs`` bytes. `decay` is lazy: a factor that all cells share.
+
+    Examples
+    --------
+    >>> sketch = CountSketch(1024)
+    >>> sketch.add(np.array([7, 2**40], np.uint64), np.array([2.5, -1.0]))
+    >>> sketch.estimate(np.array([7, 2**40], np.uint64))
+    array([ 2.5, -1. ], dtype=float32)
+    """
+
+    def __init__(self, n_buckets: int, n_hashes: int = 3, seed: int = 0, n_outputs: int = 1) -> None:
+        if n_hashes not in (0, *N_HASHES):
+            raise ConfigError(f"expected 1, 3 or 5 (or 0, the identity), found {n_hashes!r}", "n_hashes")
+        if n_hashes and not (1 <= n_buckets <= MAX_BUCKETS and n_buckets & (n_buckets - 1) == 0):
+            raise ConfigError(f"expected a power of two of at most 2**31, found {n_buckets!r}", "n_buckets")
+        self.n_buckets, self.n_hashes, self.seed, self.n_outputs = int(n_buckets), n_hashes, int(seed), n_outputs
+        self.cells = np.zeros((max(n_hashes, 1) * self.n_buckets, n_outputs), dtype=np.float32)
+        self.scale = 1.0
+
+    @property
+    def hashing(self) -> tuple[np.uint64, tuple[int, ...], np.uint64]:
+        """What kernels want to know of it: buckets, rows, seed."""
+        return np.uint64(self.n_buckets), rows_of(self.n_hashes), seed_word(self.seed)
+
+    def _cells_of(self, output: int) -> np.ndarray:
+        return self.cells.reshape(-1) if self.n_outputs == 1 else self.cells[:, output]
+
+    def add(self, keys: np.ndarray, values: np.ndarray) -> None:
+        """Add values, of shape (n_keys,) or (n_keys, n_outputs), to the elements of these ids (uint64)."""
+        wide = np.asarray(values, dtype=np.float64).reshape(len(keys), self.n_outputs)
+        table = (wide / self.scale).astype(np.float32)
+        for c in range(self.n_outputs):
+            add(self._cells_of(c), *self.hashing, np.asarray(keys, np.uint64), np.ascontiguousarray(table[:, c]))
+
+    def estimate(self, keys: np.ndarray) -> np.ndarray:
+        """Return the elements' estimates, float32 of shape (n_keys,), with several outputs (n_keys, n_outputs)."""
+        estimates = np.empty((self.n_outputs, len(keys)), dtype=np.float32)
+        for c in range(self.n_outputs):
+            estimate(self._cells_of(c), *self.hashing, np.asarray(keys, np.uint64), estimates[c])
+        estimates *= np.float32(self.scale)
+        return estimates[0] if self.n_outputs == 1 else np.ascontiguousarray(estimates.T)
+
+    def decay(self, factor: float) -> None:
+        """Multiply every element by a factor above 0; the cells are touched only now and then."""
+        self.scale *= factor
+        if self.scale < SMALLEST_SCALE:
+            self.settle()
+
+    def settle(self) -> None:
+        """Bring the scale to 1, by multiplying the cells."""
+        if self.scale != 1.0:
+            self.cells *= np.float32(self.scale)
+            self.scale = 1.0
+
+    def norm(self) -> float:
+        """Return an estimate of the vector's Euclidean norm: the median of the rows' norms.
+
+        Of rows with more than 2²⁰ buckets the first so many stand for all: elements are spread evenly over them.
+        """
+        cells, n_rows = self.cells.reshape(-1), max(self.n_hashes, 1)
+        length = len(cells) // n_rows
+        looked_at = min(length, NORM_BUCKETS * self.n_outputs) if self.n_hashes else length
+        squares = [squared_norm(cells, r * length, r * length + looked_at) for r in range(n_rows)]
+        return float(np.sqrt(np.median(squares) * (length / looked_at)) * self.scale)
+
+    def is_like(self, other: CountSketch) -> bool:
+        """Whether both have the same hash and shape, so that their cells mean the same."""
+        mine = (self.n_buckets, self.n_hashes, self.seed, self.n_outputs)
+        return mine == (other.n_buckets, other.n_hashes, other.seed, other.n_outputs)
+
+    def merge(self, other: CountSketch, share: float = 1.0, own_share: float = 1.0) -> None:
+        """Become ``own_share`` times itself plus ``share`` times the other: by default the sum.
+
+        Raises
+        ------
+        ConfigError
+            The other has another seed or shape.
+        """
+        if not self.is_like(other):
+            raise ConfigError(
+                f"expected a sketch like {self!r}, found {other!r}", "merge", "make both with one seed and shape"
+            )
+        self.cells *= np.float32(own_share * self.scale)
+        self.cells += np.float32(share * other.scale) * other.cells
+        self.scale = 1.0
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the sketch as one .npz file, under a temporary name first.
+
+        Raises
+        ------
+        RunError
+            It cannot be written.
+        """
+        save_arrays(path, {**self.to_arrays(), "format_version": np.int64(FORMAT_VERSION), "hash": np.str_(HASH_NAME)})
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> CountSketch:
+        """Read what `save` wrote.
+
+        Raises
+        ------
+        RunError
+            No such file, a damaged one, one of a newer format or of another hash.
+        """
+        return cls.from_arrays(load_arrays(path), str(path))
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Return everything there is to know of it as arrays."""
+        shape = np.array([self.n_buckets, self.n_hashes, self.seed, self.n_outputs], dtype=np.int64)
+        return {"cells": self.cells, "sketch": shape, "scale": np.array(self.scale)}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray], where: str = "sketch", *, copy: bool = True) -> CountSketch:
+        """Return the sketch that `to_arrays` described; it takes over the cells where they need not be copied."""
+        try:
+            n_buckets, n_hashes, seed, n_outputs = (int(number) for number in arrays["sketch"])
+            sketch = cls(1, n_hashes, seed, n_outputs)
+            sketch.n_buckets = n_buckets
+            shape = (max(n_hashes, 1) * n_buckets, n_outputs)
+            sketch.cells = np.array(arrays["cells"].reshape(shape), dtype=np.float32, copy=copy or None)
+            sketch.scale = float(arrays["scale"])
+        except (KeyError, TypeError, ValueError) as fault:
+            raise RunError(f"damaged sketch: {fault!r}", where, "make it again") from fault
+        return sketch
+
+    def __repr__(self) -> str:
+        outputs = f" x {self.n_outputs} outputs" if self.n_outputs > 1 else ""
+        return f"<CountSketch: {self.n_hashes} x {self.n_buckets:,} cells{outputs}, seed {self.seed}>"
+
+
+def save_arrays(path: str | os.PathLike[str], arrays: dict[str, Any]) -> None:
+    """Write arrays as one .npz file, under a temporary name first, so that the name always stands for a whole file."""
+    target = Path(path)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            np.savez(file, **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+    except OSError as fault:
+        temporary.unlink(missing_ok=True)
+        raise RunError(f"cannot be written: {fault.strerror}", str(target), "free space, or mend the rights") from fault
+
+
+def load_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
+    """Read what `save_arrays` wrote; see `CountSketch.load` for what is refused."""
+    where = str(path)
+    try:
+        with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as found:
+            arrays = {name: found[name] for name in found.files}
+    except FileNotFoundError:
+        raise RunError("no such file", where, "name a file that save() wrote") from None
+    except (OSError, ValueError, EOFError) as fault:
+        raise RunError(f"cannot be read: {fault}", where, "make it again") from fault
+    except Exception as fault:  # zipfile's and zlib's own, for a damaged archive
+        raise RunError(f"damaged: {fault}", where, "make it again") from fault
+    version = int(arrays.get("format_version", -1))
+    if version < 0:
+        raise RunError("not a sketch of daskfs", where, "name a file that save() wrote")
+    if version > FORMAT_VERSION:
+        raise RunError(f"format {version} is newer than this daskfs reads ({FORMAT_VERSION})", where, "upgrade daskfs")
+    if str(arrays.get("hash")) != HASH_NAME:
+        raise RunError(f"expected the hash {HASH_NAME}, found {arrays.get('hash')}", where, "make it again")
+    return arrays
+
+
+def ids_of_names(names: Iterable[str]) -> np.ndarray:
+    """Return 64-bit ids of feature names: the first eight bytes of BLAKE2b of their UTF-8, little-endian.
+
+    The same in every process, machine and version of Python. The number that marks a free slot is not used.
+
+    Returns
+    -------
+    ndarray of shape (n_names,), uint64
+
+    Examples
+    --------
+    >>> [hex(i) for i in ids_of_names(["colour=red", "größe"])]
+    ['0x293354e7ec716b1b', '0xe99a32c955e1f8f4']
+    """
+    digests = (hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names)
+    return np.fromiter((min(int.from_bytes(d, "little"), _LAST_ID) for d in digests), dtype=np.uint64)
+
+
+def names_of_ids(selected: np.ndarray, names: Sequence[str]) -> list[str]:
+    """Return the name behind each selected id, from a list of names that were met.
+
+    Two names with one id share a weight. Among n names that is expected n² / 2⁶⁵ times: 0.03 for a thousand million.
+
+    Parameters
+    ----------
+    selected : ndarray of shape (n_selected,), uint64
+    names : sequence of str
+        A name may stand there many times.
+
+    Raises
+    ------
+    DataError
+        Two different names have the same selected id, or none has it.
+
+    Examples
+    --------
+    >>> names_of_ids(ids_of_names(["b"]), ["a", "b", "b"])
+    ['b']
+    """
+    wanted: dict[int, set[str]] = {int(i): set() for i in selected}
+    for name, number in zip(names, ids_of_names(names), strict=True):
+        if int(number) in wanted:
+            wanted[int(number)].add(name)
+    for number, found in wanted.items():
+        if len(found) != 1:
+            shown = ", ".join(repr(name) for name in sorted(found)) or "none"
+            raise DataError(f"expected one name for the selected id {number:#x}, found {shown}", "names", "rename one")
+    return [next(iter(wanted[int(i)])) for i in selected]

@@ -1,0 +1,328 @@
+"""MISSION's model while it learns: exact weights of the active features, a count-sketch of all others, an intercept.
+
+Imported by workers, hence light: numpy and the kernels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from daskfs.errors import DataError
+from daskfs.kernels.row_losses import ROW_LOSSES
+from daskfs.kernels.sketch.classes import MULTINOMIAL, train_classes
+from daskfs.kernels.sketch.hashed_rows import train_hashed_rows
+from daskfs.kernels.sketch.heap import push, train_rows_with_heap
+from daskfs.kernels.sketch.paper import train_rows_of_paper
+from daskfs.kernels.sketch.rows import (
+    EMPTY,
+    LOSS_SUM,
+    N_NUMBERS,
+    ROWS_SEEN,
+    TAIL_SCALE,
+    THRESHOLD,
+    WEIGHT_SUM,
+    fill_table,
+    train_rows,
+)
+from daskfs.matrix.base import SparseRows
+from daskfs.selectors.mission.count_sketch import CountSketch
+
+SLACK = 4096
+"""Features that a row may make active beyond those that ask for a selection; the others wait in the sketch."""
+
+HYSTERESIS = 1.05
+"""Of the authors' heap: a feature moves when its size has changed by this factor."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """What a model's arrays look like, and what it learns."""
+
+    n_selected: int
+    """K, the active features that a selection leaves."""
+    n_buckets: int
+    n_hashes: int
+    seed: int
+    n_outputs: int = 1
+    loss: str = "squared"
+    variant: str = "active"
+    """"active" or "paper", as of `daskfs.Mission`; "heap", the authors' program; and without a sketch
+    the hard thresholding of "iht" and "batch_iht"; "hashing" has no active features."""
+    n_gathered: int = 0
+    """Of "batch_iht": features between two selections."""
+
+    @property
+    def is_in_sketch(self) -> bool:
+        """Whether all weights are in the sketch, those of the active features too."""
+        return self.variant in ("paper", "heap")
+
+    @property
+    def has_heap(self) -> bool:
+        """Whether a heap finds the K largest, feature by feature."""
+        return self.variant in ("heap", "iht")
+
+    @property
+    def forgets(self) -> bool:
+        """Whether there is no sketch: what is not active is gone."""
+        return self.variant in ("iht", "batch_iht")
+
+    @property
+    def full(self) -> int:
+        """Active features from which on a selection is due."""
+        return self.n_selected + max(self.n_selected, 1024, self.n_gathered)
+
+    @property
+    def n_slots(self) -> int:
+        """Of the table: a power of two, of which half is used."""
+        return 1 << (2 * (self.full + SLACK) - 1).bit_length()
+
+    @property
+    def nbytes(self) -> int:
+        """Of one model in memory."""
+        cells = max(self.n_hashes, 1) * self.n_buckets * self.n_outputs * 4
+        return cells + self.n_slots * (8 + 8 + 4 * self.n_outputs)
+
+
+class NotFiniteRow(Exception):
+    """A row holds NaN or infinity: its position among those handed over."""
+
+    def __init__(self, row: int) -> None:
+        super().__init__(row)
+        self.row = row
+
+
+class MissionModel:
+    """Weights, threshold and intercept; see the module.
+
+    Parameters
+    ----------
+    shape : ModelShape
+    intercept : ndarray of shape (n_outputs,), optional
+        To start from.
+    """
+
+    def __init__(self, shape: ModelShape, intercept: np.ndarray | None = None) -> None:
+        self.shape = shape
+        self.sketch = CountSketch(shape.n_buckets, shape.n_hashes, shape.seed, shape.n_outputs)
+        self.keys = np.full(shape.n_slots, EMPTY, dtype=np.uint64)
+        self.weights = np.zeros((shape.n_slots, shape.n_outputs), dtype=np.float32)
+        self.touches = np.zeros(shape.n_slots, dtype=np.int64)
+        self.n_active = np.zeros(1, dtype=np.int64)
+        self.numbers = np.zeros(N_NUMBERS)
+        if shape.has_heap:
+            self.ranks = np.zeros(shape.n_slots, dtype=np.float32)
+            self.heap = np.zeros(shape.n_selected, dtype=np.int64)
+            self.places = np.zeros(shape.n_slots, dtype=np.int64)
+        self.intercept = np.zeros(shape.n_outputs) if intercept is None else np.array(intercept, dtype=np.float64)
+
+    def train(
+        self, rows: SparseRows, y: np.ndarray, row_weight: np.ndarray, rates: np.ndarray, frozen: bool = False
+    ) -> None:
+        """Take rows in their order, with a selection wherever the table is full.
+
+        Parameters
+        ----------
+        rows : SparseRows
+            `indices` uint32 or uint64, `data` float32.
+        y : ndarray of shape (n_rows,), float64
+            -1 and 1 for two classes, the class's number for several.
+        row_weight : ndarray of shape (n_rows,), float64
+        rates : ndarray, as `mission_rows.train_rows` takes them
+        frozen : bool
+            Whether only the active features' weights and the intercept learn.
+
+        Raises
+        ------
+        NotFiniteRow
+        """
+        longest = int(np.diff(rows.indptr).max(initial=0))
+        work = tuple(np.empty(longest, np.uint64) for _ in range(3))
+        first, n_rows = 0, len(y)
+        while first < n_rows:
+            first, is_finite = self._take(rows, y, row_weight, first, n_rows, rates, frozen, work)
+            if not is_finite:
+                raise NotFiniteRow(first)
+            if first < n_rows:
+                self.select()
+
+    def _take(
+        self,
+        rows: SparseRows,
+        y: np.ndarray,
+        row_weight: np.ndarray,
+        first: int,
+        last: int,
+        rates: np.ndarray,
+        frozen: bool,
+        work: tuple[np.ndarray, ...],
+    ) -> tuple[int, bool]:
+        self.numbers[TAIL_SCALE] = self.sketch.scale
+        given = (rows.indptr, rows.indices, rows.data, y, row_weight, first, last)
+        rest_of_table = (self.touches, self.n_active, self.shape.full)
+        rest = (self.intercept, self.numbers, frozen, *work)
+        cells = self.sketch.cells
+        loss = MULTINOMIAL if self.shape.loss == "multinomial" else ROW_LOSSES.index(self.shape.loss)
+        if self.shape.variant == "hashing":
+            n_buckets, _, seed = self.sketch.hashing
+            return train_hashed_rows(*given, loss, rates, cells, n_buckets, seed, self.intercept, self.numbers, work[0])
+        if self.shape.n_outputs > 1:
+            table = (self.keys, self.weights, *rest_of_table)
+            return train_classes(*given, loss, rates, cells, *self.sketch.hashing, *table, *rest)
+        hashing, weights = self.sketch.hashing, self.weights.reshape(-1)
+        if self.shape.has_heap and not frozen:
+            place = (cells.reshape(-1), *hashing, self.shape.forgets, self.keys, weights, self.n_active)
+            heap = (self.ranks, self.heap, self.places, 1.0 if self.shape.forgets else HYSTERESIS)
+            numbers = (self.shape.n_selected, self.intercept, self.numbers)
+            return train_rows_with_heap(*given, loss, rates, *place, *numbers, *heap, work[2])
+        kernel = train_rows_of_paper if self.shape.variant == "paper" and not frozen else train_rows
+        return kernel(*given, loss, rates, cells.reshape(-1), *hashing, self.keys, weights, *rest_of_table, *rest)
+
+    def select(self) -> None:
+        """Keep the K active features of largest weight; what the others weighed goes back to the sketch."""
+        if not self.shape.has_heap:  # which keeps them all the time
+            self._fill(*self._selected(*self.active()))
+
+    def _selected(
+        self, keys: np.ndarray, weights: np.ndarray, touches: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the K largest of these, and put what the others weigh into the sketch."""
+        if self.shape.variant == "paper":  # the sketch alone knows the weights
+            weights = self.sketch.estimate(keys).reshape(weights.shape)
+        sizes = norms(weights)
+        if not np.isfinite(sizes).all() or not np.isfinite(self.intercept).all():
+            raise DataError(
+                "expected weights that stay finite, found ones that grew beyond all bounds",
+                "learning_rate",
+                "lower it, or scale the columns",
+            )
+        if len(keys) <= self.shape.n_selected:
+            return keys, weights, touches
+        keep = largest(sizes, keys, self.shape.n_selected)
+        if self.shape.forgets:
+            return keys[keep], weights[keep], touches[keep]
+        if not self.shape.is_in_sketch:
+            is_dropped = np.ones(len(keys), dtype=bool)
+            is_dropped[keep] = False
+            dropped = np.flatnonzero(is_dropped)
+            order = dropped[np.argsort(keys[dropped])]  # whatever the table's layout
+            self.sketch.add(keys[order], weights[order])
+        self.numbers[THRESHOLD] = sizes[keep].min()
+        return keys[keep], weights[keep], touches[keep]
+
+    def end_block(self, n_rows: float, half_life: float) -> None:
+        """Select, and let the tail fade by what so many rows take of its half-life (rows; infinite for never)."""
+        self.select()
+        factor = 2.0 ** -(n_rows / half_life)
+        if factor == 1.0:
+            return
+        self.sketch.decay(factor)
+        if self.shape.is_in_sketch:  # the active features do not fade: add their part again, the sketch is linear
+            keys, weights, _ = self.active()
+            order = np.argsort(keys)
+            self.sketch.add(keys[order], (1.0 - factor) * weights[order])
+
+    def active(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return ids, weights of shape (n_active, n_outputs) and touches of the active features, in no known order."""
+        occupied = np.flatnonzero(self.keys != EMPTY)
+        return self.keys[occupied], self.weights[occupied], self.touches[occupied]
+
+    def _fill(self, keys: np.ndarray, weights: np.ndarray, touches: np.ndarray) -> None:
+        if self.shape.has_heap:
+            table = (self.keys, self.weights.reshape(-1), self.ranks, self.heap, self.places, self.n_active)
+            for key, weight in zip(keys, weights[:, 0], strict=True):
+                push(*table, self.shape.n_selected, key, weight, 1.0)
+            return
+        fill_table(keys, weights, touches, self.keys, self.weights, self.touches)
+        self.n_active[0] = len(keys)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Return the model as arrays: sorted ids, their weights and touches, the sketch, the numbers."""
+        keys, weights, touches = self.active()
+        order = np.argsort(keys)
+        table = {"keys": keys[order], "weights": weights[order], "touches": touches[order]}
+        counts = {"n_merged": np.array(1), "numbers": self.numbers, "intercept": self.intercept}
+        counts["is_in_sketch"] = np.array(self.shape.is_in_sketch)
+        return {**table, **counts, **self.sketch.to_arrays()}
+
+    @classmethod
+    def from_arrays(cls, shape: ModelShape, arrays: dict[str, np.ndarray], *, copy: bool = True) -> MissionModel:
+        """Return the model that `to_arrays` described; of a mean of models a selection.
+
+        Without a copy it goes on with the cells of the arrays.
+        """
+        model = cls(replace(shape, n_buckets=1), arrays["intercept"])
+        model.shape = shape
+        model.sketch = CountSketch.from_arrays(arrays, copy=copy)
+        model.numbers[:] = arrays["numbers"]
+        keys, weights, touches = (np.array(arrays[name]) for name in ("keys", "weights", "touches"))
+        if int(arrays["n_merged"]) > 1:
+            keys, weights, touches = model._selected(keys, weights, touches)
+        model._fill(keys, weights, touches)
+        return model
+
+
+def norms(weights: np.ndarray) -> np.ndarray:
+    """Return the size of each feature's weights, of shape (n_active, n_outputs): by that they are compared."""
+    if weights.shape[1] == 1:
+        return np.abs(weights[:, 0])
+    return np.sqrt(np.square(weights, dtype=np.float64).sum(axis=1)).astype(np.float32)
+
+
+def largest(sizes: np.ndarray, keys: np.ndarray, n_kept: int) -> np.ndarray:
+    """Return the positions of the `n_kept` largest sizes, ascending; of equal ones those of the smallest ids.
+
+    Examples
+    --------
+    >>> largest(np.array([1.0, 3.0, 1.0]), np.array([9, 5, 2], np.uint64), 2)
+    array([1, 2])
+    """
+    n = len(sizes)
+    if n <= n_kept:
+        return np.arange(n)
+    least = np.partition(sizes, n - n_kept)[n - n_kept]
+    is_kept = sizes > least
+    equal = np.flatnonzero(sizes == least)
+    n_missing = n_kept - int(is_kept.sum())
+    is_kept[equal[np.argsort(keys[equal])[:n_missing]]] = True
+    return np.flatnonzero(is_kept)
+
+
+def merged(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the mean of two models (or means of models), as arrays.
+
+    A feature that is active in one of them leaves the other's sketch with its estimate there, so that all of what the
+    mean's sketch holds is tail. All that are active in either stay active: a selection follows when all are merged.
+    """
+    n_first, n_second = int(first["n_merged"]), int(second["n_merged"])
+    share = n_second / (n_first + n_second)
+    keys = np.union1d(first["keys"], second["keys"])
+    sketches, weights, touches = [], [], np.zeros(len(keys), dtype=np.int64)
+    for part in (first, second):
+        sketch = CountSketch.from_arrays(part)
+        is_there = np.isin(keys, part["keys"], assume_unique=True)
+        table = np.empty((len(keys), sketch.n_outputs), dtype=np.float32)
+        table[is_there] = part["weights"]
+        table[~is_there] = sketch.estimate(keys[~is_there]).reshape(-1, sketch.n_outputs)
+        if not first["is_in_sketch"]:  # whose sketch holds all weights
+            sketch.add(keys[~is_there], -table[~is_there])
+        touches[is_there] += part["touches"]
+        sketches.append(sketch)
+        weights.append(table)
+    sketches[0].merge(sketches[1], share, 1.0 - share)
+    sums = {"sums": first["sums"] + second["sums"]} if "sums" in first else {}  # the ids are the same then
+    numbers = (1.0 - share) * first["numbers"] + share * second["numbers"]
+    for place in (ROWS_SEEN, LOSS_SUM, WEIGHT_SUM):
+        numbers[place] = first["numbers"][place] + second["numbers"][place]
+    return {
+        "keys": keys,
+        "weights": ((1.0 - share) * weights[0] + share * weights[1]).astype(np.float32),
+        "touches": touches,
+        "n_merged": np.array(n_first + n_second),
+        "is_in_sketch": first["is_in_sketch"],
+        "numbers": numbers,
+        "intercept": (1.0 - share) * first["intercept"] + share * second["intercept"],
+        **sums,
+        **sketches[0].to_arrays(),
+    }

@@ -1,0 +1,132 @@
+"""What MISSION will read and hold: integers in, integers out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from daskfs.errors import PlanError
+from daskfs.selectors.base import SelectorPlan
+from daskfs.selectors.mission.model import ModelShape
+
+PIECE_NBYTES = 16 << 20  # of rows read at once, where the memory allows
+N_PIECES = 3  # alive: one learnt from, one read ahead, one on its way
+N_MODELS = 3  # alive in a task: the one it was given, its own, the one it returns
+REFIT_VALUES = 1 << 20  # of the selected columns, in the blocks of an exact refit, with their copies
+EXACT_COST = {"squared": 4e9, "other": 2e8}  # multiplications of one Newton step, up to which a refit is exact
+FEW = 1e6  # of them, below which stochastic descent has too few rows to arrive anywhere
+ROWS_PER_COLUMN = 10  # of two classes: with less, maximum likelihood tells them apart by chance
+
+
+@dataclass(frozen=True, slots=True)
+class MissionShape:
+    """A matrix and what is asked of it."""
+
+    n_samples: int
+    n_features: int
+    itemsize: int
+    model: ModelShape
+    n_epochs: int
+    n_replicas: int
+    block_rows: int
+    refit: str | None
+    """"exact", "sgd" or None."""
+    nnz_per_row: float | None = None
+    """Of sparse rows; None where they are dense."""
+
+    @property
+    def row_nbytes(self) -> int:
+        """Of one row: dense with its entries, an id and a value each; or sparse, with a copy, twice the mean length."""
+        if self.nnz_per_row is not None:
+            return int(2 * self.nnz_per_row * (self.itemsize + 8 + 12)) + 64
+        return self.n_features * (self.itemsize + 8) + 64
+
+    def piece_rows(self, memory_limit: int | None) -> int:
+        """Return how many rows are read at once."""
+        room = PIECE_NBYTES
+        if memory_limit is not None:
+            room = min(room, (memory_limit - self.fixed_nbytes) // N_PIECES)
+        return max(1, min(self.block_rows, room // self.row_nbytes))
+
+    @property
+    def fixed_nbytes(self) -> int:
+        """Of a task, whatever it reads."""
+        standard = 0 if self.nnz_per_row is not None else 48 * self.n_features
+        return N_MODELS * self.model.nbytes + standard
+
+    def task_nbytes(self, piece_rows: int) -> int:
+        """Return the peak of one task."""
+        learning = self.fixed_nbytes + N_PIECES * piece_rows * self.row_nbytes
+        return max(learning, self.refit_nbytes)
+
+    @property
+    def refit_nbytes(self) -> int:
+        """Of an exact refit: the selected columns of a block and their copies, a few K x K matrices."""
+        if self.refit != "exact":
+            return 0
+        k = self.model.n_selected
+        kept = min(self.n_samples * k * max(self.itemsize, 4), PIECE_NBYTES)
+        return kept + 3 * 8 * min(REFIT_VALUES, self.n_samples * k) + 4 * 8 * (k + 1) ** 2
+
+
+def plan_mission(shape: MissionShape, memory_limit: int | None) -> SelectorPlan:
+    """Return what a fit will read and hold.
+
+    Raises
+    ------
+    PlanError
+        The models and one row do not fit in the limit; with the sizes that would.
+    """
+    least = shape.task_nbytes(1)
+    if memory_limit is not None and least > memory_limit:
+        sketch = max(shape.model.n_hashes, 1) * shape.model.n_buckets * shape.model.n_outputs * 4
+        smaller = _fitting_buckets(shape, memory_limit)
+        fault = PlanError(
+            f"a sketch of {sketch:,} bytes, three times, and one row of {shape.n_features:,} columns take "
+            f"{least:,} bytes, the limit is {memory_limit:,} bytes",
+            "memory_limit",
+            f"allow at least {least:,} bytes{smaller}",
+        )
+        fault.needed_nbytes = least
+        raise fault
+    piece_rows = shape.piece_rows(memory_limit)
+    n_passes = shape.n_epochs + (shape.refit == "sgd") * n_refit_epochs(shape.n_epochs)
+    once = shape.n_samples * shape.n_features * shape.itemsize
+    outputs = shape.model.n_outputs
+    refit = {"exact": ", then the selected columns again", "sgd": ", refit passes among them", None: ""}[shape.refit]
+    return SelectorPlan(
+        n_tasks=max(8, shape.n_replicas) * n_passes,
+        n_passes=n_passes,
+        task_nbytes=shape.task_nbytes(piece_rows),
+        read_nbytes=once * n_passes,
+        client_nbytes=(1 + N_MODELS) * shape.model.nbytes + shape.n_features * (64 + 16 * outputs),
+        text=(
+            f"mission: {shape.model.n_selected:,} features, a sketch of {max(shape.model.n_hashes, 1)} x "
+            f"{shape.model.n_buckets:,} cells; {n_passes} passes over all columns{refit}"
+        ),
+    )
+
+
+def n_refit_epochs(n_epochs: int) -> int:
+    """Return the passes of a refit by stochastic gradient descent."""
+    return 1 if n_epochs == 1 else 2
+
+
+def chosen_refit(wanted: str | None, loss: str, n_outputs: int, n_samples: int, n_selected: int) -> str | None:
+    """Return "exact", "sgd" or None: by default exact where Newton steps are cheap and there are rows enough."""
+    if wanted != "auto":
+        return wanted
+    has_newton = loss in ("squared", "logistic", "squared_hinge") or (loss == "multinomial" and n_outputs == 1)
+    cost = n_outputs * n_samples * n_selected * n_selected
+    is_fit = loss == "squared" or n_samples >= ROWS_PER_COLUMN * n_selected
+    is_cheap = cost <= EXACT_COST["squared" if loss == "squared" else "other"]
+    return "exact" if has_newton and (cost <= FEW or (is_cheap and is_fit)) else "sgd"
+
+
+def _fitting_buckets(shape: MissionShape, memory_limit: int) -> str:
+    n_buckets = shape.model.n_buckets
+    while n_buckets > 1 and shape.model.n_hashes:
+        n_buckets //= 2
+        smaller = replace(shape, model=replace(shape.model, n_buckets=n_buckets))
+        if smaller.task_nbytes(1) <= memory_limit:
+            return f", or set n_buckets={n_buckets}"
+    return ""

@@ -1,0 +1,314 @@
+"""MISSION: stochastic gradient descent in a count-sketch, with the names of the top features.
+
+    Input: rows (X, y), number of features k, learning rates λ_t
+    1. Sketch S = 0, active features A = {}, β = 0.
+    2. For each row i: predict z = β_0 + Σ_{j in A} β_j x_ij.
+    3. Gradient of the loss in every non-zero feature j of the row: g_j = ℓ'(z, y_i) x_ij.
+       Active: β_j -= λ_t g_j. Others: UPDATE(S, j, -λ_t g_j).
+    4. If |QUERY(S, j)| >= τ: j becomes active with β_j = QUERY(S, j), and leaves the sketch.
+    5. After each block of rows: the k largest |β_j| stay active, τ is the smallest of them; the others go back,
+       UPDATE(S, j, β_j). What is in the sketch fades: S *= 2^(-rows / half-life).
+    6. Refit on the active features.
+    Return A, β
+
+After algorithm 1 of A. Aghazadeh, R. Spring, D. LeJeune, G. Dasarathy, A. Shrivastava and R. G. Baraniuk, "MISSION:
+Ultra Large-Scale Feature Selection using Count-Sketches", Proceedings of the 35th International Conference on Machine
+Learning (2018). ``variant="paper"`` is that algorithm: every weight is in the sketch, and the active features are those
+whose estimates are largest. ``tail="identity"`` is the paper's section 5.1: one cell for each feature.
+
+Differs from the paper
+----------------------
+* Active features have exact weights (as in K. S. Tai, V. Sharan, P. Bailis and G. Valiant, "Sketching linear
+  classifiers over data streams", SIGMOD 2018). In the paper's algorithm they share cells with others: features without
+  weight look heavy, about 1.5 d (k / w)² of d in a sketch of three rows of w cells.
+* Candidates are the features of the rows as they pass: the top k of a whole sketch cannot be listed without all ids.
+* The tail fades (section 5.1 of the paper scales it by hand). Without that, a second pass makes the selection worse:
+  features outside the active set are pushed by residuals that they never lower.
+* The intercept starts at the model without features and learns at a hundredth of the rate; the paper has none.
+* The rate follows from the rows: c / mean ‖x‖², falling as 1 / sqrt(1 + t / 0.2 n) when there are several passes.
+* Step 6: on its own, stochastic descent leaves weights that depend on how often a feature was met.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from daskfs.cluster.open import parse_bytes, workers_of
+from daskfs.cluster.workers import Workers
+from daskfs.matrix.base import Matrix, Progress
+from daskfs.selectors.base import BaseSelector, Checkpoint, SelectorPlan
+from daskfs.selectors.inputs import opened_matrix, seed_of
+from daskfs.selectors.message.partition import in_random_order, weighted_rows
+from daskfs.selectors.mission.fit import MissionFit, fit_mission, learn_more
+from daskfs.selectors.mission.model import ModelShape
+from daskfs.selectors.mission.parameters import buckets_of, check_parameters, n_to_select
+from daskfs.selectors.mission.plan import MissionShape, chosen_refit, plan_mission
+from daskfs.selectors.mission.result import set_results
+from daskfs.selectors.shared.responses import CLASSIFIERS, Response, mean_or_label, one_against_rest, probabilities
+from daskfs.selectors.shared.targets import checked_target
+
+
+class Mission(BaseSelector):
+    """Select the features of largest weight, learnt row by row in constant memory, whatever the number of features.
+
+    Parameters
+    ----------
+    n_features_to_select : int, optional
+        The paper's k; 1,000 by default, or all where there are fewer.
+    loss : {"squared", "logistic", "hinge", "squared_hinge", "multinomial"}
+        The model: of numbers, or of two classes (any labels). With more than two, "multinomial" is one model of all
+        classes (cross-entropy), the others set one class against the rest; either way a feature is selected for all
+        classes together, by the Euclidean norm of its weights.
+    variant : {"active", "paper"}
+        Whether the active features' weights are exact, or in the sketch with all others.
+    heap : bool
+        With the paper's variant, whether the k largest stand in a heap that is corrected lazily, as in the authors'
+        program: slower, and predictions use estimates from when a feature was last met.
+    tail : {"sketch", "identity"}
+        What holds the other features' weights: a count-sketch, or one cell for each feature.
+    n_buckets : int, optional
+        Cells in a row of the sketch, a power of two; 2¹⁸ by default, fewer where there are fewer features.
+    n_hashes : {3, 1, 5}
+        Rows of the sketch. 3 is best where the memory suffices, 1 where it is tight.
+    n_epochs : int
+        Passes over the rows.
+    learning_rate : float, optional
+        Of the first row. By default from the mean squared norm of the rows.
+    intercept_rate : float
+        Of the intercept, as a share of the learning rate.
+    tail_half_life : float or None
+        Passes in which the weights outside the active set lose half; None: never, as the paper has it (then stay at one
+        pass). Shorter where memory is tight.
+    block_rows : int
+        Rows between two selections of the k largest. Later passes take these blocks in random order.
+    n_replicas : int
+        Models that learn side by side, each from its own rows with so many times the rate, and are averaged. The result
+        depends on this number, and not on the workers there are.
+    sync_every : int
+        Rows of each replica between two averages. Every average sends whole models to and fro: with fast networks and
+        costly rows only is this faster than one model.
+    standardize : bool
+        Whether dense columns are centred and scaled, by the first rows, before they are learnt from. Sparse ones are
+        taken as they are.
+    class_weight : "balanced" or mapping of a class to its weight, optional
+        Times the sample weights.
+    refit : {"auto", "exact", "sgd"} or None
+        The fit of the selected features alone: to the minimum of the loss, by further passes of stochastic descent, or
+        not at all. By default the first where it is cheap (n k² up to 4e9, of classes 2e8) and classes have ten rows
+        for each feature.
+    random_state : int, RandomState or None
+        Of the sketch's hash, the order of rows in memory and of later passes.
+    memory_limit : int or str, optional
+        What one task may take, "1GiB" for example.
+    client : distributed.Client, optional
+        Where the work runs; None: here.
+
+    Attributes
+    ----------
+    selected_ : ndarray of shape (n_selected,)
+        Columns, most important first: by the size of the weight with which they were selected.
+    support_ : ndarray of shape (n_features,), bool
+    coef_ : ndarray of shape (n_features,), of more than two classes (n_classes, n_features)
+        On the scale of the data, 0 where not selected.
+    intercept_ : float, of more than two classes ndarray of shape (n_classes,)
+    classes_ : ndarray of shape (n_classes,)
+        With a loss of classes.
+    scores_ : ndarray of shape (n_features,)
+        Size of the weight before the refit, of standardised columns where they were; 0 where not selected.
+    result_ : SelectionResult
+        Its table has further columns: `weight` (before the refit, with its sign), `touches` (rows met while active),
+        `deviation` (standard deviation of the column) and `weight_x_deviation`: by weight alone rare features rank too
+        low, by this one they rank lower still, and common ones first. Its history has the mean loss of the rows before
+        they were learnt from, the threshold and the norm of the tail.
+
+    Notes
+    -----
+    Memory: 4 n_hashes n_buckets bytes of sketch (times the classes, where there are more than two), 20 bytes for each
+    of about 4 k + 8,192 slots, and blocks of rows; besides, what is reported of every feature. Sparse input stays
+    sparse. The same data, parameters and seed give the same bits with any tiles, workers and memory.
+
+    Columns of very different scale learn at very different speeds, and an |x| a thousand times larger makes a weight a
+    thousand times smaller: scale sparse columns first, by tf-idf or their largest value.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((2000, 30))
+    >>> y = 2 * X[:, 3] - X[:, 7] + rng.standard_normal(2000)
+    >>> Mission(n_features_to_select=2).fit(X, y).selected_
+    array([3, 7])
+    >>> Mission(2, loss="logistic").fit(X, np.where(y > 0, "high", "low")).predict(X[:3])
+    array(['low', 'high', 'low'], dtype='<U4')
+    """
+
+    _stream: MissionFit | None
+    _labels: np.ndarray | None
+    _stream_labels: np.ndarray | None
+
+    def __init__(
+        self,
+        n_features_to_select: int | None = None,
+        loss: str = "squared",
+        variant: str = "active",
+        heap: bool = False,
+        tail: str = "sketch",
+        n_buckets: int | None = None,
+        n_hashes: int = 3,
+        n_epochs: int = 5,
+        learning_rate: float | None = None,
+        intercept_rate: float = 0.01,
+        tail_half_life: float | None = 1.0,
+        block_rows: int = 4096,
+        n_replicas: int = 1,
+        sync_every: int = 1000,
+        standardize: bool = True,
+        class_weight: Any = None,
+        refit: str | None = "auto",
+        random_state: Any = 0,
+        memory_limit: int | str | None = None,
+        client: Any = None,
+    ) -> None:
+        self.n_features_to_select = n_features_to_select
+        self.loss = loss
+        self.variant = variant
+        self.heap = heap
+        self.tail = tail
+        self.n_buckets = n_buckets
+        self.n_hashes = n_hashes
+        self.n_epochs = n_epochs
+        self.learning_rate = learning_rate
+        self.intercept_rate = intercept_rate
+        self.tail_half_life = tail_half_life
+        self.block_rows = block_rows
+        self.n_replicas = n_replicas
+        self.sync_every = sync_every
+        self.standardize = standardize
+        self.class_weight = class_weight
+        self.refit = refit
+        self.random_state = random_state
+        self.memory_limit = memory_limit
+        self.client = client
+
+    def plan(
+        self,
+        n_samples: int,
+        n_features: int,
+        dtype: Any,
+        memory_limit: int | None,
+        n_threads: int = 1,
+        tile_shape: tuple[int, int] | None = None,
+    ) -> SelectorPlan:
+        """Return what fitting a matrix of this shape will read and hold; see `BaseSelector.plan`."""
+        check_parameters(self)
+        return plan_mission(self._shape(n_samples, n_features, np.dtype(dtype), 1), memory_limit)
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Mission:
+        """Select features; see `BaseSelector.fit`."""
+        is_named = isinstance(self.class_weight, Mapping) and y is not None
+        self._labels = np.unique(np.asarray(y)) if is_named else None
+        self._stream = None
+        super().fit(X, y, sample_weight)
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, classes: Any = None) -> Mission:
+        """Learn from more rows, once, in the order in which they stand; the features selected may change.
+
+        Parameters
+        ----------
+        X, y, sample_weight : as in `fit`
+        classes : array-like of shape (n_classes,), optional
+            All labels, where the first rows do not have them all.
+
+        Returns
+        -------
+        self
+
+        Notes
+        -----
+        Nothing is kept but the model: `coef_` are its weights, without a refit. The learning rate is constant, from the
+        norms of the first rows; the tail's half-life is `tail_half_life` times the rows met so far. A pickled selector
+        goes on where it stood.
+        """
+        check_parameters(self)
+        before: MissionFit | None = getattr(self, "_stream", None)
+        is_first = before is None
+        if is_first:
+            self._stream_labels = None if classes is None else np.unique(classes)
+        with opened_matrix(self, X, y, sample_weight, labels=self._stream_labels, reset=is_first) as (matrix, labels):
+            if is_first:
+                self._take_names(matrix)
+                self._labels = labels
+            self._stream_labels = labels
+            limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
+            self._stream = fit = learn_more(self, matrix, before, labels, limit, workers_of(self.client))
+            set_results(self, matrix, fit)
+        if labels is not None:
+            self.classes_ = labels
+        return self
+
+    def _fit(
+        self, matrix: Matrix, workers: Workers | None, progress: Progress | None, checkpoint: Checkpoint | None
+    ) -> None:
+        check_parameters(self)
+        n_to_select(self.n_features_to_select, matrix.shape[1])
+        y = checked_target(matrix, self.loss)
+        notes: list[str] = []
+        rows = in_random_order(weighted_rows(matrix), self.random_state, notes)
+        limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
+        workers = workers_of(self.client) if workers is None else workers
+        fit = fit_mission(self, rows, y, limit, workers, progress, checkpoint)
+        fit.notes[:0] = notes
+        self._stream = None
+        set_results(self, matrix, fit)
+
+    method = "mission"
+
+    def _shape(
+        self, n_samples: int, n_features: int, dtype: np.dtype, n_outputs: int, nnz_per_row: float | None = None
+    ) -> MissionShape:
+        is_identity = self.tail == "identity"
+        model = ModelShape(
+            n_selected=n_to_select(self.n_features_to_select, n_features),
+            n_buckets=n_features if is_identity else buckets_of(self.n_buckets, n_features),
+            n_hashes=0 if is_identity else self.n_hashes,
+            seed=seed_of(self.random_state) or 0,
+            n_outputs=n_outputs,
+            loss=self.loss,
+            variant=self._variant,
+            n_gathered=self._n_gathered,
+        )
+        refit = chosen_refit(self.refit, self.loss, n_outputs, n_samples, model.n_selected)
+        sizes = (self.n_epochs, self.n_replicas, self.block_rows)
+        return MissionShape(n_samples, n_features, dtype.itemsize, model, *sizes, refit, nnz_per_row)
+
+    @property
+    def _variant(self) -> str:
+        """As `ModelShape` names it; competitors have others."""
+        return "heap" if self.heap else self.variant
+
+    @property
+    def _n_gathered(self) -> int:
+        return 0
+
+    @property
+    def response(self) -> Response:
+        """What `predict` makes of the linear predictor: a mean, the likelier class, the likeliest class."""
+        if self.loss not in CLASSIFIERS:
+            return super().response
+        return mean_or_label("logistic" if len(self.classes_) == 2 else "multinomial", self.classes_)
+
+    @property
+    def _probabilities(self) -> Response:
+        if len(self.classes_) == 2:
+            return probabilities("logistic")
+        return probabilities("multinomial") if self.loss == "multinomial" else one_against_rest
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        if self.loss in CLASSIFIERS:
+            tags.classifier_tags.multi_class = True
+        return tags

@@ -1,0 +1,1 @@
+"""Online substitution over a stream of columns."""

@@ -1,0 +1,213 @@
+"""Columns on their way to online substitution: read, laid one after the other, centred and scaled for use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from daskfs.errors import DataError
+from daskfs.kernels.substitution.products import NO_WEIGHT, standardise
+from daskfs.matrix.buffers import BufferPool
+from daskfs.matrix.streaming import as_slice, prefetched
+
+SHUFFLED_TOGETHER = 1024
+"""Columns that stay neighbours when the order is shuffled, so that a tile is read once and not once for each column."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSettings:
+    """How columns are prepared."""
+
+    centres: bool
+    """Whether means are taken off."""
+    scales: bool
+    """Whether columns are divided by their standard deviation (root mean square, where not centred)."""
+    keeps_int8: bool
+    """Whether columns of int8 stay so; else they become float32."""
+
+    def dtype_of(self, dtype: Any) -> np.dtype:
+        """Return what columns of a store's dtype are held as."""
+        dtype = np.dtype(dtype)
+        if dtype == np.int8 and self.keeps_int8:
+            return dtype
+        return np.dtype(np.float32 if dtype == np.float32 or dtype.itemsize <= 2 else np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Some columns: `rows` of shape (B, n_samples), one row for each; the rest of shape (B,).
+
+    The column that is meant is z = (row - offset) · factor; of floating point, the row itself.
+    """
+
+    ids: np.ndarray
+    """Numbers, int64."""
+    rows: np.ndarray
+    mean: np.ndarray
+    scale: np.ndarray
+    """0 of a constant column."""
+    square: np.ndarray
+    """Weighted mean square of z."""
+
+    @property
+    def is_int8(self) -> bool:
+        """Whether the rows are as they were read."""
+        return bool(self.rows.dtype == np.int8)
+
+    @property
+    def offset(self) -> np.ndarray:
+        """What is still to be taken off."""
+        return self.mean if self.is_int8 else np.zeros(len(self.ids))
+
+    @property
+    def factor(self) -> np.ndarray:
+        """What is still to be multiplied by."""
+        if not self.is_int8:
+            return np.ones(len(self.ids))
+        return 1.0 / np.where(self.scale > 0.0, self.scale, 1.0)
+
+    def take(self, which: Any) -> Columns:
+        """Return some of them: a slice shares memory."""
+        parts = (self.ids, self.rows, self.mean, self.scale, self.square)
+        return Columns(*(part[which] for part in parts))
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def prepared(
+    ids: np.ndarray,
+    rows: np.ndarray,
+    settings: ColumnSettings,
+    weight: np.ndarray = NO_WEIGHT,
+    feature_names: np.ndarray | None = None,
+) -> Columns:
+    """Centre and scale columns in place.
+
+    Parameters
+    ----------
+    ids : ndarray of shape (B,), int64
+    rows : ndarray of shape (B, n_samples)
+        Of `settings.dtype_of(...)`; floating point is overwritten.
+    settings : ColumnSettings
+    weight : ndarray of shape (n_samples,), or `NO_WEIGHT`
+    feature_names : ndarray of shape (n_features,), optional
+        For the message.
+
+    Raises
+    ------
+    DataError
+        A value is not finite; with the column and the row.
+    """
+    mean, scale, square = (np.zeros(len(ids)) for _ in range(3))
+    standardise(rows, weight, settings.centres, settings.scales, rows.dtype.kind == "f", mean, scale, square)
+    if np.isnan(scale).any():
+        b = int(np.flatnonzero(np.isnan(scale))[0])
+        raise _not_finite(rows[b], int(ids[b]), feature_names)
+    return Columns(ids, rows, mean, scale, square)
+
+
+def _not_finite(row: np.ndarray, column: int, feature_names: np.ndarray | None) -> DataError:
+    name = f"column {column}" if feature_names is None else f"column '{feature_names[column]}'"
+    bad = np.flatnonzero(~np.isfinite(row))
+    if not len(bad):
+        return DataError("expected finite numbers, found a sum of squares over 1e308", name, "scale the column down")
+    found = "NaN" if np.isnan(row[bad[0]]) else "infinity"
+    where = f"{name}, row {int(bad[0])}"
+    return DataError(f"expected finite numbers, found {found}", where, "drop the row or fill in the value")
+
+
+def read_columns(
+    matrix: Any,
+    ids: np.ndarray,
+    settings: ColumnSettings,
+    weight: np.ndarray = NO_WEIGHT,
+    buffers: BufferPool | None = None,
+) -> Columns:
+    """Read some columns of a matrix, all rows, and prepare them.
+
+    Parameters
+    ----------
+    matrix : Matrix
+    ids : ndarray of shape (B,), int64
+    settings : ColumnSettings
+    weight : ndarray of shape (n_samples,), or `NO_WEIGHT`
+    buffers : BufferPool, optional
+        Where the columns may lie.
+
+    Raises
+    ------
+    DataError
+        A value is not finite.
+    """
+    buffers = BufferPool() if buffers is None else buffers
+    shape = (len(ids), matrix.shape[0])
+    held, stored = settings.dtype_of(matrix.dtype), np.dtype(matrix.dtype)
+    rows = buffers.take(shape, held)
+    if held == stored:
+        matrix.read(slice(None), as_slice(ids), rows.T)  # laid down column by column, strip by strip
+    else:
+        rows[...] = matrix.read(slice(None), as_slice(ids)).T
+    return prepared(ids, rows, settings, weight, matrix.feature_names if held.kind == "f" else None)
+
+
+def column_stream(
+    matrix: Any,
+    order: Sequence[np.ndarray],
+    chapter: int,
+    settings: ColumnSettings,
+    weight: np.ndarray = NO_WEIGHT,
+    prefetch: int = 1,
+) -> Iterator[Columns]:
+    """Yield chapters of columns, the next ones being read while the present one is used.
+
+    Parameters
+    ----------
+    matrix : Matrix
+    order : sequence of int64 arrays
+        The columns of each read, from `reads`.
+    chapter : int
+        Columns yielded at once.
+    settings : ColumnSettings
+    weight : ndarray of shape (n_samples,), or `NO_WEIGHT`
+    prefetch : int
+        Reads ahead.
+
+    Yields
+    ------
+    Columns
+        Overwritten by later ones.
+    """
+    buffers = BufferPool()
+
+    def read(ids: np.ndarray) -> Columns:
+        return read_columns(matrix, ids, settings, weight, buffers)
+
+    for block in prefetched(read, order, prefetch):
+        for start in range(0, len(block), chapter):
+            yield block.take(slice(start, start + chapter))
+        del block  # or its buffer counts as in use while the next one is taken
+
+
+def epoch_order(n_features: int, order: Any, seed: Any, epoch: int) -> np.ndarray:
+    """Return the columns in the order of an epoch, int64 of shape (n_features,).
+
+    Parameters
+    ----------
+    n_features : int
+    order : {"fixed", "shuffled"} or int64 array
+        Shuffled: groups of 1,024 neighbours in random order, and at random within each group.
+    seed : int or None
+    epoch : int
+    """
+    if not isinstance(order, str):
+        return np.asarray(order, dtype=np.int64)
+    columns = np.arange(n_features, dtype=np.int64)
+    if order == "fixed":
+        return columns
+    rng = np.random.default_rng(None if seed is None else [seed, epoch])
+    groups = [columns[start : start + SHUFFLED_TOGETHER] for start in range(0, n_features, SHUFFLED_TOGETHER)]
+    return np.concatenate([rng.permutation(groups[k]) for k in rng.permutation(len(groups))])

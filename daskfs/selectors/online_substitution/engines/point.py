@@ -1,0 +1,162 @@
+"""Where a selection stands with a loss other than a parabola: weights, intercept, prediction, and the loss there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from daskfs.kernels.losses import SPAN, derivatives, values
+from daskfs.kernels.substitution.exchange import invert, multiply
+from daskfs.kernels.substitution.products import NO_WEIGHT, cross_products, row_products
+from daskfs.selectors.online_substitution.columns import Columns
+from daskfs.selectors.online_substitution.members import Members
+
+INTERCEPT_STEPS = 20
+JITTER = 1e-6  # of the mean curvature, where without a ridge the loss hardly curves
+
+
+@dataclass
+class Parabola:
+    """The loss at a point, to the second order, with the intercept's best answer in it."""
+
+    total: float
+    """Sum of the samples' curvatures; 0: there is nothing to be gained."""
+    derivative: np.ndarray
+    """Of each sample."""
+    sums: np.ndarray
+    """Curvature-weighted sums of the members' columns, of shape (capacity,)."""
+    inverse: np.ndarray
+    """Of the members' products, ridge included, of shape (capacity, capacity)."""
+    optimum: np.ndarray
+    """The members' weights at the parabola's minimum, of shape (capacity,)."""
+
+    def copy(self) -> Parabola:
+        """Return one that shares nothing that exchanges change."""
+        return Parabola(self.total, self.derivative, self.sums.copy(), self.inverse.copy(), self.optimum.copy())
+
+
+class Point:
+    """Weights of the members and an intercept, with the loss and its derivatives at their prediction.
+
+    Parameters
+    ----------
+    members : Members
+        Of floating point.
+    y : ndarray of shape (n_samples,), float64
+        Classes are -1 and +1.
+    loss : int
+        A code of `daskfs.kernels.losses`.
+    threshold : float
+        Of the epsilon-insensitive loss.
+    ridge : float
+    fits_intercept : bool
+    """
+
+    def __init__(
+        self, members: Members, y: np.ndarray, loss: int, threshold: float, ridge: float, fits_intercept: bool
+    ) -> None:
+        self.members, self.y, self.loss, self.threshold = members, y, loss, threshold
+        self.ridge, self.fits_intercept = ridge, fits_intercept
+        self.coef = np.zeros(members.capacity)
+        self.intercept, self.value = 0.0, 0.0
+        self.prediction = np.zeros(len(y))
+        self.derivative, self.curvature = np.zeros(len(y)), np.zeros(len(y))
+        """Weighted by the samples' weights."""
+        self._values, self._bits = np.zeros(len(y)), np.empty(SPAN, np.int64)
+        self.predict()
+        if fits_intercept:
+            self._start_intercept()
+
+    def predict(self) -> None:
+        """Bring prediction, value and derivatives up to date with the weights."""
+        self.members.predict(self.coef, self.intercept, self.prediction)
+        self.evaluate()
+
+    def evaluate(self) -> None:
+        """Bring value and derivatives up to date with the prediction."""
+        self.value = self.value_at(self.prediction, self.coef)
+        derivatives(self.loss, self.threshold, self.prediction, self.y, self.derivative, self.curvature, self._bits)
+        weight = self.members.weight
+        if len(weight):
+            self.derivative *= weight
+            self.curvature *= weight
+
+    def value_at(self, prediction: np.ndarray, coef: np.ndarray) -> float:
+        """Return the mean loss of a prediction, and the ridge's part for its weights."""
+        values(self.loss, self.threshold, prediction, self.y, self._values, self._bits)
+        weight = self.members.weight
+        total = float((self._values * weight).sum() if len(weight) else self._values.sum())
+        return total / self.members.total + 0.5 * self.ridge * float((coef**2).sum())
+
+    def _start_intercept(self) -> None:
+        """Minimise over the intercept alone."""
+        for _ in range(INTERCEPT_STEPS):
+            curvature = float(self.curvature.sum())
+            if curvature <= 0.0:
+                return
+            step, before, start = -float(self.derivative.sum()) / curvature, self.value, self.intercept
+            while True:
+                self.intercept = start + step
+                self.predict()
+                if self.value <= before or abs(step) < 1e-12:
+                    break
+                step *= 0.5
+            if abs(step) <= 1e-12 * (1.0 + abs(self.intercept)):
+                return
+
+    def profiled(self) -> np.ndarray:
+        """Return the derivative after the intercept's best answer to it: its sum is 0 where an intercept is fitted."""
+        curvature = float(self.curvature.sum())
+        if not self.fits_intercept or curvature <= 0.0:
+            return self.derivative.copy()
+        profiled: np.ndarray = self.derivative - self.curvature * (float(self.derivative.sum()) / curvature)
+        return profiled
+
+    def gradient(self, columns: Columns, derivative: np.ndarray) -> np.ndarray:
+        """Return the slope of the mean loss in the weight of each column, without the ridge, of shape (B,)."""
+        products: np.ndarray = row_products(columns.rows, derivative, NO_WEIGHT) / self.members.total
+        return products
+
+    def members_gradient(self, derivative: np.ndarray) -> np.ndarray:
+        """Return the slope in the members' weights, ridge included, of shape (n_members,)."""
+        k = self.members.n_members
+        products: np.ndarray = row_products(self.members.rows[:k], derivative, NO_WEIGHT) / self.members.total
+        return products + self.ridge * self.coef[:k]
+
+    def weighted(
+        self, left: np.ndarray, right: np.ndarray, left_sums: np.ndarray, right_sums: np.ndarray, total: float
+    ) -> np.ndarray:
+        """Return products weighted by the curvature, centred by it where there is an intercept.
+
+        Parameters
+        ----------
+        left, right : ndarray of shapes (A, n_samples) and (B, n_samples)
+        left_sums, right_sums : ndarray of shapes (A,) and (B,)
+            Curvature-weighted sums of these columns.
+        total : float
+            Sum of the curvatures.
+        """
+        products = cross_products(left, right, self.curvature)
+        if self.fits_intercept:
+            products -= left_sums[:, None] * (right_sums / total)
+        products /= self.members.total
+        return products
+
+    def parabola(self) -> Parabola:
+        """Return the loss to the second order at this point, minimised over the members."""
+        members, k = self.members, self.members.n_members
+        capacity, total = members.capacity, float(self.curvature.sum())
+        derivative, rows = self.profiled(), members.rows[:k]
+        sums, inverse, optimum = np.zeros(capacity), np.zeros((capacity, capacity)), self.coef.copy()
+        sums[:k] = row_products(rows, self.curvature, NO_WEIGHT)
+        if k and total > 0.0:
+            matrix, found = self.weighted(rows, rows, sums[:k], sums[:k], total), np.zeros((k, k))
+            matrix[np.diag_indices(k)] += self.ridge
+            if not invert(matrix, found):
+                matrix[np.diag_indices(k)] += JITTER * matrix.trace() / k
+                if not invert(matrix, found):
+                    return Parabola(0.0, derivative, sums, inverse, optimum)
+            inverse[:k, :k] = found
+            optimum[:k] -= multiply(found, self.members_gradient(derivative))
+        return Parabola(total, derivative, sums, inverse, optimum)

@@ -1,0 +1,112 @@
+"""The members of online substitution: their columns, and who they are."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from daskfs.kernels.substitution.products import NO_WEIGHT, combine, cross_products, row_products
+from daskfs.selectors.online_substitution.columns import Columns
+
+
+class Members:
+    """Up to `capacity` columns of `n_samples` values, in slots; the first `n_fixed` are never dropped.
+
+    Parameters
+    ----------
+    capacity, n_samples : int
+    dtype : dtype
+        Of the columns.
+    weight : ndarray of shape (n_samples,), or `NO_WEIGHT`
+        Of the samples.
+    """
+
+    def __init__(self, capacity: int, n_samples: int, dtype: np.dtype, weight: np.ndarray = NO_WEIGHT) -> None:
+        self.capacity, self.n_members, self.n_fixed = capacity, 0, 0
+        self.weight = weight
+        self.total = float(weight.sum()) if len(weight) else float(n_samples)
+        self.rows = np.zeros((capacity, n_samples), dtype)
+        self.ids = np.full(capacity, -1, np.int64)
+        self.mean, self.scale, self.square = np.zeros(capacity), np.ones(capacity), np.ones(capacity)
+        self.offset, self.factor = np.zeros(capacity), np.ones(capacity)
+
+    @property
+    def nbytes(self) -> int:
+        """Of the columns."""
+        return int(self.rows.nbytes)
+
+    def describe(self, slot: int, columns: Columns, b: int) -> None:
+        """Give a slot to a newcomer, whose values follow with `copy_in`."""
+        self.ids[slot] = columns.ids[b]
+        self.mean[slot], self.scale[slot], self.square[slot] = columns.mean[b], columns.scale[b], columns.square[b]
+        self.offset[slot], self.factor[slot] = columns.offset[b], columns.factor[b]
+        self.n_members = max(self.n_members, slot + 1)
+
+    def copy_in(self, columns: Columns, placed: dict[int, int]) -> None:
+        """Copy the values of newcomers: ``placed[slot]`` is their place in the block."""
+        for slot, b in placed.items():
+            self.rows[slot] = columns.rows[b]
+
+    def swap(self, columns: Columns, placed: dict[int, int]) -> None:
+        """Let newcomers and members change places in memory; once more undoes it."""
+        for slot, b in placed.items():
+            row = self.rows[slot].copy()
+            self.rows[slot] = columns.rows[b]
+            columns.rows[b] = row
+
+    def described(self) -> tuple[np.ndarray, ...]:
+        """Return who is in each slot, for `describe_again`."""
+        return tuple(part.copy() for part in self._descriptions())
+
+    def describe_again(self, n_members: int, described: tuple[np.ndarray, ...]) -> None:
+        """Give the slots back to those who had them."""
+        self.n_members = n_members
+        for part, before in zip(self._descriptions(), described, strict=True):
+            part[...] = before
+
+    def _descriptions(self) -> tuple[np.ndarray, ...]:
+        return self.ids, self.mean, self.scale, self.square, self.offset, self.factor
+
+    def usable(self, columns: Columns) -> np.ndarray:
+        """Return which columns may enter: not constant, not members; bool of shape (B,)."""
+        usable: np.ndarray = (columns.scale > 0.0) & ~np.isin(columns.ids, self.ids[: self.n_members])
+        return usable
+
+    def cross(self, columns: Columns) -> np.ndarray:
+        """Return ⟨z_b, z_k⟩ of a block with the members, of shape (B, n_members)."""
+        k = self.n_members
+        products = cross_products(columns.rows, self.rows[:k], self.weight)
+        return self._centred(products, columns, self.offset[:k], self.factor[:k])
+
+    def within(self, columns: Columns) -> np.ndarray:
+        """Return ⟨z_a, z_b⟩ of a block with itself, of shape (B, B)."""
+        products = cross_products(columns.rows, columns.rows, self.weight)
+        return self._centred(products, columns, columns.offset, columns.factor)
+
+    def against(self, columns: Columns, one: Columns) -> np.ndarray:
+        """Return ⟨z_b, z⟩ of a block with one column, of shape (B,)."""
+        products = row_products(columns.rows, one.rows[0], self.weight)
+        return self._centred(products[:, None], columns, one.offset, one.factor)[:, 0]
+
+    def _centred(self, products: np.ndarray, columns: Columns, offset: np.ndarray, factor: np.ndarray) -> np.ndarray:
+        products /= self.total
+        if columns.is_int8:
+            products -= columns.offset[:, None] * offset
+            products *= columns.factor[:, None] * factor
+        return products
+
+    def against_target(self, columns: Columns, target: np.ndarray) -> np.ndarray:
+        """Return ⟨z_b, target⟩ of a block, of shape (B,); where columns are centred, so must the target be."""
+        products: np.ndarray = row_products(columns.rows, target, self.weight) * (columns.factor / self.total)
+        return products
+
+    def predict(self, coef: np.ndarray, intercept: float, out: np.ndarray) -> np.ndarray:
+        """Write ``intercept + Σ_k coef_k z_k`` into `out`, float64 of shape (n_samples,)."""
+        raw = coef[: self.n_members] * self.factor[: self.n_members]
+        combine(self.rows, raw, intercept - float(raw @ self.offset[: self.n_members]), out)
+        return out
+
+    def coefficients(self, coef: np.ndarray) -> tuple[np.ndarray, float]:
+        """Return the coefficients of the columns as they were read, and what they add to the intercept."""
+        k = self.n_members
+        raw = coef[:k] / self.scale[:k]
+        return raw, -float(raw @ self.mean[:k])

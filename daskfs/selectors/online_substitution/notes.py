@@ -1,0 +1,82 @@
+"""The result of online substitution, and what its reader must know of how it went."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from daskfs.result import SelectionResult, selection_table
+from daskfs.selectors.online_substitution.parameters import engine_of
+from daskfs.selectors.online_substitution.stream import HISTORY
+
+
+def notes_on(selector: Any, run: Any, matrix: Any) -> list[str]:
+    """Return the notes of a result.
+
+    Parameters
+    ----------
+    selector : OnlineSubstitution
+    run : SubstitutionRun
+        That has ended.
+    matrix : Matrix
+    """
+    engine, members = run.engine, run.engine.members
+    tally, notes = engine.tally, []
+    asked, found = members.capacity, members.n_members
+    if found < asked:
+        notes.append(
+            f"{found} features were selected, not {asked}: the other columns are constant, or combinations of these"
+        )
+    if members.n_fixed:
+        notes.append(f"{members.n_fixed} of them were always included")
+    why = "combinations of the members" if selector.rule == "exchange" else "which did not lower the loss enough"
+    notes.append(
+        f"{tally.n_presented:,} columns were presented in {run.n_epochs} epoch{'s' * (run.n_epochs > 1)}: "
+        f"{tally.n_exchanged:,} took the place of a member, {tally.n_refused:,} were refused: {why}"
+    )
+    if tally.n_reverted:
+        notes.append(f"{tally.n_reverted:,} blocks of columns were undone, because the loss rose with them")
+    if engine.rule.ridge > 0.0:
+        notes.append(f"a ridge of {engine.rule.ridge:g} on standardised weights while selecting, none in the refit")
+    return notes
+
+
+def result_of(
+    selector: Any, run: Any, matrix: Any, promised: int, memory_limit: int | None, notes: list[str]
+) -> SelectionResult:
+    """Return the result of a selector whose attributes are set.
+
+    Parameters
+    ----------
+    selector, run, matrix : as in `notes_on`
+    promised : int
+        Bytes that the plan stated; 0 where there was no plan.
+    memory_limit : int or None
+    notes : list of str
+    """
+    selected, names = selector.selected_, matrix.feature_names
+    table = selection_table(selected, selector.coef_[selected], selector.scores_[selected], names)
+    parameters = {**selector.get_params(deep=False), "n_features_to_select": run.engine.members.capacity}
+    parameters["engine"] = engine_of(selector)
+    del parameters["client"]
+    memory: dict[str, Any] = {"members_nbytes": run.engine.members.nbytes}
+    memory |= {"promised_nbytes": {"client": promised}} if promised else {}
+    memory |= {} if memory_limit is None else {"limit_nbytes": {"client": memory_limit}}
+    history = np.array(run.history).reshape(-1, len(HISTORY))
+    return SelectionResult(
+        method="online_substitution",
+        table=table,
+        intercept=selector.intercept_,
+        parameters=parameters,
+        n_samples=int(matrix.shape[0]),
+        n_features=int(matrix.shape[1]),
+        history=type(table)({name: history[:, q] for q, name in enumerate(HISTORY)}),
+        scores=selector.scores_,
+        feature_names=names,
+        store_digest=getattr(getattr(matrix, "base", matrix), "digest", None),
+        memory=memory,
+        communication=run.communication,
+        time=run.seconds,
+        notes=notes,
+    )

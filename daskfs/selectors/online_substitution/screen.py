@@ -1,0 +1,68 @@
+"""What screening asks of a block of columns. Imported by workers, hence light."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from daskfs.kernels.substitution.products import NO_WEIGHT, row_products
+from daskfs.selectors.online_substitution.columns import Columns, ColumnSettings, read_columns
+
+SCREEN = 0.3
+"""A column is looked at closer where its gain, were it orthogonal to the members, is this part of the least cost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """The state of a selection that columns are screened against: the same for all tasks of a round."""
+
+    slope: np.ndarray
+    """Minus the derivative of each sample's loss, with its weight, of shape (n_samples,)."""
+    curvature: np.ndarray
+    """Of each sample's loss, with its weight; `NO_WEIGHT` where that of a column is its mean square."""
+    total: float
+    """Sum of the samples' weights."""
+    least: float
+    """What dropping the cheapest member costs."""
+    ridge: float
+    members: np.ndarray
+    """Numbers of the members' columns."""
+    most: int
+    """Candidates that a task may return."""
+
+    def candidates(self, columns: Columns) -> np.ndarray:
+        """Return the places of the columns that could pay, at most the `most` strongest of them, ascending."""
+        slopes = row_products(columns.rows, self.slope, NO_WEIGHT)
+        if columns.is_int8:
+            slopes -= columns.offset * float(self.slope.sum())
+        gradient = slopes * (columns.factor / self.total)
+        diagonal = columns.square + self.ridge
+        if len(self.curvature):
+            products = [row_products(row[None], row, self.curvature)[0] for row in columns.rows]
+            diagonal = np.array(products) / self.total + self.ridge
+        usable = (columns.scale > 0.0) & (diagonal > 0.0) & ~np.isin(columns.ids, self.members)
+        gains = np.where(usable, gradient**2 / np.where(usable, 2.0 * diagonal, 1.0), 0.0)
+        found = np.flatnonzero(gains > SCREEN * self.least)
+        if len(found) > self.most:
+            strongest = np.argsort(-gains[found], kind="stable")[: self.most]
+            found = np.sort(found[strongest])
+        return found
+
+
+def screen_columns(
+    matrix: Any, settings: ColumnSettings, weight: np.ndarray, screen: Screen, ids: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Read some columns and return those that could pay, and how many could have been presented."""
+    columns = read_columns(matrix, ids, settings, weight)
+    n_usable = int(((columns.scale > 0.0) & ~np.isin(columns.ids, screen.members)).sum())
+    found = columns.take(screen.candidates(columns))
+    return {
+        "ids": found.ids,
+        "rows": found.rows,
+        "mean": found.mean,
+        "scale": found.scale,
+        "square": found.square,
+        "n_usable": np.array([n_usable]),
+    }

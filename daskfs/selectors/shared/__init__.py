@@ -1,0 +1,1 @@
+"""What several selectors need: targets, responses, the refit on selected features."""

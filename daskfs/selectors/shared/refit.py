@@ -1,0 +1,217 @@
+"""The fit of a loss on the selected columns of all rows, without a penalty: what "refit" means to every selector.
+
+Newton's method: blocks of rows give value, gradient and Hessian of the loss, which add up. Only the selected columns
+are read; they are kept where they fit, and else read again for each step, where the work runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from daskfs.cluster.workers import Here, Workers
+from daskfs.errors import DataError
+from daskfs.kernels.glm.newton import factorise, solve_factored
+from daskfs.kernels.losses import HUBER, LOGISTIC, POISSON, SQUARED, SQUARED_HINGE, default_threshold, loss_code
+from daskfs.matrix.buffers import DEFAULT_BLOCK_NBYTES
+from daskfs.matrix.streaming import RowView
+from daskfs.selectors.shared.refit_on_block import Model, as_vector, moments_on_rows, terms_on_rows
+from daskfs.selectors.shared.targets import null_intercept
+from daskfs.sources.arrays import ArrayMatrix
+
+BLOCK_VALUES = 2**20  # of X, in blocks that depend on the number of columns alone: the same sums everywhere
+MAX_STEPS, MAX_HALVINGS = 50, 30
+TOLERANCE = 1e-10  # of a step's gain, in parts of the loss without features: the error left is its square
+LONGEST_LAST_STEP = 1e-3  # of a coefficient, where the loss may have no finite minimum
+PRIOR_DEVIATION = 5.0  # log-odds (or log-means) per standard deviation of a column, where the data sets no bound
+NEGLIGIBLE = 1e-6  # part of the loss without features, below which classes count as told apart without error
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedFit:
+    """A fit of some columns."""
+
+    coef: np.ndarray
+    """Shape (n_columns,), on the scale of the data; 0 at a constant column and at one that depends on those before."""
+    intercept: float
+    mean_loss: float
+    """Weighted mean of the loss over the rows, without the ridge's part."""
+    scale: np.ndarray
+    """Weighted standard deviations of the columns, shape (n_columns,)."""
+    n_dependent: int
+    """Columns that depend on those before them."""
+    is_separable: bool
+    """Whether there was no finite minimum (classes told apart without error): a weak ridge bounds the fit."""
+    n_steps: int
+
+
+def refit_selected(
+    matrix: Any,
+    columns: np.ndarray,
+    loss: str = "squared",
+    *,
+    positive: float | None = None,
+    ridge: float = 0.0,
+    threshold: float | None = None,
+    workers: Workers | None = None,
+    memory_limit: int | None = None,
+) -> SelectedFit:
+    """Fit the target on some columns of a matrix, with an intercept.
+
+    Parameters
+    ----------
+    matrix : Matrix
+        With its target, and its weights where it has any.
+    columns : ndarray of shape (n_columns,), int64
+        In any order; `coef` has the same.
+    loss : {"squared", "logistic", "poisson", "huber", "squared_hinge"}
+    positive : float, optional
+        With a loss of two classes, the target's value for the one that counts as +1.
+    ridge : float
+        Adds ``½ ridge Σ b²`` to the mean loss, b the coefficients of the standardised columns.
+    threshold : float, optional
+        Of the Huber loss; by default 1.345 robust standard deviations of the target.
+    workers : Workers, optional
+        Where columns that are not kept are read; by default here.
+    memory_limit : int, optional
+        Bytes; the selected columns are kept up to half of it (never beyond 128 MiB).
+
+    Returns
+    -------
+    SelectedFit
+
+    Raises
+    ------
+    DataError
+        NaN or infinity in a selected column.
+    """
+    code = loss_code(loss)
+    y, weight = as_vector(matrix.read_target(slice(None))), matrix.read_weight(slice(None))
+    weight = np.ones(len(y)) if weight is None else as_vector(weight)
+    if threshold is None:
+        threshold = default_threshold(y, weight) if code == HUBER else 0.0
+    blocks = SelectedBlocks(matrix, np.asarray(columns, dtype=np.int64), workers or Here(), memory_limit)
+    total, location, centre, scale = blocks.moments(positive)
+    start = np.zeros(len(columns) + 1)
+    start[0] = _finite(null_intercept(loss, location), total)
+    model = Model(loss, positive, float(threshold), start, centre, scale)
+    fit = _descend(blocks, model, total, ridge, code)
+    if fit is None:  # no finite minimum
+        fit = _descend(blocks, model, total, max(ridge, 1.0 / (total * PRIOR_DEVIATION**2)), code, is_bounded=True)
+        is_separable = True
+    else:
+        is_separable = False
+    solution, mean_loss, n_steps, n_dependent = fit  # type: ignore[misc]  # bounded fits are never None
+    coef = np.divide(solution[1:], scale, out=np.zeros(len(scale)), where=scale > 0.0)
+    intercept = float(solution[0] - (coef * centre).sum())
+    return SelectedFit(coef, intercept, mean_loss, scale, n_dependent, is_separable, n_steps)
+
+
+def _descend(
+    blocks: SelectedBlocks, model: Model, total: float, ridge: float, code: int, is_bounded: bool = False
+) -> tuple[np.ndarray, float, int, int] | None:
+    """Return solution, mean loss, number of steps and of dependent columns; None where there is no finite minimum."""
+    penalised = np.concatenate([[0.0], np.ones(len(model.scale))])
+    value, gradient, hessian = blocks.terms(model, total, ridge * penalised)
+    null, n_features = value, int((model.scale > 0.0).sum())
+    factor, step = np.zeros_like(hessian), np.zeros(len(hessian))
+    n_steps = n_dependent = 0
+    for n_steps in range(1, MAX_STEPS + 1):
+        rank = factorise(hessian, len(hessian), 0.0, factor)
+        if n_steps == 1:
+            n_dependent = n_features + 1 - rank
+        gain = solve_factored(factor, len(hessian), -gradient, step)
+        is_short = gain <= TOLERANCE * null
+        if code in (LOGISTIC, POISSON, SQUARED_HINGE) and not is_bounded and _runs_away(value, null, is_short, step):
+            return None
+        if is_short or code == SQUARED:
+            value -= 0.5 * gain
+            model = replace(model, solution=model.solution + step)
+            break
+        model, value, gradient, hessian = _shortened(blocks, model, step, value, total, ridge * penalised)
+    penalty = 0.5 * ridge * float((model.solution[1:] ** 2).sum())
+    return model.solution, max(value - penalty, 0.0), n_steps, n_dependent
+
+
+def _runs_away(value: float, null: float, is_short: bool, step: np.ndarray) -> bool:
+    return (is_short and np.abs(step).max() > LONGEST_LAST_STEP) or value < NEGLIGIBLE * null
+
+
+def _shortened(
+    blocks: SelectedBlocks, model: Model, step: np.ndarray, value: float, total: float, penalty: np.ndarray
+) -> tuple[Model, float, np.ndarray, np.ndarray]:
+    """Take the step, or the largest half, quarter, ... of it with which the objective does not rise."""
+    length = 1.0
+    for _ in range(MAX_HALVINGS):
+        moved = replace(model, solution=model.solution + length * step)
+        terms = blocks.terms(moved, total, penalty)
+        if terms[0] <= value:
+            break
+        length *= 0.5
+    return moved, *terms
+
+
+class SelectedBlocks:
+    """Blocks of rows of the selected columns: kept in memory where they fit, or an address."""
+
+    def __init__(self, matrix: Any, columns: np.ndarray, workers: Workers, memory_limit: int | None) -> None:
+        n_samples = matrix.shape[0]
+        length = max(1, BLOCK_VALUES // max(len(columns), 1))
+        self.pieces = [(start, min(start + length, n_samples)) for start in range(0, n_samples, length)]
+        room = DEFAULT_BLOCK_NBYTES if memory_limit is None else min(memory_limit // 2, DEFAULT_BLOCK_NBYTES)
+        self.columns: Any = columns
+        if n_samples * len(columns) * np.dtype(matrix.dtype).itemsize <= room:
+            y, weight = matrix.read_target(slice(None)), matrix.read_weight(slice(None))
+            self.matrix: Any = ArrayMatrix(_gathered(matrix, columns, self.pieces), y, weight, matrix.names[columns])
+            self.columns, self.workers = slice(None), Here()
+        else:
+            self.matrix, self.workers = matrix, workers  # type: ignore[assignment]
+
+    def moments(self, positive: float | None) -> tuple[float, float, np.ndarray, np.ndarray]:
+        """Return the sum of the weights, the target's mean, means and standard deviations of the columns."""
+        parts = self._map(moments_on_rows, (self.columns, positive))
+        total = sum(part["total"][0] for part in parts)
+        location = sum(part["total"][0] * part["y_mean"][0] for part in parts) / total
+        mean = sum(part["total"] * part["mean"] for part in parts) / total
+        spread = sum(part["total"] * (part["scale"] ** 2 + (part["mean"] - mean) ** 2) for part in parts) / total
+        if np.isnan(spread).any():
+            column = self.matrix.names[self.columns][int(np.flatnonzero(np.isnan(spread))[0])]
+            raise DataError("expected finite numbers, found NaN or infinity", f"column {column!r}", "drop the rows")
+        return float(total), float(location), mean, np.sqrt(spread)
+
+    def terms(self, model: Model, total: float, ridge: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """Return value, gradient and Hessian of the mean loss with its ridge."""
+        parts = self._map(terms_on_rows, (self.columns, model))
+        value = sum(part["value"][0] for part in parts) / total + 0.5 * float((ridge * model.solution**2).sum())
+        gradient = sum(part["gradient"] for part in parts) / total + ridge * model.solution
+        hessian = sum(part["hessian"] for part in parts) / total + np.diag(ridge)
+        return float(value), np.asarray(gradient), np.asarray(hessian)
+
+    def _map(self, function: Callable[..., Any], arguments: Sequence[Any]) -> list[Any]:
+        """Return the function's results in the order of the rows."""
+        is_view = isinstance(self.matrix, RowView)
+        base = self.matrix.base if is_view else self.matrix
+        rows = [self.matrix.locate(*piece) if is_view else slice(*piece) for piece in self.pieces]
+        results: list[Any] = [None] * len(rows)
+        for k, result in self.workers.map_blocks(function, rows, name="refit", shared=(base, *arguments)):
+            results[k] = result
+        return results
+
+
+def _gathered(matrix: Any, columns: np.ndarray, pieces: list[tuple[int, int]]) -> np.ndarray:
+    """Return the selected columns; stores are read tile by tile, in ascending order."""
+    order = np.argsort(columns, kind="stable")
+    inverse = np.argsort(order, kind="stable")
+    out = np.empty((matrix.shape[0], len(columns)), dtype=matrix.dtype)
+    for start, stop in pieces:
+        out[start:stop] = matrix.read(slice(start, stop), columns[order])[:, inverse]
+    return out
+
+
+def _finite(intercept: float, total: float) -> float:
+    """Return the intercept, or where one class or no count is there, that of half a row that says the contrary."""
+    return intercept if math.isfinite(intercept) else math.copysign(math.log(2.0 * total + 1.0), intercept)

@@ -1,0 +1,90 @@
+"""What a loss asks of the target, and what it makes of it where no feature helps."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from daskfs.errors import DataError
+from daskfs.matrix.base import Matrix
+from daskfs.selectors.shared.responses import CLASSIFIERS
+
+
+def checked_target(matrix: Matrix, loss: str) -> np.ndarray:
+    """Return the target of a matrix.
+
+    Raises
+    ------
+    DataError
+        No rows, no target, or values that the loss cannot explain.
+    """
+    if matrix.shape[0] < 2 or matrix.shape[1] < 1:
+        raise DataError(f"expected at least 2 rows and 1 column, found shape {tuple(matrix.shape)}", "X")
+    y = matrix.read_target(slice(None))
+    if y is None:
+        raise DataError("expected a target, found none", "y", "ingest with target=..., or pass y")
+    if not np.isfinite(y).all():
+        row = int(np.flatnonzero(~np.isfinite(y))[0])
+        raise DataError(f"expected finite numbers, found {y[row]}", f"target, row {row}", "drop the row")
+    if loss == "poisson" and (y < 0).any():
+        row = int(np.flatnonzero(y < 0)[0])
+        raise DataError(f"expected counts of at least 0, found {y[row]}", f"target, row {row}", 'loss="squared", say')
+    if loss not in CLASSIFIERS and y.min() == y.max():
+        raise DataError(f"the target is constant ({y[0]:g}): there is nothing to explain", "target", "check it")
+    return y
+
+
+def classes_of(y: np.ndarray, known: np.ndarray | None, many: bool = False) -> np.ndarray:
+    """Return the values that a target of classes takes, ascending.
+
+    Parameters
+    ----------
+    y : ndarray of shape (n_samples,)
+    known : ndarray of shape (n_classes,), optional
+        From before.
+    many : bool
+        Whether there may be more than two.
+
+    Raises
+    ------
+    DataError
+        Another number of classes, or one that is not known.
+    """
+    found = np.unique(y)
+    if known is not None:
+        unknown = found[~np.isin(found, known)]
+        if len(unknown):
+            raise DataError(f"expected the classes {known.tolist()}, found {unknown[0]!r}", "y", "pass classes=")
+        found = known
+    if len(found) > 2 and not many:
+        raise DataError(
+            f"Only binary classification is supported. The type of the target is multiclass: {len(found)} classes", "y"
+        )  # the words scikit-learn's examination looks for
+    if len(found) < 2:
+        raise DataError(f"expected two classes, found one class ({found[0]:g})", "y", "check the target")
+    return found
+
+
+def null_intercepts(shares: np.ndarray) -> np.ndarray:
+    """Return the intercepts, of sum 0, of a multinomial model without features, from the shares of the classes."""
+    logarithms = np.log(shares)
+    return logarithms - logarithms.mean()
+
+
+def null_intercept(loss: str, location: float) -> float:
+    """Return the intercept of the model without features.
+
+    Parameters
+    ----------
+    loss : str
+    location : float
+        The mean of the target (-1 and 1 with the logistic loss); of the Huber loss its own estimate of it.
+    """
+    if loss == "logistic":
+        return (
+            math.log1p(location) - math.log1p(-location) if abs(location) < 1.0 else math.copysign(math.inf, location)
+        )
+    if loss == "poisson":
+        return math.log(location) if location > 0.0 else -math.inf
+    return location
