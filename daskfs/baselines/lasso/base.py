@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -90,7 +90,7 @@ class OfClass:
 class LassoBaseline(BaseSelector):
     """Base of the baselines of MESSAGE: the Lasso path with its criterion, each on rows of its own choice."""
 
-    method: str
+    method: ClassVar[str]
     criterion: str
     gamma: float
     gic_rss: str

@@ -45,20 +45,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from annotated_types import Ge
 
 from daskfs.cluster.open import parse_bytes, workers_of
 from daskfs.cluster.workers import Workers
-from daskfs.errors import DataError
+from daskfs.errors import ConfigError, DataError
 from daskfs.kernels.losses import default_threshold
+from daskfs.losses import LIKELIHOOD
 from daskfs.matrix.base import Matrix, Progress
+from daskfs.parameters import Count, Estimator, LossOf, Positive, Share
 from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.base import BaseSelector, Checkpoint, SelectorPlan
 from daskfs.selectors.inputs import is_lazy, opened_matrix
 from daskfs.selectors.message.fits import Part, SubsetFits, coefficient_norm, fit_subsets
-from daskfs.selectors.message.parameters import check_parameters
 from daskfs.selectors.message.partition import in_partition, most_entries, n_entries_of, weighted_rows
 from daskfs.selectors.message.passes import SubsetPasses
 from daskfs.selectors.message.plan import Shape, choose_n_subsets, plan_message, why_n_subsets
@@ -123,8 +125,6 @@ class Message(BaseSelector):
         Of the partition of rows that do not stand in random order.
     memory_limit : int or str, optional
         What one task may take, "1GiB" for example; by default tasks read about 128 MiB.
-    client : distributed.Client, optional
-        Where the work runs; None: here.
 
     Attributes
     ----------
@@ -172,49 +172,29 @@ class Message(BaseSelector):
     array(['low', 'high', 'low'], dtype='<U4')
     """
 
-    def __init__(
-        self,
-        n_subsets: int | None = None,
-        subset_size: int | None = None,
-        partition: str = "random",
-        loss: str = "squared",
-        criterion: str = "vote",
-        gamma: float = 0.5,
-        penalty: float | None = None,
-        sigma2: float | None = None,
-        gic_rss: str = "refit",
-        approx: str | None = None,
-        estimator: Any = None,
-        tie: str = "drop",
-        second_look: bool = True,
-        average: str = "one_step",
-        n_lambdas: int = 100,
-        patience: int | None = 10,
-        max_features: int | None = None,
-        random_state: Any = 0,
-        memory_limit: int | str | None = None,
-        client: Any = None,
-    ) -> None:
-        self.n_subsets = n_subsets
-        self.subset_size = subset_size
-        self.partition = partition
-        self.loss = loss
-        self.criterion = criterion
-        self.gamma = gamma
-        self.penalty = penalty
-        self.sigma2 = sigma2
-        self.gic_rss = gic_rss
-        self.approx = approx
-        self.estimator = estimator
-        self.tie = tie
-        self.second_look = second_look
-        self.average = average
-        self.n_lambdas = n_lambdas
-        self.patience = patience
-        self.max_features = max_features
-        self.random_state = random_state
-        self.memory_limit = memory_limit
-        self.client = client
+    method = "message"
+
+    n_subsets: Count | None = None
+    subset_size: Annotated[int, Ge(2)] | None = None
+    partition: Literal["random", "strided"] = "random"
+    loss: Annotated[str, LossOf(LIKELIHOOD)] = "squared"
+    criterion: Literal["vote", "bic", "ric", "ebic"] = "vote"
+    gamma: Share = 0.5
+    penalty: Positive | None = None
+    sigma2: Positive | None = None
+    gic_rss: Literal["refit", "lasso"] = "refit"
+    approx: Literal["lsa"] | None = None
+    estimator: Estimator = None
+    tie: Literal["drop", "keep"] = "drop"
+    second_look: bool = True
+    average: Literal["one_step", "mean"] = "one_step"
+    n_lambdas: Annotated[int, Ge(2)] = 100
+    patience: Count | None = 10
+    max_features: Count | None = None
+
+    def _check_combination(self) -> None:
+        if self.n_subsets is not None and self.subset_size is not None:
+            raise ConfigError("expected n_subsets or subset_size, found both", "message", "leave one out")
 
     def plan(
         self,
@@ -226,7 +206,7 @@ class Message(BaseSelector):
         tile_shape: tuple[int, int] | None = None,
     ) -> SelectorPlan:
         """Return what fitting a matrix of this shape will read and hold; see `BaseSelector.plan`."""
-        check_parameters(self)
+        self.check_parameters()
         shape = self._shape(n_samples, n_features, np.dtype(dtype))
         return plan_message(shape, memory_limit, n_threads, tile_shape[0] if tile_shape else 1)
 
@@ -272,6 +252,7 @@ class Message(BaseSelector):
         arrays in memory that `partial_fit` was given are kept for it (those given to `fit` are not, and none is pickled
         with the selector); a store costs nothing.
         """
+        self.check_parameters()
         seen = getattr(self, "_seen", _Seen())
         is_first = not seen.parts
         if self.loss != "squared" and any(part.matrix is None for part in seen.parts):
@@ -304,7 +285,6 @@ class Message(BaseSelector):
         self, matrix: Matrix, workers: Workers | None, progress: Progress | None, checkpoint: Checkpoint | None
     ) -> None:
         """Steps 1 to 7, with the subsets of earlier calls."""
-        check_parameters(self)
         checked_target(matrix, self.loss)
         notes: list[str] = []
         rows, shape, settings = self._partition(matrix, notes)
