@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from daskfs.cluster.workers import Here
-from daskfs.selectors.shared.record import Record, nbytes_of
+from daskfs.selectors.shared.record import Record
 from daskfs.selectors.shared.run import Run
 from daskfs.sources.arrays import ArrayMatrix
 
@@ -154,24 +154,6 @@ def test_a_matrix_is_sent_once_however_many_steps_read_it_and_however_its_rows_a
     np.testing.assert_array_equal(again.total, part.total)
     assert len(workers.kept) == 1
     assert (workers.kept[0] is matrix) == (by == "rows")
-
-
-def test_a_record_comes_back_from_its_arrays():
-    @dataclass(frozen=True, slots=True)
-    class Path(Record):
-        penalties: np.ndarray
-        steps: list[np.ndarray]
-        best: int
-        noise: float | None = None
-        method: str = "message"
-
-    path = Path(np.array([2.0, 1.0]), [np.array([7]), np.empty(0, np.int64), np.array([7, 3])], 1)
-    again = Path.unpack(path.pack())
-    assert [step.tolist() for step in again.steps] == [[7], [], [7, 3]]
-    assert (again.best, again.noise, again.method) == (1, None, "message")
-    assert again.penalties.tolist() == [2.0, 1.0]
-    assert Path.unpack(Path(np.empty(0), [], 0, 0.5).pack()).steps == []
-    assert nbytes_of((path.penalties, {"a": path.penalties}, None)) == 32
 
 
 def test_results_are_reduced_in_the_same_tree_with_any_workers(matrix):
