@@ -35,7 +35,6 @@ DOORS = {  # library: the rooms or modules that may import it
     "distributed": {"cluster"},
     "zarr": {"store"},
     "numcodecs": {"store"},
-    "pandas": {"sources", "result"},
     "pyarrow": {"sources", "result"},
     "typer": {"cli"},
     "rich": {"cli"},
