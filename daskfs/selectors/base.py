@@ -21,8 +21,10 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from daskfs.cluster.open import parse_bytes, workers_of
 from daskfs.cluster.workers import Workers
 from daskfs.errors import DataError
+from daskfs.losses import LOSSES
 from daskfs.matrix.base import Matrix, Progress
 from daskfs.metrics import accuracy, r2
+from daskfs.parameters import Client, MemoryLimit, Parameters, RandomState
 from daskfs.result import SelectionResult
 from daskfs.selectors.inputs import (
     check_width,
@@ -36,14 +38,7 @@ from daskfs.selectors.inputs import (
     refuse_non_finite_target,
     seed_of,
 )
-from daskfs.selectors.shared.responses import (
-    CLASSIFIERS,
-    PROBABILISTIC,
-    Response,
-    log_odds,
-    mean_or_label,
-    probabilities,
-)
+from daskfs.selectors.shared.responses import Response, log_odds, mean_or_label, probabilities
 from daskfs.selectors.shared.run import Checkpoint, Run
 from daskfs.sources.arrays import ArrayMatrix, default_names
 
@@ -66,11 +61,11 @@ class SelectorPlan:
 
 
 def _is_classifier(selector: BaseSelector) -> bool:
-    return selector.loss in CLASSIFIERS
+    return selector.loss in LOSSES and LOSSES[selector.loss].is_classifier
 
 
 def _has_probabilities(selector: BaseSelector) -> bool:
-    return selector.loss in PROBABILISTIC
+    return selector.loss in LOSSES and LOSSES[selector.loss].has_probabilities
 
 
 class _LazyTransform:
@@ -101,20 +96,13 @@ class _LazyTransform:
         return super().transform(X)  # type: ignore[misc]
 
 
-class BaseSelector(_LazyTransform, SelectorMixin, BaseEstimator):
-    """Base of all selectors: scikit-learn's interface over arrays, stores and Dask collections.
-
-    A subclass names its ``method``, stores its parameters in ``__init__`` (among them ``loss``, ``random_state``,
-    ``memory_limit`` and ``client``) and defines `_fit` and `plan`. `_fit` sets ``selected_``, ``support_``, ``coef_``,
-    ``intercept_``, ``scores_`` and ``result_``, and where ``loss`` is one of classes, ``classes_`` as the target has
-    them.
-    """
+class Fitted:
+    """What a selector has after `fit`."""
 
     method: ClassVar[str]
-    loss: str
-    memory_limit: int | str | None
-    client: Any
-    random_state: Any
+    """Its name in pipelines, reports and `daskfs.methods`."""
+    loss: Any
+    """A parameter of most, of the others the one loss that they have."""
     classes_: np.ndarray
     selected_: np.ndarray
     support_: np.ndarray
@@ -124,6 +112,28 @@ class BaseSelector(_LazyTransform, SelectorMixin, BaseEstimator):
     result_: SelectionResult
     n_features_in_: int
     feature_names_in_: np.ndarray
+
+
+class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstimator, kw_only=True):
+    """Base of all selectors: scikit-learn's interface over arrays, stores and Dask collections.
+
+    A subclass declares its parameters (see `daskfs.parameters`), ``loss`` among them, and defines `_fit` and `plan`.
+    `_fit` sets ``selected_``, ``support_``, ``coef_``, ``intercept_``, ``scores_`` and ``result_``, and where ``loss``
+    is one of classes, ``classes_`` as the target has them.
+
+    Parameters
+    ----------
+    random_state : int, RandomState or None
+        Has no effect: nothing is drawn at random.
+    memory_limit : int or str, optional
+        What one task may take, "1GiB" for example.
+    client : distributed.Client, optional
+        Where the work runs; None: here.
+    """
+
+    random_state: RandomState = 0
+    memory_limit: MemoryLimit = None
+    client: Client = None
 
     @abstractmethod
     def _fit(self, run: Run) -> None:
@@ -211,6 +221,7 @@ class BaseSelector(_LazyTransform, SelectorMixin, BaseEstimator):
         -------
         self
         """
+        self.check_parameters()
         self._take_names(matrix)
         self._fit(self._run(matrix, workers, progress, checkpoint))
         return self
