@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression, Ridge
 
-from daskfs.cluster.workers import Here
 from daskfs.selectors.message.fits import Average, Part, fit_subsets, newton_step
 from daskfs.selectors.message.partition import strided
 from daskfs.selectors.message.passes import SubsetPasses
 from daskfs.selectors.message.plan import Shape, subset_start, why_n_subsets
 from daskfs.selectors.message.selector import Message
 from daskfs.selectors.message.subset import Derivatives, SelectionSettings
+from daskfs.selectors.shared.run import Run
 from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 
@@ -154,7 +154,7 @@ def test_the_refit_from_what_the_path_left_behind_is_the_refit_of_the_rows(probl
     X, y = offsets_and_scales(problem)
     X[:400, 11] = 1.0
     matrix, shape, settings = ArrayMatrix(X, y, shuffled=True), Shape(1200, 20, 8, n_subsets=3), SelectionSettings()
-    passes = SubsetPasses(matrix, shape, None, Here())
+    passes = SubsetPasses(Run(matrix, "message"), shape)
     choices = passes.select(settings)
     forgotten = tuple(replace(choice, met=None) for choice in choices)
     columns = np.array(TRUE_FEATURES)

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import replace
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from daskfs.cluster.open import workers_of
-from daskfs.cluster.workers import Workers
 from daskfs.errors import ConfigError, did_you_mean
 from daskfs.kernels.losses import LIKELIHOODS, default_threshold
-from daskfs.matrix.base import Matrix, Progress
 from daskfs.result import SelectionResult, selection_table
-from daskfs.selectors.base import BaseSelector, Checkpoint
+from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.message.fits import coefficient_norm
 from daskfs.selectors.message.partition import weighted_rows
 from daskfs.selectors.message.plan import Shape, is_whole
 from daskfs.selectors.message.subset import PathTable, SelectionSettings
 from daskfs.selectors.shared import responses
 from daskfs.selectors.shared.responses import CLASSIFIERS, Response, probabilities
+from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
 
 NORMS = "the table's coefficients are their norms over the classes; coef_ has those of each class"
@@ -42,7 +38,6 @@ class Estimate(NamedTuple):
     intercept: Any
     path: PathTable | None
     """Of the first subset or sample."""
-    seconds: dict[str, float]
     notes: list[str]
     attributes: dict[str, Any] = {}  # noqa: RUF012 (never written)
     """More of the selector's, by name."""
@@ -59,32 +54,9 @@ def one_against_rest(found: list[Estimate]) -> Estimate:
         scores=np.fmax.reduce([one.scores for one in found]),
         intercept=np.array([one.intercept for one in found]),
         path=found[0].path,
-        seconds=_summed(one.seconds for one in found),
         notes=list(dict.fromkeys(note for one in found for note in one.notes)),
         attributes=attributes,
     )
-
-
-def _summed(seconds: Iterable[dict[str, float]]) -> dict[str, float]:
-    total: Counter[str] = Counter()
-    for steps in seconds:
-        total.update(steps)
-    return dict(total)
-
-
-class OfClass:
-    """A checkpoint in which each class has names of its own."""
-
-    def __init__(self, checkpoint: Checkpoint, c: int) -> None:
-        self.checkpoint, self.prefix = checkpoint, f"class-{c}-"
-
-    def load(self, name: str) -> Any:
-        """Return what was saved, or None."""
-        return self.checkpoint.load(self.prefix + name)
-
-    def save(self, name: str, arrays: Any) -> None:
-        """Save."""
-        self.checkpoint.save(self.prefix + name, arrays)
 
 
 class LassoBaseline(BaseSelector):
@@ -139,31 +111,21 @@ class LassoBaseline(BaseSelector):
         return rows, settings
 
     @abstractmethod
-    def _estimate(
-        self,
-        rows: Any,
-        settings: SelectionSettings,
-        workers: Workers,
-        progress: Progress | None,
-        checkpoint: Checkpoint | None,
-    ) -> Estimate:
-        """Select on the rows and fit them."""
+    def _estimate(self, run: Run, settings: SelectionSettings) -> Estimate:
+        """Select on the rows of a run and fit them."""
 
-    def _fit(
-        self, matrix: Matrix, workers: Workers | None, progress: Progress | None, checkpoint: Checkpoint | None
-    ) -> None:
+    def _fit(self, run: Run) -> None:
         self._check_parameters()
-        rows, settings = self._training_rows(matrix)
-        workers = workers_of(self.client) if workers is None else workers
+        rows, settings = self._training_rows(run.matrix)
+        of_rows = run.over(rows)
         if self.loss != "multinomial":
-            self._finish(matrix, self._estimate(rows, settings, workers, progress, checkpoint))
+            self._finish(run, self._estimate(of_rows, settings))
             return
-        found = []
-        for c, label in enumerate(self.classes_):
-            of_class = replace(settings, positive=float(label))
-            kept = None if checkpoint is None else OfClass(checkpoint, c)
-            found.append(self._estimate(rows, of_class, workers, progress, kept))
-        self._finish(matrix, one_against_rest(found))
+        found = [
+            self._estimate(of_rows.within(f"class-{c}"), replace(settings, positive=float(label)))
+            for c, label in enumerate(self.classes_)
+        ]
+        self._finish(run, one_against_rest(found))
 
     @property
     def _probabilities(self) -> Response:
@@ -174,7 +136,7 @@ class LassoBaseline(BaseSelector):
         loss = "logistic" if self.loss == "multinomial" else self.loss
         return Shape(n_samples, n_features, itemsize, 1, self.n_lambdas, self.max_features, loss)
 
-    def _finish(self, matrix: Any, estimate: Estimate) -> None:
+    def _finish(self, run: Run, estimate: Estimate) -> None:
         """Order the selected columns by importance, and make the result."""
         self.coef_, self.support_, self.scores_ = estimate.coef, estimate.is_selected, estimate.scores
         self.intercept_ = estimate.intercept
@@ -186,7 +148,7 @@ class LassoBaseline(BaseSelector):
         self.selected_ = columns[np.lexsort((columns, -size, -self.scores_[columns]))]
         if not len(columns):
             notes.append("no feature was selected")
-        names = matrix.feature_names
+        names = run.matrix.feature_names
         coef, intercept = self.coef_[..., self.selected_], self.intercept_
         if coef.ndim > 1:
             coef, intercept = coefficient_norm(coef), math.nan
@@ -201,12 +163,12 @@ class LassoBaseline(BaseSelector):
             table=table,
             intercept=intercept,
             parameters=parameters,
-            n_samples=int(matrix.shape[0]),
-            n_features=int(matrix.shape[1]),
+            n_samples=int(run.matrix.shape[0]),
+            n_features=int(run.matrix.shape[1]),
             history=type(table).from_dict({} if estimate.path is None else estimate.path.columns()),
             scores=self.scores_,
             feature_names=names,
-            store_digest=getattr(getattr(matrix, "base", matrix), "digest", None),
-            time=estimate.seconds,
+            store_digest=getattr(getattr(run.matrix, "base", run.matrix), "digest", None),
+            time=run.seconds,
             notes=notes,
         )

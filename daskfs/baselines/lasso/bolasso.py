@@ -39,16 +39,14 @@ from daskfs.baselines.lasso.paths import (
     plan_paths,
 )
 from daskfs.baselines.lasso.tasks import Weighting
-from daskfs.cluster.open import parse_bytes
-from daskfs.cluster.workers import Workers
 from daskfs.errors import ConfigError
 from daskfs.kernels.lasso.path import LassoPath, default_max_features
-from daskfs.matrix.base import Progress
-from daskfs.selectors.base import Checkpoint, SelectorPlan
+from daskfs.selectors.base import SelectorPlan
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.message.passes import SubsetPasses
 from daskfs.selectors.message.plan import is_whole
 from daskfs.selectors.message.subset import PathTable, SelectionSettings
+from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import null_intercept
 
 PATHS_NBYTES = 256 << 20  # of Gram rows held at once, where the memory limit does not ask for less
@@ -184,24 +182,17 @@ class Bolasso(LassoBaseline):
         limit = PATHS_NBYTES if memory_limit is None else min(PATHS_NBYTES, memory_limit // 4)
         return int(min(self.n_bootstraps, max(1, 1 + (limit - one) // (two - one))))
 
-    def _estimate(
-        self,
-        rows: Any,
-        settings: SelectionSettings,
-        workers: Workers,
-        progress: Progress | None,
-        checkpoint: Checkpoint | None,
-    ) -> Estimate:
-        limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
-        self.plan(rows.shape[0], rows.shape[1], rows.dtype, limit)  # refuses what does not fit
+    def _estimate(self, run: Run, settings: SelectionSettings) -> Estimate:
+        (n_samples, n_features), dtype = run.matrix.shape, np.dtype(run.matrix.dtype)
+        self.plan(n_samples, n_features, dtype, run.task_limit)  # refuses what does not fit
         if self.loss == "squared":
-            return self._over_blocks(BlockPasses(rows, self.method, workers, progress, checkpoint), settings, limit)
-        shape = self._shape_of_all(rows.shape[0], rows.shape[1], np.dtype(rows.dtype).itemsize)
-        return self._in_one_piece(SubsetPasses(rows, shape, limit, workers, progress, checkpoint), settings)
+            return self._over_blocks(BlockPasses(run), settings)
+        shape = self._shape_of_all(n_samples, n_features, dtype.itemsize)
+        return self._in_one_piece(SubsetPasses(run, shape), settings)
 
-    def _over_blocks(self, passes: BlockPasses, settings: SelectionSettings, memory_limit: int | None) -> Estimate:
-        n_samples, n_features = passes.matrix.shape
-        n_at_once = self._paths_at_once(n_samples, n_features, memory_limit)
+    def _over_blocks(self, passes: BlockPasses, settings: SelectionSettings) -> Estimate:
+        n_samples, n_features = passes.run.matrix.shape
+        n_at_once = self._paths_at_once(n_samples, n_features, passes.run.task_limit)
         weightings = self._samples(passes.sizes)
         paths: list[LassoPath] = []
         for first in range(0, self.n_bootstraps, n_at_once):
@@ -211,16 +202,17 @@ class Bolasso(LassoBaseline):
         coef[columns], intercept, is_singular = least_squares_over_blocks(passes, columns)
         note = "the selected columns are linearly dependent; their shortest least-squares solution was taken"
         notes = [note] if is_singular else []
-        return Estimate(coef, is_selected, scores, float(intercept), PathTable.of(paths[0]), passes.seconds, notes)
+        return Estimate(coef, is_selected, scores, float(intercept), PathTable.of(paths[0]), notes)
 
-    def _in_one_piece(self, run: SubsetPasses, settings: SelectionSettings) -> Estimate:
-        samples = select_on_samples(run, settings, self._samples(np.array([run.shape.n_samples])))
-        scores, is_selected = self._intersect([sample.ballots[0].selected for sample in samples], run.shape.n_features)
-        coef, columns = np.zeros(run.shape.n_features), np.flatnonzero(is_selected)
-        coef[columns], intercept, notes = refit_in_one_piece(run, settings, columns)
+    def _in_one_piece(self, passes: SubsetPasses, settings: SelectionSettings) -> Estimate:
+        n_samples, n_features = passes.shape.n_samples, passes.shape.n_features
+        samples = select_on_samples(passes, settings, self._samples(np.array([n_samples])))
+        scores, is_selected = self._intersect([sample.ballots[0].selected for sample in samples], n_features)
+        coef, columns = np.zeros(n_features), np.flatnonzero(is_selected)
+        coef[columns], intercept, notes = refit_in_one_piece(passes, settings, columns)
         if not len(columns):
             intercept = null_intercept(settings.loss, float(samples[0].y_mean))
-        return Estimate(coef, is_selected, scores, float(intercept), samples[0].path, run.seconds, notes)
+        return Estimate(coef, is_selected, scores, float(intercept), samples[0].path, notes)
 
     def _samples(self, sizes: np.ndarray) -> list[Weighting]:
         """Step 1; sample b is the same whatever else is drawn."""

@@ -25,12 +25,10 @@ from daskfs.baselines.lasso.base import Estimate, LassoBaseline
 from daskfs.baselines.lasso.one_piece import plan_one_piece
 from daskfs.baselines.lasso.paths import BlockPasses, lasso_paths, plan_paths
 from daskfs.baselines.lasso.tasks import Weighting
-from daskfs.cluster.open import parse_bytes
-from daskfs.cluster.workers import Workers
-from daskfs.matrix.base import Progress
-from daskfs.selectors.base import Checkpoint, SelectorPlan
+from daskfs.selectors.base import SelectorPlan
 from daskfs.selectors.message.passes import SubsetPasses
 from daskfs.selectors.message.subset import PathTable, SelectionSettings
+from daskfs.selectors.shared.run import Run
 
 
 class FullData(LassoBaseline):
@@ -129,38 +127,31 @@ class FullData(LassoBaseline):
             return plan_paths(self.method, n_samples, n_features, itemsize, 1, self.max_features, memory_limit)
         return plan_one_piece(self.method, self._shape_of_all(n_samples, n_features, itemsize), memory_limit)
 
-    def _estimate(
-        self,
-        rows: Any,
-        settings: SelectionSettings,
-        workers: Workers,
-        progress: Progress | None,
-        checkpoint: Checkpoint | None,
-    ) -> Estimate:
-        limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
-        self.plan(rows.shape[0], rows.shape[1], rows.dtype, limit)  # refuses what does not fit
+    def _estimate(self, run: Run, settings: SelectionSettings) -> Estimate:
+        (n_samples, n_features), dtype = run.matrix.shape, np.dtype(run.matrix.dtype)
+        self.plan(n_samples, n_features, dtype, run.task_limit)  # refuses what does not fit
         if self.loss == "squared":
-            return _over_blocks(BlockPasses(rows, self.method, workers, progress, checkpoint), settings)
-        shape = self._shape_of_all(rows.shape[0], rows.shape[1], np.dtype(rows.dtype).itemsize)
-        return _in_one_piece(SubsetPasses(rows, shape, limit, workers, progress, checkpoint), settings)
+            return _over_blocks(BlockPasses(run), settings)
+        shape = self._shape_of_all(n_samples, n_features, dtype.itemsize)
+        return _in_one_piece(SubsetPasses(run, shape), settings)
 
 
 def _over_blocks(passes: BlockPasses, settings: SelectionSettings) -> Estimate:
     (path,) = lasso_paths(passes, [Weighting()], settings)
-    n_features = passes.matrix.shape[1]
+    n_features = passes.run.matrix.shape[1]
     coef, is_selected = np.zeros(n_features), np.zeros(n_features, dtype=bool)
     if path.best >= 0:
         coef = path.coefficients(path.best)
         is_selected[path.selected()] = True
     intercept = path.moments.y_mean - (path.moments.mean * coef).sum()
     scores = np.abs(coef) * path.moments.scale
-    return Estimate(coef, is_selected, scores, float(intercept), PathTable.of(path), passes.seconds, [])
+    return Estimate(coef, is_selected, scores, float(intercept), PathTable.of(path), [])
 
 
-def _in_one_piece(run: SubsetPasses, settings: SelectionSettings) -> Estimate:
-    (choice,) = run.select(settings)
+def _in_one_piece(passes: SubsetPasses, settings: SelectionSettings) -> Estimate:
+    (choice,) = passes.select(settings)
     (model,) = choice.ballots
-    coef, is_selected = np.zeros(run.shape.n_features), np.zeros(run.shape.n_features, dtype=bool)
+    coef, is_selected = np.zeros(passes.shape.n_features), np.zeros(passes.shape.n_features, dtype=bool)
     coef[model.selected] = model.coef
     is_selected[model.selected] = True
-    return Estimate(coef, is_selected, np.abs(coef), model.intercept, choice.path, run.seconds, [])
+    return Estimate(coef, is_selected, np.abs(coef), model.intercept, choice.path, [])

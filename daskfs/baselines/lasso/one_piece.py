@@ -5,14 +5,12 @@ A task holds all rows. What does not fit in its memory is refused: `daskfs.Messa
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
 
 from daskfs.baselines.lasso.tasks import Weighting, select_on_sample
 from daskfs.errors import PlanError
-from daskfs.matrix.streaming import RowView
 from daskfs.selectors.base import SelectorPlan
 from daskfs.selectors.message.passes import SubsetPasses
 from daskfs.selectors.message.plan import Shape
@@ -20,13 +18,13 @@ from daskfs.selectors.message.subset import SelectionSettings, SubsetChoice
 
 
 def select_on_samples(
-    run: SubsetPasses, settings: SelectionSettings, weightings: list[Weighting]
+    passes: SubsetPasses, settings: SelectionSettings, weightings: list[Weighting]
 ) -> list[SubsetChoice]:
     """Select on every bootstrap sample, each in a task.
 
     Parameters
     ----------
-    run : SubsetPasses
+    passes : SubsetPasses
         With one subset.
     settings : SelectionSettings
     weightings : list of Weighting
@@ -37,31 +35,9 @@ def select_on_samples(
     list of SubsetChoice
         Of each sample, with its path.
     """
-    started = time.perf_counter()
-    n_samples = run.shape.n_samples
-    is_view = isinstance(run.matrix, RowView)
-    rows = run.matrix.locate(0, n_samples) if is_view else slice(0, n_samples)
-    base = run.matrix.base if is_view else run.matrix
-    checkpoint, progress = run.checkpoint, run.progress
-    names = [f"bolasso-sample-{b}" for b in range(len(weightings))]
-    kept = [None if checkpoint is None else checkpoint.load(name) for name in names]
-    found: list[Any] = [None if arrays is None else SubsetChoice.unpack(arrays) for arrays in kept]
-    waiting = [b for b, result in enumerate(found) if result is None]
-    if progress is not None:
-        progress.start("bolasso-select", len(weightings))
-        progress.advance(len(weightings) - len(waiting))
-    shared = (base, settings, rows, n_samples)
-    tasks = [weightings[b] for b in waiting]
-    for done, result in run.workers.map_blocks(select_on_sample, tasks, name="bolasso-select", shared=shared):
-        found[waiting[done]] = result
-        if checkpoint is not None:
-            checkpoint.save(names[waiting[done]], result.pack())
-        if progress is not None:
-            progress.advance()
-    if progress is not None:
-        progress.finish()
-    run.seconds["select"] = time.perf_counter() - started
-    return found
+    run, n_samples = passes.run, passes.shape.n_samples
+    shared = (settings, run.rows(0, n_samples), n_samples)
+    return run.map("select", select_on_sample, weightings, *shared, record=SubsetChoice)
 
 
 def plan_one_piece(method: str, shape: Shape, memory_limit: int | None, n_paths: int = 1) -> SelectorPlan:
@@ -91,7 +67,7 @@ def plan_one_piece(method: str, shape: Shape, memory_limit: int | None, n_paths:
 
 
 def refit_in_one_piece(
-    run: SubsetPasses, settings: SelectionSettings, columns: np.ndarray
+    passes: SubsetPasses, settings: SelectionSettings, columns: np.ndarray
 ) -> tuple[np.ndarray, float, list[str]]:
     """Fit the chosen columns on all rows.
 
@@ -105,7 +81,7 @@ def refit_in_one_piece(
     """
     if not len(columns):
         return np.empty(0), 0.0, []
-    fit: Any = run.refit(settings, columns, [0])
+    fit: Any = passes.refit(settings, columns, [0])
     coef = np.where(np.isnan(fit.coef[0]), 0.0, fit.coef[0])
     notes = []
     if fit.is_singular.any():

@@ -30,15 +30,13 @@ from typing import Any
 import numpy as np
 
 from daskfs.baselines.lasso.base import Estimate, LassoBaseline
-from daskfs.cluster.open import parse_bytes
-from daskfs.cluster.workers import Workers
-from daskfs.matrix.base import Progress
-from daskfs.selectors.base import Checkpoint, SelectorPlan
+from daskfs.selectors.base import SelectorPlan
 from daskfs.selectors.message.partition import in_random_order
 from daskfs.selectors.message.passes import SubsetPasses
 from daskfs.selectors.message.plan import Shape, choose_n_subsets, plan_message
 from daskfs.selectors.message.subset import SelectionSettings, SubsetChoice
 from daskfs.selectors.message.votes import count_votes, notes_on_choices
+from daskfs.selectors.shared.run import Run
 
 
 class SubsetEstimates(LassoBaseline):
@@ -97,19 +95,11 @@ class SubsetEstimates(LassoBaseline):
         n_subsets = choose_n_subsets(n_samples, n_features, self.n_subsets, self.subset_size)
         return replace(self._shape_of_all(n_samples, n_features, dtype.itemsize), n_subsets=n_subsets)
 
-    def _estimate(
-        self,
-        rows: Any,
-        settings: SelectionSettings,
-        workers: Workers,
-        progress: Progress | None,
-        checkpoint: Checkpoint | None,
-    ) -> Estimate:
+    def _estimate(self, run: Run, settings: SelectionSettings) -> Estimate:
         notes: list[str] = []
-        rows = in_random_order(rows, self.random_state, notes)
+        rows = in_random_order(run.matrix, self.random_state, notes)
         shape = self._shape(rows.shape[0], rows.shape[1], np.dtype(rows.dtype))
-        limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
-        passes = SubsetPasses(rows, shape, limit, workers, progress, checkpoint)
+        passes = SubsetPasses(run.over(rows), shape)
         choices = passes.select(settings)
         coef = self._combined(choices, shape.n_features)
         return Estimate(
@@ -118,7 +108,6 @@ class SubsetEstimates(LassoBaseline):
             count_votes(choices, shape.n_features, "drop").frequency,
             float(self._combine(_intercepts(choices))[0]),
             choices[0].path,
-            passes.seconds,
             notes + notes_on_choices(choices),
             {
                 "n_subsets_": shape.n_subsets,

@@ -41,6 +41,11 @@ class Weighting:
     seed: tuple[int, ...] | None = None
     n_drawn: np.ndarray | None = None
 
+    @property
+    def name(self) -> str:
+        """Number of the sample."""
+        return "all" if self.seed is None else str(self.seed[-1])
+
     @classmethod
     def bootstrap(cls, seed: tuple[int, ...], sizes: np.ndarray) -> Weighting:
         """Draw a sample from blocks of the given sizes."""

@@ -31,6 +31,7 @@ from daskfs.selectors.message.subset import (
 )
 from daskfs.selectors.message.votes import z_of_least_squares, z_of_likelihood
 from daskfs.selectors.shared.record import Record
+from daskfs.selectors.shared.run import Run
 from daskfs.sources.arrays import ArrayMatrix
 
 LONG_STEP = 0.05  # in the mean loss of a row: a step that promises more starts where the quadratic says nothing
@@ -60,11 +61,11 @@ class Part:
         in_memory = isinstance(getattr(self.matrix, "base", self.matrix), ArrayMatrix)
         return replace(self, matrix=None) if in_memory else self
 
-    @property
-    def is_gone(self) -> bool:
-        """Whether the rows cannot be read again."""
+    def passes(self, run: Run) -> SubsetPasses | None:
+        """Return the passes over the rows in a run over others; None where they are gone."""
         path = getattr(getattr(self.matrix, "base", self.matrix), "path", None)
-        return self.matrix is None or (path is not None and not Path(path).exists())
+        is_gone = self.matrix is None or (path is not None and not Path(path).exists())
+        return None if is_gone else SubsetPasses(run.over(self.matrix), self.shape)
 
 
 class Average(NamedTuple):

@@ -50,16 +50,13 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from annotated_types import Ge
 
-from daskfs.cluster.open import parse_bytes, workers_of
-from daskfs.cluster.workers import Workers
 from daskfs.errors import ConfigError, DataError
 from daskfs.kernels.losses import default_threshold
 from daskfs.losses import LIKELIHOOD
-from daskfs.matrix.base import Matrix, Progress
 from daskfs.parameters import Count, Estimator, LossOf, Positive, Share
 from daskfs.result import SelectionResult, selection_table
-from daskfs.selectors.base import BaseSelector, Checkpoint, SelectorPlan
-from daskfs.selectors.inputs import is_lazy, opened_matrix
+from daskfs.selectors.base import BaseSelector, SelectorPlan
+from daskfs.selectors.inputs import is_lazy
 from daskfs.selectors.message.fits import Part, SubsetFits, coefficient_norm, fit_subsets
 from daskfs.selectors.message.partition import in_partition, most_entries, n_entries_of, weighted_rows
 from daskfs.selectors.message.passes import SubsetPasses
@@ -67,6 +64,7 @@ from daskfs.selectors.message.plan import Shape, choose_n_subsets, plan_message,
 from daskfs.selectors.message.subset import SelectionSettings, SubsetChoice
 from daskfs.selectors.message.votes import Vote, confirmed, count_votes, notes_on_choices, notes_on_votes
 from daskfs.selectors.shared.responses import CLASSIFIERS
+from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, classes_of, null_intercept, null_intercepts
 
 
@@ -261,11 +259,11 @@ class Message(BaseSelector):
         labels = None if classes is None else np.unique(classes)
         if self.loss in CLASSIFIERS and not is_first:
             labels = self.classes_
-        with opened_matrix(self, X, y, sample_weight, labels=labels, reset=is_first) as (matrix, found):
+        with self._opened(X, y, sample_weight, labels, is_first) as (matrix, found):
             if is_first:
                 self._take_names(matrix)
                 self._seen = _Seen(codes=labels if found is None or labels is None else np.arange(float(len(found))))
-            self._take(matrix, None, None, None)
+            self._take(self._run(matrix))
             if is_lazy(X):
                 self._seen.parts[-1] = replace(self._seen.parts[-1], matrix=None)  # its store is temporary
             elif self.loss == "squared":
@@ -274,29 +272,19 @@ class Message(BaseSelector):
             self.classes_ = found
         return self
 
-    def _fit(
-        self, matrix: Matrix, workers: Workers | None, progress: Progress | None, checkpoint: Checkpoint | None
-    ) -> None:
+    def _fit(self, run: Run) -> None:
         self._seen = _Seen()
-        self._take(matrix, workers, progress, checkpoint)
+        self._take(run)
         self._seen.parts[-1] = self._seen.parts[-1].without_arrays()
 
-    def _take(
-        self, matrix: Matrix, workers: Workers | None, progress: Progress | None, checkpoint: Checkpoint | None
-    ) -> None:
+    def _take(self, run: Run) -> None:
         """Steps 1 to 7, with the subsets of earlier calls."""
-        checked_target(matrix, self.loss)
+        checked_target(run.matrix, self.loss)
         notes: list[str] = []
-        rows, shape, settings = self._partition(matrix, notes)
-        limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
-        workers = workers_of(self.client) if workers is None else workers
-        passes = SubsetPasses(rows, shape, limit, workers, progress, checkpoint)
+        rows, shape, settings = self._partition(run.matrix, notes)
+        passes = SubsetPasses(run.over(rows), shape)
         part = Part(rows, shape, passes.select(settings))
-        earlier = [
-            (past, None if past.is_gone else SubsetPasses(past.matrix, past.shape, limit, workers))
-            for past in self._seen.parts
-        ]
-        parts = [*earlier, (part, passes)]
+        parts = [*((past, past.passes(run)) for past in self._seen.parts), (part, passes)]
         choices = [choice for part, _ in parts for choice in part.choices]
         vote = count_votes(choices, shape.n_features, self.tie)
         notes += notes_on_choices(choices)
@@ -305,9 +293,9 @@ class Message(BaseSelector):
         if fits is None or len(fits.columns) > len(columns):
             fits = fit_subsets(parts, settings, columns) if len(columns) else None
         self._seen.parts.append(part)
-        notes += notes_on_votes(vote.frequency, len(columns), matrix.feature_names)
+        notes += notes_on_votes(vote.frequency, len(columns), run.matrix.feature_names)
         self._set_model(vote, columns, fits, choices, settings, notes)
-        self._set_result(matrix, [one for _, one in parts if one is not None], choices, notes)
+        self._set_result(run, choices, notes)
 
     def _partition(self, matrix: Any, notes: list[str]) -> tuple[Any, Shape, SelectionSettings]:
         """Step 1: return the rows in an order whose consecutive parts are the subsets, and how these select."""
@@ -398,10 +386,8 @@ class Message(BaseSelector):
         self.intercept_ = average.intercept if n_classes else float(average.intercept)
         self.selected_ = columns[np.lexsort((columns, -average.importance, -self.scores_[columns]))]
 
-    def _set_result(
-        self, matrix: Any, passes: list[SubsetPasses], choices: list[SubsetChoice], notes: list[str]
-    ) -> None:
-        names = matrix.feature_names
+    def _set_result(self, run: Run, choices: list[SubsetChoice], notes: list[str]) -> None:
+        names = run.matrix.feature_names
         coef, intercept = self.coef_[..., self.selected_], self.intercept_
         if coef.ndim > 1:
             coef, intercept = coefficient_norm(coef), math.nan
@@ -410,21 +396,20 @@ class Message(BaseSelector):
         parameters = {**self.get_params(deep=False), "n_subsets": self.n_subsets_}
         parameters["estimator"] = None if self.estimator is None else repr(self.estimator)
         del parameters["client"]
-        limit = passes[0].memory_limit
         self.result_ = SelectionResult(
-            method="message",
+            method=self.method,
             table=table,
             intercept=intercept,
             parameters=parameters,
             n_samples=sum(part.shape.n_samples for part in self._seen.parts),
-            n_features=int(matrix.shape[1]),
+            n_features=int(run.matrix.shape[1]),
             history=type(table).from_dict({} if choices[0].path is None else choices[0].path.columns()),
             scores=self.scores_,
             feature_names=names,
-            store_digest=getattr(getattr(matrix, "base", matrix), "digest", None),
-            memory={} if limit is None else {"task_limit_nbytes": limit},
-            communication=passes[-1].communication,
-            time=passes[-1].seconds,
+            store_digest=getattr(getattr(run.matrix, "base", run.matrix), "digest", None),
+            memory={} if run.task_limit is None else {"task_limit_nbytes": run.task_limit},
+            communication=run.nbytes,
+            time=run.seconds,
             notes=notes,
         )
 
