@@ -44,13 +44,14 @@ Differs from the paper
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from annotated_types import Ge
 
-from daskfs.errors import ConfigError, DataError
+from daskfs.errors import ConfigError
 from daskfs.kernels.losses import default_threshold
 from daskfs.losses import LIKELIHOOD
 from daskfs.parameters import Count, Estimator, LossOf, Positive, Share
@@ -236,26 +237,25 @@ class Message(BaseSelector):
         -------
         self
 
-        Raises
-        ------
-        DataError
-            A loss other than the squared one needs earlier rows again, and they were arrays given to `fit`, or to a
-            selector that has been pickled since: begin with `partial_fit`, or fit a store.
-
         Notes
         -----
         Earlier rows are not selected on again. With the squared loss subsets are refitted from what they left behind, a
         few kilobytes each; a subset whose path has not met a feature that is selected now is read again from its store,
         or else left out of the average, which a note says. Other losses read the selected columns of all rows again:
         arrays in memory that `partial_fit` was given are kept for it (those given to `fit` are not, and none is pickled
-        with the selector); a store costs nothing.
+        with the selector); a store costs nothing. Subsets whose rows are gone vote, but are left out of the average,
+        with a warning.
         """
         self.check_parameters()
         seen = getattr(self, "_seen", _Seen())
         is_first = not seen.parts
         if self.loss != "squared" and any(part.matrix is None for part in seen.parts):
-            remedy = "begin with partial_fit, which keeps them, or fit a store"
-            raise DataError("the rows of earlier calls are gone, the refit needs them", "partial_fit", remedy)
+            warnings.warn(
+                "the rows of earlier calls are gone: their subsets vote, but are left out of the average; begin with "
+                "partial_fit, which keeps rows, or fit a store",
+                UserWarning,
+                stacklevel=2,
+            )
         labels = None if classes is None else np.unique(classes)
         if self.loss in CLASSIFIERS and not is_first:
             labels = self.classes_
