@@ -38,13 +38,13 @@ Differs from the paper
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from daskfs.cluster.open import parse_bytes, workers_of
 from daskfs.cluster.workers import Workers
-from daskfs.kernels.losses import EPSILON_INSENSITIVE, SQUARED
 from daskfs.matrix.base import Matrix, Progress
 from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.asy_os.node import TRACE
@@ -55,7 +55,8 @@ from daskfs.selectors.asy_os.run import AsyncRun
 from daskfs.selectors.asy_os.task import AsyncSettings
 from daskfs.selectors.base import BaseSelector, Checkpoint, SelectorPlan
 from daskfs.selectors.online_substitution.columns import ColumnSettings
-from daskfs.selectors.online_substitution.parameters import EPSILON_SHARE, LOSSES, n_to_select, rule_of
+from daskfs.selectors.online_substitution.engines.point import loss_settings
+from daskfs.selectors.online_substitution.parameters import n_to_select, rule_of
 from daskfs.selectors.shared.elimination import Kept, eliminate
 from daskfs.selectors.shared.refit import SelectedFit, refit_selected
 from daskfs.selectors.shared.responses import TWO_CLASS
@@ -259,25 +260,23 @@ class AsyncOnlineSubstitution(BaseSelector):
     def _settings(self, matrix: Matrix, shape: AsyncShape, limit: int | None) -> AsyncSettings:
         y = checked_target(matrix, self.loss)
         weight = matrix.read_weight(slice(None))
-        positive, location, threshold = None, 0.0, 0.0
+        positive, location = None, 0.0
         if self.loss in TWO_CLASS:
             self.classes_ = classes_of(y, None)
             positive = float(self.classes_[1])
         elif self.loss == "squared":
             location = float(np.average(y, weights=weight))
-        loss = LOSSES[self.loss]
-        if loss == EPSILON_INSENSITIVE:
-            spread = float(np.sqrt(np.average((y - np.average(y, weights=weight)) ** 2, weights=weight)))
-            threshold = EPSILON_SHARE * spread if self.epsilon is None else float(self.epsilon)
+        loss = loss_settings(self.loss, y, weight, self.epsilon, fits_intercept=True)
+        stretch = stretch_of(shape.n_workers, shape.n_features, shape.n_selected, self.m, self.c, shape.n_workers - 1)
         widths = choose_widths(shape, limit)
         tau_max = 2 * shape.n_workers if self.tau_max is None else int(self.tau_max)
         return AsyncSettings(
-            loss=loss,
+            loss=loss.loss.code,
             positive=positive,
             location=location,
-            threshold=threshold,
-            fits_intercept=loss != SQUARED,
-            rule=rule_of(self),  # type: ignore[arg-type]  # the same parameters by the same names
+            threshold=loss.threshold,
+            fits_intercept=loss.fits_intercept,
+            rule=replace(rule_of(self), stretch=stretch),  # type: ignore[arg-type]  # parameters by the same names
             columns=self._columns(),
             dtype=str(self._columns().dtype_of(matrix.dtype)),
             n_workers=shape.n_workers,
@@ -288,9 +287,6 @@ class AsyncOnlineSubstitution(BaseSelector):
             narrowest=widths.narrowest,
             widest=widths.widest,
             exchanges=self.other_worker,
-            stretch=stretch_of(
-                shape.n_workers, shape.n_features, shape.n_selected, self.m, self.c, shape.n_workers - 1
-            ),
             timeout_s=float(self.timeout_s),
         )
 

@@ -10,7 +10,7 @@ import numpy as np
 from daskfs.errors import ConfigError, DataError, did_you_mean
 from daskfs.kernels.losses import EPSILON_INSENSITIVE, LOGISTIC, SQUARED, SQUARED_HINGE
 from daskfs.selectors.message.plan import is_whole
-from daskfs.selectors.online_substitution.engines.exchange import Rule
+from daskfs.selectors.online_substitution.engines.base import Rule
 
 if TYPE_CHECKING:
     from daskfs.selectors.online_substitution.selector import OnlineSubstitution

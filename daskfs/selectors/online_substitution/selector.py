@@ -54,11 +54,12 @@ from daskfs.selectors.base import BaseSelector, Checkpoint, SelectorPlan
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.online_substitution.arrivals import Arrivals, ArrivedColumns, coded
 from daskfs.selectors.online_substitution.columns import ColumnSettings
+from daskfs.selectors.online_substitution.engines.base import Engine
 from daskfs.selectors.online_substitution.engines.choose import make_engine
+from daskfs.selectors.online_substitution.engines.point import loss_settings
 from daskfs.selectors.online_substitution.members import Members
 from daskfs.selectors.online_substitution.notes import notes_on, result_of
 from daskfs.selectors.online_substitution.parameters import (
-    LOSSES,
     MAX_DEFAULT_FEATURES,
     chapter_of,
     check_parameters,
@@ -330,13 +331,10 @@ class OnlineSubstitution(BaseSelector):
         run.epochs(self.n_epochs, order, seed_of(self.random_state), done)
         self._conclude(matrix, y, run, reading.nbytes, limit)
 
-    def _engine(self, members: Members, y: np.ndarray) -> Any:
-        engine = make_engine(
-            members, y, rule_of(self), engine_of(self), LOSSES[self.loss], self.epsilon, self.fit_intercept
-        )
-        if self.block_columns is not None:
-            engine.narrowest = engine.widest = engine.width = int(self.block_columns)
-        return engine
+    def _engine(self, members: Members, y: np.ndarray) -> Engine:
+        weight = members.weight if len(members.weight) else None
+        self._loss = loss_settings(self.loss, y, weight, self.epsilon, self.fit_intercept)
+        return make_engine(members, y, rule_of(self), engine_of(self), self._loss, self.block_columns)
 
     def _target(self, matrix: Matrix) -> tuple[np.ndarray, np.ndarray]:
         """Return the target, classes as -1 and +1, centred with the squared loss; and the weights."""
@@ -357,18 +355,18 @@ class OnlineSubstitution(BaseSelector):
     def _conclude(self, matrix: Any, y: np.ndarray, run: SubstitutionRun, promised: int, limit: int | None) -> None:
         """Name the members, fit the loss on them, make the result."""
         engine, members = run.engine, run.engine.members
-        engine.finish()
+        finished = engine.finish()
         k, n_features = members.n_members, matrix.shape[1]
-        order = np.lexsort((members.ids[:k], -engine.costs, np.arange(k) >= members.n_fixed))
+        order = np.lexsort((members.ids[:k], -finished.costs, np.arange(k) >= members.n_fixed))
         self.selected_ = members.ids[:k][order]
         self.support_ = np.zeros(n_features, bool)
         self.support_[self.selected_] = True
         self.scores_ = np.full(n_features, np.nan)
-        self.scores_[members.ids[:k]] = engine.costs
+        self.scores_[members.ids[:k]] = finished.costs
         self.coef_ = np.zeros(n_features)
         notes = notes_on(self, run, matrix)
         raw, self.intercept_, is_separable = refit_members(
-            engine, y, self._location, self.loss, self.fit_intercept, limit
+            members, finished, y, self._location, self._loss, self.fit_intercept, limit
         )
         self.coef_[members.ids[:k]] = raw
         if is_separable:
