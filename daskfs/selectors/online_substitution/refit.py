@@ -7,7 +7,8 @@ import numpy as np
 from daskfs.selectors.online_substitution.engines.base import Finished
 from daskfs.selectors.online_substitution.engines.point import LossSettings
 from daskfs.selectors.online_substitution.members import Members
-from daskfs.selectors.shared.refit import refit_selected
+from daskfs.selectors.shared.refit import MeanLoss, refit_selected
+from daskfs.selectors.shared.run import Run
 from daskfs.sources.arrays import ArrayMatrix
 
 
@@ -49,14 +50,9 @@ def refit_members(
         return coef, 0.0, False
     if not k:
         return coef, location + shift + finished.intercept, False
-    fit = refit_selected(
-        ArrayMatrix(members.rows[:k].T, y, weight if len(weight) else None),
-        np.arange(k),
-        loss.loss.name,
-        positive=1.0 if loss.loss.is_two_class else None,
-        threshold=loss.threshold,
-        memory_limit=memory_limit,
-    )
+    held = ArrayMatrix(members.rows[:k].T, y, weight if len(weight) else None)
+    mean_loss = MeanLoss(loss.loss.name, 1.0 if loss.loss.is_two_class else None, loss.threshold)
+    fit = refit_selected(Run(held, "online_substitution", task_limit=memory_limit), np.arange(k), mean_loss)
     is_raw = members.rows.dtype == np.int8
     coef = fit.coef if is_raw else fit.coef / members.scale[:k]
     centre = 0.0 if is_raw else float((coef * members.mean[:k]).sum())
