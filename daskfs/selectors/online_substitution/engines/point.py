@@ -9,7 +9,7 @@ import numpy as np
 from daskfs.kernels.losses import SPAN, derivatives, values
 from daskfs.kernels.substitution.exchange import invert, multiply
 from daskfs.kernels.substitution.products import NO_WEIGHT, cross_products, row_products
-from daskfs.losses import EPSILON_INSENSITIVE, LOSSES, SQUARED, Loss
+from daskfs.losses import EPSILON_INSENSITIVE, SQUARED, Loss, find_loss
 from daskfs.selectors.online_substitution.columns import Columns
 from daskfs.selectors.online_substitution.members import Members
 from daskfs.selectors.shared.record import Record
@@ -45,7 +45,7 @@ def loss_settings(
     fits_intercept : bool
         With the squared loss columns and target are centred instead.
     """
-    loss, threshold = LOSSES[name], 0.0
+    loss, threshold = find_loss(name), 0.0
     if loss.code == EPSILON_INSENSITIVE:
         spread = np.sqrt(np.average((y - np.average(y, weights=weight)) ** 2, weights=weight))
         threshold = EPSILON_SHARE * float(spread) if epsilon is None else float(epsilon)
