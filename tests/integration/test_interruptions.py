@@ -140,6 +140,7 @@ def test_ctrl_c_during_select_keeps_the_checkpoint(workshop, whole):
     assert selected[0] == selected[1]
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_replaced(at_work, whole):
     at_work.pipeline(source=None, select=SELECTIONS, cluster=LOCAL)
     process = at_work.start("run", "pipeline.yaml")
