@@ -108,20 +108,16 @@ def test_every_pipeline_of_the_papers_runs_as_it_stands(pipeline, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-REAL = [("household_power", 0)] + [  # of flights_houston one split is enough; benchmarks/real_data.py takes more
-    pytest.param(name, seed, marks=pytest.mark.slow)
-    for name, seeds in {
-        "household_power": [4],
-        "household_power_minute": [0, 4],
-        "adult": [0, 4],
-        "flights_houston": [0],
-    }.items()
-    for seed in seeds
+SPLITS = [  # of flights_houston one is enough; benchmarks/real_data.py takes more
+    *[(name, seed) for name in ("household_power", "household_power_minute", "adult") for seed in (0, 4)],
+    ("flights_houston", 0),
 ]
 
 
 @needs_data
-@pytest.mark.parametrize(("name", "seed"), REAL)
+@pytest.mark.parametrize(
+    ("name", "seed"), [SPLITS[0], *(pytest.param(*split, marks=pytest.mark.slow) for split in SPLITS[1:])]
+)
 def test_the_test_error_on_real_data_is_no_worse_than_lassocv_by_more_than_two_percent(name, seed, tmp_path):
     path = ROOT / "pipelines" / f"{name}.yaml"
     done = run_elsewhere(path, tmp_path, f"split.random_state={seed}", "cluster={kind: none, memory_limit: 2GiB}")
