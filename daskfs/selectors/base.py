@@ -6,7 +6,7 @@ import functools
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -16,18 +16,13 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from daskfs.cluster.workers import Workers
+from daskfs.losses import LOSSES
 from daskfs.matrix.base import Matrix, Progress
 from daskfs.metrics import accuracy, r2
+from daskfs.parameters import Client, MemoryLimit, Parameters, RandomState
 from daskfs.result import SelectionResult
 from daskfs.selectors.inputs import is_lazy, is_matrix, lazy_columns, lazy_response, opened_matrix, predictor_blocks
-from daskfs.selectors.shared.responses import (
-    CLASSIFIERS,
-    PROBABILISTIC,
-    Response,
-    log_odds,
-    mean_or_label,
-    probabilities,
-)
+from daskfs.selectors.shared.responses import Response, log_odds, mean_or_label, probabilities
 from daskfs.sources.arrays import default_names
 
 
@@ -59,22 +54,20 @@ class SelectorPlan:
 
 
 def _is_classifier(selector: BaseSelector) -> bool:
-    return selector.loss in CLASSIFIERS
+    return selector.loss in LOSSES and LOSSES[selector.loss].is_classifier
 
 
 def _has_probabilities(selector: BaseSelector) -> bool:
-    return selector.loss in PROBABILISTIC
+    return selector.loss in LOSSES and LOSSES[selector.loss].has_probabilities
 
 
-class BaseSelector(SelectorMixin, BaseEstimator):
-    """Base of all selectors: scikit-learn's interface over arrays, stores and Dask collections.
+class Fitted:
+    """What a selector has after `fit`."""
 
-    A subclass stores its parameters in ``__init__`` (among them ``loss``, ``random_state``, ``memory_limit`` and
-    ``client``) and defines `_fit` and `plan`. `_fit` sets ``selected_``, ``support_``, ``coef_``, ``intercept_``,
-    ``scores_`` and ``result_``, and where ``loss`` is one of classes, ``classes_`` as the target has them.
-    """
-
-    loss: str
+    method: ClassVar[str]
+    """Its name in pipelines, reports and `daskfs.methods`."""
+    loss: Any
+    """A parameter of most, of the others the one loss that they have."""
     classes_: np.ndarray
     selected_: np.ndarray
     support_: np.ndarray
@@ -84,6 +77,28 @@ class BaseSelector(SelectorMixin, BaseEstimator):
     result_: SelectionResult
     n_features_in_: int
     feature_names_in_: np.ndarray
+
+
+class BaseSelector(Fitted, Parameters, SelectorMixin, BaseEstimator, kw_only=True):
+    """Base of all selectors: scikit-learn's interface over arrays, stores and Dask collections.
+
+    A subclass declares its parameters (see `daskfs.parameters`), ``loss`` among them, and defines `_fit` and `plan`.
+    `_fit` sets ``selected_``, ``support_``, ``coef_``, ``intercept_``, ``scores_`` and ``result_``, and where ``loss``
+    is one of classes, ``classes_`` as the target has them.
+
+    Parameters
+    ----------
+    random_state : int, RandomState or None
+        Has no effect: nothing is drawn at random.
+    memory_limit : int or str, optional
+        What one task may take, "1GiB" for example.
+    client : distributed.Client, optional
+        Where the work runs; None: here.
+    """
+
+    random_state: RandomState = 0
+    memory_limit: MemoryLimit = None
+    client: Client = None
 
     @abstractmethod
     def _fit(
@@ -173,6 +188,7 @@ class BaseSelector(SelectorMixin, BaseEstimator):
         -------
         self
         """
+        self.check_parameters()
         self._take_names(matrix)
         self._fit(matrix, workers, progress, checkpoint)
         return self

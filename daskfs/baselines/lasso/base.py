@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from dataclasses import replace
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -82,7 +82,7 @@ class OfClass:
 class LassoBaseline(BaseSelector):
     """Base of the competitors: each sees the Lasso path with the criterion of MESSAGE, on rows of its own choice."""
 
-    method: str
+    method: ClassVar[str]
     criterion: str
     gamma: float
     gic_rss: str

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -52,7 +52,7 @@ GROWN = 100.0
 class FullGradient(BaseSelector):
     """Base of the methods that hold all rows in memory and take steps along the gradient of all of them."""
 
-    method: str
+    method: ClassVar[str]
 
     def __init__(
         self,
