@@ -50,16 +50,13 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from annotated_types import Ge
 
-from daskfs.cluster.open import parse_bytes, workers_of
-from daskfs.cluster.workers import Workers
 from daskfs.errors import ConfigError, DataError
 from daskfs.kernels.losses import default_threshold
 from daskfs.losses import LIKELIHOOD
-from daskfs.matrix.base import Matrix, Progress
 from daskfs.parameters import Count, Estimator, LossOf, Positive, Share
 from daskfs.result import SelectionResult, selection_table
-from daskfs.selectors.base import BaseSelector, Checkpoint, SelectorPlan
-from daskfs.selectors.inputs import is_lazy, opened_matrix
+from daskfs.selectors.base import BaseSelector, SelectorPlan
+from daskfs.selectors.inputs import is_lazy
 from daskfs.selectors.message.aggregate import coefficient_norm, count_votes
 from daskfs.selectors.message.fits import Part, Parts, Refit, SubsetFits, confirmed, run_again
 from daskfs.selectors.message.notes import note_on_contenders, notes_on, notes_on_paths, path_of_first, summed
@@ -68,6 +65,7 @@ from daskfs.selectors.message.passes import MessageRun
 from daskfs.selectors.message.plan import Shape, choose_n_subsets, plan_message, why_n_subsets
 from daskfs.selectors.message.subset import SelectionSettings
 from daskfs.selectors.shared.responses import CLASSIFIERS
+from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, classes_of, null_intercept, null_intercepts
 
 VOTES = (
@@ -253,22 +251,20 @@ class Message(BaseSelector):
             self._labels = self.classes_  # of a fit
         if self.loss != "squared" and any(part.matrix is None for part in self._parts):
             raise DataError("the rows of earlier calls are gone, the refit needs them", "partial_fit", "fit again")
-        with opened_matrix(self, X, y, sample_weight, labels=self._labels, reset=is_first) as (matrix, labels):
+        with self._opened(X, y, sample_weight, self._labels, is_first) as (matrix, labels):
             self._labels = labels
             if is_first:
                 self._take_names(matrix)
-            self._take(matrix, None, None, None)
+            self._take(self._run(matrix))
             if is_lazy(X):
                 self._parts[-1].matrix = None  # its store is temporary
         if labels is not None:
             self.classes_ = labels
         return self
 
-    def _fit(
-        self, matrix: Matrix, workers: Workers | None, progress: Progress | None, checkpoint: Checkpoint | None
-    ) -> None:
+    def _fit(self, run: Run) -> None:
         self._parts, self._labels = [], None
-        self._take(matrix, workers, progress, checkpoint)
+        self._take(run)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave arrays in memory behind: a pickled selector is small."""
@@ -277,10 +273,9 @@ class Message(BaseSelector):
             state["_parts"] = [part.without_arrays() for part in self._parts]
         return state
 
-    def _take(
-        self, matrix: Matrix, workers: Workers | None, progress: Progress | None, checkpoint: Checkpoint | None
-    ) -> None:
+    def _take(self, run: Run) -> None:
         """Steps 1 to 5, with the subsets of earlier calls."""
+        matrix, limit, workers = run.matrix, run.task_limit, run.workers
         checked_target(matrix, self.loss)
         rows = weighted_rows(matrix)
         n_values = n_entries_of(rows)
@@ -291,15 +286,13 @@ class Message(BaseSelector):
             notes.append(why_n_subsets(shape.n_samples, shape.n_features, n_values))
         in_order = in_partition(rows, shape, self.random_state, notes)
         shape = replace(shape, n_classes=max(2, len(settings.classes)), n_entries=most_entries(in_order, shape))
-        limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
-        workers = workers_of(self.client) if workers is None else workers
-        run = MessageRun(in_order, shape, limit, workers, progress, checkpoint)
-        part = Part(in_order, shape, run.select(settings))
+        passes = MessageRun(in_order, shape, limit, workers, run.progress, run.checkpoint)
+        part = Part(in_order, shape, passes.select(settings))
         earlier = [(past, run_again(past, limit, workers)) for past in self._parts]
         self._parts.append(part)
-        refit = self._agree(settings, [*earlier, (part, run)], notes)
+        refit = self._agree(settings, [*earlier, (part, passes)], notes)
         notes += notes_on(self.scores_, self.n_subsets_, refit, matrix.feature_names)
-        self._make_result(matrix, [run, *(other for _, other in earlier if other is not None)], notes)
+        self._make_result(matrix, [passes, *(other for _, other in earlier if other is not None)], notes)
         if settings.loss == "squared":
             self._parts[-1] = part.without_arrays()
 
@@ -380,7 +373,7 @@ class Message(BaseSelector):
         del parameters["client"]
         limit = runs[0].memory_limit
         self.result_ = SelectionResult(
-            method="message",
+            method=self.method,
             table=table,
             intercept=intercept,
             parameters=parameters,
