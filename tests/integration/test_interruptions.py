@@ -11,7 +11,8 @@ import time
 
 import psutil
 import pytest
-from workshop import ENVIRONMENT, Workshop, refused
+
+from tests.integration.workshop import ENVIRONMENT, Workshop, refused
 
 N_SELECTIONS = 4
 SELECTIONS = [{"method": "message", "n_subsets": 3 + 2 * k, "label": f"m{k}"} for k in range(N_SELECTIONS)]
