@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from daskfs.kernels.losses import EPSILON_INSENSITIVE, SQUARED
+from daskfs.losses import loss_of_code
 from daskfs.selectors.online_substitution.engines.exchange import Rule, SquaredExchange, SquaredSteps
 from daskfs.selectors.online_substitution.engines.glm import GlmExchange
 from daskfs.selectors.online_substitution.engines.gradient import Descent
 from daskfs.selectors.online_substitution.members import Members
-from daskfs.selectors.online_substitution.parameters import CURVATURE, EPSILON_SHARE
+from daskfs.selectors.online_substitution.parameters import EPSILON_SHARE
 
 
 def make_engine(
@@ -51,4 +52,4 @@ def make_engine(
     fits = fits_intercept and loss != SQUARED  # of the squared loss, columns and target are centred
     if rule.name == "exchange":
         return GlmExchange(members, y, rule, engine, loss, threshold, fits)
-    return Descent(members, y, rule, engine, loss, threshold, fits, CURVATURE[loss])
+    return Descent(members, y, rule, engine, loss, threshold, fits, loss_of_code(loss).curvature_bound)
