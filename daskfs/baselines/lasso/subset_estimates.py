@@ -25,11 +25,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from annotated_types import Ge
 
 from daskfs.baselines.lasso.base import Estimate, LassoBaseline
+from daskfs.parameters import Count
 from daskfs.selectors.base import SelectorPlan
 from daskfs.selectors.message.partition import in_random_order
 from daskfs.selectors.message.passes import SubsetPasses
@@ -40,38 +42,23 @@ from daskfs.selectors.shared.run import Run
 
 
 class SubsetEstimates(LassoBaseline):
-    """Base of the two: rows partitioned as MESSAGE does it, the subsets' shrunk estimates combined."""
+    """Base of the two: rows partitioned as MESSAGE does it, the subsets' shrunk estimates combined.
+
+    Parameters
+    ----------
+    n_subsets : int, optional
+        The paper's m.
+    subset_size : int, optional
+        Rows of a subset, instead of `n_subsets`. With neither, as `daskfs.selectors.message.selector.Message` chooses.
+    random_state : int, RandomState or None
+        Of the partition of rows that do not stand in random order.
+    """
 
     n_subsets_: int
     n_selected_per_subset_: np.ndarray
 
-    def __init__(
-        self,
-        n_subsets: int | None = None,
-        subset_size: int | None = None,
-        criterion: str = "ebic",
-        gamma: float = 0.5,
-        gic_rss: str = "refit",
-        n_lambdas: int = 100,
-        patience: int | None = 10,
-        max_features: int | None = None,
-        loss: str = "squared",
-        random_state: Any = 0,
-        memory_limit: int | str | None = None,
-        client: Any = None,
-    ) -> None:
-        self.n_subsets = n_subsets
-        self.subset_size = subset_size
-        self.criterion = criterion
-        self.gamma = gamma
-        self.gic_rss = gic_rss
-        self.n_lambdas = n_lambdas
-        self.patience = patience
-        self.max_features = max_features
-        self.loss = loss
-        self.random_state = random_state
-        self.memory_limit = memory_limit
-        self.client = client
+    n_subsets: Count | None = None
+    subset_size: Annotated[int, Ge(2)] | None = None
 
     @abstractmethod
     def _combine(self, estimates: np.ndarray) -> np.ndarray:
@@ -87,7 +74,7 @@ class SubsetEstimates(LassoBaseline):
         tile_shape: tuple[int, int] | None = None,
     ) -> SelectorPlan:
         """Return what fitting a matrix of this shape will read and hold; see `BaseSelector.plan`."""
-        self._check_parameters()
+        self.check_parameters()
         shape = self._shape(n_samples, n_features, np.dtype(dtype))
         return plan_message(shape, memory_limit, n_threads, tile_shape[0] if tile_shape else 1)
 
@@ -138,32 +125,6 @@ def _intercepts(choices: Sequence[SubsetChoice]) -> np.ndarray:
 class Averaging(SubsetEstimates):
     """Average the Lasso estimates of random subsets of the rows; a feature of any subset is a feature.
 
-    Parameters
-    ----------
-    n_subsets : int, optional
-        The paper's m.
-    subset_size : int, optional
-        Rows of a subset, instead of `n_subsets`. With neither, as `daskfs.selectors.message.selector.Message` chooses.
-    criterion : {"ebic", "ric", "bic"}
-    gamma : float
-        EBIC's γ (0 to 1).
-    gic_rss : {"refit", "lasso"}
-        Whether the criterion sees the residuals of the refit or of the shrunk Lasso fit.
-    n_lambdas : int
-        Length of a path's grid.
-    patience : int or None
-        A path stops at models with so many features more than the best so far; None: never.
-    max_features : int, optional
-        Largest model of a subset; by default n_i / (2 log p).
-    loss : {"squared", "logistic", "poisson", "huber", "multinomial"}
-        Of several classes each is told from the rest by itself; a feature is selected that one of them takes.
-    random_state : int, RandomState or None
-        Of the partition of rows that do not stand in random order.
-    memory_limit : int or str, optional
-        What one task may take, "1GiB" for example.
-    client : distributed.Client, optional
-        Where the work runs; None: here.
-
     Attributes
     ----------
     selected_ : ndarray of shape (n_selected,)
@@ -206,8 +167,8 @@ class Averaging(SubsetEstimates):
 class Median(SubsetEstimates):
     """Take the coordinate-wise median of the Lasso estimates of random subsets of the rows.
 
-    Parameters and attributes are those of `Averaging`; ``coef_`` and ``intercept_`` are medians, and ``support_`` is
-    where the median is not zero.
+    Attributes are those of `Averaging`; ``coef_`` and ``intercept_`` are medians, and ``support_`` is where the median
+    is not zero.
 
     Examples
     --------
