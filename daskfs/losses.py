@@ -1,0 +1,198 @@
+"""What a loss is: one record for each, one code for all kernels, and what a method asks of the losses that it takes.
+
+A loss is of one prediction z = X @ coef + intercept and one target y. Everything that depends on the loss, outside of
+the kernels' formulas, is answered from its record; a method says what it requires of a loss, not which names it knows.
+
+A new loss is a line of `LOSSES` here, and its formulas in `daskfs.kernels.losses` (many rows at once) or
+`daskfs.kernels.row_losses` (one row at a time).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from daskfs.errors import ConfigError, did_you_mean
+
+# The codes by which kernels choose a formula. Compiled code holds them: the kernels' cache depends on this file.
+SQUARED, LOGISTIC, POISSON, HUBER, SQUARED_HINGE, EPSILON_INSENSITIVE, HINGE, MULTINOMIAL = range(8)
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A loss, and what is true of it."""
+
+    name: str
+    code: int
+    formula: str
+    target: Literal["number", "count", "two classes", "classes"]
+    """What y is. Two classes are -1 and +1 to the kernels, several are numbered."""
+    curvature_bound: float = math.inf
+    """Largest second derivative in z; infinite where there is none, or where the first derivative jumps."""
+    has_bounded_derivative: bool = False
+    """Whether one row, however far off, pulls with no more than a fixed force."""
+    is_likelihood: bool = False
+    """Whether it has a deviance, on which information criteria stand."""
+    has_probabilities: bool = False
+    """Whether `predict_proba` is defined."""
+    has_formula_of_many_rows: bool = True
+    """Whether `daskfs.kernels.losses` knows it: its refit is a minimum over all rows."""
+    has_formula_of_a_row: bool = False
+    """Whether `daskfs.kernels.row_losses` (several classes: `daskfs.kernels.sketch.classes`) knows it."""
+    ridge: float = 0.0
+    """In parts of `curvature_bound`, where a method needs one and none is given: where classes are linearly separable,
+    or errors cost nothing, derivatives and curvatures would vanish."""
+    learning_rate: float = 0.0
+    """Of stochastic gradient descent in one pass, times the mean squared norm of a row; 0 where there is none."""
+    longest_step: float = math.inf
+    """Largest learning rate times the squared norm of the row itself: a step beyond would grow, not fall."""
+
+    @property
+    def is_classifier(self) -> bool:
+        """Whether y is a label."""
+        return self.target in ("two classes", "classes")
+
+    @property
+    def is_two_class(self) -> bool:
+        """Whether y is one of two labels, the prediction's sign saying which."""
+        return self.target == "two classes"
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics of `daskfs.metrics` that say something of a prediction, what is shown unasked first."""
+        if self.is_classifier:
+            return ("accuracy", "auc") if self.is_two_class else ("accuracy",)
+        return ("mse", "r2", "rmse", "mae")
+
+    @property
+    def default_metrics(self) -> tuple[str, ...]:
+        """The metrics that are shown where none are asked for."""
+        return self.metrics[:2]
+
+
+LOSSES: dict[str, Loss] = {
+    loss.name: loss
+    for loss in (
+        Loss(
+            "squared", SQUARED, "½ (z - y)²", "number", curvature_bound=1.0, is_likelihood=True,
+            has_formula_of_a_row=True, learning_rate=0.5, longest_step=1.0,
+        ),
+        Loss(
+            "logistic", LOGISTIC, "log(1 + exp(-y z))", "two classes", curvature_bound=0.25,
+            has_bounded_derivative=True, is_likelihood=True, has_probabilities=True, has_formula_of_a_row=True,
+            ridge=0.03, learning_rate=4.0, longest_step=8.0,
+        ),
+        Loss("poisson", POISSON, "exp(z) - y z", "count", is_likelihood=True),
+        Loss(
+            "huber", HUBER, "½ (z - y)², beyond the threshold t: t |z - y| - ½ t²", "number", curvature_bound=1.0,
+            has_bounded_derivative=True, is_likelihood=True,
+        ),
+        Loss(
+            "multinomial", MULTINOMIAL, "log Σ_c exp(z_c) - z_y", "classes", curvature_bound=0.5,
+            has_bounded_derivative=True, is_likelihood=True, has_probabilities=True, has_formula_of_many_rows=False,
+            has_formula_of_a_row=True, learning_rate=4.0, longest_step=8.0,
+        ),
+        Loss(
+            "squared_hinge", SQUARED_HINGE, "½ max(0, 1 - y z)²", "two classes", curvature_bound=1.0,
+            has_formula_of_a_row=True, ridge=0.03, learning_rate=1.0, longest_step=2.0,
+        ),
+        Loss(
+            "hinge", HINGE, "max(0, 1 - y z)", "two classes", has_bounded_derivative=True,
+            has_formula_of_many_rows=False, has_formula_of_a_row=True, learning_rate=2.0, longest_step=8.0,
+        ),
+        Loss(
+            "epsilon_insensitive", EPSILON_INSENSITIVE, "½ max(0, |z - y| - t)²", "number", curvature_bound=1.0,
+            ridge=0.001,
+        ),
+    )
+}  # fmt: skip
+
+
+class Requirement(NamedTuple):
+    """Something that a method asks of a loss."""
+
+    holds: Callable[[Loss], bool]
+    lack: str
+    """Why a loss of which it does not hold is not taken."""
+
+
+LIKELIHOOD = Requirement(lambda loss: loss.is_likelihood, "it has no likelihood, on which the criteria stand")
+BOUNDED_CURVATURE = Requirement(lambda loss: math.isfinite(loss.curvature_bound), "its curvature is unbounded")
+ONE_PREDICTION = Requirement(lambda loss: loss.target != "classes", "each of its classes has a prediction of its own")
+TWO_CLASSES = Requirement(lambda loss: loss.is_two_class, "it is not a loss of two classes")
+NUMBERS = Requirement(lambda loss: not loss.is_classifier, "it is a loss of classes")
+ROW_BY_ROW = Requirement(
+    lambda loss: loss.has_formula_of_a_row, "its gradient is not known row by row (daskfs.kernels.row_losses)"
+)
+AT_ONCE = Requirement(lambda loss: loss.has_formula_of_many_rows, "it has no minimum over all rows that could be found")
+
+
+def find_loss(name: str) -> Loss:
+    """Return the record of a loss.
+
+    Raises
+    ------
+    ConfigError
+        Unknown loss.
+
+    Examples
+    --------
+    >>> find_loss("logistic").curvature_bound
+    0.25
+    """
+    if name not in LOSSES:
+        raise ConfigError(
+            f"expected one of {', '.join(LOSSES)}, found {name!r}{did_you_mean(str(name), LOSSES)}",
+            "loss",
+            "choose one of them",
+        )
+    return LOSSES[name]
+
+
+def losses_with(requires: Sequence[Requirement], among: Sequence[str] | None = None) -> tuple[str, ...]:
+    """Return the names of the losses of which all requirements hold, in the order of `among` or of the table.
+
+    Examples
+    --------
+    >>> losses_with([BOUNDED_CURVATURE, TWO_CLASSES])
+    ('logistic', 'squared_hinge')
+    """
+    return tuple(name for name in among or LOSSES if all(wanted.holds(LOSSES[name]) for wanted in requires))
+
+
+def check_loss(
+    method: str, name: object, requires: Sequence[Requirement] = (), among: Sequence[str] | None = None
+) -> None:
+    """Refuse a loss that a method does not take, and say what the loss lacks.
+
+    Parameters
+    ----------
+    method : str
+        The method's name, for the message.
+    name : object
+        What the user gave.
+    requires : sequence of Requirement
+    among : sequence of str, optional
+        The losses that the method was made for, where it does not take all of which the requirements hold.
+
+    Raises
+    ------
+    ConfigError
+
+    Examples
+    --------
+    >>> check_loss("Svm", "poisson", [BOUNDED_CURVATURE], among=["squared_hinge"])
+    Traceback (most recent call last):
+    daskfs.errors.ConfigError: loss: Svm does not take 'poisson': its curvature is unbounded; it takes squared_hinge
+    """
+    taken = losses_with(requires, among)
+    if isinstance(name, str) and name in taken:
+        return
+    if not isinstance(name, str) or name not in LOSSES:
+        hint = did_you_mean(str(name), taken)
+        raise ConfigError(f"expected one of {', '.join(taken)}, found {name!r}{hint}", "loss", "choose one of them")
+    lacks = [wanted.lack for wanted in requires if not wanted.holds(LOSSES[name])]
+    why = f": {lacks[0]}" if lacks else ""
+    raise ConfigError(f"{method} does not take {name!r}{why}", "loss", f"it takes {', '.join(taken)}")
