@@ -22,10 +22,10 @@ class BufferPool:
         """Return an uninitialised array of this shape, on a free buffer where one is large enough."""
         nbytes = int(np.prod(shape)) * dtype.itemsize
         fits = next((k for k, buffer in enumerate(self._free) if buffer.nbytes >= nbytes), None)
-        buffer = np.empty(max(nbytes, 1), dtype=np.uint8) if fits is None else self._free.pop(fits)
+        buffer: np.ndarray = np.empty(max(nbytes, 1), np.uint8) if fits is None else self._free.pop(fits)
         # A view refers to the first array on the memory, not to those in between. Behind a memoryview, `lent` is that
         # first array: when it goes, all views of it have gone.
-        lent = np.frombuffer(memoryview(buffer), dtype=np.uint8)
+        lent = np.frombuffer(buffer.data, dtype=np.uint8)
         weakref.finalize(lent, self._free.append, buffer).atexit = False
         return lent[:nbytes].view(dtype).reshape(shape)
 

@@ -49,6 +49,12 @@ class Names(Sequence[str]):
             self._array = self._read()
         return self._array
 
+    @property
+    def are_default(self) -> bool:
+        """Whether they are x0, x1, ..., which stand for no names, whoever wrote them down."""
+        given = self.given
+        return given is None or all(str(name) == f"x{j}" for j, name in enumerate(given))
+
     def array(self) -> np.ndarray:
         """Return all names, an object array of str of shape (n_features,)."""
         given = self.given

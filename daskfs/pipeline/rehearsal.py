@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from daskfs.kernels.numba_cache import CACHE_DIRECTORY
-from daskfs.matrix.base import RowBlock
+from daskfs.matrix.blocks import RowBlock
 from daskfs.store.feature_store import open_store
 from daskfs.store.writer import StoreWriter
 

@@ -28,7 +28,6 @@ from daskfs.selectors.shared.responses import (
     mean_or_label,
     probabilities,
 )
-from daskfs.sources.arrays import default_names
 
 
 class Checkpoint(Protocol):
@@ -179,9 +178,8 @@ class BaseSelector(SelectorMixin, BaseEstimator):
 
     def _take_names(self, matrix: Matrix) -> None:
         self.n_features_in_ = int(matrix.shape[1])
-        names = matrix.feature_names
-        if names is not None and list(names) != default_names(self.n_features_in_):  # which stand for no names
-            self.feature_names_in_ = np.asarray(names, dtype=object)
+        if not matrix.names.are_default:
+            self.feature_names_in_ = np.asarray(matrix.names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
 

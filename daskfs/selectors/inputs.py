@@ -14,9 +14,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_random_state, validate_data
 
 from daskfs.errors import DataError
-from daskfs.matrix.base import Matrix
+from daskfs.matrix.arrays import ArrayMatrix
+from daskfs.matrix.base import Matrix, not_finite
 from daskfs.selectors.shared.responses import CLASSIFIERS, Response
-from daskfs.sources.arrays import ArrayMatrix
 
 if TYPE_CHECKING:
     from daskfs.selectors.base import BaseSelector
@@ -29,7 +29,7 @@ def is_lazy(X: Any) -> bool:
 
 def is_matrix(X: Any) -> bool:
     """Whether X is a feature store, rows of one, or anything else that reads its own blocks."""
-    return hasattr(X, "read") and hasattr(X, "read_target")
+    return isinstance(X, Matrix)
 
 
 @contextmanager
@@ -125,8 +125,7 @@ def _refuse_non_finite_target(y: Any) -> None:
     values = np.asarray(y)
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         row = int(np.argwhere(~np.isfinite(values))[0][0])
-        found = "NaN" if np.isnan(values.reshape(len(values), -1)[row]).any() else "infinity"
-        raise DataError(f"expected finite numbers, found {found}", f"target, row {row}", "drop the row")
+        raise not_finite(f"target, row {row}", values.reshape(len(values), -1)[row].sum())
 
 
 def _ingested(selector: BaseSelector, X: Any, y: Any, sample_weight: Any, path: Path) -> Matrix:
@@ -213,7 +212,7 @@ def _respond_to_frame(frame: Any, coef: np.ndarray, intercept: Any, response: Re
     return type(frame.index.to_series())(prediction, index=frame.index, name="prediction")
 
 
-def predictor_blocks(selector: BaseSelector, matrix: Any, columns: np.ndarray) -> Iterator[np.ndarray]:
+def predictor_blocks(selector: BaseSelector, matrix: Matrix, columns: np.ndarray) -> Iterator[np.ndarray]:
     """Yield the linear predictor of consecutive rows of a matrix; only the chosen columns are read."""
     _check_width(matrix.shape[1], selector.n_features_in_)
     coef = selector._coef_of(columns)

@@ -11,6 +11,7 @@ import numpy as np
 from daskfs.errors import DataError, SourceError
 from daskfs.matrix.arrays import ArrayMatrix as ArrayMatrix  # where it stood before
 from daskfs.matrix.arrays import as_column, as_matrix, as_names, as_targets, dense_rows, pieces_of_rows
+from daskfs.matrix.names import Names
 from daskfs.sources.base import Source, SourceBlock
 
 
@@ -46,8 +47,7 @@ class ArraySource(Source):
     ) -> None:
         self._X = as_matrix(X)
         n_samples, n_features = self._X.shape
-        names = default_names(n_features) if feature_names is None else feature_names
-        self._names = [str(name) for name in as_names(names, n_features)]
+        self._names = Names(n_features, None if feature_names is None else as_names(feature_names, n_features)).tolist()
         self._y = None if y is None else as_targets(y, n_samples)
         self._weight = None if weight is None else as_column(weight, n_samples, "weight")
         self.has_weight = weight is not None
@@ -118,11 +118,6 @@ class ArraySource(Source):
                 None if self._y is None else self._y[rows],
                 None if self._weight is None else self._weight[rows],
             )
-
-
-def default_names(n_features: int) -> list[str]:
-    """Return x0, x1, ..."""
-    return [f"x{j}" for j in range(n_features)]
 
 
 def _name_targets(y: np.ndarray | None, names: Sequence[str] | None) -> list[str]:

@@ -12,9 +12,9 @@ from sklearn.linear_model import LinearRegression
 
 from daskfs.cluster.workers import Here
 from daskfs.errors import ConfigError, DaskfsError, DataError, PlanError
-from daskfs.matrix.streaming import Streamable
+from daskfs.matrix.arrays import ArrayMatrix
+from daskfs.matrix.base import Matrix
 from daskfs.selectors.message.selector import Message
-from daskfs.sources.arrays import ArrayMatrix
 
 TRUE_FEATURES = [2, 5, 11]
 
@@ -82,11 +82,10 @@ def test_the_result_holds_the_path_of_the_first_subset(problem):
     assert "client" not in result.parameters
 
 
-class Votes(Streamable):
+class Votes(Matrix):
     """Two or three blocks of 40 rows, of which each explains the target by the columns given."""
 
-    shuffled = True
-    feature_names = None
+    rows_are_random = True
     dtype = np.dtype(float)
 
     def __init__(self, columns, constant=()):

@@ -13,8 +13,8 @@ from sklearn.model_selection import cross_val_score
 
 from daskfs.cluster.open import open_cluster
 from daskfs.errors import DataError
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.message.selector import Message
-from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 
 TRUE_FEATURES = [2, 5, 11]

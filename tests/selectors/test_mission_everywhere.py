@@ -8,9 +8,9 @@ import pytest
 import scipy.sparse
 
 from daskfs.cluster.open import open_cluster
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.mission.model import MissionModel, ModelShape, merged
 from daskfs.selectors.mission.selector import Mission
-from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 
 

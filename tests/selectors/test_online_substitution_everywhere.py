@@ -14,9 +14,9 @@ from sklearn.base import clone
 
 from daskfs.cluster.open import open_cluster
 from daskfs.errors import PlanError
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.pipeline.checkpoint import Checkpoint
 from daskfs.selectors.online_substitution.selector import OnlineSubstitution
-from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 
 KINDS = [

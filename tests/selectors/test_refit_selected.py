@@ -9,9 +9,9 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRe
 
 from daskfs import ingest
 from daskfs.errors import DataError
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.shared import refit
 from daskfs.selectors.shared.refit import refit_selected
-from daskfs.sources.arrays import ArrayMatrix
 
 
 def data(loss, n=600, p=12, seed=0):

@@ -29,7 +29,7 @@ import numpy as np
 
 from daskfs.cluster.open import parse_bytes
 from daskfs.cluster.workers import Workers
-from daskfs.errors import ConfigError, DataError, PlanError
+from daskfs.errors import ConfigError, PlanError
 from daskfs.kernels.baselines.hard_thresholding import IHT as IHT_CODE
 from daskfs.kernels.baselines.hard_thresholding import ITI as ITI_CODE
 from daskfs.kernels.baselines.hard_thresholding import PHT as PHT_CODE
@@ -120,10 +120,10 @@ class FullGradient(BaseSelector):
         limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
         self.plan(rows.shape[0], rows.shape[1], rows.dtype, limit)
         X = np.asarray(rows.read(slice(None)), dtype=np.float64)
-        y, weight = rows.read_target(slice(None)), rows.read_weight(slice(None))
+        y, weight = np.asarray(rows.read_target()), rows.read_weight()
         if not np.isfinite(X).all():
             row, column = (int(part[0]) for part in np.nonzero(~np.isfinite(X)))
-            raise DataError("expected finite numbers, found others", f"{rows.names[column]}, row {row}", "drop the row")
+            raise rows.bad_value(row, column, X[row, column])
         weight = np.ones(len(y)) if weight is None else weight / np.mean(weight)
         root = np.sqrt(weight)
         X = (X - np.average(X, axis=0, weights=weight)) * root[:, None]
@@ -138,7 +138,7 @@ class FullGradient(BaseSelector):
         halved = f"steps of {self.step_size:g} / n grew beyond all bounds: {step:g} / n was taken"
         self._finish(matrix, rows, chosen, np.abs(sizes), [halved] if step != self.step_size else [])
 
-    def _finish(self, matrix: Matrix, rows: Any, chosen: np.ndarray, sizes: np.ndarray, notes: list[str]) -> None:
+    def _finish(self, matrix: Matrix, rows: Matrix, chosen: np.ndarray, sizes: np.ndarray, notes: list[str]) -> None:
         n_features = int(matrix.shape[1])
         self.selected_ = chosen[np.lexsort((chosen, -sizes))]
         self.support_ = np.zeros(n_features, dtype=bool)
@@ -150,7 +150,7 @@ class FullGradient(BaseSelector):
         self.coef_[columns], self.intercept_ = refit.coef, refit.intercept
         parameters = self.get_params(deep=False)
         del parameters["client"]
-        names = matrix.feature_names
+        names = matrix.names.given
         self.result_ = SelectionResult(
             method=self.method,
             table=selection_table(self.selected_, self.coef_[self.selected_], self.scores_[self.selected_], names),
@@ -160,7 +160,7 @@ class FullGradient(BaseSelector):
             n_features=n_features,
             scores=self.scores_,
             feature_names=names,
-            store_digest=getattr(getattr(matrix, "base", matrix), "digest", None),
+            store_digest=matrix.identity,
             notes=notes,
         )
 

@@ -235,7 +235,7 @@ class AsyncOnlineSubstitution(BaseSelector):
         limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
         in_turn = self.schedule != "asynchronous" or workers.client is None
         n_threads = 1 if in_turn else workers.n_threads
-        tile_columns = getattr(matrix, "tile_shape", (1, 1))[1]
+        tile_columns = matrix.tile_shape[1]
         shape = self._shape(*matrix.shape, matrix.dtype, n_threads, tile_columns, in_turn)
         settings = self._settings(matrix, shape, limit)
         run = AsyncRun(matrix, settings, workers, progress, checkpoint)
@@ -305,9 +305,9 @@ class AsyncOnlineSubstitution(BaseSelector):
         self.intercept_ = float(fit.intercept)
 
     def _make_result(
-        self, matrix: Any, run: AsyncRun, notes: list[str], limit: int | None, settings: AsyncSettings
+        self, matrix: Matrix, run: AsyncRun, notes: list[str], limit: int | None, settings: AsyncSettings
     ) -> None:
-        names = matrix.feature_names
+        names = matrix.names.given
         table = selection_table(self.selected_, self.coef_[self.selected_], self.scores_[self.selected_], names)
         self.result_ = SelectionResult(
             method="async_online_substitution",
@@ -321,7 +321,7 @@ class AsyncOnlineSubstitution(BaseSelector):
             history=type(table)({name: run.trace[:, q] for q, name in enumerate(TRACE)}),
             scores=self.scores_,
             feature_names=names,
-            store_digest=getattr(getattr(matrix, "base", matrix), "digest", None),
+            store_digest=matrix.identity,
             memory={} if limit is None else {"task_limit_nbytes": limit},
             communication=communication_of(run),
             time=times_of(run),

@@ -44,7 +44,7 @@ def finish(selector: FGM, matrix: Any, passes: FgmPasses, y: np.ndarray, weight:
     notes = _notes(selector, passes, len(features))
     if selector.debias and len(features):
         notes.append(_debias(selector, matrix, passes, features, y, weight))
-    names = matrix.feature_names
+    names = matrix.names.given
     table = selection_table(selector.selected_, selector.coef_[selector.selected_],
                             selector.scores_[selector.selected_], names)  # fmt: skip
     parameters = {**selector.get_params(deep=False), "C": selector.C_}
@@ -66,7 +66,7 @@ def finish(selector: FGM, matrix: Any, passes: FgmPasses, y: np.ndarray, weight:
         history=type(table).from_dict(columns),
         scores=selector.scores_,
         feature_names=names,
-        store_digest=getattr(getattr(matrix, "base", matrix), "digest", None),
+        store_digest=matrix.identity,
         memory={} if selector.memory_limit is None else {"task_limit": str(selector.memory_limit)},
         communication=passes.columns.communication,
         time=passes.columns.seconds,

@@ -56,6 +56,7 @@ from daskfs.selectors.fgm.plan import FgmShape, cut_columns, plan_fgm
 from daskfs.selectors.fgm.restricted_problem import RestrictedModel, SolverSettings
 from daskfs.selectors.fgm.result import finish
 from daskfs.selectors.fgm.run import ColumnPasses
+from daskfs.selectors.fgm.tasks import scored_in_place
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.shared.responses import CLASSIFIERS
 from daskfs.selectors.shared.targets import checked_target, classes_of
@@ -272,14 +273,12 @@ class FGM(BaseSelector):
         return min(self.C_losses_, key=self.C_losses_.__getitem__)
 
     def _column_passes(
-        self, matrix: Any, workers: Workers, progress: Progress | None, checkpoint: Checkpoint | None
+        self, matrix: Matrix, workers: Workers, progress: Progress | None, checkpoint: Checkpoint | None
     ) -> ColumnPasses:
         limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
         shape = self._shape(int(matrix.shape[0]), int(matrix.shape[1]), np.dtype(matrix.dtype).itemsize)
-        dense = getattr(matrix, "dense_array", None)
-        lies_right = dense is not None and dense.strides[1] == dense.itemsize
-        in_memory = lies_right or getattr(getattr(matrix, "base", matrix), "by_columns", None) is not None
-        cut = cut_columns(shape, limit, workers.n_threads, matrix.tile_shape, in_memory)  # type: ignore[attr-defined]
+        in_memory = scored_in_place(matrix, slice(0, 1)) is not None or matrix.sparse_columns(slice(0, 1)) is not None
+        cut = cut_columns(shape, limit, workers.n_threads, matrix.tile_shape, in_memory)
         return ColumnPasses(matrix, cut, workers, progress, checkpoint)
 
     def _target(self, matrix: Matrix) -> tuple[np.ndarray, np.ndarray]:

@@ -318,7 +318,7 @@ class Message(BaseSelector):
         earlier = [(past, run_again(past, limit, workers)) for past in self._parts]
         self._parts.append(part)
         refit = self._agree(settings, [*earlier, (part, run)], notes)
-        notes += notes_on(self.scores_, self.n_subsets_, refit, matrix.feature_names)
+        notes += notes_on(self.scores_, self.n_subsets_, refit, matrix.names.given)
         self._make_result(matrix, [run, *(other for _, other in earlier if other is not None)], notes)
         if settings.loss == "squared":
             self._parts[-1] = part.without_arrays()
@@ -372,7 +372,7 @@ class Message(BaseSelector):
         return settings_of(self, shape.n_subsets, self._codes, self._threshold)
 
     def _make_result(self, matrix: Any, runs: list[MessageRun], notes: list[str]) -> None:
-        names = matrix.feature_names
+        names = matrix.names.given
         coef, intercept = self.coef_[..., self.selected_], self.intercept_
         if coef.ndim > 1:
             coef, intercept = coefficient_norm(coef), math.nan
@@ -392,7 +392,7 @@ class Message(BaseSelector):
             history=type(table).from_dict(path_of_first(self._parts[0].chosen)),
             scores=self.scores_,
             feature_names=names,
-            store_digest=getattr(getattr(matrix, "base", matrix), "digest", None),
+            store_digest=matrix.identity,
             memory={} if limit is None else {"task_limit_nbytes": limit},
             communication=summed(run.communication for run in runs),
             time=summed(run.seconds for run in runs),

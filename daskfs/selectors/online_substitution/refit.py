@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.shared.refit import refit_selected
 from daskfs.selectors.shared.responses import TWO_CLASS
-from daskfs.sources.arrays import ArrayMatrix
 
 
 def refit_members(

@@ -49,6 +49,7 @@ from daskfs.cluster.open import parse_bytes, workers_of
 from daskfs.cluster.workers import Workers
 from daskfs.errors import DataError
 from daskfs.kernels.substitution.products import NO_WEIGHT
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix, Progress
 from daskfs.selectors.base import BaseSelector, Checkpoint, SelectorPlan
 from daskfs.selectors.inputs import seed_of
@@ -72,7 +73,6 @@ from daskfs.selectors.online_substitution.refit import refit_members
 from daskfs.selectors.online_substitution.stream import ROUND_CHAPTERS, SubstitutionRun
 from daskfs.selectors.shared.responses import CLASSIFIERS, TWO_CLASS
 from daskfs.selectors.shared.targets import checked_target, classes_of
-from daskfs.sources.arrays import ArrayMatrix
 
 
 class OnlineSubstitution(BaseSelector):
@@ -281,7 +281,7 @@ class OnlineSubstitution(BaseSelector):
             check_parameters(self)
             labels, y = coded(y) if self.loss in CLASSIFIERS else (None, y)
             first = ArrayMatrix(X, y, sample_weight, names)
-            always = columns_of(self.always_include, first.shape[1], first.feature_names, "always_include")
+            always = columns_of(self.always_include, first.shape[1], first.names.given, "always_include")
             self._arrivals = self._expect(first)
             self._labels = labels
         arrivals = self._arrivals
@@ -311,12 +311,12 @@ class OnlineSubstitution(BaseSelector):
         workers = workers_of(self.client) if workers is None else workers
         y, weight = self._target(matrix)
         n_samples, n_features = matrix.shape
-        tile_rows, tile_columns = getattr(matrix, "tile_shape", (1, 1))
+        tile_rows, tile_columns = matrix.tile_shape
         tile_columns = tile_columns if tile_rows > 1 else 1  # rows in memory are no tiles
         shape = self._shape(n_samples, n_features, np.dtype(matrix.dtype), tile_columns)
         limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
         reading = choose_reading(shape, limit)
-        always = columns_of(self.always_include, n_features, matrix.feature_names, "always_include")
+        always = columns_of(self.always_include, n_features, matrix.names.given, "always_include")
         order = self.order if isinstance(self.order, str) else columns_of(self.order, n_features, None, "order")
         members = Members(shape.n_selected, n_samples, self._settings().dtype_of(matrix.dtype), weight)
         screeners = workers if self.schedule == "screen" else None

@@ -14,6 +14,7 @@ import numpy as np
 from daskfs.cluster.workers import Workers
 from daskfs.kernels.glm.newton import factorise, solve_factored
 from daskfs.kernels.losses import SQUARED, loss_code
+from daskfs.matrix.base import Matrix
 from daskfs.selectors.shared.refit import SelectedBlocks, SelectedFit, refit_selected
 from daskfs.selectors.shared.refit_on_block import Model
 
@@ -32,7 +33,7 @@ class Kept:
 
 
 def eliminate(
-    matrix: Any,
+    matrix: Matrix,
     columns: np.ndarray,
     n_keep: int,
     loss: str,
@@ -76,7 +77,7 @@ def eliminate(
 
 
 def _parabola(
-    matrix: Any,
+    matrix: Matrix,
     columns: np.ndarray,
     loss: str,
     fit: SelectedFit,

@@ -14,14 +14,13 @@ from typing import Any
 import numpy as np
 
 from daskfs.cluster.workers import Here, Workers
-from daskfs.errors import DataError
 from daskfs.kernels.glm.newton import factorise, solve_factored
 from daskfs.kernels.losses import HUBER, LOGISTIC, POISSON, SQUARED, SQUARED_HINGE, default_threshold, loss_code
+from daskfs.matrix.arrays import ArrayMatrix
+from daskfs.matrix.base import Matrix
 from daskfs.matrix.buffers import DEFAULT_BLOCK_NBYTES
-from daskfs.matrix.streaming import RowView
 from daskfs.selectors.shared.refit_on_block import Model, as_vector, moments_on_rows, terms_on_rows
 from daskfs.selectors.shared.targets import null_intercept
-from daskfs.sources.arrays import ArrayMatrix
 
 BLOCK_VALUES = 2**20  # of X, in blocks that depend on the number of columns alone: the same sums everywhere
 MAX_STEPS, MAX_HALVINGS = 50, 30
@@ -50,7 +49,7 @@ class SelectedFit:
 
 
 def refit_selected(
-    matrix: Any,
+    matrix: Matrix,
     columns: np.ndarray,
     loss: str = "squared",
     *,
@@ -158,7 +157,7 @@ def _shortened(
 class SelectedBlocks:
     """Blocks of rows of the selected columns: kept in memory where they fit, or an address."""
 
-    def __init__(self, matrix: Any, columns: np.ndarray, workers: Workers, memory_limit: int | None) -> None:
+    def __init__(self, matrix: Matrix, columns: np.ndarray, workers: Workers, memory_limit: int | None) -> None:
         n_samples = matrix.shape[0]
         length = max(1, BLOCK_VALUES // max(len(columns), 1))
         self.pieces = [(start, min(start + length, n_samples)) for start in range(0, n_samples, length)]
@@ -166,7 +165,7 @@ class SelectedBlocks:
         self.columns: Any = columns
         if n_samples * len(columns) * np.dtype(matrix.dtype).itemsize <= room:
             y, weight = matrix.read_target(slice(None)), matrix.read_weight(slice(None))
-            self.matrix: Any = ArrayMatrix(_gathered(matrix, columns, self.pieces), y, weight, matrix.names[columns])
+            self.matrix: Matrix = ArrayMatrix(_gathered(matrix, columns, self.pieces), y, weight, matrix.names[columns])
             self.columns, self.workers = slice(None), Here()
         else:
             self.matrix, self.workers = matrix, workers  # type: ignore[assignment]
@@ -179,8 +178,8 @@ class SelectedBlocks:
         mean = sum(part["total"] * part["mean"] for part in parts) / total
         spread = sum(part["total"] * (part["scale"] ** 2 + (part["mean"] - mean) ** 2) for part in parts) / total
         if np.isnan(spread).any():
-            column = self.matrix.names[self.columns][int(np.flatnonzero(np.isnan(spread))[0])]
-            raise DataError("expected finite numbers, found NaN or infinity", f"column {column!r}", "drop the rows")
+            place = int(np.flatnonzero(np.isnan(spread))[0])
+            raise self.matrix.bad_column(place if isinstance(self.columns, slice) else int(self.columns[place]))
         return float(total), float(location), mean, np.sqrt(spread)
 
     def terms(self, model: Model, total: float, ridge: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
@@ -193,22 +192,24 @@ class SelectedBlocks:
 
     def _map(self, function: Callable[..., Any], arguments: Sequence[Any]) -> list[Any]:
         """Return the function's results in the order of the rows."""
-        is_view = isinstance(self.matrix, RowView)
-        base = self.matrix.base if is_view else self.matrix
-        rows = [self.matrix.locate(*piece) if is_view else slice(*piece) for piece in self.pieces]
+        base, rows = self.matrix.base, [self.matrix.at(*piece) for piece in self.pieces]
         results: list[Any] = [None] * len(rows)
         for k, result in self.workers.map_blocks(function, rows, name="refit", shared=(base, *arguments)):
             results[k] = result
         return results
 
 
-def _gathered(matrix: Any, columns: np.ndarray, pieces: list[tuple[int, int]]) -> np.ndarray:
+def _gathered(matrix: Matrix, columns: np.ndarray, pieces: list[tuple[int, int]]) -> np.ndarray:
     """Return the selected columns; stores are read tile by tile, in ascending order."""
     order = np.argsort(columns, kind="stable")
     inverse = np.argsort(order, kind="stable")
     out = np.empty((matrix.shape[0], len(columns)), dtype=matrix.dtype)
     for start, stop in pieces:
-        out[start:stop] = matrix.read(slice(start, stop), columns[order])[:, inverse]
+        block = matrix.read(slice(start, stop), columns[order])
+        if not np.isfinite(block).all():
+            row, place = (int(part[0]) for part in np.nonzero(~np.isfinite(block)))
+            raise matrix.bad_value(start + row, int(columns[order][place]), block[row, place])
+        out[start:stop] = block[:, inverse]
     return out
 
 
