@@ -200,7 +200,7 @@ def test_every_matrix_has_names_and_a_target():
 def test_consecutive_rows_of_a_view_are_read_as_a_slice():
     view = Table().take(np.arange(20, 60))
     assert view.at(5, 10) == slice(25, 30)
-    assert np.array_equal(Table().take(np.array([5, 4, 3])).locate(0, 3), [5, 4, 3])
+    assert np.array_equal(Table().take(np.array([5, 4, 3])).at(0, 3), [5, 4, 3])
 
 
 @pytest.mark.parametrize("rows", [[3, 5, 4], [3, 3, 4], [5, 4, 3], [0, 2, 2]])

@@ -1,27 +1,42 @@
-"""Where compiled kernels are kept, what they take in memory, and the decorator that makes a function one of them.
+"""Where compiled kernels are kept, and the decorators that make a function one of them.
 
-numba keeps machine code beside the source. Where that folder cannot be written (a system-wide installation, a read-only
-container) and there is no home, it refuses to import; so a folder of this user and this machine is named instead. And
-it compiles a function again when its own file has changed, but not when a function that it calls, in another file, has:
-an update would run old code. So the folder's name holds a digest of all kernels' sources.
+numba's own cache keeps machine code beside the source. Where that folder cannot be written (a system-wide installation,
+a read-only container) and there is no home, it refuses to import. It does not see a change in a called function of
+another file (see `daskfs.kernels.sources`). And its index of a function is read, changed and written by every process:
+of two that compile the same function for different types at once, one may later load the other's code. So `KernelCache`
+keeps one file for each function and signature, whole or not there, below the stamp of the sources it was made from::
+
+    <cache directory>/<module>/<stamp of its sources>/<function>-<digest of signature, processor, versions>.nbc
+
+Of each module the last `N_STAMPS` states of its sources are kept, for work trees and branches beside each other.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import pickle
+import shutil
 import socket
 import stat
 import sys
 import tempfile
+import uuid
+import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import llvmlite
 import numba
 from llvmlite import ir
 from numba import types
+from numba.core.compiler import CompileResult
+from numba.core.serialize import dumps
 from numba.extending import intrinsic
+
+from daskfs.kernels.sources import stamp_of
 
 
 def _can_write(folder: Path) -> bool:
@@ -68,16 +83,104 @@ def choose_cache_directory(beside_source: Path) -> Path:
     return Path(tempfile.mkdtemp(prefix="daskfs-numba-"))
 
 
-def source_digest(folder: Path) -> str:
-    """Return a digest of all Python files of a folder."""
-    digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*.py")):
-        digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()[:16]
+N_STAMPS = 8
+CACHE_DIRECTORY = choose_cache_directory(Path(__file__).parent / "__pycache__") / "daskfs-kernels"
 
 
-_HERE = Path(__file__).parent
-CACHE_DIRECTORY = choose_cache_directory(_HERE / "__pycache__") / f"kernels-{source_digest(_HERE)}"
+def make_stamped(folder: Path) -> None:
+    """Make a folder named by a stamp, and remove the oldest of those beside it beyond `N_STAMPS`.
+
+    Another process may do the same, or use one that is removed: each file stands for itself, and what is missing is
+    compiled again.
+    """
+    if folder.is_dir():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    made = []
+    for other in folder.parent.iterdir():
+        with suppress(OSError):  # removed meanwhile
+            made.append((other.stat().st_mtime_ns, other))
+    for _, old in sorted(made, reverse=True)[N_STAMPS:]:
+        if old != folder:
+            shutil.rmtree(old, ignore_errors=True)
+
+
+class KernelCache:
+    """The machine code of one function on disk, for every signature; numba's dispatchers ask it as they ask their own.
+
+    Parameters
+    ----------
+    function : callable
+    folder : Path
+        Of all modules.
+    stamp : str
+        Of the sources of the function's module.
+    """
+
+    def __init__(self, function: Callable[..., Any], folder: Path, stamp: str) -> None:
+        if function.__closure__:
+            raise TypeError(f"{function.__qualname__} is a closure: its machine code cannot be told from another's")
+        self.cache_path = str(folder / function.__module__ / stamp)
+        self._function, self._stamp = function, stamp
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return the compiled function for a signature, or None."""
+        target_context.refresh()
+        key = self._key(sig, target_context.codegen())
+        try:
+            kept = self._file(key).read_bytes()
+        except OSError:
+            return None
+        if hashlib.sha256(kept[32:]).digest() != kept[:32]:  # the machine went down as it was written
+            return None
+        found, reduced = pickle.loads(kept[32:])
+        return CompileResult._rebuild(target_context, *reduced) if found == key else None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep a compiled function; what cannot be kept (a full disk) is compiled again by the next process."""
+        if data.library.has_dynamic_globals or data.lifted:
+            warnings.warn(
+                f"{self._function.__qualname__} refers to what is only in this process: not kept", stacklevel=2
+            )
+            return
+        key = self._key(sig, data.codegen)
+        path = self._file(key)
+        unfinished = path.with_name(f"{path.name}.{uuid.uuid4().hex[:16]}")
+        try:
+            make_stamped(path.parent)
+            reduced = dumps((key, data._reduce()))
+            unfinished.write_bytes(hashlib.sha256(reduced).digest() + reduced)
+            unfinished.replace(path)
+        except OSError:
+            with suppress(OSError):
+                unfinished.unlink()
+
+    def flush(self) -> None:
+        """Forget all signatures."""
+        for path in Path(self.cache_path).glob(f"{self._function.__qualname__}-*"):
+            path.unlink(missing_ok=True)
+
+    def _key(self, sig: Any, codegen: Any) -> tuple[str, ...]:
+        arguments = sig if isinstance(sig, tuple) else (*sig.args, sig.return_type)
+        of_function = (self._stamp, self._function.__qualname__, str(self._function.__code__.co_firstlineno))
+        versions = (sys.version, numba.__version__, llvmlite.__version__)
+        return (*of_function, *versions, *map(str, codegen.magic_tuple()), *map(_described, arguments))
+
+    def _file(self, key: tuple[str, ...]) -> Path:
+        digest = hashlib.sha256("\0".join(key).encode()).hexdigest()[:24]
+        return Path(self.cache_path) / f"{self._function.__qualname__}-{digest}.nbc"
+
+
+def _described(kind: Any) -> str:
+    """Return the name of a type, with what numba's leaves out: the file and the fields of a record."""
+    if not isinstance(kind, types.BaseTuple):
+        return str(kind)
+    parts = [_described(part) for part in kind]  # type: ignore[attr-defined]
+    record = getattr(kind, "instance_class", None)
+    if record is None:
+        return f"({', '.join(parts)})"
+    fields = ", ".join(f"{name}: {part}" for name, part in zip(record._fields, parts, strict=True))
+    return f"{record.__module__}.{record.__qualname__}({fields})"
 
 
 def load_numba_without_blas() -> None:
@@ -101,15 +204,10 @@ if os.environ.get("DASKFS_OWN_WORKER"):
 
 
 def _compiled(function: Callable[..., Any], fastmath: bool | set[str]) -> Callable[..., Any]:
-    """Decorate with numba's cache in our folder; other people's functions keep theirs."""
-    config: Any = numba.config
-    before = config.CACHE_DIR
-    config.CACHE_DIR = str(CACHE_DIRECTORY)
-    try:
-        compiled: Callable[..., Any] = numba.njit(cache=True, nogil=True, fastmath=fastmath)(function)
-    finally:
-        config.CACHE_DIR = before
-    return compiled
+    compiled: Any = numba.njit(nogil=True, fastmath=fastmath)(function)
+    if compiled is not function:  # NUMBA_DISABLE_JIT
+        compiled._cache = KernelCache(function, CACHE_DIRECTORY, stamp_of(function.__module__))
+    return compiled  # type: ignore[no-any-return]
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:

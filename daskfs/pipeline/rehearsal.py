@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.kernels.numba_cache import CACHE_DIRECTORY
+from daskfs.kernels.numba_cache import CACHE_DIRECTORY, make_stamped
+from daskfs.kernels.sources import stamp_of_all
 from daskfs.matrix.blocks import RowBlock
 from daskfs.store.feature_store import open_store
 from daskfs.store.writer import StoreWriter
@@ -62,7 +63,7 @@ def rehearse(selections: Iterable[Any], dtype: str) -> None:
     if done.returncode == 0:
         with suppress(OSError):  # a full disk, a folder that cannot be written: it is rehearsed again then
             for mark in new:
-                mark.parent.mkdir(parents=True, exist_ok=True)
+                make_stamped(mark.parent)
                 mark.touch()
 
 
@@ -101,7 +102,7 @@ def _mark(options: dict[str, Any], dtype: str) -> Path:
     """Return the empty file that says that this was rehearsed."""
     kind = {name: value for name, value in options.items() if isinstance(value, (str, bool)) or value is None}
     digest = hashlib.sha256(json.dumps([kind, dtype], sort_keys=True).encode()).hexdigest()[:16]
-    return CACHE_DIRECTORY / f"rehearsed-{digest}"
+    return CACHE_DIRECTORY / "rehearsed" / stamp_of_all() / digest
 
 
 def _write_noise(path: Path, n_samples: int, n_features: int, dtype: str, n_classes: int) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from daskfs.kernels import numba_cache
-from daskfs.kernels.numba_cache import choose_cache_directory
+from daskfs.kernels.numba_cache import N_STAMPS, choose_cache_directory, make_stamped
+from daskfs.kernels.sources import modules_behind
 
 
 @pytest.fixture
@@ -58,23 +59,135 @@ def test_a_folder_that_others_can_write_is_not_trusted(read_only, tmp_path, monk
     folder.rmdir()
 
 
-def test_a_change_in_a_called_file_is_compiled(tmp_path):
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A daskfs of a few kernels, which tests change between processes."""
+    kernels = tmp_path / "daskfs" / "kernels"
+    kernels.mkdir(parents=True)
+    for name in ("numba_cache.py", "sources.py"):
+        shutil.copy(Path(numba_cache.__file__).with_name(name), kernels)
+    files = {
+        "__init__.py": "",
+        "kernels/__init__.py": "",
+        "kernels/caller.py": (
+            "from daskfs.kernels.called import factor\n\n@kernel\ndef scaled(x):\n    return x * factor()\n"
+        ),
+        "kernels/called.py": "from daskfs.losses import CODE\n\n@kernel\ndef factor():\n    return CODE\n",
+        "kernels/other.py": "@kernel\ndef doubled(x):\n    return x + x\n",
+        "losses.py": "CODE = 2.0\n",
+    }
+    for name, text in files.items():
+        head = "from daskfs.kernels.numba_cache import kernel\n" if text.count("@kernel") else ""
+        (tmp_path / "daskfs" / name).write_text(head + text)
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")  # else Python may take its own compiled file for the present one
+    return tmp_path / "daskfs"
+
+
+def run_in(package, code):
+    """What a new process prints that runs `code`, in lines."""
+    code = "from daskfs.kernels.caller import scaled\nfrom daskfs.kernels.other import doubled\n" + code
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=package.parent, capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def replace_in(path, old, new):
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+CALLS = """
+print(scaled(5.0), doubled(5.0))
+print(*[len(kernel.stats.cache_hits) for kernel in (scaled, doubled)])
+"""
+
+
+def test_a_change_compiles_what_depends_on_it_and_nothing_else(package):
     """numba alone would run the old `factor`: it looks at the file of the caller only."""
-    package = tmp_path / "daskfs"
-    shutil.copytree(Path(numba_cache.__file__).parents[1], package, ignore=shutil.ignore_patterns("__pycache__"))
-    kernels = package / "kernels"
-    called = "from daskfs.kernels.numba_cache import kernel\n\n@kernel\ndef factor():\n    return {}\n"
-    (kernels / "caller.py").write_text(
-        "from daskfs.kernels.called import factor\nfrom daskfs.kernels.numba_cache import kernel\n\n"
-        "@kernel\ndef scaled(x):\n    return x * factor()\n"
+    assert run_in(package, CALLS) == ["10.0", "10.0", "0", "0"]
+    assert run_in(package, CALLS) == ["10.0", "10.0", "1", "1"]
+    for file, old, new, result, kept in (
+        ("kernels/other.py", "x + x", "2.0 * x", "10.0", ["1", "0"]),
+        ("losses.py", "CODE = 2.0", "CODE = 33.0", "165.0", ["0", "1"]),
+        ("kernels/called.py", "return CODE", "return CODE + 1.0", "170.0", ["0", "1"]),
+        ("kernels/numba_cache.py", "nogil=True", "nogil=False", "170.0", ["0", "0"]),
+    ):
+        replace_in(package / file, old, new)
+        assert run_in(package, CALLS) == [result, "10.0", *kept], file
+
+
+def test_a_record_whose_fields_change_places_is_another_type(package):
+    """The kernel's file does not import the record's: it sees it as an argument only."""
+    (package / "records.py").write_text(
+        "from typing import NamedTuple\n\nclass Pair(NamedTuple):\n    a: float\n    b: float\n"
     )
-    found = []
-    for value in (2.0, 33.0):  # of another length, or Python takes its own compiled file for the present one
-        (kernels / "called.py").write_text(called.format(value))
-        code = "from daskfs.kernels.caller import scaled; print(scaled(5.0))"
-        done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-        found.append(float(done.stdout))
-    assert found == [10.0, 165.0]
+    (package / "kernels" / "other.py").write_text(
+        "from daskfs.kernels.numba_cache import kernel\n\n@kernel\ndef doubled(pair):\n    return pair.a + pair.a\n"
+    )
+    code = "from daskfs.records import Pair; print(doubled(Pair(a=1.0, b=2.0)), len(doubled.stats.cache_hits))"
+    assert run_in(package, code) == ["2.0", "0"]
+    replace_in(package / "records.py", "    a: float\n    b: float\n", "    b: float\n    a: float\n")
+    assert run_in(package, code) == ["2.0", "0"]
+    assert run_in(package, code) == ["2.0", "1"]
+
+
+def test_two_processes_compile_at_once_and_both_are_kept(package):
+    """An index that both read, change and write would lose one, or give one's machine code to the other's types."""
+    code = "from daskfs.kernels.other import doubled; import sys; input(); print(doubled({}))"
+    command = [sys.executable, "-c"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "cwd": package.parent}
+    both = [subprocess.Popen([*command, code.format(x)], **pipes) for x in ("5.0", "2**62")]
+    for process in both:  # both have imported, or soon have, when they are told to go
+        process.stdin.write("\n")
+        process.stdin.flush()
+    assert [process.communicate()[0].strip() for process in both] == ["10.0", str(-(2**63))]
+    assert run_in(package, "print(doubled(5.0), doubled(2**62), len(doubled.stats.cache_hits))")[-1] == "2"
+
+
+def test_a_damaged_file_is_compiled_again(package):
+    assert run_in(package, CALLS)[2:] == ["0", "0"]
+    (file,) = package.rglob("scaled-*.nbc")
+    file.write_bytes(file.read_bytes()[:-1] + b"?")
+    assert run_in(package, CALLS) == ["10.0", "10.0", "0", "1"]
+    assert run_in(package, CALLS) == ["10.0", "10.0", "1", "1"]
+
+
+def test_what_cannot_be_kept_is_no_error(package):
+    assert run_in(package, "import shutil, pathlib, daskfs.kernels.numba_cache as n\n"
+                  "pathlib.Path(n.CACHE_DIRECTORY).touch()\n" + CALLS) == ["10.0", "10.0", "0", "0"]  # fmt: skip
+
+
+def test_of_old_sources_the_last_few_are_kept(tmp_path):
+    for number in range(N_STAMPS + 3):
+        folder = tmp_path / f"{number:02}"
+        make_stamped(folder)
+        os.utime(folder, (number, number))
+    make_stamped(tmp_path / "last")
+    kept = {folder.name for folder in tmp_path.iterdir()}
+    assert kept == {"last", *(f"{number:02}" for number in range(4, N_STAMPS + 3))}
+    make_stamped(tmp_path / "04")
+    assert kept == {folder.name for folder in tmp_path.iterdir()}, "one that is there stays, and removes nothing"
+
+
+def test_imports_are_followed_wherever_they_stand(tmp_path):
+    files = {
+        "a": "from daskfs.kernels.b import x\n",
+        "b": "def f():\n    from daskfs.kernels import (\n        c,\n        not_a_module,\n    )\n",
+        "c": "import daskfs.losses\nfrom .d import x\n",
+        "d": "from daskfs.kernels.a import y  # in a circle\nimport numpy\n",
+        "e": "",
+    }
+    kernels = tmp_path / "daskfs" / "kernels"
+    kernels.mkdir(parents=True)
+    (kernels / "__init__.py").touch()
+    (kernels.parent / "losses.py").touch()
+    for name, text in files.items():
+        (kernels / f"{name}.py").write_text(text)
+    behind = {"daskfs.losses", "daskfs.kernels", *(f"daskfs.kernels.{name}" for name in "abcd")}
+    assert modules_behind("daskfs.kernels.a", tmp_path) == behind
+    assert modules_behind("daskfs.kernels.e", tmp_path) == {"daskfs.kernels.e"}
 
 
 def test_warmup_compiles_for_both_kinds_of_block():

@@ -44,7 +44,7 @@ def calls(tmp_path, monkeypatch):
 
     run.code = 0
     found_of = type("Calls", (), {"found": found, "run": run})
-    monkeypatch.setattr(rehearsal, "CACHE_DIRECTORY", tmp_path / "kernels-0")
+    monkeypatch.setattr(rehearsal, "CACHE_DIRECTORY", tmp_path / "daskfs-kernels")
     monkeypatch.setattr(rehearsal.subprocess, "run", run)
     return found_of
 
@@ -85,7 +85,7 @@ def test_named_columns_are_left_out_for_noise_has_none_of_that_name():
 
 def test_a_cache_that_cannot_be_written_is_no_error(calls, tmp_path, monkeypatch):
     (tmp_path / "file").touch()
-    monkeypatch.setattr(rehearsal, "CACHE_DIRECTORY", tmp_path / "file" / "kernels-0")
+    monkeypatch.setattr(rehearsal, "CACHE_DIRECTORY", tmp_path / "file" / "daskfs-kernels")
     rehearsal.rehearse(selections(), "float32")
     assert len(calls.found) == 1
 

@@ -1,0 +1,87 @@
+"""What the machine code of a kernel was made from: its own file and all files of daskfs that it imports.
+
+numba compiles a function again when its own file changes, but neither when a function that it calls, in another file,
+does, nor when a constant does that was imported: constants are frozen as a kernel is compiled. A change of a file gives
+new stamps to its module and to those that import it, directly or not, and to no other.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+from pathlib import Path
+
+PACKAGES = Path(__file__).parents[2]
+"""The folder in which daskfs lies."""
+
+
+@functools.cache
+def stamp_of(module: str, packages: Path = PACKAGES) -> str:
+    """Return a digest of the sources on which the machine code of a module's kernels depends.
+
+    Parameters
+    ----------
+    module : str
+        A dotted name below ``daskfs``.
+    packages : Path
+        The folder in which daskfs lies.
+
+    Examples
+    --------
+    >>> stamp_of("daskfs.kernels.linear.columns") == stamp_of("daskfs.kernels.linear.linalg")
+    False
+    """
+    digest = hashlib.sha256()
+    for name in sorted(modules_behind(module, packages)):
+        digest.update(name.encode() + b"\0" + _read(name, packages)[0])
+    return digest.hexdigest()[:16]
+
+
+@functools.cache
+def stamp_of_all() -> str:
+    """Return a digest of all sources of daskfs."""
+    digest = hashlib.sha256()
+    for path in sorted((PACKAGES / "daskfs").rglob("*.py")):
+        digest.update(
+            path.relative_to(PACKAGES).as_posix().encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest()
+        )
+    return digest.hexdigest()[:16]
+
+
+def modules_behind(module: str, packages: Path = PACKAGES) -> set[str]:
+    """Return a module and every module of daskfs that it imports, directly or not; imports may go in circles."""
+    found, to_read = {module}, [module]
+    while to_read:
+        for name in _read(to_read.pop(), packages)[1] - found:
+            found.add(name)
+            to_read.append(name)
+    return found
+
+
+@functools.cache
+def _read(module: str, packages: Path) -> tuple[bytes, frozenset[str]]:
+    """Return the digest of a module's file and the modules of daskfs that it names in imports, wherever they stand.
+
+    Read once, as the module or one that needs it is imported: what changes later is not what this process runs.
+    """
+    path = _file_of(module, packages)
+    assert path is not None, module
+    source = path.read_bytes()
+    named: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            named.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            origin = node.module or ""
+            if node.level:
+                package = module.split(".") if path.stem == "__init__" else module.split(".")[:-1]
+                origin = ".".join([*package[: len(package) - node.level + 1], *filter(None, [origin])])
+            named.update([origin, *(f"{origin}.{alias.name}" for alias in node.names)])  # a module, or a name in one
+    ours = (name for name in named if name.split(".")[0] == "daskfs")
+    return hashlib.sha256(source).digest(), frozenset(name for name in ours if _file_of(name, packages))
+
+
+def _file_of(module: str, packages: Path) -> Path | None:
+    path = packages.joinpath(*module.split("."))
+    return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)

@@ -1,0 +1,73 @@
+"""Every method gives the numbers it gave: selected, coef_, intercept_, scores_, the table and the history.
+
+``pytest tests/golden -k fgm`` runs those of one method (its name as in a pipeline file), a hundredth of a second for
+each case once the kernels are compiled; ``-m "slow or not slow"`` adds two processes, to which arrays are sent and
+which open the store. `cases.py` says what is fitted; `record.py` writes the results anew, where one is meant to change.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+
+from tests.golden.cases import CASES, Data, fitted, results_of
+from tests.golden.records import FOLDER, machine_code, read_records
+
+EVERY = [(case, given) for case in CASES for given in case.inputs]
+ON_WORKERS = [(case, given) for case in CASES if case.arrives == "at once" for given in ("dense", "store")]
+
+
+@pytest.fixture(scope="module")
+def data():
+    return Data()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("golden")
+
+
+@pytest.fixture(scope="module")
+def processes():
+    workers = {"n_workers": 2, "threads_per_worker": 1, "processes": True}
+    with LocalCluster(**workers, dashboard_address=None) as cluster, Client(cluster) as client:
+        yield client
+
+
+def assert_is_golden(case, given, found):
+    """Bit for bit where the machine code is that of the recording.
+
+    Elsewhere a compiler may join a product and a sum into one rounding, or sum in other widths: 1e-7 of the largest
+    number is far above what that does to these small fits, far below what another algorithm would. The selection stays.
+    """
+    recorded_on, records = read_records(case.method)
+    expected = records[f"{case.name}/{given}"]
+    assert list(found) == list(expected)
+    for name, value in expected.items():
+        where = f"{case.name}, {given}: {name}"
+        if recorded_on == machine_code() or value.dtype.kind != "f":
+            np.testing.assert_array_equal(found[name], value, where)
+        else:
+            scale = np.max(np.abs(value), initial=0.0, where=np.isfinite(value))
+            np.testing.assert_allclose(found[name], value, rtol=1e-7, atol=1e-7 * scale, err_msg=where)
+
+
+def names(pairs):
+    return [f"{case.name}-{given}" for case, given in pairs]
+
+
+@pytest.mark.parametrize(("case", "given"), EVERY, ids=names(EVERY))
+def test_the_result_is_the_golden_one(case, given, data, folder):
+    assert_is_golden(case, given, results_of(fitted(case, given, data, folder)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("case", "given"), ON_WORKERS, ids=names(ON_WORKERS))
+def test_the_result_in_two_processes_is_the_golden_one(case, given, data, folder, processes):
+    assert_is_golden(case, given, results_of(fitted(case, given, data, folder, processes)))
+
+
+def test_every_golden_file_has_its_method():
+    assert {path.stem for path in FOLDER.glob("*.npz")} == {case.method for case in CASES}
+    assert len({case.name for case in CASES}) == len(CASES)
