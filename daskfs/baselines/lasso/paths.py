@@ -29,10 +29,11 @@ from daskfs.errors import PlanError
 from daskfs.kernels.lasso.from_gram import lasso_path_from_gram, least_squares_from_gram, wanted_rows
 from daskfs.kernels.lasso.path import LassoPath, default_max_features, gram_capacity
 from daskfs.kernels.linear.moments import Moments
-from daskfs.matrix.base import Matrix, Progress
-from daskfs.matrix.blocks import Rows
-from daskfs.selectors.base import Checkpoint, SelectorPlan
+from daskfs.matrix.base import Progress, Rows
+from daskfs.matrix.streaming import RowView
+from daskfs.selectors.base import SelectorPlan
 from daskfs.selectors.message.subset import SelectionSettings
+from daskfs.selectors.shared.run import Checkpoint
 
 FIRST_ROWS, MOST_ROWS = 16, 64  # Gram rows of the first pass, and of a later one: each makes as many as there are
 TILE_NBYTES = 8 << 20

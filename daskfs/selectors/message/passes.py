@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from daskfs.cluster.workers import Workers
-from daskfs.matrix.base import Matrix, Progress
-from daskfs.selectors.base import Checkpoint
+from daskfs.matrix.base import Progress
+from daskfs.matrix.streaming import RowView
 from daskfs.selectors.message.on_block import (
     SubsetGroup,
     joined,
@@ -21,6 +21,7 @@ from daskfs.selectors.message.on_block import (
 )
 from daskfs.selectors.message.plan import Shape, plan_message, subset_start, subsets_per_task
 from daskfs.selectors.message.subset import Point, SelectionSettings
+from daskfs.selectors.shared.run import Checkpoint
 
 
 class MessageRun:
