@@ -43,7 +43,6 @@ from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.fgm.selector import FGM
 from daskfs.selectors.shared.refit import MeanLoss, refit_selected
 from daskfs.selectors.shared.run import Run
-from daskfs.sources.arrays import ArrayMatrix
 
 COUNTS = (50, 100, 200)
 N_FITS = 12

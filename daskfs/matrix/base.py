@@ -302,7 +302,7 @@ class Matrix(ABC):
 
     # What is said of a value that no selector can take: here, and nowhere else.
 
-    def bad_value(self, row: int, column: int | str, value: Any) -> DataError:
+    def bad_value(self, row: int, column: int | str, value: Any, precision: str = "") -> DataError:
         """Return the error of a value that is NaN or infinite: the column's name and the row of the source.
 
         Parameters
@@ -312,9 +312,11 @@ class Matrix(ABC):
         column : int or str
             Its number; or what else the value belongs to, "target".
         value : number
+        precision : str
+            "single", where the value may be finite as it is stored.
         """
         place = column if isinstance(column, str) else self.names.describe(column)
-        return not_finite(f"{place}, row {self.source_row(row)}", value)
+        return not_finite(f"{place}, row {self.source_row(row)}", value, precision)
 
     def source_row(self, row: int) -> int:
         """Return the row of the source that a row came from."""
@@ -545,7 +547,7 @@ def read_column_block(matrix: Matrix, piece: tuple[int, int], out: np.ndarray | 
     return ColumnBlock(piece[0], piece[1], matrix.read(slice(None), slice(*piece), out))
 
 
-def not_finite(place: str, value: Any) -> DataError:
+def not_finite(place: str, value: Any, precision: str = "") -> DataError:
     """Return the error of a value that is NaN or infinite, where no matrix is made yet; else `Matrix.bad_value`."""
-    found = "NaN" if np.isnan(value) else "infinity"
+    found = "NaN" if np.isnan(value) else f"infinity{precision and f' (in {precision} precision)'}"
     return DataError(f"expected finite numbers, found {found}", place, "drop the row or fill in the value")

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils.validation import check_random_state
 
 from daskfs.errors import DataError
-from daskfs.matrix.base import Matrix
+from daskfs.matrix.base import Matrix, not_finite
 from daskfs.selectors.shared.responses import Response
 
 

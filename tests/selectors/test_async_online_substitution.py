@@ -18,7 +18,6 @@ from daskfs.selectors.online_substitution.selector import OnlineSubstitution
 from daskfs.selectors.shared.elimination import eliminate
 from daskfs.selectors.shared.refit import MeanLoss
 from daskfs.selectors.shared.run import Run
-from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 
 N_SAMPLES, N_FEATURES = 400, 160

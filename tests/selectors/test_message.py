@@ -14,6 +14,7 @@ from daskfs.cluster.workers import Here
 from daskfs.errors import ConfigError, DaskfsError, DataError, PlanError
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
+from daskfs.matrix.names import Names
 from daskfs.selectors.message.selector import Message
 
 TRUE_FEATURES = [2, 5, 11]
@@ -280,7 +281,7 @@ def test_a_value_that_is_not_finite_is_named_by_column_and_row(problem, value):
 
 def test_a_value_that_is_not_finite_in_a_store_is_named_by_column_and_source_row():
     class Stored(Votes):
-        feature_names = np.array(["a", "b", "c", "d"], dtype=object)
+        names = Names(4, np.array(["a", "b", "c", "d"], dtype=object))
         source_rows = np.arange(120)[::-1].copy()
 
     matrix = Stored([[0], [0], [0]])

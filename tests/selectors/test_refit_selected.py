@@ -13,7 +13,6 @@ from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.shared import refit
 from daskfs.selectors.shared.refit import MeanLoss, refit_selected
 from daskfs.selectors.shared.run import Run
-from daskfs.sources.arrays import ArrayMatrix
 
 
 def data(loss, n=600, p=12, seed=0):

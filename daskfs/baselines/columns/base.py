@@ -17,6 +17,7 @@ from daskfs.errors import ConfigError, PlanError, did_you_mean
 from daskfs.kernels.glm.newton import Predictions, Problem, advance, new_predictions
 from daskfs.kernels.glm.null_model import fit_null_model
 from daskfs.kernels.losses import loss_code
+from daskfs.matrix.base import Matrix
 from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.base import BaseSelector, SelectorPlan
 from daskfs.selectors.message.partition import weighted_rows

@@ -13,7 +13,7 @@ import numpy as np
 from daskfs.cluster.workers import Workers
 from daskfs.errors import ConfigError, did_you_mean
 from daskfs.kernels.losses import LIKELIHOODS, default_threshold
-from daskfs.matrix.base import Progress
+from daskfs.matrix.base import Matrix, Progress
 from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.message.aggregate import coefficient_norm

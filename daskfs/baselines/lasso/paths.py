@@ -29,8 +29,8 @@ from daskfs.errors import PlanError
 from daskfs.kernels.lasso.from_gram import lasso_path_from_gram, least_squares_from_gram, wanted_rows
 from daskfs.kernels.lasso.path import LassoPath, default_max_features, gram_capacity
 from daskfs.kernels.linear.moments import Moments
-from daskfs.matrix.base import Progress, Rows
-from daskfs.matrix.streaming import RowView
+from daskfs.matrix.base import Matrix, Progress
+from daskfs.matrix.blocks import Rows
 from daskfs.selectors.base import SelectorPlan
 from daskfs.selectors.message.subset import SelectionSettings
 from daskfs.selectors.shared.run import Checkpoint

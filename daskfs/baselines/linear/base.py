@@ -9,6 +9,7 @@ import numpy as np
 from scipy.sparse import csc_array
 
 from daskfs.errors import ConfigError, PlanError
+from daskfs.matrix.base import Matrix
 from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.base import BaseSelector, SelectorPlan
 from daskfs.selectors.fgm.parameters import default_C
@@ -158,7 +159,7 @@ class LinearBaseline(BaseSelector):
             n_features=int(matrix.shape[1]),
             scores=self.scores_,
             feature_names=names,
-            store_digest=getattr(getattr(matrix, "base", matrix), "digest", None),
+            store_digest=matrix.identity,
             time=run.seconds,
             notes=notes,
         )
@@ -171,7 +172,7 @@ class LinearBaseline(BaseSelector):
         self.coef_[columns], self.intercept_ = fit.coef, fit.intercept
         result = self.result_
         result.intercept = fit.intercept
-        result.table = selection_table(columns, fit.coef, self.scores_[columns], run.matrix.feature_names)
+        result.table = selection_table(columns, fit.coef, self.scores_[columns], run.matrix.names.given)
         result.notes.append(f"the coefficients are those of a refit on the {len(columns)} columns alone")
 
 

@@ -27,7 +27,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from daskfs.errors import ConfigError, DataError, PlanError
+from daskfs.errors import ConfigError, PlanError
 from daskfs.kernels.baselines.hard_thresholding import IHT as IHT_CODE
 from daskfs.kernels.baselines.hard_thresholding import ITI as ITI_CODE
 from daskfs.kernels.baselines.hard_thresholding import PHT as PHT_CODE

@@ -234,7 +234,7 @@ class AsyncOnlineSubstitution(BaseSelector):
         matrix, workers, limit = run.matrix, run.workers, run.task_limit
         in_turn = self.schedule != "asynchronous" or workers.client is None
         n_threads = 1 if in_turn else workers.n_threads
-        tile_columns = getattr(matrix, "tile_shape", (1, 1))[1]
+        tile_columns = matrix.tile_shape[1]
         shape = self._shape(matrix.shape[0], matrix.shape[1], matrix.dtype, n_threads, tile_columns, in_turn)
         settings = self._settings(matrix, shape, limit)
         session = AsyncRun(matrix, settings, workers, run.progress, run.checkpoint)

@@ -30,6 +30,7 @@ from daskfs.kernels.losses import SQUARED
 from daskfs.kernels.substitution.exchange import invert, multiply
 from daskfs.kernels.substitution.products import NO_WEIGHT, cross_products, row_products
 from daskfs.kernels.substitution.steps import COLD, MARGIN, largest_eigenvalue
+from daskfs.matrix.base import Matrix
 from daskfs.selectors.asy_os.messages import Share
 from daskfs.selectors.asy_os.objective import SharedObjective
 from daskfs.selectors.online_substitution.columns import Columns, ColumnSettings, read_columns
@@ -85,7 +86,7 @@ class SubstitutionWorker:
         self._since = np.inf  # newcomers since the loss was bent
         self._kept: Any = None
 
-    def take_back(self, matrix: Any, share: Share) -> None:
+    def take_back(self, matrix: Matrix, share: Share) -> None:
         """Become the worker that holds a share: its columns are read again."""
         members, engine = self.members, self.engine
         members.n_members = 0

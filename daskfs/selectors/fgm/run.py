@@ -12,7 +12,6 @@ from daskfs.selectors.fgm.tasks import (
     ColumnMoments,
     ColumnRange,
     best_of_block,
-    not_finite,
     read_columns,
     sums_of_block,
 )
@@ -41,12 +40,12 @@ class ColumnPasses:
         DataError
             NaN or infinity, with the column's name.
         """
-        if not is_weighted and hasattr(self.matrix, "n_missing"):
-            store = self.matrix
-            bad = (store.n_missing > 0) | ~np.isfinite(store.minimum) | ~np.isfinite(store.maximum)
-            if bad.any():
-                raise not_finite(store, int(np.flatnonzero(bad)[0]))
-            return store.mean, store.std
+        known = None if is_weighted else self.matrix.column_statistics()
+        if known is not None:
+            bad = np.flatnonzero((known.n_missing > 0) | ~np.isfinite(known.minimum) | ~np.isfinite(known.maximum))
+            if len(bad):
+                raise self.matrix.bad_column(int(bad[0]))
+            return known.mean, known.std
         m = self.matrix.shape[1]
         ranges = self._ranges(np.zeros(m), np.ones(m))
         parts = self.run.map("statistics", sums_of_block, ranges, weight, record=ColumnMoments)

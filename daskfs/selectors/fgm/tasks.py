@@ -92,7 +92,7 @@ class ColumnMoments(Record):
     """Population standard deviation, exactly 0 of a constant column."""
 
 
-def sums_of_block(matrix: Any, weight: np.ndarray, columns: ColumnRange) -> ColumnMoments:
+def sums_of_block(matrix: Matrix, weight: np.ndarray, columns: ColumnRange) -> ColumnMoments:
     """Return mean and standard deviation of the columns of a block, both about rows of positive weight.
 
     Parameters

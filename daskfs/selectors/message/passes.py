@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from daskfs.cluster.workers import Workers
-from daskfs.matrix.base import Progress
-from daskfs.matrix.streaming import RowView
+from daskfs.matrix.base import Matrix, Progress
 from daskfs.selectors.message.on_block import (
     SubsetGroup,
     joined,

@@ -12,8 +12,7 @@ import numpy as np
 from daskfs.cluster.workers import Workers
 from daskfs.errors import DataError
 from daskfs.kernels.sketch.rows import THRESHOLD
-from daskfs.matrix.base import Progress
-from daskfs.matrix.streaming import RowView
+from daskfs.matrix.base import Matrix, Progress
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.mission.capacity import check_capacity, check_noise
 from daskfs.selectors.mission.count_sketch import CountSketch
@@ -21,7 +20,7 @@ from daskfs.selectors.mission.model import MissionModel
 from daskfs.selectors.mission.parameters import ONE_PASS, PERIOD, SEVERAL, STEP_LIMITS, class_weights, n_to_select
 from daskfs.selectors.mission.plan import MissionShape, n_refit_epochs, plan_mission
 from daskfs.selectors.mission.run import MissionRun
-from daskfs.selectors.mission.tasks import ClassWeighted, Learning, Standard, Target, survey_rows
+from daskfs.selectors.mission.tasks import Learning, Standard, Target, survey_rows
 from daskfs.selectors.shared.refit import MeanLoss, SelectedFit, refit_selected
 from daskfs.selectors.shared.responses import CLASSIFIERS
 from daskfs.selectors.shared.run import Checkpoint, Run
@@ -275,9 +274,9 @@ def _refit(fit: MissionFit, run: MissionRun, matrix: Matrix, workers: Workers, m
         started = time.perf_counter()
         weighted = matrix if target.class_weight is None else matrix.weighted(target.read(matrix, slice(None))[1])
         limit = fit.shape.refit_nbytes if memory_limit is None else min(memory_limit, fit.shape.refit_nbytes)
+        passes = Run(weighted, "mission", workers, task_limit=limit)
 
         def refitted(positive: float | None) -> SelectedFit:
-            passes = Run(weighted, "mission", workers, task_limit=limit).over(weighted, by="columns")
             return refit_selected(passes, columns, MeanLoss(model.loss, positive))
 
         classes = [None] if target.classes is None else target.classes[1:] if model.n_outputs == 1 else target.classes

@@ -11,8 +11,7 @@ import numpy as np
 
 from daskfs.cluster.workers import Here, Workers
 from daskfs.kernels.sketch.rows import LOSS_SUM, ROWS_SEEN, THRESHOLD, WEIGHT_SUM
-from daskfs.matrix.base import Progress, Rows
-from daskfs.matrix.streaming import RowView
+from daskfs.matrix.base import Matrix, Progress
 from daskfs.selectors.mission.count_sketch import CountSketch
 from daskfs.selectors.mission.model import MissionModel, merged
 from daskfs.selectors.mission.tasks import Learning, Stretch, train_stretch

@@ -287,6 +287,6 @@ def not_finite(matrix: Matrix, rows: Rows, entries: SparseRows, row: int) -> Dat
     bad = np.flatnonzero(~np.isfinite(entries.data[here]))
     stored = rows.start + row if isinstance(rows, slice) else int(rows[row])
     if len(bad):
-        return matrix.bad_value(stored, int(entries.indices[here][bad[0]]), entries.data[here][bad[0]])
+        return matrix.bad_value(stored, int(entries.indices[here][bad[0]]), entries.data[here][bad[0]], "single")
     place = f"row {matrix.source_row(stored)}"
     return DataError("its values are too large to be squared in single precision", place, "scale the columns")

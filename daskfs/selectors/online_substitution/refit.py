@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.shared.refit import MeanLoss, refit_selected
 from daskfs.selectors.shared.responses import TWO_CLASS
 from daskfs.selectors.shared.run import Run
-from daskfs.sources.arrays import ArrayMatrix
 
 
 def refit_members(

@@ -47,6 +47,7 @@ import numpy as np
 
 from daskfs.errors import DataError
 from daskfs.kernels.substitution.products import NO_WEIGHT
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
 from daskfs.selectors.base import BaseSelector, SelectorPlan
 from daskfs.selectors.inputs import seed_of
@@ -351,7 +352,7 @@ class OnlineSubstitution(BaseSelector):
             y = y - self._location
         return y, weight
 
-    def _conclude(self, matrix: Any, y: np.ndarray, run: SubstitutionRun, promised: int, limit: int | None) -> None:
+    def _conclude(self, matrix: Matrix, y: np.ndarray, run: SubstitutionRun, promised: int, limit: int | None) -> None:
         """Name the members, fit the loss on them, make the result."""
         engine, members = run.engine, run.engine.members
         engine.finish()

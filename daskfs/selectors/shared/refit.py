@@ -15,10 +15,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from daskfs.errors import DataError
 from daskfs.kernels.glm.newton import factorise, solve_factored
 from daskfs.kernels.losses import HUBER, LOGISTIC, POISSON, SQUARED, SQUARED_HINGE, default_threshold, loss_code
-from daskfs.matrix.base import Rows
+from daskfs.matrix.arrays import ArrayMatrix
+from daskfs.matrix.base import Matrix, Rows
 from daskfs.matrix.buffers import DEFAULT_BLOCK_NBYTES
 from daskfs.selectors.shared.refit_on_block import Model, as_vector, moments_on_rows, terms_on_rows
 from daskfs.selectors.shared.run import Run
@@ -173,8 +173,8 @@ class SelectedBlocks:
         mean = _sum(part.total * part.mean for part in parts) / total
         spread = _sum(part.total * (part.scale**2 + (part.mean - mean) ** 2) for part in parts) / total
         if np.isnan(spread).any():
-            column = self.run.matrix.names[self.columns][int(np.flatnonzero(np.isnan(spread))[0])]
-            raise DataError("expected finite numbers, found NaN or infinity", f"column {column!r}", "drop the rows")
+            place = int(np.flatnonzero(np.isnan(spread))[0])
+            raise self.run.matrix.bad_column(place if isinstance(self.columns, slice) else int(self.columns[place]))
         return float(total), float(location), mean, np.sqrt(spread)
 
     def terms(self, model: Model, total: float, ridge: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
