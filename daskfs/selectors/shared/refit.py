@@ -18,7 +18,8 @@ import numpy as np
 from daskfs.kernels.glm.newton import factorise, solve_factored
 from daskfs.kernels.losses import HUBER, LOGISTIC, POISSON, SQUARED, SQUARED_HINGE, default_threshold, loss_code
 from daskfs.matrix.arrays import ArrayMatrix
-from daskfs.matrix.base import Matrix, Rows
+from daskfs.matrix.base import Matrix
+from daskfs.matrix.blocks import Rows
 from daskfs.matrix.buffers import DEFAULT_BLOCK_NBYTES
 from daskfs.selectors.shared.refit_on_block import Model, as_vector, moments_on_rows, terms_on_rows
 from daskfs.selectors.shared.run import Run
