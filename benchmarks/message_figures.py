@@ -37,8 +37,8 @@ from matplotlib.figure import Figure
 from daskfs.baselines.lasso.bolasso import Bolasso
 from daskfs.baselines.lasso.full_data import FullData
 from daskfs.baselines.lasso.subset_estimates import Averaging, Median
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.message.selector import Message
-from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.synthetic import SyntheticSource
 
 NOISE = {1: "normal", 2: "t3", 3: "logistic"}

@@ -10,7 +10,7 @@ from sklearn.base import clone
 from daskfs.baselines.lasso.bolasso import Bolasso
 from daskfs.baselines.lasso.full_data import FullData
 from daskfs.baselines.lasso.subset_estimates import Averaging, Median
-from daskfs.sources.arrays import ArrayMatrix
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 
 BASELINES = [FullData(), Averaging(n_subsets=5), Median(n_subsets=5), Bolasso(n_bootstraps=3)]

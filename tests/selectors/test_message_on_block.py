@@ -7,9 +7,9 @@ import pytest
 
 from daskfs.kernels.lasso.criteria import feature_penalty
 from daskfs.kernels.lasso.path import lasso_path
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.message.subset import SelectionSettings
 from daskfs.selectors.message.tasks import Choices, SubsetGroup, select_on_block
-from daskfs.sources.arrays import ArrayMatrix
 
 SETTINGS = SelectionSettings(criterion="ebic")
 GROUP = SubsetGroup(0, (0, 400, 800), slice(100, 900))

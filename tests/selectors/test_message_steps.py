@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression, Ridge
 
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.message.fits import Average, Part, fit_subsets, newton_step
-from daskfs.selectors.message.partition import strided
 from daskfs.selectors.message.passes import SubsetPasses
-from daskfs.selectors.message.plan import Shape, subset_start, why_n_subsets
+from daskfs.selectors.message.plan import Shape, strided, subset_start, why_n_subsets
 from daskfs.selectors.message.selector import Message
 from daskfs.selectors.message.subset import Derivatives, SelectionSettings
 from daskfs.selectors.shared.run import Run
-from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 
 TRUE_FEATURES = [2, 5, 11]

@@ -12,15 +12,16 @@ from annotated_types import Ge
 
 from daskfs.kernels.losses import default_threshold
 from daskfs.losses import LIKELIHOOD
+from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, LossOf, Share
 from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.message.fits import coefficient_norm
-from daskfs.selectors.message.partition import weighted_rows
 from daskfs.selectors.message.plan import Shape
 from daskfs.selectors.message.subset import PathTable, SelectionSettings
 from daskfs.selectors.shared import responses
 from daskfs.selectors.shared.responses import CLASSIFIERS, Response, probabilities
+from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
 
@@ -89,13 +90,13 @@ class LassoBaseline(BaseSelector, kw_only=True):
     max_features: Count | None = None
     loss: Annotated[str, LossOf(LIKELIHOOD)] = "squared"
 
-    def _training_rows(self, matrix: Any) -> tuple[Any, SelectionSettings]:
+    def _training_rows(self, matrix: Matrix) -> tuple[Matrix, SelectionSettings]:
         """Return the rows of positive weight, their target checked, and how to select on them."""
         y = checked_target(matrix, self.loss)
         rows = weighted_rows(matrix)
         positive, threshold = None, 0.0
         if self.loss in CLASSIFIERS:
-            self.classes_ = classes_of(rows.read_target(slice(None)), None, many=self.loss == "multinomial")
+            self.classes_ = classes_of(np.asarray(rows.read_target()), None, many=self.loss == "multinomial")
             positive = float(self.classes_[1])  # of more classes: each in its turn
         if self.loss == "huber":
             weight = matrix.read_weight(slice(None))
@@ -150,7 +151,7 @@ class LassoBaseline(BaseSelector, kw_only=True):
         self.selected_ = columns[np.lexsort((columns, -size, -self.scores_[columns]))]
         if not len(columns):
             notes.append("no feature was selected")
-        names = run.matrix.feature_names
+        names = run.matrix.names.given
         coef, intercept = self.coef_[..., self.selected_], self.intercept_
         if coef.ndim > 1:
             coef, intercept = coefficient_norm(coef), math.nan
@@ -170,7 +171,7 @@ class LassoBaseline(BaseSelector, kw_only=True):
             history=type(table).from_dict({} if estimate.path is None else estimate.path.columns()),
             scores=self.scores_,
             feature_names=names,
-            store_digest=getattr(getattr(run.matrix, "base", run.matrix), "digest", None),
+            store_digest=run.matrix.identity,
             time=run.seconds,
             notes=notes,
         )

@@ -35,9 +35,8 @@ def select_on_samples(
     list of SubsetChoice
         Of each sample, with its path.
     """
-    run, n_samples = passes.run, passes.shape.n_samples
-    shared = (settings, run.rows(0, n_samples), n_samples)
-    return run.map("select", select_on_sample, weightings, *shared, record=SubsetChoice)
+    rows = passes.run.rows(0, passes.shape.n_samples)
+    return passes.run.map("select", select_on_sample, weightings, settings, rows, record=SubsetChoice)
 
 
 def plan_one_piece(method: str, shape: Shape, memory_limit: int | None, n_paths: int = 1) -> SelectorPlan:

@@ -27,7 +27,7 @@ from daskfs.errors import PlanError
 from daskfs.kernels.lasso.from_gram import lasso_path_from_gram, least_squares_from_gram, wanted_rows
 from daskfs.kernels.lasso.path import LassoPath, default_max_features, gram_capacity
 from daskfs.kernels.linear.moments import Moments
-from daskfs.matrix.base import Rows
+from daskfs.matrix.blocks import Rows
 from daskfs.selectors.base import SelectorPlan
 from daskfs.selectors.message.subset import SelectionSettings
 from daskfs.selectors.shared.run import Run
@@ -123,7 +123,7 @@ def least_squares_over_blocks(passes: BlockPasses, columns: np.ndarray) -> tuple
         Whether columns depended on each other, so that the shortest solution was taken.
     """
     if not len(columns):
-        y, weight = passes.run.matrix.read_target(slice(None)), passes.run.matrix.read_weight(slice(None))
+        y, weight = np.asarray(passes.run.matrix.read_target()), passes.run.matrix.read_weight()
         return np.empty(0), float(np.average(y, weights=weight)), False
     everything = Weighting()
     (m,) = passes.moments([everything], columns)

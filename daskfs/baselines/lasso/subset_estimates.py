@@ -33,11 +33,11 @@ from annotated_types import Ge
 from daskfs.baselines.lasso.base import Estimate, LassoBaseline
 from daskfs.parameters import Count
 from daskfs.selectors.base import SelectorPlan
-from daskfs.selectors.message.partition import in_random_order
 from daskfs.selectors.message.passes import SubsetPasses
-from daskfs.selectors.message.plan import Shape, choose_n_subsets, plan_message
+from daskfs.selectors.message.plan import Shape, check_subsets, choose_n_subsets, plan_message
 from daskfs.selectors.message.subset import SelectionSettings, SubsetChoice
 from daskfs.selectors.message.votes import count_votes, notes_on_choices
+from daskfs.selectors.shared.rows import in_random_order
 from daskfs.selectors.shared.run import Run
 
 
@@ -59,6 +59,9 @@ class SubsetEstimates(LassoBaseline):
 
     n_subsets: Count | None = None
     subset_size: Annotated[int, Ge(2)] | None = None
+
+    def _check_combination(self) -> None:
+        check_subsets(self.n_subsets, self.subset_size)
 
     @abstractmethod
     def _combine(self, estimates: np.ndarray) -> np.ndarray:

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.errors import DataError
 from daskfs.kernels.linear.moments import CONSTANT_RATIO, Moments, gram_rows, moments
-from daskfs.matrix.base import Matrix, Rows
-from daskfs.selectors.message.subset import SelectionSettings, SubsetChoice
-from daskfs.selectors.message.tasks import SubsetGroup, select_on_block
+from daskfs.matrix.base import Matrix
+from daskfs.matrix.blocks import Rows
+from daskfs.selectors.message.subset import SelectionSettings, SubsetChoice, choose
+from daskfs.selectors.message.tasks import bad_value_of
 from daskfs.selectors.shared.record import Record
-from daskfs.selectors.shared.refit_on_block import as_kernels_take_it, as_vector
+from daskfs.selectors.shared.refit_on_block import read_rows
 
 BLOCK_VALUES = 1 << 22  # 16 MiB of float32
 
@@ -98,7 +98,7 @@ def moments_on_block(matrix: Matrix, columns: Rows, weightings: tuple[Weighting,
     DataError
         NaN or infinity, with the column's name and the row.
     """
-    X, y, weight = _read(matrix, part, columns)
+    X, y, weight = read_rows(matrix, columns, None, part.rows)
     sums = [_sums(matrix, part, X, y, weighting.of(part, weight)) for weighting in weightings]
     return MomentSums(*(np.array(column) for column in zip(*sums, strict=True)))
 
@@ -109,7 +109,7 @@ def _sums(matrix: Matrix, part: RowPart, X: np.ndarray, y: np.ndarray, weight: n
         return 0.0, 0.0, 0.0, nothing, nothing, nothing
     m = moments(X, y, weight)
     if np.isnan(m.scale).any():
-        raise _not_finite(matrix, part, X)
+        raise bad_value_of(matrix, part.rows, X)
     return m.total, m.y_mean, m.total * m.y_variance, m.mean, m.total * m.scale**2, m.total * m.scale * m.cross
 
 
@@ -158,7 +158,7 @@ class GramRows(Record):
 
 def gram_on_block(matrix: Matrix, columns: Rows, requests: tuple[GramRequest, ...], part: RowPart) -> GramRows:
     """Return a block's share of all requested Gram rows."""
-    X, _, weight = _read(matrix, part, columns)
+    X, _, weight = read_rows(matrix, columns, None, part.rows)
     out = np.zeros((sum(len(request.features) for request in requests), X.shape[1]))
     first = 0
     for request in requests:
@@ -173,52 +173,11 @@ def add_rows(a: GramRows, b: GramRows) -> GramRows:
     return GramRows(a.rows + b.rows)
 
 
-class Sample:
-    """A matrix with other weights."""
-
-    def __init__(self, matrix: Any, weight: np.ndarray) -> None:
-        self.base, self.weight = matrix, weight
-        self.shape, self.dtype, self.feature_names = matrix.shape, matrix.dtype, matrix.feature_names
-        self.source_rows = getattr(matrix, "source_rows", None)
-
-    def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
-        """Return the block of the matrix."""
-        block: np.ndarray = self.base.read(rows, columns, out)
-        return block
-
-    def read_target(self, rows: Rows = slice(None)) -> np.ndarray:
-        """Return the target of the matrix."""
-        target: np.ndarray = self.base.read_target(rows)
-        return target
-
-    def read_weight(self, rows: Rows = slice(None)) -> np.ndarray:
-        """Return the weights of all the rows that are read together."""
-        return self.weight
-
-
-def select_on_sample(
-    matrix: Matrix, settings: SelectionSettings, rows: Rows, n_samples: int, weighting: Weighting
-) -> SubsetChoice:
+def select_on_sample(matrix: Matrix, settings: SelectionSettings, rows: Rows, weighting: Weighting) -> SubsetChoice:
     """Select on a bootstrap sample of all rows."""
-    given = matrix.read_weight(rows)
-    weight = weighting.of(RowPart(0, rows), np.ones(n_samples) if given is None else given)
-    sample: Any = Sample(matrix, weight)
-    return select_on_block(sample, settings, SubsetGroup(0, (0, n_samples), rows)).subsets[0]
-
-
-def _read(matrix: Matrix, part: RowPart, columns: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    X, y = as_kernels_take_it(matrix.read(part.rows, columns)), as_vector(matrix.read_target(part.rows))
-    weight = matrix.read_weight(part.rows)
-    return X, y, np.ones(len(y)) if weight is None else as_vector(weight)
-
-
-def _not_finite(matrix: Matrix, part: RowPart, X: np.ndarray) -> DataError:
-    row, column = (int(found[0]) for found in np.nonzero(~np.isfinite(X)))
-    names = matrix.feature_names
-    name = f"column {column}" if names is None else f"column {str(names[column])!r}"
-    stored = part.rows.start + row if isinstance(part.rows, slice) else int(part.rows[row])
-    source_rows = getattr(matrix, "source_rows", None)
-    source = stored if source_rows is None else int(source_rows[stored])
-    return DataError(
-        f"expected finite numbers, found {X[row, column]}", f"{name}, row {source}", "drop the row or fill in the value"
-    )
+    part = RowPart(0, rows)
+    X, y, weight = read_rows(matrix, slice(None), settings.positive, rows)
+    choice = choose(X, y, weighting.of(part, weight), settings, is_first=True)
+    if choice is None:
+        raise bad_value_of(matrix, rows, X)
+    return choice

@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -19,6 +18,7 @@ import numpy as np
 from daskfs.errors import DataError
 from daskfs.kernels.glm.softmax import centred
 from daskfs.kernels.linear.linalg import extend_cholesky, minimum_norm, solve_cholesky
+from daskfs.matrix.base import Matrix
 from daskfs.selectors.message.passes import SubsetPasses
 from daskfs.selectors.message.plan import Shape
 from daskfs.selectors.message.subset import (
@@ -32,7 +32,6 @@ from daskfs.selectors.message.subset import (
 from daskfs.selectors.message.votes import z_of_least_squares, z_of_likelihood
 from daskfs.selectors.shared.record import Record
 from daskfs.selectors.shared.run import Run
-from daskfs.sources.arrays import ArrayMatrix
 
 LONG_STEP = 0.05  # in the mean loss of a row: a step that promises more starts where the quadratic says nothing
 STEPS_NOT_TAKEN = {
@@ -47,7 +46,7 @@ RecordT = TypeVar("RecordT", bound=Record)
 class Part:
     """Rows that came together: where they can be read again, and what their subsets chose."""
 
-    matrix: Any
+    matrix: Matrix | None
     """None where the rows are not kept."""
     shape: Shape
     choices: tuple[SubsetChoice, ...]
@@ -58,14 +57,12 @@ class Part:
 
     def without_arrays(self) -> Part:
         """Return the part without its matrix, where that holds arrays in memory."""
-        in_memory = isinstance(getattr(self.matrix, "base", self.matrix), ArrayMatrix)
-        return replace(self, matrix=None) if in_memory else self
+        return replace(self, matrix=None) if self.matrix is not None and self.matrix.is_resident else self
 
     def passes(self, run: Run) -> SubsetPasses | None:
         """Return the passes over the rows in a run over others; None where they are gone."""
-        path = getattr(getattr(self.matrix, "base", self.matrix), "path", None)
-        is_gone = self.matrix is None or (path is not None and not Path(path).exists())
-        return None if is_gone else SubsetPasses(run.over(self.matrix), self.shape)
+        is_there = self.matrix is not None and self.matrix.exists()
+        return SubsetPasses(run.over(self.matrix), self.shape) if is_there and self.matrix is not None else None
 
 
 class Average(NamedTuple):

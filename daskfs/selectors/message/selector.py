@@ -51,20 +51,29 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from annotated_types import Ge
 
-from daskfs.errors import ConfigError
 from daskfs.kernels.losses import default_threshold
 from daskfs.losses import LIKELIHOOD
+from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, Estimator, LossOf, Positive, Share
 from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.base import BaseSelector, SelectorPlan
 from daskfs.selectors.inputs import is_lazy
 from daskfs.selectors.message.fits import Part, SubsetFits, coefficient_norm, fit_subsets
-from daskfs.selectors.message.partition import in_partition, most_entries, n_entries_of, weighted_rows
 from daskfs.selectors.message.passes import SubsetPasses
-from daskfs.selectors.message.plan import Shape, choose_n_subsets, plan_message, why_n_subsets
+from daskfs.selectors.message.plan import (
+    Shape,
+    check_subsets,
+    choose_n_subsets,
+    in_partition,
+    most_entries,
+    n_entries_of,
+    plan_message,
+    why_n_subsets,
+)
 from daskfs.selectors.message.subset import SelectionSettings, SubsetChoice
 from daskfs.selectors.message.votes import Vote, confirmed, count_votes, notes_on_choices, notes_on_votes
 from daskfs.selectors.shared.responses import CLASSIFIERS
+from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, classes_of, null_intercept, null_intercepts
 
@@ -192,8 +201,7 @@ class Message(BaseSelector):
     max_features: Count | None = None
 
     def _check_combination(self) -> None:
-        if self.n_subsets is not None and self.subset_size is not None:
-            raise ConfigError("expected n_subsets or subset_size, found both", "message", "leave one out")
+        check_subsets(self.n_subsets, self.subset_size)
 
     def plan(
         self,
@@ -293,11 +301,11 @@ class Message(BaseSelector):
         if fits is None or len(fits.columns) > len(columns):
             fits = fit_subsets(parts, settings, columns) if len(columns) else None
         self._seen.parts.append(part)
-        notes += notes_on_votes(vote.frequency, len(columns), run.matrix.feature_names)
+        notes += notes_on_votes(vote.frequency, len(columns), run.matrix.names.given)
         self._set_model(vote, columns, fits, choices, settings, notes)
         self._set_result(run, choices, notes)
 
-    def _partition(self, matrix: Any, notes: list[str]) -> tuple[Any, Shape, SelectionSettings]:
+    def _partition(self, matrix: Matrix, notes: list[str]) -> tuple[Matrix, Shape, SelectionSettings]:
         """Step 1: return the rows in an order whose consecutive parts are the subsets, and how these select."""
         rows = weighted_rows(matrix)
         n_values = n_entries_of(rows)
@@ -309,9 +317,9 @@ class Message(BaseSelector):
         n_classes = max(2, len(settings.classes))
         return in_order, replace(shape, n_classes=n_classes, n_entries=most_entries(in_order, shape)), settings
 
-    def _settings(self, rows: Any, n_subsets: int) -> SelectionSettings:
+    def _settings(self, rows: Matrix, n_subsets: int) -> SelectionSettings:
         """Return how subsets select; classes and Huber's threshold are those of the first rows."""
-        y, weight = rows.read_target(slice(None)), rows.read_weight(slice(None))
+        y, weight = np.asarray(rows.read_target()), rows.read_weight()
         seen = self._seen
         if self.loss == "huber" and not seen.parts:
             seen.threshold = default_threshold(y, np.ones(len(y)) if weight is None else weight)
@@ -387,7 +395,7 @@ class Message(BaseSelector):
         self.selected_ = columns[np.lexsort((columns, -average.importance, -self.scores_[columns]))]
 
     def _set_result(self, run: Run, choices: list[SubsetChoice], notes: list[str]) -> None:
-        names = run.matrix.feature_names
+        names = run.matrix.names.given
         coef, intercept = self.coef_[..., self.selected_], self.intercept_
         if coef.ndim > 1:
             coef, intercept = coefficient_norm(coef), math.nan
@@ -406,7 +414,7 @@ class Message(BaseSelector):
             history=type(table).from_dict({} if choices[0].path is None else choices[0].path.columns()),
             scores=self.scores_,
             feature_names=names,
-            store_digest=getattr(getattr(run.matrix, "base", run.matrix), "digest", None),
+            store_digest=run.matrix.identity,
             memory={} if run.task_limit is None else {"task_limit_nbytes": run.task_limit},
             communication=run.nbytes,
             time=run.seconds,
