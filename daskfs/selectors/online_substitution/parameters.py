@@ -98,7 +98,7 @@ def columns_of(asked: Any, n_features: int, names: np.ndarray | None, parameter:
                 hint = "" if known is None else did_you_mean(value, known)
                 raise DataError(f"there is no column {value!r}{hint}", parameter, "give names or numbers of columns")
             numbers.append(known[value])
-        elif not isinstance(value, Integral) or isinstance(value, bool) or not 0 <= value < n_features:
+        elif not isinstance(value, Integral) or isinstance(value, bool) or not 0 <= int(value) < n_features:
             raise DataError(
                 f"expected numbers of columns from 0 to {n_features - 1}, found {value!r}", parameter, "correct it"
             )
