@@ -45,11 +45,11 @@ from daskfs.cluster.workers import Workers
 from daskfs.errors import ConfigError
 from daskfs.kernels.lasso.path import LassoPath, default_max_features
 from daskfs.matrix.base import Progress
-from daskfs.selectors.base import SelectorPlan
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.message.passes import MessageRun
 from daskfs.selectors.message.plan import is_whole
 from daskfs.selectors.message.subset import SelectionSettings
+from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.run import Checkpoint
 from daskfs.selectors.shared.targets import null_intercept
 
@@ -145,30 +145,17 @@ class Bolasso(LassoBaseline):
         self.memory_limit = memory_limit
         self.client = client
 
-    def plan(
-        self,
-        n_samples: int,
-        n_features: int,
-        dtype: Any,
-        memory_limit: int | None,
-        n_threads: int = 1,
-        tile_shape: tuple[int, int] | None = None,
-    ) -> SelectorPlan:
-        """Return what fitting a matrix of this shape will read and hold; see `BaseSelector.plan`."""
+    def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         self._check_parameters()
-        itemsize = np.dtype(dtype).itemsize
         if self.loss != "squared":
-            shape = self._shape_of_all(n_samples, n_features, itemsize)
-            return plan_one_piece(self.method, shape, memory_limit, self.n_bootstraps)
-        n_paths = self._paths_at_once(n_samples, n_features, memory_limit)
-        one_group = plan_paths(self.method, n_samples, n_features, itemsize, n_paths, self.max_features, memory_limit)
+            return plan_one_piece(self.method, self._shape_of_all(shape), limits.task_nbytes, self.n_bootstraps)
+        n_paths = self._paths_at_once(shape.n_samples, shape.n_features, limits.task_nbytes)
+        one_group = plan_paths(self.method, shape, n_paths, self.max_features, limits.task_nbytes)
         n_groups = -(-self.n_bootstraps // n_paths)
-        return SelectorPlan(
-            n_tasks=one_group.n_tasks,
+        return replace(
+            one_group,
             n_passes=one_group.n_passes * n_groups,
-            task_nbytes=one_group.task_nbytes,
             read_nbytes=one_group.read_nbytes * n_groups,
-            client_nbytes=one_group.client_nbytes,
             text=f"{one_group.text}; for {n_paths} of {self.n_bootstraps} bootstrap samples at a time",
         )
 
@@ -195,11 +182,13 @@ class Bolasso(LassoBaseline):
         checkpoint: Checkpoint | None,
     ) -> Estimate:
         limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
-        self.plan(rows.shape[0], rows.shape[1], rows.dtype, limit)  # refuses what does not fit
+        data = DataShape.of(rows)
+        self._plan(data, Limits(limit))  # refuses what does not fit
         if self.loss == "squared":
             return self._over_blocks(BlockPasses(rows, self.method, workers, progress, checkpoint), settings, limit)
-        shape = self._shape_of_all(rows.shape[0], rows.shape[1], np.dtype(rows.dtype).itemsize)
-        return self._in_one_piece(MessageRun(rows, shape, limit, workers, progress, checkpoint), settings)
+        return self._in_one_piece(
+            MessageRun(rows, self._shape_of_all(data), limit, workers, progress, checkpoint), settings
+        )
 
     def _over_blocks(self, passes: BlockPasses, settings: SelectionSettings, memory_limit: int | None) -> Estimate:
         n_samples, n_features = passes.matrix.shape

@@ -37,7 +37,7 @@ from typing import Any
 import numpy as np
 
 from daskfs.cluster.open import parse_bytes, workers_of
-from daskfs.selectors.base import BaseSelector, SelectorPlan
+from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.message.partition import in_random_order, weighted_rows
 from daskfs.selectors.mission.fit import MissionFit, fit_mission, learn_more
@@ -45,6 +45,7 @@ from daskfs.selectors.mission.model import ModelShape
 from daskfs.selectors.mission.parameters import buckets_of, check_parameters, n_to_select
 from daskfs.selectors.mission.plan import MissionShape, chosen_refit, plan_mission
 from daskfs.selectors.mission.result import set_results
+from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.responses import CLASSIFIERS, Response, mean_or_label, one_against_rest, probabilities
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target
@@ -192,18 +193,9 @@ class Mission(BaseSelector):
         self.memory_limit = memory_limit
         self.client = client
 
-    def plan(
-        self,
-        n_samples: int,
-        n_features: int,
-        dtype: Any,
-        memory_limit: int | None,
-        n_threads: int = 1,
-        tile_shape: tuple[int, int] | None = None,
-    ) -> SelectorPlan:
-        """Return what fitting a matrix of this shape will read and hold; see `BaseSelector.plan`."""
+    def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         check_parameters(self)
-        return plan_mission(self._shape(n_samples, n_features, np.dtype(dtype), 1), memory_limit)
+        return plan_mission(self._shape(shape.n_samples, shape.n_features, shape.dtype, 1), limits.task_nbytes)
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Mission:
         """Select features; see `BaseSelector.fit`."""
