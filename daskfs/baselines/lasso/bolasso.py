@@ -24,6 +24,7 @@ Differs from the paper
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Real
 from typing import Any
 

@@ -71,10 +71,9 @@ def plan_one_piece(method: str, shape: Shape, memory_limit: int | None, n_paths:
         All rows do not fit in the limit of a task.
     """
     task = Budget().add("all rows and a path", shape.select_nbytes(1))
+    what = f"{method} with loss={shape.loss!r} holds all {shape.n_samples:,} rows x {shape.n_features:,} columns in a"
     task.add("weights and their order", 24 * shape.n_samples).refuse_over(
-        memory_limit,
-        f"{method} with loss={shape.loss!r} holds all {shape.n_samples:,} rows x {shape.n_features:,} columns in a task,",
-        "select with Message, whose subsets are smaller",
+        memory_limit, f"{what} task,", "select with Message, whose subsets are smaller"
     )
     client = Budget().add("vectors over the rows", shape.n_samples * 24)
     client.add("paths", shape.n_features * 64 * n_paths)
