@@ -203,6 +203,7 @@ def ask_twice(address, number):
     return [address.answer(number).result() for _ in range(2)]
 
 
+@pytest.mark.slow
 def test_a_slow_node_is_not_a_lost_one(workers):
     node = workers.place(SlowNode)
     (result,) = keep_running(workers, ask_twice, [41], name="ask", shared=(NodeAddress(node),)).finished(60.0)

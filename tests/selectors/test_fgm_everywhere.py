@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from daskfs.cluster.open import open_cluster
 from daskfs.pipeline.plan import BASE_WORKER_NBYTES
@@ -19,19 +18,6 @@ from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 
 OPTIONS = {"n_features_to_select": 9, "n_features_per_pass": 2, "C": 0.02, "certify": True}
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")  # scikit-learn's own: no features were selected
-@parametrize_with_checks(
-    [
-        FGM(),
-        FGM(loss="logistic", n_features_per_pass=2, memory_limit="64MiB"),
-        FGM(loss="squared", solver="exact", debias=True),
-        FGM(1, loss="logistic", fit_intercept=False),
-    ]
-)
-def test_scikit_learns_examination(estimator, check):
-    check(estimator)
 
 
 def make(n_samples=900, n_features=70, dtype=np.float32):
@@ -50,12 +36,6 @@ def data():
 def store(data, tmp_path_factory):
     X, y = data
     return ingest(X, tmp_path_factory.mktemp("fgm") / "p.zarr", y=y, tile_shape=(256, 16))
-
-
-@pytest.fixture(scope="module", params=["threads", "local"])
-def workers(request):
-    with open_cluster(request.param, n_workers=2, dashboard_address=None) as opened:
-        yield opened
 
 
 def assert_same_bits(found, expected):

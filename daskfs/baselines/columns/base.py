@@ -8,26 +8,25 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from daskfs.baselines.columns.standard_columns import CACHE_NBYTES, StandardColumns, blocks_nbytes
-from daskfs.errors import ConfigError, did_you_mean
 from daskfs.kernels.glm.newton import Predictions, Problem, advance, new_predictions
 from daskfs.kernels.glm.null_model import fit_null_model
 from daskfs.kernels.losses import loss_code
+from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE
+from daskfs.parameters import Count, LossOf, n_to_select
 from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.message.partition import weighted_rows
-from daskfs.selectors.message.plan import is_whole
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.refit import MeanLoss, refit_selected
 from daskfs.selectors.shared.responses import CLASSIFIERS
 from daskfs.selectors.shared.run import Checkpoint, Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
 
-LOSSES = ("squared", "squared_hinge", "logistic")
 MOST_BY_DEFAULT = 100
 RIDGE_SHARE = 0.03  # of the bound of the curvature: labels that a hundred columns can tell apart leave no gradient
 TOLERANCE = 1e-9
@@ -58,6 +57,7 @@ class ColumnBaseline(BaseSelector):
     n_features_to_select : int, optional
         The paper's s; by default half of the features and at most 100.
     loss : {"squared", "squared_hinge", "logistic"}
+        Of numbers, or of two classes.
     random_state : int, RandomState or None
         Nothing is drawn; for the common face of all selectors.
     memory_limit : int or str, optional
@@ -81,19 +81,8 @@ class ColumnBaseline(BaseSelector):
     keeps_columns: ClassVar[bool] = False
     """Whether the standardised columns stay in memory between passes, where they fit."""
 
-    def __init__(
-        self,
-        n_features_to_select: int | None = None,
-        loss: str = "squared",
-        random_state: Any = 0,
-        memory_limit: int | str | None = None,
-        client: Any = None,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.loss = loss
-        self.random_state = random_state
-        self.memory_limit = memory_limit
-        self.client = client
+    n_features_to_select: Count | None = None
+    loss: Annotated[str, LossOf(BOUNDED_CURVATURE, AT_ONCE, among=("squared", "squared_hinge", "logistic"))] = "squared"
 
     @abstractmethod
     def _select(
@@ -111,7 +100,6 @@ class ColumnBaseline(BaseSelector):
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         """All of it is held by the client process: these methods are sequential."""
-        self._check_parameters()
         n_samples, n_features = shape.n_samples, shape.n_features
         n_select = min(self._n_select(n_features), n_features)
         client = self._client(shape, n_select)
@@ -155,26 +143,10 @@ class ColumnBaseline(BaseSelector):
             return max(1, min(MOST_BY_DEFAULT, n_features // 2))
         return self.n_features_to_select
 
-    def _check_parameters(self) -> None:
-        if self.loss not in LOSSES:
-            hint = did_you_mean(str(self.loss), LOSSES)
-            raise ConfigError(f"expected one of {', '.join(LOSSES)}, found {self.loss!r}{hint}", "loss")
-        if self.n_features_to_select is not None and not is_whole(self.n_features_to_select, 1):
-            raise ConfigError(
-                f"expected a whole number of at least 1, found {self.n_features_to_select!r}", "n_features_to_select"
-            )
-
     def _fit(self, run: Run) -> None:
-        self._check_parameters()
         matrix, limit, checkpoint = run.matrix, run.task_limit, run.checkpoint
         n_features = int(matrix.shape[1])
-        n_select = self._n_select(n_features)
-        if n_select > n_features:
-            raise ConfigError(
-                f"asks for {n_select:,} features, but there are {n_features:,}",
-                "n_features_to_select",
-                f"ask for at most {n_features:,}",
-            )
+        n_select = n_to_select(self._n_select(n_features), n_features, MOST_BY_DEFAULT)
         y = checked_target(matrix, self.loss)
         rows = weighted_rows(matrix)
         keeps = KEPT_COLUMNS in self._plan(DataShape.of(rows), Limits(limit)).client.terms

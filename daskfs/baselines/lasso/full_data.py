@@ -38,28 +38,6 @@ from daskfs.selectors.shared.targets import null_intercept
 class FullData(LassoBaseline):
     """Select by one Lasso with an information criterion on all rows.
 
-    Parameters
-    ----------
-    criterion : {"ebic", "ric", "bic"}
-    gamma : float
-        Of ebic.
-    gic_rss : {"refit", "lasso"}
-        Whether the criterion sees the residuals of the refit or of the shrunk Lasso fit.
-    n_lambdas : int
-        Length of the path's grid.
-    patience : int or None
-        The path stops at models with so many features more than the best so far; None: never.
-    max_features : int, optional
-        Largest model; by default n / (2 log p).
-    loss : {"squared", "logistic", "poisson", "huber", "multinomial"}
-        Of several classes each is told from the rest by itself; a feature is selected that one of them takes.
-    random_state : int, RandomState or None
-        Nothing is drawn; for the common face of all selectors.
-    memory_limit : int or str, optional
-        What one task may take, "1GiB" for example.
-    client : distributed.Client, optional
-        Where the work runs; None: here.
-
     Attributes
     ----------
     selected_ : ndarray of shape (n_selected,)
@@ -91,32 +69,7 @@ class FullData(LassoBaseline):
 
     method = "full_data"
 
-    def __init__(
-        self,
-        criterion: str = "ebic",
-        gamma: float = 0.5,
-        gic_rss: str = "refit",
-        n_lambdas: int = 100,
-        patience: int | None = 10,
-        max_features: int | None = None,
-        loss: str = "squared",
-        random_state: Any = 0,
-        memory_limit: int | str | None = None,
-        client: Any = None,
-    ) -> None:
-        self.criterion = criterion
-        self.gamma = gamma
-        self.gic_rss = gic_rss
-        self.n_lambdas = n_lambdas
-        self.patience = patience
-        self.max_features = max_features
-        self.loss = loss
-        self.random_state = random_state
-        self.memory_limit = memory_limit
-        self.client = client
-
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
-        self._check_parameters()
         if self.loss == "squared":
             return plan_paths(self.method, shape, 1, self.max_features, limits.task_nbytes)
         return plan_one_piece(self.method, self._shape_of_all(shape), limits.task_nbytes)

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from daskfs.errors import ConfigError
+from daskfs.parameters import Count, Positive, n_to_select
 from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.fgm.parameters import default_C
-from daskfs.selectors.message.plan import is_whole
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.refit import MeanLoss, refit_selected
 from daskfs.selectors.shared.run import Run
@@ -23,15 +23,25 @@ class LinearBaseline(BaseSelector):
 
     The first fit with at least `n_features_to_select` columns, found by bisection, is kept, and of its columns those
     with the largest coefficients (standardised, where the matrix is dense).
+
+    Parameters
+    ----------
+    n_features_to_select : int, optional
+        Of the fit with the largest penalty that keeps as many, those with the largest coefficients.
+    C : float, optional
+        Instead, the weight of the loss; by default ten times the least that selects anything.
+    memory_limit : int or str, optional
+        What the fit may take, "1GiB" for example; refused where it does not suffice.
+    client : distributed.Client, optional
+        Has no effect: the method runs in this process.
     """
 
     copies: ClassVar[int]
     """Bytes for each value of X that the fit holds."""
 
-    n_features_to_select: int | None
-    C: float | None
-    memory_limit: int | str | None
-    debias: bool = False
+    n_features_to_select: Count | None = None
+    C: Positive | None = None
+    debias = False
 
     @abstractmethod
     def _fit_at(self, C: float, X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, float]:
@@ -42,7 +52,6 @@ class LinearBaseline(BaseSelector):
         """Return the C below which nothing is selected."""
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
-        self._check_parameters()
         n_samples, n_features = shape.n_samples, shape.n_features
         client = Budget().add("all values as they are stored", shape.nbytes)
         client.add("as the solver takes them", self.copies * n_samples * n_features)
@@ -59,27 +68,14 @@ class LinearBaseline(BaseSelector):
             text=f"{self.method}: all rows and columns in this process",
         )
 
-    def _check_parameters(self) -> None:
-        wanted, C = self.n_features_to_select, self.C
-        if wanted is not None and not is_whole(wanted, 1):
-            raise ConfigError(f"expected a whole number of at least 1, found {wanted!r}", "n_features_to_select")
-        if C is not None and (isinstance(C, (bool, str)) or not 0.0 < C < np.inf):
-            raise ConfigError(f"expected a positive number, found {C!r}", "C")
-        if not isinstance(self.debias, bool | np.bool_):
-            raise ConfigError(f"expected True or False, found {self.debias!r}", "debias")
-        if C is not None and wanted is not None:
+    def _check_combination(self) -> None:
+        if self.C is not None and self.n_features_to_select is not None:
             raise ConfigError("expected C or n_features_to_select, found both", self.method, "leave one out")
 
     def _fit(self, run: Run) -> None:
-        self._check_parameters()
         matrix, limit = run.matrix, run.task_limit
         n_samples, n_features = (int(length) for length in matrix.shape)
-        if self.n_features_to_select is not None and self.n_features_to_select > n_features:
-            raise ConfigError(
-                f"asks for {self.n_features_to_select:,} features, but there are {n_features:,}",
-                "n_features_to_select",
-                f"ask for at most {n_features:,}",
-            )
+        n_to_select(self.n_features_to_select, n_features, n_features)
         self._plan(run.shape, Limits(limit))  # refuses what does not fit
         y, found = checked_target(matrix, self.loss), matrix.read_weight(slice(None))
         weight = np.ones(n_samples) if found is None else np.array(found, dtype=np.float64)

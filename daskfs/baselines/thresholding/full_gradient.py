@@ -22,23 +22,23 @@ Differs from the paper
 from __future__ import annotations
 
 from abc import abstractmethod
-from numbers import Real
-from typing import Any, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
-from daskfs.errors import ConfigError, DataError
+from daskfs.errors import DataError
 from daskfs.kernels.baselines.hard_thresholding import IHT as IHT_CODE
 from daskfs.kernels.baselines.hard_thresholding import ITI as ITI_CODE
 from daskfs.kernels.baselines.hard_thresholding import PHT as PHT_CODE
 from daskfs.kernels.baselines.hard_thresholding import accumulate, threshold
 from daskfs.kernels.sketch.count_sketch import rows_of, seed_word
+from daskfs.losses import NUMBERS
+from daskfs.parameters import Count, LossOf, Positive, PositiveShare, PowerOfTwo, n_to_select
 from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.message.partition import weighted_rows
-from daskfs.selectors.message.plan import is_whole
-from daskfs.selectors.mission.parameters import n_to_select
+from daskfs.selectors.mission.parameters import DEFAULT_N_SELECTED
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.refit import refit_selected
 from daskfs.selectors.shared.run import Run
@@ -49,34 +49,33 @@ GROWN = 100.0
 
 
 class FullGradient(BaseSelector):
-    """Base of the methods that hold all rows in memory and take steps along the gradient of all of them."""
+    """Base of the methods that hold all rows in memory and take steps along the gradient of all of them.
 
-    method: ClassVar[str]
+    Parameters
+    ----------
+    n_features_to_select : int, optional
+        k; 1,000 by default, or all where there are fewer.
+    loss : {"squared"}
+        Least squares.
+    step_size : float
+        η n: 1 is right for uncorrelated columns of variance 1; the paper's own IHT behaves like 0.1. Halved, with a
+        note, until the steps do not grow.
+    n_steps : int
+        Steps.
+    client : distributed.Client, optional
+        Has no effect: the method runs in this process.
+    """
 
-    def __init__(
-        self,
-        n_features_to_select: int | None = None,
-        loss: str = "squared",
-        step_size: float = 1.0,
-        n_steps: int = 300,
-        random_state: Any = 0,
-        memory_limit: int | str | None = None,
-        client: Any = None,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.loss = loss
-        self.step_size = step_size
-        self.n_steps = n_steps
-        self.random_state = random_state
-        self.memory_limit = memory_limit
-        self.client = client
+    n_features_to_select: Count | None = None
+    loss: Annotated[str, LossOf(NUMBERS, among=("squared",))] = "squared"
+    step_size: Positive = 1.0
+    n_steps: Count = 300
 
     @abstractmethod
     def _select(self, X: np.ndarray, y: np.ndarray, k: int, step: float) -> tuple[np.ndarray, np.ndarray]:
         """Return the k columns of centred rows, and coefficients by which they rank: not finite if steps grew."""
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
-        self._check_parameters()
         n_samples, n_features = shape.n_samples, shape.n_features
         task = Budget().add("all values as they are stored", shape.nbytes).add("as float64", 8 * n_samples * n_features)
         what = f"{self.method} holds all {n_samples:,} rows x {n_features:,} columns:"
@@ -84,20 +83,9 @@ class FullGradient(BaseSelector):
         client = Budget().add("vectors over the columns", 64 * n_features)
         return SelectorPlan(1, 1, shape.nbytes, task, client, f"{self.method}: all rows in memory, read once")
 
-    def _check_parameters(self) -> None:
-        if self.loss != "squared":
-            raise ConfigError(f"expected squared, found {self.loss!r}", "loss")
-        if not isinstance(self.step_size, Real) or not 0.0 < float(self.step_size) < np.inf:
-            raise ConfigError(f"expected a positive number, found {self.step_size!r}", "step_size")
-        for name in ("n_steps", "n_features_to_select"):
-            value = getattr(self, name)
-            if not (is_whole(value, 1) or (value is None and name == "n_features_to_select")):
-                raise ConfigError(f"expected a whole number of at least 1, found {value!r}", name)
-
     def _fit(self, run: Run) -> None:
-        self._check_parameters()
         matrix, limit = run.matrix, run.task_limit
-        k = n_to_select(self.n_features_to_select, matrix.shape[1])
+        k = n_to_select(self.n_features_to_select, matrix.shape[1], DEFAULT_N_SELECTED)
         checked_target(matrix, self.loss)
         rows = weighted_rows(matrix)
         self._plan(DataShape.of(rows), Limits(limit))
@@ -149,7 +137,7 @@ class FullGradient(BaseSelector):
 
 
 class _Thresholding(FullGradient):
-    _code: int
+    _code: ClassVar[int]
     _n_swaps = 1
 
     def _select(self, X: np.ndarray, y: np.ndarray, k: int, step: float) -> tuple[np.ndarray, np.ndarray]:
@@ -159,22 +147,6 @@ class _Thresholding(FullGradient):
 
 class IHT(_Thresholding):
     """Iterative hard thresholding: a step along the gradient, then the k largest.
-
-    Parameters
-    ----------
-    n_features_to_select : int, optional
-        k; 1,000 by default, or all where there are fewer.
-    loss : {"squared"}
-    step_size : float
-        η n: 1 is right for uncorrelated columns of variance 1; the paper's own IHT behaves like 0.1. Halved, with a
-        note, until the steps do not grow.
-    n_steps : int
-        Steps.
-    random_state : any
-        Of no use: nothing is random.
-    memory_limit : int or str, optional
-    client : distributed.Client, optional
-        Of no use: all happens here.
 
     Attributes
     ----------
@@ -227,22 +199,12 @@ class IdentityMission(FullGradient):
 
     Parameters
     ----------
-    n_features_to_select : int, optional
-        k; 1,000 by default, or all where there are fewer.
-    loss : {"squared"}
-    step_size : float
-        η n.
-    n_steps : int
-        Steps.
     last_factor : float
         By which the features outside the k largest are multiplied after the last step, falling from 1; 1: never.
     n_buckets : int, optional
         A count-sketch of three such rows instead of the identity.
-    random_state : int
+    random_state : int, RandomState or None
         Of the sketch's hash.
-    memory_limit : int or str, optional
-    client : distributed.Client, optional
-        Of no use: all happens here.
 
     Attributes
     ----------
@@ -258,29 +220,10 @@ class IdentityMission(FullGradient):
 
     method = "identity_mission"
 
-    def __init__(
-        self,
-        n_features_to_select: int | None = None,
-        loss: str = "squared",
-        step_size: float = 0.1,
-        n_steps: int = 1000,
-        last_factor: float = 0.98,
-        n_buckets: int | None = None,
-        random_state: Any = 0,
-        memory_limit: int | str | None = None,
-        client: Any = None,
-    ) -> None:
-        super().__init__(n_features_to_select, loss, step_size, n_steps, random_state, memory_limit, client)
-        self.last_factor = last_factor
-        self.n_buckets = n_buckets
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if not isinstance(self.last_factor, Real) or not 0.0 < self.last_factor <= 1.0:
-            raise ConfigError(f"expected a number above 0 and up to 1, found {self.last_factor!r}", "last_factor")
-        buckets = self.n_buckets
-        if buckets is not None and not (is_whole(buckets, 1) and buckets & (buckets - 1) == 0):
-            raise ConfigError(f"expected a power of two, found {buckets!r}", "n_buckets")
+    step_size: Positive = 0.1
+    n_steps: Count = 1000
+    last_factor: PositiveShare = 0.98
+    n_buckets: PowerOfTwo | None = None
 
     def _select(self, X: np.ndarray, y: np.ndarray, k: int, step: float) -> tuple[np.ndarray, np.ndarray]:
         rows = rows_of(0 if self.n_buckets is None else 3)

@@ -134,9 +134,7 @@ class WorkerSession:
 
     def holds(self) -> tuple[int, Share]:
         """Return the number of the last step, and what the worker holds."""
-        members = self.worker.members
-        k = members.n_members
-        return self._sequence, Share(self.number, members.ids[:k].copy(), self.worker.engine.coef[:k].copy())
+        return self._sequence, Share(self.number, *self.worker.holds())
 
     def _take(self, reply: Reply, wanted: int) -> None:
         if reply.verdict == "superseded":

@@ -24,7 +24,7 @@ from daskfs.selectors.asy_os.objective import SharedObjective
 from daskfs.selectors.asy_os.session import Spent, WorkerSession
 from daskfs.selectors.asy_os.worker import SubstitutionWorker, WorkerSettings
 from daskfs.selectors.online_substitution.columns import Columns, ColumnSettings, prepared, read_columns
-from daskfs.selectors.online_substitution.engines.exchange import Rule
+from daskfs.selectors.online_substitution.engines.base import Rule
 
 CALLS_SHARE = 0.1
 """Of a worker's time, at most, spent on calls: blocks are so wide that it is."""
@@ -57,7 +57,6 @@ class AsyncSettings:
     widest: int
     """Columns of a block; the same: the width is given."""
     exchanges: bool
-    stretch: float = 0.0
     timeout_s: float = 30.0
 
     def objective(self, matrix: Any) -> SharedObjective:
@@ -70,7 +69,7 @@ class AsyncSettings:
 
     def worker(self, matrix: Any) -> WorkerSettings:
         """Return what a worker is told."""
-        return WorkerSettings(self.objective(matrix), self.rule, self.columns, self.stretch)
+        return WorkerSettings(self.objective(matrix), self.rule, self.columns)
 
     def leases(self, n_features: int) -> ColumnLeases:
         """Return the leases of a run that begins."""

@@ -32,19 +32,20 @@ Differs from the paper:
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Literal
 
 import numpy as np
+from annotated_types import Gt, Lt
 
 from daskfs.kernels.fgm.shift import new_rows
 from daskfs.kernels.losses import loss_code
+from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE, ONE_PREDICTION
 from daskfs.matrix.base import Matrix
+from daskfs.parameters import Count, LossOf, Positive, Tolerance, n_to_select
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.fgm.parameters import (
     C_FACTORS,
     VALIDATION_SHARE,
-    check_count,
-    check_parameters,
     default_C,
     sizes,
     typical_variance,
@@ -73,12 +74,12 @@ class FGM(BaseSelector):
         true features, many take fewer passes over the data.
     loss : {"squared_hinge", "logistic", "squared"}
         The paper's PROX-FGM and PROX-SLR, for two classes with any labels; or least squares.
-    C : float or "validation", optional
+    C : float or {"validation"}, optional
         Weight of the loss against half the squared norm. By default 0.01, with fewer than 1,000 rows 10 / n, divided by
         the columns' typical variance where they are not normalised, and four times as much for the logistic loss.
         "validation": the best of multiples of that, 1/10 to 100, by the loss of rows held out. See Notes.
     fit_intercept : bool
-        Whether there is a shift. Without, columns are not centred.
+        Whether there is an intercept. Without, columns are not centred.
     center : bool
         Whether columns are taken about their means; nothing is written, and sparse columns stay sparse.
     normalize : bool
@@ -107,10 +108,6 @@ class FGM(BaseSelector):
         accuracies are reported.
     random_state : int, RandomState or None
         Of the rows held out.
-    memory_limit : int or str, optional
-        What one task may take, "1GiB" for example.
-    client : distributed.Client, optional
-        Where the work runs; None: here.
 
     Attributes
     ----------
@@ -157,54 +154,30 @@ class FGM(BaseSelector):
 
     method = "fgm"
 
-    def __init__(
-        self,
-        n_features_to_select: int | None = None,
-        n_features_per_pass: int | None = None,
-        loss: str = "squared_hinge",
-        C: float | str | None = None,
-        fit_intercept: bool = True,
-        center: bool = True,
-        normalize: bool = True,
-        tol: float = 1e-3,
-        max_passes: int | None = None,
-        validation: float | None = None,
-        patience: int = 3,
-        solver: str = "apg",
-        inner_tol: float = 1e-3,
-        max_inner: int = 50,
-        certify: bool = False,
-        debias: bool = False,
-        random_state: Any = 0,
-        memory_limit: int | str | None = None,
-        client: Any = None,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.n_features_per_pass = n_features_per_pass
-        self.loss = loss
-        self.C = C
-        self.fit_intercept = fit_intercept
-        self.center = center
-        self.normalize = normalize
-        self.tol = tol
-        self.max_passes = max_passes
-        self.validation = validation
-        self.patience = patience
-        self.solver = solver
-        self.inner_tol = inner_tol
-        self.max_inner = max_inner
-        self.certify = certify
-        self.debias = debias
-        self.random_state = random_state
-        self.memory_limit = memory_limit
-        self.client = client
+    n_features_to_select: Count | None = None
+    n_features_per_pass: Count | None = None
+    loss: Annotated[
+        str, LossOf(BOUNDED_CURVATURE, ONE_PREDICTION, AT_ONCE, among=("squared_hinge", "logistic", "squared"))
+    ] = "squared_hinge"
+    C: Positive | Literal["validation"] | None = None
+    fit_intercept: bool = True
+    center: bool = True
+    normalize: bool = True
+    tol: Tolerance = 1e-3
+    max_passes: Count | None = None
+    validation: Annotated[float, Gt(0), Lt(1)] | None = None
+    patience: Count = 3
+    solver: Literal["apg", "exact", "simple_mkl"] = "apg"
+    inner_tol: Tolerance = 1e-3
+    max_inner: Count = 50
+    certify: bool = False
+    debias: bool = False
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         sizes = self._shape(shape.n_samples, shape.n_features, shape.itemsize)
         return plan_fgm(sizes, limits.task_nbytes, limits.n_threads, shape.tile_shape, with_statistics=True)
 
     def _fit(self, run: Run) -> None:
-        check_parameters(self)
         matrix = run.matrix
         y, weight = self._target(matrix)
         columns = self._column_passes(run.over(matrix, by="columns"))
@@ -227,7 +200,7 @@ class FGM(BaseSelector):
     ) -> FgmPasses:
         """Return the passes for one C, nothing read yet; rows held out weigh nothing, the others as much as all."""
         n_samples, n_features = (int(length) for length in columns.matrix.shape)
-        per_pass, n_most, n_passes = sizes(self, n_features)
+        per_pass, n_most, n_passes = self._sizes(n_features)
         training = np.where(held_out, 0.0, weight)
         share = C * training * (weight.sum() / training.sum())
         is_wide = np.dtype(columns.matrix.dtype) == np.float64
@@ -298,8 +271,11 @@ class FGM(BaseSelector):
             held_out &= weight > 0.0
         return held_out
 
+    def _sizes(self, n_features: int) -> tuple[int, int, int]:
+        n_to_select(self.n_features_to_select, n_features, n_features)
+        return sizes(self.n_features_to_select, self.n_features_per_pass, self.max_passes, n_features)
+
     def _shape(self, n_samples: int, n_features: int, itemsize: int) -> FgmShape:
-        check_count(self, n_features)
-        per_pass, n_most, n_passes = sizes(self, n_features)
+        per_pass, n_most, n_passes = self._sizes(n_features)
         n_planned = n_passes if self.n_features_to_select is None else -(-n_most // per_pass)
         return FgmShape(n_samples, n_features, itemsize, per_pass, n_most, n_planned + self.certify, self.solver)

@@ -12,13 +12,15 @@ import numpy as np
 from daskfs.cluster.workers import Workers
 from daskfs.errors import DataError
 from daskfs.kernels.sketch.rows import THRESHOLD
+from daskfs.losses import find_loss
 from daskfs.matrix.base import Progress
 from daskfs.matrix.streaming import RowView
+from daskfs.parameters import n_to_select
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.mission.capacity import check_capacity, check_noise
 from daskfs.selectors.mission.count_sketch import CountSketch
 from daskfs.selectors.mission.model import MissionModel
-from daskfs.selectors.mission.parameters import ONE_PASS, PERIOD, SEVERAL, STEP_LIMITS, class_weights, n_to_select
+from daskfs.selectors.mission.parameters import DEFAULT_N_SELECTED, PERIOD, class_weights
 from daskfs.selectors.mission.plan import MissionShape, n_refit_epochs, plan_mission
 from daskfs.selectors.mission.run import MissionRun
 from daskfs.selectors.mission.tasks import ClassWeighted, Learning, Standard, Target, survey_rows
@@ -207,15 +209,16 @@ def _learning(
         raise DataError(f"expected numbers or two classes, found {n_outputs}", "y", "the heap orders single weights")
     plan_mission(shape, memory_limit)
     norm = float(survey["squared_norm"])
-    constants = ONE_PASS if n_epochs == 1 else SEVERAL
+    loss = find_loss(selector.loss)
+    constant = loss.learning_rate * (1.0 if n_epochs == 1 else 2.0)
     rate = selector.learning_rate
     half_life = math.inf if selector.tail_half_life is None else selector.tail_half_life * n_samples
     learning = Learning(
         shape=shape.model,
         target=target,
-        rate=float(rate) if rate is not None else constants[selector.loss] / (norm or 1.0),
+        rate=float(rate) if rate is not None else constant / (norm or 1.0),
         period=math.inf if n_epochs == 1 else PERIOD * n_samples,
-        step_limit=STEP_LIMITS[selector.loss] if rate is None else math.inf,
+        step_limit=loss.longest_step if rate is None else math.inf,
         intercept_ratio=float(selector.intercept_rate),
         half_life=half_life,
         piece_rows=shape.piece_rows(memory_limit),
@@ -258,7 +261,7 @@ def _note_before(fit: MissionFit, selector: Mission, matrix: Any) -> None:
         fit.notes.append(
             f"learning rate {fit.learning.rate:.4g}, from a mean ‖x‖² of {float(survey['squared_norm']):.4g}"
         )
-    if n_to_select(selector.n_features_to_select, matrix.shape[1]) == matrix.shape[1]:
+    if n_to_select(selector.n_features_to_select, matrix.shape[1], DEFAULT_N_SELECTED) == matrix.shape[1]:
         fit.notes.append("as many features are asked for as there are: nothing is left out")
     if selector.tail_half_life is None and selector.n_epochs > 1:
         fit.notes.append("several passes without tail_half_life: features that were not selected gather weight")

@@ -24,6 +24,7 @@ from daskfs.kernels.sketch.rows import (
     STEP_LIMIT,
     WEIGHT_SUM,
 )
+from daskfs.losses import find_loss
 from daskfs.matrix.base import Rows, SparseRows
 from daskfs.matrix.streaming import Streamable, prefetched
 from daskfs.selectors.mission.model import MissionModel, ModelShape, NotFiniteRow
@@ -89,11 +90,11 @@ class Learning:
         Of the losses whose derivative is bounded, steps may be as much longer as there are models. Of the others they
         must not: each model would run away before it is averaged.
         """
-        has_bounded_slope = self.shape.loss in ("logistic", "hinge", "multinomial")
+        has_bounded_derivative = find_loss(self.shape.loss).has_bounded_derivative
         rates = np.zeros(N_RATES)
         rates[RATE] = self.rate * n_replicas
         rates[INVERSE_PERIOD] = 1.0 / self.period
-        rates[STEP_LIMIT] = self.step_limit * (n_replicas if has_bounded_slope else 1)
+        rates[STEP_LIMIT] = self.step_limit * (n_replicas if has_bounded_derivative else 1)
         rates[INTERCEPT_RATIO] = self.intercept_ratio
         rates[ROW_COUNT] = n_replicas
         return rates

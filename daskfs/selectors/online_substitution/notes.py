@@ -22,7 +22,7 @@ def notes_on(selector: Any, run: Any, matrix: Any) -> list[str]:
     matrix : Matrix
     """
     engine, members = run.engine, run.engine.members
-    tally, notes = engine.tally, []
+    counters, notes = engine.counters, []
     asked, found = members.capacity, members.n_members
     if found < asked:
         notes.append(
@@ -32,11 +32,11 @@ def notes_on(selector: Any, run: Any, matrix: Any) -> list[str]:
         notes.append(f"{members.n_fixed} of them were always included")
     why = "combinations of the members" if selector.rule == "exchange" else "which did not lower the loss enough"
     notes.append(
-        f"{tally.n_presented:,} columns were presented in {run.n_epochs} epoch{'s' * (run.n_epochs > 1)}: "
-        f"{tally.n_exchanged:,} took the place of a member, {tally.n_refused:,} were refused: {why}"
+        f"{counters.n_presented:,} columns were presented in {run.n_epochs} epoch{'s' * (run.n_epochs > 1)}: "
+        f"{counters.n_exchanged:,} took the place of a member, {counters.n_refused:,} were refused: {why}"
     )
-    if tally.n_reverted:
-        notes.append(f"{tally.n_reverted:,} blocks of columns were undone, because the loss rose with them")
+    if counters.n_reverted:
+        notes.append(f"{counters.n_reverted:,} blocks of columns were undone, because the loss rose with them")
     if engine.rule.ridge > 0.0:
         notes.append(f"a ridge of {engine.rule.ridge:g} on standardised weights while selecting, none in the refit")
     return notes
