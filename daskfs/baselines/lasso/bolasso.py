@@ -37,12 +37,14 @@ from daskfs.baselines.lasso.paths import (
     history_of,
     lasso_paths,
     least_squares_over_blocks,
+    most_features,
+    paths_budgets,
     paths_nbytes,
     plan_paths,
 )
 from daskfs.cluster.open import parse_bytes
 from daskfs.cluster.workers import Workers
-from daskfs.kernels.lasso.path import LassoPath, default_max_features
+from daskfs.kernels.lasso.path import LassoPath
 from daskfs.matrix.base import Progress
 from daskfs.parameters import Count, PositiveShare
 from daskfs.selectors.inputs import seed_of
@@ -105,7 +107,7 @@ class Bolasso(LassoBaseline):
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         if self.loss != "squared":
             return plan_one_piece(self.method, self._shape_of_all(shape), limits.task_nbytes, self.n_bootstraps)
-        n_paths = self._paths_at_once(shape.n_samples, shape.n_features, limits.task_nbytes)
+        n_paths = self._paths_at_once(shape, limits.task_nbytes)
         one_group = plan_paths(self.method, shape, n_paths, self.max_features, limits.task_nbytes)
         n_groups = -(-self.n_bootstraps // n_paths)
         return replace(
@@ -115,12 +117,17 @@ class Bolasso(LassoBaseline):
             text=f"{one_group.text}; for {n_paths} of {self.n_bootstraps} bootstrap samples at a time",
         )
 
-    def _paths_at_once(self, n_samples: int, n_features: int, memory_limit: int | None) -> int:
+    def _paths_at_once(self, shape: DataShape, memory_limit: int | None) -> int:
         """Return how many samples go over the data together."""
-        k = min(self.max_features or default_max_features(n_samples, n_features), n_features)
-        one, two = (paths_nbytes(n, n_features, k) for n in (1, 2))
+        k = most_features(shape, self.max_features)
+        one, two = (paths_nbytes(n, shape.n_features, k) for n in (1, 2))
         limit = PATHS_NBYTES if memory_limit is None else min(PATHS_NBYTES, memory_limit // 4)
-        return int(min(self.n_bootstraps, max(1, 1 + (limit - one) // (two - one))))
+        n_paths = int(min(self.n_bootstraps, max(1, 1 + (limit - one) // (two - one))))
+        while n_paths > 1 and memory_limit is not None:
+            if max(budget.nbytes for budget in paths_budgets(shape, n_paths, k)) <= memory_limit:
+                break
+            n_paths -= 1
+        return n_paths
 
     def _estimate(
         self,
@@ -140,8 +147,8 @@ class Bolasso(LassoBaseline):
         )
 
     def _over_blocks(self, passes: BlockPasses, settings: SelectionSettings, memory_limit: int | None) -> Estimate:
-        n_samples, n_features = passes.matrix.shape
-        n_at_once = self._paths_at_once(n_samples, n_features, memory_limit)
+        n_features = passes.matrix.shape[1]
+        n_at_once = self._paths_at_once(DataShape.of(passes.matrix), memory_limit)
         weightings = self._samples(passes.sizes)
         paths: list[LassoPath] = []
         for first in range(0, self.n_bootstraps, n_at_once):

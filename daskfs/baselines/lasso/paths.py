@@ -180,15 +180,11 @@ def plan_paths(
     PlanError
         A block, or the Gram rows of the paths, do not fit; with what would.
     """
-    n_samples, n_features, itemsize = shape.n_samples, shape.n_features, shape.itemsize
+    n_samples, n_features = shape.n_samples, shape.n_features
     rows = min(block_rows(n_features), n_samples)
     n_blocks = -(-n_samples // rows)
-    k = min(max_features or default_max_features(n_samples, n_features), n_features)
-    results = 8 * n_paths * n_features * MOST_ROWS
-    block = rows * n_features * (itemsize if itemsize >= 4 else 5) + 8 * rows * (MOST_ROWS + 8)
-    task = Budget().add("a block of rows", block).add("sums of Gram rows", 3 * results).add("tiles", TILE_NBYTES)
-    client = Budget().add("Gram rows of the paths", paths_nbytes(n_paths, n_features, k))
-    client.add("sums of Gram rows", 2 * results)
+    k = most_features(shape, max_features)
+    task, client = paths_budgets(shape, n_paths, k)
     what = f"{n_paths} path(s) over {n_features:,} columns with up to {k:,} features take"
     max(task, client, key=lambda budget: budget.nbytes).refuse_over(memory_limit, what, "set a smaller max_features")
     n_passes = 2 if n_features <= MOST_ROWS else 4
@@ -201,6 +197,23 @@ def plan_paths(
         text=f"{method}: {n_blocks} blocks of {rows:,} rows; a pass for the moments and one to three for Gram rows, "
         "more where a model has dozens of features",
     )
+
+
+def most_features(shape: DataShape, max_features: int | None) -> int:
+    """Return the features that a path may have."""
+    n_samples, n_features = shape.n_samples, shape.n_features
+    return min(max_features or default_max_features(n_samples, n_features), n_features)
+
+
+def paths_budgets(shape: DataShape, n_paths: int, max_features: int) -> tuple[Budget, Budget]:
+    """Return what a task and the client hold while so many paths are followed."""
+    n_features, itemsize = shape.n_features, shape.itemsize if shape.itemsize >= 4 else 5  # int8 is read, and converted
+    rows = min(block_rows(n_features), shape.n_samples)
+    sums_nbytes = 8 * n_paths * n_features * MOST_ROWS
+    task = Budget().add("a block of rows", rows * n_features * itemsize + 8 * rows * (MOST_ROWS + 8))
+    task.add("sums of Gram rows", 3 * sums_nbytes).add("tiles", TILE_NBYTES)
+    client = Budget().add("Gram rows of the paths", paths_nbytes(n_paths, n_features, max_features))
+    return task, client.add("sums of Gram rows", 2 * sums_nbytes)
 
 
 def paths_nbytes(n_paths: int, n_features: int, max_features: int) -> int:

@@ -94,6 +94,8 @@ def cut_columns(
     least.refuse_over(memory_limit, f"one column of {n:,} rows and the dual variables take")
     room = BUFFER_NBYTES if memory_limit is None else min(BUFFER_NBYTES, (memory_limit - fixed.nbytes) // N_BUFFERS)
     widest = max(1, room // (GRANULE * itemsize + 24))
+    if memory_limit is not None:  # the sums of many columns must leave room to read one for the cache
+        widest = min(widest, max(1, (memory_limit - fixed.nbytes - 2 * n * itemsize) // 40))
     wanted = max(tile_columns, TASK_NBYTES // max(1, n * itemsize), -(-m // 4096))
     if is_in_memory:
         wanted = m
