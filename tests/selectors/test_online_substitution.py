@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from daskfs.errors import ConfigError, DataError
 from daskfs.losses import LOSSES as EVERY_LOSS
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.online_substitution.selector import OnlineSubstitution
-from daskfs.sources.arrays import ArrayMatrix
 
 RULES = ("exchange", "os", "paper")
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from daskfs.matrix.base import Matrix
 from daskfs.selectors.asy_os.leases import Lease
 from daskfs.selectors.asy_os.messages import Reply, Share
 from daskfs.selectors.asy_os.worker import Proposal, SubstitutionWorker, WorkerSettings
@@ -51,7 +52,7 @@ class WorkerSession:
         Columns are held as.
     """
 
-    def __init__(self, node: Any, number: int, matrix: Any, settings: WorkerSettings, dtype: np.dtype) -> None:
+    def __init__(self, node: Any, number: int, matrix: Matrix, settings: WorkerSettings, dtype: np.dtype) -> None:
         self.node, self.number, self.matrix, self.settings, self.dtype = node, number, matrix, settings, dtype
         self.spent = Spent()
         self.worker: SubstitutionWorker

@@ -22,12 +22,12 @@ an earlier u_C: it is renewed after as many newcomers as there are members, when
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from daskfs.kernels.losses import SQUARED
 from daskfs.kernels.substitution.products import NO_WEIGHT, cross_products, row_products
+from daskfs.matrix.base import Matrix
 from daskfs.selectors.asy_os.messages import Share
 from daskfs.selectors.asy_os.objective import SharedObjective
 from daskfs.selectors.online_substitution.columns import Columns, ColumnSettings, read_columns
@@ -85,7 +85,7 @@ class SubstitutionWorker:
         self._before = np.zeros(0)
         """Coefficients before a batch."""
 
-    def take_back(self, matrix: Any, share: Share) -> None:
+    def take_back(self, matrix: Matrix, share: Share) -> None:
         """Become the worker that holds a share: its columns are read again."""
         self.members.n_members = 0
         if len(share.columns):
