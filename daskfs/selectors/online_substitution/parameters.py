@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SmoothLoss: TypeAlias = Annotated[
     str,
-    LossOf(BOUNDED_CURVATURE, ONE_PREDICTION, among=("squared", "squared_hinge", "logistic", "epsilon_insensitive")),
+    LossOf(BOUNDED_CURVATURE, ONE_PREDICTION, among=("squared", "logistic", "squared_hinge", "epsilon_insensitive")),
 ]
 EPSILON_SHARE = 0.1  # of the target's standard deviation
 MAX_DEFAULT_FEATURES = 100
