@@ -69,7 +69,7 @@ class AlphaInvesting(ColumnBaseline):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.standard_normal((500, 30))
     >>> y = 2 * X[:, 3] - X[:, 7] + rng.standard_normal(500)
-    >>> AlphaInvesting(2).fit(X, y).selected_
+    >>> AlphaInvesting(2, wealth=0.05).fit(X, y).selected_  # the first column costs half the wealth
     array([3, 7])
     """
 
