@@ -1,0 +1,119 @@
+"""How every method is to be examined: one Case for each, and one more where a variant takes a way of its own.
+
+A new method passes the examination by adding a Case. The constructor's arguments are small, so that a fit takes
+milliseconds; `unfit` says which check does not apply and why, `broken` which one is known to fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from sklearn.linear_model import Lasso
+
+import daskfs
+
+
+@dataclass(frozen=True)
+class Case:
+    """A method with its arguments.
+
+    What it is (a classifier, one that is told a number of features, one that learns from more rows) is asked of the
+    estimator, not said here.
+    """
+
+    name: str
+    """``method`` as in a pipeline file, or ``method-variant``."""
+    selector: str
+    """Public name of the class."""
+    options: dict[str, Any] = field(default_factory=dict)
+    target: str = "numbers"
+    sparse: dict[str, Any] = field(default_factory=dict)
+    """Options with which sparse columns give the bits of dense ones."""
+    unfit: dict[str, str] = field(default_factory=dict)
+    broken: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def method(self) -> str:
+        """Name in a pipeline file."""
+        return self.name.partition("-")[0]
+
+    def make(self, **more: Any) -> Any:
+        """Return a selector that was not fitted."""
+        room = daskfs if self.selector in daskfs.__all__ else daskfs.baselines
+        return getattr(room, self.selector)(**(self.options | more))
+
+
+def _selectors() -> Iterator[Case]:
+    message = {"n_subsets": 5, "loss": "squared"}
+    yield Case("message", "Message", message)
+    for loss, target in {"logistic": "classes", "poisson": "counts", "huber": "numbers"}.items():
+        yield Case(f"message-{loss}", "Message", message | {"loss": loss}, target)
+    yield Case("message-multinomial", "Message", message | {"loss": "multinomial"}, "three classes")
+    in_document = {"runs_in_a_pipeline": "an estimator is an object: a pipeline file has no word for it"}
+    yield Case("message-estimator", "Message", message | {"estimator": Lasso(alpha=0.1)}, unfit=in_document)
+    substitution = {"n_features_to_select": 6, "loss": "squared", "rule": "exchange"}
+    for variant, more in {
+        "": {},
+        "-os": {"rule": "os"},
+        "-paper": {"rule": "paper", "engine": "naive"},
+        "-logistic": {"loss": "logistic"},
+        "-os-squared_hinge": {"rule": "os", "loss": "squared_hinge"},
+        "-lazy": {"engine": "lazy", "order": "shuffled"},
+        "-screen": {"schedule": "screen"},
+    }.items():
+        options: dict[str, Any] = substitution | more
+        target = "numbers" if options["loss"] == "squared" else "classes"
+        yield Case(f"online_substitution{variant}", "OnlineSubstitution", options, target)
+    simulated = substitution | {"n_workers": 3, "schedule": "simulated"}
+    yield Case("async_online_substitution", "AsyncOnlineSubstitution", simulated)
+    logistic = simulated | {"rule": "os", "loss": "logistic"}
+    yield Case("async_online_substitution-logistic", "AsyncOnlineSubstitution", logistic, "classes")
+    fgm = {"n_features_to_select": 6, "n_features_per_pass": 1, "loss": "squared_hinge", "C": 0.05}
+    yield Case("fgm", "FGM", fgm, "classes")
+    for loss in ("squared_hinge", "logistic", "squared"):
+        several = fgm | {"loss": loss, "n_features_per_pass": 3, "certify": True}
+        yield Case(f"fgm-B3-{loss}", "FGM", several, "classes")
+    mission = {"n_features_to_select": 6, "loss": "squared", "n_epochs": 2, "block_rows": 200}
+    raw = {"standardize": False}
+    yield Case("mission", "Mission", mission, sparse=raw)
+    yield Case("mission-sgd", "Mission", mission | {"refit": "sgd", "n_buckets": 16}, sparse=raw)
+    yield Case("mission-replicas", "Mission", mission | {"n_replicas": 3, "sync_every": 50}, sparse=raw)
+    yield Case("mission-paper", "Mission", mission | {"variant": "paper", "refit": "sgd"}, sparse=raw)
+    yield Case("mission-multinomial", "Mission", mission | {"loss": "multinomial"}, "three classes", sparse=raw)
+
+
+def _baselines() -> Iterator[Case]:
+    for method, name, options in (
+        ("full_data", "FullData", {}),
+        ("averaging", "Averaging", {"n_subsets": 4}),
+        ("median", "Median", {"n_subsets": 4}),
+        ("bolasso", "Bolasso", {"n_bootstraps": 3}),
+    ):
+        yield Case(method, name, {"loss": "squared"} | options)
+    for method, name in (
+        ("proj_gd", "ProjGD"),
+        ("lasso_cut", "LassoCut"),
+        ("orthogonal_matching_pursuit", "OrthogonalMatchingPursuit"),
+        ("grafting", "Grafting"),
+        ("online_l1", "OnlineL1"),
+        ("online_l0", "OnlineL0"),
+        ("alpha_investing", "AlphaInvesting"),
+    ):
+        yield Case(method, name, {"n_features_to_select": 6, "loss": "squared"})
+    six = {"n_features_to_select": 6}
+    yield Case("active_set", "ActiveSet", six | {"loss": "squared_hinge", "C": 0.05}, "classes")
+    yield Case("l1_liblinear", "L1Liblinear", six | {"loss": "squared_hinge"}, "classes")
+    yield Case("sgd_slr", "SgdSlr", six | {"max_epochs": 50}, "classes")
+    rows = {"loss": "squared", "n_epochs": 2}
+    raw = {"standardize": False}
+    yield Case("iht_sgd", "StochasticIHT", six | rows, sparse=raw)
+    yield Case("batch_iht", "BatchIHT", six | rows | {"n_gathered": 16}, sparse=raw)
+    yield Case("feature_hashing", "FeatureHashing", rows | {"n_buckets": 16}, sparse=raw)
+    for name in ("IHT", "ITI", "PHT"):
+        yield Case(name.lower(), name, six | {"step_size": 0.2, "n_steps": 40})
+    yield Case("identity_mission", "IdentityMission", six | {"n_steps": 40})
+
+
+CASES = [*_selectors(), *_baselines()]
