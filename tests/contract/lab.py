@@ -54,16 +54,16 @@ class Lab:
 
     def _store(self, case_target: str, tile_shape: tuple[int, int] = TILES, kind: str = "float64") -> Any:
         case = _Target(case_target)
-        X = self.X if kind == "float64" else self.int8
-        path = self.folder / f"{case_target.replace(' ', '-')}-{tile_shape[0]}-{tile_shape[1]}-{kind}.zarr"
-        options = {"dtype": kind, "tile_shape": tile_shape, "random_state": 0, "names": self.names}
-        return daskfs.ingest(X, path, y=self.y(case, None if kind == "float64" else X.astype(float)), **options)
+        X = self.X if kind == "float64" else self.int8.astype(float)
+        path = self.folder / f"{case_target}-{tile_shape[0]}-{tile_shape[1]}-{kind}.zarr".replace(" ", "-")
+        options = {"dtype": kind.split()[-1], "tile_shape": tile_shape, "random_state": 0, "names": self.names}
+        return daskfs.ingest(X, path, y=self.y(case, X), **options)
 
-    def store_with_a_hole(self, case: Any, value: float) -> tuple[Any, str, int]:
-        """Return a store in which one value is missing or infinite, the name of its column and its row in the source."""
+    def store_with_a_hole(self, case: Any) -> tuple[Any, str, int]:
+        """Return a store in which one value is missing, the name of its column and its row in the source."""
         X, column, row = self.X.copy(), 7, 123
-        X[row, column] = value
-        path = self.folder / f"{case.target.replace(' ', '-')}-{value}.zarr"
+        X[row, column] = np.nan
+        path = self.folder / f"{case.target.replace(' ', '-')}-with-a-hole.zarr"
         if path.exists():
             return daskfs.open_store(path), self.names[column], row
         with StoreWriter(
@@ -72,6 +72,14 @@ class Lab:
         ) as writer:  # fmt: skip
             writer.write(RowBlock(0, N_SAMPLES, X, self.y(case)))
         return daskfs.open_store(path), self.names[column], row
+
+    def tall_store(self, case: Any) -> Any:
+        """Return a store of 20 MB, of which a task is to take a part."""
+        path = self.folder / f"{case.target.replace(' ', '-')}-tall.zarr"
+        if path.exists():
+            return daskfs.open_store(path)
+        X = np.random.default_rng(5).standard_normal((80_000, 64), dtype=np.float32)
+        return daskfs.ingest(X, path, y=self.y(case, X), tile_shape=(4096, 8))
 
     @cached_property
     def threads(self) -> Client:
@@ -84,7 +92,7 @@ class Lab:
         return self._cluster(n_workers=2, threads_per_worker=1, processes=True)
 
     def _cluster(self, **options: Any) -> Client:
-        cluster = self._open.enter_context(LocalCluster(**options, dashboard_address=None))
+        cluster = self._open.enter_context(LocalCluster(**options, dashboard_address="127.0.0.1:0"))
         return self._open.enter_context(Client(cluster, set_as_default=False))
 
 
@@ -112,6 +120,13 @@ def assert_same_bits(found: Any, expected: Any) -> None:
     pd.testing.assert_frame_equal(found.result_.history, expected.result_.history, check_exact=True)
     if hasattr(expected, "classes_"):
         np.testing.assert_array_equal(found.classes_, expected.classes_)
+
+
+def assert_same_to_rounding(found: Any, expected: Any) -> None:
+    """Compare what is selected, and the coefficients to 1e-6: an iteration may stop elsewhere by a rounding."""
+    np.testing.assert_array_equal(np.sort(found.selected_), np.sort(expected.selected_))
+    scale = np.abs(expected.coef_).max()
+    np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-6, atol=1e-6 * scale)
 
 
 class Interrupted(Exception):

@@ -8,16 +8,17 @@ from __future__ import annotations
 import pytest
 
 from tests.contract.cases import CASES
-from tests.contract.checks import CHECKS, QUICK
+from tests.contract.checks import CHECKS, ONCE, QUICK
 
 
 def examinations():
     for check in CHECKS:
         for case in CASES:
-            if check.__name__ in case.unfit:
+            is_variant = "-" in case.name
+            if check.__name__ in case.unfit or (is_variant and check.__name__ in ONCE):
                 continue
             marks = [pytest.mark.contract]
-            if check.__name__ not in QUICK or "-" in case.name:
+            if check.__name__ not in QUICK or is_variant:
                 marks.append(pytest.mark.slow)
             if check.__name__ in case.broken:
                 marks.append(pytest.mark.xfail(strict=True, reason=case.broken[check.__name__]))
