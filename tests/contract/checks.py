@@ -137,7 +137,7 @@ def arrays_give_the_bits_of_their_store(case: Case, lab: Lab) -> None:
     store = lab.store(case.target)
     found, expected = case.make().fit(as_arrays(store)), case.make().fit(store)
     if case.rounding:
-        assert_same_to_rounding(found, expected)
+        assert_same_to_rounding(found, expected, case.stops_at)
     else:
         assert_same_bits(found, expected)
 
@@ -155,7 +155,7 @@ def int8_columns_are_the_same_numbers_in_float64(case: Case, lab: Lab) -> None:
     """To rounding: int8 columns may be summed exactly, as integers."""
     small, wide = lab.store(case.target, kind="int8"), lab.store(case.target, kind="int8 in float64")
     assert small.dtype == np.int8
-    assert_same_to_rounding(case.make().fit(small), case.make().fit(wide))
+    assert_same_to_rounding(case.make().fit(small), case.make().fit(wide), case.stops_at)
 
 
 @_check()
