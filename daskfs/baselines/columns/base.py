@@ -57,7 +57,7 @@ class ColumnBaseline(BaseSelector):
     ----------
     n_features_to_select : int, optional
         The paper's s; by default half of the features and at most 100.
-    loss : {"squared", "squared_hinge", "logistic"}
+    loss : {"squared", "logistic", "squared_hinge"}
         Of numbers, or of two classes.
     random_state : int, RandomState or None
         Nothing is drawn; for the common face of all selectors.
@@ -83,7 +83,7 @@ class ColumnBaseline(BaseSelector):
     """Whether the standardised columns stay in memory between passes, where they fit."""
 
     n_features_to_select: Count | None = None
-    loss: Annotated[str, LossOf(BOUNDED_CURVATURE, AT_ONCE, among=("squared", "squared_hinge", "logistic"))] = "squared"
+    loss: Annotated[str, LossOf(BOUNDED_CURVATURE, AT_ONCE, among=("squared", "logistic", "squared_hinge"))] = "squared"
 
     @abstractmethod
     def _select(

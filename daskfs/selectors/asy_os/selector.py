@@ -81,7 +81,7 @@ class AsyncOnlineSubstitution(BaseSelector):
         wider blocks.
     rule : {"exchange", "os", "paper"}
         What decides on a newcomer, as in `OnlineSubstitution`.
-    loss : {"squared", "squared_hinge", "logistic", "epsilon_insensitive"}
+    loss : {"squared", "logistic", "squared_hinge", "epsilon_insensitive"}
         As in `OnlineSubstitution`.
     n_epochs : int
         How often all columns are presented, at most; an epoch that changes nobody is the last.

@@ -73,9 +73,9 @@ class FGM(BaseSelector):
     n_features_per_pass : int, optional
         The paper's B: columns of a pass. By default 10, or a tenth of `n_features_to_select`. Few find more of the
         true features, many take fewer passes over the data.
-    loss : {"squared_hinge", "logistic", "squared"}
+    loss : {"squared", "logistic", "squared_hinge"}
         The paper's PROX-FGM and PROX-SLR, for two classes with any labels; or least squares.
-    C : float or {"validation"}, optional
+    C : float or "validation", optional
         Weight of the loss against half the squared norm. By default 0.01, with fewer than 1,000 rows 10 / n, divided by
         the columns' typical variance where they are not normalised, and four times as much for the logistic loss.
         "validation": the best of multiples of that, 1/10 to 100, by the loss of rows held out. See Notes.
@@ -158,7 +158,7 @@ class FGM(BaseSelector):
     n_features_to_select: Count | None = None
     n_features_per_pass: Count | None = None
     loss: Annotated[
-        str, LossOf(BOUNDED_CURVATURE, ONE_PREDICTION, AT_ONCE, among=("squared_hinge", "logistic", "squared"))
+        str, LossOf(BOUNDED_CURVATURE, ONE_PREDICTION, AT_ONCE, among=("squared", "logistic", "squared_hinge"))
     ] = "squared_hinge"
     C: Positive | Literal["validation"] | None = None
     fit_intercept: bool = True

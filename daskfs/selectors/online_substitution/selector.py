@@ -88,7 +88,7 @@ class OnlineSubstitution(BaseSelector):
         columns are neither constant nor combinations of others.
     rule : {"exchange", "os", "paper"}
         What decides on a newcomer; see the module.
-    loss : {"squared", "squared_hinge", "logistic", "epsilon_insensitive"}
+    loss : {"squared", "logistic", "squared_hinge", "epsilon_insensitive"}
         The last is ½ max(0, |z - y| - epsilon)², that of support vector regression made smooth.
     n_epochs : int
         How often all columns are presented, at most; an epoch in which nobody enters is the last.
