@@ -17,17 +17,15 @@ Differs from the paper
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from daskfs.baselines.lasso.base import Estimate, LassoBaseline
 from daskfs.baselines.lasso.one_piece import plan_one_piece
 from daskfs.baselines.lasso.paths import BlockPasses, lasso_paths, plan_paths
 from daskfs.baselines.lasso.tasks import Weighting
-from daskfs.selectors.base import SelectorPlan
 from daskfs.selectors.message.passes import SubsetPasses
 from daskfs.selectors.message.subset import PathTable, SelectionSettings
+from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.run import Run
 
 
@@ -65,29 +63,16 @@ class FullData(LassoBaseline):
 
     method = "full_data"
 
-    def plan(
-        self,
-        n_samples: int,
-        n_features: int,
-        dtype: Any,
-        memory_limit: int | None,
-        n_threads: int = 1,
-        tile_shape: tuple[int, int] | None = None,
-    ) -> SelectorPlan:
-        """Return what fitting a matrix of this shape will read and hold; see `BaseSelector.plan`."""
-        self.check_parameters()
-        itemsize = np.dtype(dtype).itemsize
+    def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         if self.loss == "squared":
-            return plan_paths(self.method, n_samples, n_features, itemsize, 1, self.max_features, memory_limit)
-        return plan_one_piece(self.method, self._shape_of_all(n_samples, n_features, itemsize), memory_limit)
+            return plan_paths(self.method, shape, 1, self.max_features, limits.task_nbytes)
+        return plan_one_piece(self.method, self._shape_of_all(shape), limits.task_nbytes)
 
     def _estimate(self, run: Run, settings: SelectionSettings) -> Estimate:
-        (n_samples, n_features), dtype = run.matrix.shape, np.dtype(run.matrix.dtype)
-        self.plan(n_samples, n_features, dtype, run.task_limit)  # refuses what does not fit
+        self._plan(run.shape, run.limits)  # refuses what does not fit
         if self.loss == "squared":
             return _over_blocks(BlockPasses(run), settings)
-        shape = self._shape_of_all(n_samples, n_features, dtype.itemsize)
-        return _in_one_piece(SubsetPasses(run, shape), settings)
+        return _in_one_piece(SubsetPasses(run, self._shape_of_all(run.shape)), settings)
 
 
 def _over_blocks(passes: BlockPasses, settings: SelectionSettings) -> Estimate:

@@ -25,18 +25,18 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from annotated_types import Ge
 
 from daskfs.baselines.lasso.base import Estimate, LassoBaseline
 from daskfs.parameters import Count
-from daskfs.selectors.base import SelectorPlan
 from daskfs.selectors.message.passes import SubsetPasses
 from daskfs.selectors.message.plan import Shape, check_subsets, choose_n_subsets, plan_message
 from daskfs.selectors.message.subset import SelectionSettings, SubsetChoice
 from daskfs.selectors.message.votes import count_votes, notes_on_choices
+from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.rows import in_random_order
 from daskfs.selectors.shared.run import Run
 
@@ -67,28 +67,18 @@ class SubsetEstimates(LassoBaseline):
     def _combine(self, estimates: np.ndarray) -> np.ndarray:
         """Return one estimate for every column of an (n_subsets, n_columns) array, without its NaN."""
 
-    def plan(
-        self,
-        n_samples: int,
-        n_features: int,
-        dtype: Any,
-        memory_limit: int | None,
-        n_threads: int = 1,
-        tile_shape: tuple[int, int] | None = None,
-    ) -> SelectorPlan:
-        """Return what fitting a matrix of this shape will read and hold; see `BaseSelector.plan`."""
-        self.check_parameters()
-        shape = self._shape(n_samples, n_features, np.dtype(dtype))
-        return plan_message(shape, memory_limit, n_threads, tile_shape[0] if tile_shape else 1)
+    def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
+        tile_rows = shape.tile_shape[0] if shape.tile_shape else 1
+        return plan_message(self._shape(shape), limits.task_nbytes, limits.n_threads, tile_rows)
 
-    def _shape(self, n_samples: int, n_features: int, dtype: np.dtype) -> Shape:
-        n_subsets = choose_n_subsets(n_samples, n_features, self.n_subsets, self.subset_size)
-        return replace(self._shape_of_all(n_samples, n_features, dtype.itemsize), n_subsets=n_subsets)
+    def _shape(self, shape: DataShape) -> Shape:
+        n_subsets = choose_n_subsets(shape.n_samples, shape.n_features, self.n_subsets, self.subset_size)
+        return replace(self._shape_of_all(shape), n_subsets=n_subsets)
 
     def _estimate(self, run: Run, settings: SelectionSettings) -> Estimate:
         notes: list[str] = []
         rows = in_random_order(run.matrix, self.random_state, notes)
-        shape = self._shape(rows.shape[0], rows.shape[1], np.dtype(rows.dtype))
+        shape = self._shape(DataShape.of(rows))
         passes = SubsetPasses(run.over(rows), shape)
         choices = passes.select(settings)
         coef = self._combined(choices, shape.n_features)

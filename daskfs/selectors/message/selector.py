@@ -56,7 +56,7 @@ from daskfs.losses import LIKELIHOOD
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, Estimator, LossOf, Positive, Share
 from daskfs.result import SelectionResult, selection_table
-from daskfs.selectors.base import BaseSelector, SelectorPlan
+from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.inputs import is_lazy
 from daskfs.selectors.message.fits import Part, SubsetFits, coefficient_norm, fit_subsets
 from daskfs.selectors.message.passes import SubsetPasses
@@ -72,6 +72,7 @@ from daskfs.selectors.message.plan import (
 )
 from daskfs.selectors.message.subset import SelectionSettings, SubsetChoice
 from daskfs.selectors.message.votes import Vote, confirmed, count_votes, notes_on_choices, notes_on_votes
+from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.responses import CLASSIFIERS
 from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Run
@@ -203,19 +204,10 @@ class Message(BaseSelector):
     def _check_combination(self) -> None:
         check_subsets(self.n_subsets, self.subset_size)
 
-    def plan(
-        self,
-        n_samples: int,
-        n_features: int,
-        dtype: Any,
-        memory_limit: int | None,
-        n_threads: int = 1,
-        tile_shape: tuple[int, int] | None = None,
-    ) -> SelectorPlan:
-        """Return what fitting a matrix of this shape will read and hold; see `BaseSelector.plan`."""
-        self.check_parameters()
-        shape = self._shape(n_samples, n_features, np.dtype(dtype))
-        return plan_message(shape, memory_limit, n_threads, tile_shape[0] if tile_shape else 1)
+    def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
+        tile_rows = shape.tile_shape[0] if shape.tile_shape else 1
+        message_shape = self._shape(shape.n_samples, shape.n_features, shape.dtype)
+        return plan_message(message_shape, limits.task_nbytes, limits.n_threads, tile_rows)
 
     def _shape(self, n_samples: int, n_features: int, dtype: np.dtype, n_values: int | None = None) -> Shape:
         return Shape(
