@@ -217,12 +217,12 @@ class AsyncOnlineSubstitution(BaseSelector):
 
     def _fit(self, run: Run) -> None:
         matrix, workers, limit = run.matrix, run.workers, run.task_limit
-        in_turn = self.schedule != "asynchronous" or workers.client is None
+        in_turn = self.schedule != "asynchronous" or not workers.actors.are_apart
         n_threads = 1 if in_turn else workers.n_threads
         tile_columns = getattr(matrix, "tile_shape", (1, 1))[1]
         shape = self._shape(matrix.shape[0], matrix.shape[1], matrix.dtype, n_threads, tile_columns, in_turn)
         settings = self._settings(matrix, shape, limit)
-        session = AsyncRun(matrix, settings, workers, run.progress, run.checkpoint)
+        session = AsyncRun(run, settings)
         if in_turn:
             session.in_turn(self.schedule == "synchronous")
         else:
