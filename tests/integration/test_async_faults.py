@@ -13,10 +13,10 @@ from daskfs.cluster.actors import ASK_S, ActorAddress
 from daskfs.cluster.open import open_cluster
 from daskfs.cluster.workers import Here
 from daskfs.errors import DataError, RunError
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.asy_os.run import STEP as SELECT
 from daskfs.selectors.asy_os.selector import AsyncOnlineSubstitution
 from daskfs.selectors.online_substitution.columns import ColumnSettings, read_columns
-from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 
 STEP = f"async_online_substitution-{SELECT}"

@@ -16,6 +16,7 @@ import numpy as np
 
 from daskfs.cluster.actors import ActorAddress, Actors, ActorsHere, LastingTasks
 from daskfs.errors import RunError
+from daskfs.matrix.base import Matrix
 from daskfs.selectors.asy_os.leases import Lease
 from daskfs.selectors.asy_os.node import NodeState, Share
 from daskfs.selectors.asy_os.session import Spent, WorkerSession, work_in_turn
@@ -240,7 +241,7 @@ class AsyncRun:
 class _ColumnsOfLeases:
     """Columns in this process: read many at a time, kept while workers take turns at them."""
 
-    def __init__(self, matrix: Any, settings: AsyncSettings, weight: np.ndarray) -> None:
+    def __init__(self, matrix: Matrix, settings: AsyncSettings, weight: np.ndarray) -> None:
         self._matrix, self._settings, self._weight = matrix, settings, weight
         self._width = max(settings.widest, READ_COLUMNS - READ_COLUMNS % settings.widest)
         column_nbytes = matrix.shape[0] * np.dtype(settings.dtype).itemsize

@@ -80,7 +80,7 @@ class AsyncOnlineSubstitution(BaseSelector):
         wider blocks.
     rule : {"exchange", "os", "paper"}
         What decides on a newcomer, as in `OnlineSubstitution`.
-    loss : {"squared", "squared_hinge", "logistic", "epsilon_insensitive"}
+    loss : {"squared", "logistic", "squared_hinge", "epsilon_insensitive"}
         As in `OnlineSubstitution`.
     n_epochs : int
         How often all columns are presented, at most; an epoch that changes nobody is the last.
@@ -219,7 +219,7 @@ class AsyncOnlineSubstitution(BaseSelector):
         matrix, workers, limit = run.matrix, run.workers, run.task_limit
         in_turn = self.schedule != "asynchronous" or not workers.actors.are_apart
         n_threads = 1 if in_turn else workers.n_threads
-        tile_columns = getattr(matrix, "tile_shape", (1, 1))[1]
+        tile_columns = matrix.tile_shape[1]
         shape = self._shape(matrix.shape[0], matrix.shape[1], matrix.dtype, n_threads, tile_columns, in_turn)
         settings = self._settings(matrix, shape, limit)
         session = AsyncRun(run, settings)
@@ -284,9 +284,9 @@ class AsyncOnlineSubstitution(BaseSelector):
         self.intercept_ = float(fit.intercept)
 
     def _make_result(
-        self, matrix: Any, run: AsyncRun, notes: list[str], limit: int | None, settings: AsyncSettings
+        self, matrix: Matrix, run: AsyncRun, notes: list[str], limit: int | None, settings: AsyncSettings
     ) -> None:
-        names = matrix.feature_names
+        names = matrix.names.given
         table = selection_table(self.selected_, self.coef_[self.selected_], self.scores_[self.selected_], names)
         self.result_ = SelectionResult(
             method=self.method,
@@ -300,7 +300,7 @@ class AsyncOnlineSubstitution(BaseSelector):
             history=type(table)({name: run.trace[:, q] for q, name in enumerate(TRACE)}),
             scores=self.scores_,
             feature_names=names,
-            store_digest=getattr(getattr(matrix, "base", matrix), "digest", None),
+            store_digest=matrix.identity,
             memory={} if limit is None else {"task_limit_nbytes": limit},
             communication=communication_of(run),
             time=times_of(run),

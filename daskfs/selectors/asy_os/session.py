@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from daskfs.matrix.base import Matrix
 from daskfs.selectors.asy_os.leases import Lease
 from daskfs.selectors.asy_os.node import Contribution, Proposal, Registration, Reply, Share
 from daskfs.selectors.asy_os.worker import SubstitutionWorker, WorkerSettings, contribution_of
@@ -47,7 +48,7 @@ class WorkerSession:
     settings : WorkerSettings
     """
 
-    def __init__(self, node: Any, number: int, matrix: Any, settings: WorkerSettings) -> None:
+    def __init__(self, node: Any, number: int, matrix: Matrix, settings: WorkerSettings) -> None:
         self.node, self.number, self.matrix, self.settings = node, number, matrix, settings
         self.spent = Spent()
         self._worker: SubstitutionWorker | None = None

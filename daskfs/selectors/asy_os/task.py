@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from daskfs.cluster.actors import ActorAddress, ActorLost
 from daskfs.kernels.substitution.products import NO_WEIGHT
+from daskfs.matrix.base import Matrix
 from daskfs.matrix.buffers import BufferPool
 from daskfs.selectors.asy_os.leases import ColumnLeases, Lease
 from daskfs.selectors.asy_os.node import NO_COEF, NO_COLUMNS, CentralNode, Reply, Share
@@ -58,7 +58,7 @@ class AsyncSettings:
     exchanges: bool
     timeout_s: float = 30.0
 
-    def objective(self, matrix: Any) -> SharedObjective:
+    def objective(self, matrix: Matrix) -> SharedObjective:
         """Read target and weights."""
         y = np.array(matrix.read_target(slice(None)), dtype=np.float64)
         y = y - self.location if self.positive is None else np.where(y == self.positive, 1.0, -1.0)
@@ -66,7 +66,7 @@ class AsyncSettings:
         weight = NO_WEIGHT if found is None else np.array(found, dtype=np.float64)
         return SharedObjective(self.loss, y, weight, self.rule.ridge, self.threshold, self.fits_intercept)
 
-    def worker(self, matrix: Any) -> WorkerSettings:
+    def worker(self, matrix: Matrix) -> WorkerSettings:
         """Return what a worker needs beside the data."""
         return WorkerSettings(self.objective(matrix), self.rule, self.columns, np.dtype(self.dtype))
 
@@ -88,7 +88,7 @@ class PlacedNode(CentralNode):
     """
 
     def __init__(
-        self, matrix: Any, settings: AsyncSettings, n_ahead: int = 1, clock: Callable[[], float] | None = None
+        self, matrix: Matrix, settings: AsyncSettings, n_ahead: int = 1, clock: Callable[[], float] | None = None
     ) -> None:
         objective, leases = settings.objective(matrix), settings.leases(matrix.shape[1])
         numbers = (settings.n_workers, settings.capacity, settings.tau_max, settings.rule.checks)
@@ -106,7 +106,7 @@ class Outcome:
     spent: Spent
 
 
-def work_until_finished(matrix: Any, address: ActorAddress, settings: AsyncSettings, number: int) -> Outcome:
+def work_until_finished(matrix: Matrix, address: ActorAddress, settings: AsyncSettings, number: int) -> Outcome:
     """Be a worker until the central node says that all is done, or answers no more.
 
     Parameters
@@ -184,7 +184,7 @@ def compile_kernels(settings: AsyncSettings) -> None:
         worker.settle(proposal.delta is not None)
 
 
-def contribution_where_it_is_read(matrix: Any, settings: AsyncSettings, share: Share) -> np.ndarray:
+def contribution_where_it_is_read(matrix: Matrix, settings: AsyncSettings, share: Share) -> np.ndarray:
     """Return what a share contributes to u_C, as a task."""
     return contribution_of(matrix, settings.worker(matrix), share)
 
@@ -192,7 +192,7 @@ def contribution_where_it_is_read(matrix: Any, settings: AsyncSettings, share: S
 class _ReadAhead:
     """Reads a lease's columns while those of the one before are worked on."""
 
-    def __init__(self, matrix: Any, settings: AsyncSettings, weight: np.ndarray, pool: ThreadPoolExecutor) -> None:
+    def __init__(self, matrix: Matrix, settings: AsyncSettings, weight: np.ndarray, pool: ThreadPoolExecutor) -> None:
         self._matrix, self._settings, self._weight, self._pool = matrix, settings.columns, weight, pool
         self._buffers = BufferPool()
         self._waiting: dict[Lease, Future[Columns]] = {}

@@ -22,12 +22,12 @@ an earlier u_C: it is renewed after as many candidates as there are members, whe
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from daskfs.kernels.losses import SQUARED
 from daskfs.kernels.substitution.products import NO_WEIGHT, cross_products, row_products
+from daskfs.matrix.base import Matrix
 from daskfs.selectors.asy_os.node import NO_COEF, NO_COLUMNS, Proposal, Reply, Share
 from daskfs.selectors.asy_os.objective import SharedObjective
 from daskfs.selectors.online_substitution.columns import Columns, ColumnSettings, read_columns
@@ -78,7 +78,7 @@ class SubstitutionWorker:
         self._before = Share(0, NO_COLUMNS, NO_COEF)
         """What was held before a batch."""
 
-    def take_back(self, matrix: Any, share: Share) -> None:
+    def take_back(self, matrix: Matrix, share: Share) -> None:
         """Become the worker that holds a share: its columns are read again."""
         self.members.n_members, self._number = 0, share.worker
         if len(share.columns):
@@ -231,7 +231,7 @@ def _prediction_of(told: Reply) -> np.ndarray:
     return told.prediction
 
 
-def contribution_of(matrix: Any, settings: WorkerSettings, share: Share) -> np.ndarray:
+def contribution_of(matrix: Matrix, settings: WorkerSettings, share: Share) -> np.ndarray:
     """Return what a share contributes to u_C: its columns are read."""
     worker = SubstitutionWorker(settings, max(1, len(share.columns)))
     worker.take_back(matrix, share)

@@ -55,6 +55,7 @@ from daskfs.selectors.fgm.plan import FgmShape, cut_columns, plan_fgm
 from daskfs.selectors.fgm.restricted_problem import RestrictedModel, SolverSettings
 from daskfs.selectors.fgm.result import finish
 from daskfs.selectors.fgm.run import ColumnPasses
+from daskfs.selectors.fgm.tasks import scored_in_place
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.shared.responses import CLASSIFIERS
 from daskfs.selectors.shared.run import Run
@@ -71,9 +72,9 @@ class FGM(BaseSelector):
     n_features_per_pass : int, optional
         The paper's B: columns of a pass. By default 10, or a tenth of `n_features_to_select`. Few find more of the
         true features, many take fewer passes over the data.
-    loss : {"squared_hinge", "logistic", "squared"}
+    loss : {"squared", "logistic", "squared_hinge"}
         The paper's PROX-FGM and PROX-SLR, for two classes with any labels; or least squares.
-    C : float or {"validation"}, optional
+    C : float or "validation", optional
         Weight of the loss against half the squared norm. By default 0.01, with fewer than 1,000 rows 10 / n, divided by
         the columns' typical variance where they are not normalised, and four times as much for the logistic loss.
         "validation": the best of multiples of that, 1/10 to 100, by the loss of rows held out. See Notes.
@@ -156,7 +157,7 @@ class FGM(BaseSelector):
     n_features_to_select: Count | None = None
     n_features_per_pass: Count | None = None
     loss: Annotated[
-        str, LossOf(BOUNDED_CURVATURE, ONE_PREDICTION, AT_ONCE, among=("squared_hinge", "logistic", "squared"))
+        str, LossOf(BOUNDED_CURVATURE, ONE_PREDICTION, AT_ONCE, among=("squared", "logistic", "squared_hinge"))
     ] = "squared_hinge"
     C: Positive | Literal["validation"] | None = None
     fit_intercept: bool = True
@@ -244,10 +245,8 @@ class FGM(BaseSelector):
     def _column_passes(self, run: Run) -> ColumnPasses:
         matrix, limit, n_threads = run.matrix, run.task_limit, run.workers.n_threads
         shape = self._shape(int(matrix.shape[0]), int(matrix.shape[1]), np.dtype(matrix.dtype).itemsize)
-        dense = getattr(matrix, "dense_array", None)
-        lies_right = dense is not None and dense.strides[1] == dense.itemsize
-        in_memory = lies_right or getattr(getattr(matrix, "base", matrix), "by_columns", None) is not None
-        cut = cut_columns(shape, limit, n_threads, matrix.tile_shape, in_memory)  # type: ignore[attr-defined]
+        in_memory = scored_in_place(matrix, slice(0, 1)) is not None or matrix.sparse_columns(slice(0, 1)) is not None
+        cut = cut_columns(shape, limit, n_threads, matrix.tile_shape, in_memory)
         return ColumnPasses(run, cut)
 
     def _target(self, matrix: Matrix) -> tuple[np.ndarray, np.ndarray]:

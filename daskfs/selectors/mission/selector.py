@@ -95,7 +95,7 @@ class Mission(BaseSelector):
     standardize : bool
         Whether dense columns are centred and scaled, by the first rows, before they are learnt from. Sparse ones are
         taken as they are.
-    class_weight : {"balanced"} or mapping of a class to its weight, optional
+    class_weight : "balanced" or mapping of a class to its weight, optional
         Times the sample weights.
     refit : {"auto", "exact", "sgd"} or None
         The fit of the selected features alone: to the minimum of the loss, by further passes of stochastic descent, or

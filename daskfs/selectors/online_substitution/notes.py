@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from daskfs.matrix.base import Matrix
 from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.online_substitution.parameters import engine_of
 from daskfs.selectors.online_substitution.stream import HISTORY
 
 
-def notes_on(selector: Any, run: Any, matrix: Any) -> list[str]:
+def notes_on(selector: Any, run: Any, matrix: Matrix) -> list[str]:
     """Return the notes of a result.
 
     Parameters
@@ -43,7 +44,7 @@ def notes_on(selector: Any, run: Any, matrix: Any) -> list[str]:
 
 
 def result_of(
-    selector: Any, run: Any, matrix: Any, promised: int, memory_limit: int | None, notes: list[str]
+    selector: Any, run: Any, matrix: Matrix, promised: int, memory_limit: int | None, notes: list[str]
 ) -> SelectionResult:
     """Return the result of a selector whose attributes are set.
 
@@ -55,7 +56,7 @@ def result_of(
     memory_limit : int or None
     notes : list of str
     """
-    selected, names = selector.selected_, matrix.feature_names
+    selected, names = selector.selected_, matrix.names.given
     table = selection_table(selected, selector.coef_[selected], selector.scores_[selected], names)
     parameters = {**selector.get_params(deep=False), "n_features_to_select": run.engine.members.capacity}
     parameters["engine"] = engine_of(selector)
@@ -74,7 +75,7 @@ def result_of(
         history=type(table)({name: history[:, q] for q, name in enumerate(HISTORY)}),
         scores=selector.scores_,
         feature_names=names,
-        store_digest=getattr(getattr(matrix, "base", matrix), "digest", None),
+        store_digest=matrix.identity,
         memory=memory,
         communication=run.communication,
         time=run.seconds,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.online_substitution.engines.base import Finished
 from daskfs.selectors.online_substitution.engines.point import LossSettings
 from daskfs.selectors.online_substitution.members import Members
 from daskfs.selectors.shared.refit import MeanLoss, refit_selected
 from daskfs.selectors.shared.run import Run
-from daskfs.sources.arrays import ArrayMatrix
 
 
 def refit_members(

@@ -48,6 +48,7 @@ from annotated_types import Ge
 
 from daskfs.errors import ConfigError, DataError
 from daskfs.kernels.substitution.products import NO_WEIGHT
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import ColumnOrder, Columns, Count, NotNegative, Positive, Share
 from daskfs.selectors.base import BaseSelector, SelectorPlan
@@ -74,7 +75,6 @@ from daskfs.selectors.online_substitution.stream import ROUND_CHAPTERS, Substitu
 from daskfs.selectors.shared.responses import CLASSIFIERS, TWO_CLASS
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
-from daskfs.sources.arrays import ArrayMatrix
 
 
 class OnlineSubstitution(BaseSelector):
@@ -87,7 +87,7 @@ class OnlineSubstitution(BaseSelector):
         columns are neither constant nor combinations of others.
     rule : {"exchange", "os", "paper"}
         What decides on a newcomer; see the module.
-    loss : {"squared", "squared_hinge", "logistic", "epsilon_insensitive"}
+    loss : {"squared", "logistic", "squared_hinge", "epsilon_insensitive"}
         The last is ½ max(0, |z - y| - epsilon)², that of support vector regression made smooth.
     n_epochs : int
         How often all columns are presented, at most; an epoch in which nobody enters is the last.
@@ -274,7 +274,7 @@ class OnlineSubstitution(BaseSelector):
             self.check_parameters()
             labels, y = coded(y) if self.loss in CLASSIFIERS else (None, y)
             first = ArrayMatrix(X, y, sample_weight, names)
-            always = columns_of(self.always_include, first.shape[1], first.feature_names, "always_include")
+            always = columns_of(self.always_include, first.shape[1], first.names.given, "always_include")
             self._arrivals = self._expect(first)
             self._labels = labels
         arrivals = self._arrivals
@@ -301,11 +301,11 @@ class OnlineSubstitution(BaseSelector):
         self.__dict__.pop("_arrivals", None)
         y, weight = self._target(matrix)
         n_samples, n_features = matrix.shape
-        tile_rows, tile_columns = getattr(matrix, "tile_shape", (1, 1))
+        tile_rows, tile_columns = matrix.tile_shape
         tile_columns = tile_columns if tile_rows > 1 else 1  # rows in memory are no tiles
         shape = self._shape(n_samples, n_features, np.dtype(matrix.dtype), tile_columns)
         reading = choose_reading(shape, limit)
-        always = columns_of(self.always_include, n_features, matrix.feature_names, "always_include")
+        always = columns_of(self.always_include, n_features, matrix.names.given, "always_include")
         order = self.order if isinstance(self.order, str) else columns_of(self.order, n_features, None, "order")
         members = Members(shape.n_selected, n_samples, self._settings().dtype_of(matrix.dtype), weight)
         screeners = run.workers if self.schedule == "screen" else None
@@ -340,7 +340,7 @@ class OnlineSubstitution(BaseSelector):
             y = y - self._location
         return y, weight
 
-    def _conclude(self, matrix: Any, y: np.ndarray, run: SubstitutionRun, promised: int, limit: int | None) -> None:
+    def _conclude(self, matrix: Matrix, y: np.ndarray, run: SubstitutionRun, promised: int, limit: int | None) -> None:
         """Name the members, fit the loss on them, make the result."""
         engine, members = run.engine, run.engine.members
         finished = engine.finish()

@@ -11,7 +11,7 @@ import numpy as np
 from daskfs.cluster.workers import Here, Workers
 from daskfs.errors import DataError
 from daskfs.kernels.substitution.products import NO_WEIGHT
-from daskfs.matrix.base import Progress
+from daskfs.matrix.base import Matrix, Progress
 from daskfs.selectors.online_substitution.columns import (
     Columns,
     ColumnSettings,
@@ -51,7 +51,7 @@ class SubstitutionRun:
 
     def __init__(
         self,
-        matrix: Any,
+        matrix: Matrix,
         engine: Engine,
         settings: ColumnSettings,
         reading: Reading,
