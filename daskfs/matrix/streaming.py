@@ -13,13 +13,29 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
-from daskfs.matrix.blocks import Rows
+from daskfs.matrix.blocks import ColumnBlock, RowBlock, Rows
 
 if TYPE_CHECKING:
     import dask.array
 
 T = TypeVar("T")
 ItemT = TypeVar("ItemT")
+
+
+class Readable(Protocol):
+    """What streams ask of a matrix."""
+
+    shape: tuple[int, int]
+    dtype: np.dtype
+
+    def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
+        """Return the dense block X[rows][:, columns]."""
+
+    def read_target(self, rows: Rows = slice(None)) -> np.ndarray | None:
+        """Return y[rows]."""
+
+    def read_weight(self, rows: Rows = slice(None)) -> np.ndarray | None:
+        """Return the weights of the rows."""
 
 
 def prefetched(function: Callable[[ItemT], T], items: Iterable[ItemT], depth: int = 1) -> Iterator[T]:
@@ -52,6 +68,20 @@ def pieces_of(length: int, block: int) -> list[tuple[int, int]]:
     return [(start, min(start + block, length)) for start in range(0, length, block)]
 
 
+def read_row_block(
+    matrix: Readable, piece: tuple[int, int], columns: Rows = slice(None), out: np.ndarray | None = None
+) -> RowBlock:
+    """Read rows [start, stop) with their targets and weights."""
+    rows = slice(*piece)
+    X = matrix.read(rows, columns, out)
+    return RowBlock(piece[0], piece[1], X, matrix.read_target(rows), matrix.read_weight(rows))
+
+
+def read_column_block(matrix: Readable, piece: tuple[int, int], out: np.ndarray | None = None) -> ColumnBlock:
+    """Read columns [start, stop), all rows."""
+    return ColumnBlock(piece[0], piece[1], matrix.read(slice(None), slice(*piece), out))
+
+
 def delayed_blocks(
     read: Callable[..., Any], source: Any, pieces: list[tuple[int, int]], name: str, *args: Any
 ) -> Iterator[Any]:
@@ -63,16 +93,6 @@ def delayed_blocks(
     for k, piece in enumerate(pieces):
         task = dask.delayed(read, pure=False, traverse=False)
         yield task(shared, piece, *args, dask_key_name=f"{name}-{k:04d}-{run}")
-
-
-class Readable(Protocol):
-    """What `as_dask_array` asks of a matrix."""
-
-    shape: tuple[int, int]
-    dtype: np.dtype
-
-    def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
-        """Return the dense block X[rows][:, columns]."""
 
 
 def as_dask_array(matrix: Readable, block_rows: int) -> dask.array.Array:
