@@ -31,7 +31,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def processes():
     workers = {"n_workers": 2, "threads_per_worker": 1, "processes": True}
-    with LocalCluster(**workers, dashboard_address=None) as cluster, Client(cluster) as client:
+    with LocalCluster(**workers, dashboard_address="127.0.0.1:0") as cluster, Client(cluster) as client:
         yield client
 
 
