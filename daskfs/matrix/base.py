@@ -9,21 +9,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from daskfs.errors import ConfigError, DataError
-from daskfs.matrix.blocks import ColumnBlock, ColumnStatistics, RowBlock, Rows, SparseColumns, SparseRows, as_slice
-from daskfs.matrix.buffers import BufferPool, block_length
+from daskfs.matrix.blocks import ColumnStatistics, Rows, SparseColumns, SparseRows, as_slice
+from daskfs.matrix.buffers import block_length
 from daskfs.matrix.names import Names
 from daskfs.matrix.split import rows_to_test
 from daskfs.matrix.streaming import (
     as_dask_array,
+    buffered_blocks,
     delayed_blocks,
     pieces_of,
-    prefetched,
     read_column_block,
     read_row_block,
 )
@@ -216,9 +216,9 @@ class Matrix(ABC):
         delayed : bool
             Yield `dask.delayed` objects that compute to the blocks.
 
-        Yields
-        ------
-        RowBlock, or Delayed of one
+        Returns
+        -------
+        iterator of RowBlock, or Delayed of one
 
         Raises
         ------
@@ -232,14 +232,9 @@ class Matrix(ABC):
             block_rows = block_length(n_samples, row_nbytes, self.tile_shape[0], memory_limit, prefetch + 1, "row")
         pieces = pieces_of(n_samples, block_rows)
         if delayed:
-            yield from delayed_blocks(read_row_block, self, pieces, "row-block", columns)
-            return
-        pool = BufferPool()
-
-        def read(piece: tuple[int, int]) -> RowBlock:
-            return read_row_block(self, piece, columns, pool.take((piece[1] - piece[0], n_columns), self.dtype))
-
-        yield from prefetched(read, pieces, prefetch)
+            return delayed_blocks(read_row_block, self, pieces, "row-block", columns)
+        read = partial(read_row_block, self, columns=columns)
+        return buffered_blocks(read, pieces, lambda n_rows: (n_rows, n_columns), self.dtype, prefetch)
 
     def column_blocks(
         self,
@@ -251,9 +246,9 @@ class Matrix(ABC):
     ) -> Iterator[Any]:
         """Iterate over consecutive columns, each block with all rows: see `row_blocks`.
 
-        Yields
-        ------
-        ColumnBlock, or Delayed of one
+        Returns
+        -------
+        iterator of ColumnBlock, or Delayed of one
         """
         n_samples, n_features = self.shape
         if block_columns is None:
@@ -262,14 +257,9 @@ class Matrix(ABC):
             block_columns = block_length(n_features, column_nbytes, tile_columns, memory_limit, prefetch + 1, "column")
         pieces = pieces_of(n_features, block_columns)
         if delayed:
-            yield from delayed_blocks(read_column_block, self, pieces, "column-block")
-            return
-        pool = BufferPool()
-
-        def read(piece: tuple[int, int]) -> ColumnBlock:
-            return read_column_block(self, piece, pool.take((n_samples, piece[1] - piece[0]), self.dtype))
-
-        yield from prefetched(read, pieces, prefetch)
+            return delayed_blocks(read_column_block, self, pieces, "column-block")
+        read = partial(read_column_block, self)
+        return buffered_blocks(read, pieces, lambda n_columns: (n_samples, n_columns), self.dtype, prefetch)
 
     def to_dask_array(self, block_rows: int | None = None) -> dask.array.Array:
         """Return X as a lazy dask array, chunked in row blocks of about 128 MiB.

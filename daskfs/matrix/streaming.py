@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import numpy as np
 
 from daskfs.matrix.blocks import ColumnBlock, RowBlock, Rows
+from daskfs.matrix.buffers import BufferPool
 
 if TYPE_CHECKING:
     import dask.array
@@ -80,6 +81,22 @@ def read_row_block(
 def read_column_block(matrix: Readable, piece: tuple[int, int], out: np.ndarray | None = None) -> ColumnBlock:
     """Read columns [start, stop), all rows."""
     return ColumnBlock(piece[0], piece[1], matrix.read(slice(None), slice(*piece), out))
+
+
+def buffered_blocks(
+    read: Callable[..., T],
+    pieces: list[tuple[int, int]],
+    shape_of: Callable[[int], tuple[int, int]],
+    dtype: np.dtype,
+    prefetch: int,
+) -> Iterator[T]:
+    """Yield ``read(piece, out=...)`` of every piece, read ahead; `out` is of the shape of a block of its length."""
+    pool = BufferPool()
+
+    def into_buffer(piece: tuple[int, int]) -> T:
+        return read(piece, out=pool.take(shape_of(piece[1] - piece[0]), dtype))
+
+    return prefetched(into_buffer, pieces, prefetch)
 
 
 def delayed_blocks(
