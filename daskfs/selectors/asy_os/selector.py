@@ -155,6 +155,8 @@ class AsyncOnlineSubstitution(BaseSelector):
     """
 
     method = "async_online_substitution"
+    score_kind = "loss increase"
+    history_kind = "pushes"
 
     n_features_to_select: Count | None = None
     n_workers: Count | None = None
@@ -282,6 +284,8 @@ class AsyncOnlineSubstitution(BaseSelector):
         table = selection_table(self.selected_, self.coef_[self.selected_], self.scores_[self.selected_], names)
         self.result_ = SelectionResult(
             method=self.method,
+            score_kind=self.score_kind,
+            history_kind=self.history_kind,
             table=table,
             intercept=self.intercept_,
             parameters=shown_parameters(
