@@ -54,6 +54,8 @@ class SubsetEstimates(LassoBaseline):
         Of the partition of rows that do not stand in random order.
     """
 
+    score_kind = "inclusion frequency"
+
     n_subsets_: int
     n_selected_per_subset_: np.ndarray
 

@@ -182,6 +182,8 @@ class Message(BaseSelector):
     """
 
     method = "message"
+    score_kind = "inclusion frequency"
+    history_kind = "criterion path"
 
     n_subsets: Count | None = None
     subset_size: Annotated[int, Ge(2)] | None = None
@@ -398,6 +400,8 @@ class Message(BaseSelector):
         del parameters["client"]
         self.result_ = SelectionResult(
             method=self.method,
+            score_kind=self.score_kind,
+            history_kind=self.history_kind,
             table=table,
             intercept=intercept,
             parameters=parameters,
