@@ -23,6 +23,7 @@ from daskfs.selectors.message.partition import weighted_rows
 from daskfs.selectors.message.plan import Shape
 from daskfs.selectors.message.subset import SelectionSettings
 from daskfs.selectors.shared import responses
+from daskfs.selectors.shared.budget import DataShape
 from daskfs.selectors.shared.responses import CLASSIFIERS, Response, probabilities
 from daskfs.selectors.shared.run import Checkpoint, Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
@@ -162,10 +163,10 @@ class LassoBaseline(BaseSelector, kw_only=True):
     def _probabilities(self) -> Response:
         return responses.one_against_rest if self.loss == "multinomial" else probabilities(self.loss)
 
-    def _shape_of_all(self, n_samples: int, n_features: int, itemsize: int) -> Shape:
+    def _shape_of_all(self, shape: DataShape) -> Shape:
         """Return the shape of all rows as one subset."""
         loss = "logistic" if self.loss == "multinomial" else self.loss
-        return Shape(n_samples, n_features, itemsize, 1, self.n_lambdas, self.max_features, loss)
+        return Shape(shape.n_samples, shape.n_features, shape.itemsize, 1, self.n_lambdas, self.max_features, loss)
 
     def _finish(self, matrix: Matrix, estimate: Estimate) -> None:
         """Order the selected columns by importance, and make the result."""

@@ -53,10 +53,11 @@ from daskfs.selectors.asy_os.parameters import capacity_of, shown_parameters, st
 from daskfs.selectors.asy_os.plan import AsyncShape, choose_widths, plan_async
 from daskfs.selectors.asy_os.run import AsyncRun
 from daskfs.selectors.asy_os.task import AsyncSettings
-from daskfs.selectors.base import BaseSelector, SelectorPlan
+from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.online_substitution.columns import ColumnSettings
 from daskfs.selectors.online_substitution.engines.point import loss_settings
 from daskfs.selectors.online_substitution.parameters import SmoothLoss, n_to_select, rule_of
+from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.elimination import Kept, eliminate
 from daskfs.selectors.shared.refit import MeanLoss, SelectedFit, refit_selected
 from daskfs.selectors.shared.responses import TWO_CLASS
@@ -80,7 +81,7 @@ class AsyncOnlineSubstitution(BaseSelector):
         wider blocks.
     rule : {"exchange", "os", "paper"}
         What decides on a newcomer, as in `OnlineSubstitution`.
-    loss : {"squared", "squared_hinge", "logistic", "epsilon_insensitive"}
+    loss : {"squared", "logistic", "squared_hinge", "epsilon_insensitive"}
         As in `OnlineSubstitution`.
     n_epochs : int
         How often all columns are presented, at most; an epoch that changes nobody is the last.
@@ -176,20 +177,11 @@ class AsyncOnlineSubstitution(BaseSelector):
     tolerance: Share | None = None
     timeout_s: NotNegative = 30.0
 
-    def plan(
-        self,
-        n_samples: int,
-        n_features: int,
-        dtype: Any,
-        memory_limit: int | None,
-        n_threads: int = 1,
-        tile_shape: tuple[int, int] | None = None,
-    ) -> SelectorPlan:
-        """Return what fitting a matrix of this shape will read and hold; see `BaseSelector.plan`."""
-        self.check_parameters()
-        in_turn = self.schedule != "asynchronous" or n_threads == 1
-        tile_columns = tile_shape[1] if tile_shape else 1
-        return plan_async(self._shape(n_samples, n_features, dtype, n_threads, tile_columns, in_turn), memory_limit)
+    def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
+        in_turn = self.schedule != "asynchronous" or limits.n_threads == 1
+        tile_columns = shape.tile_shape[1] if shape.tile_shape else 1
+        sizes = (shape.n_samples, shape.n_features, shape.dtype, limits.n_threads, tile_columns, in_turn)
+        return plan_async(self._shape(*sizes), limits.task_nbytes)
 
     def _shape(
         self, n_samples: int, n_features: int, dtype: Any, n_threads: int, tile_columns: int, in_turn: bool
