@@ -62,7 +62,8 @@ def test_means_and_deviations_are_exact_where_columns_are_constant(kind):
     X = np.where(rng.random((700, 7)) < 0.5, rng.standard_normal((700, 7)), 0.0)
     X[:, 0], X[:, 1], X[:, 2] = 0.0, 0.1, 1e6 + X[:, 2]
     weight = rng.random(700) * (rng.random(700) < 0.9)
-    mean, std = sums_of_block(ArrayMatrix(kind(X)), weight, ColumnRange(0, 7, 256, np.zeros(7), np.ones(7)))
+    found = sums_of_block(ArrayMatrix(kind(X)), weight, ColumnRange(0, 7, 256, np.zeros(7), np.ones(7)))
+    mean, std = found.mean, found.deviation
     expected = np.average(X, axis=0, weights=weight)
     np.testing.assert_allclose(mean, expected, rtol=1e-12, atol=1e-15)
     np.testing.assert_allclose(std, np.sqrt(np.average((X - expected) ** 2, axis=0, weights=weight)), atol=1e-9)
