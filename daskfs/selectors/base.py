@@ -84,6 +84,10 @@ class Fitted:
 
     method: ClassVar[str]
     """Its name in pipelines, reports and `daskfs.methods`."""
+    score_kind: ClassVar[str] = "coefficient"
+    """What `scores_` are, by which the report explains them: a key of `daskfs.report.html.SCORE_KINDS`."""
+    history_kind: ClassVar[str] = ""
+    """What the result's history is of: a key of `daskfs.report.plots.FIGURES`, or nothing that is drawn."""
     loss: Any
     """A parameter of most, of the others the one loss that they have."""
     classes_: np.ndarray

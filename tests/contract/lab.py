@@ -12,8 +12,8 @@ import pandas as pd
 from distributed import Client
 
 import daskfs
-from daskfs.matrix.base import RowBlock
-from daskfs.sources.arrays import ArrayMatrix
+from daskfs.matrix.arrays import ArrayMatrix
+from daskfs.matrix.blocks import RowBlock
 from daskfs.store.writer import StoreWriter
 
 N_SAMPLES, N_FEATURES = 480, 30

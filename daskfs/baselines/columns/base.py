@@ -82,6 +82,8 @@ class ColumnBaseline(BaseSelector):
     keeps_columns: ClassVar[bool] = False
     """Whether the standardised columns stay in memory between passes, where they fit."""
 
+    score_kind = "standardised coefficient"
+
     n_features_to_select: Count | None = None
     loss: Annotated[str, LossOf(BOUNDED_CURVATURE, AT_ONCE, among=("squared", "logistic", "squared_hinge"))] = "squared"
 
@@ -226,6 +228,8 @@ class ColumnBaseline(BaseSelector):
         notes.append(f"{n_passes} passes over all columns")
         self.result_ = SelectionResult(
             method=self.method,
+            score_kind=self.score_kind,
+            history_kind=self.history_kind,
             table=table,
             intercept=self.intercept_,
             parameters=parameters,

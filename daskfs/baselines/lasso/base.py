@@ -102,6 +102,8 @@ class LassoBaseline(BaseSelector, kw_only=True):
         Of several classes each is told from the rest by itself; a feature is selected that one of them takes.
     """
 
+    history_kind = "criterion path"
+
     criterion: Literal["bic", "ric", "ebic"] = "ebic"
     gamma: Share = 0.5
     gic_rss: Literal["refit", "lasso"] = "refit"
@@ -192,6 +194,8 @@ class LassoBaseline(BaseSelector, kw_only=True):
         del parameters["client"]
         self.result_ = SelectionResult(
             method=self.method,
+            score_kind=self.score_kind,
+            history_kind=self.history_kind,
             table=table,
             intercept=intercept,
             parameters=parameters,

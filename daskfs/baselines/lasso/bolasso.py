@@ -100,6 +100,7 @@ class Bolasso(LassoBaseline):
     """
 
     method = "bolasso"
+    score_kind = "inclusion frequency"
 
     n_bootstraps: Count = 32
     threshold: PositiveShare = 1.0

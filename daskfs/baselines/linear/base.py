@@ -41,6 +41,8 @@ class LinearBaseline(BaseSelector):
     copies: ClassVar[int]
     """Bytes for each value of X that the fit holds."""
 
+    score_kind = "standardised coefficient"
+
     n_features_to_select: Count | None = None
     C: Positive | None = None
     debias = False
@@ -136,6 +138,8 @@ class LinearBaseline(BaseSelector):
             notes.append(f"{wanted} features were asked for, but no penalty tried keeps as many")
         self.result_ = SelectionResult(
             method=self.method,
+            score_kind=self.score_kind,
+            history_kind=self.history_kind,
             table=table,
             intercept=self.intercept_,
             parameters=parameters,

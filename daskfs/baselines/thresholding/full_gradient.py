@@ -65,6 +65,8 @@ class FullGradient(BaseSelector):
         Has no effect: the method runs in this process.
     """
 
+    score_kind = "weight"
+
     n_features_to_select: Count | None = None
     loss: Annotated[str, LossOf(NUMBERS, among=("squared",))] = "squared"
     step_size: Positive = 1.0
@@ -123,6 +125,8 @@ class FullGradient(BaseSelector):
         names = matrix.names.given
         self.result_ = SelectionResult(
             method=self.method,
+            score_kind=self.score_kind,
+            history_kind=self.history_kind,
             table=selection_table(self.selected_, self.coef_[self.selected_], self.scores_[self.selected_], names),
             intercept=self.intercept_,
             parameters={**parameters, "n_features_to_select": len(chosen)},

@@ -155,6 +155,8 @@ class AsyncOnlineSubstitution(BaseSelector):
     """
 
     method = "async_online_substitution"
+    score_kind = "loss increase"
+    history_kind = "pushes"
 
     n_features_to_select: Count | None = None
     n_workers: Count | None = None
@@ -209,12 +211,12 @@ class AsyncOnlineSubstitution(BaseSelector):
 
     def _fit(self, run: Run) -> None:
         matrix, workers, limit = run.matrix, run.workers, run.task_limit
-        in_turn = self.schedule != "asynchronous" or workers.client is None
+        in_turn = self.schedule != "asynchronous" or not workers.actors.are_apart
         n_threads = 1 if in_turn else workers.n_threads
         tile_columns = matrix.tile_shape[1]
         shape = self._shape(matrix.shape[0], matrix.shape[1], matrix.dtype, n_threads, tile_columns, in_turn)
         settings = self._settings(matrix, shape, limit)
-        session = AsyncRun(matrix, settings, workers, run.progress, run.checkpoint)
+        session = AsyncRun(run, settings)
         if in_turn:
             session.in_turn(self.schedule == "synchronous")
         else:
@@ -282,6 +284,8 @@ class AsyncOnlineSubstitution(BaseSelector):
         table = selection_table(self.selected_, self.coef_[self.selected_], self.scores_[self.selected_], names)
         self.result_ = SelectionResult(
             method=self.method,
+            score_kind=self.score_kind,
+            history_kind=self.history_kind,
             table=table,
             intercept=self.intercept_,
             parameters=shown_parameters(

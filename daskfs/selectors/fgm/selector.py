@@ -154,6 +154,8 @@ class FGM(BaseSelector):
     """
 
     method = "fgm"
+    score_kind = "standardised coefficient"
+    history_kind = "passes"
 
     n_features_to_select: Count | None = None
     n_features_per_pass: Count | None = None

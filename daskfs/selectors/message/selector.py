@@ -185,6 +185,8 @@ class Message(BaseSelector):
     """
 
     method = "message"
+    score_kind = "inclusion frequency"
+    history_kind = "criterion path"
 
     n_subsets: Count | None = None
     subset_size: Annotated[int, Ge(2)] | None = None
@@ -367,6 +369,8 @@ class Message(BaseSelector):
         limit = runs[0].memory_limit
         self.result_ = SelectionResult(
             method=self.method,
+            score_kind=self.score_kind,
+            history_kind=self.history_kind,
             table=table,
             intercept=intercept,
             parameters=parameters,

@@ -145,6 +145,8 @@ class Mission(BaseSelector):
     """
 
     method = "mission"
+    score_kind = "weight"
+    history_kind = "rows"
 
     n_features_to_select: Count | None = None
     loss: Annotated[str, LossOf(ROW_BY_ROW)] = "squared"

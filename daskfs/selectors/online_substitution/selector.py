@@ -172,6 +172,8 @@ class OnlineSubstitution(BaseSelector):
     """
 
     method = "online_substitution"
+    score_kind = "loss increase"
+    history_kind = "blocks of columns"
 
     n_features_to_select: Count | None = None
     rule: Literal["exchange", "os", "paper"] = "exchange"
