@@ -44,6 +44,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from annotated_types import Ge
 
+from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, NotNegative, Positive, Share
 from daskfs.result import SelectionResult, selection_table
@@ -60,7 +61,6 @@ from daskfs.selectors.online_substitution.parameters import SmoothLoss, n_to_sel
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.elimination import Kept, eliminate
 from daskfs.selectors.shared.refit import MeanLoss, SelectedFit, refit_selected
-from daskfs.selectors.shared.responses import TWO_CLASS
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
 
@@ -238,7 +238,7 @@ class AsyncOnlineSubstitution(BaseSelector):
         y = checked_target(matrix, self.loss)
         weight = matrix.read_weight(slice(None))
         positive, location = None, 0.0
-        if self.loss in TWO_CLASS:
+        if find_loss(self.loss).is_two_class:
             self.classes_ = classes_of(y, None)
             positive = float(self.classes_[1])
         elif self.loss == "squared":

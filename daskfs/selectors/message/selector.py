@@ -52,7 +52,7 @@ from annotated_types import Ge
 
 from daskfs.errors import ConfigError, DataError
 from daskfs.kernels.losses import default_threshold
-from daskfs.losses import LIKELIHOOD
+from daskfs.losses import LIKELIHOOD, find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, Estimator, LossOf, Positive, Share
 from daskfs.result import SelectionResult, selection_table
@@ -66,7 +66,6 @@ from daskfs.selectors.message.passes import MessageRun
 from daskfs.selectors.message.plan import Shape, choose_n_subsets, plan_message, why_n_subsets
 from daskfs.selectors.message.subset import SelectionSettings
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
-from daskfs.selectors.shared.responses import CLASSIFIERS
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, classes_of, null_intercept, null_intercepts
 
@@ -242,7 +241,7 @@ class Message(BaseSelector):
         if is_first:
             self._parts: list[Part] = []
             self._labels = None if classes is None else np.unique(classes)
-        elif self._labels is None and self.loss in CLASSIFIERS:
+        elif self._labels is None and find_loss(self.loss).is_classifier:
             self._labels = self.classes_  # of a fit
         if self.loss != "squared" and any(part.matrix is None for part in self._parts):
             raise DataError("the rows of earlier calls are gone, the refit needs them", "partial_fit", "fit again")
@@ -334,7 +333,7 @@ class Message(BaseSelector):
             self._codes = None if self._labels is None else np.arange(float(len(self._labels)))
             is_huber = self.loss == "huber"
             self._threshold = default_threshold(y, np.ones(len(y)) if weight is None else weight) if is_huber else 0.0
-        if self.loss in CLASSIFIERS:
+        if find_loss(self.loss).is_classifier:
             self._codes = classes_of(y, self._codes, many=self.loss == "multinomial")
             self.classes_ = self._codes
         is_multinomial, codes = self.loss == "multinomial", self._codes

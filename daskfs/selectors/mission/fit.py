@@ -24,7 +24,6 @@ from daskfs.selectors.mission.plan import MissionShape, n_refit_epochs, plan_mis
 from daskfs.selectors.mission.run import MissionRun
 from daskfs.selectors.mission.tasks import Learning, Standard, Target, survey_rows
 from daskfs.selectors.shared.refit import MeanLoss, SelectedFit, refit_selected
-from daskfs.selectors.shared.responses import CLASSIFIERS
 from daskfs.selectors.shared.run import Checkpoint, Run
 from daskfs.selectors.shared.targets import checked_target, null_intercept
 
@@ -138,7 +137,7 @@ def _target_of(
 ) -> tuple[Target, np.ndarray]:
     """Return how targets are read, and the intercepts of the model without features."""
     weight = np.ones(len(y)) if weight is None else weight
-    if selector.loss not in CLASSIFIERS:
+    if not find_loss(selector.loss).is_classifier:
         mean_weight = float(weight.mean())
         return Target(mean_weight=mean_weight), np.array([np.average(y, weights=weight)])
     codes = np.unique(y) if labels is None else np.arange(float(len(labels)))

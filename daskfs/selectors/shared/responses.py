@@ -8,10 +8,7 @@ from typing import Any
 
 import numpy as np
 
-CLASSIFIERS = ("logistic", "multinomial", "squared_hinge", "hinge")
-TWO_CLASS = ("logistic", "squared_hinge", "hinge")
-"""Losses of two classes: the label is that of the prediction's sign."""
-PROBABILISTIC = ("logistic", "multinomial")
+from daskfs.losses import find_loss
 
 Response = Callable[[Any], Any]
 """Takes the linear predictor of a block of rows."""
@@ -21,7 +18,7 @@ def mean_or_label(loss: str, classes: np.ndarray | None = None) -> Response:
     """Return what `predict` makes of the linear predictor: the mean of the target, or the likeliest label."""
     if loss == "poisson":
         return np.exp
-    if loss in TWO_CLASS:
+    if find_loss(loss).is_two_class:
         return partial(_label, classes=classes)
     if loss == "multinomial":
         return partial(_likeliest, classes=classes)

@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from daskfs.errors import DataError
+from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
-from daskfs.selectors.shared.responses import CLASSIFIERS
 
 
 def checked_target(matrix: Matrix, loss: str) -> np.ndarray:
@@ -30,7 +30,7 @@ def checked_target(matrix: Matrix, loss: str) -> np.ndarray:
     if loss == "poisson" and (y < 0).any():
         row = int(np.flatnonzero(y < 0)[0])
         raise DataError(f"expected counts of at least 0, found {y[row]}", f"target, row {row}", 'loss="squared", say')
-    if loss not in CLASSIFIERS and y.min() == y.max():
+    if not find_loss(loss).is_classifier and y.min() == y.max():
         raise DataError(f"the target is constant ({y[0]:g}): there is nothing to explain", "target", "check it")
     return y
 
