@@ -42,15 +42,9 @@ from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE, ONE_PREDICTION, find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, LossOf, Positive, Tolerance, n_to_select
 from daskfs.selectors.base import BaseSelector
-from daskfs.selectors.fgm.parameters import (
-    C_FACTORS,
-    VALIDATION_SHARE,
-    default_C,
-    sizes,
-    typical_variance,
-)
+from daskfs.selectors.fgm.loss_weight import C_FACTORS, VALIDATION_SHARE, default_C, typical_variance
 from daskfs.selectors.fgm.passes import FgmPasses, Stopping
-from daskfs.selectors.fgm.plan import FgmShape, cut_columns, plan_fgm
+from daskfs.selectors.fgm.plan import FgmShape, cut_columns, plan_fgm, sizes
 from daskfs.selectors.fgm.restricted_problem import RestrictedModel, SolverSettings
 from daskfs.selectors.fgm.result import finish
 from daskfs.selectors.fgm.run import ColumnPasses

@@ -19,13 +19,12 @@ from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.mission.capacity import check_capacity, check_noise
 from daskfs.selectors.mission.count_sketch import CountSketch
 from daskfs.selectors.mission.model import MissionModel
-from daskfs.selectors.mission.parameters import DEFAULT_N_SELECTED, PERIOD, class_weights
-from daskfs.selectors.mission.plan import MissionShape, n_refit_epochs, plan_mission
+from daskfs.selectors.mission.plan import DEFAULT_N_SELECTED, MissionShape, n_refit_epochs, plan_mission
 from daskfs.selectors.mission.run import MissionRun
 from daskfs.selectors.mission.tasks import Learning, Standard, Target, survey_rows
 from daskfs.selectors.shared.refit import MeanLoss, SelectedFit, refit_selected
 from daskfs.selectors.shared.run import Checkpoint, Run
-from daskfs.selectors.shared.targets import checked_target, null_intercept
+from daskfs.selectors.shared.targets import checked_target, class_weights, null_intercept
 
 if TYPE_CHECKING:
     from daskfs.selectors.mission.selector import Mission
@@ -33,6 +32,9 @@ if TYPE_CHECKING:
 SURVEY_ROWS = 4096
 SURVEY_VALUES = 1 << 22  # of a dense matrix, looked at before anything is learnt
 LEAST_SURVEYED = 256  # rows of it: standard deviations within 5 %
+
+PERIOD = 0.2
+"""Of the falling learning rate, in epochs."""
 
 
 @dataclass

@@ -45,8 +45,7 @@ from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.message.partition import in_random_order, weighted_rows
 from daskfs.selectors.mission.fit import MissionFit, fit_mission, learn_more
 from daskfs.selectors.mission.model import ModelShape
-from daskfs.selectors.mission.parameters import DEFAULT_N_SELECTED, buckets_of
-from daskfs.selectors.mission.plan import MissionShape, chosen_refit, plan_mission
+from daskfs.selectors.mission.plan import DEFAULT_N_SELECTED, MissionShape, buckets_of, chosen_refit, plan_mission
 from daskfs.selectors.mission.result import set_results
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.responses import Response, mean_or_label, one_against_rest, probabilities
