@@ -20,9 +20,9 @@ from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, LossOf, n_to_select
 from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.base import BaseSelector
-from daskfs.selectors.message.partition import weighted_rows
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.refit import MeanLoss, refit_selected
+from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Checkpoint, Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
 
