@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from daskfs.kernels.substitution.products import BAND_ROWS
@@ -16,6 +17,19 @@ WIDEST, READ_NBYTES = 4096, 16 << 20
 """Columns of a block at most, and what is read at once where workers take turns in this process."""
 N_BUFFERS = 3
 """Blocks of a worker: in use, being read, and as they are stored."""
+
+
+def capacity_of(n_selected: int, n_workers: int, slots: float) -> int:
+    """Return how many columns each worker may hold: s of one worker, a share of `slots` times s of several.
+
+    Examples
+    --------
+    >>> capacity_of(100, 1, 1.5), capacity_of(100, 20, 1.5), capacity_of(100, 20, 1.0)
+    (100, 8, 5)
+    """
+    if n_workers == 1:
+        return n_selected
+    return min(n_selected, math.ceil(slots * n_selected / n_workers))
 
 
 @dataclass(frozen=True, slots=True)
