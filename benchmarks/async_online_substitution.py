@@ -53,9 +53,9 @@ BEHIND, ALIKE = 0.03, 1e-10
 class Observed(AsyncOnlineSubstitution):
     """Keeps its run."""
 
-    def _make_result(self, matrix: Any, run: Any, *rest: Any) -> None:
-        self.run = run
-        super()._make_result(matrix, run, *rest)
+    def _notes(self, workers: Any, *rest: Any) -> list[str]:
+        self.run = workers
+        return super()._notes(workers, *rest)
 
 
 def make_store(

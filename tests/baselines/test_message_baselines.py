@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from daskfs.baselines.lasso.averaging import Averaging
 from daskfs.baselines.lasso.bolasso import Bolasso
 from daskfs.baselines.lasso.full_data import FullData
-from daskfs.baselines.lasso.median import Median
+from daskfs.baselines.lasso.subset_estimates import Averaging, Median
 from daskfs.sources.ingest import ingest
 from tests.contract.lab import assert_same_bits
 

@@ -181,7 +181,7 @@ def test_int8_stays_int8_and_decides_as_float64(fit_intercept):
     wide = OnlineSubstitution(10, fit_intercept=fit_intercept).fit(X.astype(float), y)
     np.testing.assert_array_equal(narrow.selected_, wide.selected_)
     np.testing.assert_allclose(narrow.coef_, wide.coef_, rtol=1e-6, atol=1e-9)
-    assert narrow.result_.memory["members_nbytes"] == 10 * 400
+    assert narrow.result_.memory["held_nbytes"]["members"] == 10 * 400
 
 
 def test_always_included_columns_stay_by_number_or_name():
@@ -235,7 +235,7 @@ def test_the_order_is_the_users(order):
     ("options", "message"),
     [
         ({"rule": "exchage"}, "did you mean 'exchange'"),
-        ({"loss": "huber"}, "OnlineSubstitution does not take .huber.; it takes squared, squared_hinge"),
+        ({"loss": "huber"}, "OnlineSubstitution does not take .huber.; it takes squared, logistic"),
         ({"n_features_to_select": 0}, "n_features_to_select: expected a whole number"),
         ({"n_features_to_select": 91}, "asks for 91 features, but there are 90"),
         ({"n_epochs": 0}, "n_epochs"),

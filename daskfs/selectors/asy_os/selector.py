@@ -46,9 +46,9 @@ from annotated_types import Ge
 
 from daskfs.parameters import Count, NotNegative, Positive, Share
 from daskfs.selectors.asy_os.node import TRACE
-from daskfs.selectors.asy_os.plan import AsyncShape, capacity_of, choose_widths, plan_async
+from daskfs.selectors.asy_os.plan import AsyncShape, capacity_of, choose_widths, plan_async, stretch_of
 from daskfs.selectors.asy_os.run import AsyncRun
-from daskfs.selectors.asy_os.task import AsyncSettings, stretch_of
+from daskfs.selectors.asy_os.task import AsyncSettings
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.online_substitution.columns import ColumnSettings
 from daskfs.selectors.online_substitution.parameters import SmoothLoss, make_rule, n_to_select
