@@ -133,7 +133,7 @@ def _baselines() -> Iterator[Case]:
     }
     apart: dict[str, Any] = {"target": "classes", "unfit": unfit, "broken": unseen}
     yield Case("l1_liblinear", "L1Liblinear", six | {"loss": "squared_hinge"}, **apart)
-    yield Case("sgd_slr", "SgdSlr", six | {"max_epochs": 50}, **apart)
+    yield Case("sgd_slr", "SgdSlr", six | {"n_epochs": 50}, **apart)
     rows = {"loss": "squared", "n_epochs": 2}
     raw = {"standardize": False}
     yield Case("iht_sgd", "StochasticIHT", six | rows, sparse=raw)
