@@ -40,7 +40,8 @@ from sklearn.model_selection import StratifiedKFold, train_test_split
 from sklearn.svm import LinearSVC, l1_min_c
 
 from daskfs.selectors.fgm.selector import FGM
-from daskfs.selectors.shared.refit import refit_selected
+from daskfs.selectors.shared.refit import MeanLoss, refit_selected
+from daskfs.selectors.shared.run import Run
 from daskfs.sources.arrays import ArrayMatrix
 
 COUNTS = (50, 100, 200)
@@ -192,7 +193,9 @@ def refitted(X: Any, y: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.
     ridge = 1.0 / (max(0.01, 10.0 / len(y)) * len(y))
     columns = X[:, chosen]
     columns = np.asarray(columns.toarray() if hasattr(columns, "toarray") else columns, dtype=np.float64)
-    fit = refit_selected(ArrayMatrix(columns, y), np.arange(len(chosen)), "squared_hinge", positive=1.0, ridge=ridge)
+    fit = refit_selected(
+        Run(ArrayMatrix(columns, y), "refit"), np.arange(len(chosen)), MeanLoss("squared_hinge", 1.0, ridge=ridge)
+    )
     return chosen, fit.coef, fit.intercept
 
 

@@ -8,22 +8,20 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from daskfs.methods import SELECTORS, by_class, load
+
 __version__ = "0.1.0"
 
-_ROOM_OF = {
-    "FGM": "daskfs.selectors.fgm.selector",
-    "Message": "daskfs.selectors.message.selector",
-    "Mission": "daskfs.selectors.mission.selector",
-    "OnlineSubstitution": "daskfs.selectors.online_substitution.selector",
-    "AsyncOnlineSubstitution": "daskfs.selectors.asy_os.selector",
-    "FeatureStore": "daskfs.store.feature_store",
-    "open_store": "daskfs.store.feature_store",
-    "ingest": "daskfs.sources.ingest",
-    "SelectionResult": "daskfs.result",
-    "DaskfsError": "daskfs.errors",
+_PLACE_OF = {
+    **by_class(SELECTORS),
+    "FeatureStore": "daskfs.store.feature_store:FeatureStore",
+    "open_store": "daskfs.store.feature_store:open_store",
+    "ingest": "daskfs.sources.ingest:ingest",
+    "SelectionResult": "daskfs.result:SelectionResult",
+    "DaskfsError": "daskfs.errors:DaskfsError",
 }
 
-__all__ = [*_ROOM_OF, "__version__", "baselines"]
+__all__ = [*_PLACE_OF, "__version__", "baselines"]
 
 if TYPE_CHECKING:
     from daskfs.errors import DaskfsError as DaskfsError
@@ -41,9 +39,9 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     if name == "baselines":
         return import_module("daskfs.baselines")
-    if name not in _ROOM_OF:
+    if name not in _PLACE_OF:
         raise AttributeError(f"module 'daskfs' has no attribute {name!r}")
-    return getattr(import_module(_ROOM_OF[name]), name)
+    return load(_PLACE_OF[name])
 
 
 def __dir__() -> list[str]:

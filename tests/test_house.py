@@ -23,6 +23,7 @@ FLOORS = [  # from the top down; see CONTRIBUTING.md, "Decisions", for where thi
     {"store"},
     {"matrix"},
     {"cluster", "kernels", "result", "metrics"},
+    {"methods", "parameters"},
     {"losses"},
     {"documents", "files"},
     {"errors"},
@@ -35,7 +36,6 @@ DOORS = {  # library: the rooms or modules that may import it
     "distributed": {"cluster"},
     "zarr": {"store"},
     "numcodecs": {"store"},
-    "pandas": {"sources", "result"},
     "pyarrow": {"sources", "result"},
     "typer": {"cli"},
     "rich": {"cli"},
@@ -138,7 +138,7 @@ def test_each_library_enters_through_its_door(path):
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_a_file_can_be_held_in_mind(path):
     assert path.name not in {"utils.py", "core.py", "common.py", "helpers.py", "os.py"}
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 400, "split it"
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 500, "is it one thought?"
 
 
 @pytest.mark.parametrize("room", [str(path.parent.relative_to(PACKAGE)) for path in PACKAGE.rglob("*/__init__.py")])

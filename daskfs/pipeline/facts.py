@@ -5,65 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from daskfs.baselines.columns.alpha_investing import AlphaInvesting
-from daskfs.baselines.columns.grafting import Grafting
-from daskfs.baselines.columns.lasso_cut import LassoCut
-from daskfs.baselines.columns.online_l0 import OnlineL0
-from daskfs.baselines.columns.online_l1 import OnlineL1
-from daskfs.baselines.columns.orthogonal_matching_pursuit import OrthogonalMatchingPursuit
-from daskfs.baselines.columns.proj_gd import ProjGD
-from daskfs.baselines.lasso.averaging import Averaging
-from daskfs.baselines.lasso.bolasso import Bolasso
-from daskfs.baselines.lasso.full_data import FullData
-from daskfs.baselines.lasso.median import Median
-from daskfs.baselines.linear.active_set import ActiveSet
-from daskfs.baselines.linear.l1_liblinear import L1Liblinear
-from daskfs.baselines.linear.sgd_slr import SgdSlr
-from daskfs.baselines.thresholding.feature_hashing import FeatureHashing
-from daskfs.baselines.thresholding.full_gradient import IHT, ITI, PHT, IdentityMission
-from daskfs.baselines.thresholding.iht_sgd import BatchIHT, StochasticIHT
 from daskfs.errors import ConfigError, PlanError, did_you_mean
+from daskfs.methods import find_method
 from daskfs.pipeline.config import Pipeline, Split, SyntheticSource
 from daskfs.pipeline.plan import DataFacts, Plan, available_nbytes, make_plan, over_limit
-from daskfs.selectors.asy_os.selector import AsyncOnlineSubstitution
 from daskfs.selectors.base import BaseSelector
-from daskfs.selectors.fgm.selector import FGM
-from daskfs.selectors.message.selector import Message
-from daskfs.selectors.mission.selector import Mission
-from daskfs.selectors.online_substitution.selector import OnlineSubstitution
 from daskfs.sources.base import Source
 from daskfs.sources.kinds import make_source
 from daskfs.store.feature_store import FeatureStore, open_store
 from daskfs.store.layout import choose_layout, store_nbytes
-
-SELECTORS: dict[str, type[BaseSelector]] = {
-    "message": Message,
-    "online_substitution": OnlineSubstitution,
-    "async_online_substitution": AsyncOnlineSubstitution,
-    "fgm": FGM,
-    "mission": Mission,
-    "iht_sgd": StochasticIHT,
-    "batch_iht": BatchIHT,
-    "feature_hashing": FeatureHashing,
-    "iht": IHT,
-    "iti": ITI,
-    "pht": PHT,
-    "identity_mission": IdentityMission,
-    "full_data": FullData,
-    "averaging": Averaging,
-    "median": Median,
-    "bolasso": Bolasso,
-    "active_set": ActiveSet,
-    "l1_liblinear": L1Liblinear,
-    "sgd_slr": SgdSlr,
-    "proj_gd": ProjGD,
-    "lasso_cut": LassoCut,
-    "orthogonal_matching_pursuit": OrthogonalMatchingPursuit,
-    "grafting": Grafting,
-    "online_l1": OnlineL1,
-    "online_l0": OnlineL0,
-    "alpha_investing": AlphaInvesting,
-}
 
 
 def open_source(pipeline: Pipeline) -> Source | None:
@@ -180,7 +130,8 @@ def plan_data(pipeline: Pipeline, facts: DataFacts, n_workers: int | None = None
 def make_selector(selection: Any, memory_limit: int) -> BaseSelector:
     """Make the selector of one entry of `select`."""
     options = selection.model_dump(exclude={"method", "label"})
-    return SELECTORS[selection.method](**options, memory_limit=memory_limit)
+    selector: BaseSelector = find_method(selection.method)(**options, memory_limit=memory_limit)
+    return selector
 
 
 def _facts_of_source(pipeline: Pipeline, source: Source) -> DataFacts:

@@ -21,11 +21,13 @@ import numpy as np
 
 from daskfs.kernels.numba_cache import CACHE_DIRECTORY, make_stamped
 from daskfs.kernels.sources import stamp_of_all
+from daskfs.losses import LOSSES
 from daskfs.matrix.base import RowBlock
+from daskfs.methods import find_method
 from daskfs.store.feature_store import open_store
 from daskfs.store.writer import StoreWriter
 
-CLASSES = {"logistic": 2, "hinge": 2, "squared_hinge": 2, "multinomial": 3}
+N_CLASSES = {"two classes": 2, "classes": 3}
 SIZES = {"n_features_to_select": 4, "n_subsets": 3, "n_bootstraps": 2, "n_epochs": 2, "n_steps": 20, "max_iter": 20}
 SHAPES = ((120, 10), (24, 40))
 LIMIT = 1 << 30
@@ -77,16 +79,18 @@ def perform(selections: str, dtype: str) -> None:
     dtype : str
         Of the stores.
     """
-    from daskfs.pipeline.facts import SELECTORS
-
     with tempfile.TemporaryDirectory(prefix="daskfs-rehearsal-") as folder:
         for number, options in enumerate(json.loads(selections)):
             method = options.pop("method")
             for n_samples, n_features in SHAPES:
                 path = Path(folder) / f"{number}-{n_features}.zarr"
-                _write_noise(path, n_samples, n_features, dtype, CLASSES.get(options.get("loss", ""), 0))
+                _write_noise(path, n_samples, n_features, dtype, _n_classes(options.get("loss")))
                 with suppress(Exception):  # what fails on noise was compiled as far as it came
-                    SELECTORS[method](**options, random_state=0, memory_limit=LIMIT).fit(open_store(path))
+                    find_method(method)(**options, random_state=0, memory_limit=LIMIT).fit(open_store(path))
+
+
+def _n_classes(loss: str | None) -> int:
+    return N_CLASSES.get(LOSSES[loss].target, 0) if loss in LOSSES else 0
 
 
 def _small(options: dict[str, Any]) -> dict[str, Any]:

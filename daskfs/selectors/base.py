@@ -2,43 +2,45 @@
 
 from __future__ import annotations
 
-import functools
+import tempfile
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from daskfs.cluster.open import parse_bytes, workers_of
 from daskfs.cluster.workers import Workers
+from daskfs.errors import DataError
+from daskfs.losses import LOSSES
 from daskfs.matrix.base import Matrix, Progress
 from daskfs.metrics import accuracy, r2
+from daskfs.parameters import Client, MemoryLimit, Parameters, RandomState
 from daskfs.result import SelectionResult
-from daskfs.selectors.inputs import is_lazy, is_matrix, lazy_columns, lazy_response, opened_matrix, predictor_blocks
-from daskfs.selectors.shared.responses import (
-    CLASSIFIERS,
-    PROBABILISTIC,
-    Response,
-    log_odds,
-    mean_or_label,
-    probabilities,
+from daskfs.selectors.inputs import (
+    check_width,
+    codes_of,
+    ingested,
+    is_lazy,
+    is_matrix,
+    labels_of,
+    lazy_columns,
+    lazy_response,
+    refuse_non_finite_target,
+    seed_of,
 )
-from daskfs.sources.arrays import default_names
-
-
-class Checkpoint(Protocol):
-    """Keeps small arrays under names, so that an interrupted run goes on where it stood."""
-
-    def load(self, name: str) -> dict[str, np.ndarray] | None:
-        """Return what was saved under a name, or None."""
-
-    def save(self, name: str, arrays: dict[str, np.ndarray]) -> None:
-        """Save arrays under a name."""
+from daskfs.selectors.shared.responses import Response, log_odds, mean_or_label, probabilities
+from daskfs.selectors.shared.run import Checkpoint, Run
+from daskfs.sources.arrays import ArrayMatrix, default_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,22 +61,48 @@ class SelectorPlan:
 
 
 def _is_classifier(selector: BaseSelector) -> bool:
-    return selector.loss in CLASSIFIERS
+    return selector.loss in LOSSES and LOSSES[selector.loss].is_classifier
 
 
 def _has_probabilities(selector: BaseSelector) -> bool:
-    return selector.loss in PROBABILISTIC
+    return selector.loss in LOSSES and LOSSES[selector.loss].has_probabilities
 
 
-class BaseSelector(SelectorMixin, BaseEstimator):
-    """Base of all selectors: scikit-learn's interface over arrays, stores and Dask collections.
+class _LazyTransform:
+    """Lets Dask collections and stores pass by `set_output`, which would load them into memory.
 
-    A subclass stores its parameters in ``__init__`` (among them ``loss``, ``random_state``, ``memory_limit`` and
-    ``client``) and defines `_fit` and `plan`. `_fit` sets ``selected_``, ``support_``, ``coef_``, ``intercept_``,
-    ``scores_`` and ``result_``, and where ``loss`` is one of classes, ``classes_`` as the target has them.
+    scikit-learn wraps the `transform` of every class below `SelectorMixin`, hence it stands before that, not below.
     """
 
-    loss: str
+    n_features_in_: int
+
+    def transform(self, X: Any) -> Any:
+        """Return the selected columns.
+
+        Parameters
+        ----------
+        X : as in `fit`
+
+        Returns
+        -------
+        array, sparse matrix, DataFrame or lazy Dask collection
+            Of the kind that came in (`set_output` applies to what is in memory); a dense array for a store.
+        """
+        if is_lazy(X):
+            columns = self.get_support(indices=True)  # type: ignore[attr-defined]
+            return lazy_columns(X, columns, self.n_features_in_, getattr(self, "feature_names_in_", None))
+        if is_matrix(X):
+            return X.read(slice(None), self.get_support(indices=True))  # type: ignore[attr-defined]
+        return super().transform(X)  # type: ignore[misc]
+
+
+class Fitted:
+    """What a selector has after `fit`."""
+
+    method: ClassVar[str]
+    """Its name in pipelines, reports and `daskfs.methods`."""
+    loss: Any
+    """A parameter of most, of the others the one loss that they have."""
     classes_: np.ndarray
     selected_: np.ndarray
     support_: np.ndarray
@@ -85,11 +113,31 @@ class BaseSelector(SelectorMixin, BaseEstimator):
     n_features_in_: int
     feature_names_in_: np.ndarray
 
+
+class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstimator, kw_only=True):
+    """Base of all selectors: scikit-learn's interface over arrays, stores and Dask collections.
+
+    A subclass declares its parameters (see `daskfs.parameters`), ``loss`` among them, and defines `_fit` and `plan`.
+    `_fit` sets ``selected_``, ``support_``, ``coef_``, ``intercept_``, ``scores_`` and ``result_``, and where ``loss``
+    is one of classes, ``classes_`` as the target has them.
+
+    Parameters
+    ----------
+    random_state : int, RandomState or None
+        Has no effect: nothing is drawn at random.
+    memory_limit : int or str, optional
+        What one task may take, "1GiB" for example.
+    client : distributed.Client, optional
+        Where the work runs; None: here.
+    """
+
+    random_state: RandomState = 0
+    memory_limit: MemoryLimit = None
+    client: Client = None
+
     @abstractmethod
-    def _fit(
-        self, matrix: Matrix, workers: Workers | None, progress: Progress | None, checkpoint: Checkpoint | None
-    ) -> None:
-        """Select on a matrix."""
+    def _fit(self, run: Run) -> None:
+        """Select on the matrix of a run."""
 
     @abstractmethod
     def plan(
@@ -142,7 +190,7 @@ class BaseSelector(SelectorMixin, BaseEstimator):
         DataError
             NaN or infinity (with the column and the row), a constant target, no target.
         """
-        with opened_matrix(self, X, y, sample_weight) as (matrix, labels):
+        with self._opened(X, y, sample_weight) as (matrix, labels):
             self.fit_matrix(matrix)
         if labels is not None:
             self.classes_ = labels
@@ -173,9 +221,84 @@ class BaseSelector(SelectorMixin, BaseEstimator):
         -------
         self
         """
+        self.check_parameters()
         self._take_names(matrix)
-        self._fit(matrix, workers, progress, checkpoint)
+        self._fit(self._run(matrix, workers, progress, checkpoint))
         return self
+
+    def _run(
+        self,
+        matrix: Matrix,
+        workers: Workers | None = None,
+        progress: Progress | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> Run:
+        """Return the run of one fit, by default where ``client`` says."""
+        limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
+        workers = workers_of(self.client) if workers is None else workers
+        return Run(matrix, self.method, workers, progress, checkpoint, limit)
+
+    @contextmanager
+    def _opened(
+        self, X: Any, y: Any, sample_weight: Any, labels: np.ndarray | None = None, is_first: bool = True
+    ) -> Iterator[tuple[Matrix, np.ndarray | None]]:
+        """Give what the user handed over as a matrix, for as long as it is needed.
+
+        Parameters
+        ----------
+        X, y, sample_weight : as in `fit`
+        labels : ndarray of shape (n_classes,), optional
+            Of a classifier, known from before; else those of `y`.
+        is_first : bool
+            Whether the number and names of the features are learnt, or checked against those of before.
+
+        Yields
+        ------
+        matrix : Matrix
+            A classifier's labels in memory are replaced by their numbers 0, 1, ...
+        labels : ndarray of shape (n_classes,), or None
+            Which these numbers stand for, ascending.
+
+        Raises
+        ------
+        DataError
+            Values that are not finite, or a target given twice or not at all.
+        """
+        if is_matrix(X):
+            if y is not None or sample_weight is not None:
+                raise DataError("a store brings its own target and weights", "fit", "fit(store), without y or weights")
+            if not is_first:
+                check_width(X.shape[1], self.n_features_in_)
+            yield X, None
+        elif is_lazy(X):
+            with tempfile.TemporaryDirectory(prefix="daskfs-") as folder:
+                yield ingested(X, y, sample_weight, Path(folder) / "fit.zarr", seed_of(self.random_state)), None
+        else:
+            yield self._in_memory(X, y, sample_weight, labels, is_first)
+
+    def _in_memory(
+        self, X: Any, y: Any, sample_weight: Any, labels: np.ndarray | None, is_first: bool
+    ) -> tuple[ArrayMatrix, np.ndarray | None]:
+        refuse_non_finite_target(y)
+        X, y = validate_data(
+            self,
+            X,
+            y,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            ensure_all_finite=False,  # ArrayMatrix names the column and the row
+            ensure_min_samples=2,
+            y_numeric=not _is_classifier(self),
+            reset=is_first,
+        )
+        if _is_classifier(self):
+            check_classification_targets(y)
+            labels = labels_of(y) if labels is None else labels
+            y = codes_of(y, labels)
+        weight = None
+        if sample_weight is not None:
+            weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        return ArrayMatrix(X, y, weight, getattr(self, "feature_names_in_", None)), labels
 
     def _take_names(self, matrix: Matrix) -> None:
         self.n_features_in_ = int(matrix.shape[1])
@@ -184,20 +307,6 @@ class BaseSelector(SelectorMixin, BaseEstimator):
             self.feature_names_in_ = np.asarray(names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
-
-    def transform(self, X: Any) -> Any:
-        """Return the selected columns.
-
-        Parameters
-        ----------
-        X : as in `fit`
-
-        Returns
-        -------
-        array, sparse matrix, DataFrame or lazy Dask collection
-            Of the kind that came in (`set_output` applies to what is in memory); a dense array for a store.
-        """
-        return super().transform(X)
 
     def predict(self, X: Any) -> Any:
         """Predict the target from the selected features: its mean, or the likeliest label.
@@ -257,17 +366,15 @@ class BaseSelector(SelectorMixin, BaseEstimator):
     def _respond(self, X: Any, response: Response) -> Any:
         """Return a response to the linear predictor of every row; lazily where X is lazy."""
         columns = np.flatnonzero(self.support_)
+        coef, intercept = self.coef_[..., columns].T, self.intercept_
         if is_lazy(X):
-            return lazy_response(lazy_columns(self, X, columns), self._coef_of(columns), self.intercept_, response)
+            chosen = lazy_columns(X, columns, self.n_features_in_, getattr(self, "feature_names_in_", None))
+            return lazy_response(chosen, coef, intercept, response)
         if is_matrix(X):
-            return np.concatenate([response(part) for part in predictor_blocks(self, X, columns)])
+            check_width(X.shape[1], self.n_features_in_)
+            return np.concatenate([response(block.X @ coef + intercept) for block in X.row_blocks(columns=columns)])
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        return response(np.asarray(X[:, columns] @ self._coef_of(columns) + self.intercept_))
-
-    def _coef_of(self, columns: np.ndarray) -> np.ndarray:
-        """Return the coefficients of some columns, with those in rows."""
-        coef: np.ndarray = self.coef_[..., columns].T
-        return coef
+        return response(np.asarray(X[:, columns] @ coef + intercept))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return the share of the target's variance explained, R²; of a classifier, the share of labels that are right.
@@ -303,20 +410,3 @@ class BaseSelector(SelectorMixin, BaseEstimator):
         tags.target_tags.positive_only = self.loss == "poisson"
         tags.input_tags.sparse = True
         return tags
-
-
-def _lazy_stays_lazy(wrapped: Callable[..., Any]) -> Callable[..., Any]:
-    """Let Dask collections and stores pass by `set_output`, which would load them into memory."""
-
-    @functools.wraps(wrapped)
-    def transform(self: BaseSelector, X: Any) -> Any:
-        if is_lazy(X):
-            return lazy_columns(self, X, self.get_support(indices=True))
-        if is_matrix(X):
-            return X.read(slice(None), self.get_support(indices=True))
-        return wrapped(self, X)
-
-    return transform
-
-
-setattr(BaseSelector, "transform", _lazy_stays_lazy(BaseSelector.transform))  # noqa: B010

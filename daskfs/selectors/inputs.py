@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_random_state, validate_data
+from sklearn.utils.validation import check_random_state
 
 from daskfs.errors import DataError
 from daskfs.matrix.base import Matrix
-from daskfs.selectors.shared.responses import CLASSIFIERS, Response
-from daskfs.sources.arrays import ArrayMatrix
-
-if TYPE_CHECKING:
-    from daskfs.selectors.base import BaseSelector
+from daskfs.selectors.shared.responses import Response
 
 
 def is_lazy(X: Any) -> bool:
@@ -32,77 +24,8 @@ def is_matrix(X: Any) -> bool:
     return hasattr(X, "read") and hasattr(X, "read_target")
 
 
-@contextmanager
-def opened_matrix(
-    selector: BaseSelector,
-    X: Any,
-    y: Any,
-    sample_weight: Any,
-    labels: np.ndarray | None = None,
-    reset: bool = True,
-) -> Iterator[tuple[Matrix, np.ndarray | None]]:
-    """Give what the user handed over as a matrix, for as long as it is needed.
-
-    Parameters
-    ----------
-    selector : BaseSelector
-    X, y, sample_weight : as in `BaseSelector.fit`
-    labels : ndarray of shape (n_classes,), optional
-        Of a classifier, known from before; else those of `y`.
-    reset : bool
-        Whether the number and names of the features are learnt, or checked against those of before.
-
-    Yields
-    ------
-    matrix : Matrix
-        A classifier's labels in memory are replaced by their numbers 0, 1, ...
-    labels : ndarray of shape (n_classes,), or None
-        Which these numbers stand for, ascending.
-
-    Raises
-    ------
-    DataError
-        Values that are not finite, or a target given twice or not at all.
-    """
-    if is_matrix(X):
-        if y is not None or sample_weight is not None:
-            raise DataError("a store brings its own target and weights", "fit", "fit(store), without y or weights")
-        if not reset:
-            _check_width(X.shape[1], selector.n_features_in_)
-        yield X, None
-    elif is_lazy(X):
-        with tempfile.TemporaryDirectory(prefix="daskfs-") as folder:
-            yield _ingested(selector, X, y, sample_weight, Path(folder) / "fit.zarr"), None
-    else:
-        yield _in_memory(selector, X, y, sample_weight, labels, reset)
-
-
-def _in_memory(
-    selector: BaseSelector, X: Any, y: Any, sample_weight: Any, labels: np.ndarray | None, reset: bool
-) -> tuple[ArrayMatrix, np.ndarray | None]:
-    _refuse_non_finite_target(y)
-    X, y = validate_data(
-        selector,
-        X,
-        y,
-        accept_sparse="csr",
-        dtype=[np.float64, np.float32],
-        ensure_all_finite=False,  # ArrayMatrix names the column and the row
-        ensure_min_samples=2,
-        y_numeric=selector.loss not in CLASSIFIERS,
-        reset=reset,
-    )
-    if selector.loss in CLASSIFIERS:
-        check_classification_targets(y)
-        labels = _labels_of(y) if labels is None else labels
-        y = _codes(y, labels)
-    weight = None
-    if sample_weight is not None:
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    return ArrayMatrix(X, y, weight, getattr(selector, "feature_names_in_", None)), labels
-
-
-def _labels_of(y: np.ndarray) -> np.ndarray:
+def labels_of(y: np.ndarray) -> np.ndarray:
+    """Return the labels of a target, ascending; refuse one alone."""
     labels: np.ndarray = np.unique(y)
     if len(labels) < 2:
         only = labels[0].item() if isinstance(labels[0], np.generic) else labels[0]
@@ -110,7 +33,8 @@ def _labels_of(y: np.ndarray) -> np.ndarray:
     return labels
 
 
-def _codes(y: np.ndarray, labels: np.ndarray) -> np.ndarray:
+def codes_of(y: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return the place of each row's label among these; refuse others."""
     codes = np.minimum(np.searchsorted(labels, y), len(labels) - 1)
     unknown = np.flatnonzero(labels[codes] != y)
     if len(unknown):
@@ -121,7 +45,8 @@ def _codes(y: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return codes
 
 
-def _refuse_non_finite_target(y: Any) -> None:
+def refuse_non_finite_target(y: Any) -> None:
+    """Refuse NaN and infinity, with the row."""
     values = np.asarray(y)
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         row = int(np.argwhere(~np.isfinite(values))[0][0])
@@ -129,7 +54,8 @@ def _refuse_non_finite_target(y: Any) -> None:
         raise DataError(f"expected finite numbers, found {found}", f"target, row {row}", "drop the row")
 
 
-def _ingested(selector: BaseSelector, X: Any, y: Any, sample_weight: Any, path: Path) -> Matrix:
+def ingested(X: Any, y: Any, sample_weight: Any, path: Path, seed: int | None) -> Matrix:
+    """Return a Dask collection and its target as a store at a path."""
     from daskfs.sources.ingest import ingest
 
     if y is None:
@@ -144,7 +70,6 @@ def _ingested(selector: BaseSelector, X: Any, y: Any, sample_weight: Any, path: 
             name = X.columns[j] if hasattr(X, "columns") else "X"
             raise DataError(f"expected numbers, found {dtype}", f"column {name!r}", "ingest it, which encodes text")
     is_single = all(isinstance(dtype, np.dtype) and np.can_cast(dtype, np.float32) for dtype in dtypes)
-    seed = seed_of(selector.random_state)  # type: ignore[attr-defined]
     store: Matrix = ingest(X, path, y=y, dtype="float32" if is_single else "float64", random_state=seed)
     return store
 
@@ -158,29 +83,38 @@ def seed_of(random_state: Any) -> int | None:
     return int(check_random_state(random_state).randint(2**31))
 
 
-def lazy_columns(selector: BaseSelector, X: Any, columns: np.ndarray) -> Any:
+def lazy_columns(X: Any, columns: np.ndarray, n_features: int, names: np.ndarray | None) -> Any:
     """Return the chosen columns of a dask Array or DataFrame, as lazy as it came.
+
+    Parameters
+    ----------
+    X : dask Array or DataFrame
+    columns : ndarray of shape (n_columns,), int64
+    n_features : int
+        Of the fit.
+    names : ndarray of shape (n_features,), optional
+        Of the fit: a frame's columns are then found by theirs.
 
     Raises
     ------
     DataError
         Other columns than those of the fit.
     """
-    if hasattr(X, "columns"):
-        found = [str(name) for name in X.columns]
-        names = getattr(selector, "feature_names_in_", None)
-        if names is None:
-            _check_width(len(found), selector.n_features_in_)
-            return X[[X.columns[j] for j in columns]]
-        missing = [names[j] for j in columns if names[j] not in found]
-        if missing:
-            raise DataError(f"expected the column {missing[0]!r}, found none of this name", "X", "pass it")
-        return X[[X.columns[found.index(names[j])] for j in columns]]
-    _check_width(X.shape[1], selector.n_features_in_)
-    return X[:, columns]
+    if not hasattr(X, "columns"):
+        check_width(X.shape[1], n_features)
+        return X[:, columns]
+    found = [str(name) for name in X.columns]
+    if names is None:
+        check_width(len(found), n_features)
+        return X[[X.columns[j] for j in columns]]
+    missing = [names[j] for j in columns if names[j] not in found]
+    if missing:
+        raise DataError(f"expected the column {missing[0]!r}, found none of this name", "X", "pass it")
+    return X[[X.columns[found.index(names[j])] for j in columns]]
 
 
-def _check_width(found: int, expected: int) -> None:
+def check_width(found: int, expected: int) -> None:
+    """Refuse other features than those of the fit."""
     if found != expected:
         raise DataError(f"X has {found} features, but {expected} were seen in fit", "X", "pass the same columns")
 
@@ -209,13 +143,7 @@ def _respond_to_block(X: np.ndarray, coef: np.ndarray, intercept: Any, response:
 
 
 def _respond_to_frame(frame: Any, coef: np.ndarray, intercept: Any, response: Response) -> Any:
+    import pandas as pd
+
     prediction = _respond_to_block(frame.to_numpy(dtype=np.float64), coef, intercept, response)
-    return type(frame.index.to_series())(prediction, index=frame.index, name="prediction")
-
-
-def predictor_blocks(selector: BaseSelector, matrix: Any, columns: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the linear predictor of consecutive rows of a matrix; only the chosen columns are read."""
-    _check_width(matrix.shape[1], selector.n_features_in_)
-    coef = selector._coef_of(columns)
-    for block in matrix.row_blocks(columns=columns):
-        yield block.X @ coef + selector.intercept_
+    return pd.Series(prediction, index=frame.index, name="prediction")

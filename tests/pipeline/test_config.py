@@ -6,8 +6,8 @@ import pytest
 
 from daskfs.documents import dump_yaml, parse_yaml
 from daskfs.errors import ConfigError
+from daskfs.methods import find_method
 from daskfs.pipeline.config import Pipeline, load_pipeline
-from daskfs.pipeline.facts import SELECTORS
 from daskfs.pipeline.schemas import json_schema
 from daskfs.pipeline.selections import column_baselines
 from daskfs.pipeline.selections.message import MessageSelect
@@ -150,11 +150,11 @@ def test_every_parameter_of_message_can_be_written_with_its_default():
 @pytest.mark.parametrize("model", [FullDataSelect, AveragingSelect, MedianSelect, BolassoSelect, *COLUMN_BASELINES])
 def test_every_parameter_of_a_baseline_can_be_written_with_its_default(model):
     (method,) = model.model_fields["method"].annotation.__args__
-    parameters = inspect.signature(SELECTORS[method]).parameters
+    parameters = inspect.signature(find_method(method)).parameters
     in_python = {name: item.default for name, item in parameters.items() if name not in ("memory_limit", "client")}
     in_yaml = {name: item.default for name, item in model.model_fields.items() if name not in ("method", "label")}
     assert in_yaml == in_python
-    assert SELECTORS[method].method == method
+    assert find_method(method).method == method
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))

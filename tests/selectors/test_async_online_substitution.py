@@ -15,6 +15,8 @@ from daskfs.selectors.asy_os.plan import AsyncShape, choose_widths
 from daskfs.selectors.asy_os.selector import AsyncOnlineSubstitution
 from daskfs.selectors.online_substitution.selector import OnlineSubstitution
 from daskfs.selectors.shared.elimination import eliminate
+from daskfs.selectors.shared.refit import MeanLoss
+from daskfs.selectors.shared.run import Run
 from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 
@@ -269,7 +271,7 @@ def test_backward_elimination_drops_what_costs_least(problem):
     X, y = problem
     matrix = ArrayMatrix(X, y)
     columns = np.array([*TRUE, 0, 1, 2])
-    kept = eliminate(matrix, columns, 8, "squared")
+    kept = eliminate(Run(matrix, "test"), columns, 8, MeanLoss())
     assert sorted(kept.columns.tolist()) == TRUE
     assert kept.n_dropped == 3
     full = np.column_stack([np.ones(N_SAMPLES), X[:, kept.columns]])
@@ -279,7 +281,7 @@ def test_backward_elimination_drops_what_costs_least(problem):
         rise = (np.linalg.lstsq(fewer, y, rcond=None)[1][0] - value) / (2 * N_SAMPLES)
         assert cost == pytest.approx(rise, rel=1e-6)
     labels = drawn(1, "logistic")[1]
-    left = eliminate(ArrayMatrix(X, labels), columns, 6, "logistic", positive=1.0, ridge=0.01)
+    left = eliminate(Run(ArrayMatrix(X, labels), "test"), columns, 6, MeanLoss("logistic", 1.0, ridge=0.01))
     assert len(left.columns) == 6
     assert (np.diff(left.costs) <= 0).all()
 
@@ -287,7 +289,7 @@ def test_backward_elimination_drops_what_costs_least(problem):
 def test_a_column_that_depends_on_others_is_dropped_first(problem):
     X, y = problem
     X = np.hstack([X, X[:, [3]] + X[:, [17]]])
-    kept = eliminate(ArrayMatrix(X, y), np.array([3, 17, 40, N_FEATURES]), 3, "squared")
+    kept = eliminate(Run(ArrayMatrix(X, y), "test"), np.array([3, 17, 40, N_FEATURES]), 3, MeanLoss())
     assert len(set(kept.columns.tolist()) & {3, 17, N_FEATURES}) == 2
 
 

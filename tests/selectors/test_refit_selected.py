@@ -10,7 +10,8 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRe
 from daskfs import ingest
 from daskfs.errors import DataError
 from daskfs.selectors.shared import refit
-from daskfs.selectors.shared.refit import refit_selected
+from daskfs.selectors.shared.refit import MeanLoss, refit_selected
+from daskfs.selectors.shared.run import Run
 from daskfs.sources.arrays import ArrayMatrix
 
 
@@ -31,6 +32,10 @@ def data(loss, n=600, p=12, seed=0):
 COLUMNS = np.array([9, 2, 5, 0])
 
 
+def fit_of(matrix, columns, loss="squared", positive=None):
+    return refit_selected(Run(matrix, "test"), columns, MeanLoss(loss, positive))
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("loss", ["squared", "logistic", "poisson"])
 def test_it_is_what_scikit_learn_finds_without_a_penalty(loss, weighted):
@@ -43,7 +48,7 @@ def test_it_is_what_scikit_learn_finds_without_a_penalty(loss, weighted):
     }[loss]
     scale = X[:, COLUMNS].std(axis=0)
     model.fit((X[:, COLUMNS] - 5.0) / scale, y, sample_weight=weight)
-    fit = refit_selected(ArrayMatrix(X, y, weight), COLUMNS, loss, positive=1.0 if loss == "logistic" else None)
+    fit = fit_of(ArrayMatrix(X, y, weight), COLUMNS, loss, positive=1.0 if loss == "logistic" else None)
     np.testing.assert_allclose(fit.coef * scale, np.ravel(model.coef_), rtol=1e-4, atol=1e-5)
     assert fit.n_dependent == 0
     assert not fit.is_separable
@@ -51,7 +56,7 @@ def test_it_is_what_scikit_learn_finds_without_a_penalty(loss, weighted):
 
 def test_the_squared_hinge_loss_ends_at_its_minimum():
     X, y, _ = data("squared_hinge")
-    fit = refit_selected(ArrayMatrix(X, y), COLUMNS, "squared_hinge", positive=1.0)
+    fit = fit_of(ArrayMatrix(X, y), COLUMNS, "squared_hinge", positive=1.0)
     Z, sign = np.column_stack([np.ones(len(y)), X[:, COLUMNS] - 5.0]), 2 * y - 1
     Z[:, 1:] /= fit.scale
 
@@ -70,10 +75,10 @@ def test_columns_read_again_for_every_step_give_the_same_bits_as_columns_kept(lo
     monkeypatch.setattr(refit, "BLOCK_VALUES", 2000)
     positive = 1.0 if loss == "logistic" else None
     store = ingest(X, tmp_path / "x.zarr", y=y, dtype="float64", shuffle=False, tile_shape=(700, 5))
-    kept = refit_selected(store, COLUMNS, loss, positive=positive)
+    kept = fit_of(store, COLUMNS, loss, positive=positive)
     monkeypatch.setattr(refit, "DEFAULT_BLOCK_NBYTES", 1000)
     for matrix in (store, ArrayMatrix(X, y), store.take(np.arange(3000))):
-        again = refit_selected(matrix, COLUMNS, loss, positive=positive)
+        again = fit_of(matrix, COLUMNS, loss, positive=positive)
         assert again.intercept == kept.intercept
         np.testing.assert_array_equal(again.coef, kept.coef)
 
@@ -82,7 +87,7 @@ def test_a_column_that_depends_on_those_before_it_and_a_constant_one_get_no_coef
     X, y, _ = data("squared")
     X[:, 0] = X[:, 9] - 2.0 * X[:, 2] / 1e3
     X[:, 1] = 3.0
-    fit = refit_selected(ArrayMatrix(X, y), np.array([9, 2, 0, 1]))
+    fit = fit_of(ArrayMatrix(X, y), np.array([9, 2, 0, 1]))
     assert fit.n_dependent == 1
     assert not fit.coef[2:].any()
     reference = LinearRegression().fit(X[:, [9, 2]], y)
@@ -93,7 +98,7 @@ def test_a_column_that_depends_on_those_before_it_and_a_constant_one_get_no_coef
 def test_classes_told_apart_without_error_get_finite_coefficients_and_it_is_said(one_class):
     X, _, _ = data("logistic")
     y = np.ones(len(X)) if one_class else (X[:, 9] > X[:, 9].mean()).astype(float)
-    fit = refit_selected(ArrayMatrix(X, y), np.array([9]), "logistic", positive=1.0)
+    fit = fit_of(ArrayMatrix(X, y), np.array([9]), "logistic", positive=1.0)
     assert fit.is_separable
     assert np.isfinite(fit.coef).all()
     assert np.isfinite(fit.intercept)
@@ -109,16 +114,16 @@ def test_the_squared_hinge_loss_takes_the_weak_ridge_where_many_fits_have_no_los
     def accuracy(fit):
         return ((test @ fit.coef + fit.intercept > 0) == (test[:, :5].sum(axis=1) > 0)).mean()
 
-    fit = refit_selected(matrix, np.arange(100), "squared_hinge", positive=1.0)
+    fit = fit_of(matrix, np.arange(100), "squared_hinge", positive=1.0)
     assert fit.is_separable
     monkeypatch.setattr(refit, "NEGLIGIBLE", -1.0)
-    anyone = refit_selected(matrix, np.arange(100), "squared_hinge", positive=1.0)
+    anyone = fit_of(matrix, np.arange(100), "squared_hinge", positive=1.0)
     assert accuracy(fit) > accuracy(anyone) + 0.1
 
 
 def test_no_columns_leave_the_model_without_features():
     X, y, _ = data("logistic")
-    fit = refit_selected(ArrayMatrix(X, y), np.array([], dtype=np.int64), "logistic", positive=1.0)
+    fit = fit_of(ArrayMatrix(X, y), np.array([], dtype=np.int64), "logistic", positive=1.0)
     np.testing.assert_allclose(fit.intercept, np.log(y.mean() / (1 - y.mean())), rtol=1e-9)
 
 
@@ -127,4 +132,4 @@ def test_infinity_in_a_selected_column_is_named():
     matrix = ArrayMatrix(X, y, None, np.array([f"gene{j}" for j in range(12)], dtype=object))
     X[3, 5] = np.inf  # which the matrix shares
     with pytest.raises(DataError, match="gene5"):
-        refit_selected(matrix, COLUMNS)
+        fit_of(matrix, COLUMNS)

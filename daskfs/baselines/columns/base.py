@@ -13,19 +13,17 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from daskfs.baselines.columns.standard_columns import CACHE_NBYTES, StandardColumns, blocks_nbytes
-from daskfs.cluster.open import parse_bytes
-from daskfs.cluster.workers import Workers
 from daskfs.errors import ConfigError, PlanError, did_you_mean
 from daskfs.kernels.glm.newton import Predictions, Problem, advance, new_predictions
 from daskfs.kernels.glm.null_model import fit_null_model
 from daskfs.kernels.losses import loss_code
-from daskfs.matrix.base import Matrix, Progress
 from daskfs.result import SelectionResult, selection_table
-from daskfs.selectors.base import BaseSelector, Checkpoint, SelectorPlan
+from daskfs.selectors.base import BaseSelector, SelectorPlan
 from daskfs.selectors.message.partition import weighted_rows
 from daskfs.selectors.message.plan import is_whole
-from daskfs.selectors.shared.refit import refit_selected
+from daskfs.selectors.shared.refit import MeanLoss, refit_selected
 from daskfs.selectors.shared.responses import CLASSIFIERS
+from daskfs.selectors.shared.run import Checkpoint, Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
 
 LOSSES = ("squared", "squared_hinge", "logistic")
@@ -78,7 +76,6 @@ class ColumnBaseline(BaseSelector):
     result_ : SelectionResult
     """
 
-    method: ClassVar[str]
     keeps_columns: ClassVar[bool] = False
     """Whether the standardised columns stay in memory between passes, where they fit."""
 
@@ -174,10 +171,9 @@ class ColumnBaseline(BaseSelector):
                 f"expected a whole number of at least 1, found {self.n_features_to_select!r}", "n_features_to_select"
             )
 
-    def _fit(
-        self, matrix: Matrix, workers: Workers | None, progress: Progress | None, checkpoint: Checkpoint | None
-    ) -> None:
+    def _fit(self, run: Run) -> None:
         self._check_parameters()
+        matrix, limit, checkpoint = run.matrix, run.task_limit, run.checkpoint
         n_features = int(matrix.shape[1])
         n_select = self._n_select(n_features)
         if n_select > n_features:
@@ -188,11 +184,10 @@ class ColumnBaseline(BaseSelector):
             )
         y = checked_target(matrix, self.loss)
         rows = weighted_rows(matrix)
-        limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
         plan = self.plan(rows.shape[0], n_features, rows.dtype, limit)
         needed = self._needed_nbytes(rows.shape[0], n_features, n_select, np.dtype(rows.dtype).itemsize)
         problem, total, weight = self._problem(rows, y)
-        columns = StandardColumns(rows, problem.y, weight, keep=plan.client_nbytes > needed, progress=progress)
+        columns = StandardColumns(rows, problem.y, weight, keep=plan.client_nbytes > needed, progress=run.progress)
         notes: list[str] = []
         started = time.perf_counter()
         chosen = self._chosen_before(columns, checkpoint, notes)
@@ -204,7 +199,7 @@ class ColumnBaseline(BaseSelector):
         selected_in = time.perf_counter() - started
         if len(chosen.features) < n_select:
             notes.append(f"{len(chosen.features)} of the {n_select} features asked for were found")
-        notes += self._refit(rows, columns, chosen.features, limit)
+        notes += self._refit(run.over(rows), columns, chosen.features)
         seconds = {"select": selected_in, "refit": time.perf_counter() - started - selected_in}
         self._make_result(matrix, chosen.history, seconds, columns.n_passes, limit, notes)
 
@@ -231,11 +226,11 @@ class ColumnBaseline(BaseSelector):
         notes += bytes(saved["notes"]).decode().split("\n")
         return Selection(saved["features"], history)
 
-    def _refit(self, rows: Any, columns: StandardColumns, features: np.ndarray, limit: int | None) -> list[str]:
+    def _refit(self, run: Run, columns: StandardColumns, features: np.ndarray) -> list[str]:
         """Fit the selected columns on all rows; importance is the size of their standardised coefficients."""
         members = np.sort(features)
         positive = float(self.classes_[1]) if self.loss in CLASSIFIERS else None
-        fit = refit_selected(rows, members, self.loss, positive=positive, memory_limit=limit)
+        fit = refit_selected(run, members, MeanLoss(self.loss, positive))
         self.coef_, self.scores_ = np.zeros((2, columns.n_features))
         self.support_ = np.zeros(columns.n_features, dtype=bool)
         self.support_[members] = True

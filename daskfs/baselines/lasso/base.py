@@ -6,17 +6,16 @@ import math
 from abc import abstractmethod
 from dataclasses import replace
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from daskfs.cluster.open import workers_of
 from daskfs.cluster.workers import Workers
 from daskfs.errors import ConfigError, did_you_mean
 from daskfs.kernels.losses import LIKELIHOODS, default_threshold
-from daskfs.matrix.base import Matrix, Progress
+from daskfs.matrix.base import Progress
 from daskfs.result import SelectionResult, selection_table
-from daskfs.selectors.base import BaseSelector, Checkpoint
+from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.message.aggregate import coefficient_norm
 from daskfs.selectors.message.notes import path_of_first, summed
 from daskfs.selectors.message.partition import weighted_rows
@@ -24,6 +23,7 @@ from daskfs.selectors.message.plan import Shape, is_whole
 from daskfs.selectors.message.subset import SelectionSettings
 from daskfs.selectors.shared import responses
 from daskfs.selectors.shared.responses import CLASSIFIERS, Response, probabilities
+from daskfs.selectors.shared.run import Checkpoint, Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
 
 NORMS = "the table's coefficients are their norms over the classes; coef_ has those of each class"
@@ -82,7 +82,7 @@ class OfClass:
 class LassoBaseline(BaseSelector):
     """Base of the competitors: each sees the Lasso path with the criterion of MESSAGE, on rows of its own choice."""
 
-    method: str
+    method: ClassVar[str]
     criterion: str
     gamma: float
     gic_rss: str
@@ -142,12 +142,10 @@ class LassoBaseline(BaseSelector):
     ) -> Estimate:
         """Select on the rows and fit them."""
 
-    def _fit(
-        self, matrix: Matrix, workers: Workers | None, progress: Progress | None, checkpoint: Checkpoint | None
-    ) -> None:
+    def _fit(self, run: Run) -> None:
         self._check_parameters()
+        matrix, workers, progress, checkpoint = run.matrix, run.workers, run.progress, run.checkpoint
         rows, settings = self._training_rows(matrix)
-        workers = workers_of(self.client) if workers is None else workers
         if self.loss != "multinomial":
             self._finish(matrix, self._estimate(rows, settings, workers, progress, checkpoint))
             return

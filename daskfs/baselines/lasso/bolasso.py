@@ -45,11 +45,12 @@ from daskfs.cluster.workers import Workers
 from daskfs.errors import ConfigError
 from daskfs.kernels.lasso.path import LassoPath, default_max_features
 from daskfs.matrix.base import Progress
-from daskfs.selectors.base import Checkpoint, SelectorPlan
+from daskfs.selectors.base import SelectorPlan
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.message.passes import MessageRun
 from daskfs.selectors.message.plan import is_whole
 from daskfs.selectors.message.subset import SelectionSettings
+from daskfs.selectors.shared.run import Checkpoint
 from daskfs.selectors.shared.targets import null_intercept
 
 PATHS_NBYTES = 256 << 20  # of Gram rows held at once, where the memory limit does not ask for less

@@ -28,9 +28,10 @@ from daskfs.baselines.lasso.paths import BlockPasses, history_of, lasso_paths, p
 from daskfs.cluster.open import parse_bytes
 from daskfs.cluster.workers import Workers
 from daskfs.matrix.base import Progress
-from daskfs.selectors.base import Checkpoint, SelectorPlan
+from daskfs.selectors.base import SelectorPlan
 from daskfs.selectors.message.passes import MessageRun
 from daskfs.selectors.message.subset import SelectionSettings
+from daskfs.selectors.shared.run import Checkpoint
 from daskfs.selectors.shared.targets import null_intercept
 
 

@@ -30,8 +30,9 @@ from daskfs.kernels.lasso.path import LassoPath, default_max_features, gram_capa
 from daskfs.kernels.linear.moments import Moments
 from daskfs.matrix.base import Progress, Rows
 from daskfs.matrix.streaming import RowView
-from daskfs.selectors.base import Checkpoint, SelectorPlan
+from daskfs.selectors.base import SelectorPlan
 from daskfs.selectors.message.subset import SelectionSettings
+from daskfs.selectors.shared.run import Checkpoint
 
 FIRST_ROWS, MOST_ROWS = 16, 64  # Gram rows of the first pass, and of a later one: each makes as many as there are
 TILE_NBYTES = 8 << 20

@@ -12,13 +12,14 @@ from daskfs.baselines.lasso.base import Estimate, LassoBaseline
 from daskfs.cluster.open import parse_bytes
 from daskfs.cluster.workers import Workers
 from daskfs.matrix.base import Progress
-from daskfs.selectors.base import Checkpoint, SelectorPlan
+from daskfs.selectors.base import SelectorPlan
 from daskfs.selectors.message.aggregate import vote
 from daskfs.selectors.message.notes import notes_on_paths
 from daskfs.selectors.message.partition import in_random_order
 from daskfs.selectors.message.passes import MessageRun
 from daskfs.selectors.message.plan import Shape, choose_n_subsets, plan_message
 from daskfs.selectors.message.subset import SelectionSettings
+from daskfs.selectors.shared.run import Checkpoint
 from daskfs.selectors.shared.targets import null_intercept
 
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from abc import abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
 
-from daskfs.cluster.open import parse_bytes
-from daskfs.cluster.workers import Workers
 from daskfs.errors import ConfigError, PlanError
-from daskfs.matrix.base import Matrix, Progress
 from daskfs.result import SelectionResult, selection_table
-from daskfs.selectors.base import BaseSelector, Checkpoint, SelectorPlan
+from daskfs.selectors.base import BaseSelector, SelectorPlan
 from daskfs.selectors.fgm.parameters import default_C
 from daskfs.selectors.message.plan import is_whole
-from daskfs.selectors.shared.refit import refit_selected
+from daskfs.selectors.shared.refit import MeanLoss, refit_selected
+from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
 
 
@@ -27,7 +24,6 @@ class LinearBaseline(BaseSelector):
     with the largest coefficients (standardised, where the matrix is dense).
     """
 
-    method: ClassVar[str]
     copies: ClassVar[int]
     """Bytes for each value of X that the fit holds."""
 
@@ -86,10 +82,9 @@ class LinearBaseline(BaseSelector):
         if C is not None and wanted is not None:
             raise ConfigError("expected C or n_features_to_select, found both", self.method, "leave one out")
 
-    def _fit(
-        self, matrix: Matrix, workers: Workers | None, progress: Progress | None, checkpoint: Checkpoint | None
-    ) -> None:
+    def _fit(self, run: Run) -> None:
         self._check_parameters()
+        matrix, limit = run.matrix, run.task_limit
         n_samples, n_features = (int(length) for length in matrix.shape)
         if self.n_features_to_select is not None and self.n_features_to_select > n_features:
             raise ConfigError(
@@ -97,24 +92,19 @@ class LinearBaseline(BaseSelector):
                 "n_features_to_select",
                 f"ask for at most {n_features:,}",
             )
-        limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
         self.plan(n_samples, n_features, matrix.dtype, limit)  # refuses what does not fit
         y, found = checked_target(matrix, self.loss), matrix.read_weight(slice(None))
         weight = np.ones(n_samples) if found is None else np.array(found, dtype=np.float64)
         used = weight > 0.0
         self.classes_ = classes_of(y[used], None)
         signs = np.where(y == self.classes_[1], 1.0, -1.0)
-        started = time.perf_counter()
-        if progress is not None:
-            progress.start(self.method, 1)
-        X, mean, scale = _columns(matrix, weight)
-        coef, shift, self.C_, self.n_fits_ = self._search(X[used], signs[used], weight[used])
-        if progress is not None:
-            progress.advance()
-            progress.finish()
-        self._finish(matrix, coef, shift, mean, scale, time.perf_counter() - started)
+        with run.reported("", 1) as advance, run.timed("select"):
+            X, mean, scale = _columns(matrix, weight)
+            coef, shift, self.C_, self.n_fits_ = self._search(X[used], signs[used], weight[used])
+            advance()
+        self._finish(run, coef, shift, mean, scale)
         if self.debias and len(self.selected_):
-            self._refit(matrix, float(weight.sum()))
+            self._refit(run, float(weight.sum()))
 
     def _search(self, X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, float, float, int]:
         """Return coefficients, shift, C and how many fits it took."""
@@ -142,9 +132,8 @@ class LinearBaseline(BaseSelector):
         coef[order[wanted:]] = 0.0
         return coef, shift, high, n_fits
 
-    def _finish(
-        self, matrix: Any, coef: np.ndarray, shift: float, mean: np.ndarray, scale: np.ndarray, seconds: float
-    ) -> None:
+    def _finish(self, run: Run, coef: np.ndarray, shift: float, mean: np.ndarray, scale: np.ndarray) -> None:
+        matrix = run.matrix
         chosen = np.flatnonzero(coef)
         self.support_ = coef != 0.0
         self.scores_ = np.abs(coef)
@@ -169,21 +158,19 @@ class LinearBaseline(BaseSelector):
             scores=self.scores_,
             feature_names=names,
             store_digest=getattr(getattr(matrix, "base", matrix), "digest", None),
-            time={"select": seconds},
+            time=run.seconds,
             notes=notes,
         )
 
-    def _refit(self, matrix: Any, total_weight: float) -> None:
+    def _refit(self, run: Run, total_weight: float) -> None:
         """Fit the selected columns alone, without the penalty that shrank them, as FGM does with its default C."""
-        started = time.perf_counter()
         columns, loss = self.selected_, str(self.loss)
         ridge = 1.0 / (default_C(total_weight, loss, 1.0) * total_weight)
-        fit = refit_selected(matrix, columns, loss, positive=float(self.classes_[1]), ridge=ridge)
+        fit = refit_selected(run, columns, MeanLoss(loss, float(self.classes_[1]), ridge=ridge))
         self.coef_[columns], self.intercept_ = fit.coef, fit.intercept
         result = self.result_
         result.intercept = fit.intercept
-        result.table = selection_table(columns, fit.coef, self.scores_[columns], matrix.feature_names)
-        result.time["refit"] = time.perf_counter() - started
+        result.table = selection_table(columns, fit.coef, self.scores_[columns], run.matrix.feature_names)
         result.notes.append(f"the coefficients are those of a refit on the {len(columns)} columns alone")
 
 

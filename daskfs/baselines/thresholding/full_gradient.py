@@ -23,26 +23,24 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from daskfs.cluster.open import parse_bytes
-from daskfs.cluster.workers import Workers
 from daskfs.errors import ConfigError, DataError, PlanError
 from daskfs.kernels.baselines.hard_thresholding import IHT as IHT_CODE
 from daskfs.kernels.baselines.hard_thresholding import ITI as ITI_CODE
 from daskfs.kernels.baselines.hard_thresholding import PHT as PHT_CODE
 from daskfs.kernels.baselines.hard_thresholding import accumulate, threshold
 from daskfs.kernels.sketch.count_sketch import rows_of, seed_word
-from daskfs.matrix.base import Matrix, Progress
 from daskfs.result import SelectionResult, selection_table
-from daskfs.selectors.base import BaseSelector, Checkpoint, SelectorPlan
+from daskfs.selectors.base import BaseSelector, SelectorPlan
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.message.partition import weighted_rows
 from daskfs.selectors.message.plan import is_whole
 from daskfs.selectors.mission.parameters import n_to_select
 from daskfs.selectors.shared.refit import refit_selected
+from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target
 
 GROWN = 100.0
@@ -52,7 +50,7 @@ GROWN = 100.0
 class FullGradient(BaseSelector):
     """Base of the methods that hold all rows in memory and take steps along the gradient of all of them."""
 
-    method: str
+    method: ClassVar[str]
 
     def __init__(
         self,
@@ -110,14 +108,12 @@ class FullGradient(BaseSelector):
             if not (is_whole(value, 1) or (value is None and name == "n_features_to_select")):
                 raise ConfigError(f"expected a whole number of at least 1, found {value!r}", name)
 
-    def _fit(
-        self, matrix: Matrix, workers: Workers | None, progress: Progress | None, checkpoint: Checkpoint | None
-    ) -> None:
+    def _fit(self, run: Run) -> None:
         self._check_parameters()
+        matrix, limit = run.matrix, run.task_limit
         k = n_to_select(self.n_features_to_select, matrix.shape[1])
         checked_target(matrix, self.loss)
         rows = weighted_rows(matrix)
-        limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
         self.plan(rows.shape[0], rows.shape[1], rows.dtype, limit)
         X = np.asarray(rows.read(slice(None)), dtype=np.float64)
         y, weight = rows.read_target(slice(None)), rows.read_weight(slice(None))
@@ -136,9 +132,10 @@ class FullGradient(BaseSelector):
                 residual = y - X[:, chosen] @ sizes
                 has_grown = not residual @ residual <= GROWN * max(y @ y, 1e-300)
         halved = f"steps of {self.step_size:g} / n grew beyond all bounds: {step:g} / n was taken"
-        self._finish(matrix, rows, chosen, np.abs(sizes), [halved] if step != self.step_size else [])
+        self._finish(run.over(rows), chosen, np.abs(sizes), [halved] if step != self.step_size else [])
 
-    def _finish(self, matrix: Matrix, rows: Any, chosen: np.ndarray, sizes: np.ndarray, notes: list[str]) -> None:
+    def _finish(self, run: Run, chosen: np.ndarray, sizes: np.ndarray, notes: list[str]) -> None:
+        matrix = run.matrix
         n_features = int(matrix.shape[1])
         self.selected_ = chosen[np.lexsort((chosen, -sizes))]
         self.support_ = np.zeros(n_features, dtype=bool)
@@ -146,7 +143,7 @@ class FullGradient(BaseSelector):
         self.scores_, self.coef_ = np.zeros(n_features), np.zeros(n_features)
         self.scores_[chosen] = sizes
         columns = np.sort(chosen)
-        refit = refit_selected(rows, columns)
+        refit = refit_selected(run, columns)
         self.coef_[columns], self.intercept_ = refit.coef, refit.intercept
         parameters = self.get_params(deep=False)
         del parameters["client"]
@@ -156,7 +153,7 @@ class FullGradient(BaseSelector):
             table=selection_table(self.selected_, self.coef_[self.selected_], self.scores_[self.selected_], names),
             intercept=self.intercept_,
             parameters={**parameters, "n_features_to_select": len(chosen)},
-            n_samples=int(rows.shape[0]),
+            n_samples=int(matrix.shape[0]),
             n_features=n_features,
             scores=self.scores_,
             feature_names=names,

@@ -29,8 +29,8 @@ from daskfs.selectors.asy_os.task import (
     contribution_of,
     work_until_finished,
 )
-from daskfs.selectors.base import Checkpoint
 from daskfs.selectors.online_substitution.columns import Columns, read_columns
+from daskfs.selectors.shared.run import Checkpoint
 
 STEP = "async-substitution"
 READ_COLUMNS = 512

@@ -38,14 +38,13 @@ Differs from the paper
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from daskfs.cluster.open import parse_bytes, workers_of
-from daskfs.cluster.workers import Workers
 from daskfs.kernels.losses import EPSILON_INSENSITIVE, SQUARED
-from daskfs.matrix.base import Matrix, Progress
+from daskfs.matrix.base import Matrix
 from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.asy_os.node import TRACE
 from daskfs.selectors.asy_os.notes import communication_of, notes_on, times_of
@@ -53,12 +52,13 @@ from daskfs.selectors.asy_os.parameters import capacity_of, check_parameters, sh
 from daskfs.selectors.asy_os.plan import AsyncShape, choose_widths, plan_async
 from daskfs.selectors.asy_os.run import AsyncRun
 from daskfs.selectors.asy_os.task import AsyncSettings
-from daskfs.selectors.base import BaseSelector, Checkpoint, SelectorPlan
+from daskfs.selectors.base import BaseSelector, SelectorPlan
 from daskfs.selectors.online_substitution.columns import ColumnSettings
 from daskfs.selectors.online_substitution.parameters import EPSILON_SHARE, LOSSES, n_to_select, rule_of
 from daskfs.selectors.shared.elimination import Kept, eliminate
-from daskfs.selectors.shared.refit import SelectedFit, refit_selected
+from daskfs.selectors.shared.refit import MeanLoss, SelectedFit, refit_selected
 from daskfs.selectors.shared.responses import TWO_CLASS
+from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
 
 
@@ -137,6 +137,8 @@ class AsyncOnlineSubstitution(BaseSelector):
     >>> selector.selected_
     array([  7, 150,  40])
     """
+
+    method = "async_online_substitution"
 
     def __init__(
         self,
@@ -227,34 +229,31 @@ class AsyncOnlineSubstitution(BaseSelector):
     def _columns(self) -> ColumnSettings:
         return ColumnSettings(True, self.standardise, False)
 
-    def _fit(
-        self, matrix: Matrix, workers: Workers | None, progress: Progress | None, checkpoint: Checkpoint | None
-    ) -> None:
+    def _fit(self, run: Run) -> None:
         check_parameters(self)
-        workers = workers_of(self.client) if workers is None else workers
-        limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
+        matrix, workers, limit = run.matrix, run.workers, run.task_limit
         in_turn = self.schedule != "asynchronous" or workers.client is None
         n_threads = 1 if in_turn else workers.n_threads
         tile_columns = getattr(matrix, "tile_shape", (1, 1))[1]
-        shape = self._shape(*matrix.shape, matrix.dtype, n_threads, tile_columns, in_turn)
+        shape = self._shape(matrix.shape[0], matrix.shape[1], matrix.dtype, n_threads, tile_columns, in_turn)
         settings = self._settings(matrix, shape, limit)
-        run = AsyncRun(matrix, settings, workers, progress, checkpoint)
+        session = AsyncRun(matrix, settings, workers, run.progress, run.checkpoint)
         if in_turn:
-            run.in_turn(self.schedule == "synchronous")
+            session.in_turn(self.schedule == "synchronous")
         else:
-            run.on_cluster()
-        columns = np.concatenate([share.columns for share in run.shares])
-        told: dict[str, Any] = {"positive": settings.positive, "threshold": settings.threshold, "memory_limit": limit}
-        told["workers"] = workers
-        kept = eliminate(matrix, columns, shape.n_selected, self.loss, ridge=settings.rule.ridge, **told)
-        again = run.present_again(kept.columns, shape.n_selected)
+            session.on_cluster()
+        columns = np.concatenate([share.columns for share in session.shares])
+        mean_loss = MeanLoss(self.loss, settings.positive, settings.threshold)
+        with_ridge = replace(mean_loss, ridge=settings.rule.ridge)
+        kept = eliminate(run, columns, shape.n_selected, with_ridge)
+        again = session.present_again(kept.columns, shape.n_selected)
         n_new = int((~np.isin(again, kept.columns)).sum())
         if n_new:
-            kept = eliminate(matrix, again, shape.n_selected, self.loss, ridge=settings.rule.ridge, **told)
-        fit = refit_selected(matrix, kept.columns, self.loss, **told)
+            kept = eliminate(run, again, shape.n_selected, with_ridge)
+        fit = refit_selected(run, kept.columns, mean_loss)
         self._take_fit(kept, fit, matrix.shape[1])
         self.n_workers_ = shape.n_workers
-        self._make_result(matrix, run, notes_on(self, run, shape, n_new, fit), limit, settings)
+        self._make_result(matrix, session, notes_on(self, session, shape, n_new, fit), limit, settings)
 
     def _settings(self, matrix: Matrix, shape: AsyncShape, limit: int | None) -> AsyncSettings:
         y = checked_target(matrix, self.loss)
@@ -310,7 +309,7 @@ class AsyncOnlineSubstitution(BaseSelector):
         names = matrix.feature_names
         table = selection_table(self.selected_, self.coef_[self.selected_], self.scores_[self.selected_], names)
         self.result_ = SelectionResult(
-            method="async_online_substitution",
+            method=self.method,
             table=table,
             intercept=self.intercept_,
             parameters=shown_parameters(

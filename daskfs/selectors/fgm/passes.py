@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +39,7 @@ class FgmPasses:
         settings: SolverSettings,
         centre: np.ndarray,
         inverse: np.ndarray,
-        name: str = "fgm",
+        name: str = "",
     ) -> None:
         self.name = name
         self.columns, self.model, self.stopping, self.settings = columns, model, stopping, settings
@@ -63,34 +62,29 @@ class FgmPasses:
         """
         columns, model, stopping = self.columns, self.model, self.stopping
         self._restore()
-        if columns.progress is not None:
-            columns.progress.start(self.name, stopping.n_passes)
-            columns.progress.advance(len(self.history))
-        is_done = self._is_done() if self.history else False
-        while not is_done:
-            group, best = self._worst_case()
-            if not len(group):
-                self.reason = "no column has a score above 0"
-                break
-            if stopping.n_wanted is None and self._gap_before <= OPTIMAL_GAP:
-                self.reason = "the optimum over all columns is reached"
-                break
-            self._take(group)
-            n_iter = self._solve()
-            held_out = np.nan if stopping.held_out is None else model.mean_loss(stopping.held_out)
-            row = [len(self.history) + 1, len(self.selected()[0]), self._n_new, model.objective, model.loss]
-            self.history.append([*row, self._gap_before, best, n_iter, held_out])
-            is_done = self._is_done()
-            self._save()
-            if columns.progress is not None:
-                columns.progress.advance()
-        if columns.progress is not None:
-            columns.progress.finish()
-        if stopping.held_out is not None and share_of_all is not None:
-            self._back_to_best()
-            self._fit_all_rows(share_of_all)
-        if certify:
-            self._bounded(model.dual())
+        with columns.run.reported(self.name, stopping.n_passes, len(self.history)) as advance:
+            is_done = self._is_done() if self.history else False
+            while not is_done:
+                group, best = self._worst_case()
+                if not len(group):
+                    self.reason = "no column has a score above 0"
+                    break
+                if stopping.n_wanted is None and self._gap_before <= OPTIMAL_GAP:
+                    self.reason = "the optimum over all columns is reached"
+                    break
+                self._take(group)
+                n_iter = self._solve()
+                held_out = np.nan if stopping.held_out is None else model.mean_loss(stopping.held_out)
+                row = [len(self.history) + 1, len(self.selected()[0]), self._n_new, model.objective, model.loss]
+                self.history.append([*row, self._gap_before, best, n_iter, held_out])
+                is_done = self._is_done()
+                self._save()
+                advance()
+            if stopping.held_out is not None and share_of_all is not None:
+                self._back_to_best()
+                self._fit_all_rows(share_of_all)
+            if certify:
+                self._bounded(model.dual())
 
     def selected(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the selected columns, ascending, and the coefficients of the standardised columns.
@@ -155,11 +149,8 @@ class FgmPasses:
         self.model.add_group(group)
 
     def _solve(self) -> int:
-        started = time.perf_counter()
-        n_iter = self.model.solve(self.settings)
-        seconds = self.columns.seconds
-        seconds["subproblems"] = seconds.get("subproblems", 0.0) + time.perf_counter() - started
-        return n_iter
+        with self.columns.run.timed("subproblems"):
+            return self.model.solve(self.settings)
 
     def _is_done(self) -> bool:
         """Whether a rule ends the passes; says which."""
@@ -208,24 +199,22 @@ class FgmPasses:
         self.notes.append("the chosen groups were fitted again on all rows, those held out included")
 
     def _save(self) -> None:
-        checkpoint, model = self.columns.checkpoint, self.model
-        if checkpoint is None:
-            return
+        model = self.model
         arrays = {
             "ids": model.ids, "members": model.members, "bounds": model.bounds, "coef": model.coef,
             "scalars": np.array([model.shift, model.tau, model.objective, model.loss, self.bound]),
             "history": np.array(self.history),
         }  # fmt: skip
-        checkpoint.save(f"{self.name}-pass-{len(self.history)}", arrays)
+        self.columns.run.save(f"{self.name}-pass-{len(self.history)}".strip("-"), arrays)
 
     def _restore(self) -> None:
         """Go on after the last pass that was kept, or begin."""
-        model, checkpoint = self.model, self.columns.checkpoint
+        model, run = self.model, self.columns.run
         model.start(self.settings.fit_intercept)
         self._null = model.objective
         saved: dict[str, Any] | None = None
         t = 1
-        while checkpoint is not None and (found := checkpoint.load(f"{self.name}-pass-{t}")) is not None:
+        while (found := run.load(f"{self.name}-pass-{t}".strip("-"), dict)) is not None:
             saved, t = found, t + 1
         if saved is None:
             return

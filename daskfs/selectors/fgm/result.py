@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.fgm.passes import HISTORY, FgmPasses
-from daskfs.selectors.shared.refit import refit_selected
+from daskfs.selectors.shared.refit import MeanLoss, refit_selected
 from daskfs.selectors.shared.responses import CLASSIFIERS
 
 if TYPE_CHECKING:
@@ -68,8 +67,8 @@ def finish(selector: FGM, matrix: Any, passes: FgmPasses, y: np.ndarray, weight:
         feature_names=names,
         store_digest=getattr(getattr(matrix, "base", matrix), "digest", None),
         memory={} if selector.memory_limit is None else {"task_limit": str(selector.memory_limit)},
-        communication=passes.columns.communication,
-        time=passes.columns.seconds,
+        communication=passes.columns.run.nbytes,
+        time=passes.columns.run.seconds,
         notes=notes,
     )
 
@@ -103,18 +102,14 @@ def _debias(
     selector: FGM, matrix: Any, passes: FgmPasses, features: np.ndarray, y: np.ndarray, weight: np.ndarray
 ) -> str:
     """Refit on the selected features alone; return both accuracies in words."""
-    started = time.perf_counter()
     z = passes.model.predictions() + passes.model.shift
     positive = float(selector.classes_[1]) if selector.loss in CLASSIFIERS else None
     ridge = 1.0 / (selector.C_ * float(weight.sum()))
-    fit = refit_selected(
-        matrix, features, selector.loss, positive=positive, ridge=ridge, workers=passes.columns.workers
-    )
+    fit = refit_selected(passes.columns.run, features, MeanLoss(selector.loss, positive, ridge=ridge))
     selector.coef_[features] = fit.coef
     selector.intercept_ = fit.intercept
     columns = passes.model.columns_of(features)
     refitted = columns.T.astype(np.float64) @ fit.coef + fit.intercept
-    passes.columns.seconds["refit"] = time.perf_counter() - started
     if selector.loss in CLASSIFIERS:
         before, after = (float(np.average((p > 0.0) == (y > 0.0), weights=weight)) for p in (z, refitted))
         return f"accuracy on the training rows: {before:.4f} as fitted, {after:.4f} after the refit, which coef_ holds"

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import time
 from functools import partial
-from typing import Any
 
 import numpy as np
 
-from daskfs.cluster.workers import Workers
 from daskfs.kernels.fgm.topk import merged
-from daskfs.matrix.base import Progress
-from daskfs.selectors.base import Checkpoint
 from daskfs.selectors.fgm.plan import Cut
-from daskfs.selectors.fgm.tasks import ColumnRange, best_of_block, not_finite, read_columns, sums_of_block
+from daskfs.selectors.fgm.tasks import (
+    ColumnMoments,
+    ColumnRange,
+    best_of_block,
+    not_finite,
+    read_columns,
+    sums_of_block,
+)
+from daskfs.selectors.shared.run import Run
 
 
 class ColumnPasses:
     """Passes over the columns of a matrix."""
 
-    def __init__(
-        self, matrix: Any, cut: Cut, workers: Workers, progress: Progress | None, checkpoint: Checkpoint | None
-    ) -> None:
-        self.matrix, self.cut, self.workers = matrix, cut, workers
-        self.progress, self.checkpoint = progress, checkpoint
-        self.seconds: dict[str, float] = {}
-        self.communication: dict[str, int] = {}
-        """Bytes of what the tasks of a step returned to the leading process."""
+    def __init__(self, run: Run, cut: Cut) -> None:
+        self.run, self.matrix, self.cut = run, run.matrix, cut
         self.n_passes = 0
 
     def statistics(self, weight: np.ndarray, is_weighted: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -50,21 +47,10 @@ class ColumnPasses:
             if bad.any():
                 raise not_finite(store, int(np.flatnonzero(bad)[0]))
             return store.mean, store.std
-        saved = None if self.checkpoint is None else self.checkpoint.load("fgm-statistics")
-        if saved is None:
-            started = time.perf_counter()
-            self._begin("fgm-statistics", 1)
-            m = self.matrix.shape[1]
-            ranges = self._ranges(np.zeros(m), np.ones(m))
-            parts: list[Any] = [None] * len(ranges)
-            shared = (self.matrix, weight)
-            for k, part in self.workers.map_blocks(sums_of_block, ranges, name="fgm-statistics", shared=shared):
-                parts[k] = part
-            saved = {"moments": np.concatenate(parts, axis=1)}
-            self._end("statistics", started, saved["moments"].nbytes)
-            if self.checkpoint is not None:
-                self.checkpoint.save("fgm-statistics", saved)
-        return saved["moments"][0], saved["moments"][1]
+        m = self.matrix.shape[1]
+        ranges = self._ranges(np.zeros(m), np.ones(m))
+        parts = self.run.map("statistics", sums_of_block, ranges, weight, record=ColumnMoments)
+        return np.concatenate([part.mean for part in parts]), np.concatenate([part.deviation for part in parts])
 
     def worst_case(
         self, v: np.ndarray, n_wanted: int, centre: np.ndarray, inverse: np.ndarray
@@ -84,25 +70,19 @@ class ColumnPasses:
         scores : ndarray
             Theirs, ``(x̃_jᵀ v)²``.
         """
-        started = time.perf_counter()
-        ranges = self._ranges(centre, inverse)
-        shared = (self.matrix, v, n_wanted)
-        join = partial(merged, n_wanted=n_wanted)
-        best = self.workers.reduce_blocks(best_of_block, ranges, join, name="fgm-scores", shared=shared)
+        ranges, join = self._ranges(centre, inverse), partial(merged, n_wanted=n_wanted)
+        best: tuple[np.ndarray, np.ndarray] = self.run.reduce("scores", best_of_block, ranges, join, v, n_wanted)
         self.n_passes += 1
-        self._count("scores", started, best[0].nbytes + best[1].nbytes)
-        return best  # type: ignore[no-any-return]
+        return best
 
     def read(self, columns: np.ndarray) -> np.ndarray:
         """Return columns, each in a row, in the order asked for."""
-        started = time.perf_counter()
         order = np.argsort(columns, kind="stable")
         out = np.empty((len(columns), self.matrix.shape[0]), self.matrix.dtype)
         groups = self._read_groups(columns[order])
         at = np.cumsum([0, *(len(group) for group in groups)])
-        for k, part in self.workers.map_blocks(read_columns, groups, name="fgm-columns", shared=(self.matrix,)):
+        for k, part in self.run.each("columns", read_columns, groups):
             out[order[at[k] : at[k + 1]]] = part
-        self._count("columns", started, out.nbytes)
         return out
 
     def _read_groups(self, ascending: np.ndarray) -> list[np.ndarray]:
@@ -128,17 +108,3 @@ class ColumnPasses:
             for start in range(0, n_features, width)
             for stop in (min(start + width, n_features),)
         ]
-
-    def _begin(self, name: str, total: int) -> None:
-        if self.progress is not None:
-            self.progress.start(name, total)
-
-    def _end(self, name: str, started: float, nbytes: int) -> None:
-        self._count(name, started, nbytes)
-        if self.progress is not None:
-            self.progress.advance()
-            self.progress.finish()
-
-    def _count(self, name: str, started: float, nbytes: int) -> None:
-        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
-        self.communication[name] = self.communication.get(name, 0) + int(nbytes)

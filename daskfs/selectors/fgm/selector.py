@@ -36,12 +36,10 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.cluster.open import parse_bytes, workers_of
-from daskfs.cluster.workers import Workers
 from daskfs.kernels.fgm.shift import new_rows
 from daskfs.kernels.losses import loss_code
-from daskfs.matrix.base import Matrix, Progress
-from daskfs.selectors.base import BaseSelector, Checkpoint, SelectorPlan
+from daskfs.matrix.base import Matrix
+from daskfs.selectors.base import BaseSelector, SelectorPlan
 from daskfs.selectors.fgm.parameters import (
     C_FACTORS,
     VALIDATION_SHARE,
@@ -58,6 +56,7 @@ from daskfs.selectors.fgm.result import finish
 from daskfs.selectors.fgm.run import ColumnPasses
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.shared.responses import CLASSIFIERS
+from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
 
 
@@ -213,17 +212,15 @@ class FGM(BaseSelector):
         shape = self._shape(n_samples, n_features, np.dtype(dtype).itemsize)
         return plan_fgm(shape, memory_limit, n_threads, tile_shape, with_statistics=True)
 
-    def _fit(
-        self, matrix: Matrix, workers: Workers | None, progress: Progress | None, checkpoint: Checkpoint | None
-    ) -> None:
+    def _fit(self, run: Run) -> None:
         check_parameters(self)
+        matrix = run.matrix
         y, weight = self._target(matrix)
-        workers = workers_of(self.client) if workers is None else workers
-        columns = self._column_passes(matrix, workers, progress, checkpoint)
+        columns = self._column_passes(run.over(matrix, by="columns"))
         mean, std = columns.statistics(weight, matrix.read_weight(slice(None)) is not None)
         self._centre, self._inverse = self._standardising(mean, std)
         self.C_ = self._resolved_C(columns, y, weight, std)
-        passes = self._passes(columns, y, weight, self.C_, self._held_out(weight), "fgm")
+        passes = self._passes(columns, y, weight, self.C_, self._held_out(weight), "")
         passes.run(certify=self.certify, share_of_all=self.C_ * weight)
         finish(self, matrix, passes, y, weight)
         del self._centre, self._inverse
@@ -263,7 +260,7 @@ class FGM(BaseSelector):
         held_out = self._held_out(weight, VALIDATION_SHARE)
         self.C_losses_ = {}
         for factor in C_FACTORS:
-            passes = self._passes(columns, y, weight, factor * start, held_out, f"fgm-C-{factor:g}")
+            passes = self._passes(columns, y, weight, factor * start, held_out, f"C-{factor:g}")
             passes.run(certify=False, share_of_all=None)
             self.C_losses_[factor * start] = passes.lowest_held_out
             losses = list(self.C_losses_.values())
@@ -271,16 +268,14 @@ class FGM(BaseSelector):
                 break
         return min(self.C_losses_, key=self.C_losses_.__getitem__)
 
-    def _column_passes(
-        self, matrix: Any, workers: Workers, progress: Progress | None, checkpoint: Checkpoint | None
-    ) -> ColumnPasses:
-        limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
+    def _column_passes(self, run: Run) -> ColumnPasses:
+        matrix, limit, n_threads = run.matrix, run.task_limit, run.workers.n_threads
         shape = self._shape(int(matrix.shape[0]), int(matrix.shape[1]), np.dtype(matrix.dtype).itemsize)
         dense = getattr(matrix, "dense_array", None)
         lies_right = dense is not None and dense.strides[1] == dense.itemsize
         in_memory = lies_right or getattr(getattr(matrix, "base", matrix), "by_columns", None) is not None
-        cut = cut_columns(shape, limit, workers.n_threads, matrix.tile_shape, in_memory)  # type: ignore[attr-defined]
-        return ColumnPasses(matrix, cut, workers, progress, checkpoint)
+        cut = cut_columns(shape, limit, n_threads, matrix.tile_shape, in_memory)  # type: ignore[attr-defined]
+        return ColumnPasses(run, cut)
 
     def _target(self, matrix: Matrix) -> tuple[np.ndarray, np.ndarray]:
         """Return the target (classes as -1 and +1) and the weights of all rows."""

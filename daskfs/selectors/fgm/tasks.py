@@ -24,6 +24,7 @@ from daskfs.kernels.fgm.scores import (
 from daskfs.kernels.fgm.topk import largest
 from daskfs.matrix.buffers import BufferPool
 from daskfs.matrix.streaming import prefetched
+from daskfs.selectors.shared.record import Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,11 @@ class ColumnRange:
     """Shape (stop - start,); 0 where columns are not centred."""
     inverse: np.ndarray
     """1 / scale, 0 for a constant column; 1 where columns are not normalised."""
+
+    @property
+    def name(self) -> str:
+        """What a checkpoint knows the columns by."""
+        return f"{self.start}-{self.stop}"
 
 
 def best_of_block(matrix: Any, v: np.ndarray, n_wanted: int, columns: ColumnRange) -> tuple[np.ndarray, np.ndarray]:
@@ -78,7 +84,16 @@ def best_of_block(matrix: Any, v: np.ndarray, n_wanted: int, columns: ColumnRang
     return largest(products * products, columns.start, n_wanted)
 
 
-def sums_of_block(matrix: Any, weight: np.ndarray, columns: ColumnRange) -> np.ndarray:
+@dataclass(frozen=True, slots=True)
+class ColumnMoments(Record):
+    """Of consecutive columns, over rows of positive weight."""
+
+    mean: np.ndarray
+    deviation: np.ndarray
+    """Population standard deviation, exactly 0 of a constant column."""
+
+
+def sums_of_block(matrix: Any, weight: np.ndarray, columns: ColumnRange) -> ColumnMoments:
     """Return mean and standard deviation of the columns of a block, both about rows of positive weight.
 
     Parameters
@@ -89,8 +104,7 @@ def sums_of_block(matrix: Any, weight: np.ndarray, columns: ColumnRange) -> np.n
 
     Returns
     -------
-    ndarray of shape (2, stop - start)
-        Deviations are population ones, exactly 0 of a constant column.
+    ColumnMoments
 
     Raises
     ------
@@ -116,7 +130,7 @@ def sums_of_block(matrix: Any, weight: np.ndarray, columns: ColumnRange) -> np.n
 
 def _mean_and_deviation(
     origin: np.ndarray, total: np.ndarray, sums: np.ndarray, squares: np.ndarray, weight: np.ndarray
-) -> np.ndarray:
+) -> ColumnMoments:
     """Return means and standard deviations from the sums over the values that are not 0, and the weight of the zeros.
 
     Source: Chan, Golub and LeVeque (1983), "Algorithms for computing the sample variance", The American Statistician
@@ -127,7 +141,7 @@ def _mean_and_deviation(
     divisor = np.where(total > 0.0, total, 1.0)
     mean = origin + sums / divisor
     variance = (squares - sums * sums / divisor) / whole + mean * mean * share * ((whole - total) / whole)
-    return np.stack([mean * share, np.sqrt(np.maximum(variance, 0.0))])
+    return ColumnMoments(mean * share, np.sqrt(np.maximum(variance, 0.0)))
 
 
 def read_columns(matrix: Any, columns: np.ndarray) -> np.ndarray:

@@ -12,7 +12,6 @@ import numpy as np
 from daskfs.cluster.workers import Workers
 from daskfs.matrix.base import Progress
 from daskfs.matrix.streaming import RowView
-from daskfs.selectors.base import Checkpoint
 from daskfs.selectors.message.on_block import (
     SubsetGroup,
     joined,
@@ -22,6 +21,7 @@ from daskfs.selectors.message.on_block import (
 )
 from daskfs.selectors.message.plan import Shape, plan_message, subset_start, subsets_per_task
 from daskfs.selectors.message.subset import Point, SelectionSettings
+from daskfs.selectors.shared.run import Checkpoint
 
 
 class MessageRun:

@@ -45,27 +45,27 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from annotated_types import Ge
 
-from daskfs.cluster.open import parse_bytes, workers_of
-from daskfs.cluster.workers import Workers
-from daskfs.errors import DataError
+from daskfs.errors import ConfigError, DataError
 from daskfs.kernels.losses import default_threshold
-from daskfs.matrix.base import Matrix, Progress
+from daskfs.losses import LIKELIHOOD
+from daskfs.parameters import Count, Estimator, LossOf, Positive, Share
 from daskfs.result import SelectionResult, selection_table
-from daskfs.selectors.base import BaseSelector, Checkpoint, SelectorPlan
-from daskfs.selectors.inputs import is_lazy, opened_matrix
+from daskfs.selectors.base import BaseSelector, SelectorPlan
+from daskfs.selectors.inputs import is_lazy
 from daskfs.selectors.message.aggregate import coefficient_norm, count_votes
 from daskfs.selectors.message.fits import Part, Parts, Refit, SubsetFits, confirmed, run_again
 from daskfs.selectors.message.notes import note_on_contenders, notes_on, notes_on_paths, path_of_first, summed
-from daskfs.selectors.message.parameters import check_parameters, settings_of
 from daskfs.selectors.message.partition import in_partition, most_entries, n_entries_of, weighted_rows
 from daskfs.selectors.message.passes import MessageRun
 from daskfs.selectors.message.plan import Shape, choose_n_subsets, plan_message, why_n_subsets
 from daskfs.selectors.message.subset import SelectionSettings
 from daskfs.selectors.shared.responses import CLASSIFIERS
+from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, classes_of, null_intercept, null_intercepts
 
 VOTES = (
@@ -135,8 +135,6 @@ class Message(BaseSelector):
         Of the partition of rows that do not stand in random order.
     memory_limit : int or str, optional
         What one task may take, "1GiB" for example; by default tasks read about 128 MiB.
-    client : distributed.Client, optional
-        Where the work runs; None: here.
 
     Attributes
     ----------
@@ -184,49 +182,29 @@ class Message(BaseSelector):
     array(['low', 'high', 'low'], dtype='<U4')
     """
 
-    def __init__(
-        self,
-        n_subsets: int | None = None,
-        subset_size: int | None = None,
-        partition: str = "random",
-        loss: str = "squared",
-        criterion: str = "vote",
-        gamma: float = 0.5,
-        penalty: float | None = None,
-        sigma2: float | None = None,
-        gic_rss: str = "refit",
-        approx: str | None = None,
-        estimator: Any = None,
-        tie: str = "drop",
-        second_look: bool = True,
-        average: str = "one_step",
-        n_lambdas: int = 100,
-        patience: int | None = 10,
-        max_features: int | None = None,
-        random_state: Any = 0,
-        memory_limit: int | str | None = None,
-        client: Any = None,
-    ) -> None:
-        self.n_subsets = n_subsets
-        self.subset_size = subset_size
-        self.partition = partition
-        self.loss = loss
-        self.criterion = criterion
-        self.gamma = gamma
-        self.penalty = penalty
-        self.sigma2 = sigma2
-        self.gic_rss = gic_rss
-        self.approx = approx
-        self.estimator = estimator
-        self.tie = tie
-        self.second_look = second_look
-        self.average = average
-        self.n_lambdas = n_lambdas
-        self.patience = patience
-        self.max_features = max_features
-        self.random_state = random_state
-        self.memory_limit = memory_limit
-        self.client = client
+    method = "message"
+
+    n_subsets: Count | None = None
+    subset_size: Annotated[int, Ge(2)] | None = None
+    partition: Literal["random", "strided"] = "random"
+    loss: Annotated[str, LossOf(LIKELIHOOD)] = "squared"
+    criterion: Literal["vote", "bic", "ric", "ebic"] = "vote"
+    gamma: Share = 0.5
+    penalty: Positive | None = None
+    sigma2: Positive | None = None
+    gic_rss: Literal["refit", "lasso"] = "refit"
+    approx: Literal["lsa"] | None = None
+    estimator: Estimator = None
+    tie: Literal["drop", "keep"] = "drop"
+    second_look: bool = True
+    average: Literal["one_step", "mean"] = "one_step"
+    n_lambdas: Annotated[int, Ge(2)] = 100
+    patience: Count | None = 10
+    max_features: Count | None = None
+
+    def _check_combination(self) -> None:
+        if self.n_subsets is not None and self.subset_size is not None:
+            raise ConfigError("expected n_subsets or subset_size, found both", "message", "leave one out")
 
     def plan(
         self,
@@ -238,7 +216,7 @@ class Message(BaseSelector):
         tile_shape: tuple[int, int] | None = None,
     ) -> SelectorPlan:
         """Return what fitting a matrix of this shape will read and hold; see `BaseSelector.plan`."""
-        check_parameters(self)
+        self.check_parameters()
         shape = self._shape(n_samples, n_features, np.dtype(dtype))
         return plan_message(shape, memory_limit, n_threads, tile_shape[0] if tile_shape else 1)
 
@@ -264,6 +242,7 @@ class Message(BaseSelector):
         or else left out of the average, which a note says. Other losses read the selected columns of all rows again:
         arrays in memory are kept for it (but not pickled with the selector); a store costs nothing.
         """
+        self.check_parameters()
         is_first = not getattr(self, "_parts", [])
         if is_first:
             self._parts: list[Part] = []
@@ -272,22 +251,20 @@ class Message(BaseSelector):
             self._labels = self.classes_  # of a fit
         if self.loss != "squared" and any(part.matrix is None for part in self._parts):
             raise DataError("the rows of earlier calls are gone, the refit needs them", "partial_fit", "fit again")
-        with opened_matrix(self, X, y, sample_weight, labels=self._labels, reset=is_first) as (matrix, labels):
+        with self._opened(X, y, sample_weight, self._labels, is_first) as (matrix, labels):
             self._labels = labels
             if is_first:
                 self._take_names(matrix)
-            self._take(matrix, None, None, None)
+            self._take(self._run(matrix))
             if is_lazy(X):
                 self._parts[-1].matrix = None  # its store is temporary
         if labels is not None:
             self.classes_ = labels
         return self
 
-    def _fit(
-        self, matrix: Matrix, workers: Workers | None, progress: Progress | None, checkpoint: Checkpoint | None
-    ) -> None:
+    def _fit(self, run: Run) -> None:
         self._parts, self._labels = [], None
-        self._take(matrix, workers, progress, checkpoint)
+        self._take(run)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave arrays in memory behind: a pickled selector is small."""
@@ -296,11 +273,9 @@ class Message(BaseSelector):
             state["_parts"] = [part.without_arrays() for part in self._parts]
         return state
 
-    def _take(
-        self, matrix: Matrix, workers: Workers | None, progress: Progress | None, checkpoint: Checkpoint | None
-    ) -> None:
+    def _take(self, run: Run) -> None:
         """Steps 1 to 5, with the subsets of earlier calls."""
-        check_parameters(self)
+        matrix, limit, workers = run.matrix, run.task_limit, run.workers
         checked_target(matrix, self.loss)
         rows = weighted_rows(matrix)
         n_values = n_entries_of(rows)
@@ -311,15 +286,13 @@ class Message(BaseSelector):
             notes.append(why_n_subsets(shape.n_samples, shape.n_features, n_values))
         in_order = in_partition(rows, shape, self.random_state, notes)
         shape = replace(shape, n_classes=max(2, len(settings.classes)), n_entries=most_entries(in_order, shape))
-        limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
-        workers = workers_of(self.client) if workers is None else workers
-        run = MessageRun(in_order, shape, limit, workers, progress, checkpoint)
-        part = Part(in_order, shape, run.select(settings))
+        passes = MessageRun(in_order, shape, limit, workers, run.progress, run.checkpoint)
+        part = Part(in_order, shape, passes.select(settings))
         earlier = [(past, run_again(past, limit, workers)) for past in self._parts]
         self._parts.append(part)
-        refit = self._agree(settings, [*earlier, (part, run)], notes)
+        refit = self._agree(settings, [*earlier, (part, passes)], notes)
         notes += notes_on(self.scores_, self.n_subsets_, refit, matrix.feature_names)
-        self._make_result(matrix, [run, *(other for _, other in earlier if other is not None)], notes)
+        self._make_result(matrix, [passes, *(other for _, other in earlier if other is not None)], notes)
         if settings.loss == "squared":
             self._parts[-1] = part.without_arrays()
 
@@ -369,7 +342,24 @@ class Message(BaseSelector):
         if self.loss in CLASSIFIERS:
             self._codes = classes_of(y, self._codes, many=self.loss == "multinomial")
             self.classes_ = self._codes
-        return settings_of(self, shape.n_subsets, self._codes, self._threshold)
+        is_multinomial, codes = self.loss == "multinomial", self._codes
+        return SelectionSettings(
+            criterion=self.criterion,
+            gamma=self.gamma,
+            refit=self.gic_rss == "refit",
+            n_lambdas=self.n_lambdas,
+            patience=self.patience,
+            max_features=self.max_features,
+            penalty=self.penalty,
+            sigma2=self.sigma2,
+            loss=self.loss,
+            positive=None if codes is None or is_multinomial else float(codes[1]),
+            threshold=self._threshold,
+            estimator=self.estimator,
+            approximate=self.approx == "lsa",
+            n_subsets=shape.n_subsets,
+            classes=tuple(map(float, codes)) if is_multinomial and codes is not None else (),
+        )
 
     def _make_result(self, matrix: Any, runs: list[MessageRun], notes: list[str]) -> None:
         names = matrix.feature_names
@@ -383,7 +373,7 @@ class Message(BaseSelector):
         del parameters["client"]
         limit = runs[0].memory_limit
         self.result_ = SelectionResult(
-            method="message",
+            method=self.method,
             table=table,
             intercept=intercept,
             parameters=parameters,

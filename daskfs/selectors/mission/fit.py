@@ -14,7 +14,6 @@ from daskfs.errors import DataError
 from daskfs.kernels.sketch.rows import THRESHOLD
 from daskfs.matrix.base import Progress
 from daskfs.matrix.streaming import RowView
-from daskfs.selectors.base import Checkpoint
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.mission.capacity import check_capacity, check_noise
 from daskfs.selectors.mission.count_sketch import CountSketch
@@ -23,8 +22,9 @@ from daskfs.selectors.mission.parameters import ONE_PASS, PERIOD, SEVERAL, STEP_
 from daskfs.selectors.mission.plan import MissionShape, n_refit_epochs, plan_mission
 from daskfs.selectors.mission.run import MissionRun
 from daskfs.selectors.mission.tasks import ClassWeighted, Learning, Standard, Target, survey_rows
-from daskfs.selectors.shared.refit import SelectedFit, refit_selected
+from daskfs.selectors.shared.refit import MeanLoss, SelectedFit, refit_selected
 from daskfs.selectors.shared.responses import CLASSIFIERS
+from daskfs.selectors.shared.run import Checkpoint, Run
 from daskfs.selectors.shared.targets import checked_target, null_intercept
 
 if TYPE_CHECKING:
@@ -283,7 +283,8 @@ def _refit(fit: MissionFit, run: MissionRun, matrix: Any, workers: Workers, memo
         limit = fit.shape.refit_nbytes if memory_limit is None else min(memory_limit, fit.shape.refit_nbytes)
 
         def refitted(positive: float | None) -> SelectedFit:
-            return refit_selected(weighted, columns, model.loss, positive=positive, workers=workers, memory_limit=limit)
+            passes = Run(weighted, "mission", workers, task_limit=limit).over(weighted, by="columns")
+            return refit_selected(passes, columns, MeanLoss(model.loss, positive))
 
         classes = [None] if target.classes is None else target.classes[1:] if model.n_outputs == 1 else target.classes
         fits = [refitted(one) for one in classes]

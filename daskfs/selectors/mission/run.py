@@ -13,10 +13,10 @@ from daskfs.cluster.workers import Here, Workers
 from daskfs.kernels.sketch.rows import LOSS_SUM, ROWS_SEEN, THRESHOLD, WEIGHT_SUM
 from daskfs.matrix.base import Progress, Rows
 from daskfs.matrix.streaming import RowView
-from daskfs.selectors.base import Checkpoint
 from daskfs.selectors.mission.count_sketch import CountSketch
 from daskfs.selectors.mission.model import MissionModel, merged
 from daskfs.selectors.mission.tasks import Learning, Stretch, train_stretch
+from daskfs.selectors.shared.run import Checkpoint
 
 REPORTS = 8
 """Lines of the history, and checkpoints, of one pass; one model learns from so many stretches."""

@@ -37,10 +37,8 @@ from typing import Any
 import numpy as np
 
 from daskfs.cluster.open import parse_bytes, workers_of
-from daskfs.cluster.workers import Workers
-from daskfs.matrix.base import Matrix, Progress
-from daskfs.selectors.base import BaseSelector, Checkpoint, SelectorPlan
-from daskfs.selectors.inputs import opened_matrix, seed_of
+from daskfs.selectors.base import BaseSelector, SelectorPlan
+from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.message.partition import in_random_order, weighted_rows
 from daskfs.selectors.mission.fit import MissionFit, fit_mission, learn_more
 from daskfs.selectors.mission.model import ModelShape
@@ -48,6 +46,7 @@ from daskfs.selectors.mission.parameters import buckets_of, check_parameters, n_
 from daskfs.selectors.mission.plan import MissionShape, chosen_refit, plan_mission
 from daskfs.selectors.mission.result import set_results
 from daskfs.selectors.shared.responses import CLASSIFIERS, Response, mean_or_label, one_against_rest, probabilities
+from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target
 
 
@@ -238,7 +237,7 @@ class Mission(BaseSelector):
         is_first = before is None
         if is_first:
             self._stream_labels = None if classes is None else np.unique(classes)
-        with opened_matrix(self, X, y, sample_weight, labels=self._stream_labels, reset=is_first) as (matrix, labels):
+        with self._opened(X, y, sample_weight, self._stream_labels, is_first) as (matrix, labels):
             if is_first:
                 self._take_names(matrix)
                 self._labels = labels
@@ -250,17 +249,14 @@ class Mission(BaseSelector):
             self.classes_ = labels
         return self
 
-    def _fit(
-        self, matrix: Matrix, workers: Workers | None, progress: Progress | None, checkpoint: Checkpoint | None
-    ) -> None:
+    def _fit(self, run: Run) -> None:
         check_parameters(self)
+        matrix, limit = run.matrix, run.task_limit
         n_to_select(self.n_features_to_select, matrix.shape[1])
         y = checked_target(matrix, self.loss)
         notes: list[str] = []
         rows = in_random_order(weighted_rows(matrix), self.random_state, notes)
-        limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
-        workers = workers_of(self.client) if workers is None else workers
-        fit = fit_mission(self, rows, y, limit, workers, progress, checkpoint)
+        fit = fit_mission(self, rows, y, limit, run.workers, run.progress, run.checkpoint)
         fit.notes[:0] = notes
         self._stream = None
         set_results(self, matrix, fit)

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.selectors.shared.refit import refit_selected
+from daskfs.selectors.shared.refit import MeanLoss, refit_selected
 from daskfs.selectors.shared.responses import TWO_CLASS
+from daskfs.selectors.shared.run import Run
 from daskfs.sources.arrays import ArrayMatrix
 
 
@@ -43,14 +44,9 @@ def refit_members(
         return coef, 0.0, False
     if not k:
         return coef, location + shift + float(engine.intercept), False
-    fit = refit_selected(
-        ArrayMatrix(members.rows[:k].T, y, weight if len(weight) else None),
-        np.arange(k),
-        loss,
-        positive=1.0 if loss in TWO_CLASS else None,
-        threshold=engine.threshold,
-        memory_limit=memory_limit,
-    )
+    held = ArrayMatrix(members.rows[:k].T, y, weight if len(weight) else None)
+    mean_loss = MeanLoss(loss, 1.0 if loss in TWO_CLASS else None, engine.threshold)
+    fit = refit_selected(Run(held, "online_substitution", task_limit=memory_limit), np.arange(k), mean_loss)
     is_raw = members.rows.dtype == np.int8
     coef = fit.coef if is_raw else fit.coef / members.scale[:k]
     centre = 0.0 if is_raw else float((coef * members.mean[:k]).sum())

@@ -45,12 +45,10 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.cluster.open import parse_bytes, workers_of
-from daskfs.cluster.workers import Workers
 from daskfs.errors import DataError
 from daskfs.kernels.substitution.products import NO_WEIGHT
-from daskfs.matrix.base import Matrix, Progress
-from daskfs.selectors.base import BaseSelector, Checkpoint, SelectorPlan
+from daskfs.matrix.base import Matrix
+from daskfs.selectors.base import BaseSelector, SelectorPlan
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.online_substitution.arrivals import Arrivals, ArrivedColumns, coded
 from daskfs.selectors.online_substitution.columns import ColumnSettings
@@ -71,6 +69,7 @@ from daskfs.selectors.online_substitution.plan import Reading, SubstitutionShape
 from daskfs.selectors.online_substitution.refit import refit_members
 from daskfs.selectors.online_substitution.stream import ROUND_CHAPTERS, SubstitutionRun
 from daskfs.selectors.shared.responses import CLASSIFIERS, TWO_CLASS
+from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
 from daskfs.sources.arrays import ArrayMatrix
 
@@ -161,6 +160,8 @@ class OnlineSubstitution(BaseSelector):
     >>> selector.selected_
     array([  7, 150,  40])
     """
+
+    method = "online_substitution"
 
     def __init__(
         self,
@@ -303,32 +304,29 @@ class OnlineSubstitution(BaseSelector):
         run = SubstitutionRun(matrix, self._engine(members, y), settings, Reading(chapter, 0, 0), chapter, weight)
         return Arrivals(run, matrix, y)
 
-    def _fit(
-        self, matrix: Matrix, workers: Workers | None, progress: Progress | None, checkpoint: Checkpoint | None
-    ) -> None:
+    def _fit(self, run: Run) -> None:
         check_parameters(self)
+        matrix, limit = run.matrix, run.task_limit
         self.__dict__.pop("_arrivals", None)
-        workers = workers_of(self.client) if workers is None else workers
         y, weight = self._target(matrix)
         n_samples, n_features = matrix.shape
         tile_rows, tile_columns = getattr(matrix, "tile_shape", (1, 1))
         tile_columns = tile_columns if tile_rows > 1 else 1  # rows in memory are no tiles
         shape = self._shape(n_samples, n_features, np.dtype(matrix.dtype), tile_columns)
-        limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
         reading = choose_reading(shape, limit)
         always = columns_of(self.always_include, n_features, matrix.feature_names, "always_include")
         order = self.order if isinstance(self.order, str) else columns_of(self.order, n_features, None, "order")
         members = Members(shape.n_selected, n_samples, self._settings().dtype_of(matrix.dtype), weight)
-        screeners = workers if self.schedule == "screen" else None
+        screeners = run.workers if self.schedule == "screen" else None
         engine, chapter = self._engine(members, y), shape.chapter
-        run = SubstitutionRun(
-            matrix, engine, self._settings(), reading, chapter, weight, progress, checkpoint, screeners
+        stream = SubstitutionRun(
+            matrix, engine, self._settings(), reading, chapter, weight, run.progress, run.checkpoint, screeners
         )
-        done = run.resume()
+        done = stream.resume()
         if done == (0, 0):
-            run.always(always)
-        run.epochs(self.n_epochs, order, seed_of(self.random_state), done)
-        self._conclude(matrix, y, run, reading.nbytes, limit)
+            stream.always(always)
+        stream.epochs(self.n_epochs, order, seed_of(self.random_state), done)
+        self._conclude(matrix, y, stream, reading.nbytes, limit)
 
     def _engine(self, members: Members, y: np.ndarray) -> Any:
         engine = make_engine(

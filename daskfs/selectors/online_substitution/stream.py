@@ -12,7 +12,6 @@ from daskfs.cluster.workers import Here, Workers
 from daskfs.errors import DataError
 from daskfs.kernels.substitution.products import NO_WEIGHT
 from daskfs.matrix.base import Progress
-from daskfs.selectors.base import Checkpoint
 from daskfs.selectors.online_substitution.columns import (
     Columns,
     ColumnSettings,
@@ -22,6 +21,7 @@ from daskfs.selectors.online_substitution.columns import (
 )
 from daskfs.selectors.online_substitution.plan import Reading
 from daskfs.selectors.online_substitution.screen import screen_columns
+from daskfs.selectors.shared.run import Checkpoint
 
 STEP = "online-substitution"
 SAVES_PER_EPOCH = 20

@@ -7,15 +7,14 @@ loss it is exact; with others the columns are fitted again after every third of 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from daskfs.cluster.workers import Workers
 from daskfs.kernels.glm.newton import factorise, solve_factored
 from daskfs.kernels.losses import SQUARED, loss_code
-from daskfs.selectors.shared.refit import SelectedBlocks, SelectedFit, refit_selected
+from daskfs.selectors.shared.refit import MeanLoss, SelectedBlocks, SelectedFit, refit_selected
 from daskfs.selectors.shared.refit_on_block import Model
+from daskfs.selectors.shared.run import Run
 
 ROUNDS = 3
 
@@ -31,70 +30,43 @@ class Kept:
     n_dropped: int
 
 
-def eliminate(
-    matrix: Any,
-    columns: np.ndarray,
-    n_keep: int,
-    loss: str,
-    *,
-    positive: float | None = None,
-    ridge: float = 0.0,
-    threshold: float | None = None,
-    workers: Workers | None = None,
-    memory_limit: int | None = None,
-) -> Kept:
+def eliminate(run: Run, columns: np.ndarray, n_keep: int, mean_loss: MeanLoss) -> Kept:
     """Drop columns until `n_keep` are left, or fewer where some depend on the others.
 
     Parameters
     ----------
-    matrix : Matrix
+    run : Run
+        As `daskfs.selectors.shared.refit.refit_selected` takes it.
     columns : ndarray of shape (n_columns,), int64
     n_keep : int
-    loss, positive, ridge, threshold, workers, memory_limit
-        As in `daskfs.selectors.shared.refit.refit_selected`.
+    mean_loss : MeanLoss
     """
     columns = np.sort(np.asarray(columns, dtype=np.int64))
-    n_before = len(columns)
-    rounds = 1 if loss_code(loss) == SQUARED else ROUNDS
-    told: dict[str, Any] = {
-        "positive": positive,
-        "threshold": threshold,
-        "workers": workers,
-        "memory_limit": memory_limit,
-    }
+    n_before, is_squared = len(columns), loss_code(mean_loss.loss) == SQUARED
+    rounds = 1 if is_squared else ROUNDS
     while True:
-        fit = refit_selected(matrix, columns, loss, ridge=ridge, **told)
-        products, coef = _parabola(matrix, columns, loss, fit, ridge, positive, threshold, workers, memory_limit)
+        fit = refit_selected(run, columns, mean_loss)
+        products, coef = _parabola(run, columns, mean_loss, fit)
         excess = len(columns) - n_keep
         n_now = max(0, -(-excess // rounds))
         left, costs = _drop(products, coef, n_now)
         columns, rounds = columns[left], max(1, rounds - 1)
-        if len(columns) <= n_keep and (n_now == 0 or loss_code(loss) == SQUARED):
+        if len(columns) <= n_keep and (n_now == 0 or is_squared):
             break
     order = np.lexsort((columns, -costs))
     return Kept(columns[order], costs[order], n_before - len(columns))
 
 
-def _parabola(
-    matrix: Any,
-    columns: np.ndarray,
-    loss: str,
-    fit: SelectedFit,
-    ridge: float,
-    positive: float | None,
-    threshold: float | None,
-    workers: Workers | None,
-    memory_limit: int | None,
-) -> tuple[np.ndarray, np.ndarray]:
+def _parabola(run: Run, columns: np.ndarray, mean_loss: MeanLoss, fit: SelectedFit) -> tuple[np.ndarray, np.ndarray]:
     """Return the Hessian of the mean loss at a fit, in standardised columns, and the coefficients of these."""
-    from daskfs.cluster.workers import Here
-
-    blocks = SelectedBlocks(matrix, columns, workers or Here(), memory_limit)
-    total, _, centre, scale = blocks.moments(positive)
-    coef = fit.coef * scale
-    solution = np.concatenate([[fit.intercept + float((fit.coef * centre).sum())], coef])
-    model = Model(loss, positive, float(threshold or 0.0), solution, centre, scale)
-    _, _, hessian = blocks.terms(model, total, ridge * np.concatenate([[0.0], np.ones(len(scale))]))
+    with run.timed("refit"):
+        blocks = SelectedBlocks(run, columns)
+        total, _, centre, scale = blocks.moments(mean_loss.positive)
+        coef = fit.coef * scale
+        solution = np.concatenate([[fit.intercept + float((fit.coef * centre).sum())], coef])
+        threshold = float(mean_loss.threshold or 0.0)
+        model = Model(mean_loss.loss, mean_loss.positive, threshold, solution, centre, scale)
+        _, _, hessian = blocks.terms(model, total, mean_loss.ridge * np.concatenate([[0.0], np.ones(len(scale))]))
     return hessian, solution
 
 

@@ -7,19 +7,21 @@ are read; they are kept where they fit, and else read again for each step, where
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import reduce
+from typing import Any, cast
 
 import numpy as np
 
-from daskfs.cluster.workers import Here, Workers
 from daskfs.errors import DataError
 from daskfs.kernels.glm.newton import factorise, solve_factored
 from daskfs.kernels.losses import HUBER, LOGISTIC, POISSON, SQUARED, SQUARED_HINGE, default_threshold, loss_code
+from daskfs.matrix.base import Rows
 from daskfs.matrix.buffers import DEFAULT_BLOCK_NBYTES
-from daskfs.matrix.streaming import RowView
 from daskfs.selectors.shared.refit_on_block import Model, as_vector, moments_on_rows, terms_on_rows
+from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import null_intercept
 from daskfs.sources.arrays import ArrayMatrix
 
@@ -49,36 +51,30 @@ class SelectedFit:
     n_steps: int
 
 
-def refit_selected(
-    matrix: Any,
-    columns: np.ndarray,
-    loss: str = "squared",
-    *,
-    positive: float | None = None,
-    ridge: float = 0.0,
-    threshold: float | None = None,
-    workers: Workers | None = None,
-    memory_limit: int | None = None,
-) -> SelectedFit:
+@dataclass(frozen=True, slots=True)
+class MeanLoss:
+    """What is minimised: the mean loss of the rows and ``½ ridge Σ b²``, b the coefficients of standardised columns."""
+
+    loss: str = "squared"
+    """"squared", "logistic", "poisson", "huber" or "squared_hinge"."""
+    positive: float | None = None
+    """With a loss of two classes, the target's value for the one that counts as +1."""
+    threshold: float | None = None
+    """Of the Huber loss; by default 1.345 robust standard deviations of the target."""
+    ridge: float = 0.0
+
+
+def refit_selected(run: Run, columns: np.ndarray, mean_loss: MeanLoss = MeanLoss()) -> SelectedFit:
     """Fit the target on some columns of a matrix, with an intercept.
 
     Parameters
     ----------
-    matrix : Matrix
-        With its target, and its weights where it has any.
+    run : Run
+        Over a matrix with its target, and its weights where it has any. The selected columns are kept up to half the
+        memory of a task (never beyond 128 MiB), and else read where the run's tasks are.
     columns : ndarray of shape (n_columns,), int64
         In any order; `coef` has the same.
-    loss : {"squared", "logistic", "poisson", "huber", "squared_hinge"}
-    positive : float, optional
-        With a loss of two classes, the target's value for the one that counts as +1.
-    ridge : float
-        Adds ``½ ridge Σ b²`` to the mean loss, b the coefficients of the standardised columns.
-    threshold : float, optional
-        Of the Huber loss; by default 1.345 robust standard deviations of the target.
-    workers : Workers, optional
-        Where columns that are not kept are read; by default here.
-    memory_limit : int, optional
-        Bytes; the selected columns are kept up to half of it (never beyond 128 MiB).
+    mean_loss : MeanLoss
 
     Returns
     -------
@@ -89,26 +85,26 @@ def refit_selected(
     DataError
         NaN or infinity in a selected column.
     """
-    code = loss_code(loss)
-    y, weight = as_vector(matrix.read_target(slice(None))), matrix.read_weight(slice(None))
-    weight = np.ones(len(y)) if weight is None else as_vector(weight)
+    loss, code, ridge = mean_loss.loss, loss_code(mean_loss.loss), mean_loss.ridge
+    threshold = mean_loss.threshold
     if threshold is None:
+        y, weight = as_vector(run.matrix.read_target(slice(None))), run.matrix.read_weight(slice(None))
+        weight = np.ones(len(y)) if weight is None else as_vector(weight)
         threshold = default_threshold(y, weight) if code == HUBER else 0.0
-    blocks = SelectedBlocks(matrix, np.asarray(columns, dtype=np.int64), workers or Here(), memory_limit)
-    total, location, centre, scale = blocks.moments(positive)
-    start = np.zeros(len(columns) + 1)
-    start[0] = _finite(null_intercept(loss, location), total)
-    model = Model(loss, positive, float(threshold), start, centre, scale)
-    fit = _descend(blocks, model, total, ridge, code)
-    if fit is None:  # no finite minimum
-        fit = _descend(blocks, model, total, max(ridge, 1.0 / (total * PRIOR_DEVIATION**2)), code, is_bounded=True)
-        is_separable = True
-    else:
-        is_separable = False
-    solution, mean_loss, n_steps, n_dependent = fit  # type: ignore[misc]  # bounded fits are never None
+    with run.timed("refit"):
+        blocks = SelectedBlocks(run, np.asarray(columns, dtype=np.int64))
+        total, location, centre, scale = blocks.moments(mean_loss.positive)
+        start = np.zeros(len(columns) + 1)
+        start[0] = _finite(null_intercept(loss, location), total)
+        model = Model(loss, mean_loss.positive, float(threshold), start, centre, scale)
+        fit = _descend(blocks, model, total, ridge, code)
+        is_separable = fit is None
+        if fit is None:  # no finite minimum
+            fit = _descend(blocks, model, total, max(ridge, 1.0 / (total * PRIOR_DEVIATION**2)), code, is_bounded=True)
+    solution, mean, n_steps, n_dependent = fit  # type: ignore[misc]  # bounded fits are never None
     coef = np.divide(solution[1:], scale, out=np.zeros(len(scale)), where=scale > 0.0)
     intercept = float(solution[0] - (coef * centre).sum())
-    return SelectedFit(coef, intercept, mean_loss, scale, n_dependent, is_separable, n_steps)
+    return SelectedFit(coef, intercept, mean, scale, n_dependent, is_separable, n_steps)
 
 
 def _descend(
@@ -156,50 +152,39 @@ def _shortened(
 
 
 class SelectedBlocks:
-    """Blocks of rows of the selected columns: kept in memory where they fit, or an address."""
+    """Blocks of rows of the selected columns: kept in memory where they fit, or read by the tasks of the run."""
 
-    def __init__(self, matrix: Any, columns: np.ndarray, workers: Workers, memory_limit: int | None) -> None:
+    def __init__(self, run: Run, columns: np.ndarray) -> None:
+        matrix, self.columns = run.matrix, cast(Rows, columns)
         n_samples = matrix.shape[0]
         length = max(1, BLOCK_VALUES // max(len(columns), 1))
-        self.pieces = [(start, min(start + length, n_samples)) for start in range(0, n_samples, length)]
-        room = DEFAULT_BLOCK_NBYTES if memory_limit is None else min(memory_limit // 2, DEFAULT_BLOCK_NBYTES)
-        self.columns: Any = columns
+        pieces = [(start, min(start + length, n_samples)) for start in range(0, n_samples, length)]
+        room = DEFAULT_BLOCK_NBYTES if run.task_limit is None else min(run.task_limit // 2, DEFAULT_BLOCK_NBYTES)
         if n_samples * len(columns) * np.dtype(matrix.dtype).itemsize <= room:
             y, weight = matrix.read_target(slice(None)), matrix.read_weight(slice(None))
-            self.matrix: Any = ArrayMatrix(_gathered(matrix, columns, self.pieces), y, weight, matrix.names[columns])
-            self.columns, self.workers = slice(None), Here()
-        else:
-            self.matrix, self.workers = matrix, workers  # type: ignore[assignment]
+            kept = ArrayMatrix(_gathered(matrix, columns, pieces), y, weight, matrix.names[columns])
+            run, self.columns = Run(kept, run.name), slice(None)
+        self.run, self.parts = run, [run.rows(*piece) for piece in pieces]
 
     def moments(self, positive: float | None) -> tuple[float, float, np.ndarray, np.ndarray]:
         """Return the sum of the weights, the target's mean, means and standard deviations of the columns."""
-        parts = self._map(moments_on_rows, (self.columns, positive))
-        total = sum(part["total"][0] for part in parts)
-        location = sum(part["total"][0] * part["y_mean"][0] for part in parts) / total
-        mean = sum(part["total"] * part["mean"] for part in parts) / total
-        spread = sum(part["total"] * (part["scale"] ** 2 + (part["mean"] - mean) ** 2) for part in parts) / total
+        parts = self.run.map("refit", moments_on_rows, self.parts, self.columns, positive)
+        total = _sum(part.total for part in parts)
+        location = _sum(part.total * part.y_mean for part in parts) / total
+        mean = _sum(part.total * part.mean for part in parts) / total
+        spread = _sum(part.total * (part.scale**2 + (part.mean - mean) ** 2) for part in parts) / total
         if np.isnan(spread).any():
-            column = self.matrix.names[self.columns][int(np.flatnonzero(np.isnan(spread))[0])]
+            column = self.run.matrix.names[self.columns][int(np.flatnonzero(np.isnan(spread))[0])]
             raise DataError("expected finite numbers, found NaN or infinity", f"column {column!r}", "drop the rows")
         return float(total), float(location), mean, np.sqrt(spread)
 
     def terms(self, model: Model, total: float, ridge: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """Return value, gradient and Hessian of the mean loss with its ridge."""
-        parts = self._map(terms_on_rows, (self.columns, model))
-        value = sum(part["value"][0] for part in parts) / total + 0.5 * float((ridge * model.solution**2).sum())
-        gradient = sum(part["gradient"] for part in parts) / total + ridge * model.solution
-        hessian = sum(part["hessian"] for part in parts) / total + np.diag(ridge)
+        parts = self.run.map("refit", terms_on_rows, self.parts, self.columns, model)
+        value = _sum(part.value for part in parts) / total + 0.5 * float((ridge * model.solution**2).sum())
+        gradient = _sum(part.gradient for part in parts) / total + ridge * model.solution
+        hessian = _sum(part.hessian for part in parts) / total + np.diag(ridge)
         return float(value), np.asarray(gradient), np.asarray(hessian)
-
-    def _map(self, function: Callable[..., Any], arguments: Sequence[Any]) -> list[Any]:
-        """Return the function's results in the order of the rows."""
-        is_view = isinstance(self.matrix, RowView)
-        base = self.matrix.base if is_view else self.matrix
-        rows = [self.matrix.locate(*piece) if is_view else slice(*piece) for piece in self.pieces]
-        results: list[Any] = [None] * len(rows)
-        for k, result in self.workers.map_blocks(function, rows, name="refit", shared=(base, *arguments)):
-            results[k] = result
-        return results
 
 
 def _gathered(matrix: Any, columns: np.ndarray, pieces: list[tuple[int, int]]) -> np.ndarray:
@@ -210,6 +195,11 @@ def _gathered(matrix: Any, columns: np.ndarray, pieces: list[tuple[int, int]]) -
     for start, stop in pieces:
         out[start:stop] = matrix.read(slice(start, stop), columns[order])[:, inverse]
     return out
+
+
+def _sum(terms: Iterable[Any]) -> Any:
+    """Add up in the order of the rows; `sum` is compensated where numbers are Python's, from 3.12 on."""
+    return reduce(operator.add, terms, 0)
 
 
 def _finite(intercept: float, total: float) -> float:

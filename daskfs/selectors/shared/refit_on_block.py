@@ -10,6 +10,7 @@ import numpy as np
 from daskfs.kernels.glm.fit import newton_terms
 from daskfs.kernels.linear.moments import moments
 from daskfs.matrix.base import Matrix, Rows
+from daskfs.selectors.shared.record import Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,22 +29,42 @@ class Model:
     """0 where a column takes no part."""
 
 
-def moments_on_rows(matrix: Matrix, columns: Rows, positive: float | None, rows: Rows) -> dict[str, np.ndarray]:
-    """Return total, mean and scale of the columns on some rows; a total of 0 where no row has weight."""
+@dataclass(frozen=True, slots=True)
+class RowMoments(Record):
+    """Weight, means and standard deviations of some rows."""
+
+    total: float
+    """The sum of the weights; 0 where no row has any, and the others then too."""
+    y_mean: float
+    mean: np.ndarray
+    scale: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class RowTerms(Record):
+    """The summed loss of some rows: its value, gradient and Hessian in the intercept and the coefficients."""
+
+    value: float
+    gradient: np.ndarray
+    hessian: np.ndarray
+
+
+def moments_on_rows(matrix: Matrix, columns: Rows, positive: float | None, rows: Rows) -> RowMoments:
+    """Return weight, means and standard deviations of the columns on some rows."""
     X, y, weight = read_rows(matrix, columns, positive, rows)
     if not weight.any():
         nothing = np.zeros(X.shape[1])
-        return {"total": np.zeros(1), "y_mean": np.zeros(1), "mean": nothing, "scale": nothing}
+        return RowMoments(0.0, 0.0, nothing, nothing)
     m = moments(X, y, weight)
-    return {"total": np.array([m.total]), "y_mean": np.array([m.y_mean]), "mean": m.mean, "scale": m.scale}
+    return RowMoments(m.total, m.y_mean, m.mean, m.scale)
 
 
-def terms_on_rows(matrix: Matrix, columns: Rows, model: Model, rows: Rows) -> dict[str, np.ndarray]:
+def terms_on_rows(matrix: Matrix, columns: Rows, model: Model, rows: Rows) -> RowTerms:
     """Return value, gradient and Hessian of the summed loss of some rows."""
     X, y, weight = read_rows(matrix, columns, model.positive, rows)
     n = len(model.solution)
     if not weight.any():
-        return {"value": np.zeros(1), "gradient": np.zeros(n), "hessian": np.zeros((n, n))}
+        return RowTerms(0.0, np.zeros(n), np.zeros((n, n)))
     terms = newton_terms(
         X,
         y,
@@ -55,7 +76,7 @@ def terms_on_rows(matrix: Matrix, columns: Rows, model: Model, rows: Rows) -> di
         scale=model.scale,
         threshold=model.threshold,
     )
-    return {"value": np.array([terms.value]), "gradient": terms.gradient, "hessian": terms.hessian}
+    return RowTerms(float(terms.value), terms.gradient, terms.hessian)
 
 
 def read_rows(

@@ -1,0 +1,82 @@
+"""The methods there are: name in pipelines and reports -> ``"module:Class"``, loaded when first asked for.
+
+A new method is a line here and a package of its own; imports from `daskfs`, pipeline files, ``--method``, reports,
+rehearsals and the examination of all methods (``tests/contract/``) find it here.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from daskfs.errors import ConfigError, did_you_mean
+
+SELECTORS = {
+    "message": "daskfs.selectors.message.selector:Message",
+    "online_substitution": "daskfs.selectors.online_substitution.selector:OnlineSubstitution",
+    "async_online_substitution": "daskfs.selectors.asy_os.selector:AsyncOnlineSubstitution",
+    "fgm": "daskfs.selectors.fgm.selector:FGM",
+    "mission": "daskfs.selectors.mission.selector:Mission",
+}
+"""Public as ``daskfs.<Class>``."""
+
+BASELINES = {
+    # of MISSION
+    "iht_sgd": "daskfs.baselines.thresholding.iht_sgd:StochasticIHT",
+    "batch_iht": "daskfs.baselines.thresholding.iht_sgd:BatchIHT",
+    "feature_hashing": "daskfs.baselines.thresholding.feature_hashing:FeatureHashing",
+    "iht": "daskfs.baselines.thresholding.full_gradient:IHT",
+    "iti": "daskfs.baselines.thresholding.full_gradient:ITI",
+    "pht": "daskfs.baselines.thresholding.full_gradient:PHT",
+    "identity_mission": "daskfs.baselines.thresholding.full_gradient:IdentityMission",
+    # of MESSAGE
+    "full_data": "daskfs.baselines.lasso.full_data:FullData",
+    "averaging": "daskfs.baselines.lasso.averaging:Averaging",
+    "median": "daskfs.baselines.lasso.median:Median",
+    "bolasso": "daskfs.baselines.lasso.bolasso:Bolasso",
+    # of FGM
+    "active_set": "daskfs.baselines.linear.active_set:ActiveSet",
+    "l1_liblinear": "daskfs.baselines.linear.l1_liblinear:L1Liblinear",
+    "sgd_slr": "daskfs.baselines.linear.sgd_slr:SgdSlr",
+    # of online substitution
+    "proj_gd": "daskfs.baselines.columns.proj_gd:ProjGD",
+    "lasso_cut": "daskfs.baselines.columns.lasso_cut:LassoCut",
+    "orthogonal_matching_pursuit": "daskfs.baselines.columns.orthogonal_matching_pursuit:OrthogonalMatchingPursuit",
+    "grafting": "daskfs.baselines.columns.grafting:Grafting",
+    "online_l1": "daskfs.baselines.columns.online_l1:OnlineL1",
+    "online_l0": "daskfs.baselines.columns.online_l0:OnlineL0",
+    "alpha_investing": "daskfs.baselines.columns.alpha_investing:AlphaInvesting",
+}
+"""The papers' comparison methods, public as ``daskfs.baselines.<Class>``."""
+
+METHODS = {**SELECTORS, **BASELINES}
+
+
+def find_method(name: str) -> Any:
+    """Return the class of a method.
+
+    Raises
+    ------
+    ConfigError
+        There is no such method.
+
+    Examples
+    --------
+    >>> find_method("message").__name__
+    'Message'
+    """
+    if name not in METHODS:
+        problem = f"expected one of {', '.join(METHODS)}, found {name!r}{did_you_mean(str(name), METHODS)}"
+        raise ConfigError(problem, "method", "choose one of them")
+    return load(METHODS[name])
+
+
+def load(place: str) -> Any:
+    """Return what stands at ``"module:name"``."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
+
+
+def by_class(places: dict[str, str]) -> dict[str, str]:
+    """Return ``"module:Class"`` by the class's name."""
+    return {place.partition(":")[2]: place for place in places.values()}

@@ -1,0 +1,399 @@
+"""Parameters: an annotated attribute of a selector's class, with its default value, is the whole declaration.
+
+    class Message(BaseSelector):
+        gamma: Share = 0.5
+
+From this line come the constructor, the check with its message, the key of a pipeline file and its place in the JSON
+Schema; what the parameter means is said in the class's docstring, and nowhere else. Ranges are those of
+`annotated_types`, which pydantic reads too (it is not imported here). What parameters may be together is a method,
+`_check_combination`.
+
+A subclass has the parameters of its bases too. With ``fixed={"patience": 3}`` it is not asked for one of them, and with
+``renamed={"old": "new"}`` an old name goes on working.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import operator
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from numbers import Integral, Real
+from types import NoneType, SimpleNamespace, UnionType
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    Self,
+    TypeAlias,
+    Union,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)  # fmt: skip
+
+from annotated_types import Ge, Gt, Le, Lt
+
+from daskfs.errors import ConfigError, did_you_mean
+from daskfs.losses import Requirement, check_loss, losses_with
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a value may be. ``Annotated[Any, Kind(...)]`` is a type that Python has no name for."""
+
+    doc: str
+    """In a docstring."""
+    accepts: Callable[[Any], bool] = lambda value: True
+    expected: str = ""
+    """In an error message."""
+    in_yaml: Any = None
+    """The type for pydantic; None: it cannot be written in a pipeline file."""
+    words: tuple[str, ...] = ()
+    """Where it is one of some words: what a misspelt one may have meant."""
+
+
+class LossOf:
+    """A loss that has all that is required, or of these one of some. ``Annotated[str, LossOf(LIKELIHOOD)]``."""
+
+    expected, words = "", ()
+
+    def __init__(self, *requires: Requirement, among: tuple[str, ...] | None = None) -> None:
+        self.requires, self.among = requires, among
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The losses that can be asked for, as they are registered now."""
+        return losses_with(self.requires, self.among)
+
+    @property
+    def doc(self) -> str:
+        """In a docstring."""
+        return _braces(self.names)
+
+    @property
+    def in_yaml(self) -> Any:
+        """The type for pydantic."""
+        return Literal[self.names]
+
+    def accepts(self, value: Any) -> bool:
+        """Whether it is one of them."""
+        return isinstance(value, str) and value in self.names
+
+
+def _is_power_of_two(value: Any) -> bool:
+    return _is_whole(value) and 1 <= value <= 2**31 and value & (value - 1) == 0
+
+
+Count: TypeAlias = Annotated[int, Ge(1)]
+Positive: TypeAlias = Annotated[float, Gt(0)]
+NotNegative: TypeAlias = Annotated[float, Ge(0)]
+Share: TypeAlias = Annotated[float, Ge(0), Le(1)]
+PositiveShare: TypeAlias = Annotated[float, Gt(0), Le(1)]
+Tolerance: TypeAlias = Annotated[float, Ge(0), Lt(1)]
+PowerOfTwo: TypeAlias = Annotated[int, Kind("int", _is_power_of_two, "a power of two of at most 2**31", Count)]
+RandomState: TypeAlias = Annotated[Any, Kind("int, RandomState or None", in_yaml=Annotated[int, Ge(0)])]
+MemoryLimit: TypeAlias = Annotated[Any, Kind("int or str")]
+Client: TypeAlias = Annotated[Any, Kind("distributed.Client")]
+Estimator: TypeAlias = Annotated[Any, Kind("scikit-learn estimator")]
+Columns: TypeAlias = Annotated[Any, Kind("array of int or str", in_yaml=list[Annotated[int, Ge(0)] | str])]
+_ORDER = Kind("array of int", lambda value: not isinstance(value, str), "column numbers", list[Annotated[int, Ge(0)]])
+ColumnOrder: TypeAlias = Annotated[Any, _ORDER]
+_WEIGHTS = Kind(
+    "mapping of a class to its weight", lambda value: isinstance(value, Mapping), "a mapping of classes to weights",
+    dict[float, float],
+)  # fmt: skip
+ClassWeights: TypeAlias = Annotated[Any, _WEIGHTS]
+
+
+class Parameter(NamedTuple):
+    """One parameter of a class."""
+
+    name: str
+    default: Any
+    kinds: tuple[Kind | LossOf, ...]
+    """It is of one of these, or None where that is allowed."""
+    may_be_none: bool
+    meaning: str
+    """From the docstring, which has it in reStructuredText."""
+
+    @property
+    def doc(self) -> str:
+        """Its type as a docstring has it: ``int, optional``, ``{"drop", "keep"}``."""
+        text = " or ".join(kind.doc for kind in self.kinds)
+        if self.default is None and not text.endswith("or None"):
+            return f"{text}, optional"
+        return f"{text} or None" if self.may_be_none and self.default is not None else text
+
+    @property
+    def in_yaml(self) -> Any:
+        """Its type in a pipeline file, as pydantic takes it; None where it cannot be written there."""
+        types = tuple(kind.in_yaml for kind in self.kinds if kind.in_yaml is not None)
+        if not types:
+            return None
+        return Union[(*types, None) if self.may_be_none else types]  # noqa: UP007  (known only now)
+
+    def check(self, value: Any, method: str) -> None:
+        """Refuse what it cannot be; `method` is the name of the class.
+
+        Raises
+        ------
+        ConfigError
+        """
+        if (value is None and self.may_be_none) or any(kind.accepts(value) for kind in self.kinds):
+            return
+        if isinstance(self.kinds[0], LossOf):
+            check_loss(method, value, self.kinds[0].requires, self.kinds[0].among)
+        words = [word for kind in self.kinds for word in kind.words]
+        others = [kind.expected for kind in self.kinds if not kind.words]
+        if others:
+            expected = " or ".join([*others, *map(repr, words)])
+        else:
+            known = [*words, "None"] if self.may_be_none else words
+            expected = f"one of {', '.join(known)}" if len(known) > 1 else known[0]
+        raise ConfigError(f"expected {expected}, found {value!r}{did_you_mean(str(value), words)}", self.name)
+
+
+@dataclass_transform(eq_default=False)
+class Parameters:
+    """Base of a class whose annotated attributes with default values are its parameters."""
+
+    _parameter_owners: ClassVar[dict[str, type]] = {}
+    """By name, in the constructor's order: the class that declares a parameter."""
+    _keyword_only: ClassVar[frozenset[str]] = frozenset()
+    _renamed: ClassVar[dict[str, str]] = {}
+    """New names by their old ones."""
+
+    def __init_subclass__(
+        cls,
+        *,
+        kw_only: bool = False,
+        fixed: Mapping[str, Any] | None = None,
+        renamed: Mapping[str, str] | None = None,
+        **further: Any,
+    ) -> None:
+        super().__init_subclass__(**further)
+        own = [
+            name
+            for name, hint in inspect.get_annotations(cls).items()
+            if name in cls.__dict__ and not str(hint).startswith("ClassVar")
+        ]
+        for name, value in (fixed or {}).items():
+            setattr(cls, name, value)
+        owners = {**cls._parameter_owners, **dict.fromkeys(own, cls)}
+        cls._keyword_only |= frozenset(own if kw_only else ())
+        asked = [name for name in owners if name not in (fixed or {})]
+        cls._parameter_owners = {name: owners[name] for name in sorted(asked, key=cls._keyword_only.__contains__)}
+        cls._renamed = {**cls._renamed, **(renamed or {})}
+        for old, new in (renamed or {}).items():
+            setattr(cls, old, _old_name(old, new))
+        if cls.__init__ is object.__init__ or hasattr(cls.__init__, "__signature__"):  # nobody has written one
+            cls.__init__ = _constructor(cls)  # type: ignore[method-assign]
+        cls.__doc__ = _with_inherited_parameters(cls)
+
+    def check_parameters(self) -> None:
+        """Refuse what a parameter, or several together, cannot be.
+
+        Raises
+        ------
+        ConfigError
+            Naming the parameter.
+        """
+        for parameter in parameters_of(type(self)).values():
+            parameter.check(getattr(self, parameter.name), type(self).__name__)
+        self._check_combination()
+
+    def _check_combination(self) -> None:
+        """Refuse what parameters cannot be together, each of them being what it may be."""
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by their names, and of an estimator inside as ``name__parameter``.
+
+        Returns
+        -------
+        self
+        """
+        return super().set_params(**new_names(type(self), params))  # type: ignore[misc, no-any-return]
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({self._renamed.get(name, name): value for name, value in state.items()})  # type: ignore[misc]
+
+
+def parameters_of(cls: type[Parameters]) -> dict[str, Parameter]:
+    """Return the parameters of a class by name, in the constructor's order."""
+    texts = _documented(cls)
+    found = {}
+    for name, owner in cls._parameter_owners.items():
+        declared = SimpleNamespace(__annotations__={name: inspect.get_annotations(owner)[name]})
+        hint = get_type_hints(declared, vars(sys.modules[owner.__module__]), include_extras=True)[name]
+        alternatives = [*_alternatives(hint)]
+        kinds = tuple(_kind(one) for one in alternatives if one is not NoneType)
+        default = getattr(cls, name)
+        may_be_none = default is None or NoneType in alternatives
+        found[name] = Parameter(name, default, kinds, may_be_none, texts.get(name, ("", ""))[1])
+    return found
+
+
+def new_names(cls: type[Parameters], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters by their present names, with a FutureWarning for each old one.
+
+    Raises
+    ------
+    TypeError
+        Both are given.
+    """
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        new = cls._renamed.get(name, name)
+        if new != name:
+            warnings.warn(f"{name} is now called {new}", FutureWarning, stacklevel=3)
+        if new in found or (new != name and new in given):
+            raise TypeError(f"{cls.__name__}: {name} is the old name of {new}: give one of them")
+        found[new] = value
+    return found
+
+
+def _constructor(cls: type[Parameters]) -> Callable[..., None]:
+    """Return an ``__init__`` that stores the parameters, with their names and default values in its signature."""
+    keyword, either = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    signature = inspect.Signature(
+        [
+            inspect.Parameter("self", either),
+            *(
+                inspect.Parameter(name, keyword if name in cls._keyword_only else either, default=getattr(cls, name))
+                for name in cls._parameter_owners
+            ),
+        ]
+    )
+
+    def __init__(self: Parameters, *args: Any, **options: Any) -> None:
+        options = new_names(cls, options)
+        for name in options:
+            if name not in signature.parameters:
+                hint = did_you_mean(name, cls._parameter_owners)
+                raise TypeError(f"{cls.__name__} has no parameter {name!r}{hint}")
+        bound = signature.bind(self, *args, **options)
+        bound.apply_defaults()
+        for name in cls._parameter_owners:
+            setattr(self, name, bound.arguments[name])
+
+    __init__.__signature__ = signature  # type: ignore[attr-defined]
+    __init__.__qualname__ = f"{cls.__qualname__}.__init__"
+    __init__.__module__ = cls.__module__
+    return __init__
+
+
+def _old_name(old: str, new: str) -> property:
+    def get(self: Parameters) -> Any:
+        warnings.warn(f"{old} is now called {new}", FutureWarning, stacklevel=2)
+        return getattr(self, new)
+
+    def put(self: Parameters, value: Any) -> None:
+        warnings.warn(f"{old} is now called {new}", FutureWarning, stacklevel=2)
+        setattr(self, new, value)
+
+    return property(get, put, doc=f"The old name of `{new}`.")
+
+
+def _alternatives(hint: Any) -> Iterator[Any]:
+    if get_origin(hint) in (Union, UnionType):
+        for part in get_args(hint):
+            yield from _alternatives(part)
+    else:
+        yield hint
+
+
+def _kind(hint: Any) -> Kind | LossOf:
+    """Return what a type means: that of its annotation, some words, a switch, or a number in a range."""
+    base, *annotated = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    for item in annotated:
+        if isinstance(item, Kind | LossOf):
+            return item
+    if get_origin(base) is Literal:
+        known = get_args(base)
+        return Kind(
+            _braces(known),
+            lambda value: isinstance(value, str | Integral) and not isinstance(value, bool) and value in known,
+            in_yaml=hint,
+            words=tuple(map(str, known)),
+        )
+    if base is bool:
+        return Kind("bool", lambda value: type(value).__name__ in ("bool", "bool_"), "True or False", hint)
+    is_type = {int: _is_whole, float: _is_number}[base]
+    limits = {type(limit).__name__: getattr(limit, type(limit).__name__.lower()) for limit in annotated}
+    return Kind(
+        base.__name__,
+        lambda value: is_type(value) and all(_HOLDS[sign](value, limit) for sign, limit in limits.items()),
+        _range_text("a whole number" if base is int else "a number", limits),
+        hint,
+    )
+
+
+_HOLDS = {"Ge": operator.ge, "Gt": operator.gt, "Le": operator.le, "Lt": operator.lt}
+
+
+def _range_text(noun: str, limits: Mapping[str, Any]) -> str:
+    match limits:
+        case {"Ge": low, "Le": high}:
+            return f"{noun} from {low} to {high}"
+        case {"Ge": low, "Lt": high}:
+            return f"{noun} from {low} to below {high}"
+        case {"Gt": low, "Le": high}:
+            return f"{noun} above {low} and up to {high}"
+        case {"Gt": low, "Lt": high}:
+            return f"{noun} between {low} and {high}"
+        case {"Ge": low}:
+            return f"{noun} of at least {low}"
+        case {"Gt": 0}:
+            return noun.replace("a ", "a positive ", 1)
+    return noun
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _braces(words: tuple[Any, ...]) -> str:
+    return "{" + ", ".join(f'"{word}"' if isinstance(word, str) else str(word) for word in words) + "}"
+
+
+_SECTION = re.compile(r"^Parameters\n-+\n(.*?)(?=\n\n\w[^\n]*\n---|\Z)", re.DOTALL | re.MULTILINE)
+_NEXT_SECTION = re.compile(r"\n\n(?=\w[^\n]*\n---)|\Z")
+
+
+def _documented(cls: type) -> dict[str, tuple[str, str]]:
+    """Return type and meaning of each parameter that docstrings of a class and its bases describe."""
+    found: dict[str, tuple[str, str]] = {}
+    for owner in reversed(cls.__mro__):
+        section = _SECTION.search(inspect.cleandoc(owner.__dict__.get("__doc__") or ""))
+        for entry in re.split(r"\n(?=\S)", section[1] if section else ""):
+            head, _, text = entry.partition("\n")
+            names, _, kind = head.partition(" : ")
+            found.update({name.strip(): (kind, inspect.cleandoc(text)) for name in names.split(",")})
+    return found
+
+
+def _with_inherited_parameters(cls: type[Parameters]) -> str | None:
+    """Return the docstring of a class with the parameters of its bases among its own, in the constructor's order."""
+    if not cls.__doc__:
+        return None
+    doc, texts = inspect.cleandoc(cls.__doc__), _documented(cls)
+    entries = []
+    for name in cls._parameter_owners:
+        kind, text = texts.get(name, ("", ""))
+        entries.append("\n".join([f"{name} : {kind}", *(f"    {line}" if line else "" for line in text.splitlines())]))
+    section = "Parameters\n----------\n" + "\n".join(entries)
+    if _SECTION.search(doc):
+        return _SECTION.sub(lambda _: section, doc, count=1)
+    return _NEXT_SECTION.sub(lambda found: f"\n\n{section}{found[0]}", doc, count=1)

@@ -1,0 +1,290 @@
+"""One fit while it lasts: what is read, where tasks run, who hears of it, what was finished before, what it has cost.
+
+`BaseSelector.fit_matrix` makes a `Run` and gives it to `_fit`, which hands it on: nothing else has to know of workers,
+progress and checkpoints. The matrix is sent once in a fit, however many steps are mapped over it: a store as an
+address, arrays in memory as what they are. A part is a small picklable object that names rows (`Run.rows` says which
+they are where the task runs) or columns of what was sent.
+
+**map**: one task for each part; the results in the order of the parts. With `record`, the type of a result, each is
+kept in the checkpoint under the part's ``name``, and a run that is resumed maps what is missing.
+
+    >>> def mean_of(matrix, shift, part):
+    ...     return matrix.read(part).mean() + shift
+    >>> run = Run(ArrayMatrix(np.arange(8.0).reshape(4, 2)), "example")
+    >>> run.map("means", mean_of, [run.rows(0, 2), run.rows(2, 4)], 100.0)
+    [101.5, 105.5]
+
+**reduce**: the results combined in a tree that depends on the number of parts alone, where the tasks run.
+
+    >>> run.reduce("sum", mean_of, [run.rows(0, 2), run.rows(2, 4)], operator.add, 0.0)
+    7.0
+
+Steps of a kind add up in `Run.seconds` and `Run.nbytes` (of what came back), and each is told to the progress. Loops
+around them say what they are with `Run.timed` (all of it counts as one step) and `Run.reported` (all of it is one step
+of so many parts to whoever watches):
+
+    >>> with run.timed("fit"), run.reported("fit", total=2) as advance:
+    ...     for _ in range(2):
+    ...         _ = run.map("means", mean_of, [run.rows(0, 4)], 0.0)
+    ...         advance()
+    >>> sorted(run.seconds)
+    ['fit', 'means', 'sum']
+
+States that are neither parts nor sums are kept with `Run.save` and `Run.load`. What several steps share and is large
+goes through `Run.keep` first. `Run.over` is the same run over other rows, `Run.within` with names of its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import copy
+from typing import Any, Literal, Protocol, Self, TypeVar
+
+import numpy as np
+
+from daskfs.cluster.workers import Here, Workers
+from daskfs.matrix.base import Matrix, Progress, Rows
+from daskfs.matrix.streaming import RowView
+from daskfs.selectors.shared.record import Record, nbytes_of
+
+RecordT = TypeVar("RecordT", bound=Record | dict[str, np.ndarray])
+
+
+class Checkpoint(Protocol):
+    """Keeps small arrays under names, so that an interrupted run goes on where it stood."""
+
+    def load(self, name: str) -> dict[str, np.ndarray] | None:
+        """Return what was saved under a name, or None."""
+
+    def save(self, name: str, arrays: dict[str, np.ndarray]) -> None:
+        """Save arrays under a name."""
+
+
+class Run:
+    """One fit of a matrix: see the module.
+
+    Parameters
+    ----------
+    matrix : Matrix
+    name : str
+        Of the method: steps are called ``name-step`` on the dashboard, in the progress and in the checkpoint.
+    workers : Workers, optional
+        By default this thread.
+    progress : Progress, optional
+    checkpoint : Checkpoint, optional
+    task_limit : int, optional
+        Bytes that one task may take.
+
+    Attributes
+    ----------
+    seconds : dict of float
+        What each step took.
+    nbytes : dict of int
+        What the tasks of each step returned: all that left the data.
+    """
+
+    def __init__(
+        self,
+        matrix: Matrix,
+        name: str,
+        workers: Workers | None = None,
+        progress: Progress | None = None,
+        checkpoint: Checkpoint | None = None,
+        task_limit: int | None = None,
+    ) -> None:
+        self.matrix: Any = matrix
+        self.name, self.workers = name, workers or Here()
+        self.progress, self.checkpoint, self.task_limit = progress, checkpoint, task_limit
+        self.seconds: dict[str, float] = {}
+        self.nbytes: dict[str, int] = {}
+        self._by: Literal["rows", "columns"] = "rows"
+        self._prefix = ""
+        self._kept: list[tuple[Any, Any]] = []  # arguments and what stands for them where tasks run
+        self._timed: list[str] = []
+        self._reported: list[str] = []
+
+    def over(self, matrix: Matrix, *, by: Literal["rows", "columns"] | None = None) -> Self:
+        """Return the same run over another matrix, most often some rows of this one.
+
+        Parameters
+        ----------
+        matrix : Matrix
+        by : {"rows", "columns"}, optional
+            What parts are. Tasks that take rows are sent the matrix's base and the rows of that; tasks that take
+            columns are sent the matrix as it is, with which rows it has. By default as before, "rows" at first.
+        """
+        run = copy(self)
+        run.matrix, run._by = matrix, by or self._by
+        return run
+
+    def within(self, prefix: str) -> Self:
+        """Return the same run with checkpoints of its own: of one class of several, for example."""
+        run = copy(self)
+        run._prefix = f"{self._prefix}{prefix}-"
+        return run
+
+    @property
+    def sent(self) -> Any:
+        """What stands for the matrix among the arguments of a task; sent when it is asked for, once."""
+        return self.keep(self.matrix if self._by == "columns" else _base_of(self.matrix))
+
+    def rows(self, start: int, stop: int) -> Rows:
+        """Return rows [start, stop) of the matrix as rows of what is sent."""
+        is_base = self._by == "columns" or not isinstance(self.matrix, RowView)
+        return slice(start, stop) if is_base else self.matrix.locate(start, stop)
+
+    def keep(self, argument: Any) -> Any:
+        """Send what several steps share, once; return what stands for it."""
+        for known, kept in self._kept:
+            if known is argument:
+                return kept
+        kept = self.workers.keep(argument)
+        self._kept.append((argument, kept))
+        return kept
+
+    def map(
+        self,
+        step: str,
+        function: Callable[..., Any],
+        parts: Sequence[Any],
+        *shared: Any,
+        record: type[RecordT] | None = None,
+        key: str = "",
+    ) -> list[Any]:
+        """Return ``function(matrix, *shared, part)`` for every part, in the order of the parts.
+
+        Parameters
+        ----------
+        step : str
+        function : callable
+            Importable by name, free of side effects, and light: it is what workers import.
+        parts : sequence
+            With `record` each has a ``name``.
+        *shared
+            Common to all tasks.
+        record : type, optional
+            A `Record` or dict, what the tasks return. Given, results are kept, and found where a run is resumed.
+        key : str
+            Sets these results apart from those of the same step with other arguments.
+
+        Raises
+        ------
+        RunError
+            The workers were lost more often than can be repaired.
+        """
+        results: list[Any] = [None] * len(parts)
+        for k, result in self.each(step, function, parts, *shared, record=record, key=key):
+            results[k] = result
+        return results
+
+    def each(
+        self,
+        step: str,
+        function: Callable[..., Any],
+        parts: Sequence[Any],
+        *shared: Any,
+        record: type[RecordT] | None = None,
+        key: str = "",
+    ) -> Iterator[tuple[int, Any]]:
+        """Yield number and result of every part as they come, those that a checkpoint holds first: see `map`."""
+        names = [] if record is None else [f"{step}{key}-{part.name}" for part in parts]
+        found = {} if record is None else {k: self.load(name, record) for k, name in enumerate(names)}
+        waiting = [k for k in range(len(parts)) if found.get(k) is None]
+        with self.reported(step, len(parts), len(parts) - len(waiting)) as advance, self.timed(step):
+            for k, result in found.items():
+                if result is not None:
+                    self._count(step, result)
+                    yield k, result
+            if not waiting:
+                return
+            shared, tasks = (self.sent, *shared), [parts[k] for k in waiting]
+            for done, result in self.workers.map_blocks(function, tasks, name=self._full(step), shared=shared):
+                if record is not None:
+                    self.save(names[waiting[done]], result)
+                self._count(step, result)
+                advance()
+                yield waiting[done], result
+
+    def reduce(
+        self,
+        step: str,
+        function: Callable[..., Any],
+        parts: Sequence[Any],
+        combine: Callable[[Any, Any], Any],
+        *shared: Any,
+        record: type[RecordT] | None = None,
+        key: str = "",
+    ) -> Any:
+        """Return all ``function(matrix, *shared, part)`` combined, neighbours first, where the tasks run: see `map`."""
+        name = f"{step}{key}"
+        with self.reported(step, 1) as advance, self.timed(step):
+            result: Any = None if record is None else self.load(name, record)
+            if result is None:
+                shared = (self.sent, *shared)
+                result = self.workers.reduce_blocks(function, parts, combine, name=self._full(step), shared=shared)
+                if record is not None:
+                    self.save(name, result)
+            advance()
+        self._count(step, result)
+        return result
+
+    @contextmanager
+    def timed(self, step: str) -> Iterator[None]:
+        """Count the seconds of what is inside, and the bytes of what is mapped there, as those of this step."""
+        is_outermost, started = not self._timed, time.perf_counter()
+        self._timed.append(step)
+        try:
+            yield
+        finally:
+            self._timed.pop()
+            if is_outermost:
+                self.seconds[step] = self.seconds.get(step, 0.0) + time.perf_counter() - started
+
+    @contextmanager
+    def reported(self, step: str, total: int, done: int = 0) -> Iterator[Callable[..., None]]:
+        """Report what is inside as a step of so many parts; yields what to call with the number that is done.
+
+        Nothing is reported of what stands inside another step that is reported or timed.
+        """
+        progress = None if self._reported or self._timed else self.progress
+        self._reported.append(step)
+        try:
+            if progress is None:
+                yield _say_nothing
+                return
+            progress.start(self._full(step), total)
+            progress.advance(done)
+            yield progress.advance
+            progress.finish()
+        finally:
+            self._reported.pop()
+
+    def load(self, name: str, record: type[RecordT]) -> RecordT | None:
+        """Return what was kept under a name before the run was interrupted; None where nothing was."""
+        arrays = None if self.checkpoint is None else self.checkpoint.load(self._prefix + self._full(name))
+        if arrays is None:
+            return None
+        return record.unpack(arrays) if issubclass(record, Record) else record(arrays)
+
+    def save(self, name: str, record: Record | dict[str, np.ndarray]) -> None:
+        """Keep a record under a name, where there is a checkpoint."""
+        if self.checkpoint is not None:
+            arrays = record.pack() if isinstance(record, Record) else record
+            self.checkpoint.save(self._prefix + self._full(name), arrays)
+
+    def _full(self, step: str) -> str:
+        return f"{self.name}-{step}" if step else self.name
+
+    def _count(self, step: str, result: Any) -> None:
+        step = self._timed[0] if self._timed else step
+        self.nbytes[step] = self.nbytes.get(step, 0) + nbytes_of(result)
+
+
+def _base_of(matrix: Any) -> Any:
+    return matrix.base if isinstance(matrix, RowView) else matrix
+
+
+def _say_nothing(k: int = 1) -> None:
+    """Stand in for the progress of what is part of another step."""
