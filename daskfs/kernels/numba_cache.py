@@ -32,10 +32,12 @@ import llvmlite
 import numba
 from llvmlite import ir
 from numba import types
+from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 from numba.extending import intrinsic
 
+from daskfs.kernels.compiler import CompilerForKernels, CompilerForPython, LinkedLibrary, making
 from daskfs.kernels.sources import stamp_of
 
 
@@ -136,7 +138,10 @@ class KernelCache:
         if hashlib.sha256(kept[32:]).digest() != kept[:32]:  # the machine went down as it was written
             return None
         found, reduced = pickle.loads(kept[32:])
-        return CompileResult._rebuild(target_context, *reduced) if found == key else None
+        if found != key:
+            return None
+        with making(JITCodeLibrary if self._callers == "python" else LinkedLibrary, target_context.codegen()):
+            return CompileResult._rebuild(target_context, *reduced)
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep a compiled function; what cannot be kept (a full disk) is compiled again by the next process."""
@@ -213,10 +218,10 @@ def _compiled(function: Callable[..., Any], fastmath: bool | set[str]) -> Callab
     the function itself and would be optimised again in every caller.
     """
     options: dict[str, Any] = {"nogil": True, "fastmath": fastmath, "no_cfunc_wrapper": True}
-    for_python: Any = numba.njit(**options)(function)
+    for_python: Any = numba.njit(**options, pipeline_class=CompilerForPython)(function)
     if for_python is function:  # NUMBA_DISABLE_JIT
         return function
-    for_kernels: Any = numba.njit(**options, no_cpython_wrapper=True)(function)
+    for_kernels: Any = numba.njit(**options, pipeline_class=CompilerForKernels, no_cpython_wrapper=True)(function)
     stamp = stamp_of(function.__module__)
     for_python._cache = KernelCache(function, CACHE_DIRECTORY, stamp, "python")
     for_kernels._cache = KernelCache(function, CACHE_DIRECTORY, stamp, "kernels")

@@ -64,7 +64,7 @@ def package(tmp_path, monkeypatch):
     """A daskfs of a few kernels, which tests change between processes."""
     kernels = tmp_path / "daskfs" / "kernels"
     kernels.mkdir(parents=True)
-    for name in ("numba_cache.py", "sources.py"):
+    for name in ("numba_cache.py", "sources.py", "compiler.py"):
         shutil.copy(Path(numba_cache.__file__).with_name(name), kernels)
     files = {
         "__init__.py": "",
