@@ -100,7 +100,7 @@ PositiveShare: TypeAlias = Annotated[float, Gt(0), Le(1)]
 Tolerance: TypeAlias = Annotated[float, Ge(0), Lt(1)]
 PowerOfTwo: TypeAlias = Annotated[int, Kind("int", _is_power_of_two, "a power of two of at most 2**31", Count)]
 RandomState: TypeAlias = Annotated[Any, Kind("int, RandomState or None", in_yaml=Annotated[int, Ge(0)])]
-MemoryLimit: TypeAlias = Annotated[Any, Kind("int or str")]
+MemoryLimit: TypeAlias = Annotated[int | str | None, Kind("int or str")]
 Client: TypeAlias = Annotated[Any, Kind("distributed.Client")]
 Estimator: TypeAlias = Annotated[Any, Kind("scikit-learn estimator")]
 Columns: TypeAlias = Annotated[Any, Kind("array of int or str", in_yaml=list[Annotated[int, Ge(0)] | str])]
@@ -188,9 +188,10 @@ class Parameters:
         for name, value in (fixed or {}).items():
             setattr(cls, name, value)
         owners = {**cls._parameter_owners, **dict.fromkeys(own, cls)}
+        last = [name for name in owners if name in cls._keyword_only]  # what all selectors have stands at the end
         cls._keyword_only |= frozenset(own if kw_only else ())
-        asked = [name for name in owners if name not in (fixed or {})]
-        cls._parameter_owners = {name: owners[name] for name in sorted(asked, key=cls._keyword_only.__contains__)}
+        order = sorted(dict.fromkeys([*owners, *last]), key=lambda name: (name in cls._keyword_only, name in last))
+        cls._parameter_owners = {name: owners[name] for name in order if name not in (fixed or {})}
         cls._renamed = {**cls._renamed, **(renamed or {})}
         for old, new in (renamed or {}).items():
             setattr(cls, old, _old_name(old, new))
@@ -228,7 +229,7 @@ class Parameters:
 
 def parameters_of(cls: type[Parameters]) -> dict[str, Parameter]:
     """Return the parameters of a class by name, in the constructor's order."""
-    texts = _documented(cls)
+    texts = _entries(cls.__doc__ or "")
     found = {}
     for name, owner in cls._parameter_owners.items():
         declared = SimpleNamespace(__annotations__={name: inspect.get_annotations(owner)[name]})
@@ -239,6 +240,20 @@ def parameters_of(cls: type[Parameters]) -> dict[str, Parameter]:
         may_be_none = default is None or NoneType in alternatives
         found[name] = Parameter(name, default, kinds, may_be_none, texts.get(name, ("", ""))[1])
     return found
+
+
+def n_to_select(asked: int | None, n_features: int, default: int) -> int:
+    """Return how many features to select: by default so many, or all where there are fewer.
+
+    Raises
+    ------
+    ConfigError
+        More are asked for than there are.
+    """
+    if asked is not None and asked > n_features:
+        problem = f"asks for {asked:,} features, but there are {n_features:,}"
+        raise ConfigError(problem, "n_features_to_select", f"ask for at most {n_features:,}")
+    return min(default, n_features) if asked is None else int(asked)
 
 
 def new_names(cls: type[Parameters], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -372,15 +387,14 @@ _SECTION = re.compile(r"^Parameters\n-+\n(.*?)(?=\n\n\w[^\n]*\n---|\Z)", re.DOTA
 _NEXT_SECTION = re.compile(r"\n\n(?=\w[^\n]*\n---)|\Z")
 
 
-def _documented(cls: type) -> dict[str, tuple[str, str]]:
-    """Return type and meaning of each parameter that docstrings of a class and its bases describe."""
-    found: dict[str, tuple[str, str]] = {}
-    for owner in reversed(cls.__mro__):
-        section = _SECTION.search(inspect.cleandoc(owner.__dict__.get("__doc__") or ""))
-        for entry in re.split(r"\n(?=\S)", section[1] if section else ""):
-            head, _, text = entry.partition("\n")
-            names, _, kind = head.partition(" : ")
-            found.update({name.strip(): (kind, inspect.cleandoc(text)) for name in names.split(",")})
+def _entries(doc: str) -> dict[str, tuple[str, str]]:
+    """Return type and meaning of each parameter that a docstring describes."""
+    section = _SECTION.search(inspect.cleandoc(doc))
+    found = {}
+    for entry in re.split(r"\n(?=\S)", section[1]) if section else ():
+        head, _, text = entry.partition("\n")
+        names, _, kind = head.partition(" : ")
+        found.update({name.strip(): (kind, inspect.cleandoc(text)) for name in names.split(",")})
     return found
 
 
@@ -388,12 +402,13 @@ def _with_inherited_parameters(cls: type[Parameters]) -> str | None:
     """Return the docstring of a class with the parameters of its bases among its own, in the constructor's order."""
     if not cls.__doc__:
         return None
-    doc, texts = inspect.cleandoc(cls.__doc__), _documented(cls)
-    entries = []
+    doc = inspect.cleandoc(cls.__doc__)
+    texts = {name: entry for owner in reversed(cls.__mro__) for name, entry in _entries(owner.__doc__ or "").items()}
+    lines = ["Parameters", "----------"]
     for name in cls._parameter_owners:
         kind, text = texts.get(name, ("", ""))
-        entries.append("\n".join([f"{name} : {kind}", *(f"    {line}" if line else "" for line in text.splitlines())]))
-    section = "Parameters\n----------\n" + "\n".join(entries)
+        lines += [f"{name} : {kind}", *(f"    {line}" if line else "" for line in text.splitlines())]
+    section = "\n".join(lines)
     if _SECTION.search(doc):
         return _SECTION.sub(lambda _: section, doc, count=1)
     return _NEXT_SECTION.sub(lambda found: f"\n\n{section}{found[0]}", doc, count=1)

@@ -6,18 +6,16 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from daskfs.baselines.lasso.averaging import Averaging
 from daskfs.baselines.lasso.bolasso import Bolasso
 from daskfs.baselines.lasso.full_data import FullData
 from daskfs.baselines.lasso.median import Median
 from daskfs.baselines.lasso.on_blocks import RowPart, Weighting
-from daskfs.cluster.open import open_cluster
 from daskfs.errors import PlanError
 from daskfs.kernels.glm.path import glm_path
 from daskfs.kernels.lasso.criteria import feature_penalty
-from daskfs.sources.arrays import ArrayMatrix
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 
 TRUE_FEATURES = [2, 5, 11]
@@ -117,30 +115,13 @@ def test_rows_that_do_not_fit_in_a_task_are_refused(X, baseline):
 
 
 @pytest.mark.parametrize("baseline", BASELINES, ids=NAMES)
-def test_threads_give_the_bits_of_this_thread(X, baseline, tmp_path):
+def test_threads_give_the_bits_of_this_thread(X, baseline, threads, tmp_path):
     store = ingest(X, tmp_path / "classes.zarr", y=targets_of(X)["logistic"], dtype="float64")
     train, _ = store.split(0.25)
     expected = clone(baseline).set_params(loss="logistic").fit(train)
-    with open_cluster("threads", n_workers=2, dashboard_address=None) as workers:
-        found = clone(baseline).set_params(loss="logistic").fit_matrix(train, workers=workers)
+    found = clone(baseline).set_params(loss="logistic").fit_matrix(train, workers=threads)
     np.testing.assert_array_equal(found.coef_, expected.coef_)
     assert found.intercept_ == expected.intercept_
-
-
-def drawn_otherwise(estimator):
-    """A row of weight 2 is drawn as one row that counts twice, two rows are drawn apart: equal on average only."""
-    if not isinstance(estimator, Bolasso):
-        return {}
-    return {f"check_sample_weight_equivalence_on_{kind}_data": drawn_otherwise.__doc__ for kind in ("dense", "sparse")}
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")  # scikit-learn's own: no features were selected
-@parametrize_with_checks(
-    [FullData(loss="logistic"), Averaging(loss="logistic"), Bolasso(n_bootstraps=3, loss="logistic")],
-    expected_failed_checks=drawn_otherwise,
-)
-def test_scikit_learns_examination(estimator, check):
-    check(estimator)
 
 
 class Memory:

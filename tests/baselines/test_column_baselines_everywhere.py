@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from daskfs.baselines.columns.alpha_investing import AlphaInvesting
 from daskfs.baselines.columns.grafting import Grafting
@@ -15,10 +14,9 @@ from daskfs.baselines.columns.online_l0 import OnlineL0
 from daskfs.baselines.columns.online_l1 import OnlineL1
 from daskfs.baselines.columns.orthogonal_matching_pursuit import OrthogonalMatchingPursuit
 from daskfs.baselines.columns.proj_gd import ProjGD
-from daskfs.cluster.open import open_cluster
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.pipeline.config import build_pipeline
 from daskfs.pipeline.run import run_pipeline
-from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 
 CLASSES = [ProjGD, LassoCut, OrthogonalMatchingPursuit, Grafting, OnlineL1, OnlineL0, AlphaInvesting]
@@ -26,33 +24,10 @@ BASELINES = [made(5) for made in CLASSES]
 NAMES = [baseline.method for baseline in BASELINES]
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")  # scikit-learn's own: no features were selected
-@parametrize_with_checks(
-    [made() for made in CLASSES] + [made(loss="squared_hinge", memory_limit="64MiB") for made in CLASSES],
-)
-def test_scikit_learns_examination(estimator, check):
-    check(estimator)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::UserWarning")
-@parametrize_with_checks(
-    [made(loss="logistic") for made in CLASSES] + [ProjGD(step="restricted"), OrthogonalMatchingPursuit(per_pass=3)],
-)
-def test_scikit_learns_examination_of_the_rest(estimator, check):
-    check(estimator)
-
-
 @pytest.fixture(scope="module")
 def store(problem, tmp_path_factory):
     X, y = problem
     return ingest(X, tmp_path_factory.mktemp("columns") / "p.zarr", y=y, dtype="float64", tile_shape=(256, 8))
-
-
-@pytest.fixture(scope="module", params=["threads", "local"])
-def workers(request):
-    with open_cluster(request.param, n_workers=2, dashboard_address=None) as opened:
-        yield opened
 
 
 def assert_same_bits(found, expected):

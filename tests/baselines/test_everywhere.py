@@ -6,47 +6,22 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from daskfs.baselines.lasso.averaging import Averaging
 from daskfs.baselines.lasso.bolasso import Bolasso
 from daskfs.baselines.lasso.full_data import FullData
 from daskfs.baselines.lasso.median import Median
-from daskfs.cluster.open import open_cluster
-from daskfs.sources.arrays import ArrayMatrix
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 
 BASELINES = [FullData(), Averaging(n_subsets=5), Median(n_subsets=5), Bolasso(n_bootstraps=3)]
 NAMES = ["full_data", "averaging", "median", "bolasso"]
 
 
-def drawn_otherwise(estimator):
-    """A row of weight 2 is drawn as one row that counts twice, two rows are drawn apart: equal on average only."""
-    if not isinstance(estimator, Bolasso):
-        return {}
-    kinds = ("dense", "sparse")
-    return {f"check_sample_weight_equivalence_on_{kind}_data": drawn_otherwise.__doc__ for kind in kinds}
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")  # scikit-learn's own: no features were selected
-@parametrize_with_checks(
-    [FullData(), Averaging(), Median(), Bolasso(n_bootstraps=4, memory_limit="64MiB")],
-    expected_failed_checks=drawn_otherwise,
-)
-def test_scikit_learns_examination(estimator, check):
-    check(estimator)
-
-
 @pytest.fixture(scope="module")
 def store(problem, tmp_path_factory):
     X, y = problem
     return ingest(X, tmp_path_factory.mktemp("baselines") / "p.zarr", y=y, dtype="float64", tile_shape=(256, 8))
-
-
-@pytest.fixture(scope="module", params=["threads", "local"])
-def workers(request):
-    with open_cluster(request.param, n_workers=2, dashboard_address=None) as opened:
-        yield opened
 
 
 def assert_same_bits(found, expected):

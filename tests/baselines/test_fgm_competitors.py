@@ -5,31 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from daskfs.baselines import ActiveSet, L1Liblinear, SgdSlr
 from daskfs.errors import ConfigError, PlanError
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.fgm.selector import FGM
-from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
-
-ORDER_OF_ROWS = "liblinear and SDCA visit rows in an order that depends on their number"
-OF_WEIGHTS = dict.fromkeys(
-    ("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"), ORDER_OF_ROWS
-)
-
-
-def failing(estimator):
-    return {} if isinstance(estimator, ActiveSet) else OF_WEIGHTS
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")  # scikit-learn's own: no features were selected
-@parametrize_with_checks(
-    [ActiveSet(), L1Liblinear(), L1Liblinear(1, loss="logistic"), SgdSlr(max_epochs=20)],
-    expected_failed_checks=failing,
-)
-def test_scikit_learns_examination(estimator, check):
-    check(estimator)
 
 
 @pytest.fixture(scope="module")

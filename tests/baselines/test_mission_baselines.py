@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from daskfs.baselines import IHT, ITI, PHT, BatchIHT, FeatureHashing, IdentityMission, StochasticIHT
 from daskfs.errors import ConfigError, DataError, PlanError
@@ -13,29 +12,8 @@ from daskfs.kernels.baselines.hard_thresholding import accumulate, k_largest, th
 from daskfs.kernels.sketch.count_sketch import seed_word
 from daskfs.kernels.sketch.heap import push
 from daskfs.kernels.sketch.rows import EMPTY
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.mission.selector import Mission
-from daskfs.sources.arrays import ArrayMatrix
-
-SAMPLE_WEIGHTS = {
-    f"check_sample_weight_equivalence_on_{kind}_data": "stochastic descent takes a row of weight 2 once, with two steps"
-    for kind in ("dense", "sparse")
-}
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")  # scikit-learn's own
-@parametrize_with_checks(
-    [StochasticIHT(), IHT(), FeatureHashing()],
-    expected_failed_checks=lambda selector: SAMPLE_WEIGHTS if isinstance(selector, FeatureHashing) else {},
-)
-def test_scikit_learns_examination(estimator, check):
-    check(estimator)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::UserWarning")
-@parametrize_with_checks([BatchIHT(), ITI(), PHT(), IdentityMission()])
-def test_scikit_learns_examination_of_the_others(estimator, check):
-    check(estimator)
 
 
 @pytest.fixture(scope="module")

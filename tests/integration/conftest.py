@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from workshop import Workshop
+
+from tests.integration.workshop import Workshop
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ import gzip
 import json
 
 import pytest
-from workshop import refused, table
+
+from tests.integration.workshop import refused, table
 
 
 def cell(line, column, value):

@@ -22,7 +22,10 @@ from daskfs.store.feature_store import open_store
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PIPELINES = sorted((ROOT / "pipelines").glob("*.yaml"))
+PIPELINES = [
+    pytest.param(path, id=path.stem, marks=[] if path.stem in ("message", "household_power") else pytest.mark.slow)
+    for path in sorted((ROOT / "pipelines").glob("*.yaml"))
+]
 PAPERS = sorted((ROOT / "pipelines" / "papers").glob("*.yaml"))
 LASSO_CV_RATIO = 1.02
 
@@ -54,7 +57,7 @@ def test_the_readme_has_two_commands_that_set_up_and_go():
     assert run == ".venv/bin/daskfs run pipelines/quickstart.yaml --force"
     setup, install, test = commands_after("test command")
     assert install == '.venv-test/bin/pip install --quiet --editable ".[test]"'
-    assert test == ".venv-test/bin/python -m pytest"
+    assert test == ".venv-test/bin/python -m pytest -n 2"
 
 
 def test_the_quickstart_ends_with_the_path_of_its_report(tmp_path):
@@ -85,7 +88,7 @@ def test_the_pipeline_and_the_table_schema_of_the_documentation_are_valid():
     assert schema.columns["Carrier"].min_count == 100
 
 
-@pytest.mark.parametrize("pipeline", PIPELINES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("pipeline", PIPELINES)
 def test_every_pipeline_runs_as_it_stands(pipeline, tmp_path):
     if "${DASKFS_DATA}" in pipeline.read_text(encoding="utf-8") and "DASKFS_DATA" not in os.environ:
         pytest.skip("DASKFS_DATA, the folder of the real files, is not set")
@@ -105,12 +108,17 @@ def test_every_pipeline_of_the_papers_runs_as_it_stands(pipeline, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+SPLITS = [  # of flights_houston one is enough; benchmarks/real_data.py takes more
+    *[(name, seed) for name in ("household_power", "household_power_minute", "adult") for seed in (0, 4)],
+    ("flights_houston", 0),
+]
+
+
 @needs_data
-@pytest.mark.parametrize("name", ["household_power", "household_power_minute", "adult", "flights_houston"])
-@pytest.mark.parametrize("seed", [0, 4])
+@pytest.mark.parametrize(
+    ("name", "seed"), [SPLITS[0], *(pytest.param(*split, marks=pytest.mark.slow) for split in SPLITS[1:])]
+)
 def test_the_test_error_on_real_data_is_no_worse_than_lassocv_by_more_than_two_percent(name, seed, tmp_path):
-    if name == "flights_houston" and seed:
-        pytest.skip("one split of the largest set is enough here; benchmarks/real_data.py takes more")
     path = ROOT / "pipelines" / f"{name}.yaml"
     done = run_elsewhere(path, tmp_path, f"split.random_state={seed}", "cluster={kind: none, memory_limit: 2GiB}")
     assert done.returncode == 0, done.stderr
@@ -124,6 +132,7 @@ def test_the_test_error_on_real_data_is_no_worse_than_lassocv_by_more_than_two_p
     assert ours <= LASSO_CV_RATIO * theirs
 
 
+@pytest.mark.slow
 @needs_data
 def test_one_schema_reads_the_household_power_by_the_minute_too(tmp_path):
     minutes = Path(os.environ["DASKFS_DATA"], "power_minute", "household_power_consumption.csv.gz")
@@ -133,6 +142,7 @@ def test_one_schema_reads_the_household_power_by_the_minute_too(tmp_path):
     assert open_store(tmp_path / "store.zarr").shape == (47955, 74)
 
 
+@pytest.mark.slow
 def test_a_gigabyte_on_workers_of_200_mib_keeps_every_promise(tmp_path):
     script = ROOT / "benchmarks" / "out_of_core.py"
     small = ["--size", "1GB", "--n-features", "1000", "--subset-size", "500", "--memory-limit", "200MiB"]

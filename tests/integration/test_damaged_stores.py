@@ -10,7 +10,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from workshop import refused, table
+
+from tests.integration.workshop import refused, table
 
 
 @pytest.fixture(scope="module")

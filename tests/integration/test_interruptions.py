@@ -11,7 +11,8 @@ import time
 
 import psutil
 import pytest
-from workshop import ENVIRONMENT, Workshop, refused
+
+from tests.integration.workshop import ENVIRONMENT, Workshop, refused
 
 N_SELECTIONS = 4
 SELECTIONS = [{"method": "message", "n_subsets": 3 + 2 * k, "label": f"m{k}"} for k in range(N_SELECTIONS)]
@@ -140,6 +141,7 @@ def test_ctrl_c_during_select_keeps_the_checkpoint(workshop, whole):
     assert selected[0] == selected[1]
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_replaced(at_work, whole):
     at_work.pipeline(source=None, select=SELECTIONS, cluster=LOCAL)
     process = at_work.start("run", "pipeline.yaml")

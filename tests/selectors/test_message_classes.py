@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sklearn.linear_model import Lasso, LogisticRegression
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from daskfs.cluster.open import open_cluster
 from daskfs.errors import DataError
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.message.selector import Message
-from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 
 TRUE_FEATURES = [3, 7, 11]
@@ -45,16 +43,15 @@ def test_the_true_features_and_nearly_the_fit_of_all_rows(trees):
     np.testing.assert_allclose(message.result_.table["coef"], norms)
 
 
-def test_the_same_bits_from_a_store_here_and_in_threads(trees, tmp_path):
+def test_the_same_bits_from_a_store_here_and_in_threads(trees, threads, tmp_path):
     X, y = trees
     store = ingest(X, tmp_path / "t.zarr", y=y, dtype="float64", tile_shape=(256, 4))
     other = ingest(X, tmp_path / "u.zarr", y=y, dtype="float64", tile_shape=(700, 15))
     expected = Message(loss="multinomial", n_subsets=4).fit(store)
-    with open_cluster("threads", n_workers=2, dashboard_address=None) as workers:
-        for matrix in (store, other):
-            found = Message(loss="multinomial", n_subsets=4).fit_matrix(matrix, workers=workers)
-            np.testing.assert_array_equal(found.coef_, expected.coef_)
-            np.testing.assert_array_equal(found.intercept_, expected.intercept_)
+    for matrix in (store, other):
+        found = Message(loss="multinomial", n_subsets=4).fit_matrix(matrix, workers=threads)
+        np.testing.assert_array_equal(found.coef_, expected.coef_)
+        np.testing.assert_array_equal(found.intercept_, expected.intercept_)
     np.testing.assert_array_equal(np.flatnonzero(expected.support_), TRUE_FEATURES)
 
 
@@ -70,12 +67,6 @@ def test_an_estimator_may_select_for_the_classes(trees):
     X, y = trees
     lasso = Message(loss="multinomial", n_subsets=3, estimator=LogisticRegression(C=0.01, l1_ratio=1, solver="saga"))
     assert set(TRUE_FEATURES) <= set(lasso.fit(X, y).selected_)
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")  # scikit-learn's own: no features were selected
-@parametrize_with_checks([Message(loss="multinomial")])
-def test_scikit_learns_examination_of_many_classes(estimator, check):
-    check(estimator)
 
 
 def test_a_subset_of_one_class_has_no_vote():

@@ -8,10 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from daskfs.cluster.open import open_cluster
 from daskfs.errors import DataError
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.message.selector import Message
-from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 from daskfs.sources.synthetic import SyntheticSource
 from daskfs.store.feature_store import open_store
@@ -21,12 +20,6 @@ from daskfs.store.feature_store import open_store
 def store(problem, tmp_path_factory):
     X, y = problem
     return ingest(X, tmp_path_factory.mktemp("message") / "p.zarr", y=y, dtype="float64", tile_shape=(256, 8))
-
-
-@pytest.fixture(scope="module", params=["threads", "local"])
-def workers(request):
-    with open_cluster(request.param, n_workers=2, dashboard_address=None) as opened:
-        yield opened
 
 
 def assert_same_bits(found, expected):

@@ -11,10 +11,9 @@ from sklearn.base import is_classifier
 from sklearn.linear_model import HuberRegressor, LogisticRegression, PoissonRegressor
 from sklearn.model_selection import cross_val_score
 
-from daskfs.cluster.open import open_cluster
 from daskfs.errors import DataError
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.message.selector import Message
-from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 
 TRUE_FEATURES = [2, 5, 11]
@@ -69,7 +68,7 @@ def test_names_of_the_classes_do_not_matter(two_classes, fitted, numbers):
     np.testing.assert_array_equal(other.classes_, numbers)
 
 
-def test_a_store_of_two_classes_gives_the_same_bits_everywhere(two_classes, fitted, tmp_path):
+def test_a_store_of_two_classes_gives_the_same_bits_everywhere(two_classes, fitted, threads, tmp_path):
     X, y = two_classes
     store = ingest(X, tmp_path / "p.zarr", y=np.where(y == "yes", 9.0, 5.0), dtype="float64", tile_shape=(256, 8))
     stored = Message(n_subsets=5, loss="logistic").fit(store)
@@ -77,8 +76,7 @@ def test_a_store_of_two_classes_gives_the_same_bits_everywhere(two_classes, fitt
     assert stored.intercept_ == fitted.intercept_
     assert stored.score(store) == fitted.score(X, y)
     assert set(stored.predict(store)) == {5.0, 9.0}
-    with open_cluster("threads", n_workers=2, dashboard_address=None) as workers:
-        threaded = Message(n_subsets=5, loss="logistic").fit_matrix(store, workers=workers)
+    threaded = Message(n_subsets=5, loss="logistic").fit_matrix(store, workers=threads)
     np.testing.assert_array_equal(threaded.coef_, fitted.coef_)
 
 

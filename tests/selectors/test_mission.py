@@ -7,7 +7,6 @@ import pytest
 import scipy.sparse
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from daskfs.errors import ConfigError, DataError, PlanError
 from daskfs.selectors.mission.capacity import check_capacity, check_noise
@@ -32,39 +31,6 @@ def sparse_problem(n_samples=4000, n_features=5000, seed=0, n_classes=2):
 @pytest.fixture(scope="module")
 def sparse():
     return sparse_problem()
-
-
-SAMPLE_WEIGHTS = {
-    f"check_sample_weight_equivalence_on_{kind}_data": "stochastic descent takes a row of weight 2 once, with two steps"
-    for kind in ("dense", "sparse")
-}
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")  # scikit-learn's own
-@parametrize_with_checks(
-    [
-        Mission(),
-        Mission(loss="logistic"),
-        Mission(loss="multinomial"),
-    ],
-    expected_failed_checks=lambda selector: SAMPLE_WEIGHTS if selector.loss == "multinomial" else {},
-)
-def test_scikit_learns_examination(estimator, check):
-    check(estimator)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::UserWarning")
-@parametrize_with_checks(
-    [
-        Mission(loss="squared_hinge", n_replicas=2, sync_every=10),
-        Mission(loss="hinge"),
-        Mission(variant="paper", tail="identity", standardize=False, memory_limit="64MiB"),
-    ],
-    expected_failed_checks=lambda selector: SAMPLE_WEIGHTS if selector.loss == "hinge" else {},
-)
-def test_scikit_learns_examination_of_other_settings(estimator, check):
-    check(estimator)
 
 
 @pytest.mark.parametrize("variant", ["active", "paper"])

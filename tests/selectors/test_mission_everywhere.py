@@ -7,10 +7,9 @@ import pandas as pd
 import pytest
 import scipy.sparse
 
-from daskfs.cluster.open import open_cluster
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.mission.model import MissionModel, ModelShape, merged
 from daskfs.selectors.mission.selector import Mission
-from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 
 
@@ -18,12 +17,6 @@ from daskfs.sources.ingest import ingest
 def store(problem, tmp_path_factory):
     X, y = problem
     return ingest(X, tmp_path_factory.mktemp("mission") / "p.zarr", y=y, dtype="float64", tile_shape=(256, 8))
-
-
-@pytest.fixture(scope="module", params=["threads", "local"])
-def workers(request):
-    with open_cluster(request.param, n_workers=2, dashboard_address=None) as opened:
-        yield opened
 
 
 def selector(**more):

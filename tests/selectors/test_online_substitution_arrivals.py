@@ -7,11 +7,12 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 
 from daskfs.cluster.open import open_cluster
 from daskfs.errors import ConfigError, DataError
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.online_substitution.selector import OnlineSubstitution
-from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 
 LOSSES = ["squared", "logistic"]
@@ -73,18 +74,32 @@ def store(tmp_path_factory):
     return ingest(X, tmp_path_factory.mktemp("screen") / "s.zarr", y=y, **options)
 
 
-@pytest.mark.parametrize("loss", LOSSES)
-def test_screening_gives_the_same_bits_by_any_workers(store, loss):
-    matrix = store
+@pytest.fixture(params=LOSSES)
+def screened(request, store):
+    """A matrix, and what a screening selects in this thread."""
+    loss, matrix = request.param, store
     if loss == "logistic":
         matrix = ArrayMatrix(store.read(slice(None)), np.sign(store.read_target()))
-    expected = OnlineSubstitution(10, loss=loss, schedule="screen").fit_matrix(matrix)
+    return matrix, OnlineSubstitution(10, loss=loss, schedule="screen").fit_matrix(matrix)
+
+
+def screens_to_the_same_bits(screened, workers):
+    matrix, expected = screened
     assert expected.result_.communication["screen"] > 0
-    for kind, n_workers in (("threads", 3), ("local", 1), ("local", 2)):
-        with open_cluster(kind, n_workers=n_workers, dashboard_address=None) as workers:
-            found = OnlineSubstitution(10, loss=loss, schedule="screen").fit_matrix(matrix, workers=workers)
-        np.testing.assert_array_equal(found.coef_, expected.coef_)
-        pd.testing.assert_frame_equal(found.result_.history, expected.result_.history, check_exact=True)
+    found = clone(expected).fit_matrix(matrix, workers=workers)
+    np.testing.assert_array_equal(found.coef_, expected.coef_)
+    pd.testing.assert_frame_equal(found.result_.history, expected.result_.history, check_exact=True)
+
+
+def test_screening_gives_the_same_bits_by_threads_and_processes(screened, workers):
+    screens_to_the_same_bits(screened, workers)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "n_workers"), [("threads", 3), ("local", 1)])
+def test_screening_gives_the_same_bits_by_any_number_of_workers(screened, kind, n_workers):
+    with open_cluster(kind, n_workers=n_workers, dashboard_address=None) as workers:
+        screens_to_the_same_bits(screened, workers)
 
 
 @pytest.mark.parametrize("loss", LOSSES)

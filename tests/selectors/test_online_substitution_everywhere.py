@@ -12,11 +12,10 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from daskfs.cluster.open import open_cluster
 from daskfs.errors import PlanError
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.pipeline.checkpoint import Checkpoint
 from daskfs.selectors.online_substitution.selector import OnlineSubstitution
-from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 
 KINDS = [
@@ -59,12 +58,6 @@ def stores(tmp_path_factory):
 def store_for(kind, stores, more=""):
     name = "classes" if kind.get("loss") in ("logistic", "squared_hinge") else "numbers"
     return stores[name + more]
-
-
-@pytest.fixture(scope="module", params=["threads", "local"])
-def workers(request):
-    with open_cluster(request.param, n_workers=2, dashboard_address=None) as opened:
-        yield opened
 
 
 def selector_of(kind, **options):

@@ -9,23 +9,9 @@ import scipy.sparse
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from daskfs.errors import DataError
 from daskfs.selectors.message.selector import Message
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")  # scikit-learn's own: no features were selected
-@parametrize_with_checks(
-    [
-        Message(),
-        Message(n_subsets=3, gic_rss="lasso", criterion="bic", average="mean", memory_limit="64MiB"),
-        Message(loss="logistic"),
-        Message(loss="logistic", average="mean", partition="strided"),
-    ]
-)
-def test_scikit_learns_examination(estimator, check):
-    check(estimator)
 
 
 @pytest.fixture(scope="module")

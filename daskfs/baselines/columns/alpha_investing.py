@@ -20,8 +20,6 @@ Differs from the papers
 from __future__ import annotations
 
 from collections.abc import Iterator
-from numbers import Real
-from typing import Any
 
 import numpy as np
 
@@ -35,11 +33,10 @@ from daskfs.baselines.columns.base import (
     null_model,
 )
 from daskfs.baselines.columns.standard_columns import StandardColumns
-from daskfs.errors import ConfigError
 from daskfs.kernels.baselines.online_descent import predict, refresh
 from daskfs.kernels.baselines.score_test import Tested, invest, refresh_hessian
 from daskfs.kernels.glm.newton import Problem, factorise, newton
-from daskfs.selectors.message.plan import is_whole
+from daskfs.parameters import Count, PositiveShare
 
 
 class AlphaInvesting(ColumnBaseline):
@@ -55,7 +52,6 @@ class AlphaInvesting(ColumnBaseline):
         For a discovery, Δ.
     n_epochs : int
         How often the stream of columns comes by.
-    loss, random_state, memory_limit, client : as of `daskfs.baselines.columns.base.ColumnBaseline`
 
     Attributes
     ----------
@@ -73,36 +69,15 @@ class AlphaInvesting(ColumnBaseline):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.standard_normal((500, 30))
     >>> y = 2 * X[:, 3] - X[:, 7] + rng.standard_normal(500)
-    >>> AlphaInvesting(2).fit(X, y).selected_
+    >>> AlphaInvesting(2, wealth=0.05).fit(X, y).selected_  # the first column costs half the wealth
     array([3, 7])
     """
 
     method = "alpha_investing"
 
-    def __init__(
-        self,
-        n_features_to_select: int | None = None,
-        wealth: float = 0.5,
-        payout: float = 0.5,
-        n_epochs: int = 1,
-        loss: str = "squared",
-        random_state: Any = 0,
-        memory_limit: int | str | None = None,
-        client: Any = None,
-    ) -> None:
-        super().__init__(n_features_to_select, loss, random_state, memory_limit, client)
-        self.wealth = wealth
-        self.payout = payout
-        self.n_epochs = n_epochs
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        for name in ("wealth", "payout"):
-            value = getattr(self, name)
-            if not isinstance(value, Real) or not 0.0 < float(value) <= 1.0:
-                raise ConfigError(f"expected a number above 0 and up to 1, found {value!r}", name)
-        if not is_whole(self.n_epochs, 1):
-            raise ConfigError(f"expected a whole number of at least 1, found {self.n_epochs!r}", "n_epochs")
+    wealth: PositiveShare = 0.5
+    payout: PositiveShare = 0.5
+    n_epochs: Count = 1
 
     def _n_select(self, n_features: int) -> int:
         if self.n_features_to_select is None:

@@ -8,25 +8,26 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from daskfs.baselines.columns.standard_columns import CACHE_NBYTES, StandardColumns, blocks_nbytes
-from daskfs.errors import ConfigError, PlanError, did_you_mean
+from daskfs.errors import PlanError
 from daskfs.kernels.glm.newton import Predictions, Problem, advance, new_predictions
 from daskfs.kernels.glm.null_model import fit_null_model
 from daskfs.kernels.losses import loss_code
+from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE
+from daskfs.matrix.base import Matrix
+from daskfs.parameters import Count, LossOf, n_to_select
 from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.base import BaseSelector, SelectorPlan
 from daskfs.selectors.message.partition import weighted_rows
-from daskfs.selectors.message.plan import is_whole
 from daskfs.selectors.shared.refit import MeanLoss, refit_selected
 from daskfs.selectors.shared.responses import CLASSIFIERS
 from daskfs.selectors.shared.run import Checkpoint, Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
 
-LOSSES = ("squared", "squared_hinge", "logistic")
 MOST_BY_DEFAULT = 100
 RIDGE_SHARE = 0.03  # of the bound of the curvature: labels that a hundred columns can tell apart leave no gradient
 TOLERANCE = 1e-9
@@ -56,6 +57,7 @@ class ColumnBaseline(BaseSelector):
     n_features_to_select : int, optional
         The paper's s; by default half of the features and at most 100.
     loss : {"squared", "squared_hinge", "logistic"}
+        Of numbers, or of two classes.
     random_state : int, RandomState or None
         Nothing is drawn; for the common face of all selectors.
     memory_limit : int or str, optional
@@ -79,19 +81,8 @@ class ColumnBaseline(BaseSelector):
     keeps_columns: ClassVar[bool] = False
     """Whether the standardised columns stay in memory between passes, where they fit."""
 
-    def __init__(
-        self,
-        n_features_to_select: int | None = None,
-        loss: str = "squared",
-        random_state: Any = 0,
-        memory_limit: int | str | None = None,
-        client: Any = None,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.loss = loss
-        self.random_state = random_state
-        self.memory_limit = memory_limit
-        self.client = client
+    n_features_to_select: Count | None = None
+    loss: Annotated[str, LossOf(BOUNDED_CURVATURE, AT_ONCE, among=("squared", "squared_hinge", "logistic"))] = "squared"
 
     @abstractmethod
     def _select(
@@ -120,7 +111,7 @@ class ColumnBaseline(BaseSelector):
 
         All of it is held by the process that leads the fit: these methods are sequential.
         """
-        self._check_parameters()
+        self.check_parameters()
         n_select = min(self._n_select(n_features), n_features)
         itemsize = np.dtype(dtype).itemsize
         needed = self._needed_nbytes(n_samples, n_features, n_select, itemsize)
@@ -162,26 +153,10 @@ class ColumnBaseline(BaseSelector):
             return max(1, min(MOST_BY_DEFAULT, n_features // 2))
         return self.n_features_to_select
 
-    def _check_parameters(self) -> None:
-        if self.loss not in LOSSES:
-            hint = did_you_mean(str(self.loss), LOSSES)
-            raise ConfigError(f"expected one of {', '.join(LOSSES)}, found {self.loss!r}{hint}", "loss")
-        if self.n_features_to_select is not None and not is_whole(self.n_features_to_select, 1):
-            raise ConfigError(
-                f"expected a whole number of at least 1, found {self.n_features_to_select!r}", "n_features_to_select"
-            )
-
     def _fit(self, run: Run) -> None:
-        self._check_parameters()
         matrix, limit, checkpoint = run.matrix, run.task_limit, run.checkpoint
         n_features = int(matrix.shape[1])
-        n_select = self._n_select(n_features)
-        if n_select > n_features:
-            raise ConfigError(
-                f"asks for {n_select:,} features, but there are {n_features:,}",
-                "n_features_to_select",
-                f"ask for at most {n_features:,}",
-            )
+        n_select = n_to_select(self._n_select(n_features), n_features, MOST_BY_DEFAULT)
         y = checked_target(matrix, self.loss)
         rows = weighted_rows(matrix)
         plan = self.plan(rows.shape[0], n_features, rows.dtype, limit)
@@ -247,14 +222,14 @@ class ColumnBaseline(BaseSelector):
 
     def _make_result(
         self,
-        matrix: Any,
+        matrix: Matrix,
         history: dict[str, np.ndarray],
         seconds: dict[str, float],
         n_passes: int,
         limit: int | None,
         notes: list[str],
     ) -> None:
-        names = matrix.feature_names
+        names = matrix.names.given
         table = selection_table(self.selected_, self.coef_[self.selected_], self.scores_[self.selected_], names)
         parameters = {**self.get_params(deep=False), "n_features_to_select": self._n_select(int(matrix.shape[1]))}
         del parameters["client"]
@@ -269,7 +244,7 @@ class ColumnBaseline(BaseSelector):
             history=type(table).from_dict(history),
             scores=self.scores_,
             feature_names=names,
-            store_digest=getattr(getattr(matrix, "base", matrix), "digest", None),
+            store_digest=matrix.identity,
             memory={} if limit is None else {"task_limit_nbytes": limit},
             time=seconds,
             notes=notes,

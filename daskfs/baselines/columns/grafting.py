@@ -28,12 +28,11 @@ import numpy as np
 
 from daskfs.baselines.columns.l1_stream import L1Stream
 from daskfs.baselines.columns.standard_columns import StandardColumns
-from daskfs.errors import ConfigError
 from daskfs.kernels.baselines.grafting import drop_zeros, graft_block
 from daskfs.kernels.glm.newton import Predictions, Problem, extend_hessian, hessian_weights
 from daskfs.kernels.glm.proximal import solve_entered
 from daskfs.kernels.glm.state import ENTERED, GlmState, new_state
-from daskfs.selectors.message.plan import is_whole
+from daskfs.parameters import Count
 
 ACTIVE_PER_SELECTED = 10
 TOLERANCE = 1e-4  # of a fit's last step, in units of the mean loss's scale
@@ -44,17 +43,8 @@ class Grafting(L1Stream):
 
     Parameters
     ----------
-    n_features_to_select : int, optional
-        The paper's s; by default half of the features and at most 100.
-    penalty : float, optional
-        λ, in units of the mean loss over standardised columns. By default it is looked for: half of the largest
-        gradient at the start, then, after `n_epochs`, 0.8 times as much in each further pass until enough columns are
-        kept.
-    n_epochs : int
-        How often the stream of columns comes by at the first penalty.
     max_active : int, optional
         Columns held at most; by default ten times as many as are selected.
-    loss, random_state, memory_limit, client : as of `daskfs.baselines.columns.base.ColumnBaseline`
 
     Attributes
     ----------
@@ -82,26 +72,7 @@ class Grafting(L1Stream):
 
     method = "grafting"
 
-    def __init__(
-        self,
-        n_features_to_select: int | None = None,
-        penalty: float | None = None,
-        n_epochs: int = 2,
-        max_active: int | None = None,
-        loss: str = "squared",
-        random_state: Any = 0,
-        memory_limit: int | str | None = None,
-        client: Any = None,
-    ) -> None:
-        super().__init__(n_features_to_select, loss, random_state, memory_limit, client)
-        self.penalty = penalty
-        self.n_epochs = n_epochs
-        self.max_active = max_active
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if self.max_active is not None and not is_whole(self.max_active, 1):
-            raise ConfigError(f"expected a whole number of at least 1, found {self.max_active!r}", "max_active")
+    max_active: Count | None = None
 
     def _capacity(self, n_features: int, n_select: int) -> int:
         return min(n_features, self.max_active or ACTIVE_PER_SELECTED * n_select)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from daskfs.baselines.columns.base import ColumnBaseline, Selection, largest, null_model
 from daskfs.baselines.columns.standard_columns import StandardColumns
-from daskfs.errors import ConfigError
 from daskfs.kernels.baselines.online_descent import products
 from daskfs.kernels.glm.newton import Predictions, Problem, mean_loss
-from daskfs.selectors.message.plan import is_whole
+from daskfs.parameters import Count, Positive
 
 FIRST_SHARE = 0.5  # of the smallest penalty that keeps nothing
 NEXT_SHARE = 0.8
@@ -21,10 +19,20 @@ MAX_PENALTIES = 30
 
 
 class L1Stream(ColumnBaseline):
-    """Base of the online methods with an L1 penalty: what they keep is cut to the s largest coefficients."""
+    """Base of the online methods with an L1 penalty: what they keep is cut to the s largest coefficients.
 
-    penalty: float | None
-    n_epochs: int
+    Parameters
+    ----------
+    penalty : float, optional
+        λ, in units of the mean loss over standardised columns. By default it is looked for: half of the largest
+        gradient at the start, then, after `n_epochs`, 0.8 times as much in each further pass until enough columns are
+        kept.
+    n_epochs : int
+        How often the stream of columns comes by at the first penalty.
+    """
+
+    penalty: Positive | None = None
+    n_epochs: Count = 2
 
     @abstractmethod
     def _start(self, columns: StandardColumns, n_select: int, intercept: float, at: Predictions) -> Any:
@@ -41,13 +49,6 @@ class L1Stream(ColumnBaseline):
     @abstractmethod
     def _most_active(self, model: Any) -> int:
         """Return the largest number of coefficients so far."""
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if self.penalty is not None and (not isinstance(self.penalty, Real) or not 0.0 < self.penalty < np.inf):
-            raise ConfigError(f"expected a number above 0, found {self.penalty!r}", "penalty")
-        if not is_whole(self.n_epochs, 1):
-            raise ConfigError(f"expected a whole number of at least 1, found {self.n_epochs!r}", "n_epochs")
 
     def _planned_passes(self, n_features: int, n_select: int) -> tuple[int, str]:
         if self.penalty is not None:

@@ -42,11 +42,8 @@ class LassoCut(ColumnBaseline):
 
     Parameters
     ----------
-    n_features_to_select : int, optional
-        The paper's s; by default half of the features and at most 100.
     random_state : int, RandomState or None
         Of the order of LIBLINEAR's steps.
-    loss, memory_limit, client : as of `daskfs.baselines.columns.base.ColumnBaseline`
 
     Attributes
     ----------

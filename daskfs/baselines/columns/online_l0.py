@@ -19,16 +19,13 @@ Differs from the paper
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from daskfs.baselines.columns.base import ColumnBaseline, Selection, curvature_bound, null_model
 from daskfs.baselines.columns.standard_columns import StandardColumns
-from daskfs.errors import ConfigError
 from daskfs.kernels.baselines.online_descent import l0_steps, no_columns
 from daskfs.kernels.glm.newton import Problem, mean_loss
-from daskfs.selectors.message.plan import is_whole
+from daskfs.parameters import Count
 
 
 class OnlineL0(ColumnBaseline):
@@ -36,11 +33,8 @@ class OnlineL0(ColumnBaseline):
 
     Parameters
     ----------
-    n_features_to_select : int, optional
-        The paper's s; by default half of the features and at most 100.
     n_epochs : int
         How often the stream of columns comes by.
-    loss, random_state, memory_limit, client : as of `daskfs.baselines.columns.base.ColumnBaseline`
 
     Attributes
     ----------
@@ -64,22 +58,7 @@ class OnlineL0(ColumnBaseline):
 
     method = "online_l0"
 
-    def __init__(
-        self,
-        n_features_to_select: int | None = None,
-        n_epochs: int = 2,
-        loss: str = "squared",
-        random_state: Any = 0,
-        memory_limit: int | str | None = None,
-        client: Any = None,
-    ) -> None:
-        super().__init__(n_features_to_select, loss, random_state, memory_limit, client)
-        self.n_epochs = n_epochs
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if not is_whole(self.n_epochs, 1):
-            raise ConfigError(f"expected a whole number of at least 1, found {self.n_epochs!r}", "n_epochs")
+    n_epochs: Count = 2
 
     def _held_nbytes(self, n_samples: int, n_features: int, n_select: int) -> int:
         return 8 * n_samples * (n_select + 8) + 8 * n_features

@@ -18,7 +18,7 @@ Differs from the paper
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,18 +31,6 @@ from daskfs.kernels.glm.newton import Predictions, Problem
 
 class OnlineL1(L1Stream):
     """Select from a stream of columns by coordinate descent with an L1 penalty, cut to s columns.
-
-    Parameters
-    ----------
-    n_features_to_select : int, optional
-        The paper's s; by default half of the features and at most 100.
-    penalty : float, optional
-        λ, in units of the mean loss over standardised columns. By default it is looked for: half of the largest
-        gradient at the start, then, after `n_epochs`, 0.8 times as much in each further pass until enough columns are
-        kept.
-    n_epochs : int
-        How often the stream of columns comes by at the first penalty.
-    loss, random_state, memory_limit, client : as of `daskfs.baselines.columns.base.ColumnBaseline`
 
     Attributes
     ----------
@@ -69,20 +57,6 @@ class OnlineL1(L1Stream):
     """
 
     method = "online_l1"
-
-    def __init__(
-        self,
-        n_features_to_select: int | None = None,
-        penalty: float | None = None,
-        n_epochs: int = 2,
-        loss: str = "squared",
-        random_state: Any = 0,
-        memory_limit: int | str | None = None,
-        client: Any = None,
-    ) -> None:
-        super().__init__(n_features_to_select, loss, random_state, memory_limit, client)
-        self.penalty = penalty
-        self.n_epochs = n_epochs
 
     def _held_nbytes(self, n_samples: int, n_features: int, n_select: int) -> int:
         return 64 * n_samples + 40 * n_features

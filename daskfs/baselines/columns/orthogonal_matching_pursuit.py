@@ -20,9 +20,6 @@ Differs from the papers
 
 from __future__ import annotations
 
-from numbers import Real
-from typing import Any
-
 import numpy as np
 
 from daskfs.baselines.columns.base import (
@@ -35,11 +32,10 @@ from daskfs.baselines.columns.base import (
     null_model,
 )
 from daskfs.baselines.columns.standard_columns import StandardColumns
-from daskfs.errors import ConfigError
 from daskfs.kernels.baselines.online_descent import predict, products, refresh
 from daskfs.kernels.glm.newton import Predictions, Problem, mean_loss, newton
 from daskfs.kernels.linear.linalg import extend_cholesky, solve_cholesky
-from daskfs.selectors.message.plan import is_whole
+from daskfs.parameters import Count, NotNegative
 
 EXPLAINED = 1e-12  # of the largest product at the start: below it nothing is left to explain
 
@@ -49,14 +45,11 @@ class OrthogonalMatchingPursuit(ColumnBaseline):
 
     Parameters
     ----------
-    n_features_to_select : int, optional
-        The paper's s; by default half of the features and at most 100.
     per_pass : int
         Columns that join in one pass, the B of generalised OMP.
     ridge : float, optional
         Of the refits between passes, in units of the mean loss; by default 0 with the squared loss and 3 % of the bound
         of the curvature with the others. The last refit has none.
-    loss, random_state, memory_limit, client : as of `daskfs.baselines.columns.base.ColumnBaseline`
 
     Attributes
     ----------
@@ -83,26 +76,8 @@ class OrthogonalMatchingPursuit(ColumnBaseline):
     method = "orthogonal_matching_pursuit"
     keeps_columns = True
 
-    def __init__(
-        self,
-        n_features_to_select: int | None = None,
-        per_pass: int = 1,
-        ridge: float | None = None,
-        loss: str = "squared",
-        random_state: Any = 0,
-        memory_limit: int | str | None = None,
-        client: Any = None,
-    ) -> None:
-        super().__init__(n_features_to_select, loss, random_state, memory_limit, client)
-        self.per_pass = per_pass
-        self.ridge = ridge
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if not is_whole(self.per_pass, 1):
-            raise ConfigError(f"expected a whole number of at least 1, found {self.per_pass!r}", "per_pass")
-        if self.ridge is not None and (not isinstance(self.ridge, Real) or not 0.0 <= self.ridge < np.inf):
-            raise ConfigError(f"expected a number of at least 0, found {self.ridge!r}", "ridge")
+    per_pass: Count = 1
+    ridge: NotNegative | None = None
 
     def _held_nbytes(self, n_samples: int, n_features: int, n_select: int) -> int:
         return 8 * n_samples * (n_select + 12) + 40 * (n_select + 1) ** 2 + 40 * n_features

@@ -22,16 +22,15 @@ Differs from the papers
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Literal
 
 import numpy as np
 
 from daskfs.baselines.columns.base import ColumnBaseline, Selection, curvature_bound, largest, null_model
 from daskfs.baselines.columns.standard_columns import StandardColumns
-from daskfs.errors import ConfigError, did_you_mean
 from daskfs.kernels.baselines.online_descent import move_intercept, predict, products
 from daskfs.kernels.glm.newton import Problem, mean_loss
-from daskfs.selectors.message.plan import is_whole
+from daskfs.parameters import Count, Positive
 
 STEPS = ("normalised", "restricted", "half", "full")
 POWER_STEPS = 20
@@ -44,8 +43,6 @@ class ProjGD(ColumnBaseline):
 
     Parameters
     ----------
-    n_features_to_select : int, optional
-        The paper's s; by default half of the features and at most 100.
     step : {"normalised", "restricted", "half", "full"}
         The adaptive step of Blumensath and Davies; ½/L with L of the columns selected at present, found anew in each
         iteration; ½/L or 1/L with L of all columns, which takes 20 more passes.
@@ -53,7 +50,6 @@ class ProjGD(ColumnBaseline):
         Steps at most.
     tol : float
         Ends where a step changes the coefficients by less than this part of their length.
-    loss, random_state, memory_limit, client : as of `daskfs.baselines.columns.base.ColumnBaseline`
 
     Attributes
     ----------
@@ -80,31 +76,9 @@ class ProjGD(ColumnBaseline):
     method = "proj_gd"
     keeps_columns = True
 
-    def __init__(
-        self,
-        n_features_to_select: int | None = None,
-        step: str = "normalised",
-        max_iter: int = 500,
-        tol: float = 1e-5,
-        loss: str = "squared",
-        random_state: Any = 0,
-        memory_limit: int | str | None = None,
-        client: Any = None,
-    ) -> None:
-        super().__init__(n_features_to_select, loss, random_state, memory_limit, client)
-        self.step = step
-        self.max_iter = max_iter
-        self.tol = tol
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if self.step not in STEPS:
-            hint = did_you_mean(str(self.step), STEPS)
-            raise ConfigError(f"expected one of {', '.join(STEPS)}, found {self.step!r}{hint}", "step")
-        if not is_whole(self.max_iter, 1):
-            raise ConfigError(f"expected a whole number of at least 1, found {self.max_iter!r}", "max_iter")
-        if not self.tol > 0:
-            raise ConfigError(f"expected a number above 0, found {self.tol!r}", "tol")
+    step: Literal["normalised", "restricted", "half", "full"] = "normalised"
+    max_iter: Count = 500
+    tol: Positive = 1e-5
 
     def _held_nbytes(self, n_samples: int, n_features: int, n_select: int) -> int:
         return 8 * n_samples * (4 * n_select + 8) + 40 * n_features

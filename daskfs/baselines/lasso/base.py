@@ -5,21 +5,22 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import replace
-from numbers import Real
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
+from annotated_types import Ge
 
 from daskfs.cluster.workers import Workers
-from daskfs.errors import ConfigError, did_you_mean
-from daskfs.kernels.losses import LIKELIHOODS, default_threshold
-from daskfs.matrix.base import Progress
+from daskfs.kernels.losses import default_threshold
+from daskfs.losses import LIKELIHOOD
+from daskfs.matrix.base import Matrix, Progress
+from daskfs.parameters import Count, LossOf, Share
 from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.message.aggregate import coefficient_norm
 from daskfs.selectors.message.notes import path_of_first, summed
 from daskfs.selectors.message.partition import weighted_rows
-from daskfs.selectors.message.plan import Shape, is_whole
+from daskfs.selectors.message.plan import Shape
 from daskfs.selectors.message.subset import SelectionSettings
 from daskfs.selectors.shared import responses
 from daskfs.selectors.shared.responses import CLASSIFIERS, Response, probabilities
@@ -79,40 +80,42 @@ class OfClass:
         self.checkpoint.save(self.prefix + name, arrays)
 
 
-class LassoBaseline(BaseSelector):
-    """Base of the competitors: each sees the Lasso path with the criterion of MESSAGE, on rows of its own choice."""
+class LassoBaseline(BaseSelector, kw_only=True):
+    """Base of the baselines of MESSAGE: each sees the Lasso path with its criterion, on rows of its own choice.
 
-    method: ClassVar[str]
-    criterion: str
-    gamma: float
-    gic_rss: str
-    n_lambdas: int
-    patience: int | None
-    max_features: int | None
-    loss: str
+    Parameters
+    ----------
+    criterion : {"bic", "ric", "ebic"}
+        By which a model on the path is chosen; see `Message`.
+    gamma : float
+        Of ebic.
+    gic_rss : {"refit", "lasso"}
+        Whether the criterion sees the residuals of the refit or of the shrunk Lasso fit.
+    n_lambdas : int
+        Length of a path's grid.
+    patience : int or None
+        A path stops at models with so many features more than the best so far; None: never.
+    max_features : int, optional
+        Largest model of a path; by default n / (2 log p), of n rows.
+    loss : {"squared", "logistic", "poisson", "huber", "multinomial"}
+        Of several classes each is told from the rest by itself; a feature is selected that one of them takes.
+    """
 
-    def _check_parameters(self) -> None:
-        losses = (*LIKELIHOODS, "multinomial")
-        choices = {"criterion": ("bic", "ric", "ebic"), "gic_rss": ("refit", "lasso"), "loss": losses}
-        for name, known in choices.items():
-            value = getattr(self, name)
-            if value not in known:
-                hint = did_you_mean(str(value), known)
-                raise ConfigError(f"expected one of {', '.join(known)}, found {value!r}{hint}", name)
-        if not isinstance(self.gamma, Real) or not 0.0 <= self.gamma <= 1.0:
-            raise ConfigError(f"expected a number from 0 to 1, found {self.gamma!r}", "gamma")
-        for name, least in (("n_lambdas", 2), ("patience", 1), ("max_features", 1)):
-            value = getattr(self, name)
-            if value is not None and not is_whole(value, least):
-                raise ConfigError(f"expected a whole number of at least {least}, found {value!r}", name)
+    criterion: Literal["bic", "ric", "ebic"] = "ebic"
+    gamma: Share = 0.5
+    gic_rss: Literal["refit", "lasso"] = "refit"
+    n_lambdas: Annotated[int, Ge(2)] = 100
+    patience: Count | None = 10
+    max_features: Count | None = None
+    loss: Annotated[str, LossOf(LIKELIHOOD)] = "squared"
 
-    def _training_rows(self, matrix: Any) -> tuple[Any, SelectionSettings]:
+    def _training_rows(self, matrix: Matrix) -> tuple[Any, SelectionSettings]:
         """Return the rows of positive weight, their target checked, and how to select on them."""
         y = checked_target(matrix, self.loss)
         rows = weighted_rows(matrix)
         positive, threshold = None, 0.0
         if self.loss in CLASSIFIERS:
-            self.classes_ = classes_of(rows.read_target(slice(None)), None, many=self.loss == "multinomial")
+            self.classes_ = classes_of(np.asarray(rows.read_target()), None, many=self.loss == "multinomial")
             positive = float(self.classes_[1])  # of more classes: each in its turn
         if self.loss == "huber":
             weight = matrix.read_weight(slice(None))
@@ -143,7 +146,6 @@ class LassoBaseline(BaseSelector):
         """Select on the rows and fit them."""
 
     def _fit(self, run: Run) -> None:
-        self._check_parameters()
         matrix, workers, progress, checkpoint = run.matrix, run.workers, run.progress, run.checkpoint
         rows, settings = self._training_rows(matrix)
         if self.loss != "multinomial":
@@ -165,7 +167,7 @@ class LassoBaseline(BaseSelector):
         loss = "logistic" if self.loss == "multinomial" else self.loss
         return Shape(n_samples, n_features, itemsize, 1, self.n_lambdas, self.max_features, loss)
 
-    def _finish(self, matrix: Any, estimate: Estimate) -> None:
+    def _finish(self, matrix: Matrix, estimate: Estimate) -> None:
         """Order the selected columns by importance, and make the result."""
         self.coef_, self.support_, self.scores_ = estimate.coef, estimate.is_selected, estimate.scores
         self.intercept_ = estimate.intercept
@@ -177,7 +179,7 @@ class LassoBaseline(BaseSelector):
         self.selected_ = columns[np.lexsort((columns, -size, -self.scores_[columns]))]
         if not len(columns):
             notes.append("no feature was selected")
-        names = matrix.feature_names
+        names = matrix.names.given
         coef, intercept = self.coef_[..., self.selected_], self.intercept_
         if coef.ndim > 1:
             coef, intercept = coefficient_norm(coef), math.nan
@@ -197,7 +199,7 @@ class LassoBaseline(BaseSelector):
             history=type(table).from_dict(path_of_first(estimate.path)),
             scores=self.scores_,
             feature_names=names,
-            store_digest=getattr(getattr(matrix, "base", matrix), "digest", None),
+            store_digest=matrix.identity,
             time=estimate.seconds,
             notes=notes,
         )

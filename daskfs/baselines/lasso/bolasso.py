@@ -24,7 +24,6 @@ Differs from the paper
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -42,13 +41,12 @@ from daskfs.baselines.lasso.paths import (
 )
 from daskfs.cluster.open import parse_bytes
 from daskfs.cluster.workers import Workers
-from daskfs.errors import ConfigError
 from daskfs.kernels.lasso.path import LassoPath, default_max_features
 from daskfs.matrix.base import Progress
+from daskfs.parameters import Count, PositiveShare
 from daskfs.selectors.base import SelectorPlan
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.message.passes import MessageRun
-from daskfs.selectors.message.plan import is_whole
 from daskfs.selectors.message.subset import SelectionSettings
 from daskfs.selectors.shared.run import Checkpoint
 from daskfs.selectors.shared.targets import null_intercept
@@ -65,25 +63,8 @@ class Bolasso(LassoBaseline):
         Bach's m, the number of samples.
     threshold : float
         Share of the samples that must select a feature: 1 intersects, 0.9 is Bach's soft version.
-    criterion : {"ebic", "ric", "bic"}
-    gamma : float
-        Of ebic.
-    gic_rss : {"refit", "lasso"}
-        Whether the criterion sees the residuals of the refit or of the shrunk Lasso fit.
-    n_lambdas : int
-        Length of a path's grid.
-    patience : int or None
-        A path stops at models with so many features more than the best so far; None: never.
-    max_features : int, optional
-        Largest model of a sample; by default n / (2 log p).
-    loss : {"squared", "logistic", "poisson", "huber", "multinomial"}
-        Of several classes each is told from the rest by itself; a feature is selected that one of them takes.
     random_state : int, RandomState or None
         Of the samples.
-    memory_limit : int or str, optional
-        What one task may take, "1GiB" for example.
-    client : distributed.Client, optional
-        Where the work runs; None: here.
 
     Attributes
     ----------
@@ -117,33 +98,8 @@ class Bolasso(LassoBaseline):
 
     method = "bolasso"
 
-    def __init__(
-        self,
-        n_bootstraps: int = 32,
-        threshold: float = 1.0,
-        criterion: str = "ebic",
-        gamma: float = 0.5,
-        gic_rss: str = "refit",
-        n_lambdas: int = 100,
-        patience: int | None = 10,
-        max_features: int | None = None,
-        loss: str = "squared",
-        random_state: Any = 0,
-        memory_limit: int | str | None = None,
-        client: Any = None,
-    ) -> None:
-        self.n_bootstraps = n_bootstraps
-        self.threshold = threshold
-        self.criterion = criterion
-        self.gamma = gamma
-        self.gic_rss = gic_rss
-        self.n_lambdas = n_lambdas
-        self.patience = patience
-        self.max_features = max_features
-        self.loss = loss
-        self.random_state = random_state
-        self.memory_limit = memory_limit
-        self.client = client
+    n_bootstraps: Count = 32
+    threshold: PositiveShare = 1.0
 
     def plan(
         self,
@@ -155,7 +111,7 @@ class Bolasso(LassoBaseline):
         tile_shape: tuple[int, int] | None = None,
     ) -> SelectorPlan:
         """Return what fitting a matrix of this shape will read and hold; see `BaseSelector.plan`."""
-        self._check_parameters()
+        self.check_parameters()
         itemsize = np.dtype(dtype).itemsize
         if self.loss != "squared":
             shape = self._shape_of_all(n_samples, n_features, itemsize)
@@ -171,13 +127,6 @@ class Bolasso(LassoBaseline):
             client_nbytes=one_group.client_nbytes,
             text=f"{one_group.text}; for {n_paths} of {self.n_bootstraps} bootstrap samples at a time",
         )
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if not is_whole(self.n_bootstraps, 1):
-            raise ConfigError(f"expected a whole number of at least 1, found {self.n_bootstraps!r}", "n_bootstraps")
-        if not isinstance(self.threshold, Real) or not 0.0 < self.threshold <= 1.0:
-            raise ConfigError(f"expected a share above 0 and up to 1, found {self.threshold!r}", "threshold")
 
     def _paths_at_once(self, n_samples: int, n_features: int, memory_limit: int | None) -> int:
         """Return how many samples go over the data together."""

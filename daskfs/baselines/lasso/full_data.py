@@ -38,28 +38,6 @@ from daskfs.selectors.shared.targets import null_intercept
 class FullData(LassoBaseline):
     """Select by one Lasso with an information criterion on all rows.
 
-    Parameters
-    ----------
-    criterion : {"ebic", "ric", "bic"}
-    gamma : float
-        Of ebic.
-    gic_rss : {"refit", "lasso"}
-        Whether the criterion sees the residuals of the refit or of the shrunk Lasso fit.
-    n_lambdas : int
-        Length of the path's grid.
-    patience : int or None
-        The path stops at models with so many features more than the best so far; None: never.
-    max_features : int, optional
-        Largest model; by default n / (2 log p).
-    loss : {"squared", "logistic", "poisson", "huber", "multinomial"}
-        Of several classes each is told from the rest by itself; a feature is selected that one of them takes.
-    random_state : int, RandomState or None
-        Nothing is drawn; for the common face of all selectors.
-    memory_limit : int or str, optional
-        What one task may take, "1GiB" for example.
-    client : distributed.Client, optional
-        Where the work runs; None: here.
-
     Attributes
     ----------
     selected_ : ndarray of shape (n_selected,)
@@ -91,30 +69,6 @@ class FullData(LassoBaseline):
 
     method = "full_data"
 
-    def __init__(
-        self,
-        criterion: str = "ebic",
-        gamma: float = 0.5,
-        gic_rss: str = "refit",
-        n_lambdas: int = 100,
-        patience: int | None = 10,
-        max_features: int | None = None,
-        loss: str = "squared",
-        random_state: Any = 0,
-        memory_limit: int | str | None = None,
-        client: Any = None,
-    ) -> None:
-        self.criterion = criterion
-        self.gamma = gamma
-        self.gic_rss = gic_rss
-        self.n_lambdas = n_lambdas
-        self.patience = patience
-        self.max_features = max_features
-        self.loss = loss
-        self.random_state = random_state
-        self.memory_limit = memory_limit
-        self.client = client
-
     def plan(
         self,
         n_samples: int,
@@ -125,7 +79,7 @@ class FullData(LassoBaseline):
         tile_shape: tuple[int, int] | None = None,
     ) -> SelectorPlan:
         """Return what fitting a matrix of this shape will read and hold; see `BaseSelector.plan`."""
-        self._check_parameters()
+        self.check_parameters()
         itemsize = np.dtype(dtype).itemsize
         if self.loss == "squared":
             return plan_paths(self.method, n_samples, n_features, itemsize, 1, self.max_features, memory_limit)

@@ -27,32 +27,6 @@ from daskfs.baselines.lasso.subset_estimates import SubsetEstimates
 class Median(SubsetEstimates):
     """Take the coordinate-wise median of the Lasso estimates of random subsets of the rows.
 
-    Parameters
-    ----------
-    n_subsets : int, optional
-        The paper's m.
-    subset_size : int, optional
-        Rows of a subset, instead of `n_subsets`. With neither, as `daskfs.selectors.message.selector.Message` chooses.
-    criterion : {"ebic", "ric", "bic"}
-    gamma : float
-        Of ebic.
-    gic_rss : {"refit", "lasso"}
-        Whether the criterion sees the residuals of the refit or of the shrunk Lasso fit.
-    n_lambdas : int
-        Length of a path's grid.
-    patience : int or None
-        A path stops at models with so many features more than the best so far; None: never.
-    max_features : int, optional
-        Largest model of a subset; by default n_i / (2 log p).
-    loss : {"squared", "logistic", "poisson", "huber", "multinomial"}
-        Of several classes each is told from the rest by itself; a feature is selected that one of them takes.
-    random_state : int, RandomState or None
-        Of the partition of rows that do not stand in random order.
-    memory_limit : int or str, optional
-        What one task may take, "1GiB" for example.
-    client : distributed.Client, optional
-        Where the work runs; None: here.
-
     Attributes
     ----------
     selected_ : ndarray of shape (n_selected,)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from annotated_types import Ge
 
 from daskfs.baselines.lasso.base import Estimate, LassoBaseline
 from daskfs.cluster.open import parse_bytes
 from daskfs.cluster.workers import Workers
 from daskfs.matrix.base import Progress
+from daskfs.parameters import Count
 from daskfs.selectors.base import SelectorPlan
 from daskfs.selectors.message.aggregate import vote
 from daskfs.selectors.message.notes import notes_on_paths
@@ -24,38 +26,23 @@ from daskfs.selectors.shared.targets import null_intercept
 
 
 class SubsetEstimates(LassoBaseline):
-    """Base of the competitors that partition the rows as MESSAGE does, and combine the subsets' shrunk estimates."""
+    """Base of the baselines that partition the rows as MESSAGE does, and combine the subsets' shrunk estimates.
+
+    Parameters
+    ----------
+    n_subsets : int, optional
+        The paper's m.
+    subset_size : int, optional
+        Rows of a subset, instead of `n_subsets`. With neither, as `daskfs.selectors.message.selector.Message` chooses.
+    random_state : int, RandomState or None
+        Of the partition of rows that do not stand in random order.
+    """
 
     n_subsets_: int
     n_selected_per_subset_: np.ndarray
 
-    def __init__(
-        self,
-        n_subsets: int | None = None,
-        subset_size: int | None = None,
-        criterion: str = "ebic",
-        gamma: float = 0.5,
-        gic_rss: str = "refit",
-        n_lambdas: int = 100,
-        patience: int | None = 10,
-        max_features: int | None = None,
-        loss: str = "squared",
-        random_state: Any = 0,
-        memory_limit: int | str | None = None,
-        client: Any = None,
-    ) -> None:
-        self.n_subsets = n_subsets
-        self.subset_size = subset_size
-        self.criterion = criterion
-        self.gamma = gamma
-        self.gic_rss = gic_rss
-        self.n_lambdas = n_lambdas
-        self.patience = patience
-        self.max_features = max_features
-        self.loss = loss
-        self.random_state = random_state
-        self.memory_limit = memory_limit
-        self.client = client
+    n_subsets: Count | None = None
+    subset_size: Annotated[int, Ge(2)] | None = None
 
     @abstractmethod
     def _combine(self, estimates: np.ndarray) -> np.ndarray:
@@ -71,7 +58,7 @@ class SubsetEstimates(LassoBaseline):
         tile_shape: tuple[int, int] | None = None,
     ) -> SelectorPlan:
         """Return what fitting a matrix of this shape will read and hold; see `BaseSelector.plan`."""
-        self._check_parameters()
+        self.check_parameters()
         shape = self._shape(n_samples, n_features, np.dtype(dtype))
         return plan_message(shape, memory_limit, n_threads, tile_shape[0] if tile_shape else 1)
 

@@ -11,28 +11,24 @@ and Wang (2014), section 7, compare it with FGM. With B = 1 the norm of FGM is t
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
 from daskfs.selectors.fgm.selector import FGM
 
 
-class ActiveSet(FGM):
+class ActiveSet(
+    FGM,
+    fixed={
+        "n_features_per_pass": 1, "center": True, "normalize": True, "validation": None, "patience": 3, "solver": "apg",
+        "certify": False, "debias": False,
+    },
+):  # fmt: skip
     """Select one column in each pass.
 
     Parameters
     ----------
     n_features_to_select : int, optional
         Exactly so many; by default until `tol` or `max_passes` ends it.
-    loss : {"squared_hinge", "logistic", "squared"}
-    C : float or "validation", optional
-        Weight of the loss, as of `FGM`.
-    fit_intercept : bool
-    tol, max_passes, inner_tol, max_inner : as of `FGM`
     random_state : int, RandomState or None
-    memory_limit : int or str, optional
-        What one task may take, "1GiB" for example.
-    client : distributed.Client, optional
-        Where the work runs; None: here.
+        Of the rows held out with ``C="validation"``.
 
     Attributes
     ----------
@@ -50,37 +46,3 @@ class ActiveSet(FGM):
     """
 
     method = "active_set"
-    n_features_per_pass: ClassVar[int] = 1  # type: ignore[misc]
-    center: ClassVar[bool] = True  # type: ignore[misc]
-    normalize: ClassVar[bool] = True  # type: ignore[misc]
-    validation: ClassVar[None] = None  # type: ignore[misc]
-    patience: ClassVar[int] = 3  # type: ignore[misc]
-    solver: ClassVar[str] = "apg"  # type: ignore[misc]
-    certify: ClassVar[bool] = False  # type: ignore[misc]
-    debias: ClassVar[bool] = False  # type: ignore[misc]
-
-    def __init__(
-        self,
-        n_features_to_select: int | None = None,
-        loss: str = "squared_hinge",
-        C: float | str | None = None,
-        fit_intercept: bool = True,
-        tol: float = 1e-3,
-        max_passes: int | None = None,
-        inner_tol: float = 1e-3,
-        max_inner: int = 50,
-        random_state: Any = 0,
-        memory_limit: int | str | None = None,
-        client: Any = None,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.loss = loss
-        self.C = C
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.max_passes = max_passes
-        self.inner_tol = inner_tol
-        self.max_inner = max_inner
-        self.random_state = random_state
-        self.memory_limit = memory_limit
-        self.client = client

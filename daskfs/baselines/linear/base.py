@@ -6,12 +6,14 @@ from abc import abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.sparse import csc_array
 
 from daskfs.errors import ConfigError, PlanError
+from daskfs.matrix.base import Matrix
+from daskfs.parameters import Count, Positive, n_to_select
 from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.base import BaseSelector, SelectorPlan
 from daskfs.selectors.fgm.parameters import default_C
-from daskfs.selectors.message.plan import is_whole
 from daskfs.selectors.shared.refit import MeanLoss, refit_selected
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
@@ -22,15 +24,25 @@ class LinearBaseline(BaseSelector):
 
     The first fit with at least `n_features_to_select` columns, found by bisection, is kept, and of its columns those
     with the largest coefficients (standardised, where the matrix is dense).
+
+    Parameters
+    ----------
+    n_features_to_select : int, optional
+        Of the fit with the largest penalty that keeps as many, those with the largest coefficients.
+    C : float, optional
+        Instead, the weight of the loss; by default ten times the least that selects anything.
+    memory_limit : int or str, optional
+        What the fit may take, "1GiB" for example; refused where it does not suffice.
+    client : distributed.Client, optional
+        Has no effect: the method runs in this process.
     """
 
     copies: ClassVar[int]
     """Bytes for each value of X that the fit holds."""
 
-    n_features_to_select: int | None
-    C: float | None
-    memory_limit: int | str | None
-    debias: bool = False
+    n_features_to_select: Count | None = None
+    C: Positive | None = None
+    debias = False
 
     @abstractmethod
     def _fit_at(self, C: float, X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, float]:
@@ -50,7 +62,7 @@ class LinearBaseline(BaseSelector):
         tile_shape: tuple[int, int] | None = None,
     ) -> SelectorPlan:
         """Return what fitting a matrix of this shape will read and hold; see `BaseSelector.plan`."""
-        self._check_parameters()
+        self.check_parameters()
         itemsize = np.dtype(dtype).itemsize
         needed = n_samples * n_features * (self.copies + itemsize) + 200 * (n_samples + n_features)
         if memory_limit is not None and needed > memory_limit:
@@ -71,27 +83,14 @@ class LinearBaseline(BaseSelector):
             text=f"{self.method}: all rows and columns in this process",
         )
 
-    def _check_parameters(self) -> None:
-        wanted, C = self.n_features_to_select, self.C
-        if wanted is not None and not is_whole(wanted, 1):
-            raise ConfigError(f"expected a whole number of at least 1, found {wanted!r}", "n_features_to_select")
-        if C is not None and (isinstance(C, (bool, str)) or not 0.0 < C < np.inf):
-            raise ConfigError(f"expected a positive number, found {C!r}", "C")
-        if not isinstance(self.debias, bool | np.bool_):
-            raise ConfigError(f"expected True or False, found {self.debias!r}", "debias")
-        if C is not None and wanted is not None:
+    def _check_combination(self) -> None:
+        if self.C is not None and self.n_features_to_select is not None:
             raise ConfigError("expected C or n_features_to_select, found both", self.method, "leave one out")
 
     def _fit(self, run: Run) -> None:
-        self._check_parameters()
         matrix, limit = run.matrix, run.task_limit
         n_samples, n_features = (int(length) for length in matrix.shape)
-        if self.n_features_to_select is not None and self.n_features_to_select > n_features:
-            raise ConfigError(
-                f"asks for {self.n_features_to_select:,} features, but there are {n_features:,}",
-                "n_features_to_select",
-                f"ask for at most {n_features:,}",
-            )
+        n_to_select(self.n_features_to_select, n_features, n_features)
         self.plan(n_samples, n_features, matrix.dtype, limit)  # refuses what does not fit
         y, found = checked_target(matrix, self.loss), matrix.read_weight(slice(None))
         weight = np.ones(n_samples) if found is None else np.array(found, dtype=np.float64)
@@ -140,7 +139,7 @@ class LinearBaseline(BaseSelector):
         self.coef_ = coef * scale
         self.intercept_ = float(shift - (mean[chosen] * self.coef_[chosen]).sum())
         self.selected_ = chosen[np.lexsort((chosen, -self.scores_[chosen]))]
-        names = matrix.feature_names
+        names = matrix.names.given
         table = selection_table(self.selected_, self.coef_[self.selected_], self.scores_[self.selected_], names)
         parameters = {**self.get_params(deep=False), "C": self.C_}
         del parameters["client"]
@@ -157,7 +156,7 @@ class LinearBaseline(BaseSelector):
             n_features=int(matrix.shape[1]),
             scores=self.scores_,
             feature_names=names,
-            store_digest=getattr(getattr(matrix, "base", matrix), "digest", None),
+            store_digest=matrix.identity,
             time=run.seconds,
             notes=notes,
         )
@@ -170,16 +169,18 @@ class LinearBaseline(BaseSelector):
         self.coef_[columns], self.intercept_ = fit.coef, fit.intercept
         result = self.result_
         result.intercept = fit.intercept
-        result.table = selection_table(columns, fit.coef, self.scores_[columns], run.matrix.feature_names)
+        result.table = selection_table(columns, fit.coef, self.scores_[columns], run.matrix.names.given)
         result.notes.append(f"the coefficients are those of a refit on the {len(columns)} columns alone")
 
 
-def _columns(matrix: Any, weight: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
+def _columns(matrix: Matrix, weight: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
     """Return X standardised (a sparse one as it is), the means and the inverse deviations."""
     n_features = int(matrix.shape[1])
-    csc = getattr(matrix, "by_columns", None)
-    if csc is not None:
-        return csc.tocsr(), np.zeros(n_features), np.ones(n_features)
+    entries = matrix.sparse_columns(slice(None))
+    if entries is not None:
+        shape = (entries.n_base_rows, n_features)
+        X = csc_array((entries.data, entries.indices, entries.indptr), shape=shape).tocsr()
+        return X if entries.taken is None else X[entries.taken], np.zeros(n_features), np.ones(n_features)
     X = np.array(matrix.read(slice(None)), dtype=np.float64)
     mean = np.average(X, axis=0, weights=weight)
     X -= mean

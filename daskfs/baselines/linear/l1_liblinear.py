@@ -15,7 +15,7 @@ Differs from the paper
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -23,7 +23,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 from daskfs.baselines.linear.base import LinearBaseline
-from daskfs.errors import ConfigError, did_you_mean
+from daskfs.losses import TWO_CLASSES
+from daskfs.parameters import Count, LossOf, Positive
 
 
 class L1Liblinear(LinearBaseline):
@@ -31,24 +32,18 @@ class L1Liblinear(LinearBaseline):
 
     Parameters
     ----------
-    n_features_to_select : int, optional
-        Of the fit with the largest penalty that keeps as many, those with the largest coefficients.
-    C : float, optional
-        Instead, the weight of the loss; by default ten times the least that selects anything.
     loss : {"squared_hinge", "logistic"}
         l1-SVM, l1-LR.
     fit_intercept : bool
+        Whether there is an intercept.
     tol : float
         liblinear's.
     max_iter : int
+        liblinear's.
     debias : bool
         Whether `coef_` are those of a refit on the selected features alone, as `FGM` with its default C makes it.
     random_state : int, RandomState or None
         Of liblinear's order of coordinates.
-    memory_limit : int or str, optional
-        What the fit may take, "1GiB" for example; refused where it does not suffice.
-    client : distributed.Client, optional
-        For the common face of all selectors: it runs here.
 
     Attributes
     ----------
@@ -84,36 +79,11 @@ class L1Liblinear(LinearBaseline):
     method = "l1_liblinear"
     copies = 24
 
-    def __init__(
-        self,
-        n_features_to_select: int | None = None,
-        C: float | None = None,
-        loss: str = "squared_hinge",
-        fit_intercept: bool = True,
-        tol: float = 1e-3,
-        max_iter: int = 1000,
-        debias: bool = False,
-        random_state: Any = 0,
-        memory_limit: int | str | None = None,
-        client: Any = None,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.C = C
-        self.loss = loss
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.max_iter = max_iter
-        self.debias = debias
-        self.random_state = random_state
-        self.memory_limit = memory_limit
-        self.client = client
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        known = ("squared_hinge", "logistic")
-        if self.loss not in known:
-            hint = did_you_mean(str(self.loss), known)
-            raise ConfigError(f"expected one of {', '.join(known)}, found {self.loss!r}{hint}", "loss")
+    loss: Annotated[str, LossOf(TWO_CLASSES, among=("squared_hinge", "logistic"))] = "squared_hinge"
+    fit_intercept: bool = True
+    tol: Positive = 1e-3
+    max_iter: Count = 1000
+    debias: bool = False
 
     def _least(self, X: Any, y: np.ndarray, weight: np.ndarray) -> float:
         slope = 0.5 if self.loss == "logistic" else 1.0

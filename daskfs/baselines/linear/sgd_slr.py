@@ -23,6 +23,7 @@ import numpy as np
 
 from daskfs.baselines.linear.base import LinearBaseline
 from daskfs.kernels.baselines.sdca import sdca_epoch, sdca_gap
+from daskfs.parameters import Count, Positive
 from daskfs.selectors.inputs import seed_of
 
 CHECK_EPOCHS = 5  # between two looks at the gap
@@ -33,8 +34,6 @@ class SgdSlr(LinearBaseline):
 
     Parameters
     ----------
-    n_features_to_select : int, optional
-        Of the fit with the largest penalty that keeps as many, those with the largest coefficients.
     C : float, optional
         Instead, the weight of the loss: the paper's σ is 1 / (n C). By default ten times the least that selects
         anything.
@@ -43,14 +42,11 @@ class SgdSlr(LinearBaseline):
     tol : float
         Of the duality gap of the mean loss.
     max_epochs : int
+        Passes over the rows at most.
     fit_intercept : bool
-        The ridge touches the shift too.
+        Whether there is an intercept; the ridge shrinks it too.
     random_state : int, RandomState or None
         Of the order of the rows.
-    memory_limit : int or str, optional
-        What the fit may take, "1GiB" for example; refused where it does not suffice.
-    client : distributed.Client, optional
-        For the common face of all selectors: it runs here.
 
     Attributes
     ----------
@@ -71,27 +67,10 @@ class SgdSlr(LinearBaseline):
     copies = 8
     loss = "logistic"
 
-    def __init__(
-        self,
-        n_features_to_select: int | None = None,
-        C: float | None = None,
-        ridge: float = 1e-4,
-        tol: float = 1e-4,
-        max_epochs: int = 200,
-        fit_intercept: bool = True,
-        random_state: Any = 0,
-        memory_limit: int | str | None = None,
-        client: Any = None,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.C = C
-        self.ridge = ridge
-        self.tol = tol
-        self.max_epochs = max_epochs
-        self.fit_intercept = fit_intercept
-        self.random_state = random_state
-        self.memory_limit = memory_limit
-        self.client = client
+    ridge: Positive = 1e-4
+    tol: Positive = 1e-4
+    max_epochs: Count = 200
+    fit_intercept: bool = True
 
     def _least(self, X: Any, y: np.ndarray, weight: np.ndarray) -> float:
         largest = float(np.abs(X.T @ (weight * y)).max())

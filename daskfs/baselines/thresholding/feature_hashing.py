@@ -16,27 +16,25 @@ Differs from the paper
 
 from __future__ import annotations
 
-from typing import Any
-
 from daskfs.selectors.mission.selector import Mission
 
 
-class FeatureHashing(Mission):
+class FeatureHashing(
+    Mission,
+    fixed={
+        "n_features_to_select": None, "variant": "active", "heap": False, "tail": "sketch", "n_hashes": 1,
+        "tail_half_life": None, "intercept_rate": 0.01, "block_rows": 4096, "n_replicas": 1, "sync_every": 1000,
+        "refit": None,
+    },
+):  # fmt: skip
     """Predict with hashed features. It has the face of a selector, but selects every feature.
 
     Parameters
     ----------
     n_buckets : int, optional
         Cells: a power of two; by default 2¹⁸, or twice the features where there are fewer.
-    loss : {"squared", "logistic", "hinge", "squared_hinge", "multinomial"}
-    n_epochs : int
-    learning_rate : float, optional
-    standardize : bool
-    class_weight : "balanced" or mapping of a class to its weight, optional
     random_state : int, RandomState or None
         Of the hash and the order of the rows.
-    memory_limit : int or str, optional
-    client : distributed.Client, optional
 
     Attributes
     ----------
@@ -56,39 +54,6 @@ class FeatureHashing(Mission):
     """
 
     method = "feature_hashing"
-    n_features_to_select = None
-    variant = "active"
-    heap = False
-    tail = "sketch"
-    n_hashes = 1
-    tail_half_life = None
-    intercept_rate = 0.01
-    block_rows = 4096
-    n_replicas = 1
-    sync_every = 1000
-    refit = None
-
-    def __init__(
-        self,
-        n_buckets: int | None = None,
-        loss: str = "squared",
-        n_epochs: int = 5,
-        learning_rate: float | None = None,
-        standardize: bool = True,
-        class_weight: Any = None,
-        random_state: Any = 0,
-        memory_limit: int | str | None = None,
-        client: Any = None,
-    ) -> None:
-        self.n_buckets = n_buckets
-        self.loss = loss
-        self.n_epochs = n_epochs
-        self.learning_rate = learning_rate
-        self.standardize = standardize
-        self.class_weight = class_weight
-        self.random_state = random_state
-        self.memory_limit = memory_limit
-        self.client = client
 
     @property
     def _variant(self) -> str:

@@ -22,23 +22,23 @@ Differs from the paper
 from __future__ import annotations
 
 from abc import abstractmethod
-from numbers import Real
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from daskfs.errors import ConfigError, DataError, PlanError
+from daskfs.errors import PlanError
 from daskfs.kernels.baselines.hard_thresholding import IHT as IHT_CODE
 from daskfs.kernels.baselines.hard_thresholding import ITI as ITI_CODE
 from daskfs.kernels.baselines.hard_thresholding import PHT as PHT_CODE
 from daskfs.kernels.baselines.hard_thresholding import accumulate, threshold
 from daskfs.kernels.sketch.count_sketch import rows_of, seed_word
+from daskfs.losses import NUMBERS
+from daskfs.parameters import Count, LossOf, Positive, PositiveShare, PowerOfTwo, n_to_select
 from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.base import BaseSelector, SelectorPlan
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.message.partition import weighted_rows
-from daskfs.selectors.message.plan import is_whole
-from daskfs.selectors.mission.parameters import n_to_select
+from daskfs.selectors.mission.parameters import DEFAULT_N_SELECTED
 from daskfs.selectors.shared.refit import refit_selected
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target
@@ -48,27 +48,27 @@ GROWN = 100.0
 
 
 class FullGradient(BaseSelector):
-    """Base of the methods that hold all rows in memory and take steps along the gradient of all of them."""
+    """Base of the methods that hold all rows in memory and take steps along the gradient of all of them.
 
-    method: ClassVar[str]
+    Parameters
+    ----------
+    n_features_to_select : int, optional
+        k; 1,000 by default, or all where there are fewer.
+    loss : {"squared"}
+        Least squares.
+    step_size : float
+        η n: 1 is right for uncorrelated columns of variance 1; the paper's own IHT behaves like 0.1. Halved, with a
+        note, until the steps do not grow.
+    n_steps : int
+        Steps.
+    client : distributed.Client, optional
+        Has no effect: the method runs in this process.
+    """
 
-    def __init__(
-        self,
-        n_features_to_select: int | None = None,
-        loss: str = "squared",
-        step_size: float = 1.0,
-        n_steps: int = 300,
-        random_state: Any = 0,
-        memory_limit: int | str | None = None,
-        client: Any = None,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.loss = loss
-        self.step_size = step_size
-        self.n_steps = n_steps
-        self.random_state = random_state
-        self.memory_limit = memory_limit
-        self.client = client
+    n_features_to_select: Count | None = None
+    loss: Annotated[str, LossOf(NUMBERS, among=("squared",))] = "squared"
+    step_size: Positive = 1.0
+    n_steps: Count = 300
 
     @abstractmethod
     def _select(self, X: np.ndarray, y: np.ndarray, k: int, step: float) -> tuple[np.ndarray, np.ndarray]:
@@ -84,7 +84,7 @@ class FullGradient(BaseSelector):
         tile_shape: tuple[int, int] | None = None,
     ) -> SelectorPlan:
         """Return what fitting a matrix of this shape will read and hold; see `BaseSelector.plan`."""
-        self._check_parameters()
+        self.check_parameters()
         needed = n_samples * n_features * (8 + np.dtype(dtype).itemsize) + n_features * 64
         if memory_limit is not None and needed > memory_limit:
             fault = PlanError(
@@ -98,28 +98,17 @@ class FullGradient(BaseSelector):
         read = n_samples * n_features * np.dtype(dtype).itemsize
         return SelectorPlan(1, 1, needed, read, n_features * 64, f"{self.method}: all rows in memory, read once")
 
-    def _check_parameters(self) -> None:
-        if self.loss != "squared":
-            raise ConfigError(f"expected squared, found {self.loss!r}", "loss")
-        if not isinstance(self.step_size, Real) or not 0.0 < float(self.step_size) < np.inf:
-            raise ConfigError(f"expected a positive number, found {self.step_size!r}", "step_size")
-        for name in ("n_steps", "n_features_to_select"):
-            value = getattr(self, name)
-            if not (is_whole(value, 1) or (value is None and name == "n_features_to_select")):
-                raise ConfigError(f"expected a whole number of at least 1, found {value!r}", name)
-
     def _fit(self, run: Run) -> None:
-        self._check_parameters()
         matrix, limit = run.matrix, run.task_limit
-        k = n_to_select(self.n_features_to_select, matrix.shape[1])
+        k = n_to_select(self.n_features_to_select, matrix.shape[1], DEFAULT_N_SELECTED)
         checked_target(matrix, self.loss)
         rows = weighted_rows(matrix)
         self.plan(rows.shape[0], rows.shape[1], rows.dtype, limit)
         X = np.asarray(rows.read(slice(None)), dtype=np.float64)
-        y, weight = rows.read_target(slice(None)), rows.read_weight(slice(None))
+        y, weight = np.asarray(rows.read_target()), rows.read_weight()
         if not np.isfinite(X).all():
             row, column = (int(part[0]) for part in np.nonzero(~np.isfinite(X)))
-            raise DataError("expected finite numbers, found others", f"{rows.names[column]}, row {row}", "drop the row")
+            raise rows.bad_value(row, column, X[row, column])
         weight = np.ones(len(y)) if weight is None else weight / np.mean(weight)
         root = np.sqrt(weight)
         X = (X - np.average(X, axis=0, weights=weight)) * root[:, None]
@@ -147,7 +136,7 @@ class FullGradient(BaseSelector):
         self.coef_[columns], self.intercept_ = refit.coef, refit.intercept
         parameters = self.get_params(deep=False)
         del parameters["client"]
-        names = matrix.feature_names
+        names = matrix.names.given
         self.result_ = SelectionResult(
             method=self.method,
             table=selection_table(self.selected_, self.coef_[self.selected_], self.scores_[self.selected_], names),
@@ -157,13 +146,13 @@ class FullGradient(BaseSelector):
             n_features=n_features,
             scores=self.scores_,
             feature_names=names,
-            store_digest=getattr(getattr(matrix, "base", matrix), "digest", None),
+            store_digest=matrix.identity,
             notes=notes,
         )
 
 
 class _Thresholding(FullGradient):
-    _code: int
+    _code: ClassVar[int]
     _n_swaps = 1
 
     def _select(self, X: np.ndarray, y: np.ndarray, k: int, step: float) -> tuple[np.ndarray, np.ndarray]:
@@ -173,22 +162,6 @@ class _Thresholding(FullGradient):
 
 class IHT(_Thresholding):
     """Iterative hard thresholding: a step along the gradient, then the k largest.
-
-    Parameters
-    ----------
-    n_features_to_select : int, optional
-        k; 1,000 by default, or all where there are fewer.
-    loss : {"squared"}
-    step_size : float
-        η n: 1 is right for uncorrelated columns of variance 1; the paper's own IHT behaves like 0.1. Halved, with a
-        note, until the steps do not grow.
-    n_steps : int
-        Steps.
-    random_state : any
-        Of no use: nothing is random.
-    memory_limit : int or str, optional
-    client : distributed.Client, optional
-        Of no use: all happens here.
 
     Attributes
     ----------
@@ -241,22 +214,12 @@ class IdentityMission(FullGradient):
 
     Parameters
     ----------
-    n_features_to_select : int, optional
-        k; 1,000 by default, or all where there are fewer.
-    loss : {"squared"}
-    step_size : float
-        η n.
-    n_steps : int
-        Steps.
     last_factor : float
         By which the features outside the k largest are multiplied after the last step, falling from 1; 1: never.
     n_buckets : int, optional
         A count-sketch of three such rows instead of the identity.
-    random_state : int
+    random_state : int, RandomState or None
         Of the sketch's hash.
-    memory_limit : int or str, optional
-    client : distributed.Client, optional
-        Of no use: all happens here.
 
     Attributes
     ----------
@@ -272,29 +235,10 @@ class IdentityMission(FullGradient):
 
     method = "identity_mission"
 
-    def __init__(
-        self,
-        n_features_to_select: int | None = None,
-        loss: str = "squared",
-        step_size: float = 0.1,
-        n_steps: int = 1000,
-        last_factor: float = 0.98,
-        n_buckets: int | None = None,
-        random_state: Any = 0,
-        memory_limit: int | str | None = None,
-        client: Any = None,
-    ) -> None:
-        super().__init__(n_features_to_select, loss, step_size, n_steps, random_state, memory_limit, client)
-        self.last_factor = last_factor
-        self.n_buckets = n_buckets
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if not isinstance(self.last_factor, Real) or not 0.0 < self.last_factor <= 1.0:
-            raise ConfigError(f"expected a number above 0 and up to 1, found {self.last_factor!r}", "last_factor")
-        buckets = self.n_buckets
-        if buckets is not None and not (is_whole(buckets, 1) and buckets & (buckets - 1) == 0):
-            raise ConfigError(f"expected a power of two, found {buckets!r}", "n_buckets")
+    step_size: Positive = 0.1
+    n_steps: Count = 1000
+    last_factor: PositiveShare = 0.98
+    n_buckets: PowerOfTwo | None = None
 
     def _select(self, X: np.ndarray, y: np.ndarray, k: int, step: float) -> tuple[np.ndarray, np.ndarray]:
         rows = rows_of(0 if self.n_buckets is None else 3)

@@ -19,48 +19,29 @@ Differs from the paper
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated
 
+from daskfs.losses import ONE_PREDICTION, ROW_BY_ROW
+from daskfs.parameters import Count, LossOf
 from daskfs.selectors.mission.selector import Mission
 
 
-class _Forgetful(Mission):
-    """Mission without a sketch."""
+class _Forgetful(
+    Mission,
+    fixed={
+        "variant": "active", "heap": False, "tail": "sketch", "n_buckets": 1, "n_hashes": 1, "tail_half_life": None,
+        "intercept_rate": 0.01, "block_rows": 4096, "n_replicas": 1, "sync_every": 1000,
+    },
+):  # fmt: skip
+    """Mission without a sketch.
 
-    variant = "active"
-    heap = False
-    tail = "sketch"
-    n_buckets = 1
-    n_hashes = 1
-    tail_half_life = None
-    intercept_rate = 0.01
-    block_rows = 4096
-    n_replicas = 1
-    sync_every = 1000
-
-    def __init__(
-        self,
-        n_features_to_select: int | None = None,
-        loss: str = "squared",
-        n_epochs: int = 5,
-        learning_rate: float | None = None,
-        standardize: bool = True,
-        class_weight: Any = None,
-        refit: str | None = "auto",
-        random_state: Any = 0,
-        memory_limit: int | str | None = None,
-        client: Any = None,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.loss = loss
-        self.n_epochs = n_epochs
-        self.learning_rate = learning_rate
-        self.standardize = standardize
-        self.class_weight = class_weight
-        self.refit = refit
-        self.random_state = random_state
-        self.memory_limit = memory_limit
-        self.client = client
+    Parameters
+    ----------
+    n_features_to_select : int, optional
+        k; 1,000 by default, or all where there are fewer.
+    random_state : int, RandomState or None
+        Of the order of the rows.
+    """
 
 
 class StochasticIHT(_Forgetful):
@@ -68,22 +49,8 @@ class StochasticIHT(_Forgetful):
 
     Parameters
     ----------
-    n_features_to_select : int, optional
-        k; 1,000 by default, or all where there are fewer.
-    loss : {"squared", "logistic", "hinge", "squared_hinge"}
+    loss : {"squared", "logistic", "squared_hinge", "hinge"}
         Of numbers or two classes.
-    n_epochs : int
-        Passes over the rows.
-    learning_rate : float, optional
-        Of the first row; by default from the mean squared norm of the rows.
-    standardize : bool
-        Whether dense columns are centred and scaled first.
-    class_weight : "balanced" or mapping of a class to its weight, optional
-    refit : {"auto", "exact", "sgd"} or None
-    random_state : int, RandomState or None
-        Of the order of the rows.
-    memory_limit : int or str, optional
-    client : distributed.Client, optional
 
     Attributes
     ----------
@@ -101,6 +68,8 @@ class StochasticIHT(_Forgetful):
 
     method = "iht_sgd"
 
+    loss: Annotated[str, LossOf(ROW_BY_ROW, ONE_PREDICTION)] = "squared"
+
     @property
     def _variant(self) -> str:
         return "iht"
@@ -111,14 +80,9 @@ class BatchIHT(_Forgetful):
 
     Parameters
     ----------
-    n_features_to_select : int, optional
-        k; 1,000 by default, or all where there are fewer.
     n_gathered : int
         Features beyond k between two cuts: as many numbers as the sketch has that it is compared with. Each takes 40
         bytes and more, a cell of a sketch 4.
-    loss : {"squared", "logistic", "hinge", "squared_hinge", "multinomial"}
-    n_epochs, learning_rate, standardize, class_weight, refit : as of `StochasticIHT`
-    random_state, memory_limit, client : as of `StochasticIHT`
 
     Attributes
     ----------
@@ -136,23 +100,7 @@ class BatchIHT(_Forgetful):
 
     method = "batch_iht"
 
-    def __init__(
-        self,
-        n_features_to_select: int | None = None,
-        n_gathered: int = 1 << 16,
-        loss: str = "squared",
-        n_epochs: int = 5,
-        learning_rate: float | None = None,
-        standardize: bool = True,
-        class_weight: Any = None,
-        refit: str | None = "auto",
-        random_state: Any = 0,
-        memory_limit: int | str | None = None,
-        client: Any = None,
-    ) -> None:
-        given = (n_features_to_select, loss, n_epochs, learning_rate, standardize, class_weight, refit)
-        super().__init__(*given, random_state, memory_limit, client)
-        self.n_gathered = n_gathered
+    n_gathered: Count = 1 << 16
 
     @property
     def _variant(self) -> str:

@@ -100,7 +100,7 @@ def binomial_tail(n: int, share: float, k: int) -> float:
 
     Examples
     --------
-    >>> binomial_tail(2, 0.5, 1)
+    >>> round(binomial_tail(2, 0.5, 1), 12)
     0.75
     """
     if share <= 0.0 or share >= 1.0:

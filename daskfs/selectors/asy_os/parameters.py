@@ -3,52 +3,7 @@
 from __future__ import annotations
 
 import math
-from numbers import Real
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-
-from daskfs.errors import ConfigError, did_you_mean
-from daskfs.selectors.message.plan import is_whole
-from daskfs.selectors.online_substitution.parameters import LOSSES, RULES
-
-if TYPE_CHECKING:
-    from daskfs.selectors.asy_os.selector import AsyncOnlineSubstitution
-
-SCHEDULES = ("asynchronous", "simulated", "synchronous")
-
-
-def check_parameters(selector: AsyncOnlineSubstitution) -> None:
-    """Refuse what a parameter cannot be.
-
-    Raises
-    ------
-    ConfigError
-        Naming the parameter.
-    """
-    choices = {"rule": RULES, "loss": tuple(LOSSES), "schedule": SCHEDULES}
-    for name, known in choices.items():
-        value = getattr(selector, name)
-        if value not in known:
-            hint = did_you_mean(str(value), known)
-            raise ConfigError(f"expected one of {', '.join(known)}, found {value!r}{hint}", name, "choose one of them")
-    for name in ("n_features_to_select", "n_workers", "block_columns"):
-        value = getattr(selector, name)
-        if value is not None and not is_whole(value, 1):
-            raise ConfigError(f"expected a whole number of at least 1, found {value!r}", name)
-    if selector.tau_max is not None and not is_whole(selector.tau_max, 0):
-        raise ConfigError(f"expected a whole number of at least 0, found {selector.tau_max!r}", "tau_max")
-    if not is_whole(selector.n_epochs, 1):
-        raise ConfigError(f"expected a whole number of at least 1, found {selector.n_epochs!r}", "n_epochs")
-    for name, least, most in (
-        ("slots", 1.0, np.inf), ("ridge", 0.0, np.inf), ("epsilon", 0.0, np.inf), ("eta", 1e-300, np.inf),
-        ("m", 1.0, np.inf), ("c", 0.0, 1.0), ("lipschitz", 1e-300, np.inf), ("tolerance", 0.0, 1.0),
-        ("timeout_s", 0.0, np.inf),
-    ):  # fmt: skip
-        value = getattr(selector, name)
-        if value is not None and not (isinstance(value, Real) and least <= float(value) <= most and value < np.inf):
-            span = f"from {least:g} to {most:g}" if most < np.inf else f"of at least {least:g}"
-            raise ConfigError(f"expected a number {span}, found {value!r}", name)
+from typing import Any
 
 
 def capacity_of(n_selected: int, n_workers: int, slots: float) -> int:

@@ -39,22 +39,24 @@ Differs from the paper
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from annotated_types import Ge
 
-from daskfs.kernels.losses import EPSILON_INSENSITIVE, SQUARED
 from daskfs.matrix.base import Matrix
+from daskfs.parameters import Count, NotNegative, Positive, Share
 from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.asy_os.node import TRACE
 from daskfs.selectors.asy_os.notes import communication_of, notes_on, times_of
-from daskfs.selectors.asy_os.parameters import capacity_of, check_parameters, shown_parameters, stretch_of
+from daskfs.selectors.asy_os.parameters import capacity_of, shown_parameters, stretch_of
 from daskfs.selectors.asy_os.plan import AsyncShape, choose_widths, plan_async
 from daskfs.selectors.asy_os.run import AsyncRun
 from daskfs.selectors.asy_os.task import AsyncSettings
 from daskfs.selectors.base import BaseSelector, SelectorPlan
 from daskfs.selectors.online_substitution.columns import ColumnSettings
-from daskfs.selectors.online_substitution.parameters import EPSILON_SHARE, LOSSES, n_to_select, rule_of
+from daskfs.selectors.online_substitution.engines.point import loss_settings
+from daskfs.selectors.online_substitution.parameters import SmoothLoss, n_to_select, rule_of
 from daskfs.selectors.shared.elimination import Kept, eliminate
 from daskfs.selectors.shared.refit import MeanLoss, SelectedFit, refit_selected
 from daskfs.selectors.shared.responses import TWO_CLASS
@@ -79,6 +81,7 @@ class AsyncOnlineSubstitution(BaseSelector):
     rule : {"exchange", "os", "paper"}
         What decides on a newcomer, as in `OnlineSubstitution`.
     loss : {"squared", "squared_hinge", "logistic", "epsilon_insensitive"}
+        As in `OnlineSubstitution`.
     n_epochs : int
         How often all columns are presented, at most; an epoch that changes nobody is the last.
     slots : float
@@ -94,8 +97,20 @@ class AsyncOnlineSubstitution(BaseSelector):
         1 with "simulated"; up to 64 in this process; never so many that a worker has fewer than 20 blocks in an epoch.
     standardise : bool
         Whether columns are divided by their standard deviation on the way.
-    ridge, epsilon, eta, m, c, lipschitz, tolerance
-        As in `OnlineSubstitution`; eta of the paper's rule is by default the half of what Theorem 2 allows.
+    ridge : float, optional
+        Added to the curvature of every standardised weight; as in `OnlineSubstitution`.
+    epsilon : float, optional
+        Of the epsilon-insensitive loss; by default a tenth of the target's standard deviation.
+    eta : float, optional
+        Step of the paper's rule; by default half of what Theorem 2 allows.
+    m : float
+        By which the paper's rule divides the step of the selected features.
+    c : float
+        Constant of the paper's check.
+    lipschitz : float, optional
+        L_F of the paper's rule; by default bounded from the selected features' products.
+    tolerance : float, optional
+        Share of a candidate's variance that the selected features must leave unexplained; 1e-3.
     timeout_s : float
         Seconds that a worker with nothing to do waits for one that does not answer before it takes its columns over.
     random_state : int, RandomState or None
@@ -140,55 +155,26 @@ class AsyncOnlineSubstitution(BaseSelector):
 
     method = "async_online_substitution"
 
-    def __init__(
-        self,
-        n_features_to_select: int | None = None,
-        n_workers: int | None = None,
-        schedule: str = "asynchronous",
-        rule: str = "exchange",
-        loss: str = "squared",
-        n_epochs: int = 3,
-        slots: float = 1.5,
-        other_worker: bool = True,
-        check: bool = True,
-        tau_max: int | None = None,
-        block_columns: int | None = None,
-        standardise: bool = True,
-        ridge: float | None = None,
-        epsilon: float | None = None,
-        eta: float | None = None,
-        m: float = 1.0,
-        c: float = 0.5,
-        lipschitz: float | None = None,
-        tolerance: float | None = None,
-        timeout_s: float = 30.0,
-        random_state: Any = 0,
-        memory_limit: int | str | None = None,
-        client: Any = None,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.n_workers = n_workers
-        self.schedule = schedule
-        self.rule = rule
-        self.loss = loss
-        self.n_epochs = n_epochs
-        self.slots = slots
-        self.other_worker = other_worker
-        self.check = check
-        self.tau_max = tau_max
-        self.block_columns = block_columns
-        self.standardise = standardise
-        self.ridge = ridge
-        self.epsilon = epsilon
-        self.eta = eta
-        self.m = m
-        self.c = c
-        self.lipschitz = lipschitz
-        self.tolerance = tolerance
-        self.timeout_s = timeout_s
-        self.random_state = random_state
-        self.memory_limit = memory_limit
-        self.client = client
+    n_features_to_select: Count | None = None
+    n_workers: Count | None = None
+    schedule: Literal["asynchronous", "simulated", "synchronous"] = "asynchronous"
+    rule: Literal["exchange", "os", "paper"] = "exchange"
+    loss: SmoothLoss = "squared"
+    n_epochs: Count = 3
+    slots: Annotated[float, Ge(1)] = 1.5
+    other_worker: bool = True
+    check: bool = True
+    tau_max: Annotated[int, Ge(0)] | None = None
+    block_columns: Count | None = None
+    standardise: bool = True
+    ridge: NotNegative | None = None
+    epsilon: NotNegative | None = None
+    eta: Positive | None = None
+    m: Annotated[float, Ge(1)] = 1.0
+    c: Share = 0.5
+    lipschitz: Positive | None = None
+    tolerance: Share | None = None
+    timeout_s: NotNegative = 30.0
 
     def plan(
         self,
@@ -200,7 +186,7 @@ class AsyncOnlineSubstitution(BaseSelector):
         tile_shape: tuple[int, int] | None = None,
     ) -> SelectorPlan:
         """Return what fitting a matrix of this shape will read and hold; see `BaseSelector.plan`."""
-        check_parameters(self)
+        self.check_parameters()
         in_turn = self.schedule != "asynchronous" or n_threads == 1
         tile_columns = tile_shape[1] if tile_shape else 1
         return plan_async(self._shape(n_samples, n_features, dtype, n_threads, tile_columns, in_turn), memory_limit)
@@ -230,11 +216,10 @@ class AsyncOnlineSubstitution(BaseSelector):
         return ColumnSettings(True, self.standardise, False)
 
     def _fit(self, run: Run) -> None:
-        check_parameters(self)
         matrix, workers, limit = run.matrix, run.workers, run.task_limit
         in_turn = self.schedule != "asynchronous" or workers.client is None
         n_threads = 1 if in_turn else workers.n_threads
-        tile_columns = getattr(matrix, "tile_shape", (1, 1))[1]
+        tile_columns = matrix.tile_shape[1]
         shape = self._shape(matrix.shape[0], matrix.shape[1], matrix.dtype, n_threads, tile_columns, in_turn)
         settings = self._settings(matrix, shape, limit)
         session = AsyncRun(matrix, settings, workers, run.progress, run.checkpoint)
@@ -258,25 +243,23 @@ class AsyncOnlineSubstitution(BaseSelector):
     def _settings(self, matrix: Matrix, shape: AsyncShape, limit: int | None) -> AsyncSettings:
         y = checked_target(matrix, self.loss)
         weight = matrix.read_weight(slice(None))
-        positive, location, threshold = None, 0.0, 0.0
+        positive, location = None, 0.0
         if self.loss in TWO_CLASS:
             self.classes_ = classes_of(y, None)
             positive = float(self.classes_[1])
         elif self.loss == "squared":
             location = float(np.average(y, weights=weight))
-        loss = LOSSES[self.loss]
-        if loss == EPSILON_INSENSITIVE:
-            spread = float(np.sqrt(np.average((y - np.average(y, weights=weight)) ** 2, weights=weight)))
-            threshold = EPSILON_SHARE * spread if self.epsilon is None else float(self.epsilon)
+        loss = loss_settings(self.loss, y, weight, self.epsilon, fits_intercept=True)
+        stretch = stretch_of(shape.n_workers, shape.n_features, shape.n_selected, self.m, self.c, shape.n_workers - 1)
         widths = choose_widths(shape, limit)
         tau_max = 2 * shape.n_workers if self.tau_max is None else int(self.tau_max)
         return AsyncSettings(
-            loss=loss,
+            loss=loss.loss.code,
             positive=positive,
             location=location,
-            threshold=threshold,
-            fits_intercept=loss != SQUARED,
-            rule=rule_of(self),  # type: ignore[arg-type]  # the same parameters by the same names
+            threshold=loss.threshold,
+            fits_intercept=loss.fits_intercept,
+            rule=replace(rule_of(self), stretch=stretch),  # type: ignore[arg-type]  # parameters by the same names
             columns=self._columns(),
             dtype=str(self._columns().dtype_of(matrix.dtype)),
             n_workers=shape.n_workers,
@@ -287,9 +270,6 @@ class AsyncOnlineSubstitution(BaseSelector):
             narrowest=widths.narrowest,
             widest=widths.widest,
             exchanges=self.other_worker,
-            stretch=stretch_of(
-                shape.n_workers, shape.n_features, shape.n_selected, self.m, self.c, shape.n_workers - 1
-            ),
             timeout_s=float(self.timeout_s),
         )
 
@@ -304,9 +284,9 @@ class AsyncOnlineSubstitution(BaseSelector):
         self.intercept_ = float(fit.intercept)
 
     def _make_result(
-        self, matrix: Any, run: AsyncRun, notes: list[str], limit: int | None, settings: AsyncSettings
+        self, matrix: Matrix, run: AsyncRun, notes: list[str], limit: int | None, settings: AsyncSettings
     ) -> None:
-        names = matrix.feature_names
+        names = matrix.names.given
         table = selection_table(self.selected_, self.coef_[self.selected_], self.scores_[self.selected_], names)
         self.result_ = SelectionResult(
             method=self.method,
@@ -320,7 +300,7 @@ class AsyncOnlineSubstitution(BaseSelector):
             history=type(table)({name: run.trace[:, q] for q, name in enumerate(TRACE)}),
             scores=self.scores_,
             feature_names=names,
-            store_digest=getattr(getattr(matrix, "base", matrix), "digest", None),
+            store_digest=matrix.identity,
             memory={} if limit is None else {"task_limit_nbytes": limit},
             communication=communication_of(run),
             time=times_of(run),

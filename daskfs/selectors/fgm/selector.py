@@ -32,19 +32,20 @@ Differs from the paper:
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from annotated_types import Gt, Lt
 
 from daskfs.kernels.fgm.shift import new_rows
 from daskfs.kernels.losses import loss_code
+from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE, ONE_PREDICTION
 from daskfs.matrix.base import Matrix
+from daskfs.parameters import Count, LossOf, Positive, Tolerance, n_to_select
 from daskfs.selectors.base import BaseSelector, SelectorPlan
 from daskfs.selectors.fgm.parameters import (
     C_FACTORS,
     VALIDATION_SHARE,
-    check_count,
-    check_parameters,
     default_C,
     sizes,
     typical_variance,
@@ -54,6 +55,7 @@ from daskfs.selectors.fgm.plan import FgmShape, cut_columns, plan_fgm
 from daskfs.selectors.fgm.restricted_problem import RestrictedModel, SolverSettings
 from daskfs.selectors.fgm.result import finish
 from daskfs.selectors.fgm.run import ColumnPasses
+from daskfs.selectors.fgm.tasks import scored_in_place
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.shared.responses import CLASSIFIERS
 from daskfs.selectors.shared.run import Run
@@ -72,12 +74,12 @@ class FGM(BaseSelector):
         true features, many take fewer passes over the data.
     loss : {"squared_hinge", "logistic", "squared"}
         The paper's PROX-FGM and PROX-SLR, for two classes with any labels; or least squares.
-    C : float or "validation", optional
+    C : float or {"validation"}, optional
         Weight of the loss against half the squared norm. By default 0.01, with fewer than 1,000 rows 10 / n, divided by
         the columns' typical variance where they are not normalised, and four times as much for the logistic loss.
         "validation": the best of multiples of that, 1/10 to 100, by the loss of rows held out. See Notes.
     fit_intercept : bool
-        Whether there is a shift. Without, columns are not centred.
+        Whether there is an intercept. Without, columns are not centred.
     center : bool
         Whether columns are taken about their means; nothing is written, and sparse columns stay sparse.
     normalize : bool
@@ -106,10 +108,6 @@ class FGM(BaseSelector):
         accuracies are reported.
     random_state : int, RandomState or None
         Of the rows held out.
-    memory_limit : int or str, optional
-        What one task may take, "1GiB" for example.
-    client : distributed.Client, optional
-        Where the work runs; None: here.
 
     Attributes
     ----------
@@ -156,47 +154,24 @@ class FGM(BaseSelector):
 
     method = "fgm"
 
-    def __init__(
-        self,
-        n_features_to_select: int | None = None,
-        n_features_per_pass: int | None = None,
-        loss: str = "squared_hinge",
-        C: float | str | None = None,
-        fit_intercept: bool = True,
-        center: bool = True,
-        normalize: bool = True,
-        tol: float = 1e-3,
-        max_passes: int | None = None,
-        validation: float | None = None,
-        patience: int = 3,
-        solver: str = "apg",
-        inner_tol: float = 1e-3,
-        max_inner: int = 50,
-        certify: bool = False,
-        debias: bool = False,
-        random_state: Any = 0,
-        memory_limit: int | str | None = None,
-        client: Any = None,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.n_features_per_pass = n_features_per_pass
-        self.loss = loss
-        self.C = C
-        self.fit_intercept = fit_intercept
-        self.center = center
-        self.normalize = normalize
-        self.tol = tol
-        self.max_passes = max_passes
-        self.validation = validation
-        self.patience = patience
-        self.solver = solver
-        self.inner_tol = inner_tol
-        self.max_inner = max_inner
-        self.certify = certify
-        self.debias = debias
-        self.random_state = random_state
-        self.memory_limit = memory_limit
-        self.client = client
+    n_features_to_select: Count | None = None
+    n_features_per_pass: Count | None = None
+    loss: Annotated[
+        str, LossOf(BOUNDED_CURVATURE, ONE_PREDICTION, AT_ONCE, among=("squared_hinge", "logistic", "squared"))
+    ] = "squared_hinge"
+    C: Positive | Literal["validation"] | None = None
+    fit_intercept: bool = True
+    center: bool = True
+    normalize: bool = True
+    tol: Tolerance = 1e-3
+    max_passes: Count | None = None
+    validation: Annotated[float, Gt(0), Lt(1)] | None = None
+    patience: Count = 3
+    solver: Literal["apg", "exact", "simple_mkl"] = "apg"
+    inner_tol: Tolerance = 1e-3
+    max_inner: Count = 50
+    certify: bool = False
+    debias: bool = False
 
     def plan(
         self,
@@ -208,12 +183,11 @@ class FGM(BaseSelector):
         tile_shape: tuple[int, int] | None = None,
     ) -> SelectorPlan:
         """Return what fitting a matrix of this shape will read and hold; see `BaseSelector.plan`."""
-        check_parameters(self)
+        self.check_parameters()
         shape = self._shape(n_samples, n_features, np.dtype(dtype).itemsize)
         return plan_fgm(shape, memory_limit, n_threads, tile_shape, with_statistics=True)
 
     def _fit(self, run: Run) -> None:
-        check_parameters(self)
         matrix = run.matrix
         y, weight = self._target(matrix)
         columns = self._column_passes(run.over(matrix, by="columns"))
@@ -236,7 +210,7 @@ class FGM(BaseSelector):
     ) -> FgmPasses:
         """Return the passes for one C, nothing read yet; rows held out weigh nothing, the others as much as all."""
         n_samples, n_features = (int(length) for length in columns.matrix.shape)
-        per_pass, n_most, n_passes = sizes(self, n_features)
+        per_pass, n_most, n_passes = self._sizes(n_features)
         training = np.where(held_out, 0.0, weight)
         share = C * training * (weight.sum() / training.sum())
         is_wide = np.dtype(columns.matrix.dtype) == np.float64
@@ -271,10 +245,8 @@ class FGM(BaseSelector):
     def _column_passes(self, run: Run) -> ColumnPasses:
         matrix, limit, n_threads = run.matrix, run.task_limit, run.workers.n_threads
         shape = self._shape(int(matrix.shape[0]), int(matrix.shape[1]), np.dtype(matrix.dtype).itemsize)
-        dense = getattr(matrix, "dense_array", None)
-        lies_right = dense is not None and dense.strides[1] == dense.itemsize
-        in_memory = lies_right or getattr(getattr(matrix, "base", matrix), "by_columns", None) is not None
-        cut = cut_columns(shape, limit, n_threads, matrix.tile_shape, in_memory)  # type: ignore[attr-defined]
+        in_memory = scored_in_place(matrix, slice(0, 1)) is not None or matrix.sparse_columns(slice(0, 1)) is not None
+        cut = cut_columns(shape, limit, n_threads, matrix.tile_shape, in_memory)
         return ColumnPasses(run, cut)
 
     def _target(self, matrix: Matrix) -> tuple[np.ndarray, np.ndarray]:
@@ -307,8 +279,11 @@ class FGM(BaseSelector):
             held_out &= weight > 0.0
         return held_out
 
+    def _sizes(self, n_features: int) -> tuple[int, int, int]:
+        n_to_select(self.n_features_to_select, n_features, n_features)
+        return sizes(self.n_features_to_select, self.n_features_per_pass, self.max_passes, n_features)
+
     def _shape(self, n_samples: int, n_features: int, itemsize: int) -> FgmShape:
-        check_count(self, n_features)
-        per_pass, n_most, n_passes = sizes(self, n_features)
+        per_pass, n_most, n_passes = self._sizes(n_features)
         n_planned = n_passes if self.n_features_to_select is None else -(-n_most // per_pass)
         return FgmShape(n_samples, n_features, itemsize, per_pass, n_most, n_planned + self.certify, self.solver)

@@ -32,17 +32,20 @@ Differs from the paper
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
 from daskfs.cluster.open import parse_bytes, workers_of
+from daskfs.errors import ConfigError
+from daskfs.losses import ROW_BY_ROW, find_loss
+from daskfs.parameters import ClassWeights, Count, LossOf, Positive, PowerOfTwo, Share, n_to_select
 from daskfs.selectors.base import BaseSelector, SelectorPlan
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.message.partition import in_random_order, weighted_rows
 from daskfs.selectors.mission.fit import MissionFit, fit_mission, learn_more
 from daskfs.selectors.mission.model import ModelShape
-from daskfs.selectors.mission.parameters import buckets_of, check_parameters, n_to_select
+from daskfs.selectors.mission.parameters import DEFAULT_N_SELECTED, buckets_of
 from daskfs.selectors.mission.plan import MissionShape, chosen_refit, plan_mission
 from daskfs.selectors.mission.result import set_results
 from daskfs.selectors.shared.responses import CLASSIFIERS, Response, mean_or_label, one_against_rest, probabilities
@@ -57,7 +60,7 @@ class Mission(BaseSelector):
     ----------
     n_features_to_select : int, optional
         The paper's k; 1,000 by default, or all where there are fewer.
-    loss : {"squared", "logistic", "hinge", "squared_hinge", "multinomial"}
+    loss : {"squared", "logistic", "multinomial", "squared_hinge", "hinge"}
         The model: of numbers, or of two classes (any labels). With more than two, "multinomial" is one model of all
         classes (cross-entropy), the others set one class against the rest; either way a feature is selected for all
         classes together, by the Euclidean norm of its weights.
@@ -70,7 +73,7 @@ class Mission(BaseSelector):
         What holds the other features' weights: a count-sketch, or one cell for each feature.
     n_buckets : int, optional
         Cells in a row of the sketch, a power of two; 2¹⁸ by default, fewer where there are fewer features.
-    n_hashes : {3, 1, 5}
+    n_hashes : {1, 3, 5}
         Rows of the sketch. 3 is best where the memory suffices, 1 where it is tight.
     n_epochs : int
         Passes over the rows.
@@ -92,7 +95,7 @@ class Mission(BaseSelector):
     standardize : bool
         Whether dense columns are centred and scaled, by the first rows, before they are learnt from. Sparse ones are
         taken as they are.
-    class_weight : "balanced" or mapping of a class to its weight, optional
+    class_weight : {"balanced"} or mapping of a class to its weight, optional
         Times the sample weights.
     refit : {"auto", "exact", "sgd"} or None
         The fit of the selected features alone: to the minimum of the loss, by further passes of stochastic descent, or
@@ -100,10 +103,6 @@ class Mission(BaseSelector):
         for each feature.
     random_state : int, RandomState or None
         Of the sketch's hash, the order of rows in memory and of later passes.
-    memory_limit : int or str, optional
-        What one task may take, "1GiB" for example.
-    client : distributed.Client, optional
-        Where the work runs; None: here.
 
     Attributes
     ----------
@@ -144,53 +143,34 @@ class Mission(BaseSelector):
     array(['low', 'high', 'low'], dtype='<U4')
     """
 
-    _stream: MissionFit | None
-    _labels: np.ndarray | None
-    _stream_labels: np.ndarray | None
+    method = "mission"
 
-    def __init__(
-        self,
-        n_features_to_select: int | None = None,
-        loss: str = "squared",
-        variant: str = "active",
-        heap: bool = False,
-        tail: str = "sketch",
-        n_buckets: int | None = None,
-        n_hashes: int = 3,
-        n_epochs: int = 5,
-        learning_rate: float | None = None,
-        intercept_rate: float = 0.01,
-        tail_half_life: float | None = 1.0,
-        block_rows: int = 4096,
-        n_replicas: int = 1,
-        sync_every: int = 1000,
-        standardize: bool = True,
-        class_weight: Any = None,
-        refit: str | None = "auto",
-        random_state: Any = 0,
-        memory_limit: int | str | None = None,
-        client: Any = None,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.loss = loss
-        self.variant = variant
-        self.heap = heap
-        self.tail = tail
-        self.n_buckets = n_buckets
-        self.n_hashes = n_hashes
-        self.n_epochs = n_epochs
-        self.learning_rate = learning_rate
-        self.intercept_rate = intercept_rate
-        self.tail_half_life = tail_half_life
-        self.block_rows = block_rows
-        self.n_replicas = n_replicas
-        self.sync_every = sync_every
-        self.standardize = standardize
-        self.class_weight = class_weight
-        self.refit = refit
-        self.random_state = random_state
-        self.memory_limit = memory_limit
-        self.client = client
+    n_features_to_select: Count | None = None
+    loss: Annotated[str, LossOf(ROW_BY_ROW)] = "squared"
+    variant: Literal["active", "paper"] = "active"
+    heap: bool = False
+    tail: Literal["sketch", "identity"] = "sketch"
+    n_buckets: PowerOfTwo | None = None
+    n_hashes: Literal[1, 3, 5] = 3
+    n_epochs: Count = 5
+    learning_rate: Positive | None = None
+    intercept_rate: Share = 0.01
+    tail_half_life: Positive | None = 1.0
+    block_rows: Count = 4096
+    n_replicas: Count = 1
+    sync_every: Count = 1000
+    standardize: bool = True
+    class_weight: Literal["balanced"] | ClassWeights | None = None
+    refit: Literal["auto", "exact", "sgd"] | None = "auto"
+
+    def _check_combination(self) -> None:
+        if self.refit == "exact" and not find_loss(self.loss).has_formula_of_many_rows:
+            raise ConfigError(f"there is no exact refit of the {self.loss} loss", "refit", 'refit="sgd"')
+        if self.heap and self.variant != "paper":
+            raise ConfigError("only the paper's variant has a heap", "heap", 'variant="paper"')
+        if self.class_weight is not None and not find_loss(self.loss).is_classifier:
+            problem = f"the {self.loss} loss has no classes"
+            raise ConfigError(problem, "class_weight", "leave it out, or pass sample weights")
 
     def plan(
         self,
@@ -202,14 +182,14 @@ class Mission(BaseSelector):
         tile_shape: tuple[int, int] | None = None,
     ) -> SelectorPlan:
         """Return what fitting a matrix of this shape will read and hold; see `BaseSelector.plan`."""
-        check_parameters(self)
+        self.check_parameters()
         return plan_mission(self._shape(n_samples, n_features, np.dtype(dtype), 1), memory_limit)
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Mission:
         """Select features; see `BaseSelector.fit`."""
         is_named = isinstance(self.class_weight, Mapping) and y is not None
         self._labels = np.unique(np.asarray(y)) if is_named else None
-        self._stream = None
+        self._stream: MissionFit | None = None
         super().fit(X, y, sample_weight)
         return self
 
@@ -232,7 +212,7 @@ class Mission(BaseSelector):
         norms of the first rows; the tail's half-life is `tail_half_life` times the rows met so far. A pickled selector
         goes on where it stood.
         """
-        check_parameters(self)
+        self.check_parameters()
         before: MissionFit | None = getattr(self, "_stream", None)
         is_first = before is None
         if is_first:
@@ -250,9 +230,8 @@ class Mission(BaseSelector):
         return self
 
     def _fit(self, run: Run) -> None:
-        check_parameters(self)
         matrix, limit = run.matrix, run.task_limit
-        n_to_select(self.n_features_to_select, matrix.shape[1])
+        n_to_select(self.n_features_to_select, matrix.shape[1], DEFAULT_N_SELECTED)
         y = checked_target(matrix, self.loss)
         notes: list[str] = []
         rows = in_random_order(weighted_rows(matrix), self.random_state, notes)
@@ -261,14 +240,12 @@ class Mission(BaseSelector):
         self._stream = None
         set_results(self, matrix, fit)
 
-    method = "mission"
-
     def _shape(
         self, n_samples: int, n_features: int, dtype: np.dtype, n_outputs: int, nnz_per_row: float | None = None
     ) -> MissionShape:
         is_identity = self.tail == "identity"
         model = ModelShape(
-            n_selected=n_to_select(self.n_features_to_select, n_features),
+            n_selected=n_to_select(self.n_features_to_select, n_features, DEFAULT_N_SELECTED),
             n_buckets=n_features if is_identity else buckets_of(self.n_buckets, n_features),
             n_hashes=0 if is_identity else self.n_hashes,
             seed=seed_of(self.random_state) or 0,

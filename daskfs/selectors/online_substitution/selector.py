@@ -41,25 +41,29 @@ Differs from the paper
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from annotated_types import Ge
 
-from daskfs.errors import DataError
+from daskfs.errors import ConfigError, DataError
 from daskfs.kernels.substitution.products import NO_WEIGHT
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
+from daskfs.parameters import ColumnOrder, Columns, Count, NotNegative, Positive, Share
 from daskfs.selectors.base import BaseSelector, SelectorPlan
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.online_substitution.arrivals import Arrivals, ArrivedColumns, coded
 from daskfs.selectors.online_substitution.columns import ColumnSettings
+from daskfs.selectors.online_substitution.engines.base import Engine
 from daskfs.selectors.online_substitution.engines.choose import make_engine
+from daskfs.selectors.online_substitution.engines.point import loss_settings
 from daskfs.selectors.online_substitution.members import Members
 from daskfs.selectors.online_substitution.notes import notes_on, result_of
 from daskfs.selectors.online_substitution.parameters import (
-    LOSSES,
     MAX_DEFAULT_FEATURES,
+    SmoothLoss,
     chapter_of,
-    check_parameters,
     columns_of,
     engine_of,
     n_to_select,
@@ -71,7 +75,6 @@ from daskfs.selectors.online_substitution.stream import ROUND_CHAPTERS, Substitu
 from daskfs.selectors.shared.responses import CLASSIFIERS, TWO_CLASS
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
-from daskfs.sources.arrays import ArrayMatrix
 
 
 class OnlineSubstitution(BaseSelector):
@@ -102,14 +105,20 @@ class OnlineSubstitution(BaseSelector):
     standardise : bool
         Whether columns are divided by their standard deviation on the way.
     fit_intercept : bool
+        Whether there is an intercept.
     ridge : float, optional
         λ₂, added to the curvature of every standardised weight; by default 0 with the squared loss and the paper's
         rule, else in parts of the most that the loss curves 0.03 with classes and 0.001 with numbers.
     epsilon : float, optional
         Of the epsilon-insensitive loss; by default a tenth of the target's standard deviation.
-    eta, m, c, lipschitz : float
-        Of the paper's rule: step, its divisor for members, the check's constant and L_F. By default eta = 0.5 / L_F,
-        with L_F bounded from the members' products.
+    eta : float, optional
+        Step of the paper's rule; by default 0.5 / L_F.
+    m : float
+        By which the paper's rule divides the step of the selected features.
+    c : float
+        Constant of the paper's check.
+    lipschitz : float, optional
+        L_F of the paper's rule; by default bounded from the selected features' products.
     tolerance : float, optional
         Share of a newcomer's variance that the members must leave unexplained; 1e-3.
     always_include : array of int or str, optional
@@ -163,53 +172,36 @@ class OnlineSubstitution(BaseSelector):
 
     method = "online_substitution"
 
-    def __init__(
-        self,
-        n_features_to_select: int | None = None,
-        rule: str = "exchange",
-        loss: str = "squared",
-        n_epochs: int = 3,
-        order: Any = "fixed",
-        check: bool = True,
-        engine: str = "auto",
-        schedule: str = "sequential",
-        standardise: bool = True,
-        fit_intercept: bool = True,
-        ridge: float | None = None,
-        epsilon: float | None = None,
-        eta: float | None = None,
-        m: float = 1.0,
-        c: float = 0.5,
-        lipschitz: float | None = None,
-        tolerance: float | None = None,
-        always_include: Any = None,
-        block_columns: int | None = None,
-        random_state: Any = 0,
-        memory_limit: int | str | None = None,
-        client: Any = None,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.rule = rule
-        self.loss = loss
-        self.n_epochs = n_epochs
-        self.order = order
-        self.check = check
-        self.engine = engine
-        self.schedule = schedule
-        self.standardise = standardise
-        self.fit_intercept = fit_intercept
-        self.ridge = ridge
-        self.epsilon = epsilon
-        self.eta = eta
-        self.m = m
-        self.c = c
-        self.lipschitz = lipschitz
-        self.tolerance = tolerance
-        self.always_include = always_include
-        self.block_columns = block_columns
-        self.random_state = random_state
-        self.memory_limit = memory_limit
-        self.client = client
+    n_features_to_select: Count | None = None
+    rule: Literal["exchange", "os", "paper"] = "exchange"
+    loss: SmoothLoss = "squared"
+    n_epochs: Count = 3
+    order: Literal["fixed", "shuffled"] | ColumnOrder = "fixed"
+    check: bool = True
+    engine: Literal["auto", "gram", "lazy", "naive"] = "auto"
+    schedule: Literal["sequential", "screen"] = "sequential"
+    standardise: bool = True
+    fit_intercept: bool = True
+    ridge: NotNegative | None = None
+    epsilon: NotNegative | None = None
+    eta: Positive | None = None
+    m: Annotated[float, Ge(1)] = 1.0
+    c: Share = 0.5
+    lipschitz: Positive | None = None
+    tolerance: Share | None = None
+    always_include: Columns = None
+    block_columns: Count | None = None
+
+    def _check_combination(self) -> None:
+        engine, loss, rule = self.engine, self.loss, self.rule
+        if engine == "gram" and loss != "squared" and rule != "exchange":
+            problem = f"the rule {rule!r} with the loss {loss!r} has no products that would stay valid"
+            raise ConfigError(problem, "engine", "use 'auto'")
+        if engine == "lazy" and rule == "paper":
+            problem = "the paper's rule moves the members at every column: it cannot wait"
+            raise ConfigError(problem, "engine", "use 'auto'")
+        if self.schedule == "screen" and rule != "exchange":
+            raise ConfigError(f"expected the rule 'exchange', found {rule!r}", "schedule", "leave it 'sequential'")
 
     def plan(
         self,
@@ -221,7 +213,7 @@ class OnlineSubstitution(BaseSelector):
         tile_shape: tuple[int, int] | None = None,
     ) -> SelectorPlan:
         """Return what fitting a matrix of this shape will read and hold; see `BaseSelector.plan`."""
-        check_parameters(self)
+        self.check_parameters()
         shape = self._shape(n_samples, n_features, np.dtype(dtype), tile_shape[1] if tile_shape else 1)
         return plan_substitution(shape, memory_limit, n_threads)
 
@@ -279,10 +271,10 @@ class OnlineSubstitution(BaseSelector):
         if not hasattr(self, "_arrivals"):
             if y is None:
                 raise DataError("expected the target with the first block, found none", "partial_fit", "pass y=")
-            check_parameters(self)
+            self.check_parameters()
             labels, y = coded(y) if self.loss in CLASSIFIERS else (None, y)
             first = ArrayMatrix(X, y, sample_weight, names)
-            always = columns_of(self.always_include, first.shape[1], first.feature_names, "always_include")
+            always = columns_of(self.always_include, first.shape[1], first.names.given, "always_include")
             self._arrivals = self._expect(first)
             self._labels = labels
         arrivals = self._arrivals
@@ -305,16 +297,15 @@ class OnlineSubstitution(BaseSelector):
         return Arrivals(run, matrix, y)
 
     def _fit(self, run: Run) -> None:
-        check_parameters(self)
         matrix, limit = run.matrix, run.task_limit
         self.__dict__.pop("_arrivals", None)
         y, weight = self._target(matrix)
         n_samples, n_features = matrix.shape
-        tile_rows, tile_columns = getattr(matrix, "tile_shape", (1, 1))
+        tile_rows, tile_columns = matrix.tile_shape
         tile_columns = tile_columns if tile_rows > 1 else 1  # rows in memory are no tiles
         shape = self._shape(n_samples, n_features, np.dtype(matrix.dtype), tile_columns)
         reading = choose_reading(shape, limit)
-        always = columns_of(self.always_include, n_features, matrix.feature_names, "always_include")
+        always = columns_of(self.always_include, n_features, matrix.names.given, "always_include")
         order = self.order if isinstance(self.order, str) else columns_of(self.order, n_features, None, "order")
         members = Members(shape.n_selected, n_samples, self._settings().dtype_of(matrix.dtype), weight)
         screeners = run.workers if self.schedule == "screen" else None
@@ -328,13 +319,10 @@ class OnlineSubstitution(BaseSelector):
         stream.epochs(self.n_epochs, order, seed_of(self.random_state), done)
         self._conclude(matrix, y, stream, reading.nbytes, limit)
 
-    def _engine(self, members: Members, y: np.ndarray) -> Any:
-        engine = make_engine(
-            members, y, rule_of(self), engine_of(self), LOSSES[self.loss], self.epsilon, self.fit_intercept
-        )
-        if self.block_columns is not None:
-            engine.narrowest = engine.widest = engine.width = int(self.block_columns)
-        return engine
+    def _engine(self, members: Members, y: np.ndarray) -> Engine:
+        weight = members.weight if len(members.weight) else None
+        self._loss = loss_settings(self.loss, y, weight, self.epsilon, self.fit_intercept)
+        return make_engine(members, y, rule_of(self), engine_of(self), self._loss, self.block_columns)
 
     def _target(self, matrix: Matrix) -> tuple[np.ndarray, np.ndarray]:
         """Return the target, classes as -1 and +1, centred with the squared loss; and the weights."""
@@ -352,21 +340,21 @@ class OnlineSubstitution(BaseSelector):
             y = y - self._location
         return y, weight
 
-    def _conclude(self, matrix: Any, y: np.ndarray, run: SubstitutionRun, promised: int, limit: int | None) -> None:
+    def _conclude(self, matrix: Matrix, y: np.ndarray, run: SubstitutionRun, promised: int, limit: int | None) -> None:
         """Name the members, fit the loss on them, make the result."""
         engine, members = run.engine, run.engine.members
-        engine.finish()
+        finished = engine.finish()
         k, n_features = members.n_members, matrix.shape[1]
-        order = np.lexsort((members.ids[:k], -engine.costs, np.arange(k) >= members.n_fixed))
+        order = np.lexsort((members.ids[:k], -finished.costs, np.arange(k) >= members.n_fixed))
         self.selected_ = members.ids[:k][order]
         self.support_ = np.zeros(n_features, bool)
         self.support_[self.selected_] = True
         self.scores_ = np.full(n_features, np.nan)
-        self.scores_[members.ids[:k]] = engine.costs
+        self.scores_[members.ids[:k]] = finished.costs
         self.coef_ = np.zeros(n_features)
         notes = notes_on(self, run, matrix)
         raw, self.intercept_, is_separable = refit_members(
-            engine, y, self._location, self.loss, self.fit_intercept, limit
+            members, finished, y, self._location, self._loss, self.fit_intercept, limit
         )
         self.coef_[members.ids[:k]] = raw
         if is_separable:

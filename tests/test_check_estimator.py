@@ -1,0 +1,119 @@
+"""scikit-learn's examination: every class as it is made; its losses, rules and engines with the slow tests."""
+
+from __future__ import annotations
+
+import pytest
+from sklearn.base import BaseEstimator
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from daskfs import FGM, AsyncOnlineSubstitution, Message, Mission, OnlineSubstitution
+from daskfs.baselines import (
+    IHT,
+    ITI,
+    PHT,
+    ActiveSet,
+    AlphaInvesting,
+    Averaging,
+    BatchIHT,
+    Bolasso,
+    FeatureHashing,
+    FullData,
+    Grafting,
+    IdentityMission,
+    L1Liblinear,
+    LassoCut,
+    Median,
+    OnlineL0,
+    OnlineL1,
+    OrthogonalMatchingPursuit,
+    ProjGD,
+    SgdSlr,
+    StochasticIHT,
+)
+
+COLUMN_BASELINES = [ProjGD, LassoCut, OrthogonalMatchingPursuit, Grafting, OnlineL1, OnlineL0, AlphaInvesting]
+
+AS_THEY_ARE = [
+    Message(),
+    OnlineSubstitution(),
+    AsyncOnlineSubstitution(),
+    FGM(),
+    Mission(),
+    FullData(),
+    Averaging(),
+    Median(),
+    Bolasso(n_bootstraps=4, memory_limit="64MiB"),
+    *(made() for made in COLUMN_BASELINES),
+    ActiveSet(),
+    L1Liblinear(),
+    SgdSlr(max_epochs=20),
+    StochasticIHT(),
+    IHT(),
+    FeatureHashing(),
+    BatchIHT(),
+    ITI(),
+    PHT(),
+    IdentityMission(),
+]
+
+VARIANTS = [
+    Message(n_subsets=3, gic_rss="lasso", criterion="bic", average="mean", memory_limit="64MiB"),
+    Message(loss="logistic"),
+    Message(loss="logistic", average="mean", partition="strided"),
+    Message(loss="multinomial"),
+    OnlineSubstitution(rule="os", memory_limit="96MiB"),
+    OnlineSubstitution(rule="paper", engine="naive", order="shuffled"),
+    AsyncOnlineSubstitution(n_workers=3, schedule="simulated"),
+    AsyncOnlineSubstitution(n_workers=2, schedule="synchronous", loss="logistic", memory_limit="64MiB"),
+    FGM(loss="logistic", n_features_per_pass=2, memory_limit="64MiB"),
+    FGM(loss="squared", solver="exact", debias=True),
+    FGM(1, loss="logistic", fit_intercept=False),
+    Mission(loss="logistic"),
+    Mission(loss="multinomial"),
+    Mission(loss="squared_hinge", n_replicas=2, sync_every=10),
+    Mission(loss="hinge"),
+    Mission(variant="paper", tail="identity", standardize=False, memory_limit="64MiB"),
+    FullData(loss="logistic"),
+    Averaging(loss="logistic"),
+    Bolasso(n_bootstraps=3, loss="logistic"),
+    *(made(loss="squared_hinge", memory_limit="64MiB") for made in COLUMN_BASELINES),
+    *(made(loss="logistic") for made in COLUMN_BASELINES),
+    ProjGD(step="restricted"),
+    OrthogonalMatchingPursuit(per_pass=3),
+    L1Liblinear(1, loss="logistic"),
+]
+
+OF_WEIGHTS = [f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")]
+OF_PARTIAL_FIT = [
+    "check_fit_score_takes_y",
+    "check_estimators_partial_fit_n_features",
+    "check_n_features_in_after_fitting",
+]
+
+
+def differs(estimator: BaseEstimator) -> dict[str, str]:
+    """Return the checks that an estimator does not pass, each with the reason."""
+    match estimator:
+        case Bolasso():
+            reason = "a row of weight 2 is drawn as one that counts twice, two rows are drawn apart: equal on average"
+            return dict.fromkeys(OF_WEIGHTS, reason)
+        case FeatureHashing() | Mission(loss="multinomial" | "hinge"):
+            return dict.fromkeys(OF_WEIGHTS, "stochastic descent takes a row of weight 2 once, with two steps")
+        case L1Liblinear() | SgdSlr():
+            return dict.fromkeys(OF_WEIGHTS, "liblinear and SDCA visit rows in an order that depends on their number")
+        case OnlineSubstitution():
+            return dict.fromkeys(OF_PARTIAL_FIT, "partial_fit(X, names) takes more columns, not more rows")
+    return {}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # scikit-learn's own: no features were selected
+@parametrize_with_checks(AS_THEY_ARE, expected_failed_checks=differs)
+def test_scikit_learns_examination(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@parametrize_with_checks(VARIANTS, expected_failed_checks=differs)
+def test_scikit_learns_examination_of_variants(estimator, check):
+    check(estimator)
