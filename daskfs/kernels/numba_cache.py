@@ -13,6 +13,7 @@ Of each module the last `N_STAMPS` states of its sources are kept, for work tree
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import pickle
@@ -217,11 +218,11 @@ def _compiled(function: Callable[..., Any], fastmath: bool | set[str]) -> Callab
     The latter compiles no wrapper that takes Python objects apart, which for a record of twenty arrays is longer than
     the function itself and would be optimised again in every caller.
     """
-    options: dict[str, Any] = {"nogil": True, "fastmath": fastmath, "no_cfunc_wrapper": True}
-    for_python: Any = numba.njit(**options, pipeline_class=CompilerForPython)(function)
+    njit: Any = functools.partial(numba.njit, nogil=True, fastmath=fastmath, no_cfunc_wrapper=True)
+    for_python: Any = njit(pipeline_class=CompilerForPython)(function)
     if for_python is function:  # NUMBA_DISABLE_JIT
         return function
-    for_kernels: Any = numba.njit(**options, pipeline_class=CompilerForKernels, no_cpython_wrapper=True)(function)
+    for_kernels: Any = njit(pipeline_class=CompilerForKernels, no_cpython_wrapper=True)(function)
     stamp = stamp_of(function.__module__)
     for_python._cache = KernelCache(function, CACHE_DIRECTORY, stamp, "python")
     for_kernels._cache = KernelCache(function, CACHE_DIRECTORY, stamp, "kernels")

@@ -16,8 +16,7 @@ from daskfs.baselines.columns.standard_columns import CACHE_NBYTES, StandardColu
 from daskfs.errors import PlanError
 from daskfs.kernels.glm.newton import Predictions, Problem, advance, new_predictions
 from daskfs.kernels.glm.null_model import fit_null_model
-from daskfs.kernels.losses import loss_code
-from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE
+from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE, find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, LossOf, n_to_select
 from daskfs.result import SelectionResult, selection_table
@@ -187,7 +186,7 @@ class ColumnBaseline(BaseSelector):
             self.classes_ = classes_of(y, None)
             y = np.where(y == self.classes_[1], 1.0, -1.0)
         total = float(weight.sum())
-        return Problem(loss_code(self.loss), 0.0, y, weight / total), total, weight
+        return Problem(find_loss(self.loss).code, 0.0, y, weight / total), total, weight
 
     def _chosen_before(
         self, columns: StandardColumns, checkpoint: Checkpoint | None, notes: list[str]

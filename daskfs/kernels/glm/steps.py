@@ -12,8 +12,8 @@ from daskfs.kernels.glm.screening import admit
 from daskfs.kernels.glm.state import ENTERED, SEPARABLE_REFITS
 from daskfs.kernels.lasso.steps import RSS_FLOOR
 from daskfs.kernels.linear.columns import copy_into
-from daskfs.kernels.losses import HUBER, SQUARED
 from daskfs.kernels.numba_cache import kernel
+from daskfs.losses import HUBER, SQUARED
 
 FAR = 10.0  # log-odds (or log-means) per standard deviation of a column
 REFIT_TOLERANCE = 1e-2  # of the refit's deviance, before its last step is added to second order

@@ -38,8 +38,7 @@ import numpy as np
 from annotated_types import Gt, Lt
 
 from daskfs.kernels.fgm.shift import new_rows
-from daskfs.kernels.losses import loss_code
-from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE, ONE_PREDICTION
+from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE, ONE_PREDICTION, find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, LossOf, Positive, Tolerance, n_to_select
 from daskfs.selectors.base import BaseSelector, SelectorPlan
@@ -215,7 +214,7 @@ class FGM(BaseSelector):
         share = C * training * (weight.sum() / training.sum())
         is_wide = np.dtype(columns.matrix.dtype) == np.float64
         dtype = np.dtype(np.float64 if is_wide else np.float32)
-        model = RestrictedModel(new_rows(loss_code(self.loss), y, share), n_most, dtype)
+        model = RestrictedModel(new_rows(find_loss(self.loss).code, y, share), n_most, dtype)
         stopping = Stopping(
             n_wanted=self.n_features_to_select, n_per_pass=per_pass, n_passes=n_passes, tol=self.tol,
             held_out=np.where(held_out, weight, 0.0) if held_out.any() else None, patience=self.patience,
