@@ -1,19 +1,24 @@
-"""How MESSAGE cuts the rows into subsets and the subsets into tasks: integers in, integers out."""
+"""How MESSAGE cuts the rows into subsets (step 1), and the subsets into tasks that fit in memory."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from numbers import Integral
+from typing import Any
 
-from daskfs.errors import ConfigError, PlanError
+import numpy as np
+
+from daskfs.errors import ConfigError
 from daskfs.kernels.glm import path as glm_path
 from daskfs.kernels.glm.fit import glm_fit_nbytes
 from daskfs.kernels.glm.lsa import lsa_path_nbytes
 from daskfs.kernels.glm.softmax import softmax_nbytes
 from daskfs.kernels.lasso.least_squares import least_squares_nbytes
 from daskfs.kernels.lasso.path import default_max_features, path_nbytes
-from daskfs.selectors.base import SelectorPlan
+from daskfs.matrix.base import Matrix
+from daskfs.selectors.message.tasks import is_sparse
+from daskfs.selectors.shared.budget import Budget, SelectorPlan
+from daskfs.selectors.shared.rows import in_random_order
 
 GROUP_NBYTES = 128 << 20  # of rows read by one task, where the memory allows and subsets are smaller
 CACHE_NBYTES = 20 << 10  # what a subset's path leaves behind for the refit: half of 64 x 64 numbers, and a few vectors
@@ -21,6 +26,12 @@ TILE_NBYTES = 8 << 20  # a decoded and an encoded tile of the reader
 MIN_SUBSET_SIZE = 400
 MIN_SUBSETS = 5  # for a vote, where the rows suffice
 SUBSET_VALUES = 1 << 23  # 32 MiB of float32
+
+
+def check_subsets(n_subsets: int | None, subset_size: int | None) -> None:
+    """Refuse a number of subsets and their size together."""
+    if n_subsets is not None and subset_size is not None:
+        raise ConfigError("expected n_subsets or subset_size, found both", "n_subsets", "leave one out")
 
 
 def choose_n_subsets(
@@ -36,14 +47,14 @@ def choose_n_subsets(
     ----------
     n_samples, n_features : int
     n_subsets, subset_size : int or None
-        What the user asked for, at most one of them.
+        What the user asked for, at most one of them (`check_subsets`).
     n_values : int, optional
         Entries of sparse rows; all values by default.
 
     Raises
     ------
     ConfigError
-        Both given, or subsets of less than two rows.
+        Subsets of less than two rows.
 
     Examples
     --------
@@ -54,16 +65,12 @@ def choose_n_subsets(
     >>> choose_n_subsets(10_000, 1000, None, 500)
     20
     """
-    if n_subsets is not None and subset_size is not None:
-        raise ConfigError("expected n_subsets or subset_size, found both", "message", "leave one out")
-    if n_subsets is None and subset_size is None:
+    name = "n_subsets"
+    if subset_size is not None:
+        name, n_subsets = "subset_size", max(1, n_samples // subset_size)
+    elif n_subsets is None:
         wanted = _wanted_subsets(n_samples * n_features if n_values is None else n_values)
         return min(wanted, _most_subsets(n_samples, n_features))
-    name, asked = ("n_subsets", n_subsets) if subset_size is None else ("subset_size", subset_size)
-    least = 1 if name == "n_subsets" else 2
-    if not is_whole(asked, least):
-        raise ConfigError(f"expected a whole number of at least {least}, found {asked!r}", name)
-    n_subsets = int(asked) if name == "n_subsets" else max(1, n_samples // int(asked))  # type: ignore[arg-type]
     if n_samples < 2 * n_subsets:
         raise ConfigError(
             f"expected at least two rows per subset, found {n_samples} rows for {n_subsets} subsets",
@@ -103,11 +110,6 @@ def why_n_subsets(n_samples: int, n_features: int, n_values: int | None = None) 
     return f"{chosen}: enough for a vote, and large subsets find weak signals"
 
 
-def is_whole(value: object, least: int) -> bool:
-    """Whether a value is a whole number of at least `least`; True is no number."""
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
-
-
 def subset_start(i: int, n_samples: int, n_subsets: int) -> int:
     """Return the first row of subset i; subset i ends where subset i + 1 starts."""
     return i * n_samples // n_subsets
@@ -124,8 +126,8 @@ class Shape:
     n_lambdas: int = 100
     max_features: int | None = None
     loss: str = "squared"
-    is_strided: bool = False
-    is_approximate: bool = False
+    partition: str = "random"
+    approx: str | None = None
     n_classes: int = 2
     n_entries: int | None = None
     """Of the largest subset, where subsets are read as their entries."""
@@ -135,22 +137,26 @@ class Shape:
         """Rows."""
         return -(-self.n_samples // self.n_subsets)
 
-    def select_nbytes(self, n_subsets: int) -> int:
+    def select(self, n_subsets: int) -> Budget:
         """Return the memory of a task that selects on so many subsets."""
-        rows = self.largest_subset
+        rows, task = self.largest_subset, Budget()
         if self.n_entries is not None:
-            turned = self.n_entries * (self.itemsize + 20)  # by columns, and on the way there
-            read = rows * 32 + self.n_entries * (self.itemsize + 8)
-            return n_subsets * read + turned + self._path_nbytes(rows)
-        copy = rows * self.n_features * 4 if self.itemsize < 4 else 0
-        workspace = self._path_nbytes(rows)
-        return n_subsets * rows * (self.n_features * self.itemsize + 24) + copy + workspace + TILE_NBYTES
+            task.add("entries of the subsets", n_subsets * (rows * 32 + self.n_entries * (self.itemsize + 8)))
+            task.add("entries of one by columns", self.n_entries * (self.itemsize + 20))  # and on the way there
+            return task.add("its path", self._path_nbytes(rows))
+        task.add("rows of the subsets", n_subsets * rows * (self.n_features * self.itemsize + 24))
+        task.add("rows of one as float32", rows * self.n_features * 4 if self.itemsize < 4 else 0)
+        return task.add("its path", self._path_nbytes(rows)).add("tiles", TILE_NBYTES)
+
+    def select_nbytes(self, n_subsets: int) -> int:
+        """Return the bytes of `select`."""
+        return self.select(n_subsets).nbytes
 
     def _path_nbytes(self, rows: int) -> int:
         p = self.n_features
         if self.loss == "squared":
             return path_nbytes(rows, p, self.n_lambdas, min(p, self.max_features or default_max_features(rows, p)))
-        if self.is_approximate:
+        if self.approx == "lsa":
             return lsa_path_nbytes(rows, p, self.n_lambdas)
         k = self.max_features or glm_path.default_max_features(rows, p)
         return glm_path.glm_path_nbytes(rows, p, self.n_lambdas, min(p, k))
@@ -204,20 +210,13 @@ def plan_message(shape: Shape, memory_limit: int | None, n_threads: int, tile_ro
     PlanError
         One subset does not fit in the limit; with the sizes that would.
     """
-    needed = shape.select_nbytes(1)
-    if memory_limit is not None and needed > memory_limit:
-        fault = PlanError(
-            f"one subset of {shape.largest_subset:,} rows x {shape.n_features:,} columns takes {needed:,} bytes, "
-            f"the limit is {memory_limit:,} bytes",
-            "memory_limit",
-            f"allow at least {needed:,} bytes{_smaller_subsets(shape, memory_limit)}",
-        )
-        fault.needed_nbytes = needed
-        raise fault
+    if memory_limit is not None and shape.select_nbytes(1) > memory_limit:
+        what = f"one subset of {shape.largest_subset:,} rows x {shape.n_features:,} columns takes"
+        shape.select(1).refuse_over(memory_limit, what, _smaller_subsets(shape, memory_limit))
     per_task = subsets_per_task(shape.n_subsets, shape.select_nbytes, memory_limit, n_threads)
     n_tasks = -(-shape.n_subsets // per_task)
     n_read = shape.n_samples + (tile_rows - 1) * (n_tasks - 1)
-    if shape.is_strided and tile_rows > 1:  # a task's rows are in all tiles
+    if shape.partition == "strided" and tile_rows > 1:  # a task's rows are in all tiles
         n_read = shape.n_samples * n_tasks
     read_nbytes = n_read * shape.n_features * shape.itemsize
     again = "the selected ones again where a subset's path has not met them"
@@ -226,9 +225,12 @@ def plan_message(shape: Shape, memory_limit: int | None, n_threads: int, tile_ro
     return SelectorPlan(
         n_tasks=n_tasks,
         n_passes=1,
-        task_nbytes=shape.select_nbytes(per_task),
         read_nbytes=read_nbytes,
-        client_nbytes=shape.n_samples * 24 + shape.n_features * 64 + shape.n_subsets * CACHE_NBYTES,
+        task=shape.select(per_task),
+        client=Budget()
+        .add("vectors over the rows", shape.n_samples * 24)
+        .add("votes and scores", shape.n_features * 64)
+        .add("what the paths leave for the refit", shape.n_subsets * CACHE_NBYTES),
         text=(
             f"message: {shape.n_subsets} subsets of {shape.largest_subset:,} rows, {per_task} per task; "
             f"one pass over all columns, {again}"
@@ -242,5 +244,51 @@ def _smaller_subsets(shape: Shape, memory_limit: int) -> str:
         n_subsets = min(max(n_subsets + 1, n_subsets * 5 // 4), shape.n_samples // 20)
         smaller = replace(shape, n_subsets=n_subsets)
         if smaller.select_nbytes(1) <= memory_limit:
-            return f", or set n_subsets={n_subsets} (subsets of {smaller.largest_subset:,} rows)"
+            return f"set n_subsets={n_subsets} (subsets of {smaller.largest_subset:,} rows)"
     return ""
+
+
+def in_partition(matrix: Matrix, shape: Shape, random_state: Any, notes: list[str]) -> Matrix:
+    """Return a matrix whose consecutive rows are the subsets: random, or every m-th of the rows as they stand."""
+    return (
+        strided(matrix, shape.n_subsets)
+        if shape.partition == "strided"
+        else in_random_order(matrix, random_state, notes)
+    )
+
+
+def strided(matrix: Matrix, n_subsets: int) -> Matrix:
+    """Return a matrix of which subset i has rows i, i + m, i + 2 m, ... as they stand: each subset spans all rows.
+
+    The last n mod m rows go, one each, to the subsets that are one larger.
+    """
+    n_samples = matrix.shape[0]
+    starts = np.array([subset_start(i, n_samples, n_subsets) for i in range(n_subsets + 1)])
+    n_each = n_samples // n_subsets
+    is_larger = np.diff(starts) > n_each
+    order = np.empty(n_samples, dtype=np.int64)
+    for i in range(n_subsets):
+        order[starts[i] : starts[i] + n_each] = np.arange(n_each) * n_subsets + i
+    order[starts[1:][is_larger] - 1] = np.arange(n_each * n_subsets, n_samples)
+    return matrix.take(order)
+
+
+def n_entries_of(matrix: Matrix) -> int | None:
+    """Return how many entries the rows have, None where they are dense."""
+    counts = _entries_per_row(matrix)
+    return None if counts is None else int(counts.sum())
+
+
+def _entries_per_row(matrix: Matrix) -> np.ndarray | None:
+    found = matrix.base.sparse_rows(slice(None))
+    return None if found is None else np.diff(found.indptr)[matrix.at(0, matrix.shape[0])]
+
+
+def most_entries(in_order: Matrix, shape: Shape) -> int | None:
+    """Return the entries of the largest subset; None where subsets, or some of them, are read as dense blocks."""
+    counts = _entries_per_row(in_order)
+    if counts is None or shape.approx == "lsa":
+        return None
+    starts = [subset_start(i, shape.n_samples, shape.n_subsets) for i in range(shape.n_subsets)]
+    most = int(np.add.reduceat(counts, starts).max())
+    return most if is_sparse(shape.n_samples // shape.n_subsets, shape.n_features, most) else None
