@@ -22,7 +22,6 @@ from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.refit import MeanLoss, refit_selected
-from daskfs.selectors.shared.responses import CLASSIFIERS
 from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Checkpoint, Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
@@ -42,11 +41,6 @@ class Selection(NamedTuple):
     """Column numbers, int64."""
     history: dict[str, np.ndarray]
     """Arrays of one length: what the method did on its way."""
-
-
-def curvature_bound(loss: str) -> float:
-    """Return the largest second derivative of a loss in the prediction."""
-    return 0.25 if loss == "logistic" else 1.0
 
 
 class ColumnBaseline(BaseSelector):
@@ -174,7 +168,7 @@ class ColumnBaseline(BaseSelector):
         y = np.require(rows.read_target(slice(None)), dtype=np.float64, requirements=["C", "W"])
         weight = rows.read_weight(slice(None))
         weight = np.ones(len(y)) if weight is None else np.require(weight, np.float64, ["C", "W"])
-        if self.loss in CLASSIFIERS:
+        if find_loss(self.loss).is_classifier:
             self.classes_ = classes_of(y, None)
             y = np.where(y == self.classes_[1], 1.0, -1.0)
         total = float(weight.sum())
@@ -195,7 +189,7 @@ class ColumnBaseline(BaseSelector):
     def _refit(self, run: Run, columns: StandardColumns, features: np.ndarray) -> list[str]:
         """Fit the selected columns on all rows; importance is the size of their standardised coefficients."""
         members = np.sort(features)
-        positive = float(self.classes_[1]) if self.loss in CLASSIFIERS else None
+        positive = float(self.classes_[1]) if find_loss(self.loss).is_classifier else None
         fit = refit_selected(run, members, MeanLoss(self.loss, positive))
         self.coef_, self.scores_ = np.zeros((2, columns.n_features))
         self.support_ = np.zeros(columns.n_features, dtype=bool)
