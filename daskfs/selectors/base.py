@@ -394,11 +394,11 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
         tags = super().__sklearn_tags__()
         if _is_classifier(self):
             tags.estimator_type = "classifier"
-            tags.classifier_tags = ClassifierTags(multi_class=self.loss == "multinomial")
+            tags.classifier_tags = ClassifierTags(multi_class=LOSSES[self.loss].target == "classes")
         else:
             tags.estimator_type = "regressor"
             tags.regressor_tags = RegressorTags()
         tags.target_tags.required = True
-        tags.target_tags.positive_only = self.loss == "poisson"
+        tags.target_tags.positive_only = self.loss in LOSSES and LOSSES[self.loss].target == "count"
         tags.input_tags.sparse = True
         return tags

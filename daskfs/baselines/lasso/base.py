@@ -11,7 +11,7 @@ import numpy as np
 from annotated_types import Ge
 
 from daskfs.kernels.losses import default_threshold
-from daskfs.losses import LIKELIHOOD
+from daskfs.losses import LIKELIHOOD, find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, LossOf, Share
 from daskfs.result import SelectionResult, selection_table
@@ -21,7 +21,7 @@ from daskfs.selectors.message.plan import Shape
 from daskfs.selectors.message.subset import PathTable, SelectionSettings
 from daskfs.selectors.shared import responses
 from daskfs.selectors.shared.budget import DataShape
-from daskfs.selectors.shared.responses import CLASSIFIERS, Response, probabilities
+from daskfs.selectors.shared.responses import Response, probabilities
 from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
@@ -98,7 +98,7 @@ class LassoBaseline(BaseSelector, kw_only=True):
         y = checked_target(matrix, self.loss)
         rows = weighted_rows(matrix)
         positive, threshold = None, 0.0
-        if self.loss in CLASSIFIERS:
+        if find_loss(self.loss).is_classifier:
             self.classes_ = classes_of(np.asarray(rows.read_target()), None, many=self.loss == "multinomial")
             positive = float(self.classes_[1])  # of more classes: each in its turn
         if self.loss == "huber":

@@ -36,7 +36,7 @@ from daskfs.parameters import Count, LossOf, Positive, PositiveShare, PowerOfTwo
 from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.inputs import seed_of
-from daskfs.selectors.mission.parameters import DEFAULT_N_SELECTED
+from daskfs.selectors.mission.plan import DEFAULT_N_SELECTED
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.refit import refit_selected
 from daskfs.selectors.shared.rows import weighted_rows

@@ -44,13 +44,13 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from annotated_types import Ge
 
+from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, NotNegative, Positive, Share
 from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.asy_os.node import TRACE
 from daskfs.selectors.asy_os.notes import communication_of, notes_on, times_of
-from daskfs.selectors.asy_os.parameters import capacity_of, shown_parameters, stretch_of
-from daskfs.selectors.asy_os.plan import AsyncShape, choose_widths, plan_async
+from daskfs.selectors.asy_os.plan import AsyncShape, capacity_of, choose_widths, plan_async, stretch_of
 from daskfs.selectors.asy_os.run import AsyncRun
 from daskfs.selectors.asy_os.task import AsyncSettings
 from daskfs.selectors.base import BaseSelector
@@ -60,7 +60,6 @@ from daskfs.selectors.online_substitution.parameters import SmoothLoss, n_to_sel
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.elimination import Kept, eliminate
 from daskfs.selectors.shared.refit import MeanLoss, SelectedFit, refit_selected
-from daskfs.selectors.shared.responses import TWO_CLASS
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
 
@@ -238,7 +237,7 @@ class AsyncOnlineSubstitution(BaseSelector):
         y = checked_target(matrix, self.loss)
         weight = matrix.read_weight(slice(None))
         positive, location = None, 0.0
-        if self.loss in TWO_CLASS:
+        if find_loss(self.loss).is_two_class:
             self.classes_ = classes_of(y, None)
             positive = float(self.classes_[1])
         elif self.loss == "squared":
@@ -282,15 +281,16 @@ class AsyncOnlineSubstitution(BaseSelector):
     ) -> None:
         names = matrix.names.given
         table = selection_table(self.selected_, self.coef_[self.selected_], self.scores_[self.selected_], names)
+        found = {"n_workers": self.n_workers_, "n_features_to_select": len(self.selected_), "tau_max": settings.tau_max}
+        parameters = {**self.get_params(deep=False), **found}
+        del parameters["client"]
         self.result_ = SelectionResult(
             method=self.method,
             score_kind=self.score_kind,
             history_kind=self.history_kind,
             table=table,
             intercept=self.intercept_,
-            parameters=shown_parameters(
-                self, n_workers=self.n_workers_, n_features_to_select=len(self.selected_), tau_max=settings.tau_max
-            ),
+            parameters=parameters,
             n_samples=int(matrix.shape[0]),
             n_features=int(matrix.shape[1]),
             history=type(table)({name: run.trace[:, q] for q, name in enumerate(TRACE)}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from daskfs.errors import ConfigError
 from daskfs.kernels.fgm.mkl import mkl_nbytes
 from daskfs.kernels.fgm.scores import GRANULE
 from daskfs.selectors.shared.budget import Budget, SelectorPlan
@@ -15,6 +16,33 @@ TILE_NBYTES = 8 << 20  # a decoded and an encoded tile of the reader
 KEPT_NBYTES = 512 << 20  # of inner products of groups; the oldest groups are merged beyond it
 MAX_PASSES = 20
 DEFAULT_PER_PASS = 10
+PASSES_TO_COUNT = 10
+"""Passes in which an asked number of features is reached, where `n_features_per_pass` is not given."""
+
+
+def sizes(wanted: int | None, per_pass: int | None, max_passes: int | None, n_features: int) -> tuple[int, int, int]:
+    """Return features per pass (the paper's B), the most features there may be, and the most passes.
+
+    Parameters
+    ----------
+    wanted, per_pass, max_passes : int or None
+        The parameters `n_features_to_select`, `n_features_per_pass` and `max_passes` of FGM.
+    n_features : int
+        Of the matrix.
+    """
+    if wanted is None:
+        per_pass = min(per_pass or DEFAULT_PER_PASS, n_features)
+        n_passes = max_passes or MAX_PASSES
+        return per_pass, min(per_pass * n_passes, n_features), n_passes
+    least = max(1, -(-wanted // (max_passes or PASSES_TO_COUNT)))
+    if per_pass is not None and max_passes is not None and per_pass < least:
+        raise ConfigError(
+            f"{wanted:,} features do not come in {max_passes} passes of {per_pass}",
+            "n_features_per_pass",
+            f"set it to at least {least}, or allow more max_passes",
+        )
+    per_pass = min(per_pass or least, n_features)
+    return per_pass, wanted, max_passes or 2 * -(-wanted // per_pass)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.fgm.passes import HISTORY, FgmPasses
 from daskfs.selectors.shared.refit import MeanLoss, refit_selected
-from daskfs.selectors.shared.responses import CLASSIFIERS
 
 if TYPE_CHECKING:
     from daskfs.selectors.fgm.selector import FGM
@@ -106,14 +106,14 @@ def _debias(
 ) -> str:
     """Refit on the selected features alone; return both accuracies in words."""
     z = passes.model.predictions() + passes.model.shift
-    positive = float(selector.classes_[1]) if selector.loss in CLASSIFIERS else None
+    positive = float(selector.classes_[1]) if find_loss(selector.loss).is_classifier else None
     ridge = 1.0 / (selector.C_ * float(weight.sum()))
     fit = refit_selected(passes.columns.run, features, MeanLoss(selector.loss, positive, ridge=ridge))
     selector.coef_[features] = fit.coef
     selector.intercept_ = fit.intercept
     columns = passes.model.columns_of(features)
     refitted = columns.T.astype(np.float64) @ fit.coef + fit.intercept
-    if selector.loss in CLASSIFIERS:
+    if find_loss(selector.loss).is_classifier:
         before, after = (float(np.average((p > 0.0) == (y > 0.0), weights=weight)) for p in (z, refitted))
         return f"accuracy on the training rows: {before:.4f} as fitted, {after:.4f} after the refit, which coef_ holds"
     before, after = (float(np.average((p - y) ** 2, weights=weight)) for p in (z, refitted))

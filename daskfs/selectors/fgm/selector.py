@@ -38,27 +38,19 @@ import numpy as np
 from annotated_types import Gt, Lt
 
 from daskfs.kernels.fgm.shift import new_rows
-from daskfs.kernels.losses import loss_code
-from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE, ONE_PREDICTION
+from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE, ONE_PREDICTION, find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, LossOf, Positive, Tolerance, n_to_select
 from daskfs.selectors.base import BaseSelector
-from daskfs.selectors.fgm.parameters import (
-    C_FACTORS,
-    VALIDATION_SHARE,
-    default_C,
-    sizes,
-    typical_variance,
-)
+from daskfs.selectors.fgm.loss_weight import C_FACTORS, VALIDATION_SHARE, default_C, typical_variance
 from daskfs.selectors.fgm.passes import FgmPasses, Stopping
-from daskfs.selectors.fgm.plan import FgmShape, cut_columns, plan_fgm
+from daskfs.selectors.fgm.plan import FgmShape, cut_columns, plan_fgm, sizes
 from daskfs.selectors.fgm.restricted_problem import RestrictedModel, SolverSettings
 from daskfs.selectors.fgm.result import finish
 from daskfs.selectors.fgm.run import ColumnPasses
 from daskfs.selectors.fgm.tasks import scored_in_place
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
-from daskfs.selectors.shared.responses import CLASSIFIERS
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
 
@@ -208,7 +200,7 @@ class FGM(BaseSelector):
         share = C * training * (weight.sum() / training.sum())
         is_wide = np.dtype(columns.matrix.dtype) == np.float64
         dtype = np.dtype(np.float64 if is_wide else np.float32)
-        model = RestrictedModel(new_rows(loss_code(self.loss), y, share), n_most, dtype)
+        model = RestrictedModel(new_rows(find_loss(self.loss).code, y, share), n_most, dtype)
         stopping = Stopping(
             n_wanted=self.n_features_to_select, n_per_pass=per_pass, n_passes=n_passes, tol=self.tol,
             held_out=np.where(held_out, weight, 0.0) if held_out.any() else None, patience=self.patience,
@@ -247,7 +239,7 @@ class FGM(BaseSelector):
         y = checked_target(matrix, self.loss)
         found = matrix.read_weight(slice(None))
         weight = np.ones(len(y)) if found is None else np.array(found, dtype=np.float64)
-        if self.loss in CLASSIFIERS:
+        if find_loss(self.loss).is_classifier:
             self.classes_ = classes_of(y[weight > 0.0], None)
             y = np.where(y == self.classes_[1], 1.0, -1.0)
         return np.array(y, dtype=np.float64), weight

@@ -52,7 +52,7 @@ import numpy as np
 from annotated_types import Ge
 
 from daskfs.kernels.losses import default_threshold
-from daskfs.losses import LIKELIHOOD
+from daskfs.losses import LIKELIHOOD, find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, Estimator, LossOf, Positive, Share
 from daskfs.result import SelectionResult, selection_table
@@ -73,7 +73,6 @@ from daskfs.selectors.message.plan import (
 from daskfs.selectors.message.subset import SelectionSettings, SubsetChoice
 from daskfs.selectors.message.votes import Vote, confirmed, count_votes, notes_on_choices, notes_on_votes
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
-from daskfs.selectors.shared.responses import CLASSIFIERS
 from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, classes_of, null_intercept, null_intercepts
@@ -259,7 +258,7 @@ class Message(BaseSelector):
                 stacklevel=2,
             )
         labels = None if classes is None else np.unique(classes)
-        if self.loss in CLASSIFIERS and not is_first:
+        if find_loss(self.loss).is_classifier and not is_first:
             labels = self.classes_
         with self._opened(X, y, sample_weight, labels, is_first) as (matrix, found):
             if is_first:
@@ -317,7 +316,7 @@ class Message(BaseSelector):
         seen = self._seen
         if self.loss == "huber" and not seen.parts:
             seen.threshold = default_threshold(y, np.ones(len(y)) if weight is None else weight)
-        if self.loss in CLASSIFIERS:
+        if find_loss(self.loss).is_classifier:
             self.classes_ = seen.codes = classes_of(y, seen.codes, many=self.loss == "multinomial")
         return SelectionSettings(
             criterion=self.criterion,
