@@ -126,12 +126,9 @@ def _baselines() -> Iterator[Case]:
     raw_columns = "dense columns are standardised, sparse ones are taken as they are"
     begins_anew = {"a_fit_resumed_after_any_save_ends_with_the_same_bits": "one task, which keeps nothing"}
     unfit = {"sparse_columns_give_the_bits_of_dense_ones": raw_columns} | begins_anew
-    unseen = {
-        "a_value_that_is_no_number_is_named_by_column_and_source_row": "from a store, it is handed to the solver unseen"
-    }
-    apart: dict[str, Any] = {"target": "classes", "unfit": unfit, "broken": unseen}
+    apart: dict[str, Any] = {"target": "classes", "unfit": unfit}
     yield Case("l1_liblinear", "L1Liblinear", six | {"loss": "squared_hinge"}, **apart)
-    yield Case("sgd_slr", "SgdSlr", six | {"max_epochs": 50}, **apart)
+    yield Case("sgd_slr", "SgdSlr", six | {"n_epochs": 50}, **apart)
     rows = {"loss": "squared", "n_epochs": 2}
     raw = {"standardize": False}
     yield Case("iht_sgd", "StochasticIHT", six | rows, sparse=raw)
