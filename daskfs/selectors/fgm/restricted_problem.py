@@ -16,7 +16,7 @@ from daskfs.kernels.fgm.apg import START, descend
 from daskfs.kernels.fgm.grouped_columns import Groups, add_predictions
 from daskfs.kernels.fgm.mkl import alternate, simple_mkl
 from daskfs.kernels.fgm.shift import Rows, dual_variables, fit_shift, new_rows
-from daskfs.kernels.losses import LOGISTIC, SQUARED, SQUARED_HINGE
+from daskfs.losses import LOGISTIC, SQUARED, SQUARED_HINGE
 
 EXACT_SHIFT = 1e-13  # of the slope in the shift, where dual variables are taken: they then add up to 0
 POLISH_TOLERANCE = 1e-9
