@@ -184,7 +184,7 @@ def test_int8_stays_int8_and_decides_as_float64(fit_intercept):
     wide = OnlineSubstitution(10, fit_intercept=fit_intercept).fit(X.astype(float), y)
     np.testing.assert_array_equal(narrow.selected_, wide.selected_)
     np.testing.assert_allclose(narrow.coef_, wide.coef_, rtol=1e-6, atol=1e-9)
-    assert narrow.result_.memory["members_nbytes"] == 10 * 400
+    assert narrow.result_.memory["held_nbytes"]["members"] == 10 * 400
 
 
 def test_always_included_columns_stay_by_number_or_name():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from dataclasses import replace
 from typing import Annotated, Any, Literal, NamedTuple
@@ -15,7 +14,6 @@ from daskfs.kernels.losses import default_threshold
 from daskfs.losses import LIKELIHOOD
 from daskfs.matrix.base import Matrix, Progress
 from daskfs.parameters import Count, LossOf, Share
-from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.message.aggregate import coefficient_norm
 from daskfs.selectors.message.notes import path_of_first, summed
@@ -27,8 +25,6 @@ from daskfs.selectors.shared.budget import DataShape
 from daskfs.selectors.shared.responses import CLASSIFIERS, Response, probabilities
 from daskfs.selectors.shared.run import Checkpoint, Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
-
-NORMS = "the table's coefficients are their norms over the classes; coef_ has those of each class"
 
 
 class Estimate(NamedTuple):
@@ -150,14 +146,14 @@ class LassoBaseline(BaseSelector, kw_only=True):
         matrix, workers, progress, checkpoint = run.matrix, run.workers, run.progress, run.checkpoint
         rows, settings = self._training_rows(matrix)
         if self.loss != "multinomial":
-            self._finish(matrix, self._estimate(rows, settings, workers, progress, checkpoint))
+            self._finish(run, self._estimate(rows, settings, workers, progress, checkpoint))
             return
         found = []
         for c, label in enumerate(self.classes_):
             of_class = replace(settings, positive=float(label))
             kept = None if checkpoint is None else OfClass(checkpoint, c)
             found.append(self._estimate(rows, of_class, workers, progress, kept))
-        self._finish(matrix, one_against_rest(found))
+        self._finish(run, one_against_rest(found))
 
     @property
     def _probabilities(self) -> Response:
@@ -168,7 +164,7 @@ class LassoBaseline(BaseSelector, kw_only=True):
         loss = "logistic" if self.loss == "multinomial" else self.loss
         return Shape(shape.n_samples, shape.n_features, shape.itemsize, 1, self.n_lambdas, self.max_features, loss)
 
-    def _finish(self, matrix: Matrix, estimate: Estimate) -> None:
+    def _finish(self, run: Run, estimate: Estimate) -> None:
         """Order the selected columns by importance, and make the result."""
         self.coef_, self.support_, self.scores_ = estimate.coef, estimate.is_selected, estimate.scores
         self.intercept_ = estimate.intercept
@@ -180,27 +176,6 @@ class LassoBaseline(BaseSelector, kw_only=True):
         self.selected_ = columns[np.lexsort((columns, -size, -self.scores_[columns]))]
         if not len(columns):
             notes.append("no feature was selected")
-        names = matrix.names.given
-        coef, intercept = self.coef_[..., self.selected_], self.intercept_
-        if coef.ndim > 1:
-            coef, intercept = coefficient_norm(coef), math.nan
-            notes.append(NORMS)
-        table = selection_table(self.selected_, coef, self.scores_[self.selected_], names)
-        parameters = self.get_params(deep=False)
-        if "n_subsets_" in estimate.attributes:
-            parameters["n_subsets"] = estimate.attributes["n_subsets_"]
-        del parameters["client"]
-        self.result_ = SelectionResult(
-            method=self.method,
-            table=table,
-            intercept=intercept,
-            parameters=parameters,
-            n_samples=int(matrix.shape[0]),
-            n_features=int(matrix.shape[1]),
-            history=type(table).from_dict(path_of_first(estimate.path)),
-            scores=self.scores_,
-            feature_names=names,
-            store_digest=matrix.identity,
-            time=estimate.seconds,
-            notes=notes,
-        )
+        chosen = {name.removesuffix("_"): n for name, n in estimate.attributes.items() if name == "n_subsets_"}
+        run.seconds.update(estimate.seconds)
+        self.result_ = self._result_of(run, notes=notes, history=path_of_first(estimate.path), chosen=chosen)

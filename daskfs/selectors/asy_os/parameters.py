@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 
 def capacity_of(n_selected: int, n_workers: int, slots: float) -> int:
@@ -31,10 +30,3 @@ def stretch_of(n_workers: int, n_features: int, n_selected: int, m: float, c: fl
     """
     rest = max(1, n_features - n_selected)
     return (0.5 / (m * m * n_workers) + 0.5 / rest) * tau_max**2 / max(c, 1e-3)
-
-
-def shown_parameters(selector: Any, **found: Any) -> dict[str, Any]:
-    """Return the parameters as a result keeps them, with what stood for those that were not given."""
-    parameters = {**selector.get_params(deep=False), **found}
-    del parameters["client"]
-    return parameters

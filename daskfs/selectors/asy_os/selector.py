@@ -46,10 +46,9 @@ from annotated_types import Ge
 
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, NotNegative, Positive, Share
-from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.asy_os.node import TRACE
 from daskfs.selectors.asy_os.notes import communication_of, notes_on, times_of
-from daskfs.selectors.asy_os.parameters import capacity_of, shown_parameters, stretch_of
+from daskfs.selectors.asy_os.parameters import capacity_of, stretch_of
 from daskfs.selectors.asy_os.plan import AsyncShape, choose_widths, plan_async
 from daskfs.selectors.asy_os.run import AsyncRun
 from daskfs.selectors.asy_os.task import AsyncSettings
@@ -230,7 +229,18 @@ class AsyncOnlineSubstitution(BaseSelector):
         fit = refit_selected(run, kept.columns, mean_loss)
         self._take_fit(kept, fit, matrix.shape[1])
         self.n_workers_ = shape.n_workers
-        self._make_result(matrix, session, notes_on(self, session, shape, n_new, fit), limit, settings)
+        run.seconds.update(times_of(session))
+        run.nbytes.update(communication_of(session))
+        self.result_ = self._result_of(
+            run,
+            notes=notes_on(self, session, shape, n_new, fit),
+            history={name: session.trace[:, q] for q, name in enumerate(TRACE)},
+            chosen={
+                "n_workers": shape.n_workers,
+                "n_features_to_select": len(self.selected_),
+                "tau_max": settings.tau_max,
+            },
+        )
 
     def _settings(self, matrix: Matrix, shape: AsyncShape, limit: int | None) -> AsyncSettings:
         y = checked_target(matrix, self.loss)
@@ -274,27 +284,3 @@ class AsyncOnlineSubstitution(BaseSelector):
         self.coef_ = np.zeros(n_features)
         self.coef_[kept.columns] = fit.coef
         self.intercept_ = float(fit.intercept)
-
-    def _make_result(
-        self, matrix: Matrix, run: AsyncRun, notes: list[str], limit: int | None, settings: AsyncSettings
-    ) -> None:
-        names = matrix.names.given
-        table = selection_table(self.selected_, self.coef_[self.selected_], self.scores_[self.selected_], names)
-        self.result_ = SelectionResult(
-            method=self.method,
-            table=table,
-            intercept=self.intercept_,
-            parameters=shown_parameters(
-                self, n_workers=self.n_workers_, n_features_to_select=len(self.selected_), tau_max=settings.tau_max
-            ),
-            n_samples=int(matrix.shape[0]),
-            n_features=int(matrix.shape[1]),
-            history=type(table)({name: run.trace[:, q] for q, name in enumerate(TRACE)}),
-            scores=self.scores_,
-            feature_names=names,
-            store_digest=matrix.identity,
-            memory={} if limit is None else {"task_limit_nbytes": limit},
-            communication=communication_of(run),
-            time=times_of(run),
-            notes=notes,
-        )

@@ -1,15 +1,10 @@
-"""The result of online substitution, and what its reader must know of how it went."""
+"""What the reader of a result must know of how online substitution went."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from daskfs.matrix.base import Matrix
-from daskfs.result import SelectionResult, selection_table
-from daskfs.selectors.online_substitution.parameters import engine_of
-from daskfs.selectors.online_substitution.stream import HISTORY
 
 
 def notes_on(selector: Any, run: Any, matrix: Matrix) -> list[str]:
@@ -41,43 +36,3 @@ def notes_on(selector: Any, run: Any, matrix: Matrix) -> list[str]:
     if engine.rule.ridge > 0.0:
         notes.append(f"a ridge of {engine.rule.ridge:g} on standardised weights while selecting, none in the refit")
     return notes
-
-
-def result_of(
-    selector: Any, run: Any, matrix: Matrix, promised: int, memory_limit: int | None, notes: list[str]
-) -> SelectionResult:
-    """Return the result of a selector whose attributes are set.
-
-    Parameters
-    ----------
-    selector, run, matrix : as in `notes_on`
-    promised : int
-        Bytes that the plan stated; 0 where there was no plan.
-    memory_limit : int or None
-    notes : list of str
-    """
-    selected, names = selector.selected_, matrix.names.given
-    table = selection_table(selected, selector.coef_[selected], selector.scores_[selected], names)
-    parameters = {**selector.get_params(deep=False), "n_features_to_select": run.engine.members.capacity}
-    parameters["engine"] = engine_of(selector)
-    del parameters["client"]
-    memory: dict[str, Any] = {"members_nbytes": run.engine.members.nbytes}
-    memory |= {"promised_nbytes": {"client": promised}} if promised else {}
-    memory |= {} if memory_limit is None else {"limit_nbytes": {"client": memory_limit}}
-    history = np.array(run.history).reshape(-1, len(HISTORY))
-    return SelectionResult(
-        method="online_substitution",
-        table=table,
-        intercept=selector.intercept_,
-        parameters=parameters,
-        n_samples=int(matrix.shape[0]),
-        n_features=int(matrix.shape[1]),
-        history=type(table)({name: history[:, q] for q, name in enumerate(HISTORY)}),
-        scores=selector.scores_,
-        feature_names=names,
-        store_digest=matrix.identity,
-        memory=memory,
-        communication=run.communication,
-        time=run.seconds,
-        notes=notes,
-    )

@@ -59,7 +59,7 @@ from daskfs.selectors.online_substitution.engines.base import Engine
 from daskfs.selectors.online_substitution.engines.choose import make_engine
 from daskfs.selectors.online_substitution.engines.point import loss_settings
 from daskfs.selectors.online_substitution.members import Members
-from daskfs.selectors.online_substitution.notes import notes_on, result_of
+from daskfs.selectors.online_substitution.notes import notes_on
 from daskfs.selectors.online_substitution.parameters import (
     MAX_DEFAULT_FEATURES,
     SmoothLoss,
@@ -71,7 +71,7 @@ from daskfs.selectors.online_substitution.parameters import (
 )
 from daskfs.selectors.online_substitution.plan import Reading, SubstitutionShape, choose_reading, plan_substitution
 from daskfs.selectors.online_substitution.refit import refit_members
-from daskfs.selectors.online_substitution.stream import ROUND_CHAPTERS, SubstitutionRun
+from daskfs.selectors.online_substitution.stream import HISTORY, ROUND_CHAPTERS, SubstitutionRun
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.responses import CLASSIFIERS, TWO_CLASS
 from daskfs.selectors.shared.run import Run
@@ -272,7 +272,7 @@ class OnlineSubstitution(BaseSelector):
         arrivals = self._arrivals
         arrivals.take(X, names, always)
         self._take_names(arrivals.matrix)
-        self._conclude(arrivals.matrix, arrivals.y, arrivals.run, 0, None)
+        self._conclude(self._run(arrivals.matrix), arrivals.y, arrivals.run, 0)
         if self._labels is not None:
             self.classes_ = self._labels
         return self
@@ -309,7 +309,7 @@ class OnlineSubstitution(BaseSelector):
         if done == (0, 0):
             stream.always(always)
         stream.epochs(self.n_epochs, order, seed_of(self.random_state), done)
-        self._conclude(matrix, y, stream, reading.nbytes, limit)
+        self._conclude(run, y, stream, reading.nbytes)
 
     def _engine(self, members: Members, y: np.ndarray) -> Engine:
         weight = members.weight if len(members.weight) else None
@@ -332,11 +332,11 @@ class OnlineSubstitution(BaseSelector):
             y = y - self._location
         return y, weight
 
-    def _conclude(self, matrix: Matrix, y: np.ndarray, run: SubstitutionRun, promised: int, limit: int | None) -> None:
-        """Name the members, fit the loss on them, make the result."""
-        engine, members = run.engine, run.engine.members
+    def _conclude(self, run: Run, y: np.ndarray, stream: SubstitutionRun, promised: int) -> None:
+        """Name the members, fit the loss on them, make the result; `promised` are the plan's bytes, 0 without one."""
+        engine, members = stream.engine, stream.engine.members
         finished = engine.finish()
-        k, n_features = members.n_members, matrix.shape[1]
+        k, n_features = members.n_members, run.matrix.shape[1]
         order = np.lexsort((members.ids[:k], -finished.costs, np.arange(k) >= members.n_fixed))
         self.selected_ = members.ids[:k][order]
         self.support_ = np.zeros(n_features, bool)
@@ -344,12 +344,22 @@ class OnlineSubstitution(BaseSelector):
         self.scores_ = np.full(n_features, np.nan)
         self.scores_[members.ids[:k]] = finished.costs
         self.coef_ = np.zeros(n_features)
-        notes = notes_on(self, run, matrix)
+        notes = notes_on(self, stream, run.matrix)
         raw, self.intercept_, is_separable = refit_members(
-            members, finished, y, self._location, self._loss, self.fit_intercept, limit
+            members, finished, y, self._location, self._loss, self.fit_intercept, run.task_limit
         )
         self.coef_[members.ids[:k]] = raw
         if is_separable:
             notes.append("the selected features tell the classes apart without error: a weak ridge bounds the fit")
-        self.n_epochs_ = run.n_epochs
-        self.result_ = result_of(self, run, matrix, promised, limit, notes)
+        self.n_epochs_ = stream.n_epochs
+        history = np.array(stream.history).reshape(-1, len(HISTORY))
+        run.seconds.update(stream.seconds)
+        run.nbytes.update(stream.communication)
+        promise = {"promised_nbytes": {"client": promised}} if promised else {}
+        self.result_ = self._result_of(
+            run,
+            notes=notes,
+            history={name: history[:, q] for q, name in enumerate(HISTORY)},
+            chosen={"n_features_to_select": members.capacity, "engine": engine_of(self)},
+            memory={**promise, "held_nbytes": {"members": members.nbytes}},
+        )
