@@ -12,7 +12,7 @@ from daskfs.errors import ConfigError
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, Positive, n_to_select
 from daskfs.selectors.base import BaseSelector
-from daskfs.selectors.fgm.parameters import default_C
+from daskfs.selectors.fgm.selector import default_C
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.refit import MeanLoss, refit_selected
 from daskfs.selectors.shared.run import Run
