@@ -204,7 +204,7 @@ class _Run:
         path, several = self.folder.path, len(results) > 1
         self.steps.start("report", 1)
         first = next(iter(results.values()))
-        draw_history(first.history)  # before the peak is read, for drawing takes memory too
+        draw_history(first.history, first.history_kind)  # before the peak is read, for drawing takes memory too
         measured = workers.peak_memory()
         for label, result in results.items():
             result.memory |= {

@@ -88,6 +88,10 @@ class Fitted:
 
     method: ClassVar[str]
     """Its name in pipelines, reports and `daskfs.methods`."""
+    score_kind: ClassVar[str] = "coefficient"
+    """What `scores_` are, by which the report explains them: a key of `daskfs.report.html.SCORE_KINDS`."""
+    history_kind: ClassVar[str] = ""
+    """What the result's history is of: a key of `daskfs.report.plots.FIGURES`, or nothing that is drawn."""
     loss: Any
     """A parameter of most, of the others the one loss that they have."""
     classes_: np.ndarray
@@ -339,6 +343,8 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
         limit = {} if run.task_limit is None else {"limit_nbytes": {"task": run.task_limit}}
         return SelectionResult(
             method=self.method,
+            score_kind=self.score_kind,
+            history_kind=self.history_kind,
             table=table,
             intercept=intercept if np.ndim(intercept) == 0 else math.nan,
             parameters=parameters,
@@ -455,11 +461,11 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
         tags = super().__sklearn_tags__()
         if _is_classifier(self):
             tags.estimator_type = "classifier"
-            tags.classifier_tags = ClassifierTags(multi_class=self.loss == "multinomial")
+            tags.classifier_tags = ClassifierTags(multi_class=LOSSES[self.loss].target == "classes")
         else:
             tags.estimator_type = "regressor"
             tags.regressor_tags = RegressorTags()
         tags.target_tags.required = True
-        tags.target_tags.positive_only = self.loss == "poisson"
+        tags.target_tags.positive_only = self.loss in LOSSES and LOSSES[self.loss].target == "count"
         tags.input_tags.sparse = True
         return tags

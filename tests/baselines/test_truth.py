@@ -9,11 +9,10 @@ import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 
-from daskfs.baselines.lasso.averaging import Averaging
 from daskfs.baselines.lasso.bolasso import Bolasso
 from daskfs.baselines.lasso.full_data import FullData
-from daskfs.baselines.lasso.median import Median
-from daskfs.baselines.lasso.on_blocks import Weighting, block_rows
+from daskfs.baselines.lasso.subset_estimates import Averaging, Median
+from daskfs.baselines.lasso.tasks import Weighting, block_rows
 from daskfs.errors import ConfigError, DataError, PlanError
 from daskfs.kernels.lasso.criteria import feature_penalty
 from daskfs.kernels.lasso.path import lasso_path
@@ -122,7 +121,7 @@ def weights_of_samples(n_samples, n_features, n_bootstraps, seed):
 
 
 def test_bolasso_intersects_the_bootstrap_samples_and_refits_on_all_rows(make_problem):
-    from daskfs.baselines.lasso.on_blocks import RowPart
+    from daskfs.baselines.lasso.tasks import RowPart
 
     X, y = make_problem()
     selector = Bolasso(n_bootstraps=6, criterion="bic", random_state=3).fit(X, y)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from functools import cache, cached_property
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from distributed import Client, LocalCluster
+from distributed import Client
 
 import daskfs
-from daskfs.matrix.base import RowBlock
-from daskfs.sources.arrays import ArrayMatrix
+from daskfs.matrix.arrays import ArrayMatrix
+from daskfs.matrix.blocks import RowBlock
 from daskfs.store.writer import StoreWriter
 
 N_SAMPLES, N_FEATURES = 480, 30
@@ -22,11 +22,10 @@ OTHER_TILES = ((64, N_FEATURES), (N_SAMPLES, 3), (500, 7))
 
 
 class Lab:
-    """Data of each kind of target, written as stores when first asked for; clusters opened when first asked for."""
+    """Data of each kind of target, written as stores when first asked for; a client of threads, one of processes."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._open = ExitStack()
+    def __init__(self, folder: Path, client: Callable[[str], Client]) -> None:
+        self.folder, self.client = folder, client
         rng = np.random.default_rng(11)
         common = rng.standard_normal((N_SAMPLES, 3))
         X = rng.standard_normal((N_SAMPLES, N_FEATURES)) + 0.5 * common @ rng.standard_normal((3, N_FEATURES))
@@ -36,10 +35,6 @@ class Lab:
         self._noise = rng.standard_normal(N_SAMPLES)
         self._uniform = rng.random(N_SAMPLES)
         self.store = cache(self._store)
-
-    def close(self) -> None:
-        """Stop the clusters."""
-        self._open.close()
 
     def y(self, case: Any, X: np.ndarray | None = None) -> np.ndarray:
         """Return the target that a case is to be examined with: it follows six columns, with noise."""
@@ -80,20 +75,6 @@ class Lab:
             return daskfs.open_store(path)
         X = np.random.default_rng(5).standard_normal((80_000, 64), dtype=np.float32)
         return daskfs.ingest(X, path, y=self.y(case, X), tile_shape=(4096, 8))
-
-    @cached_property
-    def threads(self) -> Client:
-        """Return a client of two threads of this process."""
-        return self._cluster(n_workers=1, threads_per_worker=2, processes=False)
-
-    @cached_property
-    def processes(self) -> Client:
-        """Return a client of two processes."""
-        return self._cluster(n_workers=2, threads_per_worker=1, processes=True)
-
-    def _cluster(self, **options: Any) -> Client:
-        cluster = self._open.enter_context(LocalCluster(**options, dashboard_address="127.0.0.1:0"))
-        return self._open.enter_context(Client(cluster, set_as_default=False))
 
 
 class _Target:

@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 from scipy.special import expit, log_expit, xlogy
 from sklearn.linear_model import LogisticRegression, lasso_path
 
-from daskfs.baselines.lasso.on_blocks import RowPart, Weighting
+from daskfs.baselines.lasso.tasks import RowPart, Weighting
 from daskfs.kernels.glm.fit import glm_fit
 from daskfs.kernels.glm.lsa import lsa_path
 from daskfs.kernels.glm.path import default_max_features, entered_capacity, glm_path, glm_path_nbytes

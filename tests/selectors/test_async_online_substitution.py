@@ -11,8 +11,7 @@ from sklearn.base import clone
 
 from daskfs.errors import ConfigError, DataError, PlanError
 from daskfs.matrix.arrays import ArrayMatrix
-from daskfs.selectors.asy_os.parameters import capacity_of
-from daskfs.selectors.asy_os.plan import AsyncShape, choose_widths
+from daskfs.selectors.asy_os.plan import AsyncShape, capacity_of, choose_widths
 from daskfs.selectors.asy_os.selector import AsyncOnlineSubstitution
 from daskfs.selectors.online_substitution.selector import OnlineSubstitution
 from daskfs.selectors.shared.elimination import eliminate

@@ -14,14 +14,12 @@ import numpy as np
 from daskfs.baselines.columns.standard_columns import CACHE_NBYTES, StandardColumns, blocks_nbytes
 from daskfs.kernels.glm.newton import Predictions, Problem, advance, new_predictions
 from daskfs.kernels.glm.null_model import fit_null_model
-from daskfs.kernels.losses import loss_code
-from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE
+from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE, find_loss
 from daskfs.parameters import Count, LossOf, n_to_select
 from daskfs.selectors.base import BaseSelector
-from daskfs.selectors.message.partition import weighted_rows
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.refit import MeanLoss, refit_selected
-from daskfs.selectors.shared.responses import CLASSIFIERS
+from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Checkpoint, Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
 
@@ -40,11 +38,6 @@ class Selection(NamedTuple):
     """Column numbers, int64."""
     history: dict[str, np.ndarray]
     """Arrays of one length: what the method did on its way."""
-
-
-def curvature_bound(loss: str) -> float:
-    """Return the largest second derivative of a loss in the prediction."""
-    return 0.25 if loss == "logistic" else 1.0
 
 
 class ColumnBaseline(BaseSelector):
@@ -78,6 +71,8 @@ class ColumnBaseline(BaseSelector):
 
     keeps_columns: ClassVar[bool] = False
     """Whether the standardised columns stay in memory between passes, where they fit."""
+
+    score_kind = "standardised coefficient"
 
     n_features_to_select: Count | None = None
     loss: Annotated[str, LossOf(BOUNDED_CURVATURE, AT_ONCE, among=("squared", "logistic", "squared_hinge"))] = "squared"
@@ -172,11 +167,11 @@ class ColumnBaseline(BaseSelector):
         y = np.require(rows.read_target(slice(None)), dtype=np.float64, requirements=["C", "W"])
         weight = rows.read_weight(slice(None))
         weight = np.ones(len(y)) if weight is None else np.require(weight, np.float64, ["C", "W"])
-        if self.loss in CLASSIFIERS:
+        if find_loss(self.loss).is_classifier:
             self.classes_ = classes_of(y, None)
             y = np.where(y == self.classes_[1], 1.0, -1.0)
         total = float(weight.sum())
-        return Problem(loss_code(self.loss), 0.0, y, weight / total), total, weight
+        return Problem(find_loss(self.loss).code, 0.0, y, weight / total), total, weight
 
     def _chosen_before(
         self, columns: StandardColumns, checkpoint: Checkpoint | None, notes: list[str]
@@ -193,7 +188,7 @@ class ColumnBaseline(BaseSelector):
     def _refit(self, run: Run, columns: StandardColumns, features: np.ndarray) -> list[str]:
         """Fit the selected columns on all rows; importance is the size of their standardised coefficients."""
         members = np.sort(features)
-        positive = float(self.classes_[1]) if self.loss in CLASSIFIERS else None
+        positive = float(self.classes_[1]) if find_loss(self.loss).is_classifier else None
         fit = refit_selected(run, members, MeanLoss(self.loss, positive))
         self.coef_, self.scores_ = np.zeros((2, columns.n_features))
         self.support_ = np.zeros(columns.n_features, dtype=bool)

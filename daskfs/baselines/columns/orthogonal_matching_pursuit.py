@@ -27,7 +27,6 @@ from daskfs.baselines.columns.base import (
     TOLERANCE,
     ColumnBaseline,
     Selection,
-    curvature_bound,
     largest,
     null_model,
 )
@@ -35,6 +34,7 @@ from daskfs.baselines.columns.standard_columns import StandardColumns
 from daskfs.kernels.baselines.online_descent import predict, products, refresh
 from daskfs.kernels.glm.newton import Predictions, Problem, mean_loss, newton
 from daskfs.kernels.linear.linalg import extend_cholesky, solve_cholesky
+from daskfs.losses import find_loss
 from daskfs.parameters import Count, NotNegative
 
 EXPLAINED = 1e-12  # of the largest product at the start: below it nothing is left to explain
@@ -93,7 +93,7 @@ class OrthogonalMatchingPursuit(ColumnBaseline):
     ) -> Selection:
         ridge = self.ridge
         if ridge is None:
-            ridge = 0.0 if self.loss == "squared" else RIDGE_SHARE * curvature_bound(self.loss)
+            ridge = 0.0 if self.loss == "squared" else RIDGE_SHARE * find_loss(self.loss).curvature_bound
         first, at = null_model(problem)
         model = _Growing(problem, n_select, first, ridge)
         is_out = np.zeros(columns.n_features, dtype=bool)

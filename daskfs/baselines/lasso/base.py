@@ -1,4 +1,4 @@
-"""What the competitors of MESSAGE share: parameters, training rows, and how their estimates become a result."""
+"""What the baselines of MESSAGE share: parameters, training rows, and how their estimates become a result."""
 
 from __future__ import annotations
 
@@ -9,26 +9,24 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from annotated_types import Ge
 
-from daskfs.cluster.workers import Workers
 from daskfs.kernels.losses import default_threshold
-from daskfs.losses import LIKELIHOOD
-from daskfs.matrix.base import Matrix, Progress
+from daskfs.losses import LIKELIHOOD, find_loss
+from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, LossOf, Share
 from daskfs.selectors.base import BaseSelector
-from daskfs.selectors.message.aggregate import coefficient_norm
-from daskfs.selectors.message.notes import path_of_first, summed
-from daskfs.selectors.message.partition import weighted_rows
+from daskfs.selectors.message.fits import coefficient_norm
 from daskfs.selectors.message.plan import Shape
-from daskfs.selectors.message.subset import SelectionSettings
+from daskfs.selectors.message.subset import PathTable, SelectionSettings
 from daskfs.selectors.shared import responses
 from daskfs.selectors.shared.budget import DataShape
-from daskfs.selectors.shared.responses import CLASSIFIERS, Response, probabilities
-from daskfs.selectors.shared.run import Checkpoint, Run
+from daskfs.selectors.shared.responses import Response, probabilities
+from daskfs.selectors.shared.rows import weighted_rows
+from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
 
 
 class Estimate(NamedTuple):
-    """What a competitor makes of the rows."""
+    """What a baseline makes of the rows."""
 
     coef: np.ndarray
     """Shape (n_features,) or (n_classes, n_features), on the scale of the data."""
@@ -37,9 +35,8 @@ class Estimate(NamedTuple):
     scores: np.ndarray
     """Shape (n_features,)."""
     intercept: Any
-    path: dict[str, np.ndarray]
+    path: PathTable | None
     """Of the first subset or sample."""
-    seconds: dict[str, float]
     notes: list[str]
     attributes: dict[str, Any] = {}  # noqa: RUF012 (never written)
     """More of the selector's, by name."""
@@ -56,25 +53,9 @@ def one_against_rest(found: list[Estimate]) -> Estimate:
         scores=np.fmax.reduce([one.scores for one in found]),
         intercept=np.array([one.intercept for one in found]),
         path=found[0].path,
-        seconds=summed(one.seconds for one in found),
         notes=list(dict.fromkeys(note for one in found for note in one.notes)),
         attributes=attributes,
     )
-
-
-class OfClass:
-    """A checkpoint in which each class has names of its own."""
-
-    def __init__(self, checkpoint: Checkpoint, c: int) -> None:
-        self.checkpoint, self.prefix = checkpoint, f"class-{c}-"
-
-    def load(self, name: str) -> Any:
-        """Return what was saved, or None."""
-        return self.checkpoint.load(self.prefix + name)
-
-    def save(self, name: str, arrays: Any) -> None:
-        """Save."""
-        self.checkpoint.save(self.prefix + name, arrays)
 
 
 class LassoBaseline(BaseSelector, kw_only=True):
@@ -85,7 +66,7 @@ class LassoBaseline(BaseSelector, kw_only=True):
     criterion : {"bic", "ric", "ebic"}
         By which a model on the path is chosen; see `Message`.
     gamma : float
-        Of ebic.
+        EBIC's γ (0 to 1).
     gic_rss : {"refit", "lasso"}
         Whether the criterion sees the residuals of the refit or of the shrunk Lasso fit.
     n_lambdas : int
@@ -98,6 +79,8 @@ class LassoBaseline(BaseSelector, kw_only=True):
         Of several classes each is told from the rest by itself; a feature is selected that one of them takes.
     """
 
+    history_kind = "criterion path"
+
     criterion: Literal["bic", "ric", "ebic"] = "ebic"
     gamma: Share = 0.5
     gic_rss: Literal["refit", "lasso"] = "refit"
@@ -106,12 +89,12 @@ class LassoBaseline(BaseSelector, kw_only=True):
     max_features: Count | None = None
     loss: Annotated[str, LossOf(LIKELIHOOD)] = "squared"
 
-    def _training_rows(self, matrix: Matrix) -> tuple[Any, SelectionSettings]:
+    def _training_rows(self, matrix: Matrix) -> tuple[Matrix, SelectionSettings]:
         """Return the rows of positive weight, their target checked, and how to select on them."""
         y = checked_target(matrix, self.loss)
         rows = weighted_rows(matrix)
         positive, threshold = None, 0.0
-        if self.loss in CLASSIFIERS:
+        if find_loss(self.loss).is_classifier:
             self.classes_ = classes_of(np.asarray(rows.read_target()), None, many=self.loss == "multinomial")
             positive = float(self.classes_[1])  # of more classes: each in its turn
         if self.loss == "huber":
@@ -120,11 +103,10 @@ class LassoBaseline(BaseSelector, kw_only=True):
         settings = SelectionSettings(
             criterion=self.criterion,
             gamma=self.gamma,
-            refit=self.gic_rss == "refit",
+            gic_rss=self.gic_rss,
             n_lambdas=self.n_lambdas,
             patience=self.patience,
             max_features=self.max_features,
-            with_coefficients=True,
             loss="logistic" if self.loss == "multinomial" else self.loss,
             positive=positive,
             threshold=threshold,
@@ -132,27 +114,19 @@ class LassoBaseline(BaseSelector, kw_only=True):
         return rows, settings
 
     @abstractmethod
-    def _estimate(
-        self,
-        rows: Any,
-        settings: SelectionSettings,
-        workers: Workers,
-        progress: Progress | None,
-        checkpoint: Checkpoint | None,
-    ) -> Estimate:
-        """Select on the rows and fit them."""
+    def _estimate(self, run: Run, settings: SelectionSettings) -> Estimate:
+        """Select on the rows of a run and fit them."""
 
     def _fit(self, run: Run) -> None:
-        matrix, workers, progress, checkpoint = run.matrix, run.workers, run.progress, run.checkpoint
-        rows, settings = self._training_rows(matrix)
+        rows, settings = self._training_rows(run.matrix)
+        of_rows = run.over(rows)
         if self.loss != "multinomial":
-            self._finish(run, self._estimate(rows, settings, workers, progress, checkpoint))
+            self._finish(run, self._estimate(of_rows, settings))
             return
-        found = []
-        for c, label in enumerate(self.classes_):
-            of_class = replace(settings, positive=float(label))
-            kept = None if checkpoint is None else OfClass(checkpoint, c)
-            found.append(self._estimate(rows, of_class, workers, progress, kept))
+        found = [
+            self._estimate(of_rows.within(f"class-{c}"), replace(settings, positive=float(label)))
+            for c, label in enumerate(self.classes_)
+        ]
         self._finish(run, one_against_rest(found))
 
     @property
@@ -177,5 +151,5 @@ class LassoBaseline(BaseSelector, kw_only=True):
         if not len(columns):
             notes.append("no feature was selected")
         chosen = {name.removesuffix("_"): n for name, n in estimate.attributes.items() if name == "n_subsets_"}
-        run.seconds.update(estimate.seconds)
-        self.result_ = self._result_of(run, notes=notes, history=path_of_first(estimate.path), chosen=chosen)
+        history = {} if estimate.path is None else estimate.path.columns()
+        self.result_ = self._result_of(run, notes=notes, history=history, chosen=chosen)

@@ -5,26 +5,25 @@ A task holds all rows. What does not fit in its memory is refused: `daskfs.Messa
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
 
-from daskfs.baselines.lasso.on_blocks import Weighting, select_on_sample
-from daskfs.selectors.message.passes import MessageRun
+from daskfs.baselines.lasso.tasks import Weighting, select_on_sample
+from daskfs.selectors.message.passes import SubsetPasses
 from daskfs.selectors.message.plan import Shape
-from daskfs.selectors.message.subset import SelectionSettings
+from daskfs.selectors.message.subset import SelectionSettings, SubsetChoice
 from daskfs.selectors.shared.budget import Budget, SelectorPlan
 
 
 def select_on_samples(
-    run: MessageRun, settings: SelectionSettings, weightings: list[Weighting]
-) -> list[dict[str, np.ndarray]]:
+    passes: SubsetPasses, settings: SelectionSettings, weightings: list[Weighting]
+) -> list[SubsetChoice]:
     """Select on every bootstrap sample, each in a task.
 
     Parameters
     ----------
-    run : MessageRun
+    passes : SubsetPasses
         With one subset.
     settings : SelectionSettings
     weightings : list of Weighting
@@ -32,30 +31,11 @@ def select_on_samples(
 
     Returns
     -------
-    list of dict of ndarray
-        For each sample ``selected`` and its path.
+    list of SubsetChoice
+        Of each sample, with its path.
     """
-    started = time.perf_counter()
-    n_samples = run.shape.n_samples
-    checkpoint, progress = run.checkpoint, run.progress
-    names = [f"bolasso-sample-{b}" for b in range(len(weightings))]
-    found: list[Any] = [None if checkpoint is None else checkpoint.load(name) for name in names]
-    waiting = [b for b, result in enumerate(found) if result is None]
-    if progress is not None:
-        progress.start("bolasso-select", len(weightings))
-        progress.advance(len(weightings) - len(waiting))
-    shared = (run.matrix.base, settings, run.matrix.at(0, n_samples))
-    tasks = [weightings[b] for b in waiting]
-    for done, result in run.workers.map_blocks(select_on_sample, tasks, name="bolasso-select", shared=shared):
-        found[waiting[done]] = result
-        if checkpoint is not None:
-            checkpoint.save(names[waiting[done]], result)
-        if progress is not None:
-            progress.advance()
-    if progress is not None:
-        progress.finish()
-    run.seconds["select"] = time.perf_counter() - started
-    return found
+    rows = passes.run.rows(0, passes.shape.n_samples)
+    return passes.run.map("select", select_on_sample, weightings, settings, rows, record=SubsetChoice)
 
 
 def plan_one_piece(method: str, shape: Shape, memory_limit: int | None, n_paths: int = 1) -> SelectorPlan:
@@ -84,7 +64,7 @@ def plan_one_piece(method: str, shape: Shape, memory_limit: int | None, n_paths:
 
 
 def refit_in_one_piece(
-    run: MessageRun, settings: SelectionSettings, columns: np.ndarray
+    passes: SubsetPasses, settings: SelectionSettings, columns: np.ndarray
 ) -> tuple[np.ndarray, float, list[str]]:
     """Fit the chosen columns on all rows.
 
@@ -98,11 +78,11 @@ def refit_in_one_piece(
     """
     if not len(columns):
         return np.empty(0), 0.0, []
-    fit = run.refit(settings, columns, [0])
-    coef = np.where(np.isnan(fit["coef"][0]), 0.0, fit["coef"][0])
+    fit: Any = passes.refit(settings, columns, [0])
+    coef = np.where(np.isnan(fit.coef[0]), 0.0, fit.coef[0])
     notes = []
-    if fit["is_singular"].any():
+    if fit.is_singular.any():
         notes.append("the selected columns are linearly dependent")
-    if fit["is_separable"].any():
-        notes.append("the selected columns separate the classes: their coefficients are held by a small ridge")
-    return coef, float(fit["y_mean"][0] - (fit["mean"][0] * coef).sum()), notes
+    if fit.is_separable.any():
+        notes.append("the classes are linearly separable by the selected columns: a small ridge bounds the fit")
+    return coef, float(fit.y_mean[0] - (fit.mean[0] * coef).sum()), notes

@@ -12,7 +12,7 @@ from daskfs.errors import ConfigError
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, Positive, n_to_select
 from daskfs.selectors.base import BaseSelector
-from daskfs.selectors.fgm.selector import default_C
+from daskfs.selectors.fgm.loss_weight import default_C
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.refit import MeanLoss, refit_selected
 from daskfs.selectors.shared.run import Run
@@ -39,6 +39,8 @@ class LinearBaseline(BaseSelector):
 
     copies: ClassVar[int]
     """Bytes for each value of X that the fit holds."""
+
+    score_kind = "standardised coefficient"
 
     n_features_to_select: Count | None = None
     C: Positive | None = None

@@ -35,10 +35,10 @@ from daskfs.losses import NUMBERS
 from daskfs.parameters import Count, LossOf, Positive, PositiveShare, PowerOfTwo, n_to_select
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.inputs import seed_of
-from daskfs.selectors.message.partition import weighted_rows
-from daskfs.selectors.mission.parameters import DEFAULT_N_SELECTED
+from daskfs.selectors.mission.plan import DEFAULT_N_SELECTED
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.refit import refit_selected
+from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target
 
@@ -63,6 +63,8 @@ class FullGradient(BaseSelector):
     client : distributed.Client, optional
         Has no effect: the method runs in this process.
     """
+
+    score_kind = "weight"
 
     n_features_to_select: Count | None = None
     loss: Annotated[str, LossOf(NUMBERS, among=("squared",))] = "squared"

@@ -44,12 +44,12 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from annotated_types import Ge
 
+from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, NotNegative, Positive, Share
 from daskfs.selectors.asy_os.node import TRACE
 from daskfs.selectors.asy_os.notes import communication_of, notes_on, times_of
-from daskfs.selectors.asy_os.parameters import capacity_of, stretch_of
-from daskfs.selectors.asy_os.plan import AsyncShape, choose_widths, plan_async
+from daskfs.selectors.asy_os.plan import AsyncShape, capacity_of, choose_widths, plan_async, stretch_of
 from daskfs.selectors.asy_os.run import AsyncRun
 from daskfs.selectors.asy_os.task import AsyncSettings
 from daskfs.selectors.base import BaseSelector
@@ -59,7 +59,6 @@ from daskfs.selectors.online_substitution.parameters import SmoothLoss, n_to_sel
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.elimination import Kept, eliminate
 from daskfs.selectors.shared.refit import MeanLoss, SelectedFit, refit_selected
-from daskfs.selectors.shared.responses import TWO_CLASS
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
 
@@ -154,6 +153,8 @@ class AsyncOnlineSubstitution(BaseSelector):
     """
 
     method = "async_online_substitution"
+    score_kind = "loss increase"
+    history_kind = "pushes"
 
     n_features_to_select: Count | None = None
     n_workers: Count | None = None
@@ -208,12 +209,12 @@ class AsyncOnlineSubstitution(BaseSelector):
 
     def _fit(self, run: Run) -> None:
         matrix, workers, limit = run.matrix, run.workers, run.task_limit
-        in_turn = self.schedule != "asynchronous" or workers.client is None
+        in_turn = self.schedule != "asynchronous" or not workers.actors.are_apart
         n_threads = 1 if in_turn else workers.n_threads
         tile_columns = matrix.tile_shape[1]
         shape = self._shape(matrix.shape[0], matrix.shape[1], matrix.dtype, n_threads, tile_columns, in_turn)
         settings = self._settings(matrix, shape, limit)
-        session = AsyncRun(matrix, settings, workers, run.progress, run.checkpoint)
+        session = AsyncRun(run, settings)
         if in_turn:
             session.in_turn(self.schedule == "synchronous")
         else:
@@ -246,7 +247,7 @@ class AsyncOnlineSubstitution(BaseSelector):
         y = checked_target(matrix, self.loss)
         weight = matrix.read_weight(slice(None))
         positive, location = None, 0.0
-        if self.loss in TWO_CLASS:
+        if find_loss(self.loss).is_two_class:
             self.classes_ = classes_of(y, None)
             positive = float(self.classes_[1])
         elif self.loss == "squared":

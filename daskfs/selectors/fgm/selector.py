@@ -38,11 +38,11 @@ import numpy as np
 from annotated_types import Gt, Lt
 
 from daskfs.kernels.fgm.shift import new_rows
-from daskfs.kernels.losses import loss_code
 from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE, ONE_PREDICTION, find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, LossOf, Positive, Tolerance, n_to_select
 from daskfs.selectors.base import BaseSelector
+from daskfs.selectors.fgm.loss_weight import C_FACTORS, VALIDATION_SHARE, default_C, typical_variance
 from daskfs.selectors.fgm.passes import Columns, Passes, Scaling, Stopping, column_moments
 from daskfs.selectors.fgm.plan import Sizes, choose_sizes, cut_columns, n_kept_groups, plan_fgm
 from daskfs.selectors.fgm.restricted_problem import RestrictedProblem, SolverSettings
@@ -50,14 +50,8 @@ from daskfs.selectors.fgm.tasks import scored_in_place
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.refit import MeanLoss, refit_selected
-from daskfs.selectors.shared.responses import CLASSIFIERS
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
-
-LEAST_C, LEAST_C_TIMES_ROWS = 0.01, 10.0
-C_FACTORS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
-"""Multiples of the default among which rows held out choose; larger ones are not tried after two in a row are worse."""
-VALIDATION_SHARE = 0.2
 
 
 class FGM(BaseSelector):
@@ -151,6 +145,8 @@ class FGM(BaseSelector):
     """
 
     method = "fgm"
+    score_kind = "standardised coefficient"
+    history_kind = "passes"
 
     n_features_to_select: Count | None = None
     n_features_per_pass: Count | None = None
@@ -204,7 +200,7 @@ class FGM(BaseSelector):
         y = checked_target(matrix, self.loss)
         found = matrix.read_weight(slice(None))
         weight = np.ones(len(y)) if found is None else np.array(found, dtype=np.float64)
-        if self.loss in CLASSIFIERS:
+        if find_loss(self.loss).is_classifier:
             self.classes_ = classes_of(y[weight > 0.0], None)
             y = np.where(y == self.classes_[1], 1.0, -1.0)
         return np.array(y, dtype=np.float64), weight
@@ -255,7 +251,7 @@ class FGM(BaseSelector):
         dtype = np.dtype(np.float64 if shape.dtype == np.float64 else np.float32)
         n_kept = n_kept_groups(shape.n_samples, dtype.itemsize)
         settings = SolverSettings(self.solver, float(self.inner_tol), int(self.max_inner), self.fit_intercept, n_kept)
-        problem = RestrictedProblem(new_rows(loss_code(self.loss), y, share), settings, sizes.most, dtype)
+        problem = RestrictedProblem(new_rows(find_loss(self.loss).code, y, share), settings, sizes.most, dtype)
         held_out_weight = np.where(held_out, weight, 0.0) if held_out.any() else None
         stopping = Stopping(self.n_features_to_select, self.tol, held_out_weight, self.patience)
         return Passes(columns, problem, sizes, stopping, name)
@@ -301,43 +297,16 @@ class FGM(BaseSelector):
     def _refit(self, passes: Passes, y: np.ndarray, weight: np.ndarray) -> str:
         """Refit on the selected features alone; return both fits' accuracies in words."""
         features, problem = np.flatnonzero(self.support_), passes.problem
-        positive = float(self.classes_[1]) if self.loss in CLASSIFIERS else None
+        positive = float(self.classes_[1]) if find_loss(self.loss).is_classifier else None
         ridge = 1.0 / (self.C_ * float(weight.sum()))
         fit = refit_selected(passes.columns.run, features, MeanLoss(self.loss, positive, ridge=ridge))
         self.coef_[features], self.intercept_ = fit.coef, fit.intercept
         fitted = problem.predictions() + problem.shift
         refitted = problem.columns_of(features).T.astype(np.float64) @ fit.coef + fit.intercept
-        if self.loss in CLASSIFIERS:
+        if find_loss(self.loss).is_classifier:
             before, after = (float(np.average((z > 0.0) == (y > 0.0), weights=weight)) for z in (fitted, refitted))
             return f"accuracy on the training rows: {before:.4f} as fitted, {after:.4f} after the refit (in coef_)"
         before, after = (float(np.average((z - y) ** 2, weights=weight)) for z in (fitted, refitted))
         return (
             f"mean squared error on the training rows: {before:.6g} as fitted, {after:.6g} after the refit (in coef_)"
         )
-
-
-def default_C(total_weight: float, loss: str, variance: float) -> float:
-    """Return the default C: 0.01, with fewer than 1,000 rows 10 / n, for columns of variance 1.
-
-    Parameters
-    ----------
-    total_weight : float
-        The number of rows, or the sum of their weights.
-    loss : str
-        The logistic loss has a quarter of the curvature of the others, so four times as large a C.
-    variance : float
-        Of the columns as the scores see them, from `typical_variance`: C is inversely proportional to it.
-    """
-    return max(LEAST_C, LEAST_C_TIMES_ROWS / total_weight) / variance / find_loss(loss).curvature_bound
-
-
-def typical_variance(variance: np.ndarray) -> float:
-    """Return the mean variance of the columns, each counting as its variance does; 1 where they are standardised.
-
-    Examples
-    --------
-    >>> typical_variance(np.array([0.0, 1.0, 1.0]))
-    1.0
-    """
-    total = float(variance.sum())
-    return float(variance @ variance) / total if total > 0.0 else 1.0

@@ -1,10 +1,12 @@
-"""How MESSAGE cuts the rows into subsets and the subsets into tasks: integers in, integers out."""
+"""How MESSAGE cuts the rows into subsets (step 1), and the subsets into tasks that fit in memory."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from numbers import Integral
+from typing import Any
+
+import numpy as np
 
 from daskfs.errors import ConfigError
 from daskfs.kernels.glm import path as glm_path
@@ -13,7 +15,10 @@ from daskfs.kernels.glm.lsa import lsa_path_nbytes
 from daskfs.kernels.glm.softmax import softmax_nbytes
 from daskfs.kernels.lasso.least_squares import least_squares_nbytes
 from daskfs.kernels.lasso.path import default_max_features, path_nbytes
+from daskfs.matrix.base import Matrix
+from daskfs.selectors.message.tasks import is_sparse
 from daskfs.selectors.shared.budget import Budget, SelectorPlan
+from daskfs.selectors.shared.rows import in_random_order
 
 GROUP_NBYTES = 128 << 20  # of rows read by one task, where the memory allows and subsets are smaller
 CACHE_NBYTES = 20 << 10  # what a subset's path leaves behind for the refit: half of 64 x 64 numbers, and a few vectors
@@ -21,6 +26,12 @@ TILE_NBYTES = 8 << 20  # a decoded and an encoded tile of the reader
 MIN_SUBSET_SIZE = 400
 MIN_SUBSETS = 5  # for a vote, where the rows suffice
 SUBSET_VALUES = 1 << 23  # 32 MiB of float32
+
+
+def check_subsets(n_subsets: int | None, subset_size: int | None) -> None:
+    """Refuse a number of subsets and their size together."""
+    if n_subsets is not None and subset_size is not None:
+        raise ConfigError("expected n_subsets or subset_size, found both", "n_subsets", "leave one out")
 
 
 def choose_n_subsets(
@@ -36,14 +47,14 @@ def choose_n_subsets(
     ----------
     n_samples, n_features : int
     n_subsets, subset_size : int or None
-        What the user asked for, at most one of them.
+        What the user asked for, at most one of them (`check_subsets`).
     n_values : int, optional
         Entries of sparse rows; all values by default.
 
     Raises
     ------
     ConfigError
-        Both given, or subsets of less than two rows.
+        Subsets of less than two rows.
 
     Examples
     --------
@@ -54,16 +65,12 @@ def choose_n_subsets(
     >>> choose_n_subsets(10_000, 1000, None, 500)
     20
     """
-    if n_subsets is not None and subset_size is not None:
-        raise ConfigError("expected n_subsets or subset_size, found both", "message", "leave one out")
-    if n_subsets is None and subset_size is None:
+    name = "n_subsets"
+    if subset_size is not None:
+        name, n_subsets = "subset_size", max(1, n_samples // subset_size)
+    elif n_subsets is None:
         wanted = _wanted_subsets(n_samples * n_features if n_values is None else n_values)
         return min(wanted, _most_subsets(n_samples, n_features))
-    name, asked = ("n_subsets", n_subsets) if subset_size is None else ("subset_size", subset_size)
-    least = 1 if name == "n_subsets" else 2
-    if not is_whole(asked, least):
-        raise ConfigError(f"expected a whole number of at least {least}, found {asked!r}", name)
-    n_subsets = int(asked) if name == "n_subsets" else max(1, n_samples // int(asked))  # type: ignore[arg-type]
     if n_samples < 2 * n_subsets:
         raise ConfigError(
             f"expected at least two rows per subset, found {n_samples} rows for {n_subsets} subsets",
@@ -103,11 +110,6 @@ def why_n_subsets(n_samples: int, n_features: int, n_values: int | None = None) 
     return f"{chosen}: enough for a vote, and large subsets find weak signals"
 
 
-def is_whole(value: object, least: int) -> bool:
-    """Whether a value is a whole number of at least `least`; True is no number."""
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
-
-
 def subset_start(i: int, n_samples: int, n_subsets: int) -> int:
     """Return the first row of subset i; subset i ends where subset i + 1 starts."""
     return i * n_samples // n_subsets
@@ -124,8 +126,8 @@ class Shape:
     n_lambdas: int = 100
     max_features: int | None = None
     loss: str = "squared"
-    is_strided: bool = False
-    is_approximate: bool = False
+    partition: str = "random"
+    approx: str | None = None
     n_classes: int = 2
     n_entries: int | None = None
     """Of the largest subset, where subsets are read as their entries."""
@@ -154,7 +156,7 @@ class Shape:
         p = self.n_features
         if self.loss == "squared":
             return path_nbytes(rows, p, self.n_lambdas, min(p, self.max_features or default_max_features(rows, p)))
-        if self.is_approximate:
+        if self.approx == "lsa":
             return lsa_path_nbytes(rows, p, self.n_lambdas)
         k = self.max_features or glm_path.default_max_features(rows, p)
         return glm_path.glm_path_nbytes(rows, p, self.n_lambdas, min(p, k))
@@ -214,7 +216,7 @@ def plan_message(shape: Shape, memory_limit: int | None, n_threads: int, tile_ro
     per_task = subsets_per_task(shape.n_subsets, shape.select_nbytes, memory_limit, n_threads)
     n_tasks = -(-shape.n_subsets // per_task)
     n_read = shape.n_samples + (tile_rows - 1) * (n_tasks - 1)
-    if shape.is_strided and tile_rows > 1:  # a task's rows are in all tiles
+    if shape.partition == "strided" and tile_rows > 1:  # a task's rows are in all tiles
         n_read = shape.n_samples * n_tasks
     read_nbytes = n_read * shape.n_features * shape.itemsize
     again = "the selected ones again where a subset's path has not met them"
@@ -244,3 +246,49 @@ def _smaller_subsets(shape: Shape, memory_limit: int) -> str:
         if smaller.select_nbytes(1) <= memory_limit:
             return f"set n_subsets={n_subsets} (subsets of {smaller.largest_subset:,} rows)"
     return ""
+
+
+def in_partition(matrix: Matrix, shape: Shape, random_state: Any, notes: list[str]) -> Matrix:
+    """Return a matrix whose consecutive rows are the subsets: random, or every m-th of the rows as they stand."""
+    return (
+        strided(matrix, shape.n_subsets)
+        if shape.partition == "strided"
+        else in_random_order(matrix, random_state, notes)
+    )
+
+
+def strided(matrix: Matrix, n_subsets: int) -> Matrix:
+    """Return a matrix of which subset i has rows i, i + m, i + 2 m, ... as they stand: each subset spans all rows.
+
+    The last n mod m rows go, one each, to the subsets that are one larger.
+    """
+    n_samples = matrix.shape[0]
+    starts = np.array([subset_start(i, n_samples, n_subsets) for i in range(n_subsets + 1)])
+    n_each = n_samples // n_subsets
+    is_larger = np.diff(starts) > n_each
+    order = np.empty(n_samples, dtype=np.int64)
+    for i in range(n_subsets):
+        order[starts[i] : starts[i] + n_each] = np.arange(n_each) * n_subsets + i
+    order[starts[1:][is_larger] - 1] = np.arange(n_each * n_subsets, n_samples)
+    return matrix.take(order)
+
+
+def n_entries_of(matrix: Matrix) -> int | None:
+    """Return how many entries the rows have, None where they are dense."""
+    counts = _entries_per_row(matrix)
+    return None if counts is None else int(counts.sum())
+
+
+def _entries_per_row(matrix: Matrix) -> np.ndarray | None:
+    found = matrix.base.sparse_rows(slice(None))
+    return None if found is None else np.diff(found.indptr)[matrix.at(0, matrix.shape[0])]
+
+
+def most_entries(in_order: Matrix, shape: Shape) -> int | None:
+    """Return the entries of the largest subset; None where subsets, or some of them, are read as dense blocks."""
+    counts = _entries_per_row(in_order)
+    if counts is None or shape.approx == "lsa":
+        return None
+    starts = [subset_start(i, shape.n_samples, shape.n_subsets) for i in range(shape.n_subsets)]
+    most = int(np.add.reduceat(counts, starts).max())
+    return most if is_sparse(shape.n_samples // shape.n_subsets, shape.n_features, most) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
@@ -10,7 +11,6 @@ from daskfs import parameters
 from daskfs.errors import DataError, did_you_mean
 from daskfs.losses import BOUNDED_CURVATURE, ONE_PREDICTION, find_loss
 from daskfs.parameters import LossOf
-from daskfs.selectors.message.plan import is_whole
 from daskfs.selectors.online_substitution.engines.base import Rule
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def columns_of(asked: Any, n_features: int, names: np.ndarray | None, parameter:
                 hint = "" if known is None else did_you_mean(value, known)
                 raise DataError(f"there is no column {value!r}{hint}", parameter, "give names or numbers of columns")
             numbers.append(known[value])
-        elif not is_whole(value, 0) or int(value) >= n_features:
+        elif not isinstance(value, Integral) or isinstance(value, bool) or not 0 <= int(value) < n_features:
             raise DataError(
                 f"expected numbers of columns from 0 to {n_features - 1}, found {value!r}", parameter, "correct it"
             )

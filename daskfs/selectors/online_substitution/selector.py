@@ -48,6 +48,7 @@ from annotated_types import Ge
 
 from daskfs.errors import ConfigError, DataError
 from daskfs.kernels.substitution.products import NO_WEIGHT
+from daskfs.losses import find_loss
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import ColumnOrder, Columns, Count, NotNegative, Positive, Share
@@ -73,7 +74,6 @@ from daskfs.selectors.online_substitution.plan import Reading, SubstitutionShape
 from daskfs.selectors.online_substitution.refit import refit_members
 from daskfs.selectors.online_substitution.stream import HISTORY, ROUND_CHAPTERS, SubstitutionRun
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
-from daskfs.selectors.shared.responses import CLASSIFIERS, TWO_CLASS
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
 
@@ -172,6 +172,8 @@ class OnlineSubstitution(BaseSelector):
     """
 
     method = "online_substitution"
+    score_kind = "loss increase"
+    history_kind = "blocks of columns"
 
     n_features_to_select: Count | None = None
     rule: Literal["exchange", "os", "paper"] = "exchange"
@@ -264,7 +266,7 @@ class OnlineSubstitution(BaseSelector):
             if y is None:
                 raise DataError("expected the target with the first block, found none", "partial_fit", "pass y=")
             self.check_parameters()
-            labels, y = coded(y) if self.loss in CLASSIFIERS else (None, y)
+            labels, y = coded(y) if find_loss(self.loss).is_classifier else (None, y)
             first = ArrayMatrix(X, y, sample_weight, names)
             always = columns_of(self.always_include, first.shape[1], first.names.given, "always_include")
             self._arrivals = self._expect(first)
@@ -324,7 +326,7 @@ class OnlineSubstitution(BaseSelector):
         if found is not None and not weight.any():
             raise DataError("expected a positive weight, found none", "sample_weight", "check the weights")
         self._location = 0.0
-        if self.loss in TWO_CLASS:
+        if find_loss(self.loss).is_two_class:
             self.classes_ = classes_of(y, None)
             return np.where(y == self.classes_[1], 1.0, -1.0), weight
         if self.loss == "squared" and self.fit_intercept:
