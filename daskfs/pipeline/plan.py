@@ -15,8 +15,7 @@ from daskfs.selectors.shared.budget import Budget
 MIB = 2**20
 
 REHEARSAL_NBYTES = 768 * MIB
-"""The process that compiles the kernels, see `daskfs.pipeline.rehearsal`; 460 to 580 MiB measured, one to ten
-selections."""
+"""The processes that compile the kernels, see `daskfs.pipeline.compile_ahead`; MEASURED"""
 BASE_CLIENT_NBYTES = 384 * MIB
 """The process that leads a run, before any data: Python with NumPy, SciPy, numba, pandas, PyArrow, Zarr, scikit-learn,
 Dask and Matplotlib; 345 to 365 MiB measured at the end of runs over 442 rows."""

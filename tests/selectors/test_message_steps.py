@@ -11,9 +11,10 @@ from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression, Ri
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.message.fits import Average, Part, fit_subsets, newton_step
 from daskfs.selectors.message.passes import SubsetPasses
-from daskfs.selectors.message.plan import Shape, strided, subset_start, why_n_subsets
+from daskfs.selectors.message.plan import Subsets, strided, subset_start, why_n_subsets
 from daskfs.selectors.message.selector import Message
 from daskfs.selectors.message.subset import Derivatives, SelectionSettings
+from daskfs.selectors.shared.budget import DataShape
 from daskfs.selectors.shared.run import Run
 from daskfs.sources.ingest import ingest
 
@@ -152,14 +153,13 @@ def offsets_and_scales(problem):
 def test_the_refit_from_what_the_path_left_behind_is_the_refit_of_the_rows(problem, average):
     X, y = offsets_and_scales(problem)
     X[:400, 11] = 1.0
-    matrix, shape, settings = ArrayMatrix(X, y, shuffled=True), Shape(1200, 20, 8, n_subsets=3), SelectionSettings()
-    passes = SubsetPasses(Run(matrix, "message"), shape)
-    choices = passes.select(settings)
+    matrix = ArrayMatrix(X, y, shuffled=True)
+    run, subsets = Run(matrix, "message"), Subsets(DataShape.of(matrix), SelectionSettings(n_subsets=3))
+    passes = SubsetPasses(run, subsets)
+    choices = passes.select()
     forgotten = tuple(replace(choice, met=None) for choice in choices)
     columns = np.array(TRUE_FEATURES)
-    cached, read = (
-        fit_subsets([(Part(matrix, shape, some), passes)], settings, columns) for some in (choices, forgotten)
-    )
+    cached, read = (fit_subsets([(Part(matrix, subsets, some), passes)], columns) for some in (choices, forgotten))
     assert cached.counts == (3, 0, 0)
     assert read.counts == (0, 3, 0)
     known, found = (fits.averaged(average)[0] for fits in (cached, read))

@@ -15,10 +15,8 @@ from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, LossOf, Share
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.message.fits import coefficient_norm
-from daskfs.selectors.message.plan import Shape
 from daskfs.selectors.message.subset import PathTable, SelectionSettings
 from daskfs.selectors.shared import responses
-from daskfs.selectors.shared.budget import DataShape
 from daskfs.selectors.shared.responses import Response, probabilities
 from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Run
@@ -100,7 +98,11 @@ class LassoBaseline(BaseSelector, kw_only=True):
         if self.loss == "huber":
             weight = matrix.read_weight(slice(None))
             threshold = default_threshold(y, np.ones(len(y)) if weight is None else weight)
-        settings = SelectionSettings(
+        return rows, replace(self._settings(), positive=positive, threshold=threshold)
+
+    def _settings(self) -> SelectionSettings:
+        """Return how a path is chosen on, as far as is known before any data is; of several classes for one of them."""
+        return SelectionSettings(
             criterion=self.criterion,
             gamma=self.gamma,
             gic_rss=self.gic_rss,
@@ -108,10 +110,7 @@ class LassoBaseline(BaseSelector, kw_only=True):
             patience=self.patience,
             max_features=self.max_features,
             loss="logistic" if self.loss == "multinomial" else self.loss,
-            positive=positive,
-            threshold=threshold,
         )
-        return rows, settings
 
     @abstractmethod
     def _estimate(self, run: Run, settings: SelectionSettings) -> Estimate:
@@ -132,11 +131,6 @@ class LassoBaseline(BaseSelector, kw_only=True):
     @property
     def _probabilities(self) -> Response:
         return responses.one_against_rest if self.loss == "multinomial" else probabilities(self.loss)
-
-    def _shape_of_all(self, shape: DataShape) -> Shape:
-        """Return the shape of all rows as one subset."""
-        loss = "logistic" if self.loss == "multinomial" else self.loss
-        return Shape(shape.n_samples, shape.n_features, shape.itemsize, 1, self.n_lambdas, self.max_features, loss)
 
     def _finish(self, run: Run, estimate: Estimate) -> None:
         """Order the selected columns by importance, and make the result."""

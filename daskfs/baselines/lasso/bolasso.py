@@ -44,6 +44,7 @@ from daskfs.kernels.lasso.path import LassoPath
 from daskfs.parameters import Count, PositiveShare
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.message.passes import SubsetPasses
+from daskfs.selectors.message.plan import Subsets
 from daskfs.selectors.message.subset import PathTable, SelectionSettings
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.run import Run
@@ -102,7 +103,7 @@ class Bolasso(LassoBaseline):
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         if self.loss != "squared":
-            return plan_one_piece(self.method, self._shape_of_all(shape), limits.task_nbytes, self.n_bootstraps)
+            return plan_one_piece(self.method, Subsets(shape, self._settings()), limits, self.n_bootstraps)
         n_paths = self._paths_at_once(shape, limits.task_nbytes)
         one_group = plan_paths(self.method, shape, n_paths, self.max_features, limits.task_nbytes)
         n_groups = -(-self.n_bootstraps // n_paths)
@@ -129,7 +130,7 @@ class Bolasso(LassoBaseline):
         self._plan(run.shape, run.limits)  # refuses what does not fit
         if self.loss == "squared":
             return self._over_blocks(BlockPasses(run), settings)
-        return self._in_one_piece(SubsetPasses(run, self._shape_of_all(run.shape)), settings)
+        return self._in_one_piece(SubsetPasses(run, Subsets(run.shape, settings)))
 
     def _over_blocks(self, passes: BlockPasses, settings: SelectionSettings) -> Estimate:
         n_features = passes.run.shape.n_features
@@ -145,14 +146,14 @@ class Bolasso(LassoBaseline):
         notes = [note] if is_singular else []
         return Estimate(coef, is_selected, scores, float(intercept), PathTable.of(paths[0]), notes)
 
-    def _in_one_piece(self, passes: SubsetPasses, settings: SelectionSettings) -> Estimate:
-        n_samples, n_features = passes.shape.n_samples, passes.shape.n_features
-        samples = select_on_samples(passes, settings, self._samples(np.array([n_samples])))
+    def _in_one_piece(self, passes: SubsetPasses) -> Estimate:
+        n_samples, n_features = passes.run.matrix.shape
+        samples = select_on_samples(passes, self._samples(np.array([n_samples])))
         scores, is_selected = self._intersect([sample.ballots[0].selected for sample in samples], n_features)
         coef, columns = np.zeros(n_features), np.flatnonzero(is_selected)
-        coef[columns], intercept, notes = refit_in_one_piece(passes, settings, columns)
+        coef[columns], intercept, notes = refit_in_one_piece(passes, columns)
         if not len(columns):
-            intercept = null_intercept(settings.loss, float(samples[0].y_mean))
+            intercept = null_intercept(passes.settings.loss, float(samples[0].y_mean))
         return Estimate(coef, is_selected, scores, float(intercept), samples[0].path, notes)
 
     def _samples(self, sizes: np.ndarray) -> list[Weighting]:

@@ -24,6 +24,7 @@ from daskfs.baselines.lasso.one_piece import plan_one_piece
 from daskfs.baselines.lasso.paths import BlockPasses, lasso_paths, plan_paths
 from daskfs.baselines.lasso.tasks import Weighting
 from daskfs.selectors.message.passes import SubsetPasses
+from daskfs.selectors.message.plan import Subsets
 from daskfs.selectors.message.subset import PathTable, SelectionSettings
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.run import Run
@@ -66,18 +67,18 @@ class FullData(LassoBaseline):
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         if self.loss == "squared":
             return plan_paths(self.method, shape, 1, self.max_features, limits.task_nbytes)
-        return plan_one_piece(self.method, self._shape_of_all(shape), limits.task_nbytes)
+        return plan_one_piece(self.method, Subsets(shape, self._settings()), limits)
 
     def _estimate(self, run: Run, settings: SelectionSettings) -> Estimate:
         self._plan(run.shape, run.limits)  # refuses what does not fit
         if self.loss == "squared":
             return _over_blocks(BlockPasses(run), settings)
-        return _in_one_piece(SubsetPasses(run, self._shape_of_all(run.shape)), settings)
+        return _in_one_piece(SubsetPasses(run, Subsets(run.shape, settings)))
 
 
 def _over_blocks(passes: BlockPasses, settings: SelectionSettings) -> Estimate:
     (path,) = lasso_paths(passes, [Weighting()], settings)
-    n_features = passes.run.matrix.shape[1]
+    n_features = passes.run.shape.n_features
     coef, is_selected = np.zeros(n_features), np.zeros(n_features, dtype=bool)
     if path.best >= 0:
         coef = path.coefficients(path.best)
@@ -87,10 +88,11 @@ def _over_blocks(passes: BlockPasses, settings: SelectionSettings) -> Estimate:
     return Estimate(coef, is_selected, scores, float(intercept), PathTable.of(path), [])
 
 
-def _in_one_piece(passes: SubsetPasses, settings: SelectionSettings) -> Estimate:
-    (choice,) = passes.select(settings)
+def _in_one_piece(passes: SubsetPasses) -> Estimate:
+    (choice,) = passes.select()
     (model,) = choice.ballots
-    coef, is_selected = np.zeros(passes.shape.n_features), np.zeros(passes.shape.n_features, dtype=bool)
+    n_features = passes.run.shape.n_features
+    coef, is_selected = np.zeros(n_features), np.zeros(n_features, dtype=bool)
     coef[model.selected] = model.coef
     is_selected[model.selected] = True
     return Estimate(coef, is_selected, np.abs(coef), model.intercept, choice.path, [])

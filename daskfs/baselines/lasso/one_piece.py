@@ -11,61 +11,46 @@ import numpy as np
 
 from daskfs.baselines.lasso.tasks import Weighting, select_on_sample
 from daskfs.selectors.message.passes import SubsetPasses
-from daskfs.selectors.message.plan import Shape
-from daskfs.selectors.message.subset import SelectionSettings, SubsetChoice
-from daskfs.selectors.shared.budget import Budget, SelectorPlan
+from daskfs.selectors.message.plan import Subsets
+from daskfs.selectors.message.subset import SubsetChoice
+from daskfs.selectors.shared.budget import Budget, Limits, SelectorPlan
 
 
-def select_on_samples(
-    passes: SubsetPasses, settings: SelectionSettings, weightings: list[Weighting]
-) -> list[SubsetChoice]:
-    """Select on every bootstrap sample, each in a task.
-
-    Parameters
-    ----------
-    passes : SubsetPasses
-        With one subset.
-    settings : SelectionSettings
-    weightings : list of Weighting
-        Of one block of all rows.
-
-    Returns
-    -------
-    list of SubsetChoice
-        Of each sample, with its path.
-    """
-    rows = passes.run.rows(0, passes.shape.n_samples)
-    return passes.run.map("select", select_on_sample, weightings, settings, rows, record=SubsetChoice)
+def select_on_samples(passes: SubsetPasses, weightings: list[Weighting]) -> list[SubsetChoice]:
+    """Select on every bootstrap sample of all rows, which are one subset, each in a task."""
+    rows = passes.run.rows(0, passes.subsets.data.n_samples)
+    return passes.run.map("select", select_on_sample, weightings, passes.settings, rows, record=SubsetChoice)
 
 
-def plan_one_piece(method: str, shape: Shape, memory_limit: int | None, n_paths: int = 1) -> SelectorPlan:
-    """Return what the paths of so many samples of all rows will read and hold.
+def plan_one_piece(method: str, subsets: Subsets, limits: Limits, n_paths: int = 1) -> SelectorPlan:
+    """Return what the paths of so many samples of all rows, which are one subset, will read and hold.
 
     Raises
     ------
     PlanError
         All rows do not fit in the limit of a task.
     """
-    task = Budget().add("all rows and a path", shape.select_nbytes(1))
-    what = f"{method} with loss={shape.loss!r} holds all {shape.n_samples:,} rows x {shape.n_features:,} columns in a"
+    shape = subsets.data
+    task = Budget().add("all rows and a path", subsets.select_nbytes(1))
+    rows = f"all {shape.n_samples:,} rows x {shape.n_features:,} columns"
     task.add("weights and their order", 24 * shape.n_samples).refuse_over(
-        memory_limit, f"{what} task,", "select with Message, whose subsets are smaller"
+        limits.task_nbytes,
+        f"{method} with loss={subsets.settings.loss!r} holds {rows} in a task,",
+        "select with Message, whose subsets are smaller",
     )
     client = Budget().add("vectors over the rows", shape.n_samples * 24)
     client.add("paths", shape.n_features * 64 * n_paths)
     return SelectorPlan(
         n_tasks=n_paths,
         n_passes=n_paths,
-        read_nbytes=n_paths * shape.n_samples * shape.n_features * shape.itemsize,
+        read_nbytes=n_paths * shape.nbytes,
         task=task,
         client=client,
         text=f"{method}: all {shape.n_samples:,} rows in each of {n_paths} task(s)",
     )
 
 
-def refit_in_one_piece(
-    passes: SubsetPasses, settings: SelectionSettings, columns: np.ndarray
-) -> tuple[np.ndarray, float, list[str]]:
+def refit_in_one_piece(passes: SubsetPasses, columns: np.ndarray) -> tuple[np.ndarray, float, list[str]]:
     """Fit the chosen columns on all rows.
 
     Returns
@@ -78,7 +63,7 @@ def refit_in_one_piece(
     """
     if not len(columns):
         return np.empty(0), 0.0, []
-    fit: Any = passes.refit(settings, columns, [0])
+    fit: Any = passes.refit(columns, [0])
     coef = np.where(np.isnan(fit.coef[0]), 0.0, fit.coef[0])
     notes = []
     if fit.is_singular.any():

@@ -33,7 +33,7 @@ from annotated_types import Ge
 from daskfs.baselines.lasso.base import Estimate, LassoBaseline
 from daskfs.parameters import Count
 from daskfs.selectors.message.passes import SubsetPasses
-from daskfs.selectors.message.plan import Shape, check_subsets, choose_n_subsets, plan_message
+from daskfs.selectors.message.plan import Subsets, check_subsets, choose_n_subsets, plan_message
 from daskfs.selectors.message.subset import SelectionSettings, SubsetChoice
 from daskfs.selectors.message.votes import count_votes, notes_on_choices
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
@@ -70,29 +70,28 @@ class SubsetEstimates(LassoBaseline):
         """Return one estimate for every column of an (n_subsets, n_columns) array, without its NaN."""
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
-        tile_rows = shape.tile_shape[0] if shape.tile_shape else 1
-        return plan_message(self._shape(shape), limits.task_nbytes, limits.n_threads, tile_rows)
+        return plan_message(self._subsets(shape, self._settings()), limits)
 
-    def _shape(self, shape: DataShape) -> Shape:
+    def _subsets(self, shape: DataShape, settings: SelectionSettings) -> Subsets:
         n_subsets = choose_n_subsets(shape.n_samples, shape.n_features, self.n_subsets, self.subset_size)
-        return replace(self._shape_of_all(shape), n_subsets=n_subsets)
+        return Subsets(shape, replace(settings, n_subsets=n_subsets))
 
     def _estimate(self, run: Run, settings: SelectionSettings) -> Estimate:
         notes: list[str] = []
         rows = in_random_order(run.matrix, self.random_state, notes)
-        shape = self._shape(DataShape.of(rows))
-        passes = SubsetPasses(run.over(rows), shape)
-        choices = passes.select(settings)
-        coef = self._combined(choices, shape.n_features)
+        n_features = run.shape.n_features
+        passes = SubsetPasses(run.over(rows), self._subsets(run.shape, settings))
+        choices = passes.select()
+        coef = self._combined(choices, n_features)
         return Estimate(
             coef,
             coef != 0.0,
-            count_votes(choices, shape.n_features, "drop").frequency,
+            count_votes(choices, n_features, "drop").frequency,
             float(self._combine(_intercepts(choices))[0]),
             choices[0].path,
             notes + notes_on_choices(choices),
             {
-                "n_subsets_": shape.n_subsets,
+                "n_subsets_": len(choices),
                 "n_selected_per_subset_": np.array([choice.n_selected for choice in choices]),
             },
         )

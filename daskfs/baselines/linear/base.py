@@ -152,9 +152,12 @@ def _columns(matrix: Matrix, weight: np.ndarray) -> tuple[Any, np.ndarray, np.nd
         X = csc_array((entries.data, entries.indices, entries.indptr), shape=shape).tocsr()
         return X if entries.taken is None else X[entries.taken], np.zeros(n_features), np.ones(n_features)
     X = np.array(matrix.read(slice(None)), dtype=np.float64)
-    mean = np.average(X, axis=0, weights=weight)
-    X -= mean
-    deviation = np.sqrt(np.average(X * X, axis=0, weights=weight))
+    with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is refused with its place
+        mean = np.average(X, axis=0, weights=weight)
+        X -= mean
+        deviation = np.sqrt(np.average(X * X, axis=0, weights=weight))
+    if not np.isfinite(deviation).all():
+        raise matrix.bad_column(int(np.flatnonzero(~np.isfinite(deviation))[0]))
     scale = np.divide(1.0, deviation, out=np.zeros(n_features), where=deviation > 1e-12 * np.abs(mean))
     X *= scale
     return X, mean, scale

@@ -42,7 +42,8 @@ from daskfs.kernels.glm.state import (
 from daskfs.kernels.glm.steps import follow
 from daskfs.kernels.lasso.path import default_max_features as default_max_features_of_gram
 from daskfs.kernels.linear.moments import Moments
-from daskfs.kernels.losses import HUBER, default_threshold, loss_code, saturated_values
+from daskfs.kernels.losses import default_threshold, saturated_values
+from daskfs.losses import HUBER, find_loss
 
 COLUMNS_NBYTES = 256 << 20
 STOPS = ("end of the grid", "patience", "max_features", "entered features")
@@ -177,7 +178,7 @@ def glm_path(
         Without a λ where y is constant or no column varies.
     """
     X, y, weight = rows_of_weight(X, y, weight)
-    code = loss_code(loss)
+    code = find_loss(loss).code
     if threshold is None:
         threshold = default_threshold(y, weight) if code == HUBER else 0.0
     n_features = X.shape[1]

@@ -18,7 +18,7 @@ from daskfs.kernels.fgm.apg import START, descend
 from daskfs.kernels.fgm.grouped_columns import Groups, add_predictions
 from daskfs.kernels.fgm.mkl import alternate, simple_mkl
 from daskfs.kernels.fgm.shift import Rows, dual_variables, fit_shift, new_rows
-from daskfs.kernels.losses import LOGISTIC, SQUARED, SQUARED_HINGE
+from daskfs.losses import LOGISTIC, SQUARED, SQUARED_HINGE
 from daskfs.selectors.shared.record import Record
 
 MAX_SHIFT_STEPS = 100

@@ -20,7 +20,7 @@ from daskfs.kernels.glm.softmax import centred
 from daskfs.kernels.linear.linalg import extend_cholesky, minimum_norm, solve_cholesky
 from daskfs.matrix.base import Matrix
 from daskfs.selectors.message.passes import SubsetPasses
-from daskfs.selectors.message.plan import Shape
+from daskfs.selectors.message.plan import Subsets
 from daskfs.selectors.message.subset import (
     Derivatives,
     MaximumLikelihood,
@@ -32,6 +32,7 @@ from daskfs.selectors.message.subset import (
 from daskfs.selectors.message.votes import z_of_least_squares, z_of_likelihood
 from daskfs.selectors.shared.record import Record
 from daskfs.selectors.shared.run import Run
+from daskfs.selectors.shared.targets import null_intercept, null_intercepts
 
 LONG_STEP = 0.05  # in the mean loss of a row: a step that promises more starts where the quadratic says nothing
 STEPS_NOT_TAKEN = {
@@ -48,7 +49,7 @@ class Part:
 
     matrix: Matrix | None
     """None where the rows are not kept."""
-    shape: Shape
+    subsets: Subsets
     choices: tuple[SubsetChoice, ...]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -62,7 +63,7 @@ class Part:
     def passes(self, run: Run) -> SubsetPasses | None:
         """Return the passes over the rows in a run over others; None where they are gone."""
         is_there = self.matrix is not None and self.matrix.exists()
-        return SubsetPasses(run.over(self.matrix), self.shape) if is_there and self.matrix is not None else None
+        return SubsetPasses(run.over(self.matrix), self.subsets) if is_there and self.matrix is not None else None
 
 
 class Average(NamedTuple):
@@ -91,15 +92,21 @@ def coefficient_norm(coef: np.ndarray) -> np.ndarray:
     return np.sqrt((np.atleast_2d(coef) ** 2).sum(axis=0))
 
 
-def fit_subsets(
-    parts: Sequence[tuple[Part, SubsetPasses | None]], settings: SelectionSettings, columns: np.ndarray
-) -> SubsetFits:
+def intercept_alone(choices: Sequence[SubsetChoice], settings: SelectionSettings) -> Average:
+    """Return the model without features."""
+    nothing = np.empty(0)
+    location = np.average([choice.y_mean for choice in choices], weights=[choice.total for choice in choices], axis=0)
+    if settings.classes:
+        return Average(np.empty((len(settings.classes), 0)), null_intercepts(location), nothing, nothing)
+    return Average(nothing, null_intercept(settings.loss, float(location)), nothing, nothing)
+
+
+def fit_subsets(parts: Sequence[tuple[Part, SubsetPasses | None]], columns: np.ndarray) -> SubsetFits:
     """Step 5: fit the columns on every subset.
 
     Parameters
     ----------
     parts : sequence of Part, each with the passes over its rows; None where they are gone
-    settings : SelectionSettings
     columns : ndarray of shape (n_columns,), int64, ascending
 
     Raises
@@ -111,11 +118,11 @@ def fit_subsets(
     for part, passes in parts:
         cached = {i: normal_equations(choice, columns) for i, choice in enumerate(part.choices) if choice.met}
         known = {i: equations for i, equations in cached.items() if equations is not None}
-        missing = [i for i in range(part.shape.n_subsets) if i not in known]
+        missing = [i for i in range(part.subsets.n_subsets) if i not in known]
         pieces: list[Any] = list(known.values())
         n_cached += len(known)
         if missing and passes is not None:
-            pieces.append(passes.refit(settings, columns, missing))
+            pieces.append(passes.refit(columns, missing))
             n_read += len(missing)
             found.append(_taken(type(pieces[0]).joined(pieces), np.argsort([*known, *missing])))
         elif pieces:
@@ -123,12 +130,11 @@ def fit_subsets(
     if not found:
         raise DataError("the rows of all subsets are gone", "partial_fit", "keep the stores, or fit once more")
     statistics = type(found[0]).joined(found)
-    n_lost = sum(part.shape.n_subsets for part, _ in parts) - n_cached - n_read
+    n_lost = sum(part.subsets.n_subsets for part, _ in parts) - n_cached - n_read
     counts = Counts(n_cached, n_read, n_lost)
     if isinstance(statistics, NormalEquations):
         return LeastSquaresFits(columns, counts, statistics)
-    all_passes = [passes for _, passes in parts if passes is not None]
-    return LikelihoodFits(columns, counts, statistics, settings, all_passes)
+    return LikelihoodFits(columns, counts, statistics, [passes for _, passes in parts if passes is not None])
 
 
 def normal_equations(choice: SubsetChoice, columns: np.ndarray) -> NormalEquations | None:
@@ -235,15 +241,10 @@ class LikelihoodFits(SubsetFits):
     """Fits of the other losses; standard errors and the Newton step read the chosen columns once more."""
 
     def __init__(
-        self,
-        columns: np.ndarray,
-        counts: Counts,
-        fitted: MaximumLikelihood,
-        settings: SelectionSettings,
-        passes: list[SubsetPasses],
+        self, columns: np.ndarray, counts: Counts, fitted: MaximumLikelihood, passes: list[SubsetPasses]
     ) -> None:
         super().__init__(columns, counts)
-        self.fitted, self.settings, self.passes = fitted, settings, passes
+        self.fitted, self.passes = fitted, passes
 
     @property
     def _is_trusted(self) -> np.ndarray:
@@ -260,7 +261,7 @@ class LikelihoodFits(SubsetFits):
         """Of every subset at the average."""
         mean = self._mean
         point = Point(mean.coef * mean.scale, mean.centred_intercept, mean.mean, mean.scale)
-        return Derivatives.joined([one.derivatives(self.settings, self.columns, point) for one in self.passes])
+        return Derivatives.joined([one.derivatives(self.columns, point) for one in self.passes])
 
     def z(self) -> np.ndarray | None:
         """Return the subsets' coefficients over their standard errors; None where rows that it takes are gone."""
@@ -268,7 +269,7 @@ class LikelihoodFits(SubsetFits):
             return None
         coef = self.fitted.coef.copy()
         coef[~self._is_trusted] = np.nan
-        n_classes = len(self.settings.classes)
+        n_classes = coef.shape[1] if coef.ndim > 2 else 0
         return z_of_likelihood(coef, self.fitted.dispersion, self._derivatives.hessian, self._mean.scale, n_classes)
 
     def averaged(self, average: str) -> tuple[Average, str]:

@@ -56,10 +56,10 @@ from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, Estimator, LossOf, Positive, Share
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.inputs import is_lazy
-from daskfs.selectors.message.fits import Part, SubsetFits, fit_subsets
+from daskfs.selectors.message.fits import Average, Part, SubsetFits, fit_subsets, intercept_alone
 from daskfs.selectors.message.passes import SubsetPasses
 from daskfs.selectors.message.plan import (
-    Shape,
+    Subsets,
     check_subsets,
     choose_n_subsets,
     in_partition,
@@ -73,7 +73,7 @@ from daskfs.selectors.message.votes import Vote, confirmed, count_votes, notes_o
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Run
-from daskfs.selectors.shared.targets import checked_target, classes_of, null_intercept, null_intercepts
+from daskfs.selectors.shared.targets import checked_target, classes_of
 
 
 class Message(BaseSelector):
@@ -204,22 +204,26 @@ class Message(BaseSelector):
         check_subsets(self.n_subsets, self.subset_size)
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
-        tile_rows = shape.tile_shape[0] if shape.tile_shape else 1
-        message_shape = self._shape(shape.n_samples, shape.n_features, shape.dtype)
-        return plan_message(message_shape, limits.task_nbytes, limits.n_threads, tile_rows)
+        return plan_message(self._subsets(shape), limits)
 
-    def _shape(self, n_samples: int, n_features: int, dtype: np.dtype, n_values: int | None = None) -> Shape:
-        return Shape(
-            n_samples,
-            n_features,
-            dtype.itemsize,
-            choose_n_subsets(n_samples, n_features, self.n_subsets, self.subset_size, n_values),
+    def _subsets(self, shape: DataShape, n_values: int | None = None) -> Subsets:
+        """Return how rows of this shape are cut into subsets, as far as is known before any data is."""
+        n_subsets = choose_n_subsets(shape.n_samples, shape.n_features, self.n_subsets, self.subset_size, n_values)
+        settings = SelectionSettings(
+            criterion=self.criterion,
+            gamma=self.gamma,
+            penalty=self.penalty,
+            sigma2=self.sigma2,
+            gic_rss=self.gic_rss,
+            approx=self.approx,
+            estimator=self.estimator,
             n_lambdas=self.n_lambdas,
+            patience=self.patience,
             max_features=self.max_features,
             loss=self.loss,
-            partition=self.partition,
-            approx=self.approx,
+            n_subsets=n_subsets,
         )
+        return Subsets(shape, settings, self.partition)
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, classes: Any = None) -> Message:
         """Take more rows: their subsets vote with those before, and their fits join the average.
@@ -278,112 +282,76 @@ class Message(BaseSelector):
 
     def _take(self, run: Run) -> None:
         """Steps 1 to 7, with the subsets of earlier calls."""
-        checked_target(run.matrix, self.loss)
         notes: list[str] = []
-        rows, shape, settings = self._partition(run.matrix, notes)
-        passes = SubsetPasses(run.over(rows), shape)
-        part = Part(rows, shape, passes.select(settings))
+        rows, subsets = self._partition(run.matrix, notes)
+        passes = SubsetPasses(run.over(rows), subsets)
+        part = Part(rows, subsets, passes.select())
         parts = [*((past, past.passes(run)) for past in self._seen.parts), (part, passes)]
         choices = [choice for part, _ in parts for choice in part.choices]
-        vote = count_votes(choices, shape.n_features, self.tie)
         notes += notes_on_choices(choices)
-        is_selected, fits = self._look_again(vote, parts, choices, settings, notes)
-        columns = np.flatnonzero(is_selected)
-        if fits is None or len(fits.columns) > len(columns):
-            fits = fit_subsets(parts, settings, columns) if len(columns) else None
+        vote = count_votes(choices, subsets.data.n_features, self.tie)
+        fits = self._fits(vote, parts, notes)
         self._seen.parts.append(part)
+        if fits is None:
+            columns, average = np.empty(0, dtype=np.int64), intercept_alone(choices, subsets.settings)
+        else:
+            columns, (average, step) = fits.columns, fits.averaged(self.average)
         notes += notes_on_votes(vote.frequency, len(columns), run.matrix.names.given)
-        self._set_model(vote, columns, fits, choices, settings, notes)
+        notes += [] if fits is None else fits.notes(step)
+        self.n_subsets_, self.n_cached_ = len(choices), 0 if fits is None else fits.counts.n_cached
+        self.n_selected_per_subset_ = np.array([choice.n_selected for choice in choices])
+        self._set_model(vote.frequency, columns, average)
         self._set_result(run, choices, notes)
 
-    def _partition(self, matrix: Matrix, notes: list[str]) -> tuple[Matrix, Shape, SelectionSettings]:
-        """Step 1: return the rows in an order whose consecutive parts are the subsets, and how these select."""
+    def _partition(self, matrix: Matrix, notes: list[str]) -> tuple[Matrix, Subsets]:
+        """Step 1: return the rows in an order whose consecutive parts are the subsets."""
+        checked_target(matrix, self.loss)
         rows = weighted_rows(matrix)
         n_values = n_entries_of(rows)
-        shape = self._shape(rows.shape[0], rows.shape[1], np.dtype(rows.dtype), n_values)
-        settings = self._settings(rows, shape.n_subsets)
+        subsets = self._subsets(DataShape.of(rows), n_values)
+        settings = replace(subsets.settings, **self._coding(rows))
         if self.n_subsets is None and self.subset_size is None:
-            notes.append(why_n_subsets(shape.n_samples, shape.n_features, n_values))
-        in_order = in_partition(rows, shape, self.random_state, notes)
-        n_classes = max(2, len(settings.classes))
-        return in_order, replace(shape, n_classes=n_classes, n_entries=most_entries(in_order, shape)), settings
+            notes.append(why_n_subsets(subsets.data.n_samples, subsets.data.n_features, n_values))
+        in_order = in_partition(rows, subsets, self.random_state, notes)
+        return in_order, replace(subsets, settings=settings, n_entries=most_entries(in_order, subsets))
 
-    def _settings(self, rows: Matrix, n_subsets: int) -> SelectionSettings:
-        """Return how subsets select; classes and Huber's threshold are those of the first rows."""
-        y, weight = np.asarray(rows.read_target()), rows.read_weight()
-        seen = self._seen
+    def _coding(self, rows: Matrix) -> dict[str, Any]:
+        """Return what the target is, for `SelectionSettings`: classes and Huber's threshold are the first rows'."""
+        y, weight, seen = np.asarray(rows.read_target()), rows.read_weight(), self._seen
         if self.loss == "huber" and not seen.parts:
             seen.threshold = default_threshold(y, np.ones(len(y)) if weight is None else weight)
-        if find_loss(self.loss).is_classifier:
-            self.classes_ = seen.codes = classes_of(y, seen.codes, many=self.loss == "multinomial")
-        return SelectionSettings(
-            criterion=self.criterion,
-            gamma=self.gamma,
-            penalty=self.penalty,
-            sigma2=self.sigma2,
-            gic_rss=self.gic_rss,
-            approx=self.approx,
-            estimator=self.estimator,
-            n_lambdas=self.n_lambdas,
-            patience=self.patience,
-            max_features=self.max_features,
-            loss=self.loss,
-            n_subsets=n_subsets,
-            positive=float(seen.codes[1]) if self.loss == "logistic" and seen.codes is not None else None,
-            classes=tuple(map(float, seen.codes)) if self.loss == "multinomial" and seen.codes is not None else (),
-            threshold=seen.threshold,
-        )
+        if not find_loss(self.loss).is_classifier:
+            return {"threshold": seen.threshold}
+        self.classes_ = seen.codes = classes_of(y, seen.codes, many=self.loss == "multinomial")
+        codes = tuple(map(float, seen.codes))
+        return {"classes": codes} if self.loss == "multinomial" else {"positive": codes[1]}
 
-    def _look_again(
-        self,
-        vote: Vote,
-        parts: list[tuple[Part, SubsetPasses | None]],
-        choices: list[SubsetChoice],
-        settings: SelectionSettings,
-        notes: list[str],
-    ) -> tuple[np.ndarray, SubsetFits | None]:
-        """Step 4: return which features are selected, and the fits that it took."""
-        if not (self.second_look and vote.is_contender.any()):
-            return vote.is_selected, None
-        fits = fit_subsets(parts, settings, np.flatnonzero(vote.is_selected | vote.is_contender))
-        total = float(np.sum([choice.total for choice in choices]))
-        is_confirmed = confirmed(fits.z(), fits.columns, vote.is_contender, total, self.gamma)
-        notes.append(
-            f"{int(vote.is_contender.sum())} feature(s) had fewer votes than a majority and more than chance gives: "
-            f"{int(is_confirmed.sum())} kept for what all subsets show together"
-        )
-        return vote.is_selected | is_confirmed, fits
+    def _fits(self, vote: Vote, parts: list[tuple[Part, SubsetPasses | None]], notes: list[str]) -> SubsetFits | None:
+        """Steps 4 and 5: return the subsets' fits on the features that are kept; None where none is."""
+        is_kept, fits = vote.is_selected, None
+        if self.second_look and vote.is_contender.any():
+            fits = fit_subsets(parts, np.flatnonzero(vote.is_selected | vote.is_contender))
+            total = float(np.sum([choice.total for part, _ in parts for choice in part.choices]))
+            is_confirmed = confirmed(fits.z(), fits.columns, vote.is_contender, total, self.gamma)
+            is_kept = vote.is_selected | is_confirmed
+            notes.append(
+                f"{int(vote.is_contender.sum())} feature(s) had fewer votes than a majority and more than chance "
+                f"gives: {int(is_confirmed.sum())} kept for what all subsets show together"
+            )
+        columns = np.flatnonzero(is_kept)
+        if fits is not None and len(fits.columns) == len(columns):
+            return fits
+        return fit_subsets(parts, columns) if len(columns) else None
 
-    def _set_model(
-        self,
-        vote: Vote,
-        columns: np.ndarray,
-        fits: SubsetFits | None,
-        choices: list[SubsetChoice],
-        settings: SelectionSettings,
-        notes: list[str],
-    ) -> None:
-        """Steps 6 and 7, or without features the model of an intercept alone."""
-        n_features, n_classes = len(vote.frequency), len(settings.classes)
-        self.scores_ = vote.frequency
-        self.support_ = np.zeros(n_features, dtype=bool)
+    def _set_model(self, frequency: np.ndarray, columns: np.ndarray, average: Average) -> None:
+        """Set what the averaged model says of all features."""
+        self.scores_ = frequency
+        self.support_ = np.zeros(len(frequency), dtype=bool)
         self.support_[columns] = True
-        self.coef_ = np.zeros((n_classes, n_features) if n_classes else n_features)
-        self.n_subsets_ = len(choices)
-        self.n_selected_per_subset_ = np.array([choice.n_selected for choice in choices])
-        self.n_cached_ = 0
-        if fits is None:
-            self.selected_ = columns
-            total = [choice.total for choice in choices]
-            location = np.average([choice.y_mean for choice in choices], weights=total, axis=0)
-            self.intercept_ = null_intercepts(location) if n_classes else null_intercept(self.loss, float(location))
-            return
-        average, step = fits.averaged(self.average)
-        notes += fits.notes(step)
-        self.n_cached_ = fits.counts.n_cached
+        self.coef_ = np.zeros((*average.coef.shape[:-1], len(frequency)))
         self.coef_[..., columns] = average.coef
-        self.intercept_ = average.intercept if n_classes else float(average.intercept)
-        self.selected_ = columns[np.lexsort((columns, -average.importance, -self.scores_[columns]))]
+        self.intercept_ = average.intercept if average.coef.ndim > 1 else float(average.intercept)
+        self.selected_ = columns[np.lexsort((columns, -average.importance, -frequency[columns]))]
 
     def _set_result(self, run: Run, choices: list[SubsetChoice], notes: list[str]) -> None:
         estimator = None if self.estimator is None else repr(self.estimator)
@@ -392,7 +360,7 @@ class Message(BaseSelector):
             notes=notes,
             history={} if choices[0].path is None else choices[0].path.columns(),
             chosen={"n_subsets": self.n_subsets_, "estimator": estimator},
-            n_samples=sum(part.shape.n_samples for part in self._seen.parts),
+            n_samples=sum(part.subsets.data.n_samples for part in self._seen.parts),
         )
 
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from daskfs.kernels.glm.newton import factorise, solve_factored
-from daskfs.kernels.losses import SQUARED
-from daskfs.losses import find_loss
+from daskfs.losses import SQUARED, find_loss
 from daskfs.selectors.shared.refit import MeanLoss, SelectedBlocks, SelectedFit, refit_selected
 from daskfs.selectors.shared.refit_on_block import Model
 from daskfs.selectors.shared.run import Run

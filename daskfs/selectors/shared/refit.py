@@ -16,8 +16,8 @@ from typing import Any, cast
 import numpy as np
 
 from daskfs.kernels.glm.newton import factorise, solve_factored
-from daskfs.kernels.losses import HUBER, LOGISTIC, POISSON, SQUARED, SQUARED_HINGE, default_threshold
-from daskfs.losses import find_loss
+from daskfs.kernels.losses import default_threshold
+from daskfs.losses import HUBER, LOGISTIC, POISSON, SQUARED, SQUARED_HINGE, find_loss
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
