@@ -128,7 +128,7 @@ def _baselines() -> Iterator[Case]:
     unfit = {"sparse_columns_give_the_bits_of_dense_ones": raw_columns} | begins_anew
     apart: dict[str, Any] = {"target": "classes", "unfit": unfit}
     yield Case("l1_liblinear", "L1Liblinear", six | {"loss": "squared_hinge"}, **apart)
-    yield Case("sgd_slr", "SgdSlr", six | {"max_epochs": 50}, **apart)
+    yield Case("sgd_slr", "SgdSlr", six | {"n_epochs": 50}, **apart)
     rows = {"loss": "squared", "n_epochs": 2}
     raw = {"standardize": False}
     yield Case("iht_sgd", "StochasticIHT", six | rows, sparse=raw)

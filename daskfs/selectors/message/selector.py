@@ -76,7 +76,7 @@ from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
 
 
-class Message(BaseSelector):
+class Message(BaseSelector, renamed={"penalty": "gic_penalty"}):
     """Select the features that a majority of random row subsets selects, average the subsets' fits on them.
 
     Parameters
@@ -101,7 +101,7 @@ class Message(BaseSelector):
         to 0.01 expected, up to ebic.
     gamma : float
         Of ebic, and of the most that vote adds; 1 is the paper's extended BIC.
-    penalty : float, optional
+    gic_penalty : float, optional
         λ itself, instead of a criterion.
     sigma2 : float, optional
         Variance of the noise, where it is known (with other losses than the squared one, the dispersion).
@@ -188,7 +188,7 @@ class Message(BaseSelector):
     loss: Annotated[str, LossOf(LIKELIHOOD)] = "squared"
     criterion: Literal["vote", "bic", "ric", "ebic"] = "vote"
     gamma: Share = 0.5
-    penalty: Positive | None = None
+    gic_penalty: Positive | None = None
     sigma2: Positive | None = None
     gic_rss: Literal["refit", "lasso"] = "refit"
     approx: Literal["lsa"] | None = None
@@ -212,7 +212,7 @@ class Message(BaseSelector):
         settings = SelectionSettings(
             criterion=self.criterion,
             gamma=self.gamma,
-            penalty=self.penalty,
+            penalty=self.gic_penalty,
             sigma2=self.sigma2,
             gic_rss=self.gic_rss,
             approx=self.approx,
