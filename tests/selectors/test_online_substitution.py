@@ -141,18 +141,15 @@ class traced:
         from daskfs.selectors.online_substitution.engines.choose import make_engine
         from daskfs.selectors.online_substitution.engines.point import LossSettings
         from daskfs.selectors.online_substitution.members import Members
-        from daskfs.selectors.online_substitution.parameters import engine_of, rule_of
 
         members = Members(8, len(y), np.dtype(float))
-        self.engine = make_engine(
-            members, y, rule_of(selector), engine_of(selector), LossSettings(EVERY_LOSS["squared"])
-        )
+        self.engine = make_engine(members, y, selector._rule(), selector._mode(), LossSettings(EVERY_LOSS["squared"]))
         rule = self.engine.rule
         allowed = rule.c * (0.5 * rule.lipschitz - 0.5 / rule.eta)
         self.excess, self.moved, self.n_steps = -np.inf, 0.0, 0
         before = np.zeros(X.shape[1])
         for j in np.tile(np.arange(X.shape[1]), selector.n_epochs):
-            self.engine.take(prepared(np.array([j]), X[:, [j]].T.copy(), selector._settings()))
+            self.engine.take(prepared(np.array([j]), X[:, [j]].T.copy(), selector._columns()))
             after = np.zeros(X.shape[1])
             after[members.ids[: members.n_members]] = self.engine.coef[: members.n_members]
             rise = 0.5 * np.mean((y - X @ after) ** 2) - 0.5 * np.mean((y - X @ before) ** 2)
@@ -184,7 +181,7 @@ def test_int8_stays_int8_and_decides_as_float64(fit_intercept):
     wide = OnlineSubstitution(10, fit_intercept=fit_intercept).fit(X.astype(float), y)
     np.testing.assert_array_equal(narrow.selected_, wide.selected_)
     np.testing.assert_allclose(narrow.coef_, wide.coef_, rtol=1e-6, atol=1e-9)
-    assert narrow.result_.memory["members_nbytes"] == 10 * 400
+    assert narrow.result_.memory["held_nbytes"]["members"] == 10 * 400
 
 
 def test_always_included_columns_stay_by_number_or_name():
@@ -238,7 +235,7 @@ def test_the_order_is_the_users(order):
     ("options", "message"),
     [
         ({"rule": "exchage"}, "did you mean 'exchange'"),
-        ({"loss": "huber"}, "OnlineSubstitution does not take .huber.; it takes squared, squared_hinge"),
+        ({"loss": "huber"}, "OnlineSubstitution does not take .huber.; it takes squared, logistic"),
         ({"n_features_to_select": 0}, "n_features_to_select: expected a whole number"),
         ({"n_features_to_select": 91}, "asks for 91 features, but there are 90"),
         ({"n_epochs": 0}, "n_epochs"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Integral
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 
@@ -13,43 +13,42 @@ from daskfs.losses import BOUNDED_CURVATURE, ONE_PREDICTION, find_loss
 from daskfs.parameters import LossOf
 from daskfs.selectors.online_substitution.engines.base import Rule
 
-if TYPE_CHECKING:
-    from daskfs.selectors.online_substitution.selector import OnlineSubstitution
-
 SmoothLoss: TypeAlias = Annotated[
     str,
     LossOf(BOUNDED_CURVATURE, ONE_PREDICTION, among=("squared", "logistic", "squared_hinge", "epsilon_insensitive")),
 ]
 MAX_DEFAULT_FEATURES = 100
-TOLERANCE = 1e-3  # 1 - R² of a newcomer on the members, below which it is their combination
-SMALLEST_CHAPTER, LARGEST_CHAPTER = 32, 128
+TOLERANCE = 1e-3  # 1 - R² of a candidate on the selected features, below which it is their combination
 
 
-def rule_of(selector: OnlineSubstitution) -> Rule:
-    """Return the rule with its numbers."""
-    ridge = selector.ridge
+def make_rule(
+    name: str,
+    loss: str,
+    *,
+    ridge: float | None,
+    tolerance: float | None,
+    check: bool,
+    eta: float | None,
+    m: float,
+    c: float,
+    lipschitz: float | None,
+    stretch: float | None = None,
+) -> Rule:
+    """Return a rule with its numbers; those that are None are the rule's and the loss's own."""
     if ridge is None:
-        loss = find_loss(selector.loss)
-        ridge = 0.0 if selector.rule == "paper" else loss.ridge * loss.curvature_bound
+        known = find_loss(loss)
+        ridge = 0.0 if name == "paper" else known.ridge * known.curvature_bound
     return Rule(
-        name=selector.rule,
+        name=name,
         ridge=float(ridge),
-        tolerance=TOLERANCE if selector.tolerance is None else float(selector.tolerance),
-        checks=bool(selector.check),
-        eta=0.0 if selector.eta is None else float(selector.eta),
-        m=float(selector.m),
-        c=float(selector.c),
-        lipschitz=0.0 if selector.lipschitz is None else float(selector.lipschitz),
+        tolerance=TOLERANCE if tolerance is None else float(tolerance),
+        checks=bool(check),
+        eta=0.0 if eta is None else float(eta),
+        m=float(m),
+        c=float(c),
+        lipschitz=0.0 if lipschitz is None else float(lipschitz),
+        stretch=stretch,
     )
-
-
-def engine_of(selector: OnlineSubstitution) -> str:
-    """Return the engine that stands for "auto"."""
-    if selector.engine != "auto":
-        return str(selector.engine)
-    if selector.loss == "squared" or selector.rule == "exchange":
-        return "gram"
-    return "lazy" if selector.rule == "os" else "naive"
 
 
 def n_to_select(asked: Any, n_features: int) -> int:
@@ -61,24 +60,6 @@ def n_to_select(asked: Any, n_features: int) -> int:
         More than there are.
     """
     return parameters.n_to_select(asked, n_features, max(1, min(n_features // 2, MAX_DEFAULT_FEATURES)))
-
-
-def chapter_of(block_columns: Any, n_selected: int) -> int:
-    """Return how many columns are decided on with one set of products: no more than members, so that these dominate.
-
-    It depends on neither memory nor tiles, for with losses other than the squared one the answer depends on it.
-
-    Examples
-    --------
-    >>> chapter_of(None, 10), chapter_of(None, 100), chapter_of(None, 500), chapter_of(17, 500)
-    (32, 64, 128, 17)
-    """
-    if block_columns is not None:
-        return int(block_columns)
-    chapter = SMALLEST_CHAPTER
-    while chapter < LARGEST_CHAPTER and 2 * chapter <= n_selected:
-        chapter *= 2
-    return chapter
 
 
 def columns_of(asked: Any, n_features: int, names: np.ndarray | None, parameter: str) -> np.ndarray:
