@@ -68,7 +68,7 @@ from daskfs.selectors.message.plan import (
     plan_message,
     why_n_subsets,
 )
-from daskfs.selectors.message.subset import SelectionSettings, SubsetChoice
+from daskfs.selectors.message.subset import SelectionSettings
 from daskfs.selectors.message.votes import Vote, confirmed, count_votes, notes_on_choices, notes_on_votes
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.rows import weighted_rows
@@ -303,7 +303,16 @@ class Message(BaseSelector, renamed={"penalty": "gic_penalty"}):
         self.n_subsets_, self.n_cached_ = len(choices), 0 if fits is None else fits.counts.n_cached
         self.n_selected_per_subset_ = np.array([choice.n_selected for choice in choices])
         self._set_model(vote.frequency, columns, average)
-        self._set_result(run, choices, notes)
+        self.result_ = self._result_of(
+            run,
+            notes=notes,
+            history={} if choices[0].path is None else choices[0].path.columns(),
+            chosen={
+                "n_subsets": self.n_subsets_,
+                "estimator": None if self.estimator is None else repr(self.estimator),
+            },
+            n_samples=sum(part.subsets.data.n_samples for part, _ in parts),
+        )
 
     def _partition(self, matrix: Matrix, notes: list[str]) -> tuple[Matrix, Subsets]:
         """Step 1: return the rows in an order whose consecutive parts are the subsets."""
@@ -354,16 +363,6 @@ class Message(BaseSelector, renamed={"penalty": "gic_penalty"}):
         self.coef_[..., columns] = average.coef
         self.intercept_ = average.intercept if average.coef.ndim > 1 else float(average.intercept)
         self.selected_ = columns[np.lexsort((columns, -average.importance, -frequency[columns]))]
-
-    def _set_result(self, run: Run, choices: list[SubsetChoice], notes: list[str]) -> None:
-        estimator = None if self.estimator is None else repr(self.estimator)
-        self.result_ = self._result_of(
-            run,
-            notes=notes,
-            history={} if choices[0].path is None else choices[0].path.columns(),
-            chosen={"n_subsets": self.n_subsets_, "estimator": estimator},
-            n_samples=sum(part.subsets.data.n_samples for part in self._seen.parts),
-        )
 
 
 @dataclass
