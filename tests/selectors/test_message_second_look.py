@@ -41,7 +41,7 @@ def test_a_weak_feature_is_kept_for_what_all_subsets_show(loss):
     assert set(looked.selected_) == {2, 5, WEAK}
     np.testing.assert_array_equal(looked.scores_, voted.scores_)
     assert any("1 kept for what all subsets show together" in note for note in looked.result_.notes)
-    alone = Message(n_subsets=M, loss=loss, penalty=0.1, max_features=3).fit(X[:, [2, 5, WEAK]], y)
+    alone = Message(n_subsets=M, loss=loss, gic_penalty=0.1, max_features=3).fit(X[:, [2, 5, WEAK]], y)
     np.testing.assert_allclose(looked.coef_[..., [2, 5, WEAK]], alone.coef_, rtol=1e-9)
 
 

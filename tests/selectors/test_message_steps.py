@@ -81,9 +81,9 @@ def test_the_result_says_how_many_subsets_were_chosen_only_where_nobody_asked(pr
 
 def test_a_penalty_of_the_users_takes_the_place_of_the_criterion(problem):
     bic = Message(n_subsets=3, criterion="bic").fit(*problem)
-    own = Message(n_subsets=3, penalty=float(np.log(400))).fit(*problem)
+    own = Message(n_subsets=3, gic_penalty=float(np.log(400))).fit(*problem)
     np.testing.assert_array_equal(own.result_.history["gic"], bic.result_.history["gic"])
-    assert not Message(n_subsets=3, penalty=1e6).fit(*problem).support_.any()
+    assert not Message(n_subsets=3, gic_penalty=1e6).fit(*problem).support_.any()
 
 
 def test_the_noise_variance_may_be_known(problem):
