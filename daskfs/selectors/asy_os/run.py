@@ -24,7 +24,6 @@ from daskfs.selectors.asy_os.task import (
     AsyncSettings,
     Outcome,
     PlacedNode,
-    compile_kernels,
     contribution_where_it_is_read,
     work_until_finished,
 )
@@ -96,7 +95,6 @@ class AsyncRun:
 
     def on_cluster(self) -> None:
         """Run with the node as an actor and each worker as a task that lasts."""
-        compile_kernels(self.settings)
         with self._reported():
             state = self.run.load(STEP, NodeState)
             for _ in range(MOST_NODES):

@@ -25,13 +25,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from daskfs.kernels.substitution.products import NO_WEIGHT, cross_products, row_products
+from daskfs.kernels.substitution.products import NO_WEIGHT, row_products
 from daskfs.losses import SQUARED
 from daskfs.matrix.base import Matrix
 from daskfs.selectors.asy_os.node import NO_COEF, NO_COLUMNS, Proposal, Reply, Share
 from daskfs.selectors.asy_os.objective import SharedObjective
 from daskfs.selectors.online_substitution.columns import Columns, ColumnSettings, read_columns
 from daskfs.selectors.online_substitution.engines.base import BatchWidth, Rule
+from daskfs.selectors.online_substitution.engines.quadratic import curved_products
 from daskfs.selectors.online_substitution.engines.squared import quadratic_model
 from daskfs.selectors.online_substitution.members import Members
 
@@ -254,13 +255,7 @@ class CurvedProducts:
 
     def between(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         """Return the products of the rows of two arrays, of shape (A, B)."""
-        products = cross_products(left, right, self.weight)
-        if self.centre > 0.0:
-            right_sums = row_products(right, self.weight, NO_WEIGHT)
-            left_sums = right_sums if left is right else row_products(left, self.weight, NO_WEIGHT)
-            products -= left_sums[:, None] * (right_sums / self.centre)
-        products /= self.total
-        return products
+        return curved_products(left, right, self.weight, self.total, self.centre)
 
     def within(self, columns: Columns) -> np.ndarray:
         """Return the products of a batch with itself, of shape (B, B)."""
