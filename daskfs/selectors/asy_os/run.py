@@ -75,11 +75,11 @@ class AsyncRun:
                 node.restore(state, self._contribution_here(state.shares))
             self._show(node)
             sessions = [WorkerSession(node, t, self.matrix, worker) for t in range(settings.n_workers)]
-            epoch = [node.progress().result()["epoch"]]
+            epoch = [self.counts["epoch"]]
 
             def advance() -> None:
                 self._show(node)
-                found = node.progress().result()["epoch"]
+                found = self.counts["epoch"]
                 if found > epoch[0]:  # between epochs nobody is at work: what is held says all, as if it resumed here
                     epoch[0] = found
                     state = node.checkpoint().result()

@@ -112,7 +112,7 @@ class SubstitutionWorker:
         """Let those in that pay, one after the other; return how many."""
         members, products = self.members, self.products
         cross = np.zeros((len(columns), members.capacity))
-        cross[:, : members.n_members] = products.between(columns.rows, members.columns.rows)
+        cross[:, : members.n_members] = products.between(columns.rows, members.held)
         usable = members.usable(columns)
         if len(held):
             usable &= ~np.isin(columns.ids, held)
@@ -171,13 +171,13 @@ class SubstitutionWorker:
             weight = curvature * objective.weight if len(objective.weight) else curvature
             centre = float(weight.sum()) if objective.fits_intercept else 0.0
             self.products = CurvedProducts(weight, objective.total, centre)
-        left, right = members.columns.rows, members.columns.rows  # two views: both halves are summed, as ever
+        left, right = members.held, members.held  # two views: both halves are summed, as ever
         self.model.set_products(self.products.between(left, right))
         self._since = 0.0
 
     def _optimise(self, to_minimum: bool = False) -> None:
         """Set the linear term, and the coefficients where the rule keeps them optimal."""
-        linear = row_products(self.members.columns.rows, self._response, NO_WEIGHT)
+        linear = row_products(self.members.held, self._response, NO_WEIGHT)
         self.model.set_linear(linear, to_minimum)
 
     def _proposal(self, told: Reply) -> Proposal:
