@@ -114,14 +114,14 @@ def test_with_the_check_every_step_keeps_inequality_11(checks, engine):
         lipschitz = float(np.linalg.eigvalsh(X.T @ X / len(y))[-1])
         eta, c = 0.5 / lipschitz, 1.0
         rule = {
-            "eta": eta,
+            "step_size": eta,
             "lipschitz": lipschitz,
-            "c": c,
-            "m": 50.0,
+            "sufficient_decrease": c,
+            "step_divisor": 50.0,
             "check": checks,
         }  # m = 1 needs no check
         selector = OnlineSubstitution(
-            8, rule="paper", engine=engine, standardise=False, fit_intercept=False, n_epochs=4, **rule
+            8, rule="paper", engine=engine, standardize=False, fit_intercept=False, n_epochs=4, **rule
         )
         run = traced(selector, X, y)
         fall = 0.5 * np.mean(y**2) - run.engine.value
@@ -240,7 +240,7 @@ def test_the_order_is_the_users(order):
         ({"n_features_to_select": 91}, "asks for 91 features, but there are 90"),
         ({"n_epochs": 0}, "n_epochs"),
         ({"rule": "paper", "engine": "lazy"}, "cannot wait"),
-        ({"rule": "paper", "c": 2.0}, "c: expected a number from 0 to 1"),
+        ({"rule": "paper", "sufficient_decrease": 2.0}, "sufficient_decrease: expected a number from 0 to 1"),
         ({"order": [1, 1]}, "column 1 stands twice"),
         ({"always_include": [90]}, "numbers of columns from 0 to 89"),
         ({"n_features_to_select": 1, "always_include": [1, 2]}, "expected at most 1 columns"),

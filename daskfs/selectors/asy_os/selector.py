@@ -44,14 +44,13 @@ from typing import Annotated, Literal
 import numpy as np
 from annotated_types import Ge
 
-from daskfs.parameters import Count, NotNegative, Positive, Share
+from daskfs.parameters import Count, NotNegative
 from daskfs.selectors.asy_os.node import TRACE
 from daskfs.selectors.asy_os.plan import AsyncShape, capacity_of, choose_widths, plan_async, stretch_of
 from daskfs.selectors.asy_os.run import AsyncRun
 from daskfs.selectors.asy_os.task import AsyncSettings
-from daskfs.selectors.base import BaseSelector
+from daskfs.selectors.online_substitution.base import SubstitutionSelector
 from daskfs.selectors.online_substitution.columns import ColumnSettings
-from daskfs.selectors.online_substitution.parameters import SmoothLoss, make_rule, n_to_select
 from daskfs.selectors.online_substitution.target import Target, read_target
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.elimination import Kept, eliminate
@@ -59,13 +58,11 @@ from daskfs.selectors.shared.refit import MeanLoss, SelectedFit, refit_selected
 from daskfs.selectors.shared.run import Run
 
 
-class AsyncOnlineSubstitution(BaseSelector):
+class AsyncOnlineSubstitution(SubstitutionSelector):
     """Select features with several workers that need not wait for each other.
 
     Parameters
     ----------
-    n_features_to_select : int, optional
-        The paper's s; by default half of the features and at most 100.
     n_workers : int, optional
         The paper's q; by default one for each thread of the cluster.
     schedule : {"asynchronous", "simulated", "synchronous"}
@@ -73,12 +70,6 @@ class AsyncOnlineSubstitution(BaseSelector):
         each sees u_C as it was q - 1 updates ago, its own update included: deterministic, for any q. "synchronous": in
         this process, in rounds; all read u_C, work, and push. Without a cluster "asynchronous" is "simulated" with
         wider blocks.
-    rule : {"exchange", "os", "paper"}
-        What decides on a candidate, as in `OnlineSubstitution`.
-    loss : {"squared", "logistic", "squared_hinge", "epsilon_insensitive"}
-        As in `OnlineSubstitution`.
-    n_epochs : int
-        How often all columns are presented, at most; an epoch that changes nobody is the last.
     slots : float
         Columns that all workers hold together, in parts of s. One worker holds s.
     other_worker : bool
@@ -90,22 +81,6 @@ class AsyncOnlineSubstitution(BaseSelector):
     block_columns : int, optional
         Columns for each message. By default measured on a cluster, so that messages take less than a tenth of the time;
         1 with "simulated"; up to 64 in this process; never so many that a worker has fewer than 20 blocks in an epoch.
-    standardise : bool
-        Whether columns are divided by their standard deviation on the way.
-    ridge : float, optional
-        Added to the curvature of every standardised coefficient; as in `OnlineSubstitution`.
-    epsilon : float, optional
-        Threshold of the epsilon-insensitive loss; by default a tenth of the target's standard deviation.
-    eta : float, optional
-        Step of the paper's rule; by default half of what Theorem 2 allows.
-    m : float
-        By which the paper's rule divides the step of the selected features.
-    c : float
-        Constant of the paper's check.
-    lipschitz : float, optional
-        L_F of the paper's rule; by default bounded from the selected features' products.
-    tolerance : float, optional
-        Share of a candidate's variance that the selected features must leave unexplained; 1e-3.
     timeout_s : float
         Seconds that a worker with nothing to do waits for one that does not answer before it takes its columns over.
     random_state : int, RandomState or None
@@ -149,28 +124,14 @@ class AsyncOnlineSubstitution(BaseSelector):
     """
 
     method = "async_online_substitution"
-    score_kind = "loss increase"
     history_kind = "pushes"
 
-    n_features_to_select: Count | None = None
     n_workers: Count | None = None
     schedule: Literal["asynchronous", "simulated", "synchronous"] = "asynchronous"
-    rule: Literal["exchange", "os", "paper"] = "exchange"
-    loss: SmoothLoss = "squared"
-    n_epochs: Count = 3
     slots: Annotated[float, Ge(1)] = 1.5
     other_worker: bool = True
-    check: bool = True
     tau_max: Annotated[int, Ge(0)] | None = None
     block_columns: Count | None = None
-    standardise: bool = True
-    ridge: NotNegative | None = None
-    epsilon: NotNegative | None = None
-    eta: Positive | None = None
-    m: Annotated[float, Ge(1)] = 1.0
-    c: Share = 0.5
-    lipschitz: Positive | None = None
-    tolerance: Share | None = None
     timeout_s: NotNegative = 30.0
 
     def _fit(self, run: Run) -> None:
@@ -226,7 +187,7 @@ class AsyncOnlineSubstitution(BaseSelector):
         return plan_async(self._shape(shape, limits.n_threads, in_turn), limits.task_nbytes)
 
     def _shape(self, shape: DataShape, n_threads: int, in_turn: bool) -> AsyncShape:
-        n_selected = n_to_select(self.n_features_to_select, shape.n_features)
+        n_selected = self._n_selected(shape.n_features)
         n_workers = min(n_threads if self.n_workers is None else int(self.n_workers), shape.n_features)
         return AsyncShape(
             n_samples=shape.n_samples,
@@ -243,21 +204,20 @@ class AsyncOnlineSubstitution(BaseSelector):
         )
 
     def _columns(self) -> ColumnSettings:
-        return ColumnSettings(True, self.standardise, False)
+        return ColumnSettings(True, self.standardize, False)
 
     def _settings(self, shape: AsyncShape, target: Target, dtype: np.dtype, limit: int | None) -> AsyncSettings:
         n_workers, loss, widths = shape.n_workers, target.loss, choose_widths(shape, limit)
-        stretch = stretch_of(n_workers, shape.n_features, shape.n_selected, self.m, self.c, n_workers - 1)
+        stretch = stretch_of(
+            n_workers, shape.n_features, shape.n_selected, self.step_divisor, self.sufficient_decrease, n_workers - 1
+        )
         return AsyncSettings(
             loss=loss.loss.code,
             positive=None if target.classes is None else float(target.classes[1]),
             location=target.location,
             threshold=loss.threshold,
             fits_intercept=loss.fits_intercept,
-            rule=make_rule(
-                self.rule, self.loss, ridge=self.ridge, tolerance=self.tolerance, check=self.check,
-                eta=self.eta, m=self.m, c=self.c, lipschitz=self.lipschitz, stretch=stretch,
-            ),
+            rule=self._rule(stretch),
             columns=self._columns(),
             dtype=str(self._columns().dtype_of(dtype)),
             n_workers=n_workers,

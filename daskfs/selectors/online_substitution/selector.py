@@ -18,7 +18,7 @@ r"""Online substitution: choose s features out of a stream of columns, holding s
 
 Algorithm 1 of H. Yang, R. Fujimaki, Y. Kusumura and J. Liu, "Online Feature Selection: A Limited-Memory Substitution
 Algorithm and Its Asynchronous Parallel Variation", KDD 2016, in the later text's form: the check of line 12 is not in
-the proceedings (``check=False``). ``rule="paper"`` is this box; ``standardise=False, fit_intercept=False`` makes it the
+the proceedings (``check=False``). ``rule="paper"`` is this box; ``standardize=False, fit_intercept=False`` makes it the
 letter. Two more rules share the stream and the memory and have nothing to tune:
 
 ``rule="os"``        the box in standardised columns, with the step 1 / λmax(X_Sᵀ X_S / n) for the selected features and
@@ -31,7 +31,7 @@ Differs from the paper
 * `exchange` and `os` see columns standardised, so that a column's unit does not decide; `paper` does so by default too.
 * The intercept is fitted: columns and target are centred, or with another loss its part is profiled out.
 * L_F is a bound of κ λmax over S ∪ {j}, κ the most that the loss curves: the paper asks for a constant.
-* `exchange` refuses a candidate that the selected features explain up to `tolerance` of its variance.
+* `exchange` refuses a candidate that the selected features explain up to `collinearity_tol` of its variance.
 * With a loss other than the squared one `exchange` decides on a batch of columns with the quadratic approximation of
   the loss at the point before the batch, then takes Newton steps on the true loss, and undoes the batch if the true
   loss rose. A small ridge keeps the gradient alive where the classes are linearly separable (`ridge`).
@@ -41,29 +41,21 @@ Differs from the paper
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
-from annotated_types import Ge
 
 from daskfs.errors import ConfigError, DataError
 from daskfs.losses import find_loss
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
-from daskfs.parameters import ColumnOrder, Columns, Count, NotNegative, Positive, Share
-from daskfs.selectors.base import BaseSelector
-from daskfs.selectors.inputs import seed_of
+from daskfs.parameters import ColumnOrder, Columns, Count
+from daskfs.selectors.inputs import columns_of, seed_of
+from daskfs.selectors.online_substitution.base import MAX_DEFAULT_FEATURES, SubstitutionSelector
 from daskfs.selectors.online_substitution.columns import ColumnSettings
-from daskfs.selectors.online_substitution.engines.base import Engine, Finished, Rule
+from daskfs.selectors.online_substitution.engines.base import Engine, Finished
 from daskfs.selectors.online_substitution.engines.choose import make_engine
 from daskfs.selectors.online_substitution.members import Members
-from daskfs.selectors.online_substitution.parameters import (
-    MAX_DEFAULT_FEATURES,
-    SmoothLoss,
-    columns_of,
-    make_rule,
-    n_to_select,
-)
 from daskfs.selectors.online_substitution.plan import (
     ReadPlan,
     SubstitutionShape,
@@ -84,20 +76,11 @@ from daskfs.selectors.shared.refit import MeanLoss, refit_selected
 from daskfs.selectors.shared.run import Run
 
 
-class OnlineSubstitution(BaseSelector):
+class OnlineSubstitution(SubstitutionSelector):
     """Select features out of a stream of columns, holding no more columns than are asked for.
 
     Parameters
     ----------
-    n_features_to_select : int, optional
-        The paper's s; by default half of the features and at most 100. Exactly so many are selected, unless fewer
-        columns are neither constant nor combinations of others.
-    rule : {"exchange", "os", "paper"}
-        What decides on a candidate; see the module.
-    loss : {"squared", "logistic", "squared_hinge", "epsilon_insensitive"}
-        The last is ½ max(0, |z - y| - epsilon)², that of support vector regression made smooth.
-    n_epochs : int
-        How often all columns are presented, at most; an epoch in which no candidate enters is the last.
     order : {"fixed", "shuffled"} or array of int
         In which order columns come: as they stand, in another random order in each epoch (groups of 1,024 neighbours,
         so that a tile is read once, and at random within a group), or the one given, which may leave columns out.
@@ -109,25 +92,8 @@ class OnlineSubstitution(BaseSelector):
     schedule : {"sequential", "screen"}
         "screen": tasks return the candidates of their columns against the prediction of before the round, and the
         exchanges happen in one place; the answer does not depend on the number of workers.
-    standardise : bool
-        Whether columns are divided by their standard deviation on the way.
     fit_intercept : bool
         Whether there is an intercept.
-    ridge : float, optional
-        λ₂, added to the curvature of every standardised coefficient; by default 0 with the squared loss and the paper's
-        rule, else 0.03 (classes) or 0.001 (numbers) times the largest second derivative of the loss.
-    epsilon : float, optional
-        Threshold of the epsilon-insensitive loss; by default a tenth of the target's standard deviation.
-    eta : float, optional
-        Step of the paper's rule; by default 0.5 / L_F.
-    m : float
-        By which the paper's rule divides the step of the selected features.
-    c : float
-        Constant of the paper's check.
-    lipschitz : float, optional
-        L_F of the paper's rule; by default bounded from the selected features' products.
-    tolerance : float, optional
-        Share of a candidate's variance that the selected features must leave unexplained; 1e-3.
     always_include : array of int or str, optional
         Columns, by number or name, that are selected whatever else; they count among `n_features_to_select`.
     block_columns : int, optional
@@ -179,26 +145,12 @@ class OnlineSubstitution(BaseSelector):
     """
 
     method = "online_substitution"
-    score_kind = "loss increase"
     history_kind = "blocks of columns"
 
-    n_features_to_select: Count | None = None
-    rule: Literal["exchange", "os", "paper"] = "exchange"
-    loss: SmoothLoss = "squared"
-    n_epochs: Count = 3
     order: Literal["fixed", "shuffled"] | ColumnOrder = "fixed"
-    check: bool = True
     engine: Literal["auto", "gram", "lazy", "naive"] = "auto"
     schedule: Literal["sequential", "screen"] = "sequential"
-    standardise: bool = True
     fit_intercept: bool = True
-    ridge: NotNegative | None = None
-    epsilon: NotNegative | None = None
-    eta: Positive | None = None
-    m: Annotated[float, Ge(1)] = 1.0
-    c: Share = 0.5
-    lipschitz: Positive | None = None
-    tolerance: Share | None = None
     always_include: Columns = None
     block_columns: Count | None = None
 
@@ -296,12 +248,6 @@ class OnlineSubstitution(BaseSelector):
         members = Members(n_selected, len(target.y), columns.dtype_of(dtype), target.weight)
         return make_engine(members, target.y, self._rule(), self._mode(), target.loss, self.block_columns)
 
-    def _rule(self) -> Rule:
-        return make_rule(
-            self.rule, self.loss, ridge=self.ridge, tolerance=self.tolerance, check=self.check,
-            eta=self.eta, m=self.m, c=self.c, lipschitz=self.lipschitz,
-        )  # fmt: skip
-
     def _mode(self) -> str:
         """Return the engine that stands for "auto"."""
         if self.engine != "auto":
@@ -311,15 +257,15 @@ class OnlineSubstitution(BaseSelector):
         return "lazy" if self.rule == "os" else "naive"
 
     def _columns(self) -> ColumnSettings:
-        keeps_int8 = self.loss == "squared" and self.standardise
+        keeps_int8 = self.loss == "squared" and self.standardize
         keeps_int8 &= self.rule == "exchange" or self._mode() == "gram"
-        return ColumnSettings(self.fit_intercept, self.standardise, keeps_int8)
+        return ColumnSettings(self.fit_intercept, self.standardize, keeps_int8)
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         return plan_substitution(self._shape(shape), limits.task_nbytes)
 
     def _shape(self, shape: DataShape) -> SubstitutionShape:
-        n_selected = n_to_select(self.n_features_to_select, shape.n_features)
+        n_selected = self._n_selected(shape.n_features)
         batch = batch_of(self.block_columns, n_selected)
         tile_rows, tile_columns = shape.tile_shape or (1, 1)
         return SubstitutionShape(
