@@ -93,7 +93,8 @@ def rehearse(jobs: str, dtype: str) -> None:
 
     with tempfile.TemporaryDirectory(prefix="daskfs-rehearsal-") as folder:
         for number, (options, shapes) in enumerate(json.loads(jobs)):
-            method, loss = options.pop("method"), options.get("loss", "squared")
+            method = options.pop("method")
+            loss = options.get("loss", find_method(method).loss)
             n_classes = N_CLASSES.get(LOSSES[loss].target, 0) if loss in LOSSES else 0
             for n_samples, n_features in shapes:
                 path = Path(folder) / f"{number}-{n_features}.zarr"

@@ -207,8 +207,8 @@ class _Run:
         draw_history(first.history, first.history_kind)  # before the peak is read, for drawing takes memory too
         measured = workers.peak_memory()
         for label, result in results.items():
-            result.memory = {
-                "limit_nbytes": self.plan.limits_nbytes,
+            result.memory |= {
+                "limit_nbytes": result.memory.get("limit_nbytes", {}) | self.plan.limits_nbytes,
                 "promised_nbytes": self.plan.promised_nbytes,
                 "measured_nbytes": measured,
             }

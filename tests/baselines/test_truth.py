@@ -23,10 +23,10 @@ BASELINES = [FullData(), Averaging(n_subsets=3), Median(n_subsets=3), Bolasso(n_
 NAMES = ["full_data", "averaging", "median", "bolasso"]
 
 
-def path_of(X, y, weight=None, criterion="ebic", refit=True):
+def path_of(X, y, weight=None, criterion="ebic", gic_rss="refit"):
     weight = np.ones(len(y)) if weight is None else weight
     penalty = feature_penalty(criterion, weight.sum(), X.shape[1])
-    return lasso_path(np.ascontiguousarray(X), y, weight, penalty=penalty, refit=refit)
+    return lasso_path(np.ascontiguousarray(X), y, weight, penalty=penalty, gic_rss=gic_rss)
 
 
 def subsets_of(n_samples, n_subsets, seed):
@@ -39,7 +39,7 @@ def subsets_of(n_samples, n_subsets, seed):
 def test_full_data_is_the_lasso_on_all_rows(make_problem, options, n_features):
     X, y = make_problem(n_features=n_features)
     selector = FullData(**options).fit(X, y)
-    path = path_of(X, y, criterion=options.get("criterion", "ebic"), refit="gic_rss" not in options)
+    path = path_of(X, y, criterion=options.get("criterion", "ebic"), gic_rss=options.get("gic_rss", "refit"))
     np.testing.assert_array_equal(np.flatnonzero(selector.support_), path.selected())
     np.testing.assert_allclose(selector.coef_, path.coefficients(path.best), atol=1e-12)
     np.testing.assert_allclose(
@@ -84,7 +84,7 @@ def test_averaging_and_median_combine_the_lasso_estimates_of_random_subsets(make
     X, y = make_problem()
     selector = baseline(n_subsets=n_subsets, criterion="bic", gic_rss="lasso", random_state=7).fit(X, y)
     subsets = subsets_of(len(y), n_subsets, 7)
-    paths = [path_of(X[rows], y[rows], criterion="bic", refit=False) for rows in subsets]
+    paths = [path_of(X[rows], y[rows], criterion="bic", gic_rss="lasso") for rows in subsets]
     coef = np.array([path.coefficients(path.best) for path in paths])
     intercept = [y[rows].mean() - X[rows].mean(axis=0) @ coef[i] for i, rows in enumerate(subsets)]
     np.testing.assert_allclose(selector.coef_, combine(coef, axis=0), atol=1e-14)

@@ -221,8 +221,11 @@ def _online_substitution() -> Iterator[Case]:
         ("shuffled", {"order": "shuffled"}),
         ("given-order", {"order": list(range(N_FEATURES))[::-1]}),
         ("os-unchecked", {"rule": "os", "check": False}),
-        ("paper-unchecked", {"rule": "paper", "check": False, "eta": 0.5, "m": 2.0, "c": 0.3}),
-        ("not-standardised", {"standardise": False}),
+        (
+            "paper-unchecked",
+            {"rule": "paper", "check": False, "step_size": 0.5, "step_divisor": 2.0, "sufficient_decrease": 0.3},
+        ),
+        ("not-standardised", {"standardize": False}),
         ("no-intercept", {"fit_intercept": False}),
         ("always-include", {"always_include": [1, 7]}),
         ("ridge", {"ridge": 0.1}),
@@ -250,7 +253,7 @@ def _online_substitution() -> Iterator[Case]:
         ("own-columns", {"other_worker": False, "block_columns": 3}),
         ("slots", {"slots": 2.0, "n_workers": 2}),
         ("unchecked", {"rule": "os", "check": False}),
-        ("not-standardised", {"standardise": False}),
+        ("not-standardised", {"standardize": False}),
         ("one-worker", {"n_workers": 1}),
     )
     yield _variant(method, selector, "weighted", common, weighted=True)

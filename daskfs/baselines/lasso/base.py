@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from dataclasses import replace
 from typing import Annotated, Any, Literal, NamedTuple
@@ -14,7 +13,6 @@ from daskfs.kernels.losses import default_threshold
 from daskfs.losses import LIKELIHOOD, find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, LossOf, Share
-from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.message.fits import coefficient_norm
 from daskfs.selectors.message.subset import PathTable, SelectionSettings
@@ -23,8 +21,6 @@ from daskfs.selectors.shared.responses import Response, probabilities
 from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
-
-NORMS = "the table's coefficients are their norms over the classes; coef_ has those of each class"
 
 
 class Estimate(NamedTuple):
@@ -148,29 +144,6 @@ class LassoBaseline(BaseSelector, kw_only=True):
         self.selected_ = columns[np.lexsort((columns, -size, -self.scores_[columns]))]
         if not len(columns):
             notes.append("no feature was selected")
-        names = run.matrix.names.given
-        coef, intercept = self.coef_[..., self.selected_], self.intercept_
-        if coef.ndim > 1:
-            coef, intercept = coefficient_norm(coef), math.nan
-            notes.append(NORMS)
-        table = selection_table(self.selected_, coef, self.scores_[self.selected_], names)
-        parameters = self.get_params(deep=False)
-        if "n_subsets_" in estimate.attributes:
-            parameters["n_subsets"] = estimate.attributes["n_subsets_"]
-        del parameters["client"]
-        self.result_ = SelectionResult(
-            method=self.method,
-            score_kind=self.score_kind,
-            history_kind=self.history_kind,
-            table=table,
-            intercept=intercept,
-            parameters=parameters,
-            n_samples=int(run.matrix.shape[0]),
-            n_features=int(run.matrix.shape[1]),
-            history=type(table).from_dict({} if estimate.path is None else estimate.path.columns()),
-            scores=self.scores_,
-            feature_names=names,
-            store_digest=run.matrix.identity,
-            time=run.seconds,
-            notes=notes,
-        )
+        chosen = {name.removesuffix("_"): n for name, n in estimate.attributes.items() if name == "n_subsets_"}
+        history = {} if estimate.path is None else estimate.path.columns()
+        self.result_ = self._result_of(run, notes=notes, history=history, chosen=chosen)

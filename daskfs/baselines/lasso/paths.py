@@ -99,11 +99,7 @@ def lasso_paths(passes: BlockPasses, weightings: list[Weighting], settings: Sele
                     all_moments[k],
                     features[k],
                     gram[k],
-                    penalty=settings.feature_penalty(all_moments[k].total, n_features),
-                    n_lambdas=settings.n_lambdas,
-                    refit=settings.gic_rss == "refit",
-                    patience=settings.patience,
-                    max_features=settings.max_features,
+                    **settings.of_path(all_moments[k].total, n_features),
                     batch=min(max(FIRST_ROWS, len(features[k])), MOST_ROWS),
                 )
         if not any(len(rows) for rows in wanted):

@@ -58,11 +58,11 @@ def lsa_path(
     loss: str,
     penalty: float,
     threshold: float | None = None,
-    dispersion: float | None = None,
+    sigma2: float | None = None,
     lambdas: np.ndarray | None = None,
     n_lambdas: int = 100,
     min_ratio: float | None = None,
-    refit: bool = True,
+    gic_rss: str = "refit",
     patience: int | None = 10,
     max_features: int | None = None,
 ) -> GlmPath:
@@ -92,10 +92,10 @@ def lsa_path(
         lambdas = lambdas[:0]
     if max_features is None:
         max_features = default_max_features(m.total, X.shape[1])
-    noise = parabola.dispersion if dispersion is None else float(dispersion)
+    noise = parabola.dispersion if sigma2 is None else float(sigma2)
     smallest = 2.0 * (m.total * parabola.mean_loss - float(weight @ saturated_values(code, y)))
     df, deviance, gic, coef, n_followed, best, stop, n_unsolved = _follow(
-        parabola.hessian, parabola.full, cross, lambdas, float(penalty), noise, m.total, smallest, bool(refit),
+        parabola.hessian, parabola.full, cross, lambdas, float(penalty), noise, m.total, smallest, gic_rss == "refit",
         -1 if patience is None else int(patience), int(max_features), TOLERANCE * math.sqrt(noise),
     )  # fmt: skip
     keep = slice(n_followed)

@@ -131,11 +131,11 @@ def glm_path(
     loss: str,
     penalty: float,
     threshold: float | None = None,
-    dispersion: float | None = None,
+    sigma2: float | None = None,
     lambdas: np.ndarray | None = None,
     n_lambdas: int = 100,
     min_ratio: float | None = None,
-    refit: bool = True,
+    gic_rss: str = "refit",
     patience: int | None = 10,
     max_features: int | None = None,
     tol: float = 1e-6,
@@ -155,14 +155,14 @@ def glm_path(
         Of one feature, from `criteria.feature_penalty`.
     threshold : float, optional
         Of the Huber loss, in units of y; by default 1.345 robust standard deviations of y.
-    dispersion : float, optional
-        Known noise, the variance of y given the features for the squared loss; by default estimated.
+    sigma2 : float, optional
+        Known dispersion, the variance of y given the features for the squared loss; by default estimated.
     lambdas : ndarray, optional
         A falling grid; by default `n_lambdas` values, evenly spaced in the logarithm, from the smallest λ without
         a feature.
     min_ratio : float, optional
         Smallest over largest λ: by default 1e-2 where there are fewer samples than features, else 1e-4.
-    refit : bool
+    gic_rss : {"refit", "lasso"}
         Whether the criterion sees the deviance of the unpenalised refit, or of the shrunk fit.
     patience : int, optional
         Stop when the models have so many features more than the best one; None follows the whole grid.
@@ -198,8 +198,8 @@ def glm_path(
     state.reference[:] = m.cross
     saturated = float(weight @ saturated_values(code, y))
     df, deviance, gic, coef, n_followed, best, stop, noise = follow(
-        X, problem, m.mean, m.scale, lambdas, float(penalty), 0.0 if dispersion is None else float(dispersion), total,
-        saturated, bool(refit), -1 if patience is None else int(patience), int(max_features), float(tol), state,
+        X, problem, m.mean, m.scale, lambdas, float(penalty), 0.0 if sigma2 is None else float(sigma2), total,
+        saturated, gic_rss == "refit", -1 if patience is None else int(patience), int(max_features), float(tol), state,
     )  # fmt: skip
     counts = state.counts
     n_entered = int(counts[ENTERED])

@@ -43,7 +43,6 @@ Differs from the paper
 
 from __future__ import annotations
 
-import math
 import warnings
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
@@ -55,10 +54,9 @@ from daskfs.kernels.losses import default_threshold
 from daskfs.losses import LIKELIHOOD, find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, Estimator, LossOf, Positive, Share
-from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.inputs import is_lazy
-from daskfs.selectors.message.fits import Average, Part, SubsetFits, coefficient_norm, fit_subsets, intercept_alone
+from daskfs.selectors.message.fits import Average, Part, SubsetFits, fit_subsets, intercept_alone
 from daskfs.selectors.message.passes import SubsetPasses
 from daskfs.selectors.message.plan import (
     Subsets,
@@ -356,32 +354,13 @@ class Message(BaseSelector, renamed={"penalty": "gic_penalty"}):
         self.selected_ = columns[np.lexsort((columns, -average.importance, -frequency[columns]))]
 
     def _set_result(self, run: Run, choices: list[SubsetChoice], notes: list[str]) -> None:
-        names = run.matrix.names.given
-        coef, intercept = self.coef_[..., self.selected_], self.intercept_
-        if coef.ndim > 1:
-            coef, intercept = coefficient_norm(coef), math.nan
-            notes.append("the table's coefficients are their norms over the classes; coef_ has those of each class")
-        table = selection_table(self.selected_, coef, self.scores_[self.selected_], names)
-        parameters = {**self.get_params(deep=False), "n_subsets": self.n_subsets_}
-        parameters["estimator"] = None if self.estimator is None else repr(self.estimator)
-        del parameters["client"]
-        self.result_ = SelectionResult(
-            method=self.method,
-            score_kind=self.score_kind,
-            history_kind=self.history_kind,
-            table=table,
-            intercept=intercept,
-            parameters=parameters,
-            n_samples=sum(part.subsets.data.n_samples for part in self._seen.parts),
-            n_features=int(run.matrix.shape[1]),
-            history=type(table).from_dict({} if choices[0].path is None else choices[0].path.columns()),
-            scores=self.scores_,
-            feature_names=names,
-            store_digest=run.matrix.identity,
-            memory={} if run.task_limit is None else {"task_limit_nbytes": run.task_limit},
-            communication=run.nbytes,
-            time=run.seconds,
+        estimator = None if self.estimator is None else repr(self.estimator)
+        self.result_ = self._result_of(
+            run,
             notes=notes,
+            history={} if choices[0].path is None else choices[0].path.columns(),
+            chosen={"n_subsets": self.n_subsets_, "estimator": estimator},
+            n_samples=sum(part.subsets.data.n_samples for part in self._seen.parts),
         )
 
 

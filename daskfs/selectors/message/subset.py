@@ -47,11 +47,13 @@ class SelectionSettings:
     threshold: float = 0.0
     """Of the Huber loss."""
 
-    def feature_penalty(self, n_samples: float, n_features: int) -> float:
-        """Return λ: what one more feature costs on a subset."""
-        if self.penalty is not None:
-            return self.penalty
-        return feature_penalty(self.criterion, n_samples, n_features, self.gamma, self.n_subsets)
+    def of_path(self, total: float, n_features: int) -> dict[str, Any]:
+        """Return what every path takes, on rows of this total weight: λ of the criterion, where to end."""
+        penalty = self.penalty
+        if penalty is None:
+            penalty = feature_penalty(self.criterion, total, n_features, self.gamma, self.n_subsets)
+        names = ("sigma2", "gic_rss", "n_lambdas", "patience", "max_features")
+        return {"penalty": penalty, **{name: getattr(self, name) for name in names}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +159,7 @@ def choose(
         return _choice_of_estimator(X, y, weight, settings)
     if settings.loss == "multinomial":
         return _choice_by_class(X, y, weight, settings, is_first)
-    path = (_lasso_path if settings.loss == "squared" else _glm_path)(X, y, weight, settings)
+    path = _path(X, y, weight, settings)
     m = path.moments
     if np.isnan(m.scale).any():
         return None
@@ -174,6 +176,17 @@ def choose(
         met=PathMoments.of(path) if isinstance(path, LassoPath) else None,
         path=PathTable.of(path) if is_first else None,
     )
+
+
+def _path(
+    X: np.ndarray | ColumnEntries, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings
+) -> LassoPath | GlmPath:
+    options = settings.of_path(float(weight.sum()), X.shape[1])
+    if settings.loss == "squared":
+        return lasso_path(X, y, weight, **options)
+    follow: Any = lsa_path if settings.approx == "lsa" else glm_path
+    path: GlmPath = follow(X, y, weight, loss=settings.loss, threshold=settings.threshold, **options)
+    return path
 
 
 def _choice_of_estimator(
@@ -227,40 +240,6 @@ def _choice_by_class(
         y_mean=0.5 * (1.0 + np.array([float(choice.y_mean) for choice in choices])),
         n_unsolved=sum(choice.n_unsolved for choice in choices),
     )
-
-
-def _lasso_path(
-    X: np.ndarray | ColumnEntries, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings
-) -> LassoPath:
-    return lasso_path(
-        X,
-        y,
-        weight,
-        penalty=settings.feature_penalty(float(weight.sum()), X.shape[1]),
-        n_lambdas=settings.n_lambdas,
-        refit=settings.gic_rss == "refit",
-        patience=settings.patience,
-        max_features=settings.max_features,
-        noise_variance=settings.sigma2,
-    )
-
-
-def _glm_path(X: np.ndarray | ColumnEntries, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings) -> GlmPath:
-    follow: Any = lsa_path if settings.approx == "lsa" else glm_path
-    path: GlmPath = follow(
-        X,
-        y,
-        weight,
-        loss=settings.loss,
-        penalty=settings.feature_penalty(float(weight.sum()), X.shape[1]),
-        threshold=settings.threshold,
-        dispersion=settings.sigma2,
-        n_lambdas=settings.n_lambdas,
-        refit=settings.gic_rss == "refit",
-        patience=settings.patience,
-        max_features=settings.max_features,
-    )
-    return path
 
 
 def _columns_of(m: Moments) -> dict[str, Any]:

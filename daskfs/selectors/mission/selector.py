@@ -216,7 +216,7 @@ class Mission(BaseSelector):
             self._stream_labels = labels
             limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
             self._stream = fit = learn_more(self, matrix, before, labels, limit, workers_of(self.client))
-            set_results(self, matrix, fit)
+            set_results(self, self._run(matrix), fit)
         if labels is not None:
             self.classes_ = labels
         return self
@@ -230,7 +230,7 @@ class Mission(BaseSelector):
         fit = fit_mission(self, rows, y, limit, run.workers, run.progress, run.checkpoint)
         fit.notes[:0] = notes
         self._stream = None
-        set_results(self, matrix, fit)
+        set_results(self, run, fit)
 
     def _shape(
         self, n_samples: int, n_features: int, dtype: np.dtype, n_outputs: int, nnz_per_row: float | None = None
