@@ -29,7 +29,7 @@ class SelectionSettings:
 
     criterion: str = "vote"
     gamma: float = 0.5
-    penalty: float | None = None
+    gic_penalty: float | None = None
     sigma2: float | None = None
     gic_rss: str = "refit"
     approx: str | None = None
@@ -49,7 +49,7 @@ class SelectionSettings:
 
     def of_path(self, total: float, n_features: int) -> dict[str, Any]:
         """Return what every path takes, on rows of this total weight: λ of the criterion, where to end."""
-        penalty = self.penalty
+        penalty = self.gic_penalty
         if penalty is None:
             penalty = feature_penalty(self.criterion, total, n_features, self.gamma, self.n_subsets)
         names = ("sigma2", "gic_rss", "n_lambdas", "patience", "max_features")

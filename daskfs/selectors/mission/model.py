@@ -19,6 +19,7 @@ from daskfs.kernels.sketch.rows import (
     LOSS_SUM,
     N_NUMBERS,
     ROWS_SEEN,
+    SCALARS,
     TAIL_SCALE,
     THRESHOLD,
     WEIGHT_SUM,
@@ -28,7 +29,6 @@ from daskfs.kernels.sketch.rows import (
     Table,
     Work,
     fill_table,
-    scalars_of,
     train_rows,
 )
 from daskfs.matrix.blocks import SparseRows
@@ -157,20 +157,20 @@ class MissionModel:
         self, rows: LabelledRows, first: int, last: int, rule: StepRule, frozen: bool, work: Work
     ) -> tuple[int, bool]:
         self.numbers[TAIL_SCALE] = self.sketch.scale
-        scalars, cells = scalars_of(self.numbers, self.intercept), self.sketch.cells
+        state, cells = (self.numbers.view(SCALARS), self.intercept), self.sketch.cells
         if self.shape.variant == "hashing":
             n_buckets, _, seed = self.sketch.hashing
-            return train_hashed_rows(rows, first, last, rule, cells, n_buckets, seed, scalars, work.words)
+            return train_hashed_rows(rows, first, last, rule, cells, n_buckets, seed, *state, work.words)
         is_single = self.shape.n_outputs == 1
         sketch = Sketch(cells.reshape(-1) if is_single else cells, *self.sketch.hashing)
         if self.shape.has_heap and not frozen:
             how = (self.shape.forgets, 1.0 if self.shape.forgets else HYSTERESIS)
-            return train_rows_with_heap(rows, first, last, rule, sketch, self._heap_table(), scalars, *how, work.places)
+            return train_rows_with_heap(rows, first, last, rule, sketch, self._heap_table(), *state, *how, work.places)
         weights = self.weights.reshape(-1) if is_single else self.weights
         table = Table(self.keys, weights, self.touches, self.n_active, self.shape.full)
         kernel = train_rows_of_paper if self.shape.variant == "paper" and not frozen else train_rows
         kernel = kernel if is_single else train_classes
-        return kernel(rows, first, last, rule, sketch, table, scalars, frozen, work)
+        return kernel(rows, first, last, rule, sketch, table, *state, frozen, work)
 
     def _heap_table(self) -> HeapTable:
         weights, n_selected = self.weights.reshape(-1), self.shape.n_selected
@@ -229,7 +229,7 @@ class MissionModel:
         if self.shape.has_heap:
             table = self._heap_table()
             for key, weight in zip(keys, weights[:, 0], strict=True):
-                push(table, key, weight, 1.0)
+                push(*table, key, weight, 1.0)
             return
         fill_table(keys, weights, touches, self.keys, self.weights, self.touches)
         self.n_active[0] = len(keys)
