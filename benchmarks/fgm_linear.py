@@ -55,8 +55,8 @@ def draw(n_samples: int, n_features: int, n_informative: int, seed: int, quantil
 
 def fgm(n_wanted: int, **options: Any) -> Callable[..., Any]:
     """Return a fit by FGM."""
+    from daskfs.matrix.arrays import ArrayMatrix
     from daskfs.selectors.fgm.selector import FGM
-    from daskfs.sources.arrays import ArrayMatrix
 
     def fit(X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
         found = FGM(n_wanted, C=10.0, **options).fit_matrix(ArrayMatrix(X, y))
@@ -68,7 +68,7 @@ def fgm(n_wanted: int, **options: Any) -> Callable[..., Any]:
 def gomp(n_wanted: int) -> Callable[..., Any]:
     """Return a fit by generalised OMP: the same scores, plain refits."""
     from daskfs.baselines import OrthogonalMatchingPursuit
-    from daskfs.sources.arrays import ArrayMatrix
+    from daskfs.matrix.arrays import ArrayMatrix
 
     def fit(X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
         per_pass = max(1, n_wanted // 20)

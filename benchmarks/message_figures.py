@@ -38,8 +38,8 @@ from daskfs.baselines.lasso.averaging import Averaging
 from daskfs.baselines.lasso.bolasso import Bolasso
 from daskfs.baselines.lasso.full_data import FullData
 from daskfs.baselines.lasso.median import Median
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.message.selector import Message
-from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.synthetic import SyntheticSource
 
 NOISE = {1: "normal", 2: "t3", 3: "logistic"}

@@ -32,8 +32,8 @@ import numpy as np
 import pandas as pd
 
 from daskfs.baselines.lasso.full_data import FullData
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.message.selector import Message
-from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.synthetic import SyntheticSource
 
 NOISES = ("normal", "ten rows", "t(2)", "cauchy", "corrupted", "leverage")

@@ -24,9 +24,9 @@ from mission_speed import has_vw, vw_seconds, write_vw
 from sklearn.linear_model import SGDClassifier
 
 from daskfs.baselines import BatchIHT, StochasticIHT
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.metrics import auc
 from daskfs.selectors.mission.selector import Mission
-from daskfs.sources.arrays import ArrayMatrix
 
 VW_CONSTANT = 11_650_396  # where Vowpal Wabbit keeps the intercept
 VW_RUNS = {

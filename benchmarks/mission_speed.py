@@ -25,8 +25,8 @@ import numpy as np
 from mission_data import TextLike, text_like
 from sklearn.linear_model import SGDClassifier
 
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.mission.selector import Mission
-from daskfs.sources.arrays import ArrayMatrix
 
 MEGABYTES = {"1 MB": (1 << 18, 1), "3 MB": (1 << 18, 3), "12 MB": (1 << 20, 3), "192 MB": (1 << 24, 3)}
 """Sketches: cells in a row, rows."""

@@ -17,14 +17,17 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.kernels.losses import SQUARED
 from daskfs.kernels.substitution.products import cross_products
+from daskfs.losses import LOSSES
 from daskfs.selectors.online_substitution.columns import Columns, ColumnSettings, prepared
 from daskfs.selectors.online_substitution.engines.choose import make_engine
+from daskfs.selectors.online_substitution.engines.point import LossSettings
+from daskfs.selectors.online_substitution.engines.squared import SquaredEngine
 from daskfs.selectors.online_substitution.members import Members
 from daskfs.selectors.online_substitution.parameters import chapter_of, rule_of
 from daskfs.selectors.online_substitution.selector import OnlineSubstitution
 
+SQUARED = LossSettings(LOSSES["squared"])
 NAIVE_S = 4.0  # of CPU for the naive engine's turn
 
 
@@ -52,7 +55,7 @@ def fresh(columns: Columns, y: np.ndarray, s: int, rule: str, engine: str, warm:
     for slot, j in enumerate(warm.members.ids[: warm.members.n_members]):
         members.describe(slot, columns, j)
     members.rows[:] = warm.members.rows
-    if hasattr(made, "matrix"):
+    if isinstance(made, SquaredEngine):
         made.restore(warm.arrays())
     else:
         made.point.coef[:] = warm.coef
@@ -62,11 +65,10 @@ def fresh(columns: Columns, y: np.ndarray, s: int, rule: str, engine: str, warm:
 
 
 def take(engine: Any, columns: Columns, start: int, stop: int, s: int) -> None:
-    """Present columns in chapters; blocks are copied, for engines write into them."""
+    """Present columns in batches."""
     chapter = chapter_of(None, s)
     for first in range(start, stop, chapter):
-        piece = columns.take(slice(first, min(first + chapter, stop)))
-        engine.take(Columns(piece.ids, piece.rows.copy(), piece.mean, piece.scale, piece.square))
+        engine.take(columns.take(slice(first, min(first + chapter, stop))))
 
 
 def microseconds(engine: Any, columns: Columns, n_columns: int, s: int) -> float:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from daskfs.sources.arrays import ArrayMatrix
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.sources.synthetic import SyntheticSource
 
 

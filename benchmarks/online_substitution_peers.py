@@ -43,14 +43,14 @@ AS_GOOD = 0.005
 
 def _ours(X: np.ndarray, y: np.ndarray, s: int, **options: Any) -> np.ndarray:
     from daskfs import OnlineSubstitution
-    from daskfs.sources.arrays import ArrayMatrix
+    from daskfs.matrix.arrays import ArrayMatrix
 
     return OnlineSubstitution(n_features_to_select=s, **options).fit_matrix(ArrayMatrix(X, y)).selected_
 
 
 def _our_omp(X: np.ndarray, y: np.ndarray, s: int) -> np.ndarray:
     from daskfs.baselines import OrthogonalMatchingPursuit
-    from daskfs.sources.arrays import ArrayMatrix
+    from daskfs.matrix.arrays import ArrayMatrix
 
     return OrthogonalMatchingPursuit(s).fit_matrix(ArrayMatrix(X, y)).selected_
 

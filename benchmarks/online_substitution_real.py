@@ -37,7 +37,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from daskfs.baselines import LassoCut, OrthogonalMatchingPursuit
-from daskfs.sources.arrays import ArrayMatrix
+from daskfs.matrix.arrays import ArrayMatrix
 
 SMALL = ("gene_golub", "gene_alon", "gene_singh", "gene_gravier", "gene_arcene", "epsilon_sample", "gene_riboflavin")
 NUMBERS = ("gene_riboflavin", "geno_mice_bglr", "geno_maize_gapit")

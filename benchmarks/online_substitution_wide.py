@@ -20,7 +20,7 @@ from pathlib import Path
 import numba
 import numpy as np
 
-from daskfs.matrix.base import RowBlock
+from daskfs.matrix.blocks import RowBlock
 from daskfs.selectors.online_substitution.selector import OnlineSubstitution
 from daskfs.store.feature_store import open_store
 from daskfs.store.writer import StoreWriter

@@ -24,7 +24,7 @@ import numpy as np
 import zarr
 
 from daskfs.cluster.open import parse_bytes
-from daskfs.matrix.base import RowBlock
+from daskfs.matrix.blocks import RowBlock
 from daskfs.store.feature_store import open_store
 from daskfs.store.tile_reader import TileReader, open_array
 from daskfs.store.writer import StoreWriter

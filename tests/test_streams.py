@@ -10,21 +10,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daskfs.errors import ConfigError, PlanError
+from daskfs.matrix.base import Matrix, RowView
+from daskfs.matrix.blocks import as_slice
 from daskfs.matrix.buffers import BufferPool, block_length
-from daskfs.matrix.streaming import RowView, Streamable, as_slice, prefetched
+from daskfs.matrix.names import Names
+from daskfs.matrix.streaming import prefetched
 
 
-class Table(Streamable):
+class Table(Matrix):
     """A matrix in memory that records what is read."""
 
     def __init__(self, n_samples=100, n_features=7, order=None, tile_shape=(8, 3)):
         self.X = np.arange(n_samples * n_features, dtype=np.float32).reshape(n_samples, n_features)
         self.shape, self.dtype = self.X.shape, self.X.dtype
-        self.feature_names, self.shuffled = None, order is not None
-        self.order, self._tile_shape = order, tile_shape
+        self.order, self._tile_shape, self.given = order, tile_shape, None
         self.reads = []
 
     tile_shape = property(lambda self: self._tile_shape)
+    names = property(lambda self: Names(self.shape[1], self.given))
     source_rows = property(lambda self: self.order)
 
     def read(self, rows, columns=slice(None), out=None):
@@ -188,7 +191,7 @@ def test_a_view_shows_the_rows_asked_for():
 def test_every_matrix_has_names_and_a_target():
     table = Table()
     assert list(table.names) == [f"x{j}" for j in range(7)]
-    table.feature_names = np.array(list("abcdefg"), dtype=object)
+    table.given = np.array(list("abcdefg"), dtype=object)
     view = table.take(np.array([4, 2]))
     assert list(view.names) == list("abcdefg")
     assert np.array_equal(view.target, table.X[[4, 2], 0])
@@ -196,8 +199,8 @@ def test_every_matrix_has_names_and_a_target():
 
 def test_consecutive_rows_of_a_view_are_read_as_a_slice():
     view = Table().take(np.arange(20, 60))
-    assert view.locate(5, 10) == slice(25, 30)
-    assert np.array_equal(Table().take(np.array([5, 4, 3])).locate(0, 3), [5, 4, 3])
+    assert view.at(5, 10) == slice(25, 30)
+    assert np.array_equal(Table().take(np.array([5, 4, 3])).at(0, 3), [5, 4, 3])
 
 
 @pytest.mark.parametrize("rows", [[3, 5, 4], [3, 3, 4], [5, 4, 3], [0, 2, 2]])

@@ -1,79 +1,31 @@
-"""The types that travel between rooms: blocks of rows and columns, what a matrix must offer, who hears of progress."""
+"""What selectors read: the matrix, and its views.
+
+A matrix is a feature store, arrays in memory, or rows of one with other weights. It can be read in blocks; everything
+else that some matrices can do is a capability that each of them has and that answers None where there is nothing, so
+that nobody asks what kind of matrix it is. A matrix makes views and a view is a matrix, hence one file.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-Rows: TypeAlias = slice | np.ndarray
-"""Row numbers: a slice with step 1, or an int64 array (any order)."""
+from daskfs.errors import ConfigError, DataError
+from daskfs.matrix.blocks import ColumnBlock, ColumnStatistics, RowBlock, Rows, SparseColumns, SparseRows, as_slice
+from daskfs.matrix.buffers import BufferPool, block_length
+from daskfs.matrix.names import Names
+from daskfs.matrix.streaming import as_dask_array, delayed_blocks, pieces_of, prefetched
 
+if TYPE_CHECKING:
+    import dask.array
 
-@dataclass(frozen=True, slots=True)
-class RowBlock:
-    """Consecutive rows of a matrix: X of shape (stop - start, n_columns), y and weight of shape (stop - start,)."""
-
-    start: int
-    stop: int
-    X: Any
-    y: np.ndarray | None = None
-    weight: np.ndarray | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnBlock:
-    """Consecutive columns of a matrix: X of shape (n_samples, stop - start)."""
-
-    start: int
-    stop: int
-    X: Any
-
-
-@dataclass(frozen=True, slots=True)
-class SparseRows:
-    """Rows as their entries: row i has ``data[indptr[i]:indptr[i + 1]]`` in the columns ``indices[indptr[i]:...]``.
-
-    `indptr` is int64, of shape (n_rows + 1,); `indices` of any integer type, `data` of any number type, (nnz,) both.
-    What is not there is zero.
-    """
-
-    indptr: np.ndarray
-    indices: np.ndarray
-    data: np.ndarray
-
-
-class Matrix(Protocol):
-    """What selectors read: a feature store, rows of one, or arrays in memory.
-
-    Pickled, a store is an address: tasks carry it and read where they run.
-    """
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(n_samples, n_features)."""
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Of the blocks that `read` returns."""
-
-    @property
-    def feature_names(self) -> np.ndarray | None:
-        """Names of shape (n_features,), or None where nobody gave any."""
-
-    @property
-    def shuffled(self) -> bool:
-        """Whether the rows stand in random order, so that consecutive rows are a random subset."""
-
-    def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
-        """Return the dense C-ordered block X[rows][:, columns]; into `out` where given."""
-
-    def read_target(self, rows: Rows = slice(None)) -> np.ndarray | None:
-        """Return y[rows], float64 of shape (n_rows,)."""
-
-    def read_weight(self, rows: Rows = slice(None)) -> np.ndarray | None:
-        """Return the sample weights of these rows, float64 of shape (n_rows,), or None."""
+SEARCHED_ROWS = 1 << 20
+"""Rows of a column that are read at once, where a value that is not finite is looked for."""
 
 
 class Progress(Protocol):
@@ -89,17 +41,513 @@ class Progress(Protocol):
         """End the step."""
 
 
-def as_slice(rows: Rows) -> Rows:
-    """Return consecutive ascending row numbers as a slice, anything else as it is.
+class Matrix(ABC):
+    """Rows and columns of numbers, with a target and weights.
 
-    Examples
-    --------
-    >>> as_slice(np.array([4, 5, 6]))
-    slice(4, 7, None)
+    Attributes
+    ----------
+    shape : tuple of int
+        (n_samples, n_features).
+    dtype : dtype
+        Of the blocks that `read` returns.
+
+    Notes
+    -----
+    Pickled, a store is an address: tasks carry `base` and rows of it (`at`), and read where they run.
     """
-    if isinstance(rows, slice) or len(rows) == 0:
+
+    shape: tuple[int, int]
+    dtype: np.dtype
+
+    @abstractmethod
+    def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
+        """Return the dense C-ordered block X[rows][:, columns]; into `out` where given."""
+
+    def read_target(self, rows: Rows = slice(None)) -> np.ndarray | None:
+        """Return y[rows], float64 of shape (n_rows,), or None where the matrix has no target."""
+        return None
+
+    def read_weight(self, rows: Rows = slice(None)) -> np.ndarray | None:
+        """Return the weights of the rows, float64 of shape (n_rows,), or None where every row weighs the same."""
+        return None
+
+    @property
+    def names(self) -> Names:
+        """Names of the columns: x0, x1, ... where nobody gave any."""
+        return Names(self.shape[1])
+
+    @property
+    def tile_shape(self) -> tuple[int, int]:
+        """Rows and columns that are read best together."""
+        return (1, self.shape[1])
+
+    @property
+    def is_resident(self) -> bool:
+        """Whether X lies in memory: reading takes no time, and sending it does."""
+        return False
+
+    @property
+    def rows_are_random(self) -> bool:
+        """Whether consecutive rows are a random subset: shuffled, or drawn independently."""
+        return False
+
+    @property
+    def identity(self) -> str | None:
+        """Digest of a store's content; None of what is not stored."""
+        return None
+
+    @property
+    def source_rows(self) -> np.ndarray | None:
+        """Row of the source that each row came from, int64 of shape (n_samples,); None: the same order."""
+        return None
+
+    def exists(self) -> bool:
+        """Return whether it can still be read; a store may have been removed."""
+        return True
+
+    def labels(self, name: str) -> np.ndarray:
+        """Return the values of an id or split column, shape (n_samples,)."""
+        raise ConfigError(f"no column {name!r} with role 'split' or 'id'", "split.by", "add it to the schema")
+
+    # What some matrices know or have; None: `read` it.
+
+    def sparse_rows(self, rows: Rows) -> SparseRows | None:
+        """Return the entries of X[rows]."""
+        return None
+
+    def sparse_columns(self, columns: Rows) -> SparseColumns | None:
+        """Return the entries of X[:, columns]."""
+        return None
+
+    def column_view(self, columns: slice) -> np.ndarray | None:
+        """Return X[:, columns] as it lies in memory, without a copy, in whatever order."""
+        return None
+
+    def column_statistics(self) -> ColumnStatistics | None:
+        """Return what is known of all columns over exactly these rows."""
+        return None
+
+    # How it travels.
+
+    @property
+    def base(self) -> Matrix:
+        """The matrix to send, of whose rows this one's are `at`."""
+        return self
+
+    def at(self, start: int, stop: int) -> Rows:
+        """Return rows [start, stop) as rows of `base`: a slice where they are consecutive."""
+        return slice(start, stop)
+
+    # Derived: the same for every matrix.
+
+    @property
+    def target(self) -> np.ndarray | None:
+        """All of y, float64 of shape (n_samples,), or None."""
+        return self.read_target()
+
+    def take(self, rows: np.ndarray) -> RowView:
+        """Return these rows, in this order, as a matrix; nothing is read.
+
+        Parameters
+        ----------
+        rows : int64 array of shape (n_rows,), or boolean mask of shape (n_samples,)
+        """
+        rows = np.asarray(rows)
+        return RowView(self, np.flatnonzero(rows) if rows.dtype == bool else rows.astype(np.int64))
+
+    def weighted(self, weight: np.ndarray | None) -> Reweighted:
+        """Return the same rows with other weights, float64 of shape (n_samples,); None: every row weighs the same."""
+        return Reweighted(self, weight)
+
+    def split(self, test: Any = 0.2, by: str = "random", random_state: int | None = 0) -> tuple[RowView, RowView]:
+        """Split the rows in two, for training and for testing; nothing is read.
+
+        Parameters
+        ----------
+        test : float, or value or list of values
+            Share of the rows to test on (rounded up); with a column, its value or values that mark test rows.
+        by : {"random", "order"} or str
+            "random" draws the first ``ceil(test * n)`` of ``default_rng(random_state).permutation(n)`` as source
+            rows, so that the split does not depend on how the store is laid out; "order" takes the last rows of
+            the source; anything else names a column of role 'split'.
+        random_state : int, optional
+            Seed of the random split.
+
+        Returns
+        -------
+        train, test : RowView
+
+        Raises
+        ------
+        ConfigError
+            A share outside (0, 1), an unknown column, or a split that leaves one side empty.
+        """
+        if by in ("random", "order"):
+            is_test = self._test_share(test, by, random_state)
+        else:
+            values = [str(value) for value in (test if isinstance(test, (list, tuple)) else [test])]
+            is_test = np.isin(self.labels(by).astype(str), values)
+        n_test = int(is_test.sum())
+        if n_test in (0, len(is_test)):
+            raise ConfigError(
+                f"expected rows on both sides, found {len(is_test) - n_test} for training and {n_test} for testing",
+                "split",
+                "change split.test",
+            )
+        return self.take(~is_test), self.take(is_test)
+
+    def _test_share(self, test: Any, by: str, random_state: int | None) -> np.ndarray:
+        if isinstance(test, bool) or not isinstance(test, (int, float)) or not 0 < test < 1:
+            raise ConfigError(f"expected a share between 0 and 1, found {test!r}", "split.test", "0.2, say")
+        n_samples = self.shape[0]
+        n_test = math.ceil(test * n_samples)
+        source_rows = self.source_rows
+        in_source_order = np.arange(n_samples) if source_rows is None else np.argsort(source_rows, kind="stable")
+        if by == "order":
+            chosen = in_source_order[n_samples - n_test :]
+        else:
+            chosen = in_source_order[np.random.default_rng(random_state).permutation(n_samples)[:n_test]]
+        is_test = np.zeros(n_samples, dtype=bool)
+        is_test[chosen] = True
+        return is_test
+
+    def row_blocks(
+        self,
+        *,
+        columns: Rows = slice(None),
+        block_rows: int | None = None,
+        memory_limit: int | None = None,
+        prefetch: int = 1,
+        delayed: bool = False,
+    ) -> Iterator[Any]:
+        """Iterate over consecutive rows.
+
+        Parameters
+        ----------
+        columns : slice or int64 array
+            The columns to read; all by default.
+        block_rows : int, optional
+            Rows of a block; by default as many as `memory_limit` allows, in whole tiles where possible.
+        memory_limit : int, optional
+            Bytes that all buffers of the stream may take; by default blocks are 128 MiB each.
+        prefetch : int
+            Blocks read ahead while the present one is used.
+        delayed : bool
+            Yield `dask.delayed` objects that compute to the blocks.
+
+        Yields
+        ------
+        RowBlock, or Delayed of one
+
+        Raises
+        ------
+        PlanError
+            Not even one row fits in the memory limit.
+        """
+        n_samples, n_features = self.shape
+        n_columns = len(range(*columns.indices(n_features))) if isinstance(columns, slice) else len(columns)
+        if block_rows is None:
+            row_nbytes = n_columns * self.dtype.itemsize
+            block_rows = block_length(n_samples, row_nbytes, self.tile_shape[0], memory_limit, prefetch + 1, "row")
+        pieces = pieces_of(n_samples, block_rows)
+        if delayed:
+            yield from delayed_blocks(read_row_block, self, pieces, "row-block", columns)
+            return
+        pool = BufferPool()
+
+        def read(piece: tuple[int, int]) -> RowBlock:
+            return read_row_block(self, piece, columns, pool.take((piece[1] - piece[0], n_columns), self.dtype))
+
+        yield from prefetched(read, pieces, prefetch)
+
+    def column_blocks(
+        self,
+        *,
+        block_columns: int | None = None,
+        memory_limit: int | None = None,
+        prefetch: int = 1,
+        delayed: bool = False,
+    ) -> Iterator[Any]:
+        """Iterate over consecutive columns, each block with all rows: see `row_blocks`.
+
+        Yields
+        ------
+        ColumnBlock, or Delayed of one
+        """
+        n_samples, n_features = self.shape
+        if block_columns is None:
+            column_nbytes = n_samples * self.dtype.itemsize
+            tile_columns = self.tile_shape[1]
+            block_columns = block_length(n_features, column_nbytes, tile_columns, memory_limit, prefetch + 1, "column")
+        pieces = pieces_of(n_features, block_columns)
+        if delayed:
+            yield from delayed_blocks(read_column_block, self, pieces, "column-block")
+            return
+        pool = BufferPool()
+
+        def read(piece: tuple[int, int]) -> ColumnBlock:
+            return read_column_block(self, piece, pool.take((n_samples, piece[1] - piece[0]), self.dtype))
+
+        yield from prefetched(read, pieces, prefetch)
+
+    def to_dask_array(self, block_rows: int | None = None) -> dask.array.Array:
+        """Return X as a lazy dask array, chunked in row blocks of about 128 MiB.
+
+        Meant for use with other Dask code; the selectors stream blocks themselves, with less work per byte.
+        """
+        if block_rows is None:
+            row_nbytes = self.shape[1] * self.dtype.itemsize
+            block_rows = block_length(self.shape[0], row_nbytes, self.tile_shape[0], None, 1, "row")
+        return as_dask_array(self, block_rows)
+
+    # What is said of a value that no selector can take: here, and nowhere else.
+
+    def bad_value(self, row: int, column: int | str, value: Any, precision: str = "") -> DataError:
+        """Return the error of a value that is NaN or infinite: the column's name and the row of the source.
+
+        Parameters
+        ----------
+        row : int
+            Of this matrix.
+        column : int or str
+            Its number; or what else the value belongs to, "target".
+        value : number
+        precision : str
+            "single", where the value may be finite as it is stored.
+        """
+        place = column if isinstance(column, str) else self.names.describe(column)
+        return not_finite(f"{place}, row {self.source_row(row)}", value, precision)
+
+    def source_row(self, row: int) -> int:
+        """Return the row of the source that a row came from."""
+        source_rows = self.source_rows
+        return int(row) if source_rows is None else int(source_rows[row])
+
+    def bad_column(self, column: int) -> DataError:
+        """Return the error of a column whose sums are not finite: of its first bad value, or of values too large."""
+        for start, stop in pieces_of(self.shape[0], SEARCHED_ROWS):
+            values = self.read(slice(start, stop), slice(column, column + 1))[:, 0]
+            bad = np.flatnonzero(~np.isfinite(values))
+            if len(bad):
+                return self.bad_value(start + int(bad[0]), column, values[bad[0]])
+        return DataError("its values are too large to be squared", self.names.describe(column), "scale the column")
+
+    def _of_base(self, rows: np.ndarray) -> np.ndarray:
+        """Return row numbers as those of `base`."""
         return rows
-    first, last = int(rows[0]), int(rows[-1])
-    if last - first + 1 == len(rows) and (len(rows) < 2 or bool((np.diff(rows) == 1).all())):
-        return slice(first, last + 1)
-    return rows
+
+
+class _View(Matrix):
+    """A matrix that answers what another one answers, as far as rows and weights have nothing to do with it."""
+
+    def __init__(self, matrix: Matrix, n_samples: int) -> None:
+        self._matrix = matrix
+        self.shape = (n_samples, matrix.shape[1])
+        self.dtype = matrix.dtype
+
+    @property
+    def names(self) -> Names:
+        """Those of the base, read when asked for: a view that travels stays small."""
+        return self._matrix.names
+
+    @property
+    def tile_shape(self) -> tuple[int, int]:
+        """That of the base."""
+        return self._matrix.tile_shape
+
+    @property
+    def is_resident(self) -> bool:
+        """Whether the base lies in memory."""
+        return self._matrix.is_resident
+
+    @property
+    def rows_are_random(self) -> bool:
+        """Whether those of the base are."""
+        return self._matrix.rows_are_random
+
+    @property
+    def identity(self) -> str | None:
+        """That of the base."""
+        return self._matrix.identity
+
+    def exists(self) -> bool:
+        """Return whether the base can still be read."""
+        return self._matrix.exists()
+
+
+class RowView(_View):
+    """Some rows of a matrix, as a matrix; see `Matrix.take`.
+
+    Parameters
+    ----------
+    matrix : Matrix
+        A store, arrays in memory, or another view.
+    rows : int64 array of shape (n_rows,)
+        Its rows, in the order wanted.
+    """
+
+    def __init__(self, matrix: Matrix, rows: np.ndarray) -> None:
+        super().__init__(matrix.base, len(rows))
+        self.rows: np.ndarray = matrix._of_base(rows)
+
+    @property
+    def base(self) -> Matrix:
+        """The matrix whose rows these are; never a `RowView` itself."""
+        return self._matrix
+
+    def at(self, start: int, stop: int) -> Rows:
+        """Return rows [start, stop) as rows of the base: a slice where they are consecutive."""
+        return as_slice(self.rows[start:stop])
+
+    def _of_base(self, rows: np.ndarray) -> np.ndarray:
+        return self.rows[rows]
+
+    @cached_property
+    def _span(self) -> Rows:
+        """All rows of the base: a slice where they are consecutive."""
+        return as_slice(self.rows)
+
+    def _located(self, rows: Rows) -> Rows:
+        return self._span if isinstance(rows, slice) and rows == slice(None) else as_slice(self.rows[rows])
+
+    def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
+        """Return the dense block X[rows][:, columns]."""
+        return self._matrix.read(self._located(rows), columns, out)
+
+    def read_target(self, rows: Rows = slice(None)) -> np.ndarray | None:
+        """Return y[rows]."""
+        return self._matrix.read_target(self._located(rows))
+
+    def read_weight(self, rows: Rows = slice(None)) -> np.ndarray | None:
+        """Return the weights of the rows, or None."""
+        return self._matrix.read_weight(self._located(rows))
+
+    @property
+    def source_rows(self) -> np.ndarray | None:
+        """Row of the source that each row came from."""
+        source_rows = self._matrix.source_rows
+        return self.rows if source_rows is None else source_rows[self.rows]
+
+    def source_row(self, row: int) -> int:
+        """Return the row of the source that a row came from."""
+        return self._matrix.source_row(int(self.rows[row]))
+
+    def labels(self, name: str) -> np.ndarray:
+        """Return the values of an id or split column."""
+        return self._matrix.labels(name)[self.rows]
+
+    def sparse_rows(self, rows: Rows) -> SparseRows | None:
+        """Return the entries of X[rows], or None where the base is dense."""
+        return self._matrix.sparse_rows(self._located(rows))
+
+    def sparse_columns(self, columns: Rows) -> SparseColumns | None:
+        """Return the entries of X[:, columns] in all rows of the base, and which of these are taken."""
+        found = self._matrix.sparse_columns(columns)
+        if found is None:
+            return None
+        taken = self.rows if found.taken is None else found.taken[self.rows]
+        return SparseColumns(found.indptr, found.indices, found.data, found.n_base_rows, taken)
+
+    def column_view(self, columns: slice) -> np.ndarray | None:
+        """Return X[:, columns] without a copy: None where the rows are not consecutive."""
+        if not isinstance(self._span, slice):
+            return None
+        found = self._matrix.column_view(columns)
+        return None if found is None else found[self._span]
+
+    def column_statistics(self) -> ColumnStatistics | None:
+        """Return None: what is known of all rows does not hold of some."""
+        return None
+
+    def __repr__(self) -> str:
+        return f"<RowView: {self.shape[0]:,} rows of {self._matrix!r}>"
+
+
+class Reweighted(_View):
+    """A matrix whose rows have other weights: of classes, of a bootstrap sample, of a fold; see `Matrix.weighted`.
+
+    Parameters
+    ----------
+    matrix : Matrix
+    weight : array of shape (n_samples,), or None
+        In place of the weights it has; None: every row weighs the same.
+    """
+
+    def __init__(self, matrix: Matrix, weight: np.ndarray | None) -> None:
+        super().__init__(matrix, matrix.shape[0])
+        self.weight = None if weight is None else np.asarray(weight, dtype=np.float64)
+        if self.weight is not None and self.weight.shape != (self.shape[0],):
+            raise DataError(f"expected {self.shape[0]} weights, found shape {self.weight.shape}", "weight")
+
+    @property
+    def base(self) -> Matrix:
+        """The matrix itself: its weights travel with it."""
+        return self
+
+    def at(self, start: int, stop: int) -> Rows:
+        """Return rows [start, stop)."""
+        return slice(start, stop)
+
+    def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
+        """Return the dense block X[rows][:, columns]."""
+        return self._matrix.read(rows, columns, out)
+
+    def read_target(self, rows: Rows = slice(None)) -> np.ndarray | None:
+        """Return y[rows]."""
+        return self._matrix.read_target(rows)
+
+    def read_weight(self, rows: Rows = slice(None)) -> np.ndarray | None:
+        """Return the new weights of the rows, or None."""
+        return None if self.weight is None else self.weight[rows]
+
+    @property
+    def source_rows(self) -> np.ndarray | None:
+        """Row of the source that each row came from."""
+        return self._matrix.source_rows
+
+    def source_row(self, row: int) -> int:
+        """Return the row of the source that a row came from."""
+        return self._matrix.source_row(row)
+
+    def labels(self, name: str) -> np.ndarray:
+        """Return the values of an id or split column."""
+        return self._matrix.labels(name)
+
+    def sparse_rows(self, rows: Rows) -> SparseRows | None:
+        """Return the entries of X[rows], or None where the base is dense."""
+        return self._matrix.sparse_rows(rows)
+
+    def sparse_columns(self, columns: Rows) -> SparseColumns | None:
+        """Return the entries of X[:, columns], or None where the base is dense."""
+        return self._matrix.sparse_columns(columns)
+
+    def column_view(self, columns: slice) -> np.ndarray | None:
+        """Return X[:, columns] without a copy, where the base can."""
+        return self._matrix.column_view(columns)
+
+    def column_statistics(self) -> ColumnStatistics | None:
+        """Return what is known of all columns, every row counted once whatever it weighs."""
+        return self._matrix.column_statistics()
+
+    def __repr__(self) -> str:
+        return f"<Reweighted: {self._matrix!r}>"
+
+
+def read_row_block(
+    matrix: Matrix, piece: tuple[int, int], columns: Rows = slice(None), out: np.ndarray | None = None
+) -> RowBlock:
+    """Read rows [start, stop) with their targets and weights."""
+    rows = slice(*piece)
+    X = matrix.read(rows, columns, out)
+    return RowBlock(piece[0], piece[1], X, matrix.read_target(rows), matrix.read_weight(rows))
+
+
+def read_column_block(matrix: Matrix, piece: tuple[int, int], out: np.ndarray | None = None) -> ColumnBlock:
+    """Read columns [start, stop), all rows."""
+    return ColumnBlock(piece[0], piece[1], matrix.read(slice(None), slice(*piece), out))
+
+
+def not_finite(place: str, value: Any, precision: str = "") -> DataError:
+    """Return the error of a value that is NaN or infinite, where no matrix is made yet; else `Matrix.bad_value`."""
+    found = "NaN" if np.isnan(value) else f"infinity{precision and f' (in {precision} precision)'}"
+    return DataError(f"expected finite numbers, found {found}", place, "drop the row or fill in the value")

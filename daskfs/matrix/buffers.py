@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import weakref
 
 import numpy as np
 
@@ -13,21 +13,21 @@ DEFAULT_BLOCK_NBYTES = 128 * 2**20
 
 
 class BufferPool:
-    """Buffers that are used again as soon as nobody refers to them."""
+    """Buffers that are used again as soon as nobody refers to them; for one thread that takes."""
 
     def __init__(self) -> None:
-        self._buffers: list[np.ndarray] = []
+        self._free: list[np.ndarray] = []
 
     def take(self, shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
         """Return an uninitialised array of this shape, on a free buffer where one is large enough."""
         nbytes = int(np.prod(shape)) * dtype.itemsize
-        for buffer in self._buffers:
-            in_use = sys.getrefcount(buffer) > 3  # the list, the loop and the call; a view adds one
-            if not in_use and buffer.nbytes >= nbytes:
-                return buffer[:nbytes].view(dtype).reshape(shape)
-        buffer = np.empty(nbytes, dtype=np.uint8)
-        self._buffers.append(buffer)
-        return buffer.view(dtype).reshape(shape)
+        fits = next((k for k, buffer in enumerate(self._free) if buffer.nbytes >= nbytes), None)
+        buffer: np.ndarray = np.empty(max(nbytes, 1), np.uint8) if fits is None else self._free.pop(fits)
+        # A view refers to the first array on the memory, not to those in between. Behind a memoryview, `lent` is that
+        # first array: when it goes, all views of it have gone.
+        lent = np.frombuffer(buffer.data, dtype=np.uint8)
+        weakref.finalize(lent, self._free.append, buffer).atexit = False
+        return lent[:nbytes].view(dtype).reshape(shape)
 
 
 def block_length(

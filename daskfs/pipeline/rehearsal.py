@@ -22,7 +22,7 @@ import numpy as np
 from daskfs.kernels.numba_cache import CACHE_DIRECTORY, make_stamped
 from daskfs.kernels.sources import stamp_of_all
 from daskfs.losses import LOSSES
-from daskfs.matrix.base import RowBlock
+from daskfs.matrix.blocks import RowBlock
 from daskfs.methods import find_method
 from daskfs.store.feature_store import open_store
 from daskfs.store.writer import StoreWriter

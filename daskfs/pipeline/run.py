@@ -18,8 +18,7 @@ from daskfs.cluster.open import open_cluster
 from daskfs.cluster.workers import Workers
 from daskfs.documents import dump_yaml
 from daskfs.errors import DaskfsError, RunError, StoreError
-from daskfs.matrix.base import Progress
-from daskfs.matrix.streaming import Streamable
+from daskfs.matrix.base import Matrix, Progress
 from daskfs.metrics import PREDICTION_METRICS, precision, recall
 from daskfs.pipeline.config import Pipeline
 from daskfs.pipeline.facts import check_pipeline, check_sizes, make_selector, plan_data, plan_pipeline, plan_store
@@ -160,8 +159,8 @@ class _Run:
     def _select(self, label: str, store: FeatureStore, workers: Workers) -> SelectionResult:
         pipeline, steps = self.pipeline, self.steps
         evaluated = steps.seconds.get("evaluate", 0.0)
-        train: Streamable = store
-        test: Streamable | None = None
+        train: Matrix = store
+        test: Matrix | None = None
         if pipeline.split is not None:
             split = pipeline.split
             train, test = store.split(split.test, by=split.by, random_state=split.random_state)
@@ -184,7 +183,7 @@ class _Run:
     def _own_notes(self) -> list[str]:
         return ["resumed: times are those of the last part"] if self.folder.resumed else []
 
-    def _evaluate(self, selector: BaseSelector, store: FeatureStore, test: Streamable) -> dict[str, float]:
+    def _evaluate(self, selector: BaseSelector, store: FeatureStore, test: Matrix) -> dict[str, float]:
         y, weight = test.read_target(), test.read_weight()
         if y is None:
             return {}
@@ -247,7 +246,7 @@ def make_store(pipeline: Pipeline, source: Source | None, memory_limit: int, pro
     )
 
 
-def linear_predictor(selector: BaseSelector, matrix: Streamable, progress: Progress) -> np.ndarray:
+def linear_predictor(selector: BaseSelector, matrix: Matrix, progress: Progress) -> np.ndarray:
     """Return the linear predictor of every row of a matrix; only the selected columns are read, block by block.
 
     Returns

@@ -22,6 +22,7 @@ from daskfs.cluster.open import parse_bytes, workers_of
 from daskfs.cluster.workers import Workers
 from daskfs.errors import DataError
 from daskfs.losses import LOSSES
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix, Progress
 from daskfs.metrics import accuracy, r2
 from daskfs.parameters import Client, MemoryLimit, Parameters, RandomState
@@ -40,7 +41,6 @@ from daskfs.selectors.inputs import (
 )
 from daskfs.selectors.shared.responses import Response, log_odds, mean_or_label, probabilities
 from daskfs.selectors.shared.run import Checkpoint, Run
-from daskfs.sources.arrays import ArrayMatrix, default_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,9 +302,8 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
 
     def _take_names(self, matrix: Matrix) -> None:
         self.n_features_in_ = int(matrix.shape[1])
-        names = matrix.feature_names
-        if names is not None and list(names) != default_names(self.n_features_in_):  # which stand for no names
-            self.feature_names_in_ = np.asarray(names, dtype=object)
+        if not matrix.names.are_default:
+            self.feature_names_in_ = np.asarray(matrix.names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
 

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils.validation import check_random_state
 
 from daskfs.errors import DataError
-from daskfs.matrix.base import Matrix
+from daskfs.matrix.base import Matrix, not_finite
 from daskfs.selectors.shared.responses import Response
 
 
@@ -21,7 +21,7 @@ def is_lazy(X: Any) -> bool:
 
 def is_matrix(X: Any) -> bool:
     """Whether X is a feature store, rows of one, or anything else that reads its own blocks."""
-    return hasattr(X, "read") and hasattr(X, "read_target")
+    return isinstance(X, Matrix)
 
 
 def labels_of(y: np.ndarray) -> np.ndarray:
@@ -50,8 +50,7 @@ def refuse_non_finite_target(y: Any) -> None:
     values = np.asarray(y)
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         row = int(np.argwhere(~np.isfinite(values))[0][0])
-        found = "NaN" if np.isnan(values.reshape(len(values), -1)[row]).any() else "infinity"
-        raise DataError(f"expected finite numbers, found {found}", f"target, row {row}", "drop the row")
+        raise not_finite(f"target, row {row}", values.reshape(len(values), -1)[row].sum())
 
 
 def ingested(X: Any, y: Any, sample_weight: Any, path: Path, seed: int | None) -> Matrix:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from daskfs.errors import DataError
-from daskfs.sources.arrays import default_names
+from daskfs.matrix.names import Names
 from daskfs.sources.base import Source, SourceBlock
 
 
@@ -44,9 +44,7 @@ class DaskArraySource(Source):
             raise DataError(f"expected a matrix with a known number of columns, found shape {X.shape}", "X")
         self._X = X if X.numblocks[1] == 1 else X.rechunk({1: -1})
         self._y = y
-        self._names = [
-            str(name) for name in (feature_names if feature_names is not None else default_names(X.shape[1]))
-        ]
+        self._names = [str(name) for name in (feature_names if feature_names is not None else Names(X.shape[1]))]
         self._target_names = [str(name) for name in target_names or ["target"]] if y is not None else []
         if len(self._names) != X.shape[1]:
             raise DataError(f"expected {X.shape[1]} feature names, found {len(self._names)}", "names")

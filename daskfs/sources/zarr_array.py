@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from daskfs.errors import DataError
-from daskfs.sources.arrays import default_names
+from daskfs.matrix.names import Names
 from daskfs.sources.base import Source, SourceBlock
 from daskfs.sources.files import digest_of, fingerprint, same_stamps
 from daskfs.store.foreign import open_foreign_array
@@ -61,7 +61,7 @@ class ZarrSource(Source):
             raise DataError(
                 f"expected {n_samples} targets as the rows of X, found {len(self._y)}", str(self._y_path or "y")
             )
-        self._names = [str(name) for name in (default_names(n_features) if names is None else names)]
+        self._names = [str(name) for name in (Names(n_features) if names is None else names)]
         if len(self._names) != n_features:
             raise DataError(f"expected {n_features} feature names, found {len(self._names)}", "names")
         self._target = target or "target"

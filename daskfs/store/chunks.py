@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from daskfs.matrix.base import Rows
+from daskfs.matrix.blocks import Rows
 
 
 @dataclass(frozen=True, slots=True)

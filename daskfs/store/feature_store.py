@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from daskfs.errors import ConfigError, CorruptStoreError, StoreError, StoreFormatError, did_you_mean
-from daskfs.matrix.base import Progress, Rows
-from daskfs.matrix.streaming import Streamable
+from daskfs.matrix.base import Matrix, Progress
+from daskfs.matrix.blocks import ColumnStatistics, Rows
+from daskfs.matrix.names import Names
 from daskfs.store.header import StoreHeader, parse_header
 from daskfs.store.manifest import MANIFEST, check_description, read_manifest
 from daskfs.store.metadata import REMEDY
@@ -72,7 +73,7 @@ def open_store(path: str | os.PathLike[str]) -> FeatureStore:
     return FeatureStore(folder, header)
 
 
-class FeatureStore(Streamable):
+class FeatureStore(Matrix):
     """A matrix on disk with its names, target, weights and column statistics; see `open_store`.
 
     Attributes
@@ -144,9 +145,32 @@ class FeatureStore(Streamable):
         return self.header.tile_shape
 
     @cached_property
-    def feature_names(self) -> np.ndarray:  # type: ignore[override]
+    def names(self) -> Names:  # type: ignore[override]
+        """Names of the columns, read when first asked for."""
+        return Names(self.shape[1], lambda: self.feature_names)
+
+    @cached_property
+    def feature_names(self) -> np.ndarray:
         """Names of shape (n_features,), an object array of str."""
         return self._open_strings("feature_names").read()
+
+    @property
+    def rows_are_random(self) -> bool:
+        """Whether the rows were shuffled, or drawn independently of each other."""
+        return self.shuffled or bool(self.source.get("exchangeable", False))
+
+    @property
+    def identity(self) -> str:
+        """Digest of the content."""
+        return self.digest
+
+    def exists(self) -> bool:
+        """Return whether the store's folder is still there."""
+        return self.path.exists()
+
+    def column_statistics(self) -> ColumnStatistics:
+        """Return the statistics of all columns, every row counted once."""
+        return ColumnStatistics(self.mean, self.std, self.minimum, self.maximum, self.n_missing)
 
     @property
     def target_names(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from daskfs.errors import CorruptStoreError, SourceError
-from daskfs.matrix.base import Rows
+from daskfs.matrix.blocks import Rows
 from daskfs.store.chunks import cuts, n_tiles, normalise, selection_length
 from daskfs.store.metadata import REMEDY
 

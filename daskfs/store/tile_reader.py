@@ -19,7 +19,7 @@ import numpy as np
 from crc32c import crc32c
 
 from daskfs.errors import CorruptStoreError
-from daskfs.matrix.base import Rows
+from daskfs.matrix.blocks import Rows
 from daskfs.store.chunks import Cut, cuts, n_tiles, normalise, selection_length
 from daskfs.store.metadata import REMEDY, ArrayMetadata, parse_metadata, read_metadata
 

@@ -92,7 +92,7 @@ class StoreWriter:
     Examples
     --------
     >>> import tempfile, numpy as np
-    >>> from daskfs.matrix.base import RowBlock
+    >>> from daskfs.matrix.blocks import RowBlock
     >>> from daskfs.store.feature_store import open_store
     >>> path = tempfile.mkdtemp() + "/genes.zarr"
     >>> with StoreWriter(path, 3, "float32", target_names=["y"], source={"digest": "1"}) as writer:

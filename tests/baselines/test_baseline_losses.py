@@ -15,7 +15,7 @@ from daskfs.baselines.lasso.on_blocks import RowPart, Weighting
 from daskfs.errors import PlanError
 from daskfs.kernels.glm.path import glm_path
 from daskfs.kernels.lasso.criteria import feature_penalty
-from daskfs.sources.arrays import ArrayMatrix
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 
 TRUE_FEATURES = [2, 5, 11]

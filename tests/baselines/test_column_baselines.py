@@ -22,7 +22,7 @@ from daskfs.baselines.columns.online_l1 import OnlineL1
 from daskfs.baselines.columns.orthogonal_matching_pursuit import OrthogonalMatchingPursuit
 from daskfs.baselines.columns.proj_gd import ProjGD
 from daskfs.errors import ConfigError, DataError, PlanError
-from daskfs.sources.arrays import ArrayMatrix
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 
 TRUE_FEATURES = [3, 20, 47, 70, 111]
@@ -369,7 +369,7 @@ class TestEveryBaseline:
         matrix = Stored(X, targets["squared"], feature_names=[f"gene{j}" for j in range(120)])
         matrix._X = matrix._X.copy()
         matrix._X[100, 47] = np.nan
-        with pytest.raises(DataError, match="column 'gene47', row 299: expected finite numbers, found nan"):
+        with pytest.raises(DataError, match="column 'gene47', row 299: expected finite numbers, found NaN"):
             clone(baseline).fit_matrix(matrix)
 
     def test_takes_no_more_memory_than_planned(self, baseline, X, tmp_path):

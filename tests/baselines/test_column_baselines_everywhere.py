@@ -14,9 +14,9 @@ from daskfs.baselines.columns.online_l0 import OnlineL0
 from daskfs.baselines.columns.online_l1 import OnlineL1
 from daskfs.baselines.columns.orthogonal_matching_pursuit import OrthogonalMatchingPursuit
 from daskfs.baselines.columns.proj_gd import ProjGD
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.pipeline.config import build_pipeline
 from daskfs.pipeline.run import run_pipeline
-from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 
 CLASSES = [ProjGD, LassoCut, OrthogonalMatchingPursuit, Grafting, OnlineL1, OnlineL0, AlphaInvesting]

@@ -11,7 +11,7 @@ from daskfs.baselines.lasso.averaging import Averaging
 from daskfs.baselines.lasso.bolasso import Bolasso
 from daskfs.baselines.lasso.full_data import FullData
 from daskfs.baselines.lasso.median import Median
-from daskfs.sources.arrays import ArrayMatrix
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 
 BASELINES = [FullData(), Averaging(n_subsets=5), Median(n_subsets=5), Bolasso(n_bootstraps=3)]

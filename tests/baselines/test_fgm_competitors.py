@@ -8,8 +8,8 @@ from sklearn.linear_model import LogisticRegression
 
 from daskfs.baselines import ActiveSet, L1Liblinear, SgdSlr
 from daskfs.errors import ConfigError, PlanError
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.fgm.selector import FGM
-from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 
 

@@ -12,8 +12,8 @@ from daskfs.kernels.baselines.hard_thresholding import accumulate, k_largest, th
 from daskfs.kernels.sketch.count_sketch import seed_word
 from daskfs.kernels.sketch.heap import push
 from daskfs.kernels.sketch.rows import EMPTY
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.mission.selector import Mission
-from daskfs.sources.arrays import ArrayMatrix
 
 
 @pytest.fixture(scope="module")

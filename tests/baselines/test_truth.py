@@ -17,7 +17,7 @@ from daskfs.baselines.lasso.on_blocks import Weighting, block_rows
 from daskfs.errors import ConfigError, DataError, PlanError
 from daskfs.kernels.lasso.criteria import feature_penalty
 from daskfs.kernels.lasso.path import lasso_path
-from daskfs.sources.arrays import ArrayMatrix
+from daskfs.matrix.arrays import ArrayMatrix
 
 TRUE_FEATURES = [2, 5, 11]
 BASELINES = [FullData(), Averaging(n_subsets=3), Median(n_subsets=3), Bolasso(n_bootstraps=4)]
@@ -239,5 +239,5 @@ def test_a_value_that_is_not_finite_in_a_store_is_named(problem):
     matrix._X = matrix._X.copy()
     matrix._X[100, 2] = np.nan
     for baseline in (FullData(), Bolasso(n_bootstraps=2)):
-        with pytest.raises(DataError, match="column 'gene2', row 1099: expected finite numbers, found nan"):
+        with pytest.raises(DataError, match="column 'gene2', row 1099: expected finite numbers, found NaN"):
             baseline.fit_matrix(matrix)

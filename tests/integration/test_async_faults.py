@@ -13,10 +13,10 @@ from daskfs.cluster.actors import ASK_S, NodeAddress, keep_running
 from daskfs.cluster.open import open_cluster
 from daskfs.cluster.workers import Here
 from daskfs.errors import DataError, RunError
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.asy_os.run import STEP
 from daskfs.selectors.asy_os.selector import AsyncOnlineSubstitution
 from daskfs.selectors.online_substitution.columns import ColumnSettings, read_columns
-from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 
 N_SAMPLES, N_FEATURES, N_SELECTED = 500, 1600, 12

@@ -8,7 +8,7 @@ import pytest
 from daskfs.kernels.blocks.sparse_rows import entries_of, standardised_entries
 from daskfs.kernels.linear.column_sums import add_column_sums
 from daskfs.kernels.sketch.rows import EMPTY, ROW_COUNT, slot_of, step_of
-from daskfs.matrix.base import SparseRows
+from daskfs.matrix.blocks import SparseRows
 from daskfs.selectors.mission.model import MissionModel, ModelShape
 from daskfs.selectors.mission.tasks import Learning, Target
 

@@ -10,6 +10,7 @@ import pytest
 from sklearn.base import clone
 
 from daskfs.errors import ConfigError, DataError, PlanError
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.asy_os.parameters import capacity_of
 from daskfs.selectors.asy_os.plan import AsyncShape, choose_widths
 from daskfs.selectors.asy_os.selector import AsyncOnlineSubstitution
@@ -17,7 +18,6 @@ from daskfs.selectors.online_substitution.selector import OnlineSubstitution
 from daskfs.selectors.shared.elimination import eliminate
 from daskfs.selectors.shared.refit import MeanLoss
 from daskfs.selectors.shared.run import Run
-from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 
 N_SAMPLES, N_FEATURES = 400, 160

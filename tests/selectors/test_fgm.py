@@ -10,10 +10,10 @@ import scipy.sparse
 from sklearn.base import clone
 
 from daskfs.errors import ConfigError, DataError, PlanError
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.pipeline.checkpoint import Checkpoint
 from daskfs.selectors.fgm.restricted_problem import RestrictedModel
 from daskfs.selectors.fgm.selector import FGM
-from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 
 TRUE = [3, 17, 40, 41, 59]

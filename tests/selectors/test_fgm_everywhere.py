@@ -11,11 +11,14 @@ import pytest
 import scipy.sparse
 
 from daskfs.cluster.open import open_cluster
+from daskfs.matrix.arrays import ArrayMatrix
+from daskfs.pipeline.checkpoint import Checkpoint
 from daskfs.pipeline.plan import BASE_WORKER_NBYTES
+from daskfs.selectors.fgm.plan import cut_columns
 from daskfs.selectors.fgm.selector import FGM
 from daskfs.selectors.fgm.tasks import ColumnRange, best_of_block, sums_of_block
-from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
+from daskfs.store.feature_store import FeatureStore
 
 OPTIONS = {"n_features_to_select": 9, "n_features_per_pass": 2, "C": 0.02, "certify": True}
 
@@ -163,3 +166,46 @@ def test_the_memory_of_a_worker_is_kept(tmp_path):
         selector.fit_matrix(stored, workers=workers)
         peaks = [nbytes for name, nbytes in workers.peak_memory().items() if name != "client"]
     assert 0 < max(peaks) <= BASE_WORKER_NBYTES + plan.task_nbytes
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """The columns that each task asks a store for by their numbers."""
+    asked, read = [], FeatureStore.read
+
+    def counted(self, rows, columns=slice(None), out=None):
+        if isinstance(columns, np.ndarray):
+            asked.append(columns)
+        return read(self, rows, columns, out)
+
+    monkeypatch.setattr(FeatureStore, "read", counted)
+    return asked
+
+
+@pytest.mark.parametrize("n_features_per_pass", [4, 10, 20])
+@pytest.mark.parametrize("rows", ["all", "of a split"])
+def test_a_task_reads_no_more_columns_of_a_store_than_planned(tmp_path, reads, n_features_per_pass, rows):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((2000, 60), dtype=np.float32)
+    y = (X[:, ::3] @ rng.standard_normal(20) > 0.0).astype(float)
+    stored = ingest(X, tmp_path / "m.zarr", y=y, tile_shape=(500, 5))
+    stored = stored if rows == "all" else stored.split(0.25)[0]
+    limit = 8300 << 10  # for two columns at a time, or three of fewer rows
+    options = {"n_features_to_select": 40, "n_features_per_pass": n_features_per_pass, "memory_limit": limit}
+    shape = FGM(**options)._shape(stored.shape[0], 60, 4)
+    n_read = cut_columns(shape, limit, 1, (500, 5)).n_read
+    assert 1 < n_read < 5  # or the tile alone says how many
+    expected = FGM(**options).fit(stored)
+
+    def as_planned():
+        in_one_tile = all(len(set((columns // 5).tolist())) == 1 for columns in reads)
+        return bool(reads) and in_one_tile and max(map(len, reads)) <= n_read
+
+    assert as_planned()
+    assert sorted(np.concatenate(reads)) == sorted(expected.selected_)
+    checkpoint = Checkpoint(tmp_path / "kept")
+    FGM(**options).fit_matrix(stored, checkpoint=checkpoint)
+    reads.clear()
+    resumed = FGM(**options).fit_matrix(stored, checkpoint=checkpoint)
+    assert as_planned()
+    assert_same_bits(resumed, expected)

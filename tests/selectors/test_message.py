@@ -12,9 +12,10 @@ from sklearn.linear_model import LinearRegression
 
 from daskfs.cluster.workers import Here
 from daskfs.errors import ConfigError, DaskfsError, DataError, PlanError
-from daskfs.matrix.streaming import Streamable
+from daskfs.matrix.arrays import ArrayMatrix
+from daskfs.matrix.base import Matrix
+from daskfs.matrix.names import Names
 from daskfs.selectors.message.selector import Message
-from daskfs.sources.arrays import ArrayMatrix
 
 TRUE_FEATURES = [2, 5, 11]
 
@@ -82,11 +83,10 @@ def test_the_result_holds_the_path_of_the_first_subset(problem):
     assert "client" not in result.parameters
 
 
-class Votes(Streamable):
+class Votes(Matrix):
     """Two or three blocks of 40 rows, of which each explains the target by the columns given."""
 
-    shuffled = True
-    feature_names = None
+    rows_are_random = True
     dtype = np.dtype(float)
 
     def __init__(self, columns, constant=()):
@@ -281,7 +281,7 @@ def test_a_value_that_is_not_finite_is_named_by_column_and_row(problem, value):
 
 def test_a_value_that_is_not_finite_in_a_store_is_named_by_column_and_source_row():
     class Stored(Votes):
-        feature_names = np.array(["a", "b", "c", "d"], dtype=object)
+        names = Names(4, np.array(["a", "b", "c", "d"], dtype=object))
         source_rows = np.arange(120)[::-1].copy()
 
     matrix = Stored([[0], [0], [0]])

@@ -7,8 +7,8 @@ import pytest
 from sklearn.linear_model import Lasso, LogisticRegression
 
 from daskfs.errors import DataError
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.message.selector import Message
-from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 
 TRUE_FEATURES = [3, 7, 11]

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from daskfs.errors import DataError
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.message.selector import Message
-from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 from daskfs.sources.synthetic import SyntheticSource
 from daskfs.store.feature_store import open_store

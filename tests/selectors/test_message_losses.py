@@ -12,8 +12,8 @@ from sklearn.linear_model import HuberRegressor, LogisticRegression, PoissonRegr
 from sklearn.model_selection import cross_val_score
 
 from daskfs.errors import DataError
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.message.selector import Message
-from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 
 TRUE_FEATURES = [2, 5, 11]

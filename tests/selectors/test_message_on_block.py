@@ -9,8 +9,8 @@ import pytest
 
 from daskfs.kernels.lasso.criteria import feature_penalty
 from daskfs.kernels.lasso.path import lasso_path
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.message.on_block import SelectionSettings, SubsetGroup, select_on_block
-from daskfs.sources.arrays import ArrayMatrix
 
 SETTINGS = SelectionSettings("ebic", 0.5, True, 100, 10, None)
 GROUP = SubsetGroup(0, (0, 400, 800), slice(100, 900))

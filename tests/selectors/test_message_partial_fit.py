@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from daskfs.errors import DataError
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.message.selector import Message
-from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 
 

@@ -87,7 +87,7 @@ def test_the_fits_of_the_second_look_are_not_taken_for_those_of_the_model(loss):
 
 
 def _in_order(X: np.ndarray, y: np.ndarray):
-    from daskfs.sources.arrays import ArrayMatrix
+    from daskfs.matrix.arrays import ArrayMatrix
 
     return ArrayMatrix(X, y, shuffled=True)
 

@@ -7,13 +7,13 @@ import pytest
 from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression, Ridge
 
 from daskfs.cluster.workers import Here
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.message.aggregate import Average, newton_step
 from daskfs.selectors.message.fits import Part, SubsetFits
 from daskfs.selectors.message.partition import strided
 from daskfs.selectors.message.passes import MessageRun
 from daskfs.selectors.message.plan import subset_start, why_n_subsets
 from daskfs.selectors.message.selector import Message
-from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 
 TRUE_FEATURES = [2, 5, 11]

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 import scipy.sparse
 
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.mission.model import MissionModel, ModelShape, merged
 from daskfs.selectors.mission.selector import Mission
-from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 
 

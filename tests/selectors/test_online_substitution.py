@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daskfs.errors import ConfigError, DataError
-from daskfs.kernels.losses import SQUARED
+from daskfs.losses import LOSSES as EVERY_LOSS
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.online_substitution.selector import OnlineSubstitution
-from daskfs.sources.arrays import ArrayMatrix
 
 RULES = ("exchange", "os", "paper")
 
@@ -139,11 +139,14 @@ class traced:
     def __init__(self, selector, X, y):
         from daskfs.selectors.online_substitution.columns import prepared
         from daskfs.selectors.online_substitution.engines.choose import make_engine
+        from daskfs.selectors.online_substitution.engines.point import LossSettings
         from daskfs.selectors.online_substitution.members import Members
         from daskfs.selectors.online_substitution.parameters import engine_of, rule_of
 
         members = Members(8, len(y), np.dtype(float))
-        self.engine = make_engine(members, y, rule_of(selector), engine_of(selector), SQUARED, None, False)
+        self.engine = make_engine(
+            members, y, rule_of(selector), engine_of(selector), LossSettings(EVERY_LOSS["squared"])
+        )
         rule = self.engine.rule
         allowed = rule.c * (0.5 * rule.lipschitz - 0.5 / rule.eta)
         self.excess, self.moved, self.n_steps = -np.inf, 0.0, 0

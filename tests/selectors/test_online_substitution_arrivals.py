@@ -11,8 +11,8 @@ from sklearn.base import clone
 
 from daskfs.cluster.open import open_cluster
 from daskfs.errors import ConfigError, DataError
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.online_substitution.selector import OnlineSubstitution
-from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 
 LOSSES = ["squared", "logistic"]

@@ -13,9 +13,9 @@ import pytest
 from sklearn.base import clone
 
 from daskfs.errors import PlanError
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.pipeline.checkpoint import Checkpoint
 from daskfs.selectors.online_substitution.selector import OnlineSubstitution
-from daskfs.sources.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 
 KINDS = [

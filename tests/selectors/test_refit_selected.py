@@ -9,10 +9,10 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRe
 
 from daskfs import ingest
 from daskfs.errors import DataError
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.shared import refit
 from daskfs.selectors.shared.refit import MeanLoss, refit_selected
 from daskfs.selectors.shared.run import Run
-from daskfs.sources.arrays import ArrayMatrix
 
 
 def data(loss, n=600, p=12, seed=0):

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from daskfs.cluster.workers import Here
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.shared.record import Record
 from daskfs.selectors.shared.run import Run
-from daskfs.sources.arrays import ArrayMatrix
 
 
 @dataclass(frozen=True)

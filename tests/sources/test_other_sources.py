@@ -11,7 +11,8 @@ import scipy.sparse
 import zarr
 
 from daskfs.errors import ConfigError, DataError, SchemaError, SourceError
-from daskfs.sources.arrays import ArrayMatrix, ArraySource
+from daskfs.matrix.arrays import ArrayMatrix
+from daskfs.sources.arrays import ArraySource
 from daskfs.sources.dask_array import DaskArraySource
 from daskfs.sources.dataframe import DaskFrameSource, FrameSource
 from daskfs.sources.kinds import as_source, make_source

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from daskfs.matrix.base import RowBlock
+from daskfs.matrix.blocks import RowBlock
 from daskfs.store.feature_store import FeatureStore, open_store
 from daskfs.store.writer import StoreWriter
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from daskfs.matrix.base import RowBlock
+from daskfs.matrix.blocks import RowBlock
 from daskfs.store.feature_store import open_store
 from daskfs.store.writer import StoreWriter
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from daskfs.errors import DataError, PlanError, StoreError, StoreExistsError, StoreFormatError
-from daskfs.matrix.base import RowBlock
+from daskfs.matrix.blocks import RowBlock
 from daskfs.store.band_writer import BandWriter
 from daskfs.store.feature_store import open_store
 from daskfs.store.spool import Spool
@@ -244,7 +244,7 @@ def test_a_disk_too_small_is_refused_before_reading(make_store, matrix, tmp_path
 KILLED = """
 import os, signal, sys
 import numpy as np
-from daskfs.matrix.base import RowBlock
+from daskfs.matrix.blocks import RowBlock
 from daskfs.store.writer import StoreWriter
 with StoreWriter(sys.argv[1], 70, source={}, memory_limit=16 * 1024) as writer:
     writer.write(RowBlock(0, 200, np.ones((200, 70))))

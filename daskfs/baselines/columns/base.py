@@ -18,6 +18,7 @@ from daskfs.kernels.glm.newton import Predictions, Problem, advance, new_predict
 from daskfs.kernels.glm.null_model import fit_null_model
 from daskfs.kernels.losses import loss_code
 from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE
+from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, LossOf, n_to_select
 from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.base import BaseSelector, SelectorPlan
@@ -221,14 +222,14 @@ class ColumnBaseline(BaseSelector):
 
     def _make_result(
         self,
-        matrix: Any,
+        matrix: Matrix,
         history: dict[str, np.ndarray],
         seconds: dict[str, float],
         n_passes: int,
         limit: int | None,
         notes: list[str],
     ) -> None:
-        names = matrix.feature_names
+        names = matrix.names.given
         table = selection_table(self.selected_, self.coef_[self.selected_], self.scores_[self.selected_], names)
         parameters = {**self.get_params(deep=False), "n_features_to_select": self._n_select(int(matrix.shape[1]))}
         del parameters["client"]
@@ -243,7 +244,7 @@ class ColumnBaseline(BaseSelector):
             history=type(table).from_dict(history),
             scores=self.scores_,
             feature_names=names,
-            store_digest=getattr(getattr(matrix, "base", matrix), "digest", None),
+            store_digest=matrix.identity,
             memory={} if limit is None else {"task_limit_nbytes": limit},
             time=seconds,
             notes=notes,

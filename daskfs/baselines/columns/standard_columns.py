@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
-from daskfs.errors import DataError
 from daskfs.kernels.linear.columns import copy_columns
 from daskfs.kernels.linear.moments import moments
-from daskfs.matrix.base import Progress
+from daskfs.matrix.base import Matrix, Progress
 
 BLOCK_VALUES = 1 << 20  # of a block: 8 MiB
 CACHE_NBYTES = 1 << 30  # of columns kept between passes, where no memory limit says otherwise
@@ -55,7 +53,7 @@ class StandardColumns:
     """
 
     def __init__(
-        self, matrix: Any, y: np.ndarray, weight: np.ndarray, keep: bool = False, progress: Progress | None = None
+        self, matrix: Matrix, y: np.ndarray, weight: np.ndarray, keep: bool = False, progress: Progress | None = None
     ) -> None:
         self.matrix, self.progress = matrix, progress
         self.n_samples, self.n_features = (int(size) for size in matrix.shape)
@@ -136,7 +134,7 @@ class StandardColumns:
             return
         found = moments(X, self._y, self._weight)
         if not np.isfinite(found.scale).all():
-            self._refuse(X, features, int(np.flatnonzero(~np.isfinite(found.scale))[0]))
+            raise self.matrix.bad_column(int(features[np.flatnonzero(~np.isfinite(found.scale))[0]]))
         self.mean[features], self.scale[features], self.cross[features] = found.mean, found.scale, found.cross
 
     def _standardise(self, X: np.ndarray, features: np.ndarray, out: np.ndarray) -> None:
@@ -147,20 +145,6 @@ class StandardColumns:
         part = np.empty((len(varying), self.n_samples))
         copy_columns(X, self.mean[features], self.scale[features], varying, part)
         out[varying] = part
-
-    def _refuse(self, X: np.ndarray, features: np.ndarray, place: int) -> None:
-        rows = np.flatnonzero(~np.isfinite(X[:, place]))
-        names = self.matrix.feature_names
-        name = f"column {features[place]}" if names is None else f"column {str(names[features[place]])!r}"
-        if not len(rows):
-            raise DataError("its values are too large to be squared", name, "scale the column")
-        source_rows = getattr(self.matrix, "source_rows", None)
-        row = int(rows[0]) if source_rows is None else int(source_rows[rows[0]])
-        raise DataError(
-            f"expected finite numbers, found {X[rows[0], place]}",
-            f"{name}, row {row}",
-            "drop the row or fill in the value",
-        )
 
 
 def _as_float(X: np.ndarray) -> np.ndarray:

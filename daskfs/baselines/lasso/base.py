@@ -13,7 +13,7 @@ from annotated_types import Ge
 from daskfs.cluster.workers import Workers
 from daskfs.kernels.losses import default_threshold
 from daskfs.losses import LIKELIHOOD
-from daskfs.matrix.base import Progress
+from daskfs.matrix.base import Matrix, Progress
 from daskfs.parameters import Count, LossOf, Share
 from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.base import BaseSelector
@@ -109,13 +109,13 @@ class LassoBaseline(BaseSelector, kw_only=True):
     max_features: Count | None = None
     loss: Annotated[str, LossOf(LIKELIHOOD)] = "squared"
 
-    def _training_rows(self, matrix: Any) -> tuple[Any, SelectionSettings]:
+    def _training_rows(self, matrix: Matrix) -> tuple[Any, SelectionSettings]:
         """Return the rows of positive weight, their target checked, and how to select on them."""
         y = checked_target(matrix, self.loss)
         rows = weighted_rows(matrix)
         positive, threshold = None, 0.0
         if self.loss in CLASSIFIERS:
-            self.classes_ = classes_of(rows.read_target(slice(None)), None, many=self.loss == "multinomial")
+            self.classes_ = classes_of(np.asarray(rows.read_target()), None, many=self.loss == "multinomial")
             positive = float(self.classes_[1])  # of more classes: each in its turn
         if self.loss == "huber":
             weight = matrix.read_weight(slice(None))
@@ -167,7 +167,7 @@ class LassoBaseline(BaseSelector, kw_only=True):
         loss = "logistic" if self.loss == "multinomial" else self.loss
         return Shape(n_samples, n_features, itemsize, 1, self.n_lambdas, self.max_features, loss)
 
-    def _finish(self, matrix: Any, estimate: Estimate) -> None:
+    def _finish(self, matrix: Matrix, estimate: Estimate) -> None:
         """Order the selected columns by importance, and make the result."""
         self.coef_, self.support_, self.scores_ = estimate.coef, estimate.is_selected, estimate.scores
         self.intercept_ = estimate.intercept
@@ -179,7 +179,7 @@ class LassoBaseline(BaseSelector, kw_only=True):
         self.selected_ = columns[np.lexsort((columns, -size, -self.scores_[columns]))]
         if not len(columns):
             notes.append("no feature was selected")
-        names = matrix.feature_names
+        names = matrix.names.given
         coef, intercept = self.coef_[..., self.selected_], self.intercept_
         if coef.ndim > 1:
             coef, intercept = coefficient_norm(coef), math.nan
@@ -199,7 +199,7 @@ class LassoBaseline(BaseSelector, kw_only=True):
             history=type(table).from_dict(path_of_first(estimate.path)),
             scores=self.scores_,
             feature_names=names,
-            store_digest=getattr(getattr(matrix, "base", matrix), "digest", None),
+            store_digest=matrix.identity,
             time=estimate.seconds,
             notes=notes,
         )

@@ -13,9 +13,10 @@ import numpy as np
 
 from daskfs.errors import DataError
 from daskfs.kernels.linear.moments import CONSTANT_RATIO, Moments, gram_rows, moments
-from daskfs.matrix.base import Matrix, Rows
-from daskfs.selectors.message.on_block import SubsetGroup, select_on_block
-from daskfs.selectors.message.subset import SelectionSettings
+from daskfs.matrix.base import Matrix
+from daskfs.matrix.blocks import Rows
+from daskfs.selectors.message.subset import SelectionSettings, choose
+from daskfs.selectors.shared.refit_on_block import read_rows
 
 BLOCK_VALUES = 1 << 22  # 16 MiB of float32
 
@@ -156,37 +157,15 @@ def add_rows(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> dict[str, np
     return {"rows": a["rows"] + b["rows"]}
 
 
-class Sample:
-    """A matrix with other weights."""
-
-    def __init__(self, matrix: Any, weight: np.ndarray) -> None:
-        self.base, self.weight = matrix, weight
-        self.shape, self.dtype, self.feature_names = matrix.shape, matrix.dtype, matrix.feature_names
-        self.source_rows = getattr(matrix, "source_rows", None)
-
-    def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
-        """Return the block of the matrix."""
-        block: np.ndarray = self.base.read(rows, columns, out)
-        return block
-
-    def read_target(self, rows: Rows = slice(None)) -> np.ndarray:
-        """Return the target of the matrix."""
-        target: np.ndarray = self.base.read_target(rows)
-        return target
-
-    def read_weight(self, rows: Rows = slice(None)) -> np.ndarray:
-        """Return the weights of all the rows that are read together."""
-        return self.weight
-
-
 def select_on_sample(
-    matrix: Matrix, settings: SelectionSettings, rows: Rows, n_samples: int, weighting: Weighting
+    matrix: Matrix, settings: SelectionSettings, rows: Rows, weighting: Weighting
 ) -> dict[str, np.ndarray]:
-    """Select on a bootstrap sample; see `daskfs.selectors.message.on_block.select_on_block`."""
-    given = matrix.read_weight(rows)
-    weight = weighting.of(RowPart(0, rows), np.ones(n_samples) if given is None else given)
-    sample: Any = Sample(matrix, weight)
-    chosen = select_on_block(sample, settings, SubsetGroup(0, (0, n_samples), rows))
+    """Select on a bootstrap sample; see `daskfs.selectors.message.subset.choose`."""
+    part = RowPart(0, rows)
+    X, y, weight = read_rows(matrix, slice(None), settings.positive, rows)
+    chosen = choose(X, y, weighting.of(part, weight), settings, is_first=True)
+    if chosen is None:
+        raise _not_finite(matrix, part, X)
     return {name: chosen[name] for name in ("selected", "y_mean", "lambda", "df", "deviance", "gic", "best")}
 
 
@@ -201,11 +180,5 @@ def _read(matrix: Matrix, part: RowPart, columns: Rows) -> tuple[np.ndarray, np.
 
 def _not_finite(matrix: Matrix, part: RowPart, X: np.ndarray) -> DataError:
     row, column = (int(found[0]) for found in np.nonzero(~np.isfinite(X)))
-    names = matrix.feature_names
-    name = f"column {column}" if names is None else f"column {str(names[column])!r}"
     stored = part.rows.start + row if isinstance(part.rows, slice) else int(part.rows[row])
-    source_rows = getattr(matrix, "source_rows", None)
-    source = stored if source_rows is None else int(source_rows[stored])
-    return DataError(
-        f"expected finite numbers, found {X[row, column]}", f"{name}, row {source}", "drop the row or fill in the value"
-    )
+    return matrix.bad_value(stored, column, X[row, column])

@@ -12,7 +12,6 @@ import numpy as np
 
 from daskfs.baselines.lasso.on_blocks import Weighting, select_on_sample
 from daskfs.errors import PlanError
-from daskfs.matrix.streaming import RowView
 from daskfs.selectors.base import SelectorPlan
 from daskfs.selectors.message.passes import MessageRun
 from daskfs.selectors.message.plan import Shape
@@ -39,9 +38,6 @@ def select_on_samples(
     """
     started = time.perf_counter()
     n_samples = run.shape.n_samples
-    is_view = isinstance(run.matrix, RowView)
-    rows = run.matrix.locate(0, n_samples) if is_view else slice(0, n_samples)
-    base = run.matrix.base if is_view else run.matrix
     checkpoint, progress = run.checkpoint, run.progress
     names = [f"bolasso-sample-{b}" for b in range(len(weightings))]
     found: list[Any] = [None if checkpoint is None else checkpoint.load(name) for name in names]
@@ -49,7 +45,7 @@ def select_on_samples(
     if progress is not None:
         progress.start("bolasso-select", len(weightings))
         progress.advance(len(weightings) - len(waiting))
-    shared = (base, settings, rows, n_samples)
+    shared = (run.matrix.base, settings, run.matrix.at(0, n_samples))
     tasks = [weightings[b] for b in waiting]
     for done, result in run.workers.map_blocks(select_on_sample, tasks, name="bolasso-select", shared=shared):
         found[waiting[done]] = result

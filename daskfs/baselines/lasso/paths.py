@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -28,8 +29,8 @@ from daskfs.errors import PlanError
 from daskfs.kernels.lasso.from_gram import lasso_path_from_gram, least_squares_from_gram, wanted_rows
 from daskfs.kernels.lasso.path import LassoPath, default_max_features, gram_capacity
 from daskfs.kernels.linear.moments import Moments
-from daskfs.matrix.base import Progress, Rows
-from daskfs.matrix.streaming import RowView
+from daskfs.matrix.base import Matrix, Progress
+from daskfs.matrix.blocks import Rows
 from daskfs.selectors.base import SelectorPlan
 from daskfs.selectors.message.subset import SelectionSettings
 from daskfs.selectors.shared.run import Checkpoint
@@ -42,7 +43,7 @@ class BlockPasses:
     """Passes over the row blocks of a matrix: where they run, what was finished before, how long they took."""
 
     def __init__(
-        self, matrix: Any, name: str, workers: Workers, progress: Progress | None, checkpoint: Checkpoint | None
+        self, matrix: Matrix, name: str, workers: Workers, progress: Progress | None, checkpoint: Checkpoint | None
     ) -> None:
         self.matrix, self.name, self.workers = matrix, name, workers
         self.progress, self.checkpoint = progress, checkpoint
@@ -50,11 +51,7 @@ class BlockPasses:
         self.n_passes = 0
         rows = block_rows(matrix.shape[1])
         bounds = [*range(0, matrix.shape[0], rows), matrix.shape[0]]
-        is_view = isinstance(matrix, RowView)
-        self.parts = [
-            RowPart(k, matrix.locate(bounds[k], bounds[k + 1]) if is_view else slice(bounds[k], bounds[k + 1]))
-            for k in range(len(bounds) - 1)
-        ]
+        self.parts = [RowPart(k, matrix.at(*part)) for k, part in enumerate(pairwise(bounds))]
         self.sizes = np.diff(bounds)
 
     def moments(self, weightings: list[Weighting], columns: Rows = slice(None)) -> list[Moments]:
@@ -76,9 +73,8 @@ class BlockPasses:
         if self.progress is not None:
             self.progress.start(f"{self.name}-{step}", 1)
         if found is None:
-            base = self.matrix.base if isinstance(self.matrix, RowView) else self.matrix
             found = self.workers.reduce_blocks(
-                function, self.parts, add, name=f"{self.name}-{step}", shared=(base, *shared)
+                function, self.parts, add, name=f"{self.name}-{step}", shared=(self.matrix.base, *shared)
             )
             if self.checkpoint is not None:
                 self.checkpoint.save(key, found)
@@ -150,7 +146,7 @@ def least_squares_over_blocks(passes: BlockPasses, columns: np.ndarray) -> tuple
         Whether columns depended on each other, so that the shortest solution was taken.
     """
     if not len(columns):
-        y, weight = passes.matrix.read_target(slice(None)), passes.matrix.read_weight(slice(None))
+        y, weight = np.asarray(passes.matrix.read_target()), passes.matrix.read_weight()
         return np.empty(0), float(np.average(y, weights=weight)), False
     everything = Weighting()
     (m,) = passes.moments([everything], columns)

@@ -6,8 +6,10 @@ from abc import abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.sparse import csc_array
 
 from daskfs.errors import ConfigError, PlanError
+from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, Positive, n_to_select
 from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.base import BaseSelector, SelectorPlan
@@ -137,7 +139,7 @@ class LinearBaseline(BaseSelector):
         self.coef_ = coef * scale
         self.intercept_ = float(shift - (mean[chosen] * self.coef_[chosen]).sum())
         self.selected_ = chosen[np.lexsort((chosen, -self.scores_[chosen]))]
-        names = matrix.feature_names
+        names = matrix.names.given
         table = selection_table(self.selected_, self.coef_[self.selected_], self.scores_[self.selected_], names)
         parameters = {**self.get_params(deep=False), "C": self.C_}
         del parameters["client"]
@@ -154,7 +156,7 @@ class LinearBaseline(BaseSelector):
             n_features=int(matrix.shape[1]),
             scores=self.scores_,
             feature_names=names,
-            store_digest=getattr(getattr(matrix, "base", matrix), "digest", None),
+            store_digest=matrix.identity,
             time=run.seconds,
             notes=notes,
         )
@@ -167,16 +169,18 @@ class LinearBaseline(BaseSelector):
         self.coef_[columns], self.intercept_ = fit.coef, fit.intercept
         result = self.result_
         result.intercept = fit.intercept
-        result.table = selection_table(columns, fit.coef, self.scores_[columns], run.matrix.feature_names)
+        result.table = selection_table(columns, fit.coef, self.scores_[columns], run.matrix.names.given)
         result.notes.append(f"the coefficients are those of a refit on the {len(columns)} columns alone")
 
 
-def _columns(matrix: Any, weight: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
+def _columns(matrix: Matrix, weight: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
     """Return X standardised (a sparse one as it is), the means and the inverse deviations."""
     n_features = int(matrix.shape[1])
-    csc = getattr(matrix, "by_columns", None)
-    if csc is not None:
-        return csc.tocsr(), np.zeros(n_features), np.ones(n_features)
+    entries = matrix.sparse_columns(slice(None))
+    if entries is not None:
+        shape = (entries.n_base_rows, n_features)
+        X = csc_array((entries.data, entries.indices, entries.indptr), shape=shape).tocsr()
+        return X if entries.taken is None else X[entries.taken], np.zeros(n_features), np.ones(n_features)
     X = np.array(matrix.read(slice(None)), dtype=np.float64)
     mean = np.average(X, axis=0, weights=weight)
     X -= mean

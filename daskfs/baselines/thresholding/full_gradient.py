@@ -26,7 +26,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from daskfs.errors import DataError, PlanError
+from daskfs.errors import PlanError
 from daskfs.kernels.baselines.hard_thresholding import IHT as IHT_CODE
 from daskfs.kernels.baselines.hard_thresholding import ITI as ITI_CODE
 from daskfs.kernels.baselines.hard_thresholding import PHT as PHT_CODE
@@ -105,10 +105,10 @@ class FullGradient(BaseSelector):
         rows = weighted_rows(matrix)
         self.plan(rows.shape[0], rows.shape[1], rows.dtype, limit)
         X = np.asarray(rows.read(slice(None)), dtype=np.float64)
-        y, weight = rows.read_target(slice(None)), rows.read_weight(slice(None))
+        y, weight = np.asarray(rows.read_target()), rows.read_weight()
         if not np.isfinite(X).all():
             row, column = (int(part[0]) for part in np.nonzero(~np.isfinite(X)))
-            raise DataError("expected finite numbers, found others", f"{rows.names[column]}, row {row}", "drop the row")
+            raise rows.bad_value(row, column, X[row, column])
         weight = np.ones(len(y)) if weight is None else weight / np.mean(weight)
         root = np.sqrt(weight)
         X = (X - np.average(X, axis=0, weights=weight)) * root[:, None]
@@ -136,7 +136,7 @@ class FullGradient(BaseSelector):
         self.coef_[columns], self.intercept_ = refit.coef, refit.intercept
         parameters = self.get_params(deep=False)
         del parameters["client"]
-        names = matrix.feature_names
+        names = matrix.names.given
         self.result_ = SelectionResult(
             method=self.method,
             table=selection_table(self.selected_, self.coef_[self.selected_], self.scores_[self.selected_], names),
@@ -146,7 +146,7 @@ class FullGradient(BaseSelector):
             n_features=n_features,
             scores=self.scores_,
             feature_names=names,
-            store_digest=getattr(getattr(matrix, "base", matrix), "digest", None),
+            store_digest=matrix.identity,
             notes=notes,
         )
 

@@ -9,7 +9,8 @@ import math
 
 import numpy as np
 
-from daskfs.kernels.losses import SPAN, SQUARED, derivatives, values
+from daskfs.kernels.losses import SPAN, SQUARED, values
+from daskfs.kernels.losses import derivatives as loss_derivatives
 
 MAX_STEPS = 100
 MAX_HALVINGS = 20
@@ -63,11 +64,11 @@ class SharedObjective:
         values(self.loss, self.threshold, prediction, self.y, losses, self._bits)
         return self._mean(losses) + penalty
 
-    def slopes(self, prediction: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def derivatives(self, prediction: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return ℓ' and ℓ'' of every row."""
-        slope, bend = np.empty(len(prediction)), np.empty(len(prediction))
-        derivatives(self.loss, self.threshold, prediction, self.y, slope, bend, self._bits)
-        return slope, bend
+        derivative, curvature = np.empty(len(prediction)), np.empty(len(prediction))
+        loss_derivatives(self.loss, self.threshold, prediction, self.y, derivative, curvature, self._bits)
+        return derivative, curvature
 
     def without_features(self) -> tuple[np.ndarray, float]:
         """Return the prediction of the best intercept alone, and its f."""
@@ -90,11 +91,11 @@ class SharedObjective:
         value = self.value(prediction, penalty)
         if not self.fits_intercept or not math.isfinite(value):
             return value, prediction, self.intercept
-        slope, bend = self.slopes(prediction)
-        curvature = self._mean(bend)
+        derivative, curvatures = self.derivatives(prediction)
+        curvature = self._mean(curvatures)
         if curvature <= 0.0:
             return value, prediction, self.intercept
-        step = -self._mean(slope) / max(curvature, 1e-6)
+        step = -self._mean(derivative) / max(curvature, 1e-6)
         for _ in range(MAX_HALVINGS):
             trial = prediction + step
             found = self.value(trial, penalty)

@@ -17,7 +17,7 @@ import numpy as np
 from daskfs.cluster.actors import LastingTasks, NodeAddress, keep_running
 from daskfs.cluster.workers import Here, Workers
 from daskfs.errors import RunError
-from daskfs.matrix.base import Progress
+from daskfs.matrix.base import Matrix, Progress
 from daskfs.selectors.asy_os.leases import Lease
 from daskfs.selectors.asy_os.messages import Share
 from daskfs.selectors.asy_os.session import Spent, WorkerSession, work_in_turn
@@ -56,7 +56,7 @@ class AsyncRun:
 
     def __init__(
         self,
-        matrix: Any,
+        matrix: Matrix,
         settings: AsyncSettings,
         workers: Workers,
         progress: Progress | None = None,
@@ -251,7 +251,7 @@ class AsyncRun:
 class _Chapters:
     """Columns in this process: read many at a time, kept while workers take turns at them."""
 
-    def __init__(self, matrix: Any, settings: AsyncSettings, weight: np.ndarray) -> None:
+    def __init__(self, matrix: Matrix, settings: AsyncSettings, weight: np.ndarray) -> None:
         self._matrix, self._settings, self._weight = matrix, settings, weight
         self._width = max(settings.widest, READ_COLUMNS - READ_COLUMNS % settings.widest)
         column_nbytes = matrix.shape[0] * np.dtype(settings.dtype).itemsize

@@ -44,7 +44,6 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from annotated_types import Ge
 
-from daskfs.kernels.losses import EPSILON_INSENSITIVE, SQUARED, loss_code
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, NotNegative, Positive, Share
 from daskfs.result import SelectionResult, selection_table
@@ -56,7 +55,8 @@ from daskfs.selectors.asy_os.run import AsyncRun
 from daskfs.selectors.asy_os.task import AsyncSettings
 from daskfs.selectors.base import BaseSelector, SelectorPlan
 from daskfs.selectors.online_substitution.columns import ColumnSettings
-from daskfs.selectors.online_substitution.parameters import EPSILON_SHARE, SmoothLoss, n_to_select, rule_of
+from daskfs.selectors.online_substitution.engines.point import loss_settings
+from daskfs.selectors.online_substitution.parameters import SmoothLoss, n_to_select, rule_of
 from daskfs.selectors.shared.elimination import Kept, eliminate
 from daskfs.selectors.shared.refit import MeanLoss, SelectedFit, refit_selected
 from daskfs.selectors.shared.responses import TWO_CLASS
@@ -219,7 +219,7 @@ class AsyncOnlineSubstitution(BaseSelector):
         matrix, workers, limit = run.matrix, run.workers, run.task_limit
         in_turn = self.schedule != "asynchronous" or workers.client is None
         n_threads = 1 if in_turn else workers.n_threads
-        tile_columns = getattr(matrix, "tile_shape", (1, 1))[1]
+        tile_columns = matrix.tile_shape[1]
         shape = self._shape(matrix.shape[0], matrix.shape[1], matrix.dtype, n_threads, tile_columns, in_turn)
         settings = self._settings(matrix, shape, limit)
         session = AsyncRun(matrix, settings, workers, run.progress, run.checkpoint)
@@ -243,25 +243,23 @@ class AsyncOnlineSubstitution(BaseSelector):
     def _settings(self, matrix: Matrix, shape: AsyncShape, limit: int | None) -> AsyncSettings:
         y = checked_target(matrix, self.loss)
         weight = matrix.read_weight(slice(None))
-        positive, location, threshold = None, 0.0, 0.0
+        positive, location = None, 0.0
         if self.loss in TWO_CLASS:
             self.classes_ = classes_of(y, None)
             positive = float(self.classes_[1])
         elif self.loss == "squared":
             location = float(np.average(y, weights=weight))
-        loss = loss_code(self.loss)
-        if loss == EPSILON_INSENSITIVE:
-            spread = float(np.sqrt(np.average((y - np.average(y, weights=weight)) ** 2, weights=weight)))
-            threshold = EPSILON_SHARE * spread if self.epsilon is None else float(self.epsilon)
+        loss = loss_settings(self.loss, y, weight, self.epsilon, fits_intercept=True)
+        stretch = stretch_of(shape.n_workers, shape.n_features, shape.n_selected, self.m, self.c, shape.n_workers - 1)
         widths = choose_widths(shape, limit)
         tau_max = 2 * shape.n_workers if self.tau_max is None else int(self.tau_max)
         return AsyncSettings(
-            loss=loss,
+            loss=loss.loss.code,
             positive=positive,
             location=location,
-            threshold=threshold,
-            fits_intercept=loss != SQUARED,
-            rule=rule_of(self),  # type: ignore[arg-type]  # the same parameters by the same names
+            threshold=loss.threshold,
+            fits_intercept=loss.fits_intercept,
+            rule=replace(rule_of(self), stretch=stretch),  # type: ignore[arg-type]  # parameters by the same names
             columns=self._columns(),
             dtype=str(self._columns().dtype_of(matrix.dtype)),
             n_workers=shape.n_workers,
@@ -272,9 +270,6 @@ class AsyncOnlineSubstitution(BaseSelector):
             narrowest=widths.narrowest,
             widest=widths.widest,
             exchanges=self.other_worker,
-            stretch=stretch_of(
-                shape.n_workers, shape.n_features, shape.n_selected, self.m, self.c, shape.n_workers - 1
-            ),
             timeout_s=float(self.timeout_s),
         )
 
@@ -289,9 +284,9 @@ class AsyncOnlineSubstitution(BaseSelector):
         self.intercept_ = float(fit.intercept)
 
     def _make_result(
-        self, matrix: Any, run: AsyncRun, notes: list[str], limit: int | None, settings: AsyncSettings
+        self, matrix: Matrix, run: AsyncRun, notes: list[str], limit: int | None, settings: AsyncSettings
     ) -> None:
-        names = matrix.feature_names
+        names = matrix.names.given
         table = selection_table(self.selected_, self.coef_[self.selected_], self.scores_[self.selected_], names)
         self.result_ = SelectionResult(
             method=self.method,
@@ -305,7 +300,7 @@ class AsyncOnlineSubstitution(BaseSelector):
             history=type(table)({name: run.trace[:, q] for q, name in enumerate(TRACE)}),
             scores=self.scores_,
             feature_names=names,
-            store_digest=getattr(getattr(matrix, "base", matrix), "digest", None),
+            store_digest=matrix.identity,
             memory={} if limit is None else {"task_limit_nbytes": limit},
             communication=communication_of(run),
             time=times_of(run),

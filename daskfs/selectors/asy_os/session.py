@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from daskfs.matrix.base import Matrix
 from daskfs.selectors.asy_os.leases import Lease
 from daskfs.selectors.asy_os.messages import Reply, Share
 from daskfs.selectors.asy_os.worker import Proposal, SubstitutionWorker, WorkerSettings
@@ -51,7 +52,7 @@ class WorkerSession:
         Columns are held as.
     """
 
-    def __init__(self, node: Any, number: int, matrix: Any, settings: WorkerSettings, dtype: np.dtype) -> None:
+    def __init__(self, node: Any, number: int, matrix: Matrix, settings: WorkerSettings, dtype: np.dtype) -> None:
         self.node, self.number, self.matrix, self.settings, self.dtype = node, number, matrix, settings, dtype
         self.spent = Spent()
         self.worker: SubstitutionWorker
@@ -134,9 +135,7 @@ class WorkerSession:
 
     def holds(self) -> tuple[int, Share]:
         """Return the number of the last step, and what the worker holds."""
-        members = self.worker.members
-        k = members.n_members
-        return self._sequence, Share(self.number, members.ids[:k].copy(), self.worker.engine.coef[:k].copy())
+        return self._sequence, Share(self.number, *self.worker.holds())
 
     def _take(self, reply: Reply, wanted: int) -> None:
         if reply.verdict == "superseded":

@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from daskfs.cluster.actors import NodeAddress, NodeLost
 from daskfs.kernels.substitution.products import NO_WEIGHT
+from daskfs.matrix.base import Matrix
 from daskfs.matrix.buffers import BufferPool
 from daskfs.selectors.asy_os.leases import ColumnLeases, Lease
 from daskfs.selectors.asy_os.messages import NO_COEF, NO_COLUMNS, Share
@@ -24,7 +24,7 @@ from daskfs.selectors.asy_os.objective import SharedObjective
 from daskfs.selectors.asy_os.session import Spent, WorkerSession
 from daskfs.selectors.asy_os.worker import SubstitutionWorker, WorkerSettings
 from daskfs.selectors.online_substitution.columns import Columns, ColumnSettings, prepared, read_columns
-from daskfs.selectors.online_substitution.engines.exchange import Rule
+from daskfs.selectors.online_substitution.engines.base import Rule
 
 CALLS_SHARE = 0.1
 """Of a worker's time, at most, spent on calls: blocks are so wide that it is."""
@@ -57,10 +57,9 @@ class AsyncSettings:
     widest: int
     """Columns of a block; the same: the width is given."""
     exchanges: bool
-    stretch: float = 0.0
     timeout_s: float = 30.0
 
-    def objective(self, matrix: Any) -> SharedObjective:
+    def objective(self, matrix: Matrix) -> SharedObjective:
         """Read target and weights."""
         y = np.array(matrix.read_target(slice(None)), dtype=np.float64)
         y = y - self.location if self.positive is None else np.where(y == self.positive, 1.0, -1.0)
@@ -68,9 +67,9 @@ class AsyncSettings:
         weight = NO_WEIGHT if found is None else np.array(found, dtype=np.float64)
         return SharedObjective(self.loss, y, weight, self.rule.ridge, self.threshold, self.fits_intercept)
 
-    def worker(self, matrix: Any) -> WorkerSettings:
+    def worker(self, matrix: Matrix) -> WorkerSettings:
         """Return what a worker is told."""
-        return WorkerSettings(self.objective(matrix), self.rule, self.columns, self.stretch)
+        return WorkerSettings(self.objective(matrix), self.rule, self.columns)
 
     def leases(self, n_features: int) -> ColumnLeases:
         """Return the leases of a run that begins."""
@@ -90,7 +89,7 @@ class PlacedNode(CentralNode):
     """
 
     def __init__(
-        self, matrix: Any, settings: AsyncSettings, n_ahead: int = 1, clock: Callable[[], float] | None = None
+        self, matrix: Matrix, settings: AsyncSettings, n_ahead: int = 1, clock: Callable[[], float] | None = None
     ) -> None:
         objective, leases = settings.objective(matrix), settings.leases(matrix.shape[1])
         numbers = (settings.n_workers, settings.capacity, settings.tau_max, settings.rule.checks)
@@ -108,7 +107,7 @@ class Outcome:
     spent: Spent
 
 
-def work_until_finished(matrix: Any, address: NodeAddress, settings: AsyncSettings, number: int) -> Outcome:
+def work_until_finished(matrix: Matrix, address: NodeAddress, settings: AsyncSettings, number: int) -> Outcome:
     """Be a worker until the central node says that all is done, or answers no more.
 
     Parameters
@@ -186,7 +185,7 @@ def compile_kernels(settings: AsyncSettings) -> None:
         worker.settle(proposal.delta is not None)
 
 
-def contribution_of(matrix: Any, settings: AsyncSettings, share: Share) -> np.ndarray:
+def contribution_of(matrix: Matrix, settings: AsyncSettings, share: Share) -> np.ndarray:
     """Return what a share contributes to u_C: its columns are read."""
     told = settings.worker(matrix)
     worker = SubstitutionWorker(told, max(1, len(share.columns)), matrix.shape[0], np.dtype(settings.dtype))
@@ -197,7 +196,7 @@ def contribution_of(matrix: Any, settings: AsyncSettings, share: Share) -> np.nd
 class _ReadAhead:
     """Reads a lease's columns while those of the one before are worked on."""
 
-    def __init__(self, matrix: Any, settings: AsyncSettings, weight: np.ndarray, pool: ThreadPoolExecutor) -> None:
+    def __init__(self, matrix: Matrix, settings: AsyncSettings, weight: np.ndarray, pool: ThreadPoolExecutor) -> None:
         self._matrix, self._settings, self._weight, self._pool = matrix, settings.columns, weight, pool
         self._buffers = BufferPool()
         self._waiting: dict[Lease, Future[Columns]] = {}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from daskfs.matrix.base import Matrix
 from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.fgm.passes import HISTORY, FgmPasses
 from daskfs.selectors.shared.refit import MeanLoss, refit_selected
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from daskfs.selectors.fgm.selector import FGM
 
 
-def finish(selector: FGM, matrix: Any, passes: FgmPasses, y: np.ndarray, weight: np.ndarray) -> None:
+def finish(selector: FGM, matrix: Matrix, passes: FgmPasses, y: np.ndarray, weight: np.ndarray) -> None:
     """Set the fitted attributes of a selector.
 
     Parameters
@@ -43,7 +44,7 @@ def finish(selector: FGM, matrix: Any, passes: FgmPasses, y: np.ndarray, weight:
     notes = _notes(selector, passes, len(features))
     if selector.debias and len(features):
         notes.append(_debias(selector, matrix, passes, features, y, weight))
-    names = matrix.feature_names
+    names = matrix.names.given
     table = selection_table(selector.selected_, selector.coef_[selector.selected_],
                             selector.scores_[selector.selected_], names)  # fmt: skip
     parameters = {**selector.get_params(deep=False), "C": selector.C_}
@@ -65,7 +66,7 @@ def finish(selector: FGM, matrix: Any, passes: FgmPasses, y: np.ndarray, weight:
         history=type(table).from_dict(columns),
         scores=selector.scores_,
         feature_names=names,
-        store_digest=getattr(getattr(matrix, "base", matrix), "digest", None),
+        store_digest=matrix.identity,
         memory={} if selector.memory_limit is None else {"task_limit": str(selector.memory_limit)},
         communication=passes.columns.run.nbytes,
         time=passes.columns.run.seconds,
@@ -99,7 +100,7 @@ def _notes(selector: FGM, passes: FgmPasses, n_selected: int) -> list[str]:
 
 
 def _debias(
-    selector: FGM, matrix: Any, passes: FgmPasses, features: np.ndarray, y: np.ndarray, weight: np.ndarray
+    selector: FGM, matrix: Matrix, passes: FgmPasses, features: np.ndarray, y: np.ndarray, weight: np.ndarray
 ) -> str:
     """Refit on the selected features alone; return both accuracies in words."""
     z = passes.model.predictions() + passes.model.shift

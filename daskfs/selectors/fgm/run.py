@@ -12,7 +12,6 @@ from daskfs.selectors.fgm.tasks import (
     ColumnMoments,
     ColumnRange,
     best_of_block,
-    not_finite,
     read_columns,
     sums_of_block,
 )
@@ -41,12 +40,12 @@ class ColumnPasses:
         DataError
             NaN or infinity, with the column's name.
         """
-        if not is_weighted and hasattr(self.matrix, "n_missing"):
-            store = self.matrix
-            bad = (store.n_missing > 0) | ~np.isfinite(store.minimum) | ~np.isfinite(store.maximum)
-            if bad.any():
-                raise not_finite(store, int(np.flatnonzero(bad)[0]))
-            return store.mean, store.std
+        known = None if is_weighted else self.matrix.column_statistics()
+        if known is not None:
+            bad = np.flatnonzero((known.n_missing > 0) | ~np.isfinite(known.minimum) | ~np.isfinite(known.maximum))
+            if len(bad):
+                raise self.matrix.bad_column(int(bad[0]))
+            return known.mean, known.std
         m = self.matrix.shape[1]
         ranges = self._ranges(np.zeros(m), np.ones(m))
         parts = self.run.map("statistics", sums_of_block, ranges, weight, record=ColumnMoments)
@@ -88,7 +87,7 @@ class ColumnPasses:
     def _read_groups(self, ascending: np.ndarray) -> list[np.ndarray]:
         """Return columns by the tasks that read them: those of one block of tiles together."""
         tile = max(1, self.matrix.tile_shape[1])
-        if self._is_in_memory():
+        if self.matrix.is_resident:
             return [ascending]
         groups: list[list[int]] = []
         for column in ascending.tolist():
@@ -97,9 +96,6 @@ class ColumnPasses:
             else:
                 groups.append([column])
         return [np.array(group, dtype=np.int64) for group in groups]
-
-    def _is_in_memory(self) -> bool:
-        return hasattr(getattr(self.matrix, "base", self.matrix), "in_memory")
 
     def _ranges(self, centre: np.ndarray, inverse: np.ndarray) -> list[ColumnRange]:
         n_features, width, rows = self.matrix.shape[1], self.cut.width, self.cut.piece_rows

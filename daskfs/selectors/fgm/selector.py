@@ -55,6 +55,7 @@ from daskfs.selectors.fgm.plan import FgmShape, cut_columns, plan_fgm
 from daskfs.selectors.fgm.restricted_problem import RestrictedModel, SolverSettings
 from daskfs.selectors.fgm.result import finish
 from daskfs.selectors.fgm.run import ColumnPasses
+from daskfs.selectors.fgm.tasks import scored_in_place
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.shared.responses import CLASSIFIERS
 from daskfs.selectors.shared.run import Run
@@ -244,10 +245,8 @@ class FGM(BaseSelector):
     def _column_passes(self, run: Run) -> ColumnPasses:
         matrix, limit, n_threads = run.matrix, run.task_limit, run.workers.n_threads
         shape = self._shape(int(matrix.shape[0]), int(matrix.shape[1]), np.dtype(matrix.dtype).itemsize)
-        dense = getattr(matrix, "dense_array", None)
-        lies_right = dense is not None and dense.strides[1] == dense.itemsize
-        in_memory = lies_right or getattr(getattr(matrix, "base", matrix), "by_columns", None) is not None
-        cut = cut_columns(shape, limit, n_threads, matrix.tile_shape, in_memory)  # type: ignore[attr-defined]
+        in_memory = scored_in_place(matrix, slice(0, 1)) is not None or matrix.sparse_columns(slice(0, 1)) is not None
+        cut = cut_columns(shape, limit, n_threads, matrix.tile_shape, in_memory)
         return ColumnPasses(run, cut)
 
     def _target(self, matrix: Matrix) -> tuple[np.ndarray, np.ndarray]:

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from daskfs.errors import DataError
 from daskfs.kernels.fgm.scores import (
     GRANULE,
     column_sums,
@@ -22,6 +20,7 @@ from daskfs.kernels.fgm.scores import (
     sparse_scores,
 )
 from daskfs.kernels.fgm.topk import largest
+from daskfs.matrix.base import Matrix
 from daskfs.matrix.buffers import BufferPool
 from daskfs.matrix.streaming import prefetched
 from daskfs.selectors.shared.record import Record
@@ -46,7 +45,7 @@ class ColumnRange:
         return f"{self.start}-{self.stop}"
 
 
-def best_of_block(matrix: Any, v: np.ndarray, n_wanted: int, columns: ColumnRange) -> tuple[np.ndarray, np.ndarray]:
+def best_of_block(matrix: Matrix, v: np.ndarray, n_wanted: int, columns: ColumnRange) -> tuple[np.ndarray, np.ndarray]:
     """Return the columns of a block with the largest scores ``(Σ_i v_i (x_ij - centre_j) / scale_j)²``.
 
     Parameters
@@ -78,7 +77,7 @@ def best_of_block(matrix: Any, v: np.ndarray, n_wanted: int, columns: ColumnRang
         for first, block in _pieces(matrix, columns):
             scores_of(block, v[first : first + len(block)], products)
     if not np.isfinite(products).all():
-        raise not_finite(matrix, columns.start + int(np.flatnonzero(~np.isfinite(products))[0]))
+        raise matrix.bad_column(columns.start + int(np.flatnonzero(~np.isfinite(products))[0]))
     products -= columns.centre * v.sum()
     products *= columns.inverse
     return largest(products * products, columns.start, n_wanted)
@@ -93,7 +92,7 @@ class ColumnMoments(Record):
     """Population standard deviation, exactly 0 of a constant column."""
 
 
-def sums_of_block(matrix: Any, weight: np.ndarray, columns: ColumnRange) -> ColumnMoments:
+def sums_of_block(matrix: Matrix, weight: np.ndarray, columns: ColumnRange) -> ColumnMoments:
     """Return mean and standard deviation of the columns of a block, both about rows of positive weight.
 
     Parameters
@@ -124,7 +123,7 @@ def sums_of_block(matrix: Any, weight: np.ndarray, columns: ColumnRange) -> Colu
                 flat, stride, *block.shape, weight[first : first + len(block)], origin, total, sums, squares
             )  # fmt: skip
     if not np.isfinite(squares).all():
-        raise not_finite(matrix, columns.start + int(np.flatnonzero(~np.isfinite(squares))[0]))
+        raise matrix.bad_column(columns.start + int(np.flatnonzero(~np.isfinite(squares))[0]))
     return _mean_and_deviation(origin, total, sums, squares, weight)
 
 
@@ -144,7 +143,7 @@ def _mean_and_deviation(
     return ColumnMoments(mean * share, np.sqrt(np.maximum(variance, 0.0)))
 
 
-def read_columns(matrix: Any, columns: np.ndarray) -> np.ndarray:
+def read_columns(matrix: Matrix, columns: np.ndarray) -> np.ndarray:
     """Return a few columns, each in a row of its own.
 
     Parameters
@@ -156,19 +155,18 @@ def read_columns(matrix: Any, columns: np.ndarray) -> np.ndarray:
     -------
     ndarray of shape (n_columns, n_samples)
     """
-    found = _sparse_of(matrix)
-    if found is None:
+    entries = matrix.sparse_columns(columns)
+    if entries is None:
         return np.ascontiguousarray(matrix.read(slice(None), columns).T)
-    csc, chosen_rows = found
-    out = np.zeros((len(columns), csc.shape[0]), csc.dtype)
-    for k, j in enumerate(columns):
-        entries = slice(csc.indptr[j], csc.indptr[j + 1])
-        np.add.at(out[k], csc.indices[entries], csc.data[entries])
-    return out if chosen_rows is None else np.ascontiguousarray(out[:, chosen_rows])
+    out = np.zeros((len(columns), entries.n_base_rows), entries.data.dtype)
+    for k in range(len(columns)):
+        here = slice(entries.indptr[k], entries.indptr[k + 1])
+        np.add.at(out[k], entries.indices[here], entries.data[here])
+    return out if entries.taken is None else np.ascontiguousarray(out[:, entries.taken])
 
 
 @dataclass(frozen=True, slots=True)
-class SparseColumns:
+class SparseBlock:
     """Consecutive sparse columns and a number for each row of the matrix that holds them."""
 
     starts: np.ndarray
@@ -180,34 +178,32 @@ class SparseColumns:
     """Shape (n_base_rows,), int64: where dense rows would be summed together."""
 
 
-def sparse_block(matrix: Any, start: int, stop: int, vector: np.ndarray) -> SparseColumns | None:
+def sparse_block(matrix: Matrix, start: int, stop: int, vector: np.ndarray) -> SparseBlock | None:
     """Return columns with a vector over the rows of a matrix; None where the columns are dense."""
-    found = _sparse_of(matrix)
-    if found is None:
+    entries = matrix.sparse_columns(slice(start, stop))
+    if entries is None:
         return None
-    csc, chosen_rows = found
     granule = np.arange(len(vector)) // GRANULE
-    if chosen_rows is not None:
-        whole, granules = np.zeros(csc.shape[0]), np.zeros(csc.shape[0], np.int64)
-        np.add.at(whole, chosen_rows, vector)
-        granules[chosen_rows] = granule
+    if entries.taken is not None:
+        whole, granules = np.zeros(entries.n_base_rows), np.zeros(entries.n_base_rows, np.int64)
+        np.add.at(whole, entries.taken, vector)
+        granules[entries.taken] = granule
         vector, granule = whole, granules
-    return SparseColumns(csc.indptr[start : stop + 1], csc.indices, csc.data, vector, granule)
+    return SparseBlock(entries.indptr, entries.indices, entries.data, vector, granule)
 
 
-def _sparse_of(matrix: Any) -> tuple[Any, np.ndarray | None] | None:
-    """Return a matrix by its columns and the rows taken of it (None: all), where it is a sparse one in memory."""
-    base = getattr(matrix, "base", matrix)
-    csc = getattr(base, "by_columns", None)
-    return None if csc is None else (csc, None if base is matrix else matrix.rows)
+def scored_in_place(matrix: Matrix, columns: slice) -> np.ndarray | None:
+    """Return columns as they lie in memory, where the values of a row lie side by side."""
+    view = matrix.column_view(columns)
+    return view if view is not None and view.strides[1] == view.itemsize else None
 
 
-def _pieces(matrix: Any, columns: ColumnRange) -> Iterator[tuple[int, np.ndarray]]:
+def _pieces(matrix: Matrix, columns: ColumnRange) -> Iterator[tuple[int, np.ndarray]]:
     """Yield the first row and the numbers of consecutive pieces of a block of columns."""
     n_samples, width = matrix.shape[0], columns.stop - columns.start
-    whole = getattr(matrix, "dense_array", None)
-    if whole is not None and whole.strides[1] == whole.itemsize:
-        yield 0, whole[:, columns.start : columns.stop]
+    whole = scored_in_place(matrix, slice(columns.start, columns.stop))
+    if whole is not None:
+        yield 0, whole
         return
     step = max(GRANULE, columns.piece_rows)
     pool = BufferPool()
@@ -219,17 +215,3 @@ def _pieces(matrix: Any, columns: ColumnRange) -> Iterator[tuple[int, np.ndarray
 
     starts = range(0, n_samples, step)
     yield from prefetched(read, starts, 1 if len(starts) > 1 else 0)
-
-
-def not_finite(matrix: Any, column: int) -> DataError:
-    """Return the error that names the first row of a column that is not finite."""
-    values = matrix.read(slice(None), slice(column, column + 1))[:, 0]
-    row = int(np.flatnonzero(~np.isfinite(values))[0])
-    found = "NaN" if np.isnan(values[row]) else "infinity"
-    names = matrix.feature_names
-    name = f"column {column}" if names is None else f"column {str(names[column])!r}"
-    source_rows = getattr(matrix, "source_rows", None)
-    source = row if source_rows is None else int(source_rows[row])
-    return DataError(
-        f"expected finite numbers, found {found}", f"{name}, row {source}", "drop the row or fill in the value"
-    )

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from daskfs.cluster.workers import Workers
 from daskfs.errors import DataError
+from daskfs.matrix.base import Matrix
 from daskfs.selectors.message.aggregate import (
     Average,
     all_rows_fit,
@@ -27,21 +27,19 @@ from daskfs.selectors.message.passes import MessageRun
 from daskfs.selectors.message.plan import Shape
 from daskfs.selectors.message.second_look import common_z, is_beyond, z_of_slopes, z_of_squares
 from daskfs.selectors.message.subset import Point, SelectionSettings
-from daskfs.sources.arrays import ArrayMatrix
 
 
 @dataclass
 class Part:
     """Rows that came together: their matrix, where it is kept to be read again, and what its subsets chose."""
 
-    matrix: Any
+    matrix: Matrix | None
     shape: Shape
     chosen: dict[str, np.ndarray]
 
     def without_arrays(self) -> Part:
         """Return the part without its matrix, where that holds arrays in memory."""
-        in_memory = isinstance(getattr(self.matrix, "base", self.matrix), ArrayMatrix)
-        return replace(self, matrix=None) if in_memory else self
+        return replace(self, matrix=None) if self.matrix is not None and self.matrix.is_resident else self
 
 
 Parts = list[tuple[Part, "MessageRun | None"]]
@@ -50,11 +48,9 @@ Parts = list[tuple[Part, "MessageRun | None"]]
 
 def run_again(part: Part, memory_limit: int | None, workers: Workers) -> MessageRun | None:
     """Return the run that reads a part's rows again, None where they are gone."""
-    if part.matrix is None:
+    if part.matrix is None or not part.matrix.exists():
         return None
-    path = getattr(getattr(part.matrix, "base", part.matrix), "path", None)
-    is_gone = path is not None and not Path(path).exists()
-    return None if is_gone else MessageRun(part.matrix, part.shape, memory_limit, workers)
+    return MessageRun(part.matrix, part.shape, memory_limit, workers)
 
 
 class Refit(NamedTuple):

@@ -13,7 +13,8 @@ import numpy as np
 from daskfs.errors import DataError
 from daskfs.kernels.blocks.column_entries import SPARSE, ColumnEntries, column_entries, dense_block
 from daskfs.kernels.linear.gram_matrix import wants_whole_gram
-from daskfs.matrix.base import Matrix, Rows
+from daskfs.matrix.base import Matrix
+from daskfs.matrix.blocks import Rows
 from daskfs.selectors.message.subset import Point, choose, refit, slope
 from daskfs.selectors.message.subset import SelectionSettings as SelectionSettings
 from daskfs.selectors.shared.refit_on_block import as_kernels_take_it, as_vector
@@ -135,7 +136,7 @@ def _subsets_with_all_columns(
     matrix: Matrix, settings: SelectionSettings, group: SubsetGroup
 ) -> Iterator[tuple[int, np.ndarray | ColumnEntries, np.ndarray, np.ndarray]]:
     """Yield the same with the entries of rows that have few: decided for each subset by itself."""
-    found = matrix.read_sparse(group.rows) if hasattr(matrix, "read_sparse") else None
+    found = matrix.sparse_rows(group.rows)
     if found is None:
         yield from _subsets(matrix, settings, group)
         return
@@ -171,13 +172,6 @@ def _coded(y: np.ndarray, settings: SelectionSettings) -> np.ndarray:
 def _not_finite(matrix: Matrix, X: np.ndarray | ColumnEntries, start: int, group: SubsetGroup) -> DataError:
     block = dense_block(X) if isinstance(X, ColumnEntries) else X
     row, column = (int(part[0]) for part in np.nonzero(~np.isfinite(block)))
-    value = "NaN" if np.isnan(block[row, column]) else "infinity"
-    names = matrix.feature_names
-    name = f"column {column}" if names is None else f"column {str(names[column])!r}"
     rows = group.rows
     stored = rows.start + start + row if isinstance(rows, slice) else int(rows[start + row])
-    source_rows = getattr(matrix, "source_rows", None)
-    source = stored if source_rows is None else int(source_rows[stored])
-    return DataError(
-        f"expected finite numbers, found {value}", f"{name}, row {source}", "drop the row or fill in the value"
-    )
+    return matrix.bad_value(stored, column, block[row, column])

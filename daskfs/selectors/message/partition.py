@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 
 from daskfs.errors import DataError
-from daskfs.matrix.streaming import RowView
+from daskfs.matrix.base import Matrix
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.message.on_block import is_sparse
 from daskfs.selectors.message.plan import Shape, subset_start
-from daskfs.sources.arrays import ArrayMatrix
 
 
-def weighted_rows(matrix: Any) -> Any:
+def weighted_rows(matrix: Matrix) -> Matrix:
     """Return the rows of positive weight.
 
     Raises
@@ -26,25 +25,24 @@ def weighted_rows(matrix: Any) -> Any:
     weight = matrix.read_weight(slice(None))
     if weight is None or weight.all():
         return matrix
-    matrix = RowView(matrix, np.flatnonzero(weight > 0))
+    matrix = matrix.take(weight > 0)
     if matrix.shape[0] < 2:
         raise DataError("expected at least two rows of positive weight", "weight", "check the weights")
     return matrix
 
 
-def n_entries_of(matrix: Any) -> int | None:
+def n_entries_of(matrix: Matrix) -> int | None:
     """Return how many entries the rows have, None where they are dense."""
     counts = _entries_per_row(matrix)
     return None if counts is None else int(counts.sum())
 
 
-def _entries_per_row(matrix: Any) -> np.ndarray | None:
-    base, rows = (matrix.base, matrix.rows) if isinstance(matrix, RowView) else (matrix, slice(None))
-    found = base.read_sparse(slice(None)) if hasattr(base, "read_sparse") else None
-    return None if found is None else np.diff(found.indptr)[rows]
+def _entries_per_row(matrix: Matrix) -> np.ndarray | None:
+    found = matrix.base.sparse_rows(slice(None))
+    return None if found is None else np.diff(found.indptr)[matrix.at(0, matrix.shape[0])]
 
 
-def most_entries(in_order: Any, shape: Shape) -> int | None:
+def most_entries(in_order: Matrix, shape: Shape) -> int | None:
     """Return the entries of the largest subset; None where subsets, or some of them, are read as dense blocks."""
     counts = _entries_per_row(in_order)
     if counts is None or shape.is_approximate:
@@ -54,31 +52,29 @@ def most_entries(in_order: Any, shape: Shape) -> int | None:
     return most if is_sparse(shape.n_samples // shape.n_subsets, shape.n_features, most) else None
 
 
-def in_partition(matrix: Any, shape: Shape, random_state: Any, notes: list[str]) -> Any:
+def in_partition(matrix: Matrix, shape: Shape, random_state: Any, notes: list[str]) -> Matrix:
     """Return a matrix whose consecutive rows are the subsets: random, or every m-th of the rows as they stand."""
     return strided(matrix, shape.n_subsets) if shape.is_strided else in_random_order(matrix, random_state, notes)
 
 
-def in_random_order(matrix: Any, random_state: Any, notes: list[str]) -> Any:
+def in_random_order(matrix: Matrix, random_state: Any, notes: list[str]) -> Matrix:
     """Return a matrix whose consecutive rows are random subsets, as far as that is known.
 
     Rows of a shuffled store, and those drawn independently of each other, are taken as they stand. Arrays in memory are
     permuted as ingest permutes the rows of a store. A store in the order of its source is taken as it stands too, with
     a warning and a note.
     """
-    base = getattr(matrix, "base", matrix)
-    drawn_independently = getattr(base, "source", {}).get("exchangeable", False)
-    if matrix.shuffled or drawn_independently:
+    if matrix.rows_are_random:
         return matrix
-    if isinstance(base, ArrayMatrix):
-        return RowView(matrix, _permutation(matrix.shape[0], random_state))
+    if matrix.is_resident:
+        return matrix.take(_permutation(matrix.shape[0], random_state))
     note = "the store's rows are in the order of their source: subsets of consecutive rows may not be random"
     warnings.warn(f'{note}; ingest with shuffle=True, or take partition="strided"', UserWarning, stacklevel=6)
     notes.append(note)
     return matrix
 
 
-def strided(matrix: Any, n_subsets: int) -> Any:
+def strided(matrix: Matrix, n_subsets: int) -> Matrix:
     """Return a matrix of which subset i has rows i, i + m, i + 2 m, ... as they stand: each subset spans all rows.
 
     The last n mod m rows go, one each, to the subsets that are one larger.
@@ -91,7 +87,7 @@ def strided(matrix: Any, n_subsets: int) -> Any:
     for i in range(n_subsets):
         order[starts[i] : starts[i] + n_each] = np.arange(n_each) * n_subsets + i
     order[starts[1:][is_larger] - 1] = np.arange(n_each * n_subsets, n_samples)
-    return RowView(matrix, order)
+    return matrix.take(order)
 
 
 def _permutation(n_samples: int, random_state: Any) -> np.ndarray:

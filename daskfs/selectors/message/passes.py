@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from daskfs.cluster.workers import Workers
-from daskfs.matrix.base import Progress
-from daskfs.matrix.streaming import RowView
+from daskfs.matrix.base import Matrix, Progress
 from daskfs.selectors.message.on_block import (
     SubsetGroup,
     joined,
@@ -29,7 +28,7 @@ class MessageRun:
 
     def __init__(
         self,
-        matrix: Any,
+        matrix: Matrix,
         shape: Shape,
         memory_limit: int | None,
         workers: Workers,
@@ -82,9 +81,8 @@ class MessageRun:
         if self.progress is not None:
             self.progress.start(step, len(groups))
             self.progress.advance(len(groups) - len(waiting))
-        base = self.matrix.base if isinstance(self.matrix, RowView) else self.matrix
         tasks = [groups[k] for k in waiting]
-        shared = (base, *arguments)
+        shared = (self.matrix.base, *arguments)
         for done, result in self.workers.map_blocks(function, tasks, name=step, shared=shared):
             results[waiting[done]] = result
             if self.checkpoint is not None:
@@ -105,8 +103,7 @@ class MessageRun:
         groups = []
         for first, last in _runs(subsets, per_task):
             starts = [subset_start(i, n_samples, n_subsets) for i in range(first, last + 1)]
-            is_view = isinstance(self.matrix, RowView)
-            rows = self.matrix.locate(starts[0], starts[-1]) if is_view else slice(starts[0], starts[-1])
+            rows = self.matrix.at(starts[0], starts[-1])
             groups.append(SubsetGroup(first, tuple(start - starts[0] for start in starts), rows))
         return groups
 

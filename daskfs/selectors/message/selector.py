@@ -53,6 +53,7 @@ from annotated_types import Ge
 from daskfs.errors import ConfigError, DataError
 from daskfs.kernels.losses import default_threshold
 from daskfs.losses import LIKELIHOOD
+from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, Estimator, LossOf, Positive, Share
 from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.base import BaseSelector, SelectorPlan
@@ -291,7 +292,7 @@ class Message(BaseSelector):
         earlier = [(past, run_again(past, limit, workers)) for past in self._parts]
         self._parts.append(part)
         refit = self._agree(settings, [*earlier, (part, passes)], notes)
-        notes += notes_on(self.scores_, self.n_subsets_, refit, matrix.feature_names)
+        notes += notes_on(self.scores_, self.n_subsets_, refit, matrix.names.given)
         self._make_result(matrix, [passes, *(other for _, other in earlier if other is not None)], notes)
         if settings.loss == "squared":
             self._parts[-1] = part.without_arrays()
@@ -361,8 +362,8 @@ class Message(BaseSelector):
             classes=tuple(map(float, codes)) if is_multinomial and codes is not None else (),
         )
 
-    def _make_result(self, matrix: Any, runs: list[MessageRun], notes: list[str]) -> None:
-        names = matrix.feature_names
+    def _make_result(self, matrix: Matrix, runs: list[MessageRun], notes: list[str]) -> None:
+        names = matrix.names.given
         coef, intercept = self.coef_[..., self.selected_], self.intercept_
         if coef.ndim > 1:
             coef, intercept = coefficient_norm(coef), math.nan
@@ -382,7 +383,7 @@ class Message(BaseSelector):
             history=type(table).from_dict(path_of_first(self._parts[0].chosen)),
             scores=self.scores_,
             feature_names=names,
-            store_digest=getattr(getattr(matrix, "base", matrix), "digest", None),
+            store_digest=matrix.identity,
             memory={} if limit is None else {"task_limit_nbytes": limit},
             communication=summed(run.communication for run in runs),
             time=summed(run.seconds for run in runs),

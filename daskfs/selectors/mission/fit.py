@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,8 +13,7 @@ from daskfs.cluster.workers import Workers
 from daskfs.errors import DataError
 from daskfs.kernels.sketch.rows import THRESHOLD
 from daskfs.losses import find_loss
-from daskfs.matrix.base import Progress
-from daskfs.matrix.streaming import RowView
+from daskfs.matrix.base import Matrix, Progress
 from daskfs.parameters import n_to_select
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.mission.capacity import check_capacity, check_noise
@@ -23,7 +22,7 @@ from daskfs.selectors.mission.model import MissionModel
 from daskfs.selectors.mission.parameters import DEFAULT_N_SELECTED, PERIOD, class_weights
 from daskfs.selectors.mission.plan import MissionShape, n_refit_epochs, plan_mission
 from daskfs.selectors.mission.run import MissionRun
-from daskfs.selectors.mission.tasks import ClassWeighted, Learning, Standard, Target, survey_rows
+from daskfs.selectors.mission.tasks import Learning, Standard, Target, survey_rows
 from daskfs.selectors.shared.refit import MeanLoss, SelectedFit, refit_selected
 from daskfs.selectors.shared.responses import CLASSIFIERS
 from daskfs.selectors.shared.run import Checkpoint, Run
@@ -60,7 +59,7 @@ class MissionFit:
 
 def fit_mission(
     selector: Mission,
-    matrix: Any,
+    matrix: Matrix,
     y: np.ndarray,
     memory_limit: int | None,
     workers: Workers,
@@ -75,7 +74,7 @@ def fit_mission(
     """
     started = time.perf_counter()
     weight = matrix.read_weight(slice(None))
-    target, intercept = _target_of(selector, matrix.read_target(slice(None)), weight, None)
+    target, intercept = _target_of(selector, np.asarray(matrix.read_target()), weight, None)
     survey = _survey(matrix, target, selector, memory_limit, workers)
     shape, learning = _learning(selector, matrix, target, survey, memory_limit, selector.n_epochs)
     fit = MissionFit(shape, learning, MissionModel(shape.model, intercept).to_arrays(), survey, matrix.shape[0])
@@ -94,7 +93,7 @@ def fit_mission(
 
 def learn_more(
     selector: Mission,
-    matrix: Any,
+    matrix: Matrix,
     before: MissionFit | None,
     labels: np.ndarray | None,
     memory_limit: int | None,
@@ -102,10 +101,7 @@ def learn_more(
 ) -> MissionFit:
     """Take more rows of a stream, once, in their order; return a fit that goes on from the one before."""
     if before is None:
-        checked_target(matrix, selector.loss)
-        target, intercept = _target_of(
-            selector, matrix.read_target(slice(None)), matrix.read_weight(slice(None)), labels
-        )
+        target, intercept = _target_of(selector, checked_target(matrix, selector.loss), matrix.read_weight(), labels)
         survey = _survey(matrix, target, selector, memory_limit, workers)
         shape, learning = _learning(selector, matrix, target, survey, memory_limit, 1)
         before = MissionFit(shape, learning, MissionModel(shape.model, intercept).to_arrays(), survey, 0)
@@ -126,7 +122,7 @@ def learn_more(
 
 def _run(
     selector: Mission,
-    matrix: Any,
+    matrix: Matrix,
     fit: MissionFit,
     workers: Workers,
     progress: Progress | None,
@@ -169,11 +165,11 @@ def _null_intercepts(loss: str, shares: np.ndarray) -> np.ndarray:
 
 
 def _survey(
-    matrix: Any, target: Target, selector: Mission, memory_limit: int | None, workers: Workers
+    matrix: Matrix, target: Target, selector: Mission, memory_limit: int | None, workers: Workers
 ) -> dict[str, np.ndarray]:
     """Look at the first rows."""
     n_rows = min(SURVEY_ROWS, matrix.shape[0])
-    is_dense = matrix.read_sparse(slice(0, 1)) is None
+    is_dense = matrix.sparse_rows(slice(0, 1)) is None
     if is_dense:
         n_rows = min(n_rows, max(LEAST_SURVEYED, SURVEY_VALUES // matrix.shape[1]))
     piece_rows = 1
@@ -181,25 +177,22 @@ def _survey(
         shape = selector._shape(matrix.shape[0], matrix.shape[1], np.dtype(matrix.dtype), _n_outputs(target))
         plan_mission(shape, memory_limit)
         piece_rows = shape.piece_rows(memory_limit)
-    is_view = isinstance(matrix, RowView)
-    rows = matrix.locate(0, n_rows) if is_view else slice(0, n_rows)
-    place = (workers.keep(matrix.base if is_view else matrix), target, is_dense and selector.standardize)
-    shared = (*place, piece_rows)
-    for _, found in workers.map_blocks(survey_rows, [rows], name="mission-survey", shared=shared):
+    shared = (workers.keep(matrix.base), target, is_dense and selector.standardize, piece_rows)
+    for _, found in workers.map_blocks(survey_rows, [matrix.at(0, n_rows)], name="mission-survey", shared=shared):
         survey: dict[str, np.ndarray] = found
     return survey
 
 
 def _learning(
     selector: Mission,
-    matrix: Any,
+    matrix: Matrix,
     target: Target,
     survey: dict[str, np.ndarray],
     memory_limit: int | None,
     n_epochs: int,
 ) -> tuple[MissionShape, Learning]:
     n_samples, n_features = matrix.shape
-    is_sparse = matrix.read_sparse(slice(0, 1)) is not None
+    is_sparse = matrix.sparse_rows(slice(0, 1)) is not None
     nnz_per_row = float(survey["nnz"]) / float(survey["n_rows"]) if is_sparse else None
     n_outputs = _n_outputs(target)
     shape = selector._shape(n_samples, n_features, np.dtype(matrix.dtype), n_outputs, nnz_per_row)
@@ -232,10 +225,10 @@ def _n_outputs(target: Target) -> int:
     return n_classes if n_classes > 2 else 1
 
 
-def _refuse_new_classes(matrix: Any, target: Target) -> None:
+def _refuse_new_classes(matrix: Matrix, target: Target) -> None:
     if target.classes is None:
         return
-    y = matrix.read_target(slice(None))
+    y = np.asarray(matrix.read_target())
     unknown = np.flatnonzero(~np.isin(y, target.classes))
     if len(unknown):
         row = int(unknown[0])
@@ -251,7 +244,7 @@ def _all_active(fit: MissionFit, n_features: int) -> None:
     fit.arrays |= {"keys": keys, "weights": weights, "touches": np.zeros(n_features, dtype=np.int64)}
 
 
-def _note_before(fit: MissionFit, selector: Mission, matrix: Any) -> None:
+def _note_before(fit: MissionFit, selector: Mission, matrix: Matrix) -> None:
     model, survey = fit.shape.model, fit.survey
     if model.n_hashes and not model.forgets and model.variant != "hashing":
         n_ids, nnz = int(survey["n_ids"]), float(survey["nnz"]) / float(survey["n_rows"])
@@ -275,18 +268,18 @@ def _note_after(fit: MissionFit, history: list[tuple[float, ...]]) -> None:
         fit.notes.append(check_noise(norm, threshold, n_ids, model.n_buckets, model.n_hashes).text)
 
 
-def _refit(fit: MissionFit, run: MissionRun, matrix: Any, workers: Workers, memory_limit: int | None) -> None:
+def _refit(fit: MissionFit, run: MissionRun, matrix: Matrix, workers: Workers, memory_limit: int | None) -> None:
     """Fit the selected columns alone, exactly or by further passes."""
     columns = fit.arrays["keys"].astype(np.int64)
     kind = fit.shape.refit if len(columns) else None
     target, model = fit.learning.target, fit.shape.model
     if kind == "exact":
         started = time.perf_counter()
-        weighted = matrix if target.class_weight is None else ClassWeighted(matrix, target)
+        weighted = matrix if target.class_weight is None else matrix.weighted(target.read(matrix, slice(None))[1])
         limit = fit.shape.refit_nbytes if memory_limit is None else min(memory_limit, fit.shape.refit_nbytes)
+        passes = Run(weighted, "mission", workers, task_limit=limit)
 
         def refitted(positive: float | None) -> SelectedFit:
-            passes = Run(weighted, "mission", workers, task_limit=limit).over(weighted, by="columns")
             return refit_selected(passes, columns, MeanLoss(model.loss, positive))
 
         classes = [None] if target.classes is None else target.classes[1:] if model.n_outputs == 1 else target.classes

@@ -26,7 +26,7 @@ from daskfs.kernels.sketch.rows import (
     fill_table,
     train_rows,
 )
-from daskfs.matrix.base import SparseRows
+from daskfs.matrix.blocks import SparseRows
 from daskfs.selectors.mission.count_sketch import CountSketch
 
 SLACK = 4096

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from daskfs.matrix.base import Matrix
 from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.mission.fit import MissionFit, on_scale_of_data
 from daskfs.selectors.mission.model import norms
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from daskfs.selectors.mission.selector import Mission
 
 
-def set_results(selector: Mission, matrix: Any, fit: MissionFit) -> None:
+def set_results(selector: Mission, matrix: Matrix, fit: MissionFit) -> None:
     """Set the attributes of a fitted selector.
 
     Parameters
@@ -48,8 +49,8 @@ def set_results(selector: Mission, matrix: Any, fit: MissionFit) -> None:
     selector.result_ = _result(selector, matrix, fit, order)
 
 
-def _result(selector: Mission, matrix: Any, fit: MissionFit, order: np.ndarray) -> SelectionResult:
-    names, model = matrix.feature_names, fit.shape.model
+def _result(selector: Mission, matrix: Matrix, fit: MissionFit, order: np.ndarray) -> SelectionResult:
+    names, model = matrix.names.given, fit.shape.model
     table = _table(selector, fit, names, order)
     parameters = selector.get_params(deep=False)
     del parameters["client"]
@@ -74,7 +75,7 @@ def _result(selector: Mission, matrix: Any, fit: MissionFit, order: np.ndarray) 
         history=type(table).from_dict(columns),
         scores=selector.scores_,
         feature_names=names,
-        store_digest=getattr(getattr(matrix, "base", matrix), "digest", None),
+        store_digest=matrix.identity,
         memory={**limit, "model_nbytes": model.nbytes},
         communication={"models": fit.n_returned},
         time=fit.seconds,

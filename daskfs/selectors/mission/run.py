@@ -11,8 +11,7 @@ import numpy as np
 
 from daskfs.cluster.workers import Here, Workers
 from daskfs.kernels.sketch.rows import LOSS_SUM, ROWS_SEEN, THRESHOLD, WEIGHT_SUM
-from daskfs.matrix.base import Progress, Rows
-from daskfs.matrix.streaming import RowView
+from daskfs.matrix.base import Matrix, Progress
 from daskfs.selectors.mission.count_sketch import CountSketch
 from daskfs.selectors.mission.model import MissionModel, merged
 from daskfs.selectors.mission.tasks import Learning, Stretch, train_stretch
@@ -44,7 +43,7 @@ class MissionRun:
 
     def __init__(
         self,
-        matrix: Any,
+        matrix: Matrix,
         learning: Learning,
         arrays: dict[str, np.ndarray],
         block_rows: int,
@@ -61,7 +60,7 @@ class MissionRun:
         self.history: list[tuple[float, ...]] = []
         self.n_returned = 0
         """Bytes of the models that tasks returned."""
-        self._base = workers.keep(matrix.base if isinstance(matrix, RowView) else matrix)
+        self._base = workers.keep(matrix.base)
         self._counts = np.zeros(2)
         self._sent: tuple[Learning, Any] | None = None
 
@@ -118,7 +117,7 @@ class MissionRun:
         """Let each model take its rows, and average them."""
         in_place = len(units) == 1 and isinstance(self.workers, Here)
         stretches = [
-            Stretch(tuple(self._locate(*block) for block in blocks), len(units), i, frozen, in_place, with_sums)
+            Stretch(tuple(self.matrix.at(*block) for block in blocks), len(units), i, frozen, in_place, with_sums)
             for i, blocks in enumerate(units)
         ]
         seen = self.arrays["numbers"][ROWS_SEEN] + sum(stop - start for blocks in units for start, stop in blocks)
@@ -140,9 +139,6 @@ class MissionRun:
         if self._sent is None or self._sent[0] is not self.learning:
             self._sent = (self.learning, self.workers.keep(self.learning))
         return self._sent[1]
-
-    def _locate(self, start: int, stop: int) -> Rows:
-        return self.matrix.locate(start, stop) if isinstance(self.matrix, RowView) else slice(start, stop)
 
     def _report(self, number: int) -> None:
         """Add a line to the history: the mean loss of the rows since the last, before they were learnt from."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -25,8 +24,9 @@ from daskfs.kernels.sketch.rows import (
     WEIGHT_SUM,
 )
 from daskfs.losses import find_loss
-from daskfs.matrix.base import Rows, SparseRows
-from daskfs.matrix.streaming import Streamable, prefetched
+from daskfs.matrix.base import Matrix
+from daskfs.matrix.blocks import Rows, SparseRows
+from daskfs.matrix.streaming import prefetched
 from daskfs.selectors.mission.model import MissionModel, ModelShape, NotFiniteRow
 
 SPARSE_PIECE = 256  # sparse rows that are looked at together before anything is learnt
@@ -44,7 +44,7 @@ class Target:
     mean_weight: float = 1.0
     """By which weights are divided."""
 
-    def read(self, matrix: Any, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+    def read(self, matrix: Matrix, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
         """Return target (-1 and 1 for two classes, numbers of several) and weights of rows, float64."""
         y = np.require(matrix.read_target(rows), dtype=np.float64, requirements=["C", "W"])
         found = matrix.read_weight(rows)
@@ -119,7 +119,7 @@ class Stretch:
 
 
 def train_stretch(
-    matrix: Any, learning: Learning, arrays: dict[str, np.ndarray], stretch: Stretch
+    matrix: Matrix, learning: Learning, arrays: dict[str, np.ndarray], stretch: Stretch
 ) -> dict[str, np.ndarray]:
     """Let a model learn from a stretch of rows.
 
@@ -170,7 +170,7 @@ def _without_counts(numbers: np.ndarray) -> np.ndarray:
 
 
 def _pieces(
-    matrix: Any, learning: Learning, blocks: tuple[Rows, ...]
+    matrix: Matrix, learning: Learning, blocks: tuple[Rows, ...]
 ) -> Iterator[tuple[Rows, SparseRows, np.ndarray, np.ndarray, bool]]:
     """Yield rows, entries, target, weights and whether a block ends, read ahead by one."""
     pieces = [piece for block in blocks for piece in _cut(block, learning.piece_rows)]
@@ -183,12 +183,12 @@ def _pieces(
             piece[1],
         )
 
-    return prefetched(read, pieces, 0 if matrix.in_memory else 1)
+    return prefetched(read, pieces, 0 if matrix.is_resident else 1)
 
 
-def read_entries(matrix: Any, rows: Rows, standard: Standard | None = None) -> SparseRows:
+def read_entries(matrix: Matrix, rows: Rows, standard: Standard | None = None) -> SparseRows:
     """Return rows as the kernels take them: ids unsigned, values float32, as they stand or from a dense block."""
-    found = matrix.read_sparse(rows)
+    found = matrix.sparse_rows(rows)
     if found is None:
         X = _dense(matrix, rows)
         if standard is None:
@@ -203,7 +203,7 @@ def read_entries(matrix: Any, rows: Rows, standard: Standard | None = None) -> S
     return SparseRows(_writable(found.indptr), _writable(unsigned), _writable(data))
 
 
-def _dense(matrix: Any, rows: Rows) -> np.ndarray:
+def _dense(matrix: Matrix, rows: Rows) -> np.ndarray:
     X = matrix.read(rows)
     dtype = X.dtype if X.dtype in (np.float32, np.float64) else np.dtype(np.float32)
     return np.require(X, dtype=dtype, requirements=["C", "W"])
@@ -214,7 +214,9 @@ def _writable(values: np.ndarray) -> np.ndarray:
     return np.require(values, requirements=["C", "W"])
 
 
-def survey_rows(matrix: Any, target: Target, standardise: bool, piece_rows: int, rows: Rows) -> dict[str, np.ndarray]:
+def survey_rows(
+    matrix: Matrix, target: Target, standardise: bool, piece_rows: int, rows: Rows
+) -> dict[str, np.ndarray]:
     """Return what is to be known of rows before learning; they are read in pieces, which is of no consequence.
 
     Returns
@@ -223,7 +225,7 @@ def survey_rows(matrix: Any, target: Target, standardise: bool, piece_rows: int,
         ``squared_norm``: the weighted mean of ‖x‖²; ``nnz``, ``n_rows`` and ``n_ids``, the different ids met. Where
         columns are to be standardised, their ``centre`` and ``factor``. Of sparse rows, those of the first 2²⁰ entries.
     """
-    is_dense = matrix.read_sparse(slice(0, 1)) is None
+    is_dense = matrix.sparse_rows(slice(0, 1)) is None
     pieces = _cut(rows, piece_rows if is_dense else SPARSE_PIECE)
     standard = _standard(matrix, target, [piece for piece, _ in pieces]) if standardise else None
     norms, weights, ids, nnz = [], [], [], 0
@@ -259,7 +261,7 @@ def _cut(rows: Rows, length: int) -> list[tuple[Rows, bool]]:
     return pieces
 
 
-def _standard(matrix: Any, target: Target, pieces: list[Rows]) -> Standard:
+def _standard(matrix: Matrix, target: Target, pieces: list[Rows]) -> Standard:
     """Return weighted means, and one over the standard deviations, of dense columns."""
     with np.errstate(invalid="ignore", over="ignore"):  # the rows' own check says where
         shift = _dense(matrix, _cut(pieces[0], 1)[0][0])[0].astype(np.float64)  # differences from it do not cancel
@@ -281,47 +283,12 @@ def _n_different(ids: np.ndarray) -> int:
     return int(np.count_nonzero(np.diff(np.sort(ids)))) + (len(ids) > 0)
 
 
-def not_finite(matrix: Any, rows: Rows, entries: SparseRows, row: int) -> DataError:
+def not_finite(matrix: Matrix, rows: Rows, entries: SparseRows, row: int) -> DataError:
     """Return the error of a row that holds NaN or infinity, with the column's name and the source's row."""
     here = slice(int(entries.indptr[row]), int(entries.indptr[row + 1]))
     bad = np.flatnonzero(~np.isfinite(entries.data[here]))
-    names = matrix.feature_names
-    where = ""
-    value = "values whose squares add up to infinity"
-    if len(bad):
-        column = int(entries.indices[here][bad[0]])
-        where = f"column {column}, " if names is None else f"column {str(names[column])!r}, "
-        value = "NaN" if np.isnan(entries.data[here][bad[0]]) else "infinity (in single precision)"
     stored = rows.start + row if isinstance(rows, slice) else int(rows[row])
-    source_rows = getattr(matrix, "source_rows", None)
-    source = stored if source_rows is None else int(source_rows[stored])
-    return DataError(f"expected finite numbers, found {value}", f"{where}row {source}", "drop the row or fill it in")
-
-
-class ClassWeighted(Streamable):
-    """A matrix whose rows weigh what their class says, times what they weigh anyway."""
-
-    def __init__(self, matrix: Any, target: Target) -> None:
-        self.base, self.coding = matrix, target
-        self.shape, self.dtype, self.shuffled = matrix.shape, matrix.dtype, matrix.shuffled
-        self.in_memory = matrix.in_memory
-
-    @property
-    def feature_names(self) -> np.ndarray | None:  # type: ignore[override]
-        """Those of the matrix."""
-        names: np.ndarray | None = self.base.feature_names
-        return names
-
-    def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
-        """Return the dense block X[rows][:, columns]."""
-        block: np.ndarray = self.base.read(rows, columns, out)
-        return block
-
-    def read_target(self, rows: Rows = slice(None)) -> np.ndarray | None:
-        """Return y[rows]."""
-        y: np.ndarray | None = self.base.read_target(rows)
-        return y
-
-    def read_weight(self, rows: Rows = slice(None)) -> np.ndarray | None:
-        """Return the weights of the rows."""
-        return self.coding.read(self.base, rows)[1]
+    if len(bad):
+        return matrix.bad_value(stored, int(entries.indices[here][bad[0]]), entries.data[here][bad[0]], "single")
+    place = f"row {matrix.source_row(stored)}"
+    return DataError("its values are too large to be squared in single precision", place, "scale the columns")

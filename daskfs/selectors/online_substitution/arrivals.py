@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from daskfs.errors import DataError
-from daskfs.matrix.streaming import Streamable
+from daskfs.matrix.arrays import ArrayMatrix
+from daskfs.matrix.base import Matrix
+from daskfs.matrix.blocks import Rows
+from daskfs.matrix.names import Names
 from daskfs.selectors.online_substitution.columns import read_columns
 from daskfs.selectors.online_substitution.stream import SubstitutionRun
-from daskfs.sources.arrays import ArrayMatrix
 
 
 def coded(y: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -21,12 +23,25 @@ def coded(y: Any) -> tuple[np.ndarray, np.ndarray]:
     return labels, codes.astype(np.float64)
 
 
-class ArrivedColumns(Streamable):
+class ArrivedColumns(Matrix):
     """Stands for columns that came and went: their shape and names."""
 
     def __init__(self, n_samples: int, dtype: np.dtype) -> None:
         self.shape, self.dtype = (n_samples, 0), dtype
-        self.feature_names, self.shuffled = None, False
+        self._names = Names(0)
+
+    @property
+    def names(self) -> Names:
+        """Names of the columns so far."""
+        return self._names
+
+    def add(self, n_columns: int, names: Names) -> None:
+        """Note that columns arrived; `names` are those of all."""
+        self.shape, self._names = (self.shape[0], self.shape[1] + n_columns), names
+
+    def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
+        """Refuse: the columns are gone."""
+        raise DataError("columns given to partial_fit are not kept: they cannot be read again", "partial_fit", "fit(X)")
 
 
 @dataclass
@@ -80,8 +95,8 @@ class Arrivals:
             seen.add(name)
         self.are_named |= names is not None
         self.names += new
-        self.matrix.shape = (len(self.y), len(self.names))
-        self.matrix.feature_names = np.array(self.names, dtype=object) if self.are_named else None
+        given = np.array(self.names, dtype=object) if self.are_named else None
+        self.matrix.add(len(new), Names(len(self.names), given))
 
     def _present(self, block: ArrayMatrix, places: np.ndarray, first: int) -> None:
         run = self.run

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.errors import DataError
 from daskfs.kernels.substitution.products import NO_WEIGHT, standardise
+from daskfs.matrix.base import Matrix
+from daskfs.matrix.blocks import as_slice
 from daskfs.matrix.buffers import BufferPool
-from daskfs.matrix.streaming import as_slice, prefetched
+from daskfs.matrix.streaming import prefetched
 
 SHUFFLED_TOGETHER = 1024
 """Columns that stay neighbours when the order is shuffled, so that a tile is read once and not once for each column."""
@@ -83,9 +84,8 @@ def prepared(
     rows: np.ndarray,
     settings: ColumnSettings,
     weight: np.ndarray = NO_WEIGHT,
-    feature_names: np.ndarray | None = None,
 ) -> Columns:
-    """Centre and scale columns in place.
+    """Centre and scale columns in place; the scale of one that is not finite is NaN.
 
     Parameters
     ----------
@@ -94,34 +94,14 @@ def prepared(
         Of `settings.dtype_of(...)`; floating point is overwritten.
     settings : ColumnSettings
     weight : ndarray of shape (n_samples,), or `NO_WEIGHT`
-    feature_names : ndarray of shape (n_features,), optional
-        For the message.
-
-    Raises
-    ------
-    DataError
-        A value is not finite; with the column and the row.
     """
     mean, scale, square = (np.zeros(len(ids)) for _ in range(3))
     standardise(rows, weight, settings.centres, settings.scales, rows.dtype.kind == "f", mean, scale, square)
-    if np.isnan(scale).any():
-        b = int(np.flatnonzero(np.isnan(scale))[0])
-        raise _not_finite(rows[b], int(ids[b]), feature_names)
     return Columns(ids, rows, mean, scale, square)
 
 
-def _not_finite(row: np.ndarray, column: int, feature_names: np.ndarray | None) -> DataError:
-    name = f"column {column}" if feature_names is None else f"column '{feature_names[column]}'"
-    bad = np.flatnonzero(~np.isfinite(row))
-    if not len(bad):
-        return DataError("expected finite numbers, found a sum of squares over 1e308", name, "scale the column down")
-    found = "NaN" if np.isnan(row[bad[0]]) else "infinity"
-    where = f"{name}, row {int(bad[0])}"
-    return DataError(f"expected finite numbers, found {found}", where, "drop the row or fill in the value")
-
-
 def read_columns(
-    matrix: Any,
+    matrix: Matrix,
     ids: np.ndarray,
     settings: ColumnSettings,
     weight: np.ndarray = NO_WEIGHT,
@@ -141,7 +121,7 @@ def read_columns(
     Raises
     ------
     DataError
-        A value is not finite.
+        A value is not finite; with the column and the row.
     """
     buffers = BufferPool() if buffers is None else buffers
     shape = (len(ids), matrix.shape[0])
@@ -151,11 +131,15 @@ def read_columns(
         matrix.read(slice(None), as_slice(ids), rows.T)  # laid down column by column, strip by strip
     else:
         rows[...] = matrix.read(slice(None), as_slice(ids)).T
-    return prepared(ids, rows, settings, weight, matrix.feature_names if held.kind == "f" else None)
+    columns = prepared(ids, rows, settings, weight)
+    bad = np.flatnonzero(np.isnan(columns.scale))
+    if len(bad):
+        raise matrix.bad_column(int(ids[bad[0]]))
+    return columns
 
 
 def column_stream(
-    matrix: Any,
+    matrix: Matrix,
     order: Sequence[np.ndarray],
     chapter: int,
     settings: ColumnSettings,

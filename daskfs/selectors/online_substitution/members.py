@@ -1,11 +1,22 @@
-"""The members of online substitution: their columns, and who they are."""
+"""The members of online substitution, the features selected so far: their columns, and who they are."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
 from daskfs.kernels.substitution.products import NO_WEIGHT, combine, cross_products, row_products
 from daskfs.selectors.online_substitution.columns import Columns
+
+
+class _Kept(NamedTuple):
+    """Who was selected when `Members.keep` was called."""
+
+    n_members: int
+    descriptions: tuple[np.ndarray, ...]
+    rows: dict[int, np.ndarray]
+    """Columns that have been overwritten since, by slot."""
 
 
 class Members:
@@ -28,48 +39,64 @@ class Members:
         self.ids = np.full(capacity, -1, np.int64)
         self.mean, self.scale, self.square = np.zeros(capacity), np.ones(capacity), np.ones(capacity)
         self.offset, self.factor = np.zeros(capacity), np.ones(capacity)
+        self._kept = _Kept(0, (), {})
 
     @property
     def nbytes(self) -> int:
         """Of the columns."""
         return int(self.rows.nbytes)
 
+    @property
+    def columns(self) -> Columns:
+        """The columns held, sharing memory."""
+        k = self.n_members
+        return Columns(self.ids[:k], self.rows[:k], self.mean[:k], self.scale[:k], self.square[:k])
+
     def describe(self, slot: int, columns: Columns, b: int) -> None:
-        """Give a slot to a newcomer, whose values follow with `copy_in`."""
+        """Give a slot to a candidate, whose values follow with `copy_in`."""
         self.ids[slot] = columns.ids[b]
         self.mean[slot], self.scale[slot], self.square[slot] = columns.mean[b], columns.scale[b], columns.square[b]
         self.offset[slot], self.factor[slot] = columns.offset[b], columns.factor[b]
         self.n_members = max(self.n_members, slot + 1)
 
     def copy_in(self, columns: Columns, placed: dict[int, int]) -> None:
-        """Copy the values of newcomers: ``placed[slot]`` is their place in the block."""
+        """Copy the values of candidates that entered: ``placed[slot]`` is their place in the batch."""
         for slot, b in placed.items():
+            if slot < self._kept.n_members and slot not in self._kept.rows:
+                self._kept.rows[slot] = self.rows[slot].copy()
             self.rows[slot] = columns.rows[b]
 
-    def swap(self, columns: Columns, placed: dict[int, int]) -> None:
-        """Let newcomers and members change places in memory; once more undoes it."""
-        for slot, b in placed.items():
-            row = self.rows[slot].copy()
-            self.rows[slot] = columns.rows[b]
-            columns.rows[b] = row
+    def add(self, columns: Columns) -> None:
+        """Hold more columns, in the next slots."""
+        first = self.n_members
+        for b in range(len(columns)):
+            self.describe(first + b, columns, b)
+        self.copy_in(columns, {first + b: b for b in range(len(columns))})
 
-    def described(self) -> tuple[np.ndarray, ...]:
-        """Return who is in each slot, for `describe_again`."""
-        return tuple(part.copy() for part in self._descriptions())
+    def keep(self) -> None:
+        """Remember who is selected, for `revert`; columns that are overwritten from now on are kept."""
+        self._kept = _Kept(self.n_members, tuple(part.copy() for part in self._descriptions()), {})
 
-    def describe_again(self, n_members: int, described: tuple[np.ndarray, ...]) -> None:
-        """Give the slots back to those who had them."""
-        self.n_members = n_members
-        for part, before in zip(self._descriptions(), described, strict=True):
+    def revert(self) -> None:
+        """Go back to what was kept; it stays kept."""
+        self.n_members = self._kept.n_members
+        for part, before in zip(self._descriptions(), self._kept.descriptions, strict=True):
             part[...] = before
+        for slot, row in self._kept.rows.items():
+            self.rows[slot] = row
+
+    def forget(self) -> None:
+        """Keep nothing for `revert` any more."""
+        self._kept = _Kept(0, (), {})
 
     def _descriptions(self) -> tuple[np.ndarray, ...]:
         return self.ids, self.mean, self.scale, self.square, self.offset, self.factor
 
     def usable(self, columns: Columns) -> np.ndarray:
         """Return which columns may enter: not constant, not members; bool of shape (B,)."""
-        usable: np.ndarray = (columns.scale > 0.0) & ~np.isin(columns.ids, self.ids[: self.n_members])
-        return usable
+        present = set(self.ids[: self.n_members].tolist())
+        is_new = np.array([j not in present for j in columns.ids.tolist()], bool)
+        return is_new & (columns.scale > 0.0)
 
     def cross(self, columns: Columns) -> np.ndarray:
         """Return ⟨z_b, z_k⟩ of a block with the members, of shape (B, n_members)."""

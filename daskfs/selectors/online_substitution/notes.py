@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from daskfs.matrix.base import Matrix
 from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.online_substitution.parameters import engine_of
 from daskfs.selectors.online_substitution.stream import HISTORY
 
 
-def notes_on(selector: Any, run: Any, matrix: Any) -> list[str]:
+def notes_on(selector: Any, run: Any, matrix: Matrix) -> list[str]:
     """Return the notes of a result.
 
     Parameters
@@ -22,7 +23,7 @@ def notes_on(selector: Any, run: Any, matrix: Any) -> list[str]:
     matrix : Matrix
     """
     engine, members = run.engine, run.engine.members
-    tally, notes = engine.tally, []
+    counters, notes = engine.counters, []
     asked, found = members.capacity, members.n_members
     if found < asked:
         notes.append(
@@ -32,18 +33,18 @@ def notes_on(selector: Any, run: Any, matrix: Any) -> list[str]:
         notes.append(f"{members.n_fixed} of them were always included")
     why = "combinations of the members" if selector.rule == "exchange" else "which did not lower the loss enough"
     notes.append(
-        f"{tally.n_presented:,} columns were presented in {run.n_epochs} epoch{'s' * (run.n_epochs > 1)}: "
-        f"{tally.n_exchanged:,} took the place of a member, {tally.n_refused:,} were refused: {why}"
+        f"{counters.n_presented:,} columns were presented in {run.n_epochs} epoch{'s' * (run.n_epochs > 1)}: "
+        f"{counters.n_exchanged:,} took the place of a member, {counters.n_refused:,} were refused: {why}"
     )
-    if tally.n_reverted:
-        notes.append(f"{tally.n_reverted:,} blocks of columns were undone, because the loss rose with them")
+    if counters.n_reverted:
+        notes.append(f"{counters.n_reverted:,} blocks of columns were undone, because the loss rose with them")
     if engine.rule.ridge > 0.0:
         notes.append(f"a ridge of {engine.rule.ridge:g} on standardised weights while selecting, none in the refit")
     return notes
 
 
 def result_of(
-    selector: Any, run: Any, matrix: Any, promised: int, memory_limit: int | None, notes: list[str]
+    selector: Any, run: Any, matrix: Matrix, promised: int, memory_limit: int | None, notes: list[str]
 ) -> SelectionResult:
     """Return the result of a selector whose attributes are set.
 
@@ -55,7 +56,7 @@ def result_of(
     memory_limit : int or None
     notes : list of str
     """
-    selected, names = selector.selected_, matrix.feature_names
+    selected, names = selector.selected_, matrix.names.given
     table = selection_table(selected, selector.coef_[selected], selector.scores_[selected], names)
     parameters = {**selector.get_params(deep=False), "n_features_to_select": run.engine.members.capacity}
     parameters["engine"] = engine_of(selector)
@@ -74,7 +75,7 @@ def result_of(
         history=type(table)({name: history[:, q] for q, name in enumerate(HISTORY)}),
         scores=selector.scores_,
         feature_names=names,
-        store_digest=getattr(getattr(matrix, "base", matrix), "digest", None),
+        store_digest=matrix.identity,
         memory=memory,
         communication=run.communication,
         time=run.seconds,

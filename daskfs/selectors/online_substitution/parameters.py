@@ -11,7 +11,7 @@ from daskfs.errors import DataError, did_you_mean
 from daskfs.losses import BOUNDED_CURVATURE, ONE_PREDICTION, find_loss
 from daskfs.parameters import LossOf
 from daskfs.selectors.message.plan import is_whole
-from daskfs.selectors.online_substitution.engines.exchange import Rule
+from daskfs.selectors.online_substitution.engines.base import Rule
 
 if TYPE_CHECKING:
     from daskfs.selectors.online_substitution.selector import OnlineSubstitution
@@ -20,7 +20,6 @@ SmoothLoss: TypeAlias = Annotated[
     str,
     LossOf(BOUNDED_CURVATURE, ONE_PREDICTION, among=("squared", "squared_hinge", "logistic", "epsilon_insensitive")),
 ]
-EPSILON_SHARE = 0.1  # of the target's standard deviation
 MAX_DEFAULT_FEATURES = 100
 TOLERANCE = 1e-3  # 1 - R² of a newcomer on the members, below which it is their combination
 SMALLEST_CHAPTER, LARGEST_CHAPTER = 32, 128

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from daskfs.kernels.substitution.products import NO_WEIGHT, row_products
+from daskfs.matrix.base import Matrix
 from daskfs.selectors.online_substitution.columns import Columns, ColumnSettings, read_columns
 
 SCREEN = 0.3
@@ -52,7 +52,7 @@ class Screen:
 
 
 def screen_columns(
-    matrix: Any, settings: ColumnSettings, weight: np.ndarray, screen: Screen, ids: np.ndarray
+    matrix: Matrix, settings: ColumnSettings, weight: np.ndarray, screen: Screen, ids: np.ndarray
 ) -> dict[str, np.ndarray]:
     """Read some columns and return those that could pay, and how many could have been presented."""
     columns = read_columns(matrix, ids, settings, weight)

@@ -47,15 +47,17 @@ import numpy as np
 from annotated_types import Ge
 
 from daskfs.errors import ConfigError, DataError
-from daskfs.kernels.losses import loss_code
 from daskfs.kernels.substitution.products import NO_WEIGHT
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import ColumnOrder, Columns, Count, NotNegative, Positive, Share
 from daskfs.selectors.base import BaseSelector, SelectorPlan
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.online_substitution.arrivals import Arrivals, ArrivedColumns, coded
 from daskfs.selectors.online_substitution.columns import ColumnSettings
+from daskfs.selectors.online_substitution.engines.base import Engine
 from daskfs.selectors.online_substitution.engines.choose import make_engine
+from daskfs.selectors.online_substitution.engines.point import loss_settings
 from daskfs.selectors.online_substitution.members import Members
 from daskfs.selectors.online_substitution.notes import notes_on, result_of
 from daskfs.selectors.online_substitution.parameters import (
@@ -73,7 +75,6 @@ from daskfs.selectors.online_substitution.stream import ROUND_CHAPTERS, Substitu
 from daskfs.selectors.shared.responses import CLASSIFIERS, TWO_CLASS
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
-from daskfs.sources.arrays import ArrayMatrix
 
 
 class OnlineSubstitution(BaseSelector):
@@ -273,7 +274,7 @@ class OnlineSubstitution(BaseSelector):
             self.check_parameters()
             labels, y = coded(y) if self.loss in CLASSIFIERS else (None, y)
             first = ArrayMatrix(X, y, sample_weight, names)
-            always = columns_of(self.always_include, first.shape[1], first.feature_names, "always_include")
+            always = columns_of(self.always_include, first.shape[1], first.names.given, "always_include")
             self._arrivals = self._expect(first)
             self._labels = labels
         arrivals = self._arrivals
@@ -300,11 +301,11 @@ class OnlineSubstitution(BaseSelector):
         self.__dict__.pop("_arrivals", None)
         y, weight = self._target(matrix)
         n_samples, n_features = matrix.shape
-        tile_rows, tile_columns = getattr(matrix, "tile_shape", (1, 1))
+        tile_rows, tile_columns = matrix.tile_shape
         tile_columns = tile_columns if tile_rows > 1 else 1  # rows in memory are no tiles
         shape = self._shape(n_samples, n_features, np.dtype(matrix.dtype), tile_columns)
         reading = choose_reading(shape, limit)
-        always = columns_of(self.always_include, n_features, matrix.feature_names, "always_include")
+        always = columns_of(self.always_include, n_features, matrix.names.given, "always_include")
         order = self.order if isinstance(self.order, str) else columns_of(self.order, n_features, None, "order")
         members = Members(shape.n_selected, n_samples, self._settings().dtype_of(matrix.dtype), weight)
         screeners = run.workers if self.schedule == "screen" else None
@@ -318,13 +319,10 @@ class OnlineSubstitution(BaseSelector):
         stream.epochs(self.n_epochs, order, seed_of(self.random_state), done)
         self._conclude(matrix, y, stream, reading.nbytes, limit)
 
-    def _engine(self, members: Members, y: np.ndarray) -> Any:
-        engine = make_engine(
-            members, y, rule_of(self), engine_of(self), loss_code(self.loss), self.epsilon, self.fit_intercept
-        )
-        if self.block_columns is not None:
-            engine.narrowest = engine.widest = engine.width = int(self.block_columns)
-        return engine
+    def _engine(self, members: Members, y: np.ndarray) -> Engine:
+        weight = members.weight if len(members.weight) else None
+        self._loss = loss_settings(self.loss, y, weight, self.epsilon, self.fit_intercept)
+        return make_engine(members, y, rule_of(self), engine_of(self), self._loss, self.block_columns)
 
     def _target(self, matrix: Matrix) -> tuple[np.ndarray, np.ndarray]:
         """Return the target, classes as -1 and +1, centred with the squared loss; and the weights."""
@@ -342,21 +340,21 @@ class OnlineSubstitution(BaseSelector):
             y = y - self._location
         return y, weight
 
-    def _conclude(self, matrix: Any, y: np.ndarray, run: SubstitutionRun, promised: int, limit: int | None) -> None:
+    def _conclude(self, matrix: Matrix, y: np.ndarray, run: SubstitutionRun, promised: int, limit: int | None) -> None:
         """Name the members, fit the loss on them, make the result."""
         engine, members = run.engine, run.engine.members
-        engine.finish()
+        finished = engine.finish()
         k, n_features = members.n_members, matrix.shape[1]
-        order = np.lexsort((members.ids[:k], -engine.costs, np.arange(k) >= members.n_fixed))
+        order = np.lexsort((members.ids[:k], -finished.costs, np.arange(k) >= members.n_fixed))
         self.selected_ = members.ids[:k][order]
         self.support_ = np.zeros(n_features, bool)
         self.support_[self.selected_] = True
         self.scores_ = np.full(n_features, np.nan)
-        self.scores_[members.ids[:k]] = engine.costs
+        self.scores_[members.ids[:k]] = finished.costs
         self.coef_ = np.zeros(n_features)
         notes = notes_on(self, run, matrix)
         raw, self.intercept_, is_separable = refit_members(
-            engine, y, self._location, self.loss, self.fit_intercept, limit
+            members, finished, y, self._location, self._loss, self.fit_intercept, limit
         )
         self.coef_[members.ids[:k]] = raw
         if is_separable:

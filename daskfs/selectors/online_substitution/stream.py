@@ -11,7 +11,7 @@ import numpy as np
 from daskfs.cluster.workers import Here, Workers
 from daskfs.errors import DataError
 from daskfs.kernels.substitution.products import NO_WEIGHT
-from daskfs.matrix.base import Progress
+from daskfs.matrix.base import Matrix, Progress
 from daskfs.selectors.online_substitution.columns import (
     Columns,
     ColumnSettings,
@@ -19,6 +19,7 @@ from daskfs.selectors.online_substitution.columns import (
     epoch_order,
     read_columns,
 )
+from daskfs.selectors.online_substitution.engines.base import Engine
 from daskfs.selectors.online_substitution.plan import Reading
 from daskfs.selectors.online_substitution.screen import screen_columns
 from daskfs.selectors.shared.run import Checkpoint
@@ -36,7 +37,7 @@ class SubstitutionRun:
     Parameters
     ----------
     matrix : Matrix
-    engine : SquaredEngine or GlmEngine
+    engine : Engine
     settings : ColumnSettings
     reading : Reading
     chapter : int
@@ -50,8 +51,8 @@ class SubstitutionRun:
 
     def __init__(
         self,
-        matrix: Any,
-        engine: Any,
+        matrix: Matrix,
+        engine: Engine,
         settings: ColumnSettings,
         reading: Reading,
         chapter: int,
@@ -92,14 +93,13 @@ class SubstitutionRun:
         for start in range(0, len(columns), self.chapter):
             block = read_columns(self.matrix, columns[start : start + self.chapter], self.settings, self.weight)
             engine.take(block)
-            engine.members.n_fixed = engine.members.n_members
+            engine.keep_members()
         self.fix(columns)
 
     def fix(self, columns: np.ndarray) -> None:
         """Never drop the members of now, which must be these columns."""
-        members = self.engine.members
-        members.n_fixed = members.n_members
-        missing = columns[~np.isin(columns, members.ids)]
+        self.engine.keep_members()
+        missing = columns[~np.isin(columns, self.engine.members.ids)]
         if len(missing):
             name = self.matrix.names[missing[0]]
             raise DataError(
@@ -132,12 +132,12 @@ class SubstitutionRun:
             columns = epoch_order(n_features, order, seed, epoch)
             self._start(epoch, len(columns), position)
             if position == 0:
-                self._entered_before = self.engine.tally.n_entered
+                self._entered_before = self.engine.counters.n_entered
             self._epoch(epoch, columns, position)
             position = 0
             if self.progress is not None:
                 self.progress.finish()
-            if self.engine.tally.n_entered == self._entered_before:
+            if self.engine.counters.n_entered == self._entered_before:
                 break
         self.seconds["select"] = self.seconds.get("select", 0.0) + time.perf_counter() - started
 
@@ -186,7 +186,7 @@ class SubstitutionRun:
         for candidates in found:
             n_usable = int(candidates.pop("n_usable")[0])
             block = Columns(**{name: np.require(array, requirements="W") for name, array in candidates.items()})
-            self.engine.tally.n_presented += n_usable - len(block)
+            self.engine.counters.n_presented += n_usable - len(block)
             if len(block):
                 self.engine.take(block)
         return len(columns)
@@ -197,15 +197,17 @@ class SubstitutionRun:
         return column_stream(self.matrix, reads, self.chapter, self.settings, self.weight, self.reading.prefetch)
 
     def _record(self, epoch: int) -> None:
-        tally, members = self.engine.tally, self.engine.members
-        counts = (tally.n_presented, members.n_members, tally.n_exchanged, tally.n_refused, tally.n_reverted)
-        self.history.append((float(epoch + 1), *map(float, counts), float(self.engine.value)))
+        counters, members = self.engine.counters, self.engine.members
+        counts = (
+            counters.n_presented, members.n_members, counters.n_exchanged, counters.n_refused, counters.n_reverted,
+        )  # fmt: skip
+        self.history.append((float(epoch + 1), *map(float, counts), self.engine.value))
 
     def _save(self, checkpoint: Checkpoint, epoch: int, position: int, n_columns: int) -> None:
-        is_last = position == n_columns and self.engine.tally.n_entered == self._entered_before
+        is_last = position == n_columns and self.engine.counters.n_entered == self._entered_before
         if position == n_columns:
             epoch, position = self._limit if is_last else epoch + 1, 0
-        numbers = [epoch, position, self._entered_before, self.engine.members.n_fixed, self.n_epochs]
+        numbers = [epoch, position, self._entered_before, self.n_epochs]
         arrays = {"where": np.array(numbers, dtype=np.int64), "history": np.array(self.history)}
         checkpoint.save(STEP, {**self.engine.arrays(), **arrays})
 
@@ -214,13 +216,11 @@ class SubstitutionRun:
         saved = None if self.checkpoint is None else self.checkpoint.load(STEP)
         if saved is None:
             return 0, 0
-        members, ids = self.engine.members, saved["ids"]
+        ids = saved["ids"]
         for start in range(0, len(ids), self.chapter):
             block = read_columns(self.matrix, ids[start : start + self.chapter], self.settings, self.weight)
-            for b in range(len(block)):
-                members.describe(start + b, block, b)
-            members.copy_in(block, {start + b: b for b in range(len(block))})
+            self.engine.members.add(block)
         self.engine.restore(saved)
-        epoch, position, self._entered_before, members.n_fixed, self.n_epochs = (int(part) for part in saved["where"])
+        epoch, position, self._entered_before, self.n_epochs = (int(part) for part in saved["where"])
         self.history = [tuple(line) for line in saved["history"]]
         return epoch, position

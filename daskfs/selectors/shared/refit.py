@@ -15,15 +15,15 @@ from typing import Any, cast
 
 import numpy as np
 
-from daskfs.errors import DataError
 from daskfs.kernels.glm.newton import factorise, solve_factored
 from daskfs.kernels.losses import HUBER, LOGISTIC, POISSON, SQUARED, SQUARED_HINGE, default_threshold, loss_code
-from daskfs.matrix.base import Rows
+from daskfs.matrix.arrays import ArrayMatrix
+from daskfs.matrix.base import Matrix
+from daskfs.matrix.blocks import Rows
 from daskfs.matrix.buffers import DEFAULT_BLOCK_NBYTES
 from daskfs.selectors.shared.refit_on_block import Model, as_vector, moments_on_rows, terms_on_rows
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import null_intercept
-from daskfs.sources.arrays import ArrayMatrix
 
 BLOCK_VALUES = 2**20  # of X, in blocks that depend on the number of columns alone: the same sums everywhere
 MAX_STEPS, MAX_HALVINGS = 50, 30
@@ -174,8 +174,8 @@ class SelectedBlocks:
         mean = _sum(part.total * part.mean for part in parts) / total
         spread = _sum(part.total * (part.scale**2 + (part.mean - mean) ** 2) for part in parts) / total
         if np.isnan(spread).any():
-            column = self.run.matrix.names[self.columns][int(np.flatnonzero(np.isnan(spread))[0])]
-            raise DataError("expected finite numbers, found NaN or infinity", f"column {column!r}", "drop the rows")
+            place = int(np.flatnonzero(np.isnan(spread))[0])
+            raise self.run.matrix.bad_column(place if isinstance(self.columns, slice) else int(self.columns[place]))
         return float(total), float(location), mean, np.sqrt(spread)
 
     def terms(self, model: Model, total: float, ridge: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
@@ -187,13 +187,17 @@ class SelectedBlocks:
         return float(value), np.asarray(gradient), np.asarray(hessian)
 
 
-def _gathered(matrix: Any, columns: np.ndarray, pieces: list[tuple[int, int]]) -> np.ndarray:
+def _gathered(matrix: Matrix, columns: np.ndarray, pieces: list[tuple[int, int]]) -> np.ndarray:
     """Return the selected columns; stores are read tile by tile, in ascending order."""
     order = np.argsort(columns, kind="stable")
     inverse = np.argsort(order, kind="stable")
     out = np.empty((matrix.shape[0], len(columns)), dtype=matrix.dtype)
     for start, stop in pieces:
-        out[start:stop] = matrix.read(slice(start, stop), columns[order])[:, inverse]
+        block = matrix.read(slice(start, stop), columns[order])
+        if not np.isfinite(block).all():
+            row, place = (int(part[0]) for part in np.nonzero(~np.isfinite(block)))
+            raise matrix.bad_value(start + row, int(columns[order][place]), block[row, place])
+        out[start:stop] = block[:, inverse]
     return out
 
 

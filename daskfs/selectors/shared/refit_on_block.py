@@ -9,7 +9,8 @@ import numpy as np
 
 from daskfs.kernels.glm.fit import newton_terms
 from daskfs.kernels.linear.moments import moments
-from daskfs.matrix.base import Matrix, Rows
+from daskfs.matrix.base import Matrix
+from daskfs.matrix.blocks import Rows
 from daskfs.selectors.shared.record import Record
 
 

@@ -45,8 +45,8 @@ from typing import Any, Literal, Protocol, Self, TypeVar
 import numpy as np
 
 from daskfs.cluster.workers import Here, Workers
-from daskfs.matrix.base import Matrix, Progress, Rows
-from daskfs.matrix.streaming import RowView
+from daskfs.matrix.base import Matrix, Progress
+from daskfs.matrix.blocks import Rows
 from daskfs.selectors.shared.record import Record, nbytes_of
 
 RecordT = TypeVar("RecordT", bound=Record | dict[str, np.ndarray])
@@ -94,7 +94,7 @@ class Run:
         checkpoint: Checkpoint | None = None,
         task_limit: int | None = None,
     ) -> None:
-        self.matrix: Any = matrix
+        self.matrix = matrix
         self.name, self.workers = name, workers or Here()
         self.progress, self.checkpoint, self.task_limit = progress, checkpoint, task_limit
         self.seconds: dict[str, float] = {}
@@ -128,12 +128,11 @@ class Run:
     @property
     def sent(self) -> Any:
         """What stands for the matrix among the arguments of a task; sent when it is asked for, once."""
-        return self.keep(self.matrix if self._by == "columns" else _base_of(self.matrix))
+        return self.keep(self.matrix if self._by == "columns" else self.matrix.base)
 
     def rows(self, start: int, stop: int) -> Rows:
         """Return rows [start, stop) of the matrix as rows of what is sent."""
-        is_base = self._by == "columns" or not isinstance(self.matrix, RowView)
-        return slice(start, stop) if is_base else self.matrix.locate(start, stop)
+        return slice(start, stop) if self._by == "columns" else self.matrix.at(start, stop)
 
     def keep(self, argument: Any) -> Any:
         """Send what several steps share, once; return what stands for it."""
@@ -280,10 +279,6 @@ class Run:
     def _count(self, step: str, result: Any) -> None:
         step = self._timed[0] if self._timed else step
         self.nbytes[step] = self.nbytes.get(step, 0) + nbytes_of(result)
-
-
-def _base_of(matrix: Any) -> Any:
-    return matrix.base if isinstance(matrix, RowView) else matrix
 
 
 def _say_nothing(k: int = 1) -> None:

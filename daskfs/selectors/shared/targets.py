@@ -26,7 +26,7 @@ def checked_target(matrix: Matrix, loss: str) -> np.ndarray:
         raise DataError("expected a target, found none", "y", "ingest with target=..., or pass y")
     if not np.isfinite(y).all():
         row = int(np.flatnonzero(~np.isfinite(y))[0])
-        raise DataError(f"expected finite numbers, found {y[row]}", f"target, row {row}", "drop the row")
+        raise matrix.bad_value(row, "target", y[row])
     if loss == "poisson" and (y < 0).any():
         row = int(np.flatnonzero(y < 0)[0])
         raise DataError(f"expected counts of at least 0, found {y[row]}", f"target, row {row}", 'loss="squared", say')

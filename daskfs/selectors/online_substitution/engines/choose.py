@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from daskfs.kernels.losses import EPSILON_INSENSITIVE, SQUARED
-from daskfs.losses import loss_of_code
-from daskfs.selectors.online_substitution.engines.exchange import Rule, SquaredExchange, SquaredSteps
-from daskfs.selectors.online_substitution.engines.glm import GlmExchange
-from daskfs.selectors.online_substitution.engines.gradient import Descent
+from daskfs.losses import SQUARED
+from daskfs.selectors.online_substitution.engines.base import BatchWidth, Engine, Rule
+from daskfs.selectors.online_substitution.engines.glm import GlmEngine
+from daskfs.selectors.online_substitution.engines.gradient import GradientEngine
+from daskfs.selectors.online_substitution.engines.point import LossSettings
+from daskfs.selectors.online_substitution.engines.squared import SquaredEngine
 from daskfs.selectors.online_substitution.members import Members
-from daskfs.selectors.online_substitution.parameters import EPSILON_SHARE
 
 
 def make_engine(
-    members: Members,
-    y: np.ndarray,
-    rule: Rule,
-    engine: str,
-    loss: int = SQUARED,
-    epsilon: float | None = None,
-    fits_intercept: bool = True,
-) -> Any:
+    members: Members, y: np.ndarray, rule: Rule, mode: str, loss: LossSettings, block_columns: int | None = None
+) -> Engine:
     """Return the engine of a rule for a loss.
 
     Parameters
@@ -32,24 +24,16 @@ def make_engine(
     y : ndarray of shape (n_samples,), float64
         Classes are -1 and +1; with the squared loss centred, where an intercept is fitted.
     rule : Rule
-    engine : {"gram", "lazy", "naive"}
-    loss : int
-        A code.
-    epsilon : float, optional
-        Of the epsilon-insensitive loss.
-    fits_intercept : bool
+    mode : {"gram", "lazy", "naive"}
+    loss : LossSettings
+    block_columns : int, optional
+        Columns that are decided on at once; by default as many as pay.
     """
-    if loss == SQUARED and rule.name == "exchange":
-        return SquaredExchange(members, y, rule, engine)
-    if loss == SQUARED and engine == "gram":
-        return SquaredSteps(members, y, rule, engine)
-    threshold = 0.0
-    if loss == EPSILON_INSENSITIVE:
-        weight = members.weight if len(members.weight) else None
-        mean = np.average(y, weights=weight)
-        threshold = EPSILON_SHARE * float(np.sqrt(np.average((y - mean) ** 2, weights=weight)))
-        threshold = threshold if epsilon is None else float(epsilon)
-    fits = fits_intercept and loss != SQUARED  # of the squared loss, columns and target are centred
+    width = BatchWidth() if block_columns is None else BatchWidth(block_columns, block_columns)
+    if loss.loss.code == SQUARED and (rule.name == "exchange" or mode == "gram"):
+        return SquaredEngine(members, rule, mode, width, y)
     if rule.name == "exchange":
-        return GlmExchange(members, y, rule, engine, loss, threshold, fits)
-    return Descent(members, y, rule, engine, loss, threshold, fits, loss_of_code(loss).curvature_bound)
+        if mode == "naive" and block_columns is None:
+            width = BatchWidth(1, 1)
+        return GlmEngine(members, rule, mode, width, y, loss)
+    return GradientEngine(members, rule, mode, width, y, loss)

@@ -1,9 +1,9 @@
-"""The rule ``exchange`` with other losses than the squared one: exchanges on a block's parabola, the truth after it.
+"""The rule ``exchange`` with other losses than the squared one: exchanges on a quadratic approximation, then the truth.
 
-At the point before a block the loss is replaced by its parabola, with the curvature D of each sample: the products of
-columns are weighted by D, and centred by their D-weighted means, which is the intercept's best answer. The exchanges of
-`daskfs.kernels.substitution.exchange` happen on it; then one Newton step with a line search follows on the true loss,
-and the block is undone where the true loss has risen.
+At the point before a batch the loss is replaced by its quadratic approximation, with the curvature D of each sample:
+the products of columns are weighted by D, and centred by their D-weighted means, which is the intercept's best answer.
+The exchanges of `daskfs.kernels.substitution.exchange` happen on it; then one Newton step with a line search follows on
+the true loss, and the batch is undone where the true loss has risen.
 """
 
 from __future__ import annotations
@@ -13,57 +13,39 @@ import numpy as np
 from daskfs.kernels.substitution.exchange import exchange_scan, removal_costs
 from daskfs.kernels.substitution.products import NO_WEIGHT, row_products
 from daskfs.selectors.online_substitution.columns import Columns
-from daskfs.selectors.online_substitution.engines.exchange import (
-    LARGEST_BLOCK,
-    PAID_PRODUCTS,
-    SMALLEST_BLOCK,
-    Rule,
-    Tally,
-)
-from daskfs.selectors.online_substitution.engines.point import Parabola, Point
+from daskfs.selectors.online_substitution.engines.base import BatchWidth, Engine, Finished, Rule, entrances
+from daskfs.selectors.online_substitution.engines.point import Coefficients, LossSettings, Point, Quadratic
 from daskfs.selectors.online_substitution.members import Members
 from daskfs.selectors.online_substitution.screen import Screen
 
-NEWTON_STEPS = 1  # after each block with an exchange
+NEWTON_STEPS = 1  # after each batch with an exchange
 MORE_STEPS = 4  # where the loss is still above that of before
 MAX_HALVINGS = 10
 MAX_LAST_STEPS = 20
 ROUNDING = 1e-12
 
 
-class GlmExchange:
-    """Engine of online substitution for any loss; see `SquaredEngine`.
+class GlmEngine(Engine):
+    """Decides with any loss by the rule ``exchange``; see `Engine`.
 
     Parameters
     ----------
     members : Members
         Of floating point.
-    y : ndarray of shape (n_samples,), float64
     rule : Rule
-    engine : {"gram", "lazy", "naive"}
-        "naive" decides on one column at a time.
-    loss : int
-    threshold : float
-    fits_intercept : bool
+    mode : {"gram", "lazy", "naive"}
+    width : BatchWidth
+    y : ndarray of shape (n_samples,), float64
+        Classes are -1 and +1.
+    loss : LossSettings
     """
 
     def __init__(
-        self,
-        members: Members,
-        y: np.ndarray,
-        rule: Rule,
-        engine: str,
-        loss: int,
-        threshold: float,
-        fits_intercept: bool,
+        self, members: Members, rule: Rule, mode: str, width: BatchWidth, y: np.ndarray, loss: LossSettings
     ) -> None:
-        self.members, self.rule, self.engine, self.threshold = members, rule, engine, threshold
-        self.point = Point(members, y, loss, threshold, rule.ridge, fits_intercept)
-        self._entered = (0, 0)
-        self.tally = Tally()
-        self.narrowest, self.widest = (1, 1) if engine == "naive" else (SMALLEST_BLOCK, LARGEST_BLOCK)
-        self.width = self.narrowest
-        self._parabola: Parabola | None = None
+        super().__init__(members, rule, mode, width)
+        self.point = Point(members, y, loss, rule.ridge)
+        self._approximation: Quadratic | None = None
 
     @property
     def value(self) -> float:
@@ -72,159 +54,124 @@ class GlmExchange:
 
     @property
     def coef(self) -> np.ndarray:
-        """Weights of the standardised columns."""
+        """Coefficients of the standardised columns, of shape (capacity,)."""
         return self.point.coef
 
-    def take(self, columns: Columns) -> None:
-        """Present a chapter of columns, in their order."""
-        start = 0
-        while start < len(columns):
-            width = min(self.width, len(columns) - start)
-            n_accepted = self._take_block(columns.take(slice(start, start + width)))
-            start += width
-            self.width = max(self.narrowest, self.width // 2) if n_accepted else min(self.widest, self.width * 2)
+    @property
+    def intercept(self) -> float:
+        """What is added to the prediction."""
+        return self.point.intercept
 
-    def _take_block(self, columns: Columns) -> int:
-        parabola = self._present_parabola()
-        if parabola.total <= 0.0:  # no sample's loss curves: nothing is to be gained
-            self.tally.n_presented += int(self.members.usable(columns).sum())
+    def _take_batch(self, columns: Columns) -> int:
+        quadratic, members = self._quadratic(), self.members
+        if quadratic.total <= 0.0:  # no sample's loss curves: nothing is to be gained
+            self.counters.n_presented += int(members.usable(columns).sum())
             return 0
-        point, usable = self.point, self.members.usable(columns)
-        if self.engine == "lazy" and self.members.n_members == self.members.capacity:
-            chosen = self.screen(len(columns)).candidates(columns)
-            self.tally.n_presented += int(usable.sum()) - len(chosen)
-            if not len(chosen):
-                return 0
-            columns, usable = columns.take(chosen), np.ones(len(chosen), bool)
-        gradient = point.gradient(columns, parabola.derivative)
-        diagonal, sums = self._diagonal(columns, parabola.total)
-        k = self.members.n_members
-        cross = np.zeros((len(columns), self.members.capacity))
-        cross[:, :k] = point.weighted(columns.rows, self.members.rows[:k], sums, parabola.sums[:k], parabola.total)
-        linear = row_products(cross, point.coef, NO_WEIGHT) - gradient
-        return self.walk(columns, cross, linear, diagonal, sums, usable, parabola)
+        if self.mode == "lazy" and members.n_members == members.capacity:
+            columns = self._candidates(columns)
+        return self._exchange(columns, quadratic) if len(columns) else 0
 
-    def _diagonal(self, columns: Columns, total: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return the parabola's curvature in each column, ridge included, and the weighted sums of the columns."""
-        rows, curvature = columns.rows, self.point.curvature
-        sums = row_products(rows, curvature, NO_WEIGHT)
-        squares = np.array([row_products(row[None], row, curvature)[0] for row in rows])
-        if self.point.fits_intercept:
-            squares -= sums**2 / total
-        return np.maximum(squares, 0.0) / self.members.total + self.rule.ridge, sums
+    def _quadratic(self) -> Quadratic:
+        """Return the approximation at this point."""
+        if self._approximation is None:
+            self._approximation = self.point.quadratic()
+        return self._approximation
 
     def screen(self, most: int) -> Screen:
-        """Return what columns are screened against: the loss's slope, and the cost of the cheapest member."""
-        members, parabola = self.members, self._present_parabola()
-        costs = removal_costs(parabola.inverse, parabola.optimum, members.n_members)[members.n_fixed :]
-        least = float(costs.min()) if len(costs) and parabola.total > 0.0 else np.inf
-        present = members.ids[: members.n_members].copy()
-        curvature = self.point.curvature.copy()
-        return Screen(-parabola.derivative, curvature, members.total, least, self.rule.ridge, present, most)
+        """Return what columns are screened against: the loss's derivative, and the cost of the cheapest removal."""
+        members, quadratic = self.members, self._quadratic()
+        costs = removal_costs(quadratic.inverse, quadratic.optimum, members.n_members)[members.n_fixed :]
+        least = float(costs.min()) if len(costs) and quadratic.total > 0.0 else np.inf
+        present, curvature = members.ids[: members.n_members].copy(), self.point.curvature.copy()
+        return Screen(-quadratic.derivative, curvature, members.total, least, self.rule.ridge, present, most)
 
-    def _present_parabola(self) -> Parabola:
-        if self._parabola is None:
-            self._parabola = self.point.parabola()
-        return self._parabola
-
-    def walk(
-        self,
-        columns: Columns,
-        cross: np.ndarray,
-        linear: np.ndarray,
-        diagonal: np.ndarray,
-        sums: np.ndarray,
-        usable: np.ndarray,
-        parabola: Parabola,
-    ) -> int:
-        """Exchange on the parabola, then look at the true loss; return how many entered."""
-        members, point = self.members, self.point
-        n_before, described = members.n_members, members.described()
+    def _exchange(self, columns: Columns, before: Quadratic) -> int:
+        """Exchange on the approximation, then look at the true loss; return how many entered."""
+        members, point, counters = self.members, self.point, self.counters
         coef, intercept, value = point.coef.copy(), point.intercept, point.value
-        changed = parabola.copy()
-        placed = self._exchange(columns, cross, linear, diagonal, sums, usable & (diagonal > 0.0), changed)
-        if not placed:
+        members.keep()
+        after = before.copy()
+        n_entered, n_exchanged = self._walk(columns, after)
+        if not n_entered:
             return 0
-        n_entered, n_exchanged = self._entered
-        members.swap(columns, placed)
-        if point.fits_intercept:  # its best answer to the members' change, on the parabola
-            drift = float((changed.sums * changed.optimum).sum() - (parabola.sums * coef).sum())
-            point.intercept -= (drift + float(point.derivative.sum())) / parabola.total
-        point.coef[:] = changed.optimum
+        if point.loss.fits_intercept:  # its best answer to the members' change, on the approximation
+            drift = float((after.sums * after.optimum).sum() - (before.sums * coef).sum())
+            point.intercept -= (drift + float(point.derivative.sum())) / before.total
+        point.coef[:] = after.optimum
         point.predict()
         for step in range(NEWTON_STEPS + MORE_STEPS):
             if step >= NEWTON_STEPS and point.value <= value:
                 break
             self._newton_step()
-        if not point.value <= value + ROUNDING * abs(value):
-            members.swap(columns, placed)
-            members.describe_again(n_before, described)
+        is_lower = point.value <= value + ROUNDING * abs(value)
+        if is_lower:
+            self._approximation = None
+            counters.n_exchanged += n_exchanged
+            counters.n_entered += n_entered
+        else:
+            members.revert()
             point.coef[:], point.intercept = coef, intercept
             point.predict()
-            self.tally.n_reverted += 1
-            return 0
-        self._parabola = None
-        self.tally.n_exchanged += n_exchanged
-        self.tally.n_entered += n_entered
-        return n_entered
+            counters.n_reverted += 1
+        members.forget()
+        return n_entered if is_lower else 0
 
-    def _exchange(
-        self,
-        columns: Columns,
-        cross: np.ndarray,
-        linear: np.ndarray,
-        diagonal: np.ndarray,
-        sums: np.ndarray,
-        usable: np.ndarray,
-        parabola: Parabola,
-    ) -> dict[int, int]:
-        """Let newcomers in one after the other; return who is in which slot in the end."""
-        members, total = self.members, parabola.total
+    def _walk(self, columns: Columns, quadratic: Quadratic) -> tuple[int, int]:
+        """Let candidates in one after the other; return how many entered, and how many of them replaced another."""
+        members, point, rows, total = self.members, self.point, columns.rows, quadratic.total
+        diagonal, sums = self._diagonal(columns, total)
+        usable = members.usable(columns) & (diagonal > 0.0)
+        k = members.n_members
+        cross = np.zeros((len(columns), members.capacity))
+        cross[:, :k] = point.weighted(rows, members.rows[:k], sums, quadratic.sums[:k], total)
+        linear = row_products(cross, point.coef, NO_WEIGHT) - point.gradient(columns, quadratic.derivative)
         counts, change = np.zeros(2, np.int64), np.zeros(1)
-        within = None
-        if members.n_members < members.capacity and len(columns) > 1:
-            within = self.point.weighted(columns.rows, columns.rows, sums, sums, total)
-        placed: dict[int, int] = {}
-        n_entered = n_exchanged = b = 0
-        while True:
+
+        def scan(start: int) -> tuple[int, int]:
             b, slot = exchange_scan(
-                cross, linear, diagonal, usable, b, parabola.inverse, parabola.optimum,
+                cross, linear, diagonal, usable, start, quadratic.inverse, quadratic.optimum,
                 members.n_members, members.n_fixed, self.rule.tolerance, counts, change,
             )  # fmt: skip
-            if slot < 0:
-                break
+            return int(b), int(slot)
+
+        def within() -> np.ndarray:
+            return point.weighted(rows, rows, sums, sums, total)
+
+        def after(b: int) -> np.ndarray:
+            rest, one = slice(b + 1, None), slice(b, b + 1)
+            return point.weighted(rows[rest], rows[one], sums[rest], sums[one], total)[:, 0]
+
+        placed: dict[int, int] = {}
+        n_entered = n_exchanged = 0
+        for b, slot, replaces in entrances(members, columns, cross, usable, scan, within, after):
             n_entered += 1
-            if slot < members.n_members:
-                n_exchanged += 1
-                usable[(columns.ids == members.ids[slot]) & (columns.scale > 0.0)] = True
-            members.describe(slot, columns, b)
+            n_exchanged += replaces
+            quadratic.sums[slot] = sums[b]
             placed[slot] = b
-            parabola.sums[slot] = sums[b]
-            rest = slice(b + 1, len(columns))
-            if within is None and n_entered > PAID_PRODUCTS:
-                within = self.point.weighted(columns.rows, columns.rows, sums, sums, total)
-            if within is not None:
-                cross[rest, slot] = within[rest, b]
-            elif b + 1 < len(columns):
-                one = slice(b, b + 1)
-                products = self.point.weighted(columns.rows[rest], columns.rows[one], sums[rest], sums[one], total)
-                cross[rest, slot] = products[:, 0]
-            b += 1
-        self.tally.n_presented += int(counts[0])
-        self.tally.n_refused += int(counts[1])
-        self._entered = (n_entered, n_exchanged)
-        return placed
+        members.copy_in(columns, placed)
+        self.counters.n_presented += int(counts[0])
+        self.counters.n_refused += int(counts[1])
+        return n_entered, n_exchanged
+
+    def _diagonal(self, columns: Columns, total: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return the curvature along each column, ridge included, and the curvature-weighted sums of the columns."""
+        rows, curvature = columns.rows, self.point.curvature
+        sums = row_products(rows, curvature, NO_WEIGHT)
+        squares = np.array([row_products(row[None], row, curvature)[0] for row in rows])
+        if self.point.loss.fits_intercept:
+            squares -= sums**2 / total
+        return np.maximum(squares, 0.0) / self.members.total + self.rule.ridge, sums
 
     def _newton_step(self) -> None:
-        """Go to the minimum of the parabola, or as far on the way as the loss does not rise."""
+        """Go to the minimum of the quadratic approximation, or as far on the way as the loss does not rise."""
         point = self.point
         start, intercept, value = point.coef.copy(), point.intercept, point.value
-        parabola = point.parabola()
-        if parabola.total <= 0.0:
+        quadratic = point.quadratic()
+        if quadratic.total <= 0.0:
             return
-        direction, drift = parabola.optimum - start, 0.0
-        if point.fits_intercept:
-            drift = -(float((parabola.sums * direction).sum()) + float(point.derivative.sum())) / parabola.total
+        direction, drift = quadratic.optimum - start, 0.0
+        if point.loss.fits_intercept:
+            drift = -(float((quadratic.sums * direction).sum()) + float(point.derivative.sum())) / quadratic.total
         length = 1.0
         for _ in range(MAX_HALVINGS):
             point.coef[:] = start + length * direction
@@ -236,7 +183,7 @@ class GlmExchange:
         point.coef[:], point.intercept = start, intercept
         point.predict()
 
-    def finish(self) -> None:
+    def finish(self) -> Finished:
         """Find the loss's minimum over the members by Newton steps, and what dropping each would cost; stay here."""
         point, coef, intercept = self.point, self.point.coef.copy(), self.point.intercept
         for _ in range(MAX_LAST_STEPS):
@@ -244,27 +191,14 @@ class GlmExchange:
             self._newton_step()
             if before - self.point.value <= 1e-10 * abs(before):
                 break
-        parabola = self.point.parabola()
-        self.final, self.intercept = point.coef.copy(), point.intercept
-        self.costs = removal_costs(parabola.inverse, self.final, self.members.n_members)
+        quadratic, final, best = self.point.quadratic(), point.coef.copy(), point.intercept
         point.coef[:], point.intercept = coef, intercept
         point.predict()
+        return Finished(final, best, removal_costs(quadratic.inverse, final, self.members.n_members))
 
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Return the state, but for the columns of the members, which are read again."""
-        tally = self.tally
-        counts = [tally.n_presented, tally.n_exchanged, tally.n_entered, tally.n_refused, tally.n_reverted]
-        return {
-            "ids": self.members.ids[: self.members.n_members].copy(),
-            "coef": self.point.coef.copy(),
-            "numbers": np.array([self.point.intercept, float(self.width)]),
-            "counts": np.array(counts, dtype=np.int64),
-        }
+    def _state(self) -> Coefficients:
+        return self.point.coefficients()
 
-    def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        """Go on from what `arrays` returned; the members are in place already."""
-        self.point.coef[:] = arrays["coef"]
-        self.point.intercept, self.width = float(arrays["numbers"][0]), int(arrays["numbers"][1])
-        self.point.predict()
-        self._parabola = None
-        self.tally = Tally(*(int(count) for count in arrays["counts"]))
+    def _restore(self, arrays: dict[str, np.ndarray]) -> None:
+        self.point.move_to(Coefficients.unpack(arrays))
+        self._approximation = None

@@ -1,64 +1,73 @@
 """The rules ``os`` and ``paper`` for any loss, on the columns themselves: Algorithm 1 line by line.
 
-``naive``  every column: prediction, derivative, a gradient step of the members, the newcomer's weight, the check
+``naive``  every column: prediction, derivative, a gradient step of the members, the candidate's coefficient, the check
 ``lazy``   the members step only after somebody was accepted, so that a refusal costs one product with the derivative
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
 from daskfs.kernels.substitution.exchange import removal_costs
 from daskfs.kernels.substitution.products import combine, row_products
 from daskfs.kernels.substitution.steps import COLD, MARGIN, WARM
+from daskfs.losses import SQUARED
 from daskfs.selectors.online_substitution.columns import Columns
-from daskfs.selectors.online_substitution.engines.exchange import LARGEST_BLOCK, SMALLEST_BLOCK, Rule, Tally
-from daskfs.selectors.online_substitution.engines.point import Point
+from daskfs.selectors.online_substitution.engines.base import BatchWidth, Engine, Finished, Rule
+from daskfs.selectors.online_substitution.engines.point import Coefficients, LossSettings, Point
 from daskfs.selectors.online_substitution.members import Members
+from daskfs.selectors.shared.record import Record
 
 LAZY_STEPS = 2  # of the members after each acceptance
-FLOOR = 0.05  # of a newcomer's curvature, in parts of the most it can be
+FLOOR = 0.05  # of a candidate's curvature, in parts of the most it can be
 
 
-class Descent:
-    """Engine of the gradient rules; see `SquaredEngine`.
+@dataclass(slots=True)
+class _Gradient(Record):
+    """Where the descent stands."""
+
+    power: np.ndarray
+    """The power iteration's vector, of shape (capacity,)."""
+    largest: float = 0.0
+    """Its estimate of λmax(κ X_Sᵀ X_S / n + ridge)."""
+    is_changed: bool = False
+    """Whether the members have changed since."""
+    excess: float = -math.inf
+    """The largest excess of the objective over what inequality (11) allows."""
+    moved: float = 0.0
+    """Σ |w_next - w|² over all steps."""
+
+
+@dataclass(slots=True)
+class _GradientState(Coefficients):
+    steps: _Gradient
+
+
+class GradientEngine(Engine):
+    """Decides with any loss by the rules ``os`` and ``paper``; see `Engine`.
 
     Parameters
     ----------
     members : Members
         Of floating point.
-    y : ndarray of shape (n_samples,), float64
     rule : Rule
-    engine : {"naive", "lazy"}
-    loss : int
-    threshold : float
-    fits_intercept : bool
-    kappa : float
-        The most that the loss curves.
+    mode : {"naive", "lazy"}
+    width : BatchWidth
+    y : ndarray of shape (n_samples,), float64
+        Classes are -1 and +1.
+    loss : LossSettings
+        Of bounded curvature.
     """
 
     def __init__(
-        self,
-        members: Members,
-        y: np.ndarray,
-        rule: Rule,
-        engine: str,
-        loss: int,
-        threshold: float,
-        fits_intercept: bool,
-        kappa: float,
+        self, members: Members, rule: Rule, mode: str, width: BatchWidth, y: np.ndarray, loss: LossSettings
     ) -> None:
-        self.members, self.rule, self.engine, self.threshold, self.kappa = members, rule, engine, threshold, kappa
-        self.point = Point(members, y, loss, threshold, rule.ridge, fits_intercept)
-        self.tally = Tally()
-        self.narrowest, self.widest = SMALLEST_BLOCK, LARGEST_BLOCK
-        self.width = self.narrowest
-        self.power = np.ones(members.capacity)
-        self.largest, self.is_dirty = 0.0, False
-        self.excess, self.moved = -math.inf, 0.0
-        """Largest excess over what inequality (11) allows; Σ |next - before|²."""
+        super().__init__(members, rule, mode, width)
+        self.point, self.kappa = Point(members, y, loss, rule.ridge), loss.loss.curvature_bound
+        self.steps = _Gradient(np.ones(members.capacity))
         self._image = np.zeros(len(y))
 
     @property
@@ -68,56 +77,55 @@ class Descent:
 
     @property
     def coef(self) -> np.ndarray:
-        """Weights of the columns as they are held."""
+        """Coefficients of the columns as they are held, of shape (capacity,)."""
         return self.point.coef
 
-    def take(self, columns: Columns) -> None:
-        """Present a chapter of columns, in their order."""
-        if self.engine == "naive":
-            for b in range(len(columns)):
-                self._present(columns.take(slice(b, b + 1)))
-            return
-        start = 0
-        while start < len(columns):
-            width = min(self.width, len(columns) - start)
-            n_accepted = self._take_lazily(columns.take(slice(start, start + width)))
-            start += width
-            self.width = max(self.narrowest, self.width // 2) if n_accepted else min(self.widest, self.width * 2)
+    @property
+    def intercept(self) -> float:
+        """What is added to the prediction."""
+        return self.point.intercept
+
+    def _take_batch(self, columns: Columns) -> int:
+        if self.mode == "lazy":
+            return self._take_lazily(columns)
+        for b in range(len(columns)):
+            self._present(columns.take(slice(b, b + 1)))
+        return 0  # one column after the other, whatever the width
 
     def _present(self, column: Columns) -> None:
         """Lines 3 to 17 of the algorithm for one column."""
         if not self.members.usable(column)[0]:
             return
-        self.tally.n_presented += 1
+        self.counters.n_presented += 1
         point, rule, k = self.point, self.rule, self.members.n_members
-        if self.is_dirty and k:
+        if self.steps.is_changed and k:
             self._estimate()
-        slope = float(point.gradient(column, point.derivative)[0])
-        step_j, bound = self._newcomer_step(column)
+        derivative = float(point.gradient(column, point.derivative)[0])
+        step_j, bound = self._candidate_step(column)
         step_s = step_j / rule.m if rule.name == "paper" else 1.0 / self._steepest()
         before, start = point.value, point.coef.copy()
         self._step(step_s)
         moved = float(((point.coef - start) ** 2).sum())
-        newcomer = -step_j * slope
-        slot = self._loser(newcomer)
+        coef_j = -step_j * derivative
+        slot = self._slot_for(coef_j)
         if slot < 0:
             self._account(before, bound, step_j, moved)
             return
-        dropped = moved + newcomer**2
+        dropped = moved + coef_j**2
         if slot < k:
             dropped += start[slot] ** 2 - (point.coef[slot] - start[slot]) ** 2
         scale = rule.c * (0.5 * bound - 0.5 / step_j) if rule.name == "paper" else 0.0
-        is_accepted = self._try(column, slot, newcomer, before + scale * dropped if slot < k else math.inf)
+        is_accepted = self._try(column, slot, coef_j, before + scale * dropped if slot < k else math.inf)
         self._account(before, bound, step_j, dropped if is_accepted else moved)
 
     def _account(self, before: float, bound: float, step_j: float, moved: float) -> None:
-        self.moved += moved
+        self.steps.moved += moved
         if self.rule.name == "paper":
             allowed = self.rule.c * (0.5 * bound - 0.5 / step_j) * moved
-            self.excess = max(self.excess, self.point.value - before - allowed)
+            self.steps.excess = max(self.steps.excess, self.point.value - before - allowed)
 
-    def _newcomer_step(self, column: Columns) -> tuple[float, float]:
-        """Return the newcomer's step and the bound of the curvature that it was taken from."""
+    def _candidate_step(self, column: Columns) -> tuple[float, float]:
+        """Return the candidate's step and the bound of the curvature that it was taken from."""
         rule, members, k = self.rule, self.members, self.members.n_members
         square = self.kappa * float(column.square[0]) + rule.ridge
         if rule.name == "os":
@@ -128,18 +136,18 @@ class Descent:
             bound = square
             if k:
                 h = self.kappa * row_products(members.rows[:k], column.rows[0], members.weight) / members.total
-                bound = 0.5 * (self.largest + square)
-                bound += 0.5 * math.sqrt((self.largest - square) ** 2 + 4.0 * float((h**2).sum()))
+                bound = 0.5 * (self.steps.largest + square)
+                bound += 0.5 * math.sqrt((self.steps.largest - square) ** 2 + 4.0 * float((h**2).sum()))
         return 0.5 / bound if rule.eta == 0.0 else rule.eta, bound
 
     def _steepest(self) -> float:
-        return max(self.largest, self.kappa + self.rule.ridge)
+        return max(self.steps.largest, self.kappa + self.rule.ridge)
 
     def _estimate(self) -> None:
         """Bring the largest eigenvalue of κ X_Sᵀ X_S / n + ridge up to date by power iterations."""
         members, k = self.members, self.members.n_members
-        vector, value = self.power[:k].copy(), 0.0
-        for _ in range(COLD if self.largest == 0.0 else WARM):
+        vector, value = self.steps.power[:k].copy(), 0.0
+        for _ in range(COLD if self.steps.largest == 0.0 else WARM):
             size = math.sqrt(float((vector**2).sum()))
             vector = vector / size if size > 0.0 else np.full(k, 1.0 / math.sqrt(k))
             combine(members.rows, vector, 0.0, self._image)
@@ -147,86 +155,88 @@ class Descent:
             image += self.rule.ridge * vector
             value = math.sqrt(float((image**2).sum()))
             vector = image
-        self.power[:k] = vector
-        self.largest, self.is_dirty = MARGIN * value, False
+        self.steps.power[:k] = vector
+        self.steps.largest, self.steps.is_changed = MARGIN * value, False
 
     def _step(self, step: float) -> None:
         """Lines 4 and 6: a gradient step of the members and, where there is one, the intercept."""
         point, k = self.point, self.members.n_members
-        if not k and not point.fits_intercept:
+        if not k and not point.loss.fits_intercept:
             return
         gradient = point.members_gradient(point.derivative)
-        drift = float(point.derivative.sum()) / self.members.total if point.fits_intercept else 0.0
+        drift = float(point.derivative.sum()) / self.members.total if point.loss.fits_intercept else 0.0
         if self.rule.name == "os":
             combine(self.members.rows, gradient, drift, self._image)
             weight = self.members.weight
             squares = self._image**2 * weight if len(weight) else self._image**2
-            bend = self.kappa * float(squares.sum()) / self.members.total
-            bend += self.rule.ridge * float((gradient**2).sum())
+            curvature = self.kappa * float(squares.sum()) / self.members.total
+            curvature += self.rule.ridge * float((gradient**2).sum())
             length = float((gradient**2).sum()) + drift**2
-            if step * bend > 2.0 * length:  # the estimate was too low: the loss could rise
-                self.largest = MARGIN * bend / length
-                step = 1.0 / self.largest
+            if step * curvature > 2.0 * length:  # the estimate was too low: the loss could rise
+                self.steps.largest = MARGIN * curvature / length
+                step = 1.0 / self.steps.largest
         point.coef[:k] -= step * gradient
         point.intercept -= step * drift
         point.predict()
 
-    def _loser(self, newcomer: float) -> int:
-        """Return the slot that a newcomer would take, -1 where it has the smallest weight itself."""
+    def _slot_for(self, coef_j: float) -> int:
+        """Return the slot that a candidate would take, -1 where it has the smallest coefficient itself."""
         members, k = self.members, self.members.n_members
         if k < members.capacity:
             return k
         sizes = np.abs(self.point.coef[members.n_fixed : k])
-        if not len(sizes) or sizes.min() >= abs(newcomer):
+        if not len(sizes) or sizes.min() >= abs(coef_j):
             return -1
         return members.n_fixed + int(np.argmin(sizes))
 
-    def _try(self, column: Columns, slot: int, newcomer: float, allowed: float) -> bool:
-        """Lines 10 to 16: put a newcomer into a slot, and take it out again if the loss is above what is allowed."""
+    def _try(self, column: Columns, slot: int, coef_j: float, allowed: float) -> bool:
+        """Lines 10 to 16: put a candidate into a slot, and take it out again if the loss is above what is allowed."""
         point, members = self.point, self.members
-        described, n_before, old = members.described(), members.n_members, float(point.coef[slot])
-        point.coef[slot] = newcomer
-        members.swap(column, {slot: 0})
+        n_before, old = members.n_members, float(point.coef[slot])
+        members.keep()
+        point.coef[slot] = coef_j
         members.describe(slot, column, 0)
+        members.copy_in(column, {slot: 0})
         point.predict()
-        if self.rule.checks and point.value > allowed:
-            members.swap(column, {slot: 0})
-            members.describe_again(n_before, described)
+        is_accepted = not (self.rule.checks and point.value > allowed)
+        if is_accepted:
+            self.counters.n_exchanged += slot < n_before
+            self.counters.n_entered += 1
+            self.steps.is_changed = True
+        else:
+            members.revert()
             point.coef[slot] = old
             point.predict()
-            self.tally.n_refused += 1
-            return False
-        self.tally.n_exchanged += slot < n_before
-        self.tally.n_entered += 1
-        self.is_dirty = True
-        return True
+            self.counters.n_refused += 1
+        members.forget()
+        return is_accepted
 
     def _take_lazily(self, columns: Columns) -> int:
-        """Present a block against the members as they stand; they step after each acceptance."""
+        """Present a batch against the members as they stand; they step after each acceptance."""
         members, point = self.members, self.point
         usable = members.usable(columns)
-        self.tally.n_presented += int(usable.sum())
+        self.counters.n_presented += int(usable.sum())
         squares = self.kappa * columns.square
         n_accepted = start = 0
         while start < len(columns):
             rest = columns.take(slice(start, None))
-            slopes = point.gradient(rest, point.derivative)
+            derivatives = point.gradient(rest, point.derivative)
             if n_accepted == 0 or start == 0 or not self._has_constant_curvature():
                 curved = self._curvature_of(columns)
             steps = 1.0 / (np.maximum(curved[start:], FLOOR * squares[start:]) + self.rule.ridge)
-            b = self._first(rest, usable[start:], -steps * slopes)
+            b = self._first(rest, usable[start:], -steps * derivatives)
             if b < 0:
                 break
             start += b + 1
             n_accepted += 1
             for _ in range(LAZY_STEPS):
-                if self.is_dirty:
+                if self.steps.is_changed:
                     self._estimate()
                 self._step(1.0 / self._steepest())
         return n_accepted
 
     def _has_constant_curvature(self) -> bool:
-        return bool(self.point.loss == 0)
+        return bool(self.point.loss.loss.code == SQUARED)
 
     def _curvature_of(self, columns: Columns) -> np.ndarray:
         curvature = self.point.curvature
@@ -234,42 +244,28 @@ class Descent:
         return np.array(products) / self.members.total
 
     def _first(self, columns: Columns, usable: np.ndarray, weights: np.ndarray) -> int:
-        """Let the first column in that wins; return its place in the block, -1 where there is none."""
+        """Let the first column in that wins; return its place in the batch, -1 where there is none."""
         members, point = self.members, self.point
         is_full = members.n_members == members.capacity
         least = np.abs(point.coef[members.n_fixed : members.n_members]).min(initial=np.inf) if is_full else -1.0
         for b in np.flatnonzero(usable & (np.abs(weights) > least)):
-            slot = self._loser(float(weights[b]))
+            slot = self._slot_for(float(weights[b]))
             gone = members.ids[slot]
             if self._try(columns.take(slice(b, b + 1)), slot, float(weights[b]), point.value if is_full else math.inf):
                 usable[(columns.ids == gone) & (columns.scale > 0.0)] = is_full
                 return int(b)
         return -1
 
-    def finish(self) -> None:
-        """Find what dropping each member would cost, at the minimum of the loss's parabola."""
-        parabola = self.point.parabola()
-        self.final, self.intercept = parabola.optimum, self.point.intercept
-        self.costs = removal_costs(parabola.inverse, parabola.optimum, self.members.n_members)
+    def finish(self) -> Finished:
+        """Find what dropping each member would cost, at the minimum of the loss's quadratic approximation."""
+        quadratic, k = self.point.quadratic(), self.members.n_members
+        costs = removal_costs(quadratic.inverse, quadratic.optimum, k)
+        return Finished(quadratic.optimum, self.point.intercept, costs)
 
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Return the state, but for the columns of the members, which are read again."""
-        tally, point = self.tally, self.point
-        counts = [tally.n_presented, tally.n_exchanged, tally.n_entered, tally.n_refused, tally.n_reverted]
-        numbers = [point.intercept, float(self.width), self.largest, float(self.is_dirty), self.excess, self.moved]
-        return {
-            "ids": self.members.ids[: self.members.n_members].copy(),
-            "coef": point.coef.copy(),
-            "power": self.power.copy(),
-            "numbers": np.array(numbers),
-            "counts": np.array(counts, dtype=np.int64),
-        }
+    def _state(self) -> _GradientState:
+        return _GradientState(self.coef, self.point.intercept, self.steps)
 
-    def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        """Go on from what `arrays` returned; the members are in place already."""
-        point = self.point
-        point.coef[:], self.power[:] = arrays["coef"], arrays["power"]
-        point.intercept, width, self.largest, dirty, self.excess, self.moved = (float(x) for x in arrays["numbers"])
-        self.width, self.is_dirty = int(width), bool(dirty)
-        point.predict()
-        self.tally = Tally(*(int(count) for count in arrays["counts"]))
+    def _restore(self, arrays: dict[str, np.ndarray]) -> None:
+        state = _GradientState.unpack(arrays)
+        self.point.move_to(state)
+        self.steps = state.steps

@@ -1,4 +1,4 @@
-"""Where a selection stands with a loss other than a parabola: weights, intercept, prediction, and the loss there."""
+"""Where a selection stands with any loss: coefficients, intercept, prediction, and the loss's derivatives there."""
 
 from __future__ import annotations
 
@@ -9,15 +9,59 @@ import numpy as np
 from daskfs.kernels.losses import SPAN, derivatives, values
 from daskfs.kernels.substitution.exchange import invert, multiply
 from daskfs.kernels.substitution.products import NO_WEIGHT, cross_products, row_products
+from daskfs.losses import EPSILON_INSENSITIVE, SQUARED, Loss, find_loss
 from daskfs.selectors.online_substitution.columns import Columns
 from daskfs.selectors.online_substitution.members import Members
+from daskfs.selectors.shared.record import Record
 
 INTERCEPT_STEPS = 20
+EPSILON_SHARE = 0.1  # of the target's standard deviation
 JITTER = 1e-6  # of the mean curvature, where without a ridge the loss hardly curves
 
 
+@dataclass(frozen=True, slots=True)
+class LossSettings:
+    """A loss, and how it is fitted."""
+
+    loss: Loss
+    threshold: float = 0.0
+    """Of the epsilon-insensitive loss."""
+    fits_intercept: bool = False
+    """Whether an intercept moves; not where columns and target are centred."""
+
+
+def loss_settings(
+    name: str, y: np.ndarray, weight: np.ndarray | None, epsilon: float | None, fits_intercept: bool
+) -> LossSettings:
+    """Return a loss as it is fitted to a target.
+
+    Parameters
+    ----------
+    name : str
+    y : ndarray of shape (n_samples,)
+    weight : ndarray of shape (n_samples,), optional
+    epsilon : float, optional
+        Of the epsilon-insensitive loss; by default a tenth of the target's standard deviation.
+    fits_intercept : bool
+        With the squared loss columns and target are centred instead.
+    """
+    loss, threshold = find_loss(name), 0.0
+    if loss.code == EPSILON_INSENSITIVE:
+        spread = np.sqrt(np.average((y - np.average(y, weights=weight)) ** 2, weights=weight))
+        threshold = EPSILON_SHARE * float(spread) if epsilon is None else float(epsilon)
+    return LossSettings(loss, threshold, fits_intercept and loss.code != SQUARED)
+
+
+@dataclass(slots=True)
+class Coefficients(Record):
+    """Of the members, of shape (capacity,), and the intercept."""
+
+    coef: np.ndarray
+    intercept: float
+
+
 @dataclass
-class Parabola:
+class Quadratic:
     """The loss at a point, to the second order, with the intercept's best answer in it."""
 
     total: float
@@ -29,15 +73,15 @@ class Parabola:
     inverse: np.ndarray
     """Of the members' products, ridge included, of shape (capacity, capacity)."""
     optimum: np.ndarray
-    """The members' weights at the parabola's minimum, of shape (capacity,)."""
+    """The members' coefficients at the minimum of the approximation, of shape (capacity,)."""
 
-    def copy(self) -> Parabola:
+    def copy(self) -> Quadratic:
         """Return one that shares nothing that exchanges change."""
-        return Parabola(self.total, self.derivative, self.sums.copy(), self.inverse.copy(), self.optimum.copy())
+        return Quadratic(self.total, self.derivative, self.sums.copy(), self.inverse.copy(), self.optimum.copy())
 
 
 class Point:
-    """Weights of the members and an intercept, with the loss and its derivatives at their prediction.
+    """Coefficients of the members and an intercept, with the loss and its derivatives at their prediction.
 
     Parameters
     ----------
@@ -45,19 +89,12 @@ class Point:
         Of floating point.
     y : ndarray of shape (n_samples,), float64
         Classes are -1 and +1.
-    loss : int
-        A code of `daskfs.kernels.losses`.
-    threshold : float
-        Of the epsilon-insensitive loss.
+    loss : LossSettings
     ridge : float
-    fits_intercept : bool
     """
 
-    def __init__(
-        self, members: Members, y: np.ndarray, loss: int, threshold: float, ridge: float, fits_intercept: bool
-    ) -> None:
-        self.members, self.y, self.loss, self.threshold = members, y, loss, threshold
-        self.ridge, self.fits_intercept = ridge, fits_intercept
+    def __init__(self, members: Members, y: np.ndarray, loss: LossSettings, ridge: float) -> None:
+        self.members, self.y, self.loss, self.ridge = members, y, loss, ridge
         self.coef = np.zeros(members.capacity)
         self.intercept, self.value = 0.0, 0.0
         self.prediction = np.zeros(len(y))
@@ -65,26 +102,43 @@ class Point:
         """Weighted by the samples' weights."""
         self._values, self._bits = np.zeros(len(y)), np.empty(SPAN, np.int64)
         self.predict()
-        if fits_intercept:
+        if loss.fits_intercept:
             self._start_intercept()
 
+    def coefficients(self) -> Coefficients:
+        """Return where the point is."""
+        return Coefficients(self.coef, self.intercept)
+
+    def move_to(self, coefficients: Coefficients) -> None:
+        """Go elsewhere."""
+        self.coef[:], self.intercept = coefficients.coef, coefficients.intercept
+        self.predict()
+
     def predict(self) -> None:
-        """Bring prediction, value and derivatives up to date with the weights."""
+        """Bring prediction, value and derivatives up to date with the coefficients."""
         self.members.predict(self.coef, self.intercept, self.prediction)
         self.evaluate()
 
     def evaluate(self) -> None:
         """Bring value and derivatives up to date with the prediction."""
         self.value = self.value_at(self.prediction, self.coef)
-        derivatives(self.loss, self.threshold, self.prediction, self.y, self.derivative, self.curvature, self._bits)
+        derivatives(
+            self.loss.loss.code,
+            self.loss.threshold,
+            self.prediction,
+            self.y,
+            self.derivative,
+            self.curvature,
+            self._bits,
+        )
         weight = self.members.weight
         if len(weight):
             self.derivative *= weight
             self.curvature *= weight
 
     def value_at(self, prediction: np.ndarray, coef: np.ndarray) -> float:
-        """Return the mean loss of a prediction, and the ridge's part for its weights."""
-        values(self.loss, self.threshold, prediction, self.y, self._values, self._bits)
+        """Return the mean loss of a prediction, and the ridge's part for its coefficients."""
+        values(self.loss.loss.code, self.loss.threshold, prediction, self.y, self._values, self._bits)
         weight = self.members.weight
         total = float((self._values * weight).sum() if len(weight) else self._values.sum())
         return total / self.members.total + 0.5 * self.ridge * float((coef**2).sum())
@@ -108,18 +162,18 @@ class Point:
     def profiled(self) -> np.ndarray:
         """Return the derivative after the intercept's best answer to it: its sum is 0 where an intercept is fitted."""
         curvature = float(self.curvature.sum())
-        if not self.fits_intercept or curvature <= 0.0:
+        if not self.loss.fits_intercept or curvature <= 0.0:
             return self.derivative.copy()
         profiled: np.ndarray = self.derivative - self.curvature * (float(self.derivative.sum()) / curvature)
         return profiled
 
     def gradient(self, columns: Columns, derivative: np.ndarray) -> np.ndarray:
-        """Return the slope of the mean loss in the weight of each column, without the ridge, of shape (B,)."""
+        """Return the mean loss's derivative in the coefficient of each column, without the ridge, of shape (B,)."""
         products: np.ndarray = row_products(columns.rows, derivative, NO_WEIGHT) / self.members.total
         return products
 
     def members_gradient(self, derivative: np.ndarray) -> np.ndarray:
-        """Return the slope in the members' weights, ridge included, of shape (n_members,)."""
+        """Return the derivative in the members' coefficients, ridge included, of shape (n_members,)."""
         k = self.members.n_members
         products: np.ndarray = row_products(self.members.rows[:k], derivative, NO_WEIGHT) / self.members.total
         return products + self.ridge * self.coef[:k]
@@ -138,12 +192,12 @@ class Point:
             Sum of the curvatures.
         """
         products = cross_products(left, right, self.curvature)
-        if self.fits_intercept:
+        if self.loss.fits_intercept:
             products -= left_sums[:, None] * (right_sums / total)
         products /= self.members.total
         return products
 
-    def parabola(self) -> Parabola:
+    def quadratic(self) -> Quadratic:
         """Return the loss to the second order at this point, minimised over the members."""
         members, k = self.members, self.members.n_members
         capacity, total = members.capacity, float(self.curvature.sum())
@@ -156,7 +210,7 @@ class Point:
             if not invert(matrix, found):
                 matrix[np.diag_indices(k)] += JITTER * matrix.trace() / k
                 if not invert(matrix, found):
-                    return Parabola(0.0, derivative, sums, inverse, optimum)
+                    return Quadratic(0.0, derivative, sums, inverse, optimum)
             inverse[:k, :k] = found
             optimum[:k] -= multiply(found, self.members_gradient(derivative))
-        return Parabola(total, derivative, sums, inverse, optimum)
+        return Quadratic(total, derivative, sums, inverse, optimum)

@@ -1,0 +1,220 @@
+"""Arrays in memory as a matrix, and what is checked of arrays that users hand over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from daskfs.errors import DataError
+from daskfs.matrix.base import Matrix, not_finite
+from daskfs.matrix.blocks import Rows, SparseColumns, SparseRows
+from daskfs.matrix.names import Names
+
+CHECK_NBYTES = 16 * 2**20
+_KEPT_DTYPES = ("float32", "float64", "int8")
+
+
+class ArrayMatrix(Matrix):
+    """A matrix in memory.
+
+    Parameters
+    ----------
+    X : array-like or scipy.sparse matrix of shape (n_samples, n_features)
+        float32, float64 and int8 are kept, anything else is converted to float64. Sparse input stays so: `read` gives
+        dense blocks of it, `sparse_rows` and `sparse_columns` the entries.
+    y : array-like of shape (n_samples,), optional
+    weight : array-like of shape (n_samples,), optional
+    feature_names : sequence of str, optional
+    shuffled : bool
+        Whether the rows already stand in random order.
+
+    Raises
+    ------
+    DataError
+        Shapes that do not fit; NaN or infinity in X, y or weight (with the column and the row).
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        y: Any = None,
+        weight: Any = None,
+        feature_names: Sequence[str] | np.ndarray | None = None,
+        shuffled: bool = False,
+    ) -> None:
+        self._X = as_matrix(X)
+        self._is_sparse = hasattr(self._X, "tocsr")
+        self.shape = (int(self._X.shape[0]), int(self._X.shape[1]))
+        self.dtype = np.dtype(self._X.dtype)
+        self._names = Names(self.shape[1], None if feature_names is None else as_names(feature_names, self.shape[1]))
+        self._shuffled = shuffled
+        self._y = None if y is None else as_column(y, self.shape[0], "y")
+        self._weight = None if weight is None else as_column(weight, self.shape[0], "weight")
+        check_finite(self._X, self._names)
+
+    @property
+    def names(self) -> Names:
+        """Names of the columns: x0, x1, ... where nobody gave any."""
+        return self._names
+
+    @property
+    def is_resident(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def rows_are_random(self) -> bool:
+        """Whether the rows were said to stand in random order."""
+        return self._shuffled
+
+    def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
+        """Return the dense C-ordered block X[rows][:, columns]; into `out` where given."""
+        block = dense_rows(self._X, rows, columns)
+        if out is None:
+            return np.ascontiguousarray(block)
+        out[...] = block
+        return out
+
+    def read_target(self, rows: Rows = slice(None)) -> np.ndarray | None:
+        """Return y[rows], float64, or None."""
+        return None if self._y is None else self._y[rows]
+
+    def read_weight(self, rows: Rows = slice(None)) -> np.ndarray | None:
+        """Return the weights of the rows, float64, or None."""
+        return None if self._weight is None else self._weight[rows]
+
+    def sparse_rows(self, rows: Rows) -> SparseRows | None:
+        """Return the entries of X[rows], without a copy where the rows are consecutive; None where X is dense."""
+        if not self._is_sparse:
+            return None
+        if not isinstance(rows, slice):
+            chosen = self._X[rows]
+            return SparseRows(chosen.indptr.astype(np.int64), chosen.indices, chosen.data)
+        start, stop, _ = rows.indices(self.shape[0])
+        indptr = self._X.indptr[start : stop + 1].astype(np.int64)
+        entries = slice(int(indptr[0]), int(indptr[-1]))
+        return SparseRows(indptr - indptr[0], self._X.indices[entries], self._X.data[entries])
+
+    def sparse_columns(self, columns: Rows) -> SparseColumns | None:
+        """Return the entries of X[:, columns], without a copy where they are consecutive; None where X is dense."""
+        if not self._is_sparse:
+            return None
+        csc = self._by_columns
+        if isinstance(columns, slice):
+            start, stop, _ = columns.indices(self.shape[1])
+            return SparseColumns(csc.indptr[start : stop + 1], csc.indices, csc.data, self.shape[0])
+        chosen = csc[:, columns]
+        return SparseColumns(chosen.indptr, chosen.indices, chosen.data, self.shape[0])
+
+    @cached_property
+    def _by_columns(self) -> Any:
+        """X as a CSC matrix, rows ascending and each once."""
+        by_columns = self._X.tocsc()
+        by_columns.sum_duplicates()
+        return by_columns
+
+    def column_view(self, columns: slice) -> np.ndarray | None:
+        """Return X[:, columns] without a copy; None where X is sparse."""
+        return None if self._is_sparse else self._X[:, columns]
+
+    def __repr__(self) -> str:
+        return f"<ArrayMatrix: {self.shape[0]:,} x {self.shape[1]:,} {self.dtype}>"
+
+
+def dense_rows(X: Any, rows: Rows, columns: Rows = slice(None)) -> np.ndarray:
+    """Return X[rows][:, columns] dense, from a numpy array or a CSR matrix, without a needless copy."""
+    if isinstance(columns, slice) or isinstance(rows, slice) or hasattr(X, "tocsr"):
+        block = X[rows][:, columns] if isinstance(columns, slice) else X[rows, :][:, columns]
+    else:
+        block = X[np.ix_(rows, columns)]
+    return block.toarray() if hasattr(block, "toarray") else block
+
+
+def check_finite(X: Any, names: Names) -> None:
+    """Refuse NaN and infinity, naming the column and the row.
+
+    Raises
+    ------
+    DataError
+    """
+    if X.dtype.kind != "f":
+        return
+    if hasattr(X, "tocsr"):
+        if np.isfinite(X.data).all():
+            return
+        entries = X.tocoo()
+        first = int(np.flatnonzero(~np.isfinite(entries.data))[0])
+        row, column, value = int(entries.row[first]), int(entries.col[first]), entries.data[first]
+        raise not_finite(f"{names.describe(column)}, row {row}", value)
+    for rows in pieces_of_rows(X):
+        finite = np.isfinite(X[rows])
+        if not finite.all():
+            row, column = (int(part[0]) for part in np.nonzero(~finite))
+            raise not_finite(f"{names.describe(column)}, row {rows.start + row}", X[rows][row, column])
+
+
+def pieces_of_rows(X: Any) -> Iterator[slice]:
+    """Yield consecutive rows of an array, 16 MiB of them at a time."""
+    row_nbytes = max(1, X.shape[1] * X.dtype.itemsize)
+    step = max(1, CHECK_NBYTES // row_nbytes)
+    for start in range(0, X.shape[0], step):
+        yield slice(start, min(start + step, X.shape[0]))
+
+
+def as_matrix(X: Any) -> Any:
+    """Return an array or CSR matrix of float32, float64 or int8."""
+    if hasattr(X, "tocsr"):
+        X = X.tocsr()
+    else:
+        X = np.asanyarray(X)  # a np.memmap stays one
+    if X.ndim != 2:
+        raise DataError(f"expected a matrix of rows and columns, found {X.ndim} dimension(s)", "X", "X.reshape(-1, 1)")
+    if X.dtype.name in _KEPT_DTYPES:
+        return X
+    if X.dtype.kind not in "buif":
+        try:
+            return X.astype(np.float64)
+        except (TypeError, ValueError) as fault:
+            raise DataError(
+                f"expected numbers, found dtype {X.dtype} ({fault})", "X", "encode the text, or pass a DataFrame"
+            ) from None
+    return X.astype(np.float64)
+
+
+def as_column(values: Any, n_samples: int, name: str) -> np.ndarray:
+    """Return one finite float64 number for each row, weights of at least 0."""
+    values = as_targets(values, n_samples, name)
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim != 1:
+        raise DataError(f"expected one value per row, found shape {values.shape}", name)
+    if not np.isfinite(values).all():
+        row = int(np.flatnonzero(~np.isfinite(values))[0])
+        raise not_finite(f"{name}, row {row}", values[row])
+    if name == "weight" and (values < 0).any():
+        row = int(np.flatnonzero(values < 0)[0])
+        raise DataError(f"expected weights of at least 0, found {values[row]}", f"weight, row {row}")
+    return values
+
+
+def as_targets(values: Any, n_samples: int, name: str = "y") -> np.ndarray:
+    """Return float64 numbers, one or several for each row."""
+    try:
+        values = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as fault:
+        raise DataError(f"expected numbers ({fault})", name, "code the labels as numbers") from None
+    if values.ndim not in (1, 2) or len(values) != n_samples:
+        raise DataError(f"expected {n_samples} rows as in X, found shape {values.shape}", name, "pass matching arrays")
+    return values
+
+
+def as_names(names: Sequence[str] | np.ndarray, n_features: int) -> np.ndarray:
+    """Return an object array of one str for each column."""
+    if len(names) != n_features:
+        raise DataError(f"expected {n_features} feature names, found {len(names)}", "names", "one name per column")
+    result = np.empty(n_features, dtype=object)
+    result[:] = [str(name) for name in names]
+    return result

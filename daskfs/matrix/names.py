@@ -1,0 +1,134 @@
+"""Names of columns that nobody has to hold: read when they are asked for, or made from the column's number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from daskfs.errors import DataError, did_you_mean
+
+
+class Names(Sequence[str]):
+    """Names of n columns: those given, or x0, x1, ... where nobody gave any.
+
+    Parameters
+    ----------
+    n_features : int
+    given : ndarray of shape (n_features,), or a function that reads one, optional
+
+    Notes
+    -----
+    Compares, indexes and converts like an object array of str: ``names[3]`` is a str, ``names[[1, 3]]`` and
+    ``np.asarray(names)`` are arrays. Default names are made one by one, of the columns that are asked for.
+
+    Examples
+    --------
+    >>> names = Names(10**9)
+    >>> names[123_456_789], names.index("x17"), len(names)
+    ('x123456789', 17, 1000000000)
+    >>> Names(2, np.array(["age", "income"])) == ["age", "height"]
+    array([ True, False])
+    """
+
+    def __init__(self, n_features: int, given: np.ndarray | Callable[[], np.ndarray] | None = None) -> None:
+        self._n_features = n_features
+        self._read = given if callable(given) else None
+        self._array = None if given is None or callable(given) else given
+
+    @property
+    def are_given(self) -> bool:
+        """Whether somebody named the columns; reads nothing."""
+        return self._read is not None or self._array is not None
+
+    @property
+    def given(self) -> np.ndarray | None:
+        """The names that were given, of shape (n_features,); None where nobody gave any."""
+        if self._array is None and self._read is not None:
+            self._array = self._read()
+        return self._array
+
+    @property
+    def are_default(self) -> bool:
+        """Whether they are x0, x1, ..., which stand for no names, whoever wrote them down."""
+        given = self.given
+        return given is None or all(str(name) == f"x{j}" for j, name in enumerate(given))
+
+    def array(self) -> np.ndarray:
+        """Return all names, an object array of str of shape (n_features,)."""
+        given = self.given
+        return self._default(np.arange(self._n_features)) if given is None else given
+
+    def index(self, name: Any, start: int = 0, stop: int | None = None) -> int:
+        """Return the first column of this name, from `start` on and before `stop`.
+
+        Raises
+        ------
+        DataError
+            No column has this name.
+        """
+        stop = self._n_features if stop is None else min(stop, self._n_features)
+        given, name = self.given, str(name)
+        if given is not None:
+            found = np.flatnonzero(given[start:stop] == name)
+            if len(found):
+                return start + int(found[0])
+        elif name[:1] == "x" and name[1:].isdecimal() and name == f"x{int(name[1:])}" and start <= int(name[1:]) < stop:
+            return int(name[1:])
+        near = "" if given is None else did_you_mean(name, given.tolist())
+        raise DataError(f"expected the name of a column, found {name!r}{near}", "names", "take one of the names")
+
+    def describe(self, column: int) -> str:
+        """Return a column's name, or its number where it has none, as an error says it."""
+        return f"column {str(self[column])!r}" if self.are_given else f"column {column}"
+
+    def __len__(self) -> int:
+        return self._n_features
+
+    def __getitem__(self, key: Any) -> Any:
+        given = self.given
+        if given is not None:
+            return given[key]
+        if isinstance(key, (int, np.integer)):
+            return f"x{range(self._n_features)[key]}"
+        if isinstance(key, slice):
+            return self._default(np.arange(*key.indices(self._n_features)))
+        return self._default(np.arange(self._n_features)[key])
+
+    def __iter__(self) -> Iterator[str]:
+        given = self.given
+        return (f"x{j}" for j in range(self._n_features)) if given is None else iter(given)
+
+    def __contains__(self, name: object) -> bool:
+        try:
+            self.index(name)
+        except DataError:
+            return False
+        return True
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        array = self.array()
+        return np.array(array, dtype=dtype) if copy else np.asarray(array, dtype=dtype)
+
+    def __eq__(self, other: object) -> Any:
+        return self.array() == (other.array() if isinstance(other, Names) else other)
+
+    def __ne__(self, other: object) -> Any:
+        return self.array() != (other.array() if isinstance(other, Names) else other)
+
+    __hash__ = None  # type: ignore[assignment]  # compared name by name, as arrays are
+
+    def tolist(self) -> list[str]:
+        """Return all names as a list of str."""
+        return list(self)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(repr(str(self[j])) for j in range(min(3, len(self))))
+        return f"<Names: {shown}{', ...' if len(self) > 3 else ''} ({len(self):,})>"
+
+    @staticmethod
+    def _default(columns: np.ndarray) -> np.ndarray:
+        names = np.empty(len(columns), dtype=object)
+        names[:] = [f"x{j}" for j in columns.tolist()]
+        return names

@@ -1,0 +1,175 @@
+"""A quadratic model of the loss in the coefficients of the members, and candidates that enter it.
+
+    f(v) = ½ vᵀ M v - cᵀ v + constant,   M = Zᵀ D Z / n + ridge
+
+of the members' columns Z. With the squared loss it is the loss itself, D = 1 and c = Zᵀ y / n. Where a prediction is
+shared with others, who hold features of their own fixed meanwhile, c is of what they leave to explain, and D may be the
+curvature of another loss (`daskfs.selectors.asy_os.worker`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from daskfs.kernels.substitution.exchange import invert, multiply
+from daskfs.selectors.online_substitution.columns import Columns
+from daskfs.selectors.online_substitution.engines.base import Counters, Rule, entrances
+from daskfs.selectors.online_substitution.members import Members
+from daskfs.selectors.shared.record import Record
+
+
+class Products(Protocol):
+    """The inner products of columns that M is made of; `Members` themselves, or others."""
+
+    def within(self, columns: Columns) -> np.ndarray:
+        """Return the products of a batch with itself, of shape (B, B)."""
+
+    def against(self, columns: Columns, one: Columns) -> np.ndarray:
+        """Return the products of a batch with one column, of shape (B,)."""
+
+
+@dataclass(slots=True)
+class QuadraticState(Record):
+    """The model; a subclass has what its rule adds."""
+
+    matrix: np.ndarray
+    """M of the members, ridge included, of shape (capacity, capacity)."""
+    linear: np.ndarray
+    """c, of shape (capacity,)."""
+    coef: np.ndarray
+    """v, of shape (capacity,)."""
+    value: float
+    """f(v)."""
+
+
+class QuadraticModel(ABC):
+    """The model at the members of now, and the rule by which candidates replace them.
+
+    Parameters
+    ----------
+    members : Members
+    rule : Rule
+    constant : float
+        f without features.
+    """
+
+    State: ClassVar[type[QuadraticState]]
+    reverted: ClassVar[tuple[str, ...]]
+    """The fields of the state that `revert` puts back."""
+
+    def __init__(self, members: Members, rule: Rule, constant: float = 0.0) -> None:
+        self.members, self.rule, self.constant = members, rule, constant
+        self.counters = Counters()
+        self.state: Any = self._first_state(members.capacity)
+
+    @abstractmethod
+    def _first_state(self, capacity: int) -> QuadraticState:
+        """Return the state without members."""
+
+    @property
+    def coef(self) -> np.ndarray:
+        """v, of shape (capacity,)."""
+        coef: np.ndarray = self.state.coef
+        return coef
+
+    @property
+    def value(self) -> float:
+        """f(v)."""
+        return float(self.state.value)
+
+    def walk(
+        self, columns: Columns, cross: np.ndarray, linear: np.ndarray, usable: np.ndarray, products: Products
+    ) -> int:
+        """Let candidates in one after the other; return how many entered.
+
+        Parameters
+        ----------
+        columns : Columns
+            With their squares as M has them.
+        cross : ndarray of shape (B, capacity)
+            Products with the members; changed.
+        linear : ndarray of shape (B,)
+            Of c.
+        usable : ndarray of shape (B,), bool
+            Changed.
+        products : Products
+        """
+        members, state, counters = self.members, self.state, self.counters
+        diagonal = columns.square + self.rule.ridge
+        placed: dict[int, int] = {}
+        n_before = counters.n_entered
+        for b, slot, replaces in entrances(
+            members,
+            columns,
+            cross,
+            usable,
+            scan=lambda start: self._scan(cross, linear, diagonal, usable, start),
+            within=lambda: products.within(columns),
+            after=lambda b: products.against(columns.take(slice(b + 1, None)), columns.take(slice(b, b + 1))),
+        ):
+            counters.n_exchanged += replaces
+            counters.n_entered += 1
+            k = members.n_members
+            state.matrix[slot, :k] = state.matrix[:k, slot] = cross[b, :k]
+            state.matrix[slot, slot] = diagonal[b]
+            state.linear[slot] = linear[b]
+            self._entered()
+            placed[slot] = b
+        members.copy_in(columns, placed)
+        return counters.n_entered - n_before
+
+    @abstractmethod
+    def _scan(
+        self, cross: np.ndarray, linear: np.ndarray, diagonal: np.ndarray, usable: np.ndarray, start: int
+    ) -> tuple[int, int]:
+        """Return the first candidate to enter from `start` on and its slot, below 0 where nobody does."""
+
+    @abstractmethod
+    def _entered(self) -> None:
+        """Bring up to date what depends on the members' products."""
+
+    # what only those ask who share a prediction
+
+    def begin(self, coef: np.ndarray) -> None:
+        """Begin with these coefficients of the members of now, of shape (n_members,); `set_products` follows."""
+        self.coef[:] = 0.0
+        self.coef[: len(coef)] = coef
+
+    def set_products(self, products: np.ndarray) -> None:
+        """Take other products of the members, of shape (n_members, n_members), without the ridge."""
+        k = self.members.n_members
+        self.state.matrix[:k, :k] = products
+        self.state.matrix[range(k), range(k)] += self.rule.ridge
+
+    @abstractmethod
+    def set_linear(self, linear: np.ndarray, to_minimum: bool = False) -> None:
+        """Take another c, of shape (n_members,); v follows where the rule keeps it minimal, or where that is asked."""
+
+    def set_coef(self, coef: np.ndarray) -> None:
+        """Go to these coefficients of the members, on the way to a minimum."""
+        self.coef[: len(coef)] = coef
+
+    def kept(self) -> dict[str, np.ndarray]:
+        """Return what `revert` goes back to; the members keep and revert by themselves."""
+        return {name: getattr(self.state, name).copy() for name in self.reverted}
+
+    def revert(self, kept: dict[str, np.ndarray]) -> None:
+        """Go back to the model as it was, of the members as they were."""
+        for name, array in kept.items():
+            getattr(self.state, name)[...] = array
+
+    def inverse_of_members(self) -> np.ndarray | None:
+        """Return M⁻¹ of the members, computed anew; None where they are dependent."""
+        k = self.members.n_members
+        inverse = np.zeros((k, k))
+        return inverse if k and invert(self.state.matrix[:k, :k].copy(), inverse) else None
+
+    def minimum(self, inverse: np.ndarray) -> np.ndarray:
+        """Return M⁻¹ c."""
+        k = self.members.n_members
+        found: np.ndarray = multiply(inverse, self.state.linear[:k].copy())
+        return found

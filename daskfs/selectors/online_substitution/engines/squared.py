@@ -1,0 +1,111 @@
+"""The engine of the squared loss, for all rules: the loss is a quadratic model itself."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from daskfs.kernels.substitution.exchange import removal_costs
+from daskfs.kernels.substitution.products import NO_WEIGHT, row_products
+from daskfs.selectors.online_substitution.columns import Columns
+from daskfs.selectors.online_substitution.engines.base import BatchWidth, Engine, Finished, Rule
+from daskfs.selectors.online_substitution.engines.exchange import ExchangeModel
+from daskfs.selectors.online_substitution.engines.quadratic import QuadraticModel, QuadraticState
+from daskfs.selectors.online_substitution.engines.steps import StepsModel
+from daskfs.selectors.online_substitution.members import Members
+from daskfs.selectors.online_substitution.screen import Screen
+
+
+def quadratic_model(members: Members, rule: Rule, constant: float = 0.0) -> QuadraticModel:
+    """Return the model that a rule decides on."""
+    model = ExchangeModel if rule.name == "exchange" else StepsModel
+    return model(members, rule, constant)
+
+
+class SquaredEngine(Engine):
+    """Decides on the columns against a target of its own.
+
+    Parameters
+    ----------
+    members : Members
+    rule : Rule
+    mode : {"gram", "lazy", "naive"}
+        "gram": all products of a batch with the members at once, with the rest of the batch where a candidate enters.
+        "lazy": as "gram", for those columns alone whose gradient could pay for the cheapest removal. "naive": one
+        column at a time: the residual, its product with the column, the column's products with the members.
+    width : BatchWidth
+    y : ndarray of shape (n_samples,), float64
+        The target, centred where the columns are.
+    """
+
+    def __init__(self, members: Members, rule: Rule, mode: str, width: BatchWidth, y: np.ndarray) -> None:
+        super().__init__(members, rule, mode, width)
+        weight = members.weight
+        self.y = y
+        self.model = quadratic_model(members, rule, 0.5 * float(y @ (y * weight if len(weight) else y)) / members.total)
+        self.counters = self.model.counters
+
+    @property
+    def coef(self) -> np.ndarray:
+        """Coefficients of the columns as they are held, of shape (capacity,)."""
+        return self.model.coef
+
+    @property
+    def value(self) -> float:
+        """The objective."""
+        return self.model.value
+
+    def _take_batch(self, columns: Columns) -> int:
+        if self.mode == "naive":
+            return sum(self._take_one(columns.take(slice(b, b + 1))) for b in range(len(columns)))
+        members = self.members
+        if self.mode == "lazy" and members.n_members == members.capacity:
+            columns = self._candidates(columns)
+        if not len(columns):
+            return 0
+        cross = np.zeros((len(columns), members.capacity))
+        cross[:, : members.n_members] = members.cross(columns)
+        linear = members.against_target(columns, self.y)
+        return self.model.walk(columns, cross, linear, members.usable(columns), members)
+
+    def _take_one(self, column: Columns) -> int:
+        """The reference: the residual, the gradient and the column's products, each one pass over the members."""
+        members = self.members
+        usable = members.usable(column)
+        if not usable[0]:
+            return 0
+        cross = np.zeros((1, members.capacity))
+        cross[0, : members.n_members] = members.against(members.columns, column)
+        gradient = members.against_target(column, self._residual())
+        return self.model.walk(column, cross, gradient + row_products(cross, self.coef, NO_WEIGHT), usable, members)
+
+    def _residual(self) -> np.ndarray:
+        residual = self.members.predict(-self.coef, 0.0, np.empty(len(self.y)))
+        residual += self.y
+        return residual
+
+    def screen(self, most: int) -> Screen:
+        """Return what columns are screened against: the residual, and the cost of the cheapest removal."""
+        if not isinstance(self.model, ExchangeModel):
+            return super().screen(most)
+        members, pull = self.members, self._residual()
+        if len(members.weight):
+            pull *= members.weight
+        costs = self.model.removal_costs()[members.n_fixed :]
+        least = float(costs.min()) if len(costs) else np.inf
+        present = members.ids[: members.n_members].copy()
+        return Screen(pull, NO_WEIGHT, members.total, least, self.rule.ridge, present, most)
+
+    def finish(self) -> Finished:
+        """Find the least squares on the members' products, ridge included, and what dropping each would cost."""
+        k, coef, inverse = self.members.n_members, self.coef.copy(), self.model.inverse_of_members()
+        if inverse is None:
+            return Finished(coef, 0.0, 0.5 * coef[:k] ** 2)
+        coef[:k] = self.model.minimum(inverse)
+        return Finished(coef, 0.0, removal_costs(inverse, coef, k))
+
+    def _state(self) -> QuadraticState:
+        state: QuadraticState = self.model.state
+        return state
+
+    def _restore(self, arrays: dict[str, np.ndarray]) -> None:
+        self.model.state, self.model.counters = self.model.State.unpack(arrays), self.counters
