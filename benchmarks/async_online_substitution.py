@@ -119,8 +119,8 @@ def one_core_each() -> Iterator[None]:
     start = async_run.AsyncRun._tasks
 
     def kept(self: Any, node: Any) -> Any:
-        client, n_cores = self.workers.client, os.cpu_count() or 1
-        for number, address in enumerate(self.workers.apart()):
+        client, n_cores = self.run.workers.client, os.cpu_count() or 1
+        for number, address in enumerate(self.actors.addresses()):
             is_worker = number < self.settings.n_workers
             client.run(_keep_to, {number % n_cores} if is_worker else set(range(n_cores)), workers=[address])
         return start(self, node)
@@ -201,7 +201,7 @@ class Killer:
     def advance(self, k: int = 1) -> None:
         """Count, and kill when it is time."""
         self.done += k
-        if self.name == STEP and not self.is_done and self.done >= self.share * self.total:
+        if self.name.endswith(STEP) and not self.is_done and self.done >= self.share * self.total:
             self.is_done = True
             os.kill(self._pid(), signal.SIGKILL)
 
@@ -209,11 +209,9 @@ class Killer:
         """End the step."""
 
     def _pid(self) -> int:
-        client = self.workers.client
-        node = self.workers._central_nodes[-1]
-        homes = set(next(iter(client.who_has([node]).values())))
-        pids = client.run(os.getpid)
-        wanted = [pid for address, pid in pids.items() if (address in homes) == (self.victim == "node")]
+        home = self.workers.actors.addresses()[-1]
+        pids = self.workers.client.run(os.getpid)
+        wanted = [pid for address, pid in pids.items() if (address == home) == (self.victim == "node")]
         return int(wanted[0])
 
 

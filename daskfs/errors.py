@@ -66,13 +66,31 @@ class DataError(DaskfsError):
 class PlanError(DaskfsError):
     """A plan whose peak memory exceeds the limit.
 
-    Attributes
+    Parameters
     ----------
-    needed_nbytes : int or None
-        Of one task, where the limit was that of a task.
+    problem, where : str
+        As of every error.
+    remedy : str
+        By default to allow `needed_nbytes`, or the alternative.
+    needed_nbytes : int, optional
+        The limit that would do.
+    alternative : str
+        What would do as well: ``"set n_subsets=40"``.
     """
 
-    needed_nbytes: int | None = None
+    def __init__(
+        self,
+        problem: str,
+        where: str = "",
+        remedy: str = "",
+        *,
+        needed_nbytes: int | None = None,
+        alternative: str = "",
+    ) -> None:
+        if needed_nbytes is not None and not remedy:
+            remedy = f"allow at least {needed_nbytes:,} bytes" + (f", or {alternative}" if alternative else "")
+        super().__init__(problem, where, remedy)
+        self.needed_nbytes, self.alternative = needed_nbytes, alternative
 
 
 class StoreError(DaskfsError):

@@ -10,7 +10,7 @@ A new loss is a line of `LOSSES` here, and its formulas in `daskfs.kernels.losse
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -151,19 +151,20 @@ def find_loss(name: str) -> Loss:
     return LOSSES[name]
 
 
-def losses_with(requires: Sequence[Requirement], among: Sequence[str] | None = None) -> tuple[str, ...]:
-    """Return the names of the losses of which all requirements hold, in the order of `among` or of the table.
+def losses_with(requires: Sequence[Requirement], among: Collection[str] | None = None) -> tuple[str, ...]:
+    """Return the names of the losses of which all requirements hold, in the order of `LOSSES`.
 
     Examples
     --------
     >>> losses_with([BOUNDED_CURVATURE, TWO_CLASSES])
     ('logistic', 'squared_hinge')
     """
-    return tuple(name for name in among or LOSSES if all(wanted.holds(LOSSES[name]) for wanted in requires))
+    known = [loss for loss in LOSSES.values() if among is None or loss.name in among]
+    return tuple(loss.name for loss in known if all(wanted.holds(loss) for wanted in requires))
 
 
 def check_loss(
-    method: str, name: object, requires: Sequence[Requirement] = (), among: Sequence[str] | None = None
+    method: str, name: object, requires: Sequence[Requirement] = (), among: Collection[str] | None = None
 ) -> None:
     """Refuse a loss that a method does not take, and say what the loss lacks.
 
@@ -174,7 +175,7 @@ def check_loss(
     name : object
         What the user gave.
     requires : sequence of Requirement
-    among : sequence of str, optional
+    among : collection of str, optional
         The losses that the method was made for, where it does not take all of which the requirements hold.
 
     Raises

@@ -127,7 +127,9 @@ class Parameter(NamedTuple):
     @property
     def doc(self) -> str:
         """Its type as a docstring has it: ``int, optional``, ``{"drop", "keep"}``."""
-        text = " or ".join(kind.doc for kind in self.kinds)
+        text = " or ".join(
+            kind.doc.strip("{}") if len(kind.words) == 1 < len(self.kinds) else kind.doc for kind in self.kinds
+        )
         if self.default is None and not text.endswith("or None"):
             return f"{text}, optional"
         return f"{text} or None" if self.may_be_none and self.default is not None else text

@@ -37,6 +37,8 @@ class ResultRecord:
     format_version: int
     created_with: str
     method: str
+    score_kind: str
+    history_kind: str
     n_samples: int
     n_features: int
     n_selected: int
@@ -127,6 +129,11 @@ class SelectionResult:
         Seconds of each step.
     notes : list of str
         What a reader must know: rows dropped, columns not estimable, choices made.
+    score_kind : str
+        What the scores are: "inclusion frequency", "loss increase", "coefficient", "standardised coefficient" or
+        "weight".
+    history_kind : str
+        What the history is of, so that a report can draw it: "criterion path", "passes" and others.
 
     Examples
     --------
@@ -150,6 +157,8 @@ class SelectionResult:
     communication: dict[str, int] = field(default_factory=dict)
     time: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    score_kind: str = "coefficient"
+    history_kind: str = ""
 
     def to_record(self) -> ResultRecord:
         """Return what result.json holds."""
@@ -160,6 +169,8 @@ class SelectionResult:
             format_version=FORMAT_VERSION,
             created_with=f"daskfs {__version__}",
             method=self.method,
+            score_kind=self.score_kind,
+            history_kind=self.history_kind,
             n_samples=int(self.n_samples),
             n_features=int(self.n_features),
             n_selected=len(self.table),
@@ -252,6 +263,8 @@ class SelectionResult:
                 communication=record.get("communication", {}),
                 time=record["time"],
                 notes=record["notes"],
+                score_kind=record.get("score_kind") or _kinds_before(record["method"])[0],
+                history_kind=record.get("history_kind", _kinds_before(record["method"])[1]),
             )
         except (KeyError, TypeError, ValueError, OSError) as fault:
             raise RunError(f"damaged result: {fault!r}", str(folder), "run the pipeline again") from fault
@@ -302,6 +315,21 @@ def _further_columns(path: Path, n_rows: int) -> dict[str, pd.Series]:
         return {}
     more = [str(name) for name in table.columns if name not in TABLE_COLUMNS]
     return {name: table[name] for name in more} if len(table) == n_rows else {}
+
+
+def _kinds_before(method: str) -> tuple[str, str]:
+    """Return the kinds of scores and history of a result that was saved before it said them itself."""
+    if method in ("message", "averaging", "median", "bolasso"):
+        return "inclusion frequency", "criterion path"
+    if method in ("mission", "iht_sgd", "batch_iht", "feature_hashing"):
+        return "weight", "rows"
+    return {
+        "online_substitution": ("loss increase", "blocks of columns"),
+        "async_online_substitution": ("loss increase", "pushes"),
+        "fgm": ("standardised coefficient", "passes"),
+        "active_set": ("standardised coefficient", "passes"),
+        "full_data": ("coefficient", "criterion path"),
+    }.get(method, ("coefficient", ""))
 
 
 def _read_record(path: Path) -> dict[str, Any]:

@@ -8,53 +8,26 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from daskfs import FGM, AsyncOnlineSubstitution, Message, Mission, OnlineSubstitution
 from daskfs.baselines import (
-    IHT,
-    ITI,
-    PHT,
-    ActiveSet,
     AlphaInvesting,
     Averaging,
-    BatchIHT,
     Bolasso,
     FeatureHashing,
     FullData,
     Grafting,
-    IdentityMission,
     L1Liblinear,
     LassoCut,
-    Median,
     OnlineL0,
     OnlineL1,
     OrthogonalMatchingPursuit,
     ProjGD,
     SgdSlr,
-    StochasticIHT,
 )
+from daskfs.methods import METHODS, find_method
 
 COLUMN_BASELINES = [ProjGD, LassoCut, OrthogonalMatchingPursuit, Grafting, OnlineL1, OnlineL0, AlphaInvesting]
 
-AS_THEY_ARE = [
-    Message(),
-    OnlineSubstitution(),
-    AsyncOnlineSubstitution(),
-    FGM(),
-    Mission(),
-    FullData(),
-    Averaging(),
-    Median(),
-    Bolasso(n_bootstraps=4, memory_limit="64MiB"),
-    *(made() for made in COLUMN_BASELINES),
-    ActiveSet(),
-    L1Liblinear(),
-    SgdSlr(max_epochs=20),
-    StochasticIHT(),
-    IHT(),
-    FeatureHashing(),
-    BatchIHT(),
-    ITI(),
-    PHT(),
-    IdentityMission(),
-]
+SMALLER = {"bolasso": {"n_bootstraps": 4, "memory_limit": "64MiB"}, "sgd_slr": {"max_epochs": 20}}
+AS_THEY_ARE = [find_method(method)(**SMALLER.get(method, {})) for method in METHODS]
 
 VARIANTS = [
     Message(n_subsets=3, gic_rss="lasso", criterion="bic", average="mean", memory_limit="64MiB"),

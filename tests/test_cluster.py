@@ -94,7 +94,7 @@ def test_a_reader_that_stops_early_leaves_nothing_running(workers):
 
 
 def test_a_central_node_keeps_its_state(workers):
-    node = workers.place(Counter, 5)
+    node = workers.actors.place(Counter, 5)
     assert node.add(2).result() == 7
     assert node.add(3).result() == 10
 

@@ -136,19 +136,14 @@ def test_each_library_enters_through_its_door(path):
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_a_file_can_be_held_in_mind(path):
+def test_a_file_is_named_for_what_it_holds(path):
     assert path.name not in {"utils.py", "core.py", "common.py", "helpers.py", "os.py"}
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 500, "is it one thought?"
 
 
 @pytest.mark.parametrize("room", [str(path.parent.relative_to(PACKAGE)) for path in PACKAGE.rglob("*/__init__.py")])
 def test_a_room_has_no_code_in_its_doorway(room):
     body = ast.parse((PACKAGE / room / "__init__.py").read_text(encoding="utf-8")).body
-    if room in {
-        "kernels",
-        "baselines",
-        "pipeline/selections",
-    }:  # warmup(), and names that contracts promise, fetched when first used
+    if room in {"kernels", "baselines"}:  # warmup(), and names that contracts promise, fetched when first used
         return
     assert all(isinstance(node, ast.Expr) for node in body), f"{room}/__init__.py: a docstring only"
     assert body, f"{room}/__init__.py: say in a docstring what the room is for"

@@ -114,3 +114,12 @@ def test_a_methods_own_columns_come_back_from_disk(tmp_path):
     assert SelectionResult.load(tmp_path).table["touches"].tolist() == [12, 3]
     (tmp_path / "selected.csv").unlink()
     assert "touches" not in SelectionResult.load(tmp_path).table
+
+
+def test_a_result_saved_before_it_said_its_kinds_is_known_by_its_method(tmp_path):
+    SelectionResult("fgm", selection_table([7], [1.5], [1.0]), 0.25, {}, n_samples=100, n_features=10).save(tmp_path)
+    record = json.loads((tmp_path / "result.json").read_text())
+    del record["score_kind"], record["history_kind"]
+    (tmp_path / "result.json").write_text(json.dumps(record))
+    again = SelectionResult.load(tmp_path)
+    assert (again.score_kind, again.history_kind) == ("standardised coefficient", "passes")

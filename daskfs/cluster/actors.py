@@ -1,59 +1,183 @@
-"""Tasks that last as long as a run, one on each thread of a cluster: the workers beside a central node.
+"""Objects that live where the work runs, and tasks that last beside them, one on each thread of a cluster.
 
-A task whose worker dies begins again elsewhere, from its start and with the same arguments: it must ask a central node
-where it stood.
+An actor is an object of a user's class on one of the workers; whoever calls a method gets an object with ``result()``.
+A task that lasts runs as long as its actor has work for it. A task whose worker dies begins again elsewhere, from its
+start and with the same arguments: it must ask the actor where it stood.
 """
 
 from __future__ import annotations
 
 import time
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from daskfs.cluster.workers import SILENCE_S, OnDask, Workers, cluster_errors
+from daskfs.cluster.client import SILENCE_S, cluster_errors, kept_on, threads_of
 from daskfs.errors import RunError
 
+if TYPE_CHECKING:
+    from distributed import Client
+
 ASK_S = 1.0
-"""After how long without an answer the scheduler is asked for the node."""
+"""After how long without an answer the scheduler is asked for the actor."""
 MOST_GIVEN_UP = 20
 """How often tasks are started again after the scheduler gave them up: by default it tries four times."""
 
 
-def keep_running(
-    workers: Workers, function: Callable[..., Any], items: Sequence[Any], *, name: str, shared: Sequence[Any] = ()
-) -> LastingTasks:
-    """Start ``function(*shared, item)`` for every item, each on a thread of its own as far as there are threads.
+class Actors(ABC):
+    """The actors of a run, and the tasks beside them."""
 
-    Parameters
-    ----------
-    workers : Workers
-    function : callable
-        Importable by name.
-    items : sequence
-    name : str
-        As the dashboard shows it.
-    shared : sequence
-        Arguments common to all tasks, sent once.
+    are_apart: bool
+    """Whether they live in other processes or threads, where tasks can last beside them; else all is in this thread."""
 
-    Raises
-    ------
-    RunError
-        There is no cluster.
-    """
-    if not isinstance(workers, OnDask):
+    @abstractmethod
+    def place(self, cls: type, *args: Any) -> Any:
+        """Make ``cls(*args)`` where the work runs; its methods return an object with ``result()``."""
+
+    @abstractmethod
+    def holds(self, actor: Any) -> bool:
+        """Whether an actor is still there, as far as one knows."""
+
+    @abstractmethod
+    def release(self, actor: Any) -> None:
+        """Let go of an actor."""
+
+    @abstractmethod
+    def keep_running(
+        self, function: Callable[..., Any], items: Sequence[Any], *, name: str, shared: Sequence[Any] = ()
+    ) -> LastingTasks:
+        """Start ``function(*shared, item)`` for every item, each on a thread of its own as far as there are threads.
+
+        Parameters
+        ----------
+        function : callable
+            Importable by name.
+        items : sequence
+        name : str
+            As the dashboard shows it.
+        shared : sequence
+            Arguments common to all tasks, sent once; actors as their `ActorAddress`.
+
+        Raises
+        ------
+        RunError
+            There is no cluster.
+        """
+
+    @abstractmethod
+    def announce(self, topic: str, message: Any) -> None:
+        """Show a small message on the dashboard's page of events, where there is one."""
+
+
+class ActorsHere(Actors):
+    """Objects of this thread: plain Python."""
+
+    are_apart = False
+
+    def place(self, cls: type, *args: Any) -> Any:
+        """Make the object here."""
+        return _Placed(cls(*args))
+
+    def holds(self, actor: Any) -> bool:
+        """It is."""
+        return True
+
+    def release(self, actor: Any) -> None:
+        """It goes when nobody refers to it."""
+
+    def keep_running(
+        self, function: Callable[..., Any], items: Sequence[Any], *, name: str, shared: Sequence[Any] = ()
+    ) -> LastingTasks:
+        """Refuse: there is one thread."""
         raise RunError("tasks that last need a cluster, found none", name, "give a client, or cluster.kind: local")
-    with cluster_errors(name):
-        return LastingTasks(workers, function, items, name, [workers.keep(argument) for argument in shared])
+
+    def announce(self, topic: str, message: Any) -> None:
+        """Show nothing."""
 
 
-class NodeLost(Exception):
-    """The central node answers no more."""
+class ActorsOnDask(Actors):
+    """Dask's actors."""
+
+    are_apart = True
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._futures: list[Any] = []  # of the actors: one whose future is gone is released by Dask
+
+    def place(self, cls: type, *args: Any) -> Any:
+        """Make the object a Dask actor on one of the workers, for as long as this is held."""
+        with cluster_errors(cls.__name__), self._client.as_current():
+            arguments = [kept_on(self._client, argument) for argument in args]
+            future = self._client.submit(cls, *arguments, actor=True, key=f"{cls.__name__}-{uuid.uuid4().hex}")
+            self._futures = [actor for actor in self._futures if actor.status == "finished"]
+            self._futures.append(future)
+            return future.result()
+
+    def holds(self, actor: Any) -> bool:
+        """Whether the actor's future is not lost."""
+        return any(future.key == actor.key and future.status == "finished" for future in self._futures)
+
+    def release(self, actor: Any) -> None:
+        """Forget the actor's future, upon which Dask drops the actor."""
+        self._futures = [future for future in self._futures if future.key != actor.key]
+
+    def addresses(self) -> list[str]:
+        """Return the addresses of the workers' processes: those first in which no actor lives."""
+        with cluster_errors("workers"):
+            addresses = list(self._client.nthreads())
+            homes = [home for places in self._client.who_has(self._futures).values() for home in places]
+        return sorted(addresses, key=homes.__contains__)
+
+    def keep_running(
+        self, function: Callable[..., Any], items: Sequence[Any], *, name: str, shared: Sequence[Any] = ()
+    ) -> LastingTasks:
+        """Start the tasks: each worker gets one, then those with a second thread, ...
+
+        An actor's process comes last, for there task and actor would wait for each other.
+        """
+        with cluster_errors(name):
+            threads, addresses = self._client.nthreads(), self.addresses()
+            rounds = range(max(threads.values(), default=0))
+            places = [address for i in rounds for address in addresses if i < threads.get(address, 0)]
+            each = [places[k] if k < len(places) else None for k in range(len(items))]
+            arguments = [kept_on(self._client, argument) for argument in shared]
+            return LastingTasks(self._client, function, items, each, name, arguments)
+
+    def announce(self, topic: str, message: Any) -> None:
+        """Log an event under a topic."""
+        with cluster_errors(topic):
+            self._client.log_event(topic, message)
 
 
-class NodeAddress:
-    """A node placed as an actor, as tasks that last see it: it is lost, or it answers.
+class _Placed:
+    """An object that answers as a Dask actor does."""
+
+    def __init__(self, instance: Any) -> None:
+        self._instance = instance
+
+    def __getattr__(self, name: str) -> Callable[..., _Done]:
+        method = getattr(self._instance, name)
+        return lambda *args, **kwargs: _Done(method(*args, **kwargs))
+
+
+class _Done:
+    """A result that is there already."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def result(self, timeout: float | None = None) -> Any:
+        return self._value
+
+
+class ActorLost(Exception):
+    """An actor answers no more."""
+
+
+class ActorAddress:
+    """An actor as tasks that last see it: it is lost, or it answers.
 
     Dask fails every task that has an actor among its arguments when that is lost, although the task still runs, and
     leaves a call that was on its way waiting for ever. So the actor is wrapped, where Dask does not look, and whoever
@@ -62,7 +186,7 @@ class NodeAddress:
     Parameters
     ----------
     actor : Actor
-        From `daskfs.cluster.workers.Workers.place`.
+        From `Actors.place`.
     """
 
     def __init__(self, actor: Any) -> None:
@@ -85,14 +209,14 @@ class _Answer:
         try:
             return getattr(self._actor, self._name)(*self._arguments)
         except RuntimeError as fault:
-            raise NodeLost(str(fault)) from fault
+            raise ActorLost(str(fault)) from fault
 
     def result(self) -> Any:
         """Wait for the answer.
 
         Raises
         ------
-        NodeLost
+        ActorLost
         """
         while True:
             try:
@@ -104,7 +228,7 @@ class _Answer:
                 time.sleep(0.1)
                 self._future = self._send()
             except RuntimeError as fault:
-                raise NodeLost(str(fault)) from fault
+                raise ActorLost(str(fault)) from fault
 
     def _ask(self) -> None:
         from distributed import get_client
@@ -113,35 +237,31 @@ class _Answer:
         scheduler: Any = client.scheduler
         homes = client.sync(scheduler.who_has, keys=[key])  # client.who_has looks at its own futures only
         if not homes.get(key):
-            raise NodeLost(str(key))
+            raise ActorLost(str(key))
 
 
 class LastingTasks:
-    """What `keep_running` has started."""
+    """What `Actors.keep_running` has started."""
 
     def __init__(
-        self, workers: OnDask, function: Callable[..., Any], items: Sequence[Any], name: str, shared: Sequence[Any]
+        self,
+        client: Client,
+        function: Callable[..., Any],
+        items: Sequence[Any],
+        places: Sequence[str | None],
+        name: str,
+        shared: Sequence[Any],
     ) -> None:
-        self._workers, self._function, self._items, self._name, self._shared = workers, function, items, name, shared
+        self._client, self._function, self._items, self._name, self._shared = client, function, items, name, shared
         self._n_given_up = 0
         self._asked = time.monotonic()
-        self._futures = {k: self._submit(k, place) for k, place in enumerate(self._places())}
-
-    def _places(self) -> list[str | None]:
-        """Return the address of a worker for every task: each worker once, then those with a second thread, ...
-
-        A central node's process comes last, for there task and node would wait for each other.
-        """
-        threads, addresses = self._workers.client.nthreads(), self._workers.apart()
-        rounds = range(max(threads.values(), default=0))
-        places = [address for i in rounds for address in addresses if i < threads.get(address, 0)]
-        return [places[k] if k < len(places) else None for k in range(len(self._items))]
+        self._futures = {k: self._submit(k, place) for k, place in enumerate(places)}
 
     def _submit(self, k: int, place: str | None = None) -> Any:
         key = (f"{self._name}-{k:04d}", uuid.uuid4().hex[:8])
         where: dict[str, Any] = {} if place is None else {"workers": [place], "allow_other_workers": True}
         arguments = (*self._shared, self._items[k])
-        return self._workers.client.submit(self._function, *arguments, key=key, pure=False, **where)
+        return self._client.submit(self._function, *arguments, key=key, pure=False, **where)
 
     @property
     def n_running(self) -> int:
@@ -158,12 +278,12 @@ class LastingTasks:
         """
         from distributed import wait
 
-        with cluster_errors(self._name), self._workers.client.as_current():
+        with cluster_errors(self._name), self._client.as_current():
             if self._futures:
                 with suppress(TimeoutError):
                     wait(list(self._futures.values()), timeout=timeout_s, return_when="FIRST_COMPLETED")
             if time.monotonic() - self._asked > SILENCE_S:
-                _ = self._workers.n_threads  # raises where nobody answers
+                threads_of(self._client)  # raises where nobody answers
                 self._asked = time.monotonic()
             ended = [k for k, future in self._futures.items() if future.done()]
             results = [(k, self._result(k)) for k in ended]

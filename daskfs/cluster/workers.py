@@ -1,4 +1,4 @@
-"""What runs where: tasks mapped over blocks, their results combined in a fixed order, central nodes.
+"""What runs where: tasks mapped over blocks, and their results combined in a fixed order.
 
 `Here` is plain Python in this thread; `OnDask` the workers of a `distributed.Client`. Both give the same bits.
 """
@@ -6,29 +6,26 @@
 from __future__ import annotations
 
 import os
-import pickle
 import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from daskfs.cluster.actors import Actors, ActorsHere, ActorsOnDask
+from daskfs.cluster.client import SILENCE_S, cluster_errors, kept_on, threads_of
 from daskfs.cluster.memory import peak_memory_nbytes
-from daskfs.errors import RunError
 
 if TYPE_CHECKING:
     from distributed import Client
 
-_INLINE_NBYTES = 64 * 2**10
-"""Shared arguments up to this size travel with each task: an address survives any worker's death."""
-
 _TASKS_PER_THREAD = 2
 """Tasks in flight per thread: enough to keep it busy, few enough for results to leave as they come."""
 
-
-_POLL_S, SILENCE_S = 0.005, 5.0
-"""How often finished tasks are looked for, and after what silence the scheduler is asked whether it is there."""
+_POLL_S = 0.005
+"""How often finished tasks are looked for."""
 
 
 class Workers(ABC):
@@ -80,21 +77,10 @@ class Workers(ABC):
     def keep(self, argument: Any) -> Any:
         """Send an argument that many calls share once and for all; return what they take in `shared` instead."""
 
+    @property
     @abstractmethod
-    def place(self, cls: type, *args: Any) -> Any:
-        """Make ``cls(*args)`` a central node; its methods return an object with ``result()``."""
-
-    @abstractmethod
-    def holds(self, node: Any) -> bool:
-        """Whether a node that was placed is still there, as far as one knows."""
-
-    @abstractmethod
-    def release(self, node: Any) -> None:
-        """Let go of a node that was placed."""
-
-    @abstractmethod
-    def announce(self, topic: str, message: Any) -> None:
-        """Show a small message on the dashboard's page of events, where there is one."""
+    def actors(self) -> Actors:
+        """Objects that live where the work runs, and the tasks beside them."""
 
     @abstractmethod
     def peak_memory(self) -> dict[str, int]:
@@ -150,19 +136,10 @@ class Here(Workers):
         """Return it."""
         return argument
 
-    def place(self, cls: type, *args: Any) -> Any:
-        """Make the object here."""
-        return _Placed(cls(*args))
-
-    def holds(self, node: Any) -> bool:
-        """It is."""
-        return True
-
-    def release(self, node: Any) -> None:
-        """It goes when nobody refers to it."""
-
-    def announce(self, topic: str, message: Any) -> None:
-        """Show nothing."""
+    @property
+    def actors(self) -> Actors:
+        """Objects of this thread."""
+        return ActorsHere()
 
     def peak_memory(self) -> dict[str, int]:
         """Return this process's peak."""
@@ -180,20 +157,16 @@ class OnDask(Workers):
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        self._central_nodes: list[Any] = []  # their futures: a node whose future is gone is released by Dask
 
     @property
     def n_threads(self) -> int:
         """Threads of all workers at present, at least one."""
-        import dask
+        return threads_of(self.client)
 
-        if self.client.status != "running":
-            raise _scheduler_lost("cluster", ConnectionError())
-        try:
-            with cluster_errors("cluster"), dask.config.set({"distributed.comm.timeouts.connect": "5s"}):
-                return max(1, sum(self.client.nthreads().values()))
-        except OSError as fault:
-            raise _scheduler_lost("cluster", fault) from fault
+    @cached_property
+    def actors(self) -> Actors:
+        """Dask's actors, for as long as these workers are held."""
+        return ActorsOnDask(self.client)
 
     def map_blocks(
         self, function: Callable[..., Any], items: Sequence[Any], *, name: str, shared: Sequence[Any] = ()
@@ -236,7 +209,7 @@ class OnDask(Workers):
             while not completed.has_ready():
                 time.sleep(_POLL_S)
                 if time.monotonic() - asked > SILENCE_S:
-                    _ = self.n_threads  # raises where nobody answers
+                    threads_of(self.client)  # raises where nobody answers
                     asked = time.monotonic()
             yield next(completed)
             asked = time.monotonic()
@@ -276,45 +249,7 @@ class OnDask(Workers):
 
     def keep(self, argument: Any) -> Any:
         """Return a small argument as it is, a large one as what stands for it once it lies on every worker."""
-        from distributed import Future
-
-        if isinstance(argument, Future):  # kept before
-            return argument
-        buffers: list[pickle.PickleBuffer] = []
-        head = pickle.dumps(argument, protocol=5, buffer_callback=buffers.append)
-        nbytes = len(head) + sum(buffer.raw().nbytes for buffer in buffers)
-        if nbytes <= _INLINE_NBYTES:
-            return argument
-        return self.client.scatter(argument, broadcast=True, hash=False)
-
-    def place(self, cls: type, *args: Any) -> Any:
-        """Make the object a Dask actor on one of the workers, for as long as these workers are held."""
-        with cluster_errors(cls.__name__), self.client.as_current():
-            arguments = [self.keep(argument) for argument in args]
-            future = self.client.submit(cls, *arguments, actor=True, key=f"{cls.__name__}-{uuid.uuid4().hex}")
-            self._central_nodes = [node for node in self._central_nodes if node.status == "finished"]
-            self._central_nodes.append(future)
-            return future.result()
-
-    def holds(self, node: Any) -> bool:
-        """Whether the actor's future is not lost."""
-        return any(future.key == node.key and future.status == "finished" for future in self._central_nodes)
-
-    def release(self, node: Any) -> None:
-        """Forget the actor's future, upon which Dask drops the actor."""
-        self._central_nodes = [future for future in self._central_nodes if future.key != node.key]
-
-    def apart(self) -> list[str]:
-        """Return the addresses of the workers' processes: those first in which no central node lives."""
-        with cluster_errors("workers"):
-            addresses = list(self.client.nthreads())
-            homes = [home for places in self.client.who_has(self._central_nodes).values() for home in places]
-        return sorted(addresses, key=homes.__contains__)
-
-    def announce(self, topic: str, message: Any) -> None:
-        """Log an event under a topic."""
-        with cluster_errors(topic):
-            self.client.log_event(topic, message)
+        return kept_on(self.client, argument)
 
     def peak_memory(self) -> dict[str, int]:
         """Return the peaks of the client and of every worker that answers."""
@@ -341,56 +276,6 @@ class OnDask(Workers):
                 recorded.__exit__(None, None, None)  # not where the work failed: the scheduler may be gone
 
         return report()
-
-
-class _Placed:
-    """An object that answers as a Dask actor does."""
-
-    def __init__(self, instance: Any) -> None:
-        self._instance = instance
-
-    def __getattr__(self, name: str) -> Callable[..., _Done]:
-        method = getattr(self._instance, name)
-        return lambda *args, **kwargs: _Done(method(*args, **kwargs))
-
-
-class _Done:
-    """A result that is there already."""
-
-    def __init__(self, value: Any) -> None:
-        self._value = value
-
-    def result(self, timeout: float | None = None) -> Any:
-        return self._value
-
-
-@contextmanager
-def cluster_errors(name: str) -> Iterator[None]:
-    """Say in one line what a lost cluster means."""
-    from concurrent.futures import CancelledError
-
-    from distributed import KilledWorker
-    from distributed.comm import CommClosedError
-
-    try:
-        yield
-    except KilledWorker as fault:
-        raise RunError(
-            f"the workers died {fault.allowed_failures + 1} times on the task {_shown(fault.task)}", name, _REMEDY
-        ) from fault
-    except (CancelledError, CommClosedError, TimeoutError) as fault:
-        raise _scheduler_lost(name, fault) from fault
-
-
-_REMEDY = "start the workers again, with more memory if they were killed for it, and resume the run"
-
-
-def _scheduler_lost(name: str, fault: BaseException) -> RunError:
-    return RunError(f"the scheduler was lost ({type(fault).__name__})", name, _REMEDY)
-
-
-def _shown(key: Any) -> str:
-    return str(key[0] if isinstance(key, tuple) else key)
 
 
 def _process_and_peak() -> tuple[int, int]:

@@ -7,19 +7,26 @@ that nobody asks what kind of matrix it is. A matrix makes views and a view is a
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from daskfs.errors import ConfigError, DataError
-from daskfs.matrix.blocks import ColumnBlock, ColumnStatistics, RowBlock, Rows, SparseColumns, SparseRows, as_slice
-from daskfs.matrix.buffers import BufferPool, block_length
+from daskfs.matrix.blocks import ColumnStatistics, Rows, SparseColumns, SparseRows, as_slice
+from daskfs.matrix.buffers import block_length
 from daskfs.matrix.names import Names
-from daskfs.matrix.streaming import as_dask_array, delayed_blocks, pieces_of, prefetched
+from daskfs.matrix.split import rows_to_test
+from daskfs.matrix.streaming import (
+    as_dask_array,
+    buffered_blocks,
+    delayed_blocks,
+    pieces_of,
+    read_column_block,
+    read_row_block,
+)
 
 if TYPE_CHECKING:
     import dask.array
@@ -182,34 +189,8 @@ class Matrix(ABC):
         ConfigError
             A share outside (0, 1), an unknown column, or a split that leaves one side empty.
         """
-        if by in ("random", "order"):
-            is_test = self._test_share(test, by, random_state)
-        else:
-            values = [str(value) for value in (test if isinstance(test, (list, tuple)) else [test])]
-            is_test = np.isin(self.labels(by).astype(str), values)
-        n_test = int(is_test.sum())
-        if n_test in (0, len(is_test)):
-            raise ConfigError(
-                f"expected rows on both sides, found {len(is_test) - n_test} for training and {n_test} for testing",
-                "split",
-                "change split.test",
-            )
+        is_test = rows_to_test(self.shape[0], self.source_rows, self.labels, test, by, random_state)
         return self.take(~is_test), self.take(is_test)
-
-    def _test_share(self, test: Any, by: str, random_state: int | None) -> np.ndarray:
-        if isinstance(test, bool) or not isinstance(test, (int, float)) or not 0 < test < 1:
-            raise ConfigError(f"expected a share between 0 and 1, found {test!r}", "split.test", "0.2, say")
-        n_samples = self.shape[0]
-        n_test = math.ceil(test * n_samples)
-        source_rows = self.source_rows
-        in_source_order = np.arange(n_samples) if source_rows is None else np.argsort(source_rows, kind="stable")
-        if by == "order":
-            chosen = in_source_order[n_samples - n_test :]
-        else:
-            chosen = in_source_order[np.random.default_rng(random_state).permutation(n_samples)[:n_test]]
-        is_test = np.zeros(n_samples, dtype=bool)
-        is_test[chosen] = True
-        return is_test
 
     def row_blocks(
         self,
@@ -235,9 +216,9 @@ class Matrix(ABC):
         delayed : bool
             Yield `dask.delayed` objects that compute to the blocks.
 
-        Yields
-        ------
-        RowBlock, or Delayed of one
+        Returns
+        -------
+        iterator of RowBlock, or Delayed of one
 
         Raises
         ------
@@ -251,14 +232,9 @@ class Matrix(ABC):
             block_rows = block_length(n_samples, row_nbytes, self.tile_shape[0], memory_limit, prefetch + 1, "row")
         pieces = pieces_of(n_samples, block_rows)
         if delayed:
-            yield from delayed_blocks(read_row_block, self, pieces, "row-block", columns)
-            return
-        pool = BufferPool()
-
-        def read(piece: tuple[int, int]) -> RowBlock:
-            return read_row_block(self, piece, columns, pool.take((piece[1] - piece[0], n_columns), self.dtype))
-
-        yield from prefetched(read, pieces, prefetch)
+            return delayed_blocks(read_row_block, self, pieces, "row-block", columns)
+        read = partial(read_row_block, self, columns=columns)
+        return buffered_blocks(read, pieces, lambda n_rows: (n_rows, n_columns), self.dtype, prefetch)
 
     def column_blocks(
         self,
@@ -270,9 +246,9 @@ class Matrix(ABC):
     ) -> Iterator[Any]:
         """Iterate over consecutive columns, each block with all rows: see `row_blocks`.
 
-        Yields
-        ------
-        ColumnBlock, or Delayed of one
+        Returns
+        -------
+        iterator of ColumnBlock, or Delayed of one
         """
         n_samples, n_features = self.shape
         if block_columns is None:
@@ -281,14 +257,9 @@ class Matrix(ABC):
             block_columns = block_length(n_features, column_nbytes, tile_columns, memory_limit, prefetch + 1, "column")
         pieces = pieces_of(n_features, block_columns)
         if delayed:
-            yield from delayed_blocks(read_column_block, self, pieces, "column-block")
-            return
-        pool = BufferPool()
-
-        def read(piece: tuple[int, int]) -> ColumnBlock:
-            return read_column_block(self, piece, pool.take((n_samples, piece[1] - piece[0]), self.dtype))
-
-        yield from prefetched(read, pieces, prefetch)
+            return delayed_blocks(read_column_block, self, pieces, "column-block")
+        read = partial(read_column_block, self)
+        return buffered_blocks(read, pieces, lambda n_columns: (n_samples, n_columns), self.dtype, prefetch)
 
     def to_dask_array(self, block_rows: int | None = None) -> dask.array.Array:
         """Return X as a lazy dask array, chunked in row blocks of about 128 MiB.
@@ -338,12 +309,43 @@ class Matrix(ABC):
 
 
 class _View(Matrix):
-    """A matrix that answers what another one answers, as far as rows and weights have nothing to do with it."""
+    """A matrix that answers what another one answers, of the rows that `_located` says."""
 
     def __init__(self, matrix: Matrix, n_samples: int) -> None:
         self._matrix = matrix
         self.shape = (n_samples, matrix.shape[1])
         self.dtype = matrix.dtype
+
+    def _located(self, rows: Rows) -> Rows:
+        return rows
+
+    def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
+        """Return the dense block X[rows][:, columns]."""
+        return self._matrix.read(self._located(rows), columns, out)
+
+    def read_target(self, rows: Rows = slice(None)) -> np.ndarray | None:
+        """Return y[rows]."""
+        return self._matrix.read_target(self._located(rows))
+
+    def read_weight(self, rows: Rows = slice(None)) -> np.ndarray | None:
+        """Return the weights of the rows, or None."""
+        return self._matrix.read_weight(self._located(rows))
+
+    def sparse_rows(self, rows: Rows) -> SparseRows | None:
+        """Return the entries of X[rows], or None where the base is dense."""
+        return self._matrix.sparse_rows(self._located(rows))
+
+    def sparse_columns(self, columns: Rows) -> SparseColumns | None:
+        """Return the entries of X[:, columns], or None where the base is dense."""
+        return self._matrix.sparse_columns(columns)
+
+    def column_view(self, columns: slice) -> np.ndarray | None:
+        """Return X[:, columns] without a copy, where the base can."""
+        return self._matrix.column_view(columns)
+
+    def column_statistics(self) -> ColumnStatistics | None:
+        """Return what is known of all columns, every row counted once whatever it weighs."""
+        return self._matrix.column_statistics()
 
     @property
     def names(self) -> Names:
@@ -369,6 +371,19 @@ class _View(Matrix):
     def identity(self) -> str | None:
         """That of the base."""
         return self._matrix.identity
+
+    @property
+    def source_rows(self) -> np.ndarray | None:
+        """Row of the source that each row came from."""
+        return self._matrix.source_rows
+
+    def source_row(self, row: int) -> int:
+        """Return the row of the source that a row came from."""
+        return self._matrix.source_row(row)
+
+    def labels(self, name: str) -> np.ndarray:
+        """Return the values of an id or split column."""
+        return self._matrix.labels(name)
 
     def exists(self) -> bool:
         """Return whether the base can still be read."""
@@ -410,18 +425,6 @@ class RowView(_View):
     def _located(self, rows: Rows) -> Rows:
         return self._span if isinstance(rows, slice) and rows == slice(None) else as_slice(self.rows[rows])
 
-    def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
-        """Return the dense block X[rows][:, columns]."""
-        return self._matrix.read(self._located(rows), columns, out)
-
-    def read_target(self, rows: Rows = slice(None)) -> np.ndarray | None:
-        """Return y[rows]."""
-        return self._matrix.read_target(self._located(rows))
-
-    def read_weight(self, rows: Rows = slice(None)) -> np.ndarray | None:
-        """Return the weights of the rows, or None."""
-        return self._matrix.read_weight(self._located(rows))
-
     @property
     def source_rows(self) -> np.ndarray | None:
         """Row of the source that each row came from."""
@@ -436,10 +439,6 @@ class RowView(_View):
         """Return the values of an id or split column."""
         return self._matrix.labels(name)[self.rows]
 
-    def sparse_rows(self, rows: Rows) -> SparseRows | None:
-        """Return the entries of X[rows], or None where the base is dense."""
-        return self._matrix.sparse_rows(self._located(rows))
-
     def sparse_columns(self, columns: Rows) -> SparseColumns | None:
         """Return the entries of X[:, columns] in all rows of the base, and which of these are taken."""
         found = self._matrix.sparse_columns(columns)
@@ -450,9 +449,7 @@ class RowView(_View):
 
     def column_view(self, columns: slice) -> np.ndarray | None:
         """Return X[:, columns] without a copy: None where the rows are not consecutive."""
-        if not isinstance(self._span, slice):
-            return None
-        found = self._matrix.column_view(columns)
+        found = self._matrix.column_view(columns) if isinstance(self._span, slice) else None
         return None if found is None else found[self._span]
 
     def column_statistics(self) -> ColumnStatistics | None:
@@ -488,63 +485,12 @@ class Reweighted(_View):
         """Return rows [start, stop)."""
         return slice(start, stop)
 
-    def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
-        """Return the dense block X[rows][:, columns]."""
-        return self._matrix.read(rows, columns, out)
-
-    def read_target(self, rows: Rows = slice(None)) -> np.ndarray | None:
-        """Return y[rows]."""
-        return self._matrix.read_target(rows)
-
     def read_weight(self, rows: Rows = slice(None)) -> np.ndarray | None:
         """Return the new weights of the rows, or None."""
         return None if self.weight is None else self.weight[rows]
 
-    @property
-    def source_rows(self) -> np.ndarray | None:
-        """Row of the source that each row came from."""
-        return self._matrix.source_rows
-
-    def source_row(self, row: int) -> int:
-        """Return the row of the source that a row came from."""
-        return self._matrix.source_row(row)
-
-    def labels(self, name: str) -> np.ndarray:
-        """Return the values of an id or split column."""
-        return self._matrix.labels(name)
-
-    def sparse_rows(self, rows: Rows) -> SparseRows | None:
-        """Return the entries of X[rows], or None where the base is dense."""
-        return self._matrix.sparse_rows(rows)
-
-    def sparse_columns(self, columns: Rows) -> SparseColumns | None:
-        """Return the entries of X[:, columns], or None where the base is dense."""
-        return self._matrix.sparse_columns(columns)
-
-    def column_view(self, columns: slice) -> np.ndarray | None:
-        """Return X[:, columns] without a copy, where the base can."""
-        return self._matrix.column_view(columns)
-
-    def column_statistics(self) -> ColumnStatistics | None:
-        """Return what is known of all columns, every row counted once whatever it weighs."""
-        return self._matrix.column_statistics()
-
     def __repr__(self) -> str:
         return f"<Reweighted: {self._matrix!r}>"
-
-
-def read_row_block(
-    matrix: Matrix, piece: tuple[int, int], columns: Rows = slice(None), out: np.ndarray | None = None
-) -> RowBlock:
-    """Read rows [start, stop) with their targets and weights."""
-    rows = slice(*piece)
-    X = matrix.read(rows, columns, out)
-    return RowBlock(piece[0], piece[1], X, matrix.read_target(rows), matrix.read_weight(rows))
-
-
-def read_column_block(matrix: Matrix, piece: tuple[int, int], out: np.ndarray | None = None) -> ColumnBlock:
-    """Read columns [start, stop), all rows."""
-    return ColumnBlock(piece[0], piece[1], matrix.read(slice(None), slice(*piece), out))
 
 
 def not_finite(place: str, value: Any, precision: str = "") -> DataError:

@@ -94,7 +94,9 @@ class Names(Sequence[str]):
             return f"x{range(self._n_features)[key]}"
         if isinstance(key, slice):
             return self._default(np.arange(*key.indices(self._n_features)))
-        return self._default(np.arange(self._n_features)[key])
+        chosen = np.asarray(key)
+        chosen = np.flatnonzero(chosen) if chosen.dtype == bool else chosen.astype(np.int64)
+        return self._default(np.array([range(self._n_features)[j] for j in chosen.tolist()], dtype=np.int64))
 
     def __iter__(self) -> Iterator[str]:
         given = self.given

@@ -13,13 +13,30 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
-from daskfs.matrix.blocks import Rows
+from daskfs.matrix.blocks import ColumnBlock, RowBlock, Rows
+from daskfs.matrix.buffers import BufferPool
 
 if TYPE_CHECKING:
     import dask.array
 
 T = TypeVar("T")
 ItemT = TypeVar("ItemT")
+
+
+class Readable(Protocol):
+    """What streams ask of a matrix."""
+
+    shape: tuple[int, int]
+    dtype: np.dtype
+
+    def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
+        """Return the dense block X[rows][:, columns]."""
+
+    def read_target(self, rows: Rows = slice(None)) -> np.ndarray | None:
+        """Return y[rows]."""
+
+    def read_weight(self, rows: Rows = slice(None)) -> np.ndarray | None:
+        """Return the weights of the rows."""
 
 
 def prefetched(function: Callable[[ItemT], T], items: Iterable[ItemT], depth: int = 1) -> Iterator[T]:
@@ -52,6 +69,36 @@ def pieces_of(length: int, block: int) -> list[tuple[int, int]]:
     return [(start, min(start + block, length)) for start in range(0, length, block)]
 
 
+def read_row_block(
+    matrix: Readable, piece: tuple[int, int], columns: Rows = slice(None), out: np.ndarray | None = None
+) -> RowBlock:
+    """Read rows [start, stop) with their targets and weights."""
+    rows = slice(*piece)
+    X = matrix.read(rows, columns, out)
+    return RowBlock(piece[0], piece[1], X, matrix.read_target(rows), matrix.read_weight(rows))
+
+
+def read_column_block(matrix: Readable, piece: tuple[int, int], out: np.ndarray | None = None) -> ColumnBlock:
+    """Read columns [start, stop), all rows."""
+    return ColumnBlock(piece[0], piece[1], matrix.read(slice(None), slice(*piece), out))
+
+
+def buffered_blocks(
+    read: Callable[..., T],
+    pieces: list[tuple[int, int]],
+    shape_of: Callable[[int], tuple[int, int]],
+    dtype: np.dtype,
+    prefetch: int,
+) -> Iterator[T]:
+    """Yield ``read(piece, out=...)`` of every piece, read ahead; `out` is of the shape of a block of its length."""
+    pool = BufferPool()
+
+    def into_buffer(piece: tuple[int, int]) -> T:
+        return read(piece, out=pool.take(shape_of(piece[1] - piece[0]), dtype))
+
+    return prefetched(into_buffer, pieces, prefetch)
+
+
 def delayed_blocks(
     read: Callable[..., Any], source: Any, pieces: list[tuple[int, int]], name: str, *args: Any
 ) -> Iterator[Any]:
@@ -63,16 +110,6 @@ def delayed_blocks(
     for k, piece in enumerate(pieces):
         task = dask.delayed(read, pure=False, traverse=False)
         yield task(shared, piece, *args, dask_key_name=f"{name}-{k:04d}-{run}")
-
-
-class Readable(Protocol):
-    """What `as_dask_array` asks of a matrix."""
-
-    shape: tuple[int, int]
-    dtype: np.dtype
-
-    def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
-        """Return the dense block X[rows][:, columns]."""
 
 
 def as_dask_array(matrix: Readable, block_rows: int) -> dask.array.Array:

@@ -7,14 +7,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, SerializeAsAny, Tag, model_validator
 
 from daskfs.cluster.open import parse_bytes
 from daskfs.documents import check_document, expand_environment, parse_yaml, read_yaml
 from daskfs.errors import ConfigError
-from daskfs.pipeline.selections import Selection
-from daskfs.pipeline.selections.section import Count, Section, Seed, one_or_list
-from daskfs.selectors.shared.responses import CLASSIFIERS
+from daskfs.losses import Loss
+from daskfs.metrics import PREDICTION_METRICS
+from daskfs.parameters import Count
+from daskfs.pipeline.selections import AnySelection, Section, Seed, Selection, one_or_list
 
 
 def _known_size(value: Any) -> Any:
@@ -50,8 +51,6 @@ Fill: TypeAlias = Annotated[
     Discriminator(lambda value: "word" if isinstance(value, str) else "number"),
 ]
 Metric: TypeAlias = Literal["mse", "rmse", "mae", "r2", "accuracy", "auc", "recall", "precision"]
-METRICS_OF_CLASSES = ("accuracy", "auc")
-METRICS_OF_NUMBERS = ("mse", "rmse", "mae", "r2")
 
 
 class _TableSource(Section):
@@ -158,7 +157,8 @@ class Split(Section):
 
 
 Select: TypeAlias = Annotated[
-    Annotated[Selection, Tag("one")] | Annotated[list[Selection], Tag("list"), Field(min_length=1)],
+    Annotated[SerializeAsAny[AnySelection], Tag("one")]
+    | Annotated[list[SerializeAsAny[AnySelection]], Tag("list"), Field(min_length=1)],
     Discriminator(one_or_list),
 ]
 
@@ -176,15 +176,11 @@ class Evaluate(Section):
         default=None, min_length=1, description="mse and r2 by default; of classes accuracy and auc"
     )
 
-    def metrics_of(self, loss: str) -> list[Metric]:
+    def metrics_of(self, loss: Loss) -> list[str]:
         """Return the metrics that say something of a selection with this loss."""
         if self.metrics is None:
-            of_classes: list[Metric] = ["accuracy"] if loss == "multinomial" else ["accuracy", "auc"]
-            return of_classes if loss in CLASSIFIERS else ["mse", "r2"]
-        senseless: tuple[str, ...] = METRICS_OF_NUMBERS if loss in CLASSIFIERS else METRICS_OF_CLASSES
-        if loss == "multinomial":
-            senseless = (*senseless, "auc")
-        return [name for name in self.metrics if name not in senseless]
+            return list(loss.default_metrics)
+        return [name for name in self.metrics if name in loss.metrics or name not in PREDICTION_METRICS]
 
 
 class Cluster(Section):
@@ -250,11 +246,10 @@ class Pipeline(Section):
     @model_validator(mode="after")
     def _metrics_for_each(self) -> Pipeline:
         for label, selection in self.selections.items():
-            if not self.evaluate.metrics_of(selection.loss):
-                wanted = "accuracy or auc" if selection.loss in CLASSIFIERS else "mse or r2"
-                raise ValueError(
-                    f"evaluate.metrics: none of them measures {label} (loss {selection.loss}); add {wanted}"
-                )
+            loss = selection.loss_record
+            if not self.evaluate.metrics_of(loss):
+                wanted = " or ".join(loss.default_metrics)
+                raise ValueError(f"evaluate.metrics: none of them measures {label} (loss {loss.name}); add {wanted}")
         return self
 
     def _listed(self) -> list[Selection]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from daskfs.errors import PlanError
 from daskfs.pipeline.config import Cluster
+from daskfs.selectors.shared.budget import Budget
 
 MIB = 2**20
 
@@ -69,16 +70,34 @@ class DataFacts:
 
 @dataclass(frozen=True)
 class PlannedStep:
-    """One step of a run: bytes read, how often the training rows are passed over, tasks, and peaks in bytes."""
+    """One step of a run: bytes read, how often the training rows are passed over, tasks, and what the peaks are of."""
 
     name: str
     read_nbytes: int
     n_passes: int
     n_tasks: int
     disk_nbytes: int
-    client_nbytes: int
-    worker_nbytes: int
+    client: Budget
+    worker: Budget
     text: str
+
+    @property
+    def client_nbytes(self) -> int:
+        """Peak of the client process."""
+        return self.client.nbytes
+
+    @property
+    def worker_nbytes(self) -> int:
+        """Peak of a worker process; 0 where there is none."""
+        return self.worker.nbytes
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the step as JSON can hold it."""
+        document = asdict(self)
+        for process in ("client", "worker"):
+            budget = document.pop(process)
+            document[f"{process}_nbytes"], document[f"{process}_terms"] = getattr(self, process).nbytes, budget["terms"]
+        return document
 
 
 @dataclass(frozen=True)
@@ -118,7 +137,8 @@ class Plan:
         """Return the plan as JSON can hold it."""
         document = asdict(self)
         document["data"]["tile_shape"] = list(self.data.tile_shape)
-        return document | {"promised_nbytes": self.promised_nbytes}
+        steps = [step.to_document() for step in self.steps]
+        return document | {"steps": steps, "promised_nbytes": self.promised_nbytes}
 
     def to_text(self) -> str:
         """Return the plan for a reader."""
@@ -141,9 +161,20 @@ class Plan:
             for process, nbytes in promised.items()
         )
         lines.append(f"memory   {runs}, at most: {peaks}")
+        lines += [f"         {line}" for line in self._terms()]
         apart = f"in a process of its own, of up to {shown_nbytes(REHEARSAL_NBYTES)}"
         lines.append(f"compile  before the work, where this machine has not run the like of it yet, {apart}")
         return "\n".join(lines)
+
+    def _terms(self) -> list[str]:
+        """Return what the peaks are made of, by process, the largest first."""
+        lines = []
+        for process in self.promised_nbytes:
+            step = max(self.steps, key=lambda step: getattr(step, process).nbytes)
+            terms = sorted(getattr(step, process).terms.items(), key=lambda term: -term[1])
+            shown = ", ".join(f"{name} {shown_nbytes(nbytes)}" for name, nbytes in terms if nbytes)
+            lines.append(f"{process} in {step.name}: {shown}")
+        return lines
 
 
 def available_nbytes(cluster: Cluster, data: DataFacts, n_workers: int) -> int:
@@ -177,9 +208,9 @@ def over_limit(fault: PlanError, cluster: Cluster, available: int, n_workers: in
         return fault
     limit = cluster.limits_nbytes["worker" if cluster.has_workers else "client"]
     more = (fault.needed_nbytes - available) * (n_workers if cluster.kind == "threads" else 1)
-    smaller = fault.remedy.partition(" bytes")[2]  # ", or set n_subsets=..."
     problem = f"{fault.problem}, which is what {shown_nbytes(limit)} leave to a task"
-    return PlanError(problem, "cluster.memory_limit", f"allow at least {_enough(limit + more)}{smaller}")
+    remedy = f"allow at least {_enough(limit + more)}" + (f", or {fault.alternative}" if fault.alternative else "")
+    return PlanError(problem, "cluster.memory_limit", remedy, needed_nbytes=limit + more, alternative=fault.alternative)
 
 
 def ingest_limit(cluster: Cluster, n_samples: int) -> int:
@@ -226,25 +257,31 @@ def make_plan(
 
 
 def _ingest_step(data: DataFacts, cluster: Cluster) -> PlannedStep:
-    client = BASE_CLIENT_NBYTES + READER_NBYTES + CLIENT_ROW_NBYTES * data.n_samples
-    client += min(INGEST_SHARE * data.store_nbytes, ingest_limit(cluster, data.n_samples))
-    return PlannedStep("ingest", data.store_nbytes, 1, 1, data.store_nbytes, client, 0, "rows permuted, tiles written")
+    client = _client(data).add("text or columns not yet encoded", READER_NBYTES)
+    client.add("rows being permuted", min(INGEST_SHARE * data.store_nbytes, ingest_limit(cluster, data.n_samples)))
+    text = "rows permuted, tiles written"
+    return PlannedStep("ingest", data.store_nbytes, 1, 1, data.store_nbytes, client, Budget(), text)
+
+
+def _client(data: DataFacts) -> Budget:
+    """Return what the client process takes whatever it does."""
+    base = Budget().add("the process", BASE_CLIENT_NBYTES)
+    return base.add("target, weights and order of the rows", CLIENT_ROW_NBYTES * data.n_samples)
 
 
 def _select_step(label: str, plan: Any, data: DataFacts, cluster: Cluster, n_workers: int) -> PlannedStep:
-    client = BASE_CLIENT_NBYTES + CLIENT_ROW_NBYTES * data.n_samples + plan.client_nbytes
-    worker = 0
+    client, worker = _client(data) + plan.client, Budget()
     if cluster.has_workers:
-        worker = BASE_WORKER_NBYTES + plan.task_nbytes
+        worker = Budget().add("the process", BASE_WORKER_NBYTES) + plan.task
     else:
-        client += plan.task_nbytes * (n_workers if cluster.kind == "threads" else 1)
+        client.include(plan.task.times(n_workers if cluster.kind == "threads" else 1))
     return PlannedStep(label, plan.read_nbytes, plan.n_passes, plan.n_tasks, 0, client, worker, plan.text)
 
 
 def _evaluate_step(data: DataFacts) -> PlannedStep:
     n_test = data.n_samples - data.n_train
-    client = BASE_CLIENT_NBYTES + CLIENT_ROW_NBYTES * data.n_samples + EVALUATE_NBYTES
-    return PlannedStep("evaluate", n_test * data.row_nbytes, 1, 1, 0, client, 0, "selected columns only")
+    client = _client(data).add("blocks of test rows", EVALUATE_NBYTES)
+    return PlannedStep("evaluate", n_test * data.row_nbytes, 1, 1, 0, client, Budget(), "selected columns only")
 
 
 def shown_nbytes(nbytes: int) -> str:

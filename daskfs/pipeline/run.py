@@ -18,6 +18,7 @@ from daskfs.cluster.open import open_cluster
 from daskfs.cluster.workers import Workers
 from daskfs.documents import dump_yaml
 from daskfs.errors import DaskfsError, RunError, StoreError
+from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix, Progress
 from daskfs.metrics import PREDICTION_METRICS, precision, recall
 from daskfs.pipeline.config import Pipeline
@@ -191,7 +192,7 @@ class _Run:
         prediction = selector.response(predictor)
         selected = selector.selected_.tolist()
         values: dict[str, float] = {}
-        for name in self.pipeline.evaluate.metrics_of(selector.loss):
+        for name in self.pipeline.evaluate.metrics_of(find_loss(selector.loss)):
             if name in ("recall", "precision"):
                 truth = _true_features(store)
                 values[name] = (recall if name == "recall" else precision)(selected, truth)
@@ -203,7 +204,7 @@ class _Run:
         path, several = self.folder.path, len(results) > 1
         self.steps.start("report", 1)
         first = next(iter(results.values()))
-        draw_history(first.history)  # before the peak is read, for drawing takes memory too
+        draw_history(first.history, first.history_kind)  # before the peak is read, for drawing takes memory too
         measured = workers.peak_memory()
         for label, result in results.items():
             result.memory = {

@@ -16,12 +16,12 @@ from daskfs.result import TABLE_COLUMNS, SelectionResult
 N_BARS = 40
 N_ROWS = 500
 
-_SHARES = ("message", "averaging", "median", "bolasso")
-_MEANING = {
-    **dict.fromkeys(_SHARES, "The share of the subsets whose model holds the feature. "),
-    "online_substitution": "What the mean loss would rise by without the feature. ",
-    "async_online_substitution": "What the mean loss would rise by without the feature. ",
-    "fgm": "The size of the coefficient of the standardised column. ",
+SCORE_KINDS = {
+    "inclusion frequency": "The share of the subsets whose model holds the feature. ",
+    "loss increase": "What the mean loss would rise by without the feature. ",
+    "standardised coefficient": "The size of the coefficient of the standardised column. ",
+    "coefficient": "The size of the coefficient. ",
+    "weight": "The size of the weight before the refit. ",
 }
 
 _STYLE = """
@@ -70,8 +70,8 @@ def _one_result(result: SelectionResult) -> list[str]:
     return [
         _summary(result),
         f"<h2>Selected features</h2>{_selected(result)}",
-        f"<h2>{'Inclusion frequencies' if result.method in _SHARES else 'Scores'}</h2>{_bars(result)}",
-        *(f"<h2>{title}</h2>{svg}" for title, svg in draw_history(result.history)),
+        f"<h2>{'Inclusion frequencies' if _are_shares(result) else 'Scores'}</h2>{_bars(result)}",
+        *(f"<h2>{title}</h2>{svg}" for title, svg in draw_history(result.history, result.history_kind)),
         f"<h2>Notes</h2>{_list(result.notes)}" if result.notes else "",
         f"<h2>Time</h2>{_table(['step', 'seconds'], [[k, f'{v:.2f}'] for k, v in result.time.items()])}",
         f"<h2>Memory</h2>{_memory(result)}",
@@ -105,6 +105,10 @@ def _selected(result: SelectionResult) -> str:
     return _table(head, rows, numbers=(0, 1, *range(3, len(head)))) + rest
 
 
+def _are_shares(result: SelectionResult) -> bool:
+    return result.score_kind == "inclusion frequency"
+
+
 def _bars(result: SelectionResult) -> str:
     """Draw the features with the greatest scores, selected or not, against a line at one half."""
     chosen = set(result.table["index"])
@@ -117,7 +121,7 @@ def _bars(result: SelectionResult) -> str:
         shown = [(f"x{j}" if names is None else str(names[j]), scores[j], j in chosen) for j in order]
     if not shown:
         return '<p class="muted">No feature has a score above zero.</p>'
-    are_shares = result.method in _SHARES
+    are_shares = _are_shares(result)
     shown_as = ".3f" if are_shares else ".3g"
     greatest = 1.0 if are_shares else max(score for _, score, _ in shown)
     rows = "".join(
@@ -127,7 +131,7 @@ def _bars(result: SelectionResult) -> str:
         for name, score, selected in shown
     )
     half = ", the shade changes at one half of the scale" if are_shares else ""
-    meaning = _MEANING.get(result.method, "")
+    meaning = SCORE_KINDS.get(result.score_kind, "")
     return f'<p class="muted">{meaning}Dark bars were selected{half}.</p><table>{rows}</table>'
 
 

@@ -20,19 +20,21 @@ LINE_STYLES = ("-", "--", ":")
 MAX_TICKS = 8  # one for each number of features, as long as they do not run into one another
 
 
-def draw_history(history: DataFrame) -> list[tuple[str, str]]:
-    """Draw all that a history shows.
+def draw_history(history: DataFrame, kind: str) -> list[tuple[str, str]]:
+    """Draw what a history shows.
 
     Parameters
     ----------
     history : DataFrame
+    kind : str
+        What it is of: a key of `FIGURES`, or anything else for what is not drawn.
 
     Returns
     -------
     list of (str, str)
         Titles and SVG.
     """
-    drawn = ((title, draw(history)) for title, draw in _FIGURES)
+    drawn = [(title, draw(history)) for title, draw in FIGURES.get(kind, ())]
     return [(title, svg) for title, svg in drawn if svg is not None]
 
 
@@ -209,13 +211,14 @@ def draw_metric_by_size(lines: Mapping[str, tuple[Sequence[int], Sequence[float]
     return _svg(draw, right=0.62)
 
 
-_FIGURES: tuple[tuple[str, Callable[[DataFrame], str | None]], ...] = (
-    ("GIC path of the first subset", draw_gic_path),
-    ("Objective as columns were presented", draw_objective),
-    ("Objective and staleness of every push", draw_trace),
-    ("Passes over the columns", draw_passes),
-    ("Mean loss of the rows before they were learnt from", draw_learning_curve),
-)
+FIGURES: dict[str, tuple[tuple[str, Callable[[DataFrame], str | None]], ...]] = {
+    "criterion path": (("GIC path of the first subset", draw_gic_path),),
+    "blocks of columns": (("Objective as columns were presented", draw_objective),),
+    "pushes": (("Objective and staleness of every push", draw_trace),),
+    "passes": (("Passes over the columns", draw_passes),),
+    "rows": (("Mean loss of the rows before they were learnt from", draw_learning_curve),),
+}
+"""By what a history is of: titles and figures."""
 
 
 def _holds(history: DataFrame, *names: str) -> bool:

@@ -6,7 +6,6 @@ import tempfile
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -39,25 +38,9 @@ from daskfs.selectors.inputs import (
     refuse_non_finite_target,
     seed_of,
 )
+from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.responses import Response, log_odds, mean_or_label, probabilities
 from daskfs.selectors.shared.run import Checkpoint, Run
-
-
-@dataclass(frozen=True, slots=True)
-class SelectorPlan:
-    """What a selector will read and hold, known before any data is."""
-
-    n_tasks: int
-    n_passes: int
-    """Over all columns of the matrix."""
-    task_nbytes: int
-    """Peak memory of one task, beside the process itself."""
-    read_nbytes: int
-    """Decoded bytes read in all."""
-    client_nbytes: int
-    """Memory of the client, beside the process itself."""
-    text: str
-    """The plan in words."""
 
 
 def _is_classifier(selector: BaseSelector) -> bool:
@@ -101,6 +84,10 @@ class Fitted:
 
     method: ClassVar[str]
     """Its name in pipelines, reports and `daskfs.methods`."""
+    score_kind: ClassVar[str] = "coefficient"
+    """What `scores_` are, by which the report explains them: a key of `daskfs.report.html.SCORE_KINDS`."""
+    history_kind: ClassVar[str] = ""
+    """What the result's history is of: a key of `daskfs.report.plots.FIGURES`, or nothing that is drawn."""
     loss: Any
     """A parameter of most, of the others the one loss that they have."""
     classes_: np.ndarray
@@ -140,6 +127,9 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
         """Select on the matrix of a run."""
 
     @abstractmethod
+    def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
+        """Return what fitting a matrix of this shape will read and hold."""
+
     def plan(
         self,
         n_samples: int,
@@ -167,6 +157,9 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
         PlanError
             The limit is too small; with the sizes that would fit.
         """
+        self.check_parameters()
+        shape = DataShape(int(n_samples), int(n_features), np.dtype(dtype), tile_shape)
+        return self._plan(shape, Limits(memory_limit, n_threads))
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> BaseSelector:
         """Select features.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
 
 from tests.golden.cases import CASES, Data, fitted, results_of
 from tests.golden.records import FOLDER, machine_code, read_records
@@ -26,13 +25,6 @@ def data():
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("golden")
-
-
-@pytest.fixture(scope="module")
-def processes():
-    workers = {"n_workers": 2, "threads_per_worker": 1, "processes": True}
-    with LocalCluster(**workers, dashboard_address=None) as cluster, Client(cluster) as client:
-        yield client
 
 
 def assert_is_golden(case, given, found):
@@ -65,7 +57,7 @@ def test_the_result_is_the_golden_one(case, given, data, folder):
 @pytest.mark.slow
 @pytest.mark.parametrize(("case", "given"), ON_WORKERS, ids=names(ON_WORKERS))
 def test_the_result_in_two_processes_is_the_golden_one(case, given, data, folder, processes):
-    assert_is_golden(case, given, results_of(fitted(case, given, data, folder, processes)))
+    assert_is_golden(case, given, results_of(fitted(case, given, data, folder, processes.client)))
 
 
 def test_every_golden_file_has_its_method():

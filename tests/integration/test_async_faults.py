@@ -9,16 +9,17 @@ import time
 import numpy as np
 import pytest
 
-from daskfs.cluster.actors import ASK_S, NodeAddress, keep_running
+from daskfs.cluster.actors import ASK_S, ActorAddress
 from daskfs.cluster.open import open_cluster
 from daskfs.cluster.workers import Here
 from daskfs.errors import DataError, RunError
 from daskfs.matrix.arrays import ArrayMatrix
-from daskfs.selectors.asy_os.run import STEP
+from daskfs.selectors.asy_os.run import STEP as SELECT
 from daskfs.selectors.asy_os.selector import AsyncOnlineSubstitution
 from daskfs.selectors.online_substitution.columns import ColumnSettings, read_columns
 from daskfs.sources.ingest import ingest
 
+STEP = f"async_online_substitution-{SELECT}"
 N_SAMPLES, N_FEATURES, N_SELECTED = 500, 1600, 12
 
 
@@ -73,16 +74,16 @@ def until(condition):
 
 
 def homes(workers):
-    """Return the addresses of the central node's worker, and of the others."""
-    home = set(next(iter(workers.client.who_has([workers._central_nodes[-1]]).values())))
-    return home, set(workers.client.nthreads()) - home
+    """Return the address of the central node's worker, and those of the others."""
+    *others, home = workers.actors.addresses()
+    return home, set(others)
 
 
 def kill(workers, victim):
     home, others = homes(workers)
     pids = workers.client.run(os.getpid)
     busy = [address for address, keys in workers.client.processing().items() if address in others and keys]
-    os.kill(pids[next(iter(home))] if victim == "node" else pids[busy[0]], signal.SIGKILL)
+    os.kill(pids[home] if victim == "node" else pids[busy[0]], signal.SIGKILL)
 
 
 def fit(store, workers, progress=None, **options):
@@ -151,7 +152,7 @@ def test_a_run_that_was_interrupted_goes_on_from_its_checkpoint(store, workers):
     selector = AsyncOnlineSubstitution(N_SELECTED, n_workers=2, block_columns=16)
     with pytest.raises(KeyboardInterrupt):
         selector.fit_matrix(stored, workers=workers, progress=AtWork(interrupt, 0.6), checkpoint=Kept())
-    assert int(kept[STEP]["leases-is_done"].sum()) + int(kept[STEP]["leases-epoch"][0]) > 0
+    assert int(kept[STEP]["leases.is_done"].sum()) + int(kept[STEP]["leases.epoch"][0]) > 0
     bar = AtWork()
     selector = Observed(N_SELECTED, n_workers=2, block_columns=16)
     check(selector.fit_matrix(stored, workers=workers, progress=bar, checkpoint=Kept()), stored, support)
@@ -203,10 +204,10 @@ def ask_twice(address, number):
 
 @pytest.mark.slow
 def test_a_slow_node_is_not_a_lost_one(workers):
-    node = workers.place(SlowNode)
-    (result,) = keep_running(workers, ask_twice, [41], name="ask", shared=(NodeAddress(node),)).finished(60.0)
+    node = workers.actors.place(SlowNode)
+    (result,) = workers.actors.keep_running(ask_twice, [41], name="ask", shared=(ActorAddress(node),)).finished(60.0)
     assert result == (0, [42, 42])
-    workers.release(node)
+    workers.actors.release(node)
 
 
 class Nobody:
@@ -214,20 +215,20 @@ class Nobody:
 
 
 def test_a_node_has_a_process_to_itself_as_long_as_there_are_others_and_goes_when_it_is_released(workers):
-    node = workers.place(Nobody)
-    assert workers.holds(node)
+    node = workers.actors.place(Nobody)
+    assert workers.actors.holds(node)
     homes = [address for address, keys in workers.client.has_what().items() if node.key in keys]
-    assert homes == workers.apart()[-1:]
-    workers.release(node)
-    assert not workers.holds(node)
+    assert homes == workers.actors.addresses()[-1:]
+    workers.actors.release(node)
+    assert not workers.actors.holds(node)
 
 
 def test_a_run_leaves_no_node_behind(store, workers):
     stored, _ = store
     AsyncOnlineSubstitution(N_SELECTED, n_workers=2).fit_matrix(stored, workers=workers)
-    assert not workers._central_nodes
+    assert not workers.actors._futures
 
 
 def test_tasks_that_last_need_a_cluster():
     with pytest.raises(RunError, match="need a cluster"):
-        keep_running(Here(), print, [1], name="nothing")
+        Here().actors.keep_running(print, [1], name="nothing")

@@ -6,20 +6,12 @@ import pytest
 
 from daskfs.documents import dump_yaml, parse_yaml
 from daskfs.errors import ConfigError
-from daskfs.methods import find_method
+from daskfs.methods import METHODS, find_method
 from daskfs.pipeline.config import Pipeline, load_pipeline
 from daskfs.pipeline.schemas import json_schema
-from daskfs.pipeline.selections import column_baselines
-from daskfs.pipeline.selections.message import MessageSelect
-from daskfs.pipeline.selections.message_baselines import AveragingSelect, BolassoSelect, FullDataSelect, MedianSelect
-from daskfs.selectors.message.selector import Message
+from daskfs.pipeline.selections import section_of
 from daskfs.sources.kinds import options_of
 
-COLUMN_BASELINES = [
-    getattr(column_baselines, name)
-    for name in dir(column_baselines)
-    if name.endswith("Select") and not name.startswith("_")
-]
 KINDS = {"csv", "parquet", "sklearn", "zarr", "synthetic"}
 
 
@@ -139,22 +131,39 @@ def test_a_column_may_say_which_rows_are_for_testing(document, write):
     assert load_pipeline(write(document)).split.test == "late"
 
 
-def test_every_parameter_of_message_can_be_written_with_its_default():
-    parameters = inspect.signature(Message).parameters
+@pytest.mark.parametrize("method", METHODS)
+def test_every_parameter_of_a_method_can_be_written_with_its_default_and_its_meaning(method):
+    parameters = inspect.signature(find_method(method)).parameters
     objects = ("estimator", "memory_limit", "client")
     in_python = {name: item.default for name, item in parameters.items() if name not in objects}
-    in_yaml = {name: item.default for name, item in MessageSelect.model_fields.items()}
-    assert {**in_yaml, "method": None, "label": None} == {**in_python, "method": None, "label": None}
-
-
-@pytest.mark.parametrize("model", [FullDataSelect, AveragingSelect, MedianSelect, BolassoSelect, *COLUMN_BASELINES])
-def test_every_parameter_of_a_baseline_can_be_written_with_its_default(model):
-    (method,) = model.model_fields["method"].annotation.__args__
-    parameters = inspect.signature(find_method(method)).parameters
-    in_python = {name: item.default for name, item in parameters.items() if name not in ("memory_limit", "client")}
-    in_yaml = {name: item.default for name, item in model.model_fields.items() if name not in ("method", "label")}
+    fields = section_of(method).model_fields
+    in_yaml = {name: item.default for name, item in fields.items() if name not in ("method", "label")}
     assert in_yaml == in_python
-    assert find_method(method).method == method
+    assert all(fields[name].description for name in in_yaml)
+    (model,) = [
+        item for item in json_schema("pipeline")["$defs"].values() if item.get("title") == section_of(method).__name__
+    ]
+    assert model["properties"]["method"]["const"] == method
+    assert set(model["properties"]) == {*in_yaml, "method", "label"}
+
+
+@pytest.mark.parametrize(
+    ("select", "message"),
+    [
+        ("{method: message, loss: hinge}", "select.loss: this method does not take 'hinge': it has no likelihood"),
+        ("{method: message, loss: hunge}", "select.loss: expected 'squared', 'logistic', 'poisson', 'huber' or"),
+        ("{method: fgm, C: 0}", "select.C: expected greater than 0, found 0"),
+        ("{method: fgm, C: validate}", "select.C: expected 'validation', found 'validate'"),
+        ("{method: mission, class_weight: {1: x}}", "select.class_weight.1: expected a valid number, found 'x'"),
+        ("{method: online_substitution, order: 3}", "select.order: "),
+        ("{method: message, n_subset: 3}", "select.n_subset: unknown key (did you mean 'n_subsets'?); known keys: app"),
+        ("[{method: message}, {method: fgm, tol: 1}]", "select.1.tol: expected less than 1, found 1"),
+        ("[{method: message}, {methd: fgm}]", "select.1.method: this key is required; add it"),
+        ("{method: fgm, tol: .nan}", "select.tol: "),
+    ],
+)
+def test_what_a_method_cannot_be_told_has_its_place(document, write, select, message):
+    assert message in fault_of(write(document), f"select={select}")
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))

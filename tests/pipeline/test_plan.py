@@ -4,7 +4,7 @@ from daskfs.errors import ConfigError, PlanError
 from daskfs.pipeline.config import Cluster, load_pipeline
 from daskfs.pipeline.facts import check_pipeline, plan_pipeline, plan_store
 from daskfs.pipeline.plan import BASE_CLIENT_NBYTES, BASE_WORKER_NBYTES, MIB, DataFacts, make_plan
-from daskfs.selectors.base import SelectorPlan
+from daskfs.selectors.shared.budget import Budget, SelectorPlan
 from daskfs.sources.ingest import ingest
 
 DATA = DataFacts(
@@ -17,7 +17,9 @@ DATA = DataFacts(
     store_stands=False,
     store_nbytes=4_000_000_000,
 )
-SELECT = {"message": SelectorPlan(30, 1, 200 * MIB, 3_200_000_000, 20 * MIB, "in words")}
+SELECT = {
+    "message": SelectorPlan(30, 1, 3_200_000_000, Budget({"rows": 200 * MIB}), Budget({"votes": 20 * MIB}), "in words")
+}
 
 
 def synthetic(write, **changes):
@@ -53,7 +55,9 @@ def test_ingest_keeps_within_any_limit_that_the_process_itself_allows(limit):
 def test_a_plan_over_the_limit_says_what_would_do():
     with pytest.raises(PlanError, match=r"cluster\.memory_limit: the worker would take") as caught:
         make_plan(
-            DATA, {"message": SelectorPlan(1, 1, 4 * 2**30, 1, 1, "")}, Cluster(kind="local", memory_limit="4GiB")
+            DATA,
+            {"message": SelectorPlan(1, 1, 1, Budget({"rows": 4 * 2**30}), Budget({"votes": 1}), "")},
+            Cluster(kind="local", memory_limit="4GiB"),
         )
     assert "allow at least 4280MiB" in str(caught.value)
 

@@ -6,8 +6,9 @@ import pandas as pd
 import pytest
 
 from daskfs.errors import RunError
-from daskfs.report.html import render_report
-from daskfs.report.plots import draw_passes
+from daskfs.methods import METHODS, find_method
+from daskfs.report.html import SCORE_KINDS, render_report
+from daskfs.report.plots import FIGURES, draw_passes
 from daskfs.report.runs import load_run, write_report
 from daskfs.report.size_curves import lines_by_size
 from daskfs.result import SelectionResult, selection_table
@@ -38,6 +39,8 @@ def make_result(selected=(2, 0), **changes):
             "measured_nbytes": {"client": 250 * 2**20, "worker-0": 180 * 2**20},
         },
         notes=[f"dropped {EVIL}"],
+        score_kind="inclusion frequency",
+        history_kind="criterion path",
     )
     for name, value in changes.items():
         setattr(result, name, value)
@@ -162,7 +165,7 @@ def test_the_passes_of_fgm_are_drawn():
 
 def test_a_methods_own_columns_and_learning_curve_are_shown():
     result = make_result()
-    result.method = "mission"
+    result.method, result.score_kind, result.history_kind = "mission", "weight", "rows"
     result.table["weight_x_deviation"] = 0.125
     curve = {"pass": [1, 1, 2], "rows_seen": [10, 20, 30], "mean_loss": [0.7, 0.5, 0.4]}
     result.history = type(result.table).from_dict(curve)
@@ -170,7 +173,15 @@ def test_a_methods_own_columns_and_learning_curve_are_shown():
     assert "weight x deviation" in page
     assert "0.125" in page
     assert "Mean loss of the rows before they were learnt from" in page
+    assert "The size of the weight before the refit." in page
     assert "share of the subsets" not in page
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_a_method_says_of_its_scores_and_history_the_report_knows(method):
+    selector = find_method(method)
+    assert selector.score_kind in SCORE_KINDS
+    assert selector.history_kind in {*FIGURES, ""}
 
 
 def sized(method, n_features, accuracy, **parameters):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
@@ -11,10 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from daskfs.kernels.losses import LOGISTIC, SQUARED
 from daskfs.kernels.substitution.products import NO_WEIGHT
 from daskfs.selectors.asy_os.leases import ColumnLeases, Lease
-from daskfs.selectors.asy_os.messages import NO_COEF, NO_COLUMNS, Share
-from daskfs.selectors.asy_os.node import CentralNode
+from daskfs.selectors.asy_os.node import NO_COEF, NO_COLUMNS, CentralNode, Contribution, NodeState, Proposal, Share
 from daskfs.selectors.asy_os.objective import SharedObjective
-from daskfs.selectors.asy_os.run import _with_outcomes, shares_of
+from daskfs.selectors.asy_os.run import with_outcomes
 from daskfs.selectors.asy_os.session import Spent
 from daskfs.selectors.asy_os.task import Outcome
 
@@ -38,6 +39,10 @@ def make_node(loss=SQUARED, checks=True, n_ahead=1, n_epochs=N_EPOCHS):
     objective = SharedObjective(loss, y, NO_WEIGHT, ridge=0.01, fits_intercept=True)
     leases = ColumnLeases(N_FEATURES, UNIT, n_epochs)
     return CentralNode(objective, leases, N_WORKERS, CAPACITY, TAU_MAX, checks, n_ahead, timeout_s=1.0)
+
+
+def proposed(worker, columns, coef, delta, version):
+    return Proposal(Share(worker, np.asarray(columns, np.int64), np.asarray(coef, float)), delta, version)
 
 
 class Talker:
@@ -82,13 +87,13 @@ class MessagesAtRandom(RuleBasedStateMachine):
                 coef = fitted(columns, np.zeros(N_SAMPLES)) * 0.5
                 delta = contribution(columns, coef) - contribution(talker.share.columns, talker.share.coef)
                 wanted = 9 if worker < N_WORKERS - 1 else N_FEATURES
-                reply = self.node.step(worker, talker.sequence, delta, self.node.state()[0], columns, coef, wanted)
+                push = proposed(worker, columns, coef, delta, self.node.state().version)
+                reply = self.node.step(talker.sequence, push, wanted)
                 if reply.verdict == "accepted":
                     talker.share = Share(worker, columns, coef)
                 else:
                     talker.sequence += 1
-                    share = talker.share
-                    reply = self.node.step(worker, talker.sequence, None, 0, share.columns, share.coef, wanted)
+                    reply = self.node.step(talker.sequence, Proposal(talker.share, None, 0), wanted)
                 talker.reply = reply
                 if len(self.node.shares()[worker].columns) and worker < N_WORKERS - 1:
                     break
@@ -119,16 +124,18 @@ class MessagesAtRandom(RuleBasedStateMachine):
         talker.sequence += 1
         talker.waits_for = talker.sequence
         is_unchanged = data.draw(st.booleans())
-        told = (talker.share.columns, talker.share.coef) if is_unchanged else (np.array(columns, np.int64), coef)
-        message = (worker, talker.sequence, None if is_unchanged else delta, talker.reply.version, *told, wanted)
-        self.wire.append(message)
+        version = talker.reply.version
+        is_told = (
+            Proposal(talker.share, None, version) if is_unchanged else proposed(worker, columns, coef, delta, version)
+        )
+        self.wire.append((talker.sequence, is_told, wanted))
 
     @precondition(lambda self: self.wire)
     @rule(data=st.data(), answer_arrives=st.booleans())
     def deliver(self, data, answer_arrives):
-        message = data.draw(st.sampled_from(self.wire))
-        worker, sequence = message[:2]
-        reply = self.node.step(*message)
+        sequence, push, wanted = data.draw(st.sampled_from(self.wire))
+        worker = push.share.worker
+        reply = self.node.step(sequence, push, wanted)
         if reply.verdict != "superseded":
             before = self.verdicts.setdefault((worker, sequence), reply.verdict)
             assert reply.verdict == before, "a repeated step has the verdict of the first"
@@ -139,8 +146,8 @@ class MessagesAtRandom(RuleBasedStateMachine):
         if reply.verdict == "superseded":
             del self.talkers[worker]
             return
-        if reply.verdict == "accepted" and message[2] is not None:
-            talker.share = Share(worker, message[4], message[5])
+        if reply.verdict == "accepted" and push.delta is not None:
+            talker.share = push.share
         talker.reply = reply
 
     @precondition(lambda self: self.talkers)
@@ -160,7 +167,7 @@ class MessagesAtRandom(RuleBasedStateMachine):
         share, epoch = talker.reply.share, talker.reply.epoch - is_late
         self.is_rebuilt = True
         told = contribution(share.columns, share.coef) * (2.0 if is_late else 1.0)  # of an epoch that is over
-        self._take(worker, self.node.contribute(worker, talker.sequence, share.worker, epoch, told))
+        self._take(worker, self.node.contribute(worker, talker.sequence, Contribution(share.worker, epoch, told)))
 
     def _take(self, worker, reply):
         if reply.verdict == "superseded":
@@ -170,11 +177,11 @@ class MessagesAtRandom(RuleBasedStateMachine):
 
     @rule()
     def lose_the_node(self):
-        arrays = self.node.checkpoint()
-        total = sum((contribution(s.columns, s.coef) for s in shares_of(arrays)), np.zeros(N_SAMPLES))
+        state = NodeState.unpack(self.node.checkpoint().pack())
+        total = sum((contribution(s.columns, s.coef) for s in state.shares), np.zeros(N_SAMPLES))
         held = [(share.columns.tolist(), share.coef.tolist()) for share in self.node.shares()]
         self.node = make_node(*self.made)
-        self.node.restore(arrays, total)
+        self.node.restore(state, total)
         assert [(share.columns.tolist(), share.coef.tolist()) for share in self.node.shares()] == held
         self.is_rebuilt = True
 
@@ -232,11 +239,11 @@ class MessagesAtRandom(RuleBasedStateMachine):
                 break
             if reply.orders == "work":
                 talker.sequence += 1
-                share = self.node.shares()[0]
-                talker.reply = self.node.step(0, talker.sequence, None, reply.version, share.columns, share.coef)
+                talker.reply = self.node.step(talker.sequence, Proposal(self.node.shares()[0], None, reply.version))
             elif reply.orders == "contribute":
                 told = contribution(reply.share.columns, reply.share.coef)
-                talker.reply = self.node.contribute(0, talker.sequence, reply.share.worker, reply.epoch, told)
+                told = Contribution(reply.share.worker, reply.epoch, told)
+                talker.reply = self.node.contribute(0, talker.sequence, told)
             else:
                 talker.reply = self.node.wait(0, talker.sequence, waited_s=2.0)
         assert self.node.progress()["is_finished"]
@@ -252,13 +259,14 @@ TestMessagesAtRandom = MessagesAtRandom.TestCase
 def at_work(node, worker, columns=(), coef=()):
     """Register, and push some columns of the first lease."""
     told = node.register(worker, N_FEATURES)
-    return told, (worker, told.sequence + 1, contribution(columns, coef), told.reply.version)
+    push = proposed(worker, columns, coef, contribution(columns, coef), told.reply.version)
+    return told, (told.sequence + 1, push)
 
 
 def test_a_push_of_what_lowers_the_objective_is_taken():
     node = make_node()
     _, message = at_work(node, 0, [1, 5], [2.0, -1.0])
-    reply = node.step(*message, np.array([1, 5]), np.array([2.0, -1.0]))
+    reply = node.step(*message)
     assert reply.verdict == "accepted"
     assert reply.version == 1
     np.testing.assert_allclose(node.state()[3], contribution([1, 5], [2.0, -1.0]))
@@ -267,12 +275,12 @@ def test_a_push_of_what_lowers_the_objective_is_taken():
 def test_a_push_that_raises_the_objective_is_refused_and_the_lease_stays():
     node = make_node()
     told, message = at_work(node, 0, [1], [-50.0])
-    reply = node.step(*message, np.array([1]), np.array([-50.0]))
+    reply = node.step(*message)
     assert (reply.verdict, reply.orders, reply.leases) == ("refused", "work", told.reply.leases)
     assert node.progress()["rising"] == 1
     unchecked = make_node(checks=False)
     _, message = at_work(unchecked, 0, [1], [-50.0])
-    assert unchecked.step(*message, np.array([1]), np.array([-50.0])).verdict == "accepted"
+    assert unchecked.step(*message).verdict == "accepted"
 
 
 @pytest.mark.parametrize(
@@ -288,7 +296,7 @@ def test_improper_shares_are_refused(columns, fault):
     told = node.register(0, 6)
     assert told.reply.leases == (Lease(0, 0, 6),)
     zeros = np.zeros(len(columns))
-    reply = node.step(0, told.sequence + 1, np.zeros(N_SAMPLES), 0, np.array(columns), zeros)
+    reply = node.step(told.sequence + 1, proposed(0, columns, zeros, np.zeros(N_SAMPLES), 0))
     assert reply.verdict == "refused", fault
     assert node.progress()["improper"] == 1
 
@@ -296,7 +304,7 @@ def test_improper_shares_are_refused(columns, fault):
 def test_what_is_not_finite_is_refused():
     node = make_node(checks=False)
     _, message = at_work(node, 0, [1], [np.nan])
-    assert node.step(*message, np.array([1]), np.array([np.nan])).verdict == "refused"
+    assert node.step(*message).verdict == "refused"
 
 
 def test_what_was_computed_from_an_old_prediction_is_refused():
@@ -309,10 +317,10 @@ def test_what_was_computed_from_an_old_prediction_is_refused():
         before = node.shares()[1]
         delta = contribution([lease.start], coef) - contribution(before.columns, before.coef)
         sequence += 1
-        assert node.step(1, sequence, delta, k, np.array([lease.start]), coef, 3).verdict == "accepted"
-    late = node.step(0, slow.sequence + 1, contribution([0], [0.1]), 0, np.array([0]), np.array([0.1]))
+        assert node.step(sequence, proposed(1, [lease.start], coef, delta, k), 3).verdict == "accepted"
+    late = node.step(slow.sequence + 1, proposed(0, [0], [0.1], contribution([0], [0.1]), 0))
     assert late.verdict == "refused"
-    again = node.step(0, slow.sequence + 2, contribution([0], [0.1]), late.version, np.array([0]), np.array([0.1]))
+    again = node.step(slow.sequence + 2, proposed(0, [0], [0.1], contribution([0], [0.1]), late.version))
     assert again.verdict == "accepted"
     assert node.progress()["stale"] == 1
 
@@ -320,8 +328,8 @@ def test_what_was_computed_from_an_old_prediction_is_refused():
 def test_a_repeated_step_counts_once():
     node = make_node()
     _, message = at_work(node, 0, [1], [1.0])
-    first = node.step(*message, np.array([1]), np.array([1.0]))
-    second = node.step(*message, np.array([1]), np.array([1.0]))
+    first = node.step(*message)
+    second = node.step(*message)
     assert (first.verdict, first.version, first.leases) == (second.verdict, second.version, second.leases)
     assert node.progress()["accepted"] == 1
 
@@ -330,16 +338,16 @@ def test_who_was_replaced_is_told_to_register():
     node = make_node()
     _, message = at_work(node, 0, [1], [1.0])
     again = node.register(0)
-    reply = node.step(*message, np.array([1]), np.array([1.0]))
+    reply = node.step(*message)
     assert (reply.verdict, reply.orders) == ("superseded", "register")
     assert node.state()[0] == 0
-    assert again.sequence > message[1]
+    assert again.sequence > message[0]
 
 
 def test_a_lost_workers_columns_go_to_whoever_waits():
     node = make_node(n_epochs=1)
     gone, there = node.register(0, N_FEATURES // 2), node.register(1, N_FEATURES)
-    reply = node.step(1, there.sequence + 1, None, 0, NO_COLUMNS, NO_COEF)
+    reply = node.step(there.sequence + 1, Proposal(Share(1, NO_COLUMNS, NO_COEF), None, 0))
     assert reply.orders == "wait"
     assert node.wait(1, there.sequence + 1, waited_s=0.5).orders == "wait"
     taken = node.wait(1, there.sequence + 1, waited_s=2.0, wanted=N_FEATURES)
@@ -349,19 +357,19 @@ def test_a_lost_workers_columns_go_to_whoever_waits():
 def test_a_contribution_of_who_is_gone_is_computed_by_another():
     node = make_node(n_epochs=1)
     _, message = at_work(node, 0, [1], [1.0])
-    node.step(*message, np.array([1]), np.array([1.0]))  # the epoch is over, and worker 0 never heard of again
+    node.step(*message)  # the epoch is over, and worker 0 never heard of again
     other = node.register(1)
     assert other.reply.orders == "wait"
     reply = node.wait(1, other.sequence, waited_s=2.0)
     assert (reply.orders, reply.share.worker) == ("contribute", 0)
-    done = node.contribute(1, other.sequence, 0, reply.epoch, contribution([1], [1.0]))
+    done = node.contribute(1, other.sequence, Contribution(0, reply.epoch, contribution([1], [1.0])))
     assert done.orders == "finished"
 
 
 def test_an_epoch_that_changes_nobody_is_the_last():
     node = make_node(n_epochs=5)
     told = node.register(0, N_FEATURES)
-    reply = node.step(0, told.sequence + 1, None, 0, NO_COLUMNS, NO_COEF)
+    reply = node.step(told.sequence + 1, Proposal(Share(0, NO_COLUMNS, NO_COEF), None, 0))
     assert reply.orders == "finished"
 
 
@@ -381,20 +389,13 @@ def test_the_next_epoch_gives_columns_to_another_worker():
 
 
 def test_what_workers_return_is_newer_than_the_checkpoint_and_columns_stay_single():
-    arrays = {
-        "columns": np.array([3, 4, 7]), "coef": np.array([0.3, 0.4, 0.7]), "n_held": np.array([2, 1]),
-        "sequence": np.array([5, 9]),
-    }  # fmt: skip
+    shares = (Share(0, np.array([3, 4]), np.array([0.3, 0.4])), Share(1, np.array([7]), np.array([0.7])))
+    state = replace(make_node().checkpoint(), shares=shares, sequence=np.array([5, 9]))
     heard = Outcome(False, 12, Share(1, np.array([4, 8]), np.array([1.4, 1.8])), Spent())
     old = Outcome(False, 3, Share(0, np.array([1]), np.array([0.1])), Spent())
-
-    class Settings:
-        n_workers = 2
-
-    joined = _with_outcomes(arrays, [heard, old], Settings())
-    shares = shares_of(joined)
-    assert [share.columns.tolist() for share in shares] == [[3], [4, 8]]  # 4 stays with whom was heard of last
-    assert joined["sequence"].tolist() == [5, 12]
+    joined = with_outcomes(state, [heard, old])
+    assert [share.columns.tolist() for share in joined.shares] == [[3], [4, 8]]  # 4 stays with whom was heard of last
+    assert joined.sequence.tolist() == [5, 12]
 
 
 def test_a_long_trace_is_thinned_out():

@@ -238,7 +238,7 @@ def test_the_order_is_the_users(order):
     ("options", "message"),
     [
         ({"rule": "exchage"}, "did you mean 'exchange'"),
-        ({"loss": "huber"}, "loss: expected one of squared"),
+        ({"loss": "huber"}, "OnlineSubstitution does not take .huber.; it takes squared, squared_hinge"),
         ({"n_features_to_select": 0}, "n_features_to_select: expected a whole number"),
         ({"n_features_to_select": 91}, "asks for 91 features, but there are 90"),
         ({"n_epochs": 0}, "n_epochs"),

@@ -13,7 +13,6 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 
 from daskfs.baselines.columns.standard_columns import CACHE_NBYTES, StandardColumns, blocks_nbytes
-from daskfs.errors import PlanError
 from daskfs.kernels.glm.newton import Predictions, Problem, advance, new_predictions
 from daskfs.kernels.glm.null_model import fit_null_model
 from daskfs.kernels.losses import loss_code
@@ -21,8 +20,9 @@ from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, LossOf, n_to_select
 from daskfs.result import SelectionResult, selection_table
-from daskfs.selectors.base import BaseSelector, SelectorPlan
+from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.message.partition import weighted_rows
+from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.refit import MeanLoss, refit_selected
 from daskfs.selectors.shared.responses import CLASSIFIERS
 from daskfs.selectors.shared.run import Checkpoint, Run
@@ -33,6 +33,7 @@ RIDGE_SHARE = 0.03  # of the bound of the curvature: labels that a hundred colum
 TOLERANCE = 1e-9
 REFIT_NBYTES = 128 << 20  # of selected columns that the refit keeps
 REFIT_BLOCKS_NBYTES = 24 << 20
+KEPT_COLUMNS = "standardised columns, kept"
 
 
 class Selection(NamedTuple):
@@ -56,7 +57,7 @@ class ColumnBaseline(BaseSelector):
     ----------
     n_features_to_select : int, optional
         The paper's s; by default half of the features and at most 100.
-    loss : {"squared", "squared_hinge", "logistic"}
+    loss : {"squared", "logistic", "squared_hinge"}
         Of numbers, or of two classes.
     random_state : int, RandomState or None
         Nothing is drawn; for the common face of all selectors.
@@ -81,8 +82,10 @@ class ColumnBaseline(BaseSelector):
     keeps_columns: ClassVar[bool] = False
     """Whether the standardised columns stay in memory between passes, where they fit."""
 
+    score_kind = "standardised coefficient"
+
     n_features_to_select: Count | None = None
-    loss: Annotated[str, LossOf(BOUNDED_CURVATURE, AT_ONCE, among=("squared", "squared_hinge", "logistic"))] = "squared"
+    loss: Annotated[str, LossOf(BOUNDED_CURVATURE, AT_ONCE, among=("squared", "logistic", "squared_hinge"))] = "squared"
 
     @abstractmethod
     def _select(
@@ -98,48 +101,38 @@ class ColumnBaseline(BaseSelector):
     def _planned_passes(self, n_features: int, n_select: int) -> tuple[int, str]:
         """Return how often all columns are read at most, and what there is to say of it."""
 
-    def plan(
-        self,
-        n_samples: int,
-        n_features: int,
-        dtype: Any,
-        memory_limit: int | None,
-        n_threads: int = 1,
-        tile_shape: tuple[int, int] | None = None,
-    ) -> SelectorPlan:
-        """Return what fitting a matrix of this shape will read and hold; see `BaseSelector.plan`.
-
-        All of it is held by the process that leads the fit: these methods are sequential.
-        """
-        self.check_parameters()
+    def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
+        """All of it is held by the client process: these methods are sequential."""
+        n_samples, n_features = shape.n_samples, shape.n_features
         n_select = min(self._n_select(n_features), n_features)
-        itemsize = np.dtype(dtype).itemsize
-        needed = self._needed_nbytes(n_samples, n_features, n_select, itemsize)
-        if memory_limit is not None and needed > memory_limit:
-            fault = PlanError(
-                f"{self.method} of {n_select:,} out of {n_features:,} columns holds {needed:,} bytes for {n_samples:,} "
-                f"rows; the limit is {memory_limit:,} bytes",
-                "memory_limit",
-                f"allow at least {needed:,} bytes, or select fewer features",
-            )
-            fault.needed_nbytes = needed
-            raise fault
-        kept = self._kept_nbytes(n_samples, n_features, needed, memory_limit)
+        client = self._client(shape, n_select)
+        what = f"{self.method} of {n_select:,} out of {n_features:,} columns of {n_samples:,} rows holds"
+        client.refuse_over(limits.task_nbytes, what, "select fewer features")
+        kept = self._kept_nbytes(n_samples, n_features, client.nbytes, limits.task_nbytes)
+        if kept:
+            client.add(KEPT_COLUMNS, kept)
         n_passes, text = self._planned_passes(n_features, n_select)
         where = "columns stay in memory after the first" if kept else "columns in blocks"
         return SelectorPlan(
             n_tasks=1,
             n_passes=n_passes,
-            task_nbytes=0,
-            read_nbytes=(1 if kept else n_passes) * n_samples * n_features * itemsize,
-            client_nbytes=needed + kept,
+            read_nbytes=(1 if kept else n_passes) * shape.nbytes,
+            task=Budget(),
+            client=client,
             text=f"{self.method}: {text}, {where}, in this process",
         )
 
-    def _needed_nbytes(self, n_samples: int, n_features: int, n_select: int, itemsize: int) -> int:
-        blocks = blocks_nbytes(n_samples, n_features, itemsize)
-        refit = 2 * min(REFIT_NBYTES, itemsize * n_samples * n_select) + 48 * (n_select + 1) ** 2 + REFIT_BLOCKS_NBYTES
-        return blocks + self._held_nbytes(n_samples, n_features, n_select) + refit + 160 * n_samples + 80 * n_features
+    def _client(self, shape: DataShape, n_select: int) -> Budget:
+        n_samples, n_features, itemsize = shape.n_samples, shape.n_features, shape.itemsize
+        kept = 2 * min(REFIT_NBYTES, itemsize * n_samples * n_select)
+        return (
+            Budget()
+            .add("blocks of columns", blocks_nbytes(n_samples, n_features, itemsize))
+            .add("what the method holds", self._held_nbytes(n_samples, n_features, n_select))
+            .add("refit", kept + 48 * (n_select + 1) ** 2 + REFIT_BLOCKS_NBYTES)
+            .add("vectors over the rows", 160 * n_samples)
+            .add("vectors over the columns", 80 * n_features)
+        )
 
     def _kept_nbytes(self, n_samples: int, n_features: int, needed: int, memory_limit: int | None) -> int:
         """Return the bytes of the columns that stay in memory: all or none."""
@@ -159,10 +152,9 @@ class ColumnBaseline(BaseSelector):
         n_select = n_to_select(self._n_select(n_features), n_features, MOST_BY_DEFAULT)
         y = checked_target(matrix, self.loss)
         rows = weighted_rows(matrix)
-        plan = self.plan(rows.shape[0], n_features, rows.dtype, limit)
-        needed = self._needed_nbytes(rows.shape[0], n_features, n_select, np.dtype(rows.dtype).itemsize)
+        keeps = KEPT_COLUMNS in self._plan(DataShape.of(rows), Limits(limit)).client.terms
         problem, total, weight = self._problem(rows, y)
-        columns = StandardColumns(rows, problem.y, weight, keep=plan.client_nbytes > needed, progress=run.progress)
+        columns = StandardColumns(rows, problem.y, weight, keep=keeps, progress=run.progress)
         notes: list[str] = []
         started = time.perf_counter()
         chosen = self._chosen_before(columns, checkpoint, notes)
@@ -236,6 +228,8 @@ class ColumnBaseline(BaseSelector):
         notes.append(f"{n_passes} passes over all columns")
         self.result_ = SelectionResult(
             method=self.method,
+            score_kind=self.score_kind,
+            history_kind=self.history_kind,
             table=table,
             intercept=self.intercept_,
             parameters=parameters,

@@ -60,6 +60,7 @@ class Averaging(SubsetEstimates):
     """
 
     method = "averaging"
+    score_kind = "inclusion frequency"
 
     def _combine(self, estimates: np.ndarray) -> np.ndarray:
         """Step 3."""

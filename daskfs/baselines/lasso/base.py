@@ -23,6 +23,7 @@ from daskfs.selectors.message.partition import weighted_rows
 from daskfs.selectors.message.plan import Shape
 from daskfs.selectors.message.subset import SelectionSettings
 from daskfs.selectors.shared import responses
+from daskfs.selectors.shared.budget import DataShape
 from daskfs.selectors.shared.responses import CLASSIFIERS, Response, probabilities
 from daskfs.selectors.shared.run import Checkpoint, Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
@@ -101,6 +102,8 @@ class LassoBaseline(BaseSelector, kw_only=True):
         Of several classes each is told from the rest by itself; a feature is selected that one of them takes.
     """
 
+    history_kind = "criterion path"
+
     criterion: Literal["bic", "ric", "ebic"] = "ebic"
     gamma: Share = 0.5
     gic_rss: Literal["refit", "lasso"] = "refit"
@@ -162,10 +165,10 @@ class LassoBaseline(BaseSelector, kw_only=True):
     def _probabilities(self) -> Response:
         return responses.one_against_rest if self.loss == "multinomial" else probabilities(self.loss)
 
-    def _shape_of_all(self, n_samples: int, n_features: int, itemsize: int) -> Shape:
+    def _shape_of_all(self, shape: DataShape) -> Shape:
         """Return the shape of all rows as one subset."""
         loss = "logistic" if self.loss == "multinomial" else self.loss
-        return Shape(n_samples, n_features, itemsize, 1, self.n_lambdas, self.max_features, loss)
+        return Shape(shape.n_samples, shape.n_features, shape.itemsize, 1, self.n_lambdas, self.max_features, loss)
 
     def _finish(self, matrix: Matrix, estimate: Estimate) -> None:
         """Order the selected columns by importance, and make the result."""
@@ -191,6 +194,8 @@ class LassoBaseline(BaseSelector, kw_only=True):
         del parameters["client"]
         self.result_ = SelectionResult(
             method=self.method,
+            score_kind=self.score_kind,
+            history_kind=self.history_kind,
             table=table,
             intercept=intercept,
             parameters=parameters,

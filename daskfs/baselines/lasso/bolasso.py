@@ -24,6 +24,7 @@ Differs from the paper
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -36,18 +37,20 @@ from daskfs.baselines.lasso.paths import (
     history_of,
     lasso_paths,
     least_squares_over_blocks,
+    most_features,
+    paths_budgets,
     paths_nbytes,
     plan_paths,
 )
 from daskfs.cluster.open import parse_bytes
 from daskfs.cluster.workers import Workers
-from daskfs.kernels.lasso.path import LassoPath, default_max_features
+from daskfs.kernels.lasso.path import LassoPath
 from daskfs.matrix.base import Progress
 from daskfs.parameters import Count, PositiveShare
-from daskfs.selectors.base import SelectorPlan
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.message.passes import MessageRun
 from daskfs.selectors.message.subset import SelectionSettings
+from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.run import Checkpoint
 from daskfs.selectors.shared.targets import null_intercept
 
@@ -97,43 +100,35 @@ class Bolasso(LassoBaseline):
     """
 
     method = "bolasso"
+    score_kind = "inclusion frequency"
 
     n_bootstraps: Count = 32
     threshold: PositiveShare = 1.0
 
-    def plan(
-        self,
-        n_samples: int,
-        n_features: int,
-        dtype: Any,
-        memory_limit: int | None,
-        n_threads: int = 1,
-        tile_shape: tuple[int, int] | None = None,
-    ) -> SelectorPlan:
-        """Return what fitting a matrix of this shape will read and hold; see `BaseSelector.plan`."""
-        self.check_parameters()
-        itemsize = np.dtype(dtype).itemsize
+    def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         if self.loss != "squared":
-            shape = self._shape_of_all(n_samples, n_features, itemsize)
-            return plan_one_piece(self.method, shape, memory_limit, self.n_bootstraps)
-        n_paths = self._paths_at_once(n_samples, n_features, memory_limit)
-        one_group = plan_paths(self.method, n_samples, n_features, itemsize, n_paths, self.max_features, memory_limit)
+            return plan_one_piece(self.method, self._shape_of_all(shape), limits.task_nbytes, self.n_bootstraps)
+        n_paths = self._paths_at_once(shape, limits.task_nbytes)
+        one_group = plan_paths(self.method, shape, n_paths, self.max_features, limits.task_nbytes)
         n_groups = -(-self.n_bootstraps // n_paths)
-        return SelectorPlan(
-            n_tasks=one_group.n_tasks,
+        return replace(
+            one_group,
             n_passes=one_group.n_passes * n_groups,
-            task_nbytes=one_group.task_nbytes,
             read_nbytes=one_group.read_nbytes * n_groups,
-            client_nbytes=one_group.client_nbytes,
             text=f"{one_group.text}; for {n_paths} of {self.n_bootstraps} bootstrap samples at a time",
         )
 
-    def _paths_at_once(self, n_samples: int, n_features: int, memory_limit: int | None) -> int:
+    def _paths_at_once(self, shape: DataShape, memory_limit: int | None) -> int:
         """Return how many samples go over the data together."""
-        k = min(self.max_features or default_max_features(n_samples, n_features), n_features)
-        one, two = (paths_nbytes(n, n_features, k) for n in (1, 2))
+        k = most_features(shape, self.max_features)
+        one, two = (paths_nbytes(n, shape.n_features, k) for n in (1, 2))
         limit = PATHS_NBYTES if memory_limit is None else min(PATHS_NBYTES, memory_limit // 4)
-        return int(min(self.n_bootstraps, max(1, 1 + (limit - one) // (two - one))))
+        n_paths = int(min(self.n_bootstraps, max(1, 1 + (limit - one) // (two - one))))
+        while n_paths > 1 and memory_limit is not None:
+            if max(budget.nbytes for budget in paths_budgets(shape, n_paths, k)) <= memory_limit:
+                break
+            n_paths -= 1
+        return n_paths
 
     def _estimate(
         self,
@@ -144,15 +139,17 @@ class Bolasso(LassoBaseline):
         checkpoint: Checkpoint | None,
     ) -> Estimate:
         limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
-        self.plan(rows.shape[0], rows.shape[1], rows.dtype, limit)  # refuses what does not fit
+        data = DataShape.of(rows)
+        self._plan(data, Limits(limit))  # refuses what does not fit
         if self.loss == "squared":
             return self._over_blocks(BlockPasses(rows, self.method, workers, progress, checkpoint), settings, limit)
-        shape = self._shape_of_all(rows.shape[0], rows.shape[1], np.dtype(rows.dtype).itemsize)
-        return self._in_one_piece(MessageRun(rows, shape, limit, workers, progress, checkpoint), settings)
+        return self._in_one_piece(
+            MessageRun(rows, self._shape_of_all(data), limit, workers, progress, checkpoint), settings
+        )
 
     def _over_blocks(self, passes: BlockPasses, settings: SelectionSettings, memory_limit: int | None) -> Estimate:
-        n_samples, n_features = passes.matrix.shape
-        n_at_once = self._paths_at_once(n_samples, n_features, memory_limit)
+        n_features = passes.matrix.shape[1]
+        n_at_once = self._paths_at_once(DataShape.of(passes.matrix), memory_limit)
         weightings = self._samples(passes.sizes)
         paths: list[LassoPath] = []
         for first in range(0, self.n_bootstraps, n_at_once):

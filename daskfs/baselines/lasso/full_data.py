@@ -28,9 +28,9 @@ from daskfs.baselines.lasso.paths import BlockPasses, history_of, lasso_paths, p
 from daskfs.cluster.open import parse_bytes
 from daskfs.cluster.workers import Workers
 from daskfs.matrix.base import Progress
-from daskfs.selectors.base import SelectorPlan
 from daskfs.selectors.message.passes import MessageRun
 from daskfs.selectors.message.subset import SelectionSettings
+from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.run import Checkpoint
 from daskfs.selectors.shared.targets import null_intercept
 
@@ -69,21 +69,10 @@ class FullData(LassoBaseline):
 
     method = "full_data"
 
-    def plan(
-        self,
-        n_samples: int,
-        n_features: int,
-        dtype: Any,
-        memory_limit: int | None,
-        n_threads: int = 1,
-        tile_shape: tuple[int, int] | None = None,
-    ) -> SelectorPlan:
-        """Return what fitting a matrix of this shape will read and hold; see `BaseSelector.plan`."""
-        self.check_parameters()
-        itemsize = np.dtype(dtype).itemsize
+    def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         if self.loss == "squared":
-            return plan_paths(self.method, n_samples, n_features, itemsize, 1, self.max_features, memory_limit)
-        return plan_one_piece(self.method, self._shape_of_all(n_samples, n_features, itemsize), memory_limit)
+            return plan_paths(self.method, shape, 1, self.max_features, limits.task_nbytes)
+        return plan_one_piece(self.method, self._shape_of_all(shape), limits.task_nbytes)
 
     def _estimate(
         self,
@@ -94,11 +83,11 @@ class FullData(LassoBaseline):
         checkpoint: Checkpoint | None,
     ) -> Estimate:
         limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
-        self.plan(rows.shape[0], rows.shape[1], rows.dtype, limit)  # refuses what does not fit
+        data = DataShape.of(rows)
+        self._plan(data, Limits(limit))  # refuses what does not fit
         if self.loss == "squared":
             return _over_blocks(BlockPasses(rows, self.method, workers, progress, checkpoint), settings)
-        shape = self._shape_of_all(rows.shape[0], rows.shape[1], np.dtype(rows.dtype).itemsize)
-        return _in_one_piece(MessageRun(rows, shape, limit, workers, progress, checkpoint), settings)
+        return _in_one_piece(MessageRun(rows, self._shape_of_all(data), limit, workers, progress, checkpoint), settings)
 
 
 def _over_blocks(passes: BlockPasses, settings: SelectionSettings) -> Estimate:

@@ -59,6 +59,7 @@ class Median(SubsetEstimates):
     """
 
     method = "median"
+    score_kind = "inclusion frequency"
 
     def _combine(self, estimates: np.ndarray) -> np.ndarray:
         """Step 3."""

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from daskfs.baselines.lasso.on_blocks import Weighting, select_on_sample
-from daskfs.errors import PlanError
-from daskfs.selectors.base import SelectorPlan
 from daskfs.selectors.message.passes import MessageRun
 from daskfs.selectors.message.plan import Shape
 from daskfs.selectors.message.subset import SelectionSettings
+from daskfs.selectors.shared.budget import Budget, SelectorPlan
 
 
 def select_on_samples(
@@ -67,20 +66,19 @@ def plan_one_piece(method: str, shape: Shape, memory_limit: int | None, n_paths:
     PlanError
         All rows do not fit in the limit of a task.
     """
-    needed = shape.select_nbytes(1) + 24 * shape.n_samples
-    if memory_limit is not None and needed > memory_limit:
-        raise PlanError(
-            f"{method} with loss={shape.loss!r} holds all {shape.n_samples:,} rows x {shape.n_features:,} columns in a "
-            f"task, {needed:,} bytes; the limit is {memory_limit:,} bytes",
-            "memory_limit",
-            f"allow at least {needed:,} bytes, or select with Message, whose subsets are smaller",
-        )
+    task = Budget().add("all rows and a path", shape.select_nbytes(1))
+    what = f"{method} with loss={shape.loss!r} holds all {shape.n_samples:,} rows x {shape.n_features:,} columns in a"
+    task.add("weights and their order", 24 * shape.n_samples).refuse_over(
+        memory_limit, f"{what} task,", "select with Message, whose subsets are smaller"
+    )
+    client = Budget().add("vectors over the rows", shape.n_samples * 24)
+    client.add("paths", shape.n_features * 64 * n_paths)
     return SelectorPlan(
         n_tasks=n_paths,
         n_passes=n_paths,
-        task_nbytes=needed,
         read_nbytes=n_paths * shape.n_samples * shape.n_features * shape.itemsize,
-        client_nbytes=shape.n_samples * 24 + shape.n_features * 64 * n_paths,
+        task=task,
+        client=client,
         text=f"{method}: all {shape.n_samples:,} rows in each of {n_paths} task(s)",
     )
 

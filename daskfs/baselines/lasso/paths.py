@@ -25,14 +25,13 @@ from daskfs.baselines.lasso.on_blocks import (
     moments_on_block,
 )
 from daskfs.cluster.workers import Workers
-from daskfs.errors import PlanError
 from daskfs.kernels.lasso.from_gram import lasso_path_from_gram, least_squares_from_gram, wanted_rows
 from daskfs.kernels.lasso.path import LassoPath, default_max_features, gram_capacity
 from daskfs.kernels.linear.moments import Moments
 from daskfs.matrix.base import Matrix, Progress
 from daskfs.matrix.blocks import Rows
-from daskfs.selectors.base import SelectorPlan
 from daskfs.selectors.message.subset import SelectionSettings
+from daskfs.selectors.shared.budget import Budget, DataShape, SelectorPlan
 from daskfs.selectors.shared.run import Checkpoint
 
 FIRST_ROWS, MOST_ROWS = 16, 64  # Gram rows of the first pass, and of a later one: each makes as many as there are
@@ -158,20 +157,14 @@ def least_squares_over_blocks(passes: BlockPasses, columns: np.ndarray) -> tuple
 
 
 def plan_paths(
-    method: str,
-    n_samples: int,
-    n_features: int,
-    itemsize: int,
-    n_paths: int,
-    max_features: int | None,
-    memory_limit: int | None,
+    method: str, shape: DataShape, n_paths: int, max_features: int | None, memory_limit: int | None
 ) -> SelectorPlan:
     """Return what `lasso_paths` will read and hold at most.
 
     Parameters
     ----------
     method : str
-    n_samples, n_features, itemsize : int
+    shape : DataShape
     n_paths : int
         Weightings of the rows.
     max_features : int or None
@@ -183,30 +176,40 @@ def plan_paths(
     PlanError
         A block, or the Gram rows of the paths, do not fit; with what would.
     """
+    n_samples, n_features = shape.n_samples, shape.n_features
     rows = min(block_rows(n_features), n_samples)
     n_blocks = -(-n_samples // rows)
-    k = min(max_features or default_max_features(n_samples, n_features), n_features)
-    results = 8 * n_paths * n_features * MOST_ROWS
-    block = rows * n_features * (itemsize if itemsize >= 4 else 5) + 8 * rows * (MOST_ROWS + 8)
-    task = block + 3 * results + TILE_NBYTES
-    client = paths_nbytes(n_paths, n_features, k) + 2 * results
-    if memory_limit is not None and max(task, client) > memory_limit:
-        raise PlanError(
-            f"{n_paths} path(s) over {n_features:,} columns with up to {k:,} features take {max(task, client):,} "
-            f"bytes, the limit is {memory_limit:,} bytes",
-            "memory_limit",
-            f"allow at least {max(task, client):,} bytes, or set a smaller max_features",
-        )
+    k = most_features(shape, max_features)
+    task, client = paths_budgets(shape, n_paths, k)
+    what = f"{n_paths} path(s) over {n_features:,} columns with up to {k:,} features take"
+    max(task, client, key=lambda budget: budget.nbytes).refuse_over(memory_limit, what, "set a smaller max_features")
     n_passes = 2 if n_features <= MOST_ROWS else 4
     return SelectorPlan(
         n_tasks=n_blocks,
         n_passes=n_passes,
-        task_nbytes=task,
-        read_nbytes=n_passes * n_samples * n_features * itemsize,
-        client_nbytes=client,
+        task=task,
+        read_nbytes=n_passes * shape.nbytes,
+        client=client,
         text=f"{method}: {n_blocks} blocks of {rows:,} rows; a pass for the moments and one to three for Gram rows, "
         "more where a model has dozens of features",
     )
+
+
+def most_features(shape: DataShape, max_features: int | None) -> int:
+    """Return the features that a path may have."""
+    n_samples, n_features = shape.n_samples, shape.n_features
+    return min(max_features or default_max_features(n_samples, n_features), n_features)
+
+
+def paths_budgets(shape: DataShape, n_paths: int, max_features: int) -> tuple[Budget, Budget]:
+    """Return what a task and the client hold while so many paths are followed."""
+    n_features, itemsize = shape.n_features, shape.itemsize if shape.itemsize >= 4 else 5  # int8 is read, and converted
+    rows = min(block_rows(n_features), shape.n_samples)
+    sums_nbytes = 8 * n_paths * n_features * MOST_ROWS
+    task = Budget().add("a block of rows", rows * n_features * itemsize + 8 * rows * (MOST_ROWS + 8))
+    task.add("sums of Gram rows", 3 * sums_nbytes).add("tiles", TILE_NBYTES)
+    client = Budget().add("Gram rows of the paths", paths_nbytes(n_paths, n_features, max_features))
+    return task, client.add("sums of Gram rows", 2 * sums_nbytes)
 
 
 def paths_nbytes(n_paths: int, n_features: int, max_features: int) -> int:

@@ -14,13 +14,13 @@ from daskfs.cluster.open import parse_bytes
 from daskfs.cluster.workers import Workers
 from daskfs.matrix.base import Progress
 from daskfs.parameters import Count
-from daskfs.selectors.base import SelectorPlan
 from daskfs.selectors.message.aggregate import vote
 from daskfs.selectors.message.notes import notes_on_paths
 from daskfs.selectors.message.partition import in_random_order
 from daskfs.selectors.message.passes import MessageRun
 from daskfs.selectors.message.plan import Shape, choose_n_subsets, plan_message
 from daskfs.selectors.message.subset import SelectionSettings
+from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.run import Checkpoint
 from daskfs.selectors.shared.targets import null_intercept
 
@@ -48,23 +48,13 @@ class SubsetEstimates(LassoBaseline):
     def _combine(self, estimates: np.ndarray) -> np.ndarray:
         """Return one estimate for every column of an (n_subsets, n_columns) array, without its NaN."""
 
-    def plan(
-        self,
-        n_samples: int,
-        n_features: int,
-        dtype: Any,
-        memory_limit: int | None,
-        n_threads: int = 1,
-        tile_shape: tuple[int, int] | None = None,
-    ) -> SelectorPlan:
-        """Return what fitting a matrix of this shape will read and hold; see `BaseSelector.plan`."""
-        self.check_parameters()
-        shape = self._shape(n_samples, n_features, np.dtype(dtype))
-        return plan_message(shape, memory_limit, n_threads, tile_shape[0] if tile_shape else 1)
+    def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
+        tile_rows = shape.tile_shape[0] if shape.tile_shape else 1
+        return plan_message(self._shape(shape), limits.task_nbytes, limits.n_threads, tile_rows)
 
-    def _shape(self, n_samples: int, n_features: int, dtype: np.dtype) -> Shape:
-        n_subsets = choose_n_subsets(n_samples, n_features, self.n_subsets, self.subset_size)
-        return replace(self._shape_of_all(n_samples, n_features, dtype.itemsize), n_subsets=n_subsets)
+    def _shape(self, shape: DataShape) -> Shape:
+        n_subsets = choose_n_subsets(shape.n_samples, shape.n_features, self.n_subsets, self.subset_size)
+        return replace(self._shape_of_all(shape), n_subsets=n_subsets)
 
     def _estimate(
         self,
@@ -76,7 +66,7 @@ class SubsetEstimates(LassoBaseline):
     ) -> Estimate:
         notes: list[str] = []
         rows = in_random_order(rows, self.random_state, notes)
-        shape = self._shape(rows.shape[0], rows.shape[1], np.dtype(rows.dtype))
+        shape = self._shape(DataShape.of(rows))
         limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
         run = MessageRun(rows, shape, limit, workers, progress, checkpoint)
         chosen = run.select(settings)

@@ -8,12 +8,13 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.sparse import csc_array
 
-from daskfs.errors import ConfigError, PlanError
+from daskfs.errors import ConfigError
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, Positive, n_to_select
 from daskfs.result import SelectionResult, selection_table
-from daskfs.selectors.base import BaseSelector, SelectorPlan
+from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.fgm.parameters import default_C
+from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.refit import MeanLoss, refit_selected
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
@@ -40,6 +41,8 @@ class LinearBaseline(BaseSelector):
     copies: ClassVar[int]
     """Bytes for each value of X that the fit holds."""
 
+    score_kind = "standardised coefficient"
+
     n_features_to_select: Count | None = None
     C: Positive | None = None
     debias = False
@@ -52,34 +55,20 @@ class LinearBaseline(BaseSelector):
     def _least(self, X: Any, y: np.ndarray, weight: np.ndarray) -> float:
         """Return the C below which nothing is selected."""
 
-    def plan(
-        self,
-        n_samples: int,
-        n_features: int,
-        dtype: Any,
-        memory_limit: int | None,
-        n_threads: int = 1,
-        tile_shape: tuple[int, int] | None = None,
-    ) -> SelectorPlan:
-        """Return what fitting a matrix of this shape will read and hold; see `BaseSelector.plan`."""
-        self.check_parameters()
-        itemsize = np.dtype(dtype).itemsize
-        needed = n_samples * n_features * (self.copies + itemsize) + 200 * (n_samples + n_features)
-        if memory_limit is not None and needed > memory_limit:
-            fault = PlanError(
-                f"{self.method} holds all {n_samples:,} rows x {n_features:,} columns, {needed:,} bytes; "
-                f"the limit is {memory_limit:,} bytes",
-                "memory_limit",
-                f"allow at least {needed:,} bytes, or select with FGM, which reads columns block by block",
-            )
-            fault.needed_nbytes = needed
-            raise fault
+    def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
+        n_samples, n_features = shape.n_samples, shape.n_features
+        client = Budget().add("all values as they are stored", shape.nbytes)
+        client.add("as the solver takes them", self.copies * n_samples * n_features)
+        what = f"{self.method} holds all {n_samples:,} rows x {n_features:,} columns,"
+        client.add("vectors over rows and columns", 200 * (n_samples + n_features)).refuse_over(
+            limits.task_nbytes, what, "select with FGM, which reads columns block by block"
+        )
         return SelectorPlan(
             n_tasks=1,
             n_passes=1,
-            task_nbytes=0,
-            read_nbytes=n_samples * n_features * itemsize,
-            client_nbytes=needed,
+            read_nbytes=shape.nbytes,
+            task=Budget(),
+            client=client,
             text=f"{self.method}: all rows and columns in this process",
         )
 
@@ -91,7 +80,7 @@ class LinearBaseline(BaseSelector):
         matrix, limit = run.matrix, run.task_limit
         n_samples, n_features = (int(length) for length in matrix.shape)
         n_to_select(self.n_features_to_select, n_features, n_features)
-        self.plan(n_samples, n_features, matrix.dtype, limit)  # refuses what does not fit
+        self._plan(run.shape, Limits(limit))  # refuses what does not fit
         y, found = checked_target(matrix, self.loss), matrix.read_weight(slice(None))
         weight = np.ones(n_samples) if found is None else np.array(found, dtype=np.float64)
         used = weight > 0.0
@@ -149,6 +138,8 @@ class LinearBaseline(BaseSelector):
             notes.append(f"{wanted} features were asked for, but no penalty tried keeps as many")
         self.result_ = SelectionResult(
             method=self.method,
+            score_kind=self.score_kind,
+            history_kind=self.history_kind,
             table=table,
             intercept=self.intercept_,
             parameters=parameters,

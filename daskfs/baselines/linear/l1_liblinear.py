@@ -32,8 +32,8 @@ class L1Liblinear(LinearBaseline):
 
     Parameters
     ----------
-    loss : {"squared_hinge", "logistic"}
-        l1-SVM, l1-LR.
+    loss : {"logistic", "squared_hinge"}
+        l1-LR, l1-SVM.
     fit_intercept : bool
         Whether there is an intercept.
     tol : float
@@ -79,7 +79,7 @@ class L1Liblinear(LinearBaseline):
     method = "l1_liblinear"
     copies = 24
 
-    loss: Annotated[str, LossOf(TWO_CLASSES, among=("squared_hinge", "logistic"))] = "squared_hinge"
+    loss: Annotated[str, LossOf(TWO_CLASSES, among=("logistic", "squared_hinge"))] = "squared_hinge"
     fit_intercept: bool = True
     tol: Positive = 1e-3
     max_iter: Count = 1000

@@ -22,11 +22,10 @@ Differs from the paper
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
-from daskfs.errors import PlanError
 from daskfs.kernels.baselines.hard_thresholding import IHT as IHT_CODE
 from daskfs.kernels.baselines.hard_thresholding import ITI as ITI_CODE
 from daskfs.kernels.baselines.hard_thresholding import PHT as PHT_CODE
@@ -35,10 +34,11 @@ from daskfs.kernels.sketch.count_sketch import rows_of, seed_word
 from daskfs.losses import NUMBERS
 from daskfs.parameters import Count, LossOf, Positive, PositiveShare, PowerOfTwo, n_to_select
 from daskfs.result import SelectionResult, selection_table
-from daskfs.selectors.base import BaseSelector, SelectorPlan
+from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.message.partition import weighted_rows
 from daskfs.selectors.mission.parameters import DEFAULT_N_SELECTED
+from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.refit import refit_selected
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target
@@ -65,6 +65,8 @@ class FullGradient(BaseSelector):
         Has no effect: the method runs in this process.
     """
 
+    score_kind = "weight"
+
     n_features_to_select: Count | None = None
     loss: Annotated[str, LossOf(NUMBERS, among=("squared",))] = "squared"
     step_size: Positive = 1.0
@@ -74,36 +76,20 @@ class FullGradient(BaseSelector):
     def _select(self, X: np.ndarray, y: np.ndarray, k: int, step: float) -> tuple[np.ndarray, np.ndarray]:
         """Return the k columns of centred rows, and coefficients by which they rank: not finite if steps grew."""
 
-    def plan(
-        self,
-        n_samples: int,
-        n_features: int,
-        dtype: Any,
-        memory_limit: int | None,
-        n_threads: int = 1,
-        tile_shape: tuple[int, int] | None = None,
-    ) -> SelectorPlan:
-        """Return what fitting a matrix of this shape will read and hold; see `BaseSelector.plan`."""
-        self.check_parameters()
-        needed = n_samples * n_features * (8 + np.dtype(dtype).itemsize) + n_features * 64
-        if memory_limit is not None and needed > memory_limit:
-            fault = PlanError(
-                f"{self.method} holds all {n_samples:,} rows x {n_features:,} columns: {needed:,} bytes, "
-                f"the limit is {memory_limit:,} bytes",
-                "memory_limit",
-                f"allow at least {needed:,} bytes",
-            )
-            fault.needed_nbytes = needed
-            raise fault
-        read = n_samples * n_features * np.dtype(dtype).itemsize
-        return SelectorPlan(1, 1, needed, read, n_features * 64, f"{self.method}: all rows in memory, read once")
+    def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
+        n_samples, n_features = shape.n_samples, shape.n_features
+        task = Budget().add("all values as they are stored", shape.nbytes).add("as float64", 8 * n_samples * n_features)
+        what = f"{self.method} holds all {n_samples:,} rows x {n_features:,} columns:"
+        task.add("vectors over the columns", 64 * n_features).refuse_over(limits.task_nbytes, what)
+        client = Budget().add("vectors over the columns", 64 * n_features)
+        return SelectorPlan(1, 1, shape.nbytes, task, client, f"{self.method}: all rows in memory, read once")
 
     def _fit(self, run: Run) -> None:
         matrix, limit = run.matrix, run.task_limit
         k = n_to_select(self.n_features_to_select, matrix.shape[1], DEFAULT_N_SELECTED)
         checked_target(matrix, self.loss)
         rows = weighted_rows(matrix)
-        self.plan(rows.shape[0], rows.shape[1], rows.dtype, limit)
+        self._plan(DataShape.of(rows), Limits(limit))
         X = np.asarray(rows.read(slice(None)), dtype=np.float64)
         y, weight = np.asarray(rows.read_target()), rows.read_weight()
         if not np.isfinite(X).all():
@@ -139,6 +125,8 @@ class FullGradient(BaseSelector):
         names = matrix.names.given
         self.result_ = SelectionResult(
             method=self.method,
+            score_kind=self.score_kind,
+            history_kind=self.history_kind,
             table=selection_table(self.selected_, self.coef_[self.selected_], self.scores_[self.selected_], names),
             intercept=self.intercept_,
             parameters={**parameters, "n_features_to_select": len(chosen)},

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from daskfs.selectors.shared.record import Record
+
 NOBODY = -1
 
 
@@ -21,6 +23,16 @@ class Lease:
     epoch: int
     start: int
     stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeasesState(Record):
+    """What a checkpoint keeps; leases are not among it."""
+
+    epoch: int
+    is_done: np.ndarray
+    owner: np.ndarray
+    before: np.ndarray
 
 
 class ColumnLeases:
@@ -94,18 +106,12 @@ class ColumnLeases:
     def _units(self, lease: Lease) -> slice:
         return slice(lease.start // self.unit, -(-lease.stop // self.unit))
 
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Return what a checkpoint keeps; leases are not among it."""
-        return {
-            "epoch": np.array([self.epoch]),
-            "is_done": self.is_done.copy(),
-            "owner": self.owner.copy(),
-            "before": self.before.copy(),
-        }
+    def state(self) -> LeasesState:
+        """Return which units are done, and by whom."""
+        return LeasesState(self.epoch, self.is_done.copy(), self.owner.copy(), self.before.copy())
 
-    def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        """Go on from what `arrays` returned: what was leased is free."""
-        self.epoch = int(arrays["epoch"][0])
-        for name in ("is_done", "owner", "before"):
-            getattr(self, name)[...] = arrays[name]
+    def restore(self, state: LeasesState) -> None:
+        """Go on from what `state` returned: what was leased is free."""
+        self.epoch = state.epoch
+        self.is_done[:], self.owner[:], self.before[:] = state.is_done, state.owner, state.before
         self.holder[:] = NOBODY

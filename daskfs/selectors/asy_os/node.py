@@ -28,12 +28,14 @@ Placed where Dask runs (as an actor): methods only, and nothing that it returns 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from daskfs.selectors.asy_os.leases import ColumnLeases, Lease
-from daskfs.selectors.asy_os.messages import NO_COEF, NO_COLUMNS, Registration, Reply, Share
+from daskfs.selectors.asy_os.leases import ColumnLeases, Lease, LeasesState
 from daskfs.selectors.asy_os.objective import SharedObjective
+from daskfs.selectors.shared.record import Record
 
 TICKET = 1 << 32
 """Sequence numbers of one registration."""
@@ -41,6 +43,115 @@ ROUNDING = 1e-12
 """Part of the objective without features by which it may rise: less is rounding."""
 TRACE_LINES = 8192
 TRACE = ("seconds", "version", "worker", "epoch", "staleness", "accepted", "n_members", "objective")
+NO_COLUMNS, NO_COEF = np.zeros(0, np.int64), np.zeros(0)
+
+
+# What the central node and its workers say to each other
+
+
+@dataclass(frozen=True, slots=True)
+class Share(Record):
+    """What one worker holds: columns, and their coefficients standardised as the workers see columns."""
+
+    worker: int
+    columns: np.ndarray
+    coef: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What a worker makes of the columns of its lease."""
+
+    share: Share
+    """What it would hold then."""
+    delta: np.ndarray | None
+    """By how much its contribution would change, of shape (n_samples,). None: nothing changes, the lease is done."""
+    version: int
+    """Of the u_C that it was computed from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """X_S(t) w_S(t) of a share, computed anew from its columns."""
+
+    worker: int
+    """Whose share it is."""
+    epoch: int
+    prediction: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a worker is told."""
+
+    verdict: str
+    """"accepted", "refused" or "superseded"."""
+    orders: str
+    """"work" (on the first lease), "wait", "contribute", "register" or "finished"."""
+    version: int
+    prediction: np.ndarray | None
+    """u_C of this version, with the orders to work."""
+    leases: tuple[Lease, ...] = ()
+    held: np.ndarray = field(default_factory=lambda: NO_COLUMNS)
+    """Columns of the leases that others hold."""
+    share: Share | None = None
+    """Whose contribution is asked for."""
+    epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """What a worker that begins, or begins again, is told."""
+
+    sequence: int
+    """Of its last step; the next one is one more."""
+    share: Share
+    capacity: int
+    reply: Reply
+
+
+# What the node says of itself
+
+
+@dataclass(slots=True)
+class NodeCounters(Record):
+    """What became of the steps."""
+
+    accepted: int = 0
+    unchanged: int = 0
+    stale: int = 0
+    rising: int = 0
+    improper: int = 0
+    repeated: int = 0
+    worst_staleness: int = 0
+    """Of what was accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState(Record):
+    """What a checkpoint keeps, from which, with the contributions of what is held, another node goes on."""
+
+    shares: tuple[Share, ...]
+    sequence: np.ndarray
+    leases: LeasesState
+    version: int
+    has_changed: bool
+    is_finished: bool
+    intercept: float
+    counters: NodeCounters
+    trace: np.ndarray
+    trace_every: int
+    n_steps: int
+
+
+class Standing(NamedTuple):
+    """Where the selection stands."""
+
+    version: int
+    value: float
+    intercept: float
+    prediction: np.ndarray
+    """u_C."""
 
 
 class CentralNode:
@@ -99,8 +210,7 @@ class CentralNode:
         self._trace: list[tuple[float, ...]] = []
         self._trace_every = 1
         self._n_steps = 0
-        self._counts = {"accepted": 0, "unchanged": 0, "stale": 0, "rising": 0, "improper": 0, "repeated": 0}
-        self._worst_staleness, self._drift = 0, 0.0
+        self._counters, self._drift = NodeCounters(), 0.0
 
     def register(self, worker: int, wanted: int = 1) -> Registration:
         """Take a worker in, or in again: what it had leased is free, what it held is still its own."""
@@ -110,29 +220,14 @@ class CentralNode:
         share = self._shares[worker]
         return Registration(self._sequence[worker], share, self._capacity, self._reply(worker, "accepted"))
 
-    def step(
-        self,
-        worker: int,
-        sequence: int,
-        delta: np.ndarray | None,
-        version_read: int,
-        columns: np.ndarray,
-        coef: np.ndarray,
-        wanted: int = 1,
-    ) -> Reply:
+    def step(self, sequence: int, proposal: Proposal, wanted: int = 1) -> Reply:
         """Take what a worker makes of the columns of its first lease; one call for each block.
 
         Parameters
         ----------
-        worker : int
         sequence : int
             One more than that of the worker's last step; a repetition has the same.
-        delta : ndarray of shape (n_samples,), or None
-            By how much its contribution changes. None: nothing changes, the lease is done.
-        version_read : int
-            Of the u_C that it was computed from.
-        columns, coef : ndarray of shape (n_held,)
-            What the worker holds then.
+        proposal : Proposal
         wanted : int
             Columns of the next lease.
 
@@ -142,17 +237,20 @@ class CentralNode:
             Refused: the worker's contribution is what it was, the lease is still its own; it may try again with the
             new u_C.
         """
+        worker = proposal.share.worker
         if sequence == self._sequence[worker] and sequence % TICKET:  # seen already
-            self._counts["repeated"] += 1
+            self._counters.repeated += 1
             return self._reply(worker, self._verdict[worker])
         held = self._held_leases[worker]
         if sequence != self._sequence[worker] + 1 or not held:
             return Reply("superseded", "register", self._version, None)
-        staleness = 0 if delta is None else self._version - version_read
-        fault = None if delta is None else self._fault(worker, delta, columns, coef, staleness, held[0])
+        is_changed = proposal.delta is not None
+        staleness = self._version - proposal.version if is_changed else 0
+        fault = self._fault(proposal, staleness, held[0])
         self._sequence[worker] = sequence
         self._verdict[worker] = "refused" if fault else "accepted"
-        self._counts[fault or ("unchanged" if delta is None else "accepted")] += 1
+        name = fault or ("accepted" if is_changed else "unchanged")
+        setattr(self._counters, name, getattr(self._counters, name) + 1)
         if not fault:
             self._leases.finish(worker, held.pop(0))
             self._lease(worker, wanted)
@@ -179,13 +277,14 @@ class CentralNode:
             self._lease(worker, wanted)
         return self._reply(worker, "accepted")
 
-    def contribute(self, worker: int, sequence: int, of: int, epoch: int, contribution: np.ndarray) -> Reply:
+    def contribute(self, worker: int, sequence: int, contribution: Contribution) -> Reply:
         """Take a contribution, computed anew from the columns, for the rebuilding of u_C at an epoch's end."""
         if sequence != self._sequence[worker]:
             return Reply("superseded", "register", self._version, None)
-        if epoch == self._leases.epoch and of in self._awaited and np.isfinite(contribution).all():
-            self._awaited.discard(of)
-            self._sum = contribution.copy() if self._sum is None else self._sum + contribution
+        prediction, is_of_now = contribution.prediction, contribution.epoch == self._leases.epoch
+        if is_of_now and contribution.worker in self._awaited and np.isfinite(prediction).all():
+            self._awaited.discard(contribution.worker)
+            self._sum = prediction.copy() if self._sum is None else self._sum + prediction
             if not self._awaited:
                 self._rebuild()
         self._lease(worker, 1)
@@ -200,57 +299,50 @@ class CentralNode:
 
     def progress(self) -> dict[str, float]:
         """Return how far the run is: units of columns done, of how many, the objective, and what happened so far."""
-        n_units = len(self._leases.is_done)
-        numbers: dict[str, float] = {
-            "n_done": self._leases.n_done,
-            "n_units": n_units,
-            "n_epochs": self._leases.n_epochs,
-        }
-        numbers |= {"epoch": self._leases.epoch, "version": self._version, "is_finished": self._is_finished}
-        numbers |= {"worst_staleness": self._worst_staleness, "drift": self._drift, "objective": self._value}
-        return {name: float(value) for name, value in (numbers | self._counts).items()}
+        leases = self._leases
+        numbers = {"n_done": leases.n_done, "n_units": len(leases.is_done), "n_epochs": leases.n_epochs}
+        numbers |= {"epoch": leases.epoch, "version": self._version, "is_finished": self._is_finished}
+        numbers |= {name: getattr(self._counters, name) for name in NodeCounters.__dataclass_fields__}
+        measured = {"drift": self._drift, "objective": self._value}
+        return {name: float(value) for name, value in (numbers | measured).items()}
 
-    def checkpoint(self) -> dict[str, np.ndarray]:
-        """Return small arrays from which, with the contributions of what is held, another node goes on."""
-        shares = [self._shares[t] for t in range(self._n_workers)]
-        arrays = {f"leases-{name}": array for name, array in self._leases.arrays().items()}
-        return arrays | {
-            "columns": np.concatenate([share.columns for share in shares]),
-            "coef": np.concatenate([share.coef for share in shares]),
-            "n_held": np.array([len(share.columns) for share in shares]),
-            "sequence": np.array([self._sequence[t] for t in range(self._n_workers)]),
-            "numbers": np.array([self._version, self._has_changed, self._is_finished, self._objective.intercept]),
-            "counts": np.array([*self._counts.values(), self._worst_staleness]),
-            "trace": np.array(self._trace).reshape(-1, len(TRACE)),
-            "trace_every": np.array([self._trace_every, self._n_steps]),
-        }
+    def checkpoint(self) -> NodeState:
+        """Return a small record from which, with the contributions of what is held, another node goes on."""
+        return NodeState(
+            shares=tuple(self.shares()),
+            sequence=np.array([self._sequence[t] for t in range(self._n_workers)]),
+            leases=self._leases.state(),
+            version=self._version,
+            has_changed=self._has_changed,
+            is_finished=self._is_finished,
+            intercept=self._objective.intercept,
+            counters=replace(self._counters),
+            trace=self.trace(),
+            trace_every=self._trace_every,
+            n_steps=self._n_steps,
+        )
 
-    def restore(self, arrays: dict[str, np.ndarray], contribution: np.ndarray) -> None:
+    def restore(self, state: NodeState, contribution: np.ndarray) -> None:
         """Go on from a checkpoint.
 
         Parameters
         ----------
-        arrays : dict of ndarray
-            From `checkpoint`.
+        state : NodeState
         contribution : ndarray of shape (n_samples,)
             Sum of what the columns in it contribute.
         """
         for t in range(self._n_workers):  # or a column that another one holds now would be lost
             self._give(Share(t, NO_COLUMNS, NO_COEF))
-        self._leases.restore({name[7:]: array for name, array in arrays.items() if name.startswith("leases-")})
-        ends = np.cumsum(arrays["n_held"])
-        for t, (stop, n_held) in enumerate(zip(ends, arrays["n_held"], strict=True)):
-            held = slice(int(stop - n_held), int(stop))
-            self._give(Share(t, arrays["columns"][held].copy(), arrays["coef"][held].copy()))
-            self._sequence[t] = int(arrays["sequence"][t])
+        self._leases.restore(state.leases)
+        for t, (share, sequence) in enumerate(zip(state.shares, state.sequence.tolist(), strict=True)):
+            self._give(Share(t, share.columns.copy(), share.coef.copy()))
+            self._sequence[t] = sequence
             self._supersede(t)
-        version, changed, finished, intercept = arrays["numbers"]
-        self._version, self._has_changed, self._is_finished = int(version) + 1, bool(changed), bool(finished)
-        self._objective.intercept = float(intercept)
-        counts = arrays["counts"].tolist()
-        self._counts, self._worst_staleness = dict(zip(self._counts, counts, strict=False)), int(counts[-1])
-        self._trace = [tuple(line) for line in arrays["trace"].tolist()]
-        self._trace_every, self._n_steps = (int(number) for number in arrays["trace_every"])
+        self._version, self._has_changed, self._is_finished = state.version + 1, state.has_changed, state.is_finished
+        self._objective.intercept = state.intercept
+        self._counters = replace(state.counters)
+        self._trace = [tuple(line) for line in state.trace.tolist()]
+        self._trace_every, self._n_steps = state.trace_every, state.n_steps
         self._absent = set(range(self._n_workers))
         self._prediction = contribution + self._objective.intercept
         self._value = self._objective.value(self._prediction, sum(self._penalty.values()))
@@ -260,9 +352,9 @@ class CentralNode:
         """Return what every worker holds."""
         return [self._shares[t] for t in range(self._n_workers)]
 
-    def state(self) -> tuple[int, float, float, np.ndarray]:
+    def state(self) -> Standing:
         """Return version, objective, intercept and u_C."""
-        return self._version, self._value, self._objective.intercept, self._prediction
+        return Standing(self._version, self._value, self._objective.intercept, self._prediction)
 
     def seen_by_one(self) -> np.ndarray:
         """Return which units one worker had in both of the last epochs, bool of shape (n_units,)."""
@@ -273,37 +365,38 @@ class CentralNode:
         """Return one line for each step (or every 2nd, 4th, ... of a long run), with the columns `TRACE`."""
         return np.array(self._trace).reshape(-1, len(TRACE))
 
-    def _fault(
-        self, worker: int, delta: np.ndarray, columns: np.ndarray, coef: np.ndarray, staleness: int, lease: Lease
-    ) -> str | None:
-        """Let a push change the state, or say what is wrong with it."""
-        if not self._is_proper(worker, columns, coef, lease) or not np.isfinite(delta).all():
+    def _fault(self, proposal: Proposal, staleness: int, lease: Lease) -> str | None:
+        """Let a proposal change the state, or say what is wrong with it."""
+        delta, share = proposal.delta, proposal.share
+        if delta is None:
+            return None
+        if not self._is_proper(share, lease) or not np.isfinite(delta).all():
             return "improper"
         if not 0 <= staleness <= self._tau_max:
             return "stale"
-        penalty = self._objective.penalty(coef)
+        penalty = self._objective.penalty(share.coef)
         trial = self._prediction + delta  # never in place: a reply may still be on its way out
-        others = sum(self._penalty[t] for t in self._penalty if t != worker)
+        others = sum(self._penalty[t] for t in self._penalty if t != share.worker)
         value, trial, intercept = self._objective.with_best_intercept(trial, others + penalty)
         if self._checks and not value <= self._value + ROUNDING * self._null_value:
             return "rising"
-        self._worst_staleness = max(self._worst_staleness, staleness)
+        self._counters.worst_staleness = max(self._counters.worst_staleness, staleness)
         self._objective.intercept = intercept
         self._prediction, self._value = trial, value
         self._version += 1
-        self._give(Share(worker, np.array(columns, np.int64), np.array(coef, np.float64)))
+        self._give(Share(share.worker, np.array(share.columns, np.int64), np.array(share.coef, np.float64)))
         return None
 
-    def _is_proper(self, worker: int, columns: np.ndarray, coef: np.ndarray, lease: Lease) -> bool:
+    def _is_proper(self, share: Share, lease: Lease) -> bool:
         """Whether a worker may hold these: no more than it has room for, none twice, new ones from its lease alone."""
-        wanted = columns.tolist()
-        if len(wanted) > self._capacity or len(wanted) != len(coef) or len(set(wanted)) < len(wanted):
+        wanted = share.columns.tolist()
+        if len(wanted) > self._capacity or len(wanted) != len(share.coef) or len(set(wanted)) < len(wanted):
             return False
         owners = [self._owner.get(j) for j in wanted]
         is_new = [owner is None for owner in owners]
         if any(new and not lease.start <= j < lease.stop for j, new in zip(wanted, is_new, strict=True)):
             return False
-        return all(owner in (None, worker) for owner in owners) and bool(np.isfinite(coef).all())
+        return all(owner in (None, share.worker) for owner in owners) and bool(np.isfinite(share.coef).all())
 
     def _give(self, share: Share) -> None:
         """Let a worker hold a share, and nothing else."""

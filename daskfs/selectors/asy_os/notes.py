@@ -58,4 +58,4 @@ def communication_of(run: Any) -> dict[str, int]:
 def times_of(run: Any) -> dict[str, float]:
     """Return seconds: of the selection, and of all workers together what they spent on what."""
     parts = {name: sum(getattr(spent, name) for spent in run.spent) for name in ("calls_s", "computing_s", "reading_s")}
-    return {"select": run.seconds, **{f"workers-{name[:-2]}": seconds for name, seconds in parts.items()}}
+    return {"select": run.run.seconds["select"], **{f"workers-{name[:-2]}": seconds for name, seconds in parts.items()}}

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from daskfs.errors import PlanError
 from daskfs.kernels.substitution.products import BAND_ROWS
-from daskfs.selectors.base import SelectorPlan
 from daskfs.selectors.online_substitution.plan import MAX_READ_NBYTES, REFIT_NBYTES, TILE_NBYTES
+from daskfs.selectors.shared.budget import Budget, SelectorPlan
 
 EPOCH_BLOCKS = 20
 """Blocks of each worker in an epoch, at least: a block sees nothing of what the others do meanwhile."""
@@ -43,39 +42,45 @@ class AsyncShape:
         """Of one column in memory."""
         return self.n_samples * self.itemsize
 
-    def worker_nbytes(self, width: int) -> int:
+    def worker(self, width: int) -> Budget:
         """Return what a worker holds that looks at blocks of so many columns."""
         k, b = self.capacity, width
-        held = (k + min(k, b)) * self.column_nbytes  # columns that a refused block has overwritten are kept
-        products = (6 * k * k + 6 * b * k + 2 * min(b, 512) * b) * 8 + 2 * (k + b + 8) * BAND_ROWS * 8
-        return held + products + WORKER_VECTORS * 8 * self.n_samples
+        return (
+            Budget()
+            .add("selected columns", k * self.column_nbytes)
+            .add("those that a refused block has overwritten", min(k, b) * self.column_nbytes)
+            .add("their products", 6 * k * k * 8)
+            .add("products with a block", (6 * b * k + 2 * min(b, 512) * b) * 8 + 2 * (k + b + 8) * BAND_ROWS * 8)
+            .add("vectors over the rows", WORKER_VECTORS * 8 * self.n_samples)
+        )
 
-    def task_nbytes(self, width: int) -> int:
+    def task(self, width: int) -> Budget:
         """Return the peak of one process beside itself: with its blocks, and the node, which lives in one of them."""
-        node = NODE_VECTORS * 8 * self.n_samples
-        if not self.in_turn:
-            return self.worker_nbytes(width) + N_BUFFERS * width * self.column_nbytes + node + TILE_NBYTES
-        read = min(READ_NBYTES, self.n_features * self.column_nbytes)
-        chapters = N_BUFFERS * max(width * self.column_nbytes, read)
-        return self.n_workers * self.worker_nbytes(width) + chapters + node + TILE_NBYTES
+        whole = self.worker(width).times(self.n_workers if self.in_turn else 1)
+        read = min(READ_NBYTES, self.n_features * self.column_nbytes) if self.in_turn else 0
+        whole.add("blocks of columns", N_BUFFERS * max(width * self.column_nbytes, read))
+        return whole.add("the central node", NODE_VECTORS * 8 * self.n_samples).add("tiles", TILE_NBYTES)
+
+    def process(self, width: int) -> Budget:
+        """Return the peak of one process: where workers take turns in the client, with what that takes."""
+        return self.task(width) + self.client if self.in_turn else self.task(width)
 
     @property
-    def client_nbytes(self) -> int:
+    def client(self) -> Budget:
         """What the last choice among the columns held and the refit take, where the client is."""
         held = self.n_workers * self.capacity
         refit = min(held * self.column_nbytes, MAX_READ_NBYTES) + REFIT_NBYTES
-        choice = refit + 4 * held * held * 8 + WORKER_VECTORS * 8 * self.n_samples
-        return max(choice, self._last_round_nbytes)
+        choice = Budget().add("refit", refit).add("products of the columns held", 4 * held * held * 8)
+        choice.add("vectors over the rows", WORKER_VECTORS * 8 * self.n_samples)
+        return max(choice, self._last_round, key=lambda budget: budget.nbytes)
 
     @property
-    def _last_round_nbytes(self) -> int:
+    def _last_round(self) -> Budget:
         """What a single worker takes to which columns are presented again, where others have left places empty."""
         if self.n_workers == 1:
-            return 0
+            return Budget()
         width = self.block_columns or min(self.widest, self.tile_columns)
-        alone = replace(self, n_workers=1, capacity=self.n_selected)
-        read = N_BUFFERS * max(width * self.column_nbytes, min(READ_NBYTES, self.n_features * self.column_nbytes))
-        return alone.worker_nbytes(width) + read + NODE_VECTORS * 8 * self.n_samples + TILE_NBYTES
+        return replace(self, n_workers=1, capacity=self.n_selected, in_turn=True).task(width)
 
     @property
     def widest(self) -> int:
@@ -91,7 +96,7 @@ class Widths:
     """Columns that are leased together at least."""
     narrowest: int
     widest: int
-    nbytes: int
+    process: Budget
     """Peak memory of one process, beside itself."""
 
 
@@ -115,15 +120,16 @@ def choose_widths(shape: AsyncShape, memory_limit: int | None) -> Widths:
         tile = max(1, min(shape.tile_columns, shape.n_features))
         unit = _part_of_tile(tile, 2 * shape.widest)  # each part of a tile costs a reading of the whole
         widest = max(unit, shape.widest)
-        while unit > 1 and memory_limit is not None and shape.task_nbytes(unit) > memory_limit:
+        while unit > 1 and memory_limit is not None and shape.task(unit).nbytes > memory_limit:
             unit = _part_of_tile(unit, unit // 2)
         narrowest = unit
-        while widest > unit and memory_limit is not None and shape.task_nbytes(widest) > memory_limit:
+        while widest > unit and memory_limit is not None and shape.task(widest).nbytes > memory_limit:
             widest = max(unit, widest // 2)
-    needed = shape.task_nbytes(widest) + (shape.client_nbytes if shape.in_turn else 0)
-    if memory_limit is not None and needed > memory_limit:
-        raise _too_small(shape, memory_limit, needed, widest)
-    return Widths(unit, narrowest, widest, needed)
+    what = f"{shape.n_workers} x {shape.capacity:,} columns of {shape.n_samples:,} values and blocks of {widest} take"
+    more_workers = "" if shape.in_turn else f", or raise n_workers ({shape.n_workers})"
+    process = shape.process(widest)
+    process.refuse_over(memory_limit, f"in one process {what}", f"select fewer features{more_workers}")
+    return Widths(unit, narrowest, widest, process)
 
 
 def _part_of_tile(tile: int, most: int) -> int:
@@ -132,18 +138,6 @@ def _part_of_tile(tile: int, most: int) -> int:
     while tile % n_parts:
         n_parts += 1
     return tile // n_parts
-
-
-def _too_small(shape: AsyncShape, limit: int, needed: int, width: int) -> PlanError:
-    fault = PlanError(
-        f"{shape.n_workers} x {shape.capacity:,} columns of {shape.n_samples:,} values and blocks of {width} take "
-        f"{needed:,} bytes in one process, the limit is {limit:,} bytes",
-        "memory_limit",
-        f"allow at least {needed:,} bytes, or select fewer features"
-        + ("" if shape.in_turn else f", or raise n_workers ({shape.n_workers})"),
-    )
-    fault.needed_nbytes = needed
-    return fault
 
 
 def plan_async(shape: AsyncShape, memory_limit: int | None) -> SelectorPlan:
@@ -161,9 +155,9 @@ def plan_async(shape: AsyncShape, memory_limit: int | None) -> SelectorPlan:
     return SelectorPlan(
         n_tasks=1 if shape.in_turn else shape.n_workers + 1,
         n_passes=shape.n_epochs,
-        task_nbytes=widths.nbytes,
         read_nbytes=pass_nbytes * shape.n_epochs,
-        client_nbytes=0 if shape.in_turn else shape.client_nbytes,
+        task=widths.process,
+        client=Budget() if shape.in_turn else shape.client,
         text=(
             f"async_online_substitution: {shape.n_workers} workers {where}, {shape.capacity} columns each, "
             f"{shape.capacity * shape.column_nbytes:,} bytes; up to {shape.n_epochs} passes in blocks of {blocks}"

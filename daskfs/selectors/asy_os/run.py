@@ -7,32 +7,33 @@ what they hold; another node is made from the last checkpoint and these, and the
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from daskfs.cluster.actors import LastingTasks, NodeAddress, keep_running
-from daskfs.cluster.workers import Here, Workers
+from daskfs.cluster.actors import ActorAddress, Actors, ActorsHere, LastingTasks
 from daskfs.errors import RunError
-from daskfs.matrix.base import Matrix, Progress
+from daskfs.matrix.base import Matrix
 from daskfs.selectors.asy_os.leases import Lease
-from daskfs.selectors.asy_os.messages import Share
+from daskfs.selectors.asy_os.node import NodeState, Share
 from daskfs.selectors.asy_os.session import Spent, WorkerSession, work_in_turn
 from daskfs.selectors.asy_os.task import (
     AsyncSettings,
     Outcome,
     PlacedNode,
     compile_kernels,
-    contribution_of,
+    contribution_where_it_is_read,
     work_until_finished,
 )
+from daskfs.selectors.asy_os.worker import contribution_of
 from daskfs.selectors.online_substitution.columns import Columns, read_columns
-from daskfs.selectors.shared.run import Checkpoint
+from daskfs.selectors.shared.run import Run
 
-STEP = "async-substitution"
+STEP = "select"
+"""As the progress and the checkpoint of a run name it."""
 READ_COLUMNS = 512
 """Read at once in this process, where workers take turns at neighbouring columns."""
 SEEN_BY_ONE = 0.05
@@ -43,27 +44,17 @@ MOST_NODES = 30
 
 
 class AsyncRun:
-    """A run over the columns of a matrix, and what it leaves.
+    """A selection round a central node, and what it leaves.
 
     Parameters
     ----------
-    matrix : Matrix
+    run : Run
     settings : AsyncSettings
-    workers : Workers
-    progress : Progress, optional
-    checkpoint : Checkpoint, optional
     """
 
-    def __init__(
-        self,
-        matrix: Matrix,
-        settings: AsyncSettings,
-        workers: Workers,
-        progress: Progress | None = None,
-        checkpoint: Checkpoint | None = None,
-    ) -> None:
-        self.matrix, self.settings, self.workers = matrix, settings, workers
-        self.progress, self.checkpoint = progress, checkpoint
+    def __init__(self, run: Run, settings: AsyncSettings) -> None:
+        self.run, self.matrix, self.settings = run.over(run.matrix, by="columns"), run.matrix, settings
+        self.actors: Actors = run.workers.actors
         self.shares: list[Share] = []
         self.counts: dict[str, float] = {}
         self.trace = np.zeros((0, 0))
@@ -73,64 +64,69 @@ class AsyncRun:
         self.intercept = 0.0
         self.spent: list[Spent] = []
         self.n_nodes_lost = self._n_shown = 0
-        self.seconds = 0.0
+        self._advance: Callable[..., None]
 
     def in_turn(self, is_synchronous: bool) -> None:
         """Run with all workers in this thread: deterministic."""
-        started = time.perf_counter()
-        arrays = None if self.checkpoint is None else self.checkpoint.load(STEP)
-        node = Here().place(PlacedNode, self.matrix, self.settings)
-        if arrays is not None:
-            node.restore(arrays, self._contributions(arrays, Here()))
-        self._start(node)
-        told, dtype = self.settings.worker(self.matrix), np.dtype(self.settings.dtype)
-        sessions = [WorkerSession(node, t, self.matrix, told, dtype) for t in range(self.settings.n_workers)]
-        epoch = [node.progress().result()["epoch"]]
-
-        def advance() -> None:
+        with self._reported():
+            state = self.run.load(STEP, NodeState)
+            node, settings = ActorsHere().place(PlacedNode, self.matrix, self.settings), self.settings
+            worker = settings.worker(self.matrix)
+            if state is not None:
+                node.restore(state, self._contribution_here(state.shares))
             self._show(node)
-            found = node.progress().result()["epoch"]
-            if found > epoch[0]:  # between epochs nobody is at work: what is held says all, as if the run resumed here
-                epoch[0] = found
-                arrays = node.checkpoint().result()
-                if self.checkpoint is not None:
-                    self.checkpoint.save(STEP, arrays)
-                node.restore(arrays, self._contributions(arrays, Here()))
-                for session in sessions:
-                    session.begin(self.settings.widest)
+            sessions = [WorkerSession(node, t, self.matrix, worker) for t in range(settings.n_workers)]
+            epoch = [node.progress().result()["epoch"]]
 
-        read = _Chapters(self.matrix, self.settings, told.objective.weight)
-        work_in_turn(sessions, read, is_synchronous, self.settings.widest, advance)
-        self.spent = [session.spent for session in sessions]
-        self._conclude(node, started)
+            def advance() -> None:
+                self._show(node)
+                found = node.progress().result()["epoch"]
+                if found > epoch[0]:  # between epochs nobody is at work: what is held says all, as if it resumed here
+                    epoch[0] = found
+                    state = node.checkpoint().result()
+                    self.run.save(STEP, state)
+                    node.restore(state, self._contribution_here(state.shares))
+                    for session in sessions:
+                        session.begin(settings.widest)
+
+            read = _ColumnsOfLeases(self.matrix, settings, worker.objective.weight)
+            work_in_turn(sessions, read, is_synchronous, settings.widest, advance)
+            self.spent = [session.spent for session in sessions]
+            self._conclude(node)
 
     def on_cluster(self) -> None:
         """Run with the node as an actor and each worker as a task that lasts."""
-        started = time.perf_counter()
-        arrays = None if self.checkpoint is None else self.checkpoint.load(STEP)
         compile_kernels(self.settings)
-        for _ in range(MOST_NODES):
-            try:
-                node = self.workers.place(PlacedNode, self.matrix, self.settings, 2, time.time)
-                if arrays is not None:
-                    node.restore(arrays, self._contributions(arrays, self.workers)).result()
-                self._start(node)
-                tasks = self._tasks(node)
-            except (OSError, RuntimeError):  # lost already
+        with self._reported():
+            state = self.run.load(STEP, NodeState)
+            for _ in range(MOST_NODES):
+                try:
+                    node = self.actors.place(PlacedNode, self.matrix, self.settings, 2, time.time)
+                    if state is not None:
+                        node.restore(state, self._contribution_on_workers(state.shares)).result()
+                    self._show(node)
+                    tasks = self._tasks(node)
+                except (OSError, RuntimeError):  # lost already
+                    self.n_nodes_lost += 1
+                    continue
+                try:
+                    outcomes, kept, is_lost = self._watch(node, tasks)
+                    self.spent += [outcome.spent for outcome in outcomes]
+                    if not is_lost and self._is_concluded(node):
+                        return
+                finally:
+                    self.actors.release(node)
                 self.n_nodes_lost += 1
-                continue
-            try:
-                outcomes, kept, is_lost = self._watch(node, tasks)
-                self.spent += [outcome.spent for outcome in outcomes]
-                if not is_lost and self._is_concluded(node, started):
-                    return
-            finally:
-                self.workers.release(node)
-            self.n_nodes_lost += 1
-            arrays = _with_outcomes(kept or arrays, outcomes, self.settings)
+                state = with_outcomes(kept or state, outcomes)
         raise RunError(
             f"the central node was lost {MOST_NODES} times", STEP, "look at the workers' memory, and resume the run"
         )
+
+    @contextmanager
+    def _reported(self) -> Iterator[None]:
+        n_units = len(self.settings.leases(self.matrix.shape[1]).is_done)
+        with self.run.reported(STEP, n_units * self.settings.n_epochs) as self._advance, self.run.timed(STEP):
+            yield
 
     @property
     def is_lopsided(self) -> bool:
@@ -144,37 +140,37 @@ class AsyncRun:
         Where workers have left places empty, a single worker takes over what is kept, and all columns are presented to
         it once more; or those that met one worker only, where they are many.
         """
-        held = len(kept)
+        held, unit = len(kept), self.settings.unit
         if self.settings.n_workers == 1 or (held >= n_wanted and not self.is_lopsided):
             return kept
         columns = np.concatenate([share.columns for share in self.shares])
         coef = np.concatenate([share.coef for share in self.shares])
         stay = np.isin(columns, kept)
-        unit = self.settings.unit
         numbers = {"n_workers": 1, "capacity": n_wanted, "n_epochs": 1, "exchanges": False}
-        told = replace(self.settings, narrowest=unit, widest=unit, **numbers)  # type: ignore[arg-type]
-        node = Here().place(PlacedNode, self.matrix, told)
-        arrays = node.checkpoint().result() | {"n_held": np.array([held])}
-        arrays |= {"columns": columns[stay], "coef": coef[stay]}
-        if held >= n_wanted:
-            arrays["leases-is_done"] = ~self.seen_by_one
-        arrays["numbers"] = np.array([0.0, 0.0, 0.0, self.intercept])
-        node.restore(arrays, self._contributions(arrays, self.workers))
-        session = WorkerSession(node, 0, self.matrix, told.worker(self.matrix), np.dtype(told.dtype))
-        read = _Chapters(self.matrix, told, session.settings.objective.weight)
-        while session.lease is not None and (self.is_lopsided or session.worker.members.n_members < n_wanted):
+        settings = replace(self.settings, narrowest=unit, widest=unit, **numbers)  # type: ignore[arg-type]
+        worker = settings.worker(self.matrix)
+        node = ActorsHere().place(PlacedNode, self.matrix, settings)
+        state: NodeState = node.checkpoint().result()
+        leases = replace(state.leases, is_done=~self.seen_by_one) if held >= n_wanted else state.leases
+        share = Share(0, columns[stay], coef[stay])
+        state = replace(state, shares=(share,), leases=leases, intercept=self.intercept)
+        node.restore(state, self._contribution_here(state.shares))
+        session = WorkerSession(node, 0, self.matrix, worker)
+        read = _ColumnsOfLeases(self.matrix, settings, worker.objective.weight)
+        while session.lease is not None and (self.is_lopsided or session.n_held < n_wanted):
             session.push(session.propose(read(session.lease)), unit)
         found: np.ndarray = node.shares().result()[0].columns
         return found
 
     def _tasks(self, node: Any) -> LastingTasks:
-        shared = (self.matrix, NodeAddress(node), self.settings)
-        return keep_running(self.workers, work_until_finished, range(self.settings.n_workers), name=STEP, shared=shared)
+        shared = (self.matrix, ActorAddress(node), self.settings)
+        numbers = range(self.settings.n_workers)
+        return self.actors.keep_running(work_until_finished, numbers, name=f"{self.run.name}-worker", shared=shared)
 
-    def _watch(self, node: Any, tasks: LastingTasks) -> tuple[list[Outcome], dict[str, np.ndarray] | None, bool]:
+    def _watch(self, node: Any, tasks: LastingTasks) -> tuple[list[Outcome], NodeState | None, bool]:
         """Wait for the tasks' end; meanwhile show progress and keep checkpoints."""
         outcomes: list[Outcome] = []
-        kept: dict[str, np.ndarray] | None = None
+        kept: NodeState | None = None
         is_lost, kept_at = False, 0.0
         patient_until = np.inf
         try:
@@ -190,65 +186,59 @@ class AsyncRun:
                     if time.monotonic() - kept_at > CHECKPOINT_S:
                         kept = node.checkpoint().result()
                         kept_at = time.monotonic()
-                        if self.checkpoint is not None:
-                            self.checkpoint.save(STEP, kept)
+                        self.run.save(STEP, kept)
                 except (OSError, RuntimeError):  # lost, or too busy to answer
-                    is_lost = not self.workers.holds(node)
+                    is_lost = not self.actors.holds(node)
         except BaseException:  # an error of the data's, Ctrl-C: nobody is left at work
             with suppress(OSError, RuntimeError):
                 node.stop().result(timeout=PATIENCE_S)
             raise
         finally:
             tasks.close()
-        return outcomes, kept, is_lost or not self.workers.holds(node)
-
-    def _start(self, node: Any) -> None:
-        counts = node.progress().result()
-        if self.progress is not None and self.n_nodes_lost == 0:
-            self.progress.start(STEP, int(counts["n_units"] * counts["n_epochs"]))
-        self._show(node)
+        return outcomes, kept, is_lost or not self.actors.holds(node)
 
     def _show(self, node: Any) -> None:
         counts = node.progress().result()
-        if self.progress is not None and counts["n_done"] > self._n_shown:
-            self.progress.advance(int(counts["n_done"]) - self._n_shown)
+        if counts["n_done"] > self._n_shown:
+            self._advance(int(counts["n_done"]) - self._n_shown)
             self._n_shown = int(counts["n_done"])
         if counts["version"] > self.counts.get("version", -1.0):
-            self.workers.announce(f"daskfs-{STEP}", counts)
+            self.actors.announce(f"daskfs-{self.run.name}", counts)
         self.counts = counts
 
-    def _is_concluded(self, node: Any, started: float) -> bool:
+    def _is_concluded(self, node: Any) -> bool:
         try:
-            self._conclude(node, started)
+            self._conclude(node)
         except (OSError, RuntimeError):  # lost at the last moment
             return False
         return bool(self.counts["is_finished"])
 
-    def _conclude(self, node: Any, started: float) -> None:
+    def _conclude(self, node: Any) -> None:
         """Take what the node knows."""
         self.counts = node.progress().result()
         self.trace = node.trace().result()
         self.seen_by_one = node.seen_by_one().result()
         _, _, self.intercept, self.prediction = node.state().result()
         self.shares = node.shares().result()
-        if self.progress is not None:
-            self.progress.finish()
-        self.seconds = time.perf_counter() - started
 
-    def _contributions(self, arrays: dict[str, np.ndarray], workers: Workers) -> np.ndarray:
-        """Return the sum of what the shares of a checkpoint contribute, computed where the workers are."""
+    def _contribution_here(self, shares: Sequence[Share]) -> np.ndarray:
+        """Return the sum of what shares contribute."""
+        worker = self.settings.worker(self.matrix)
+        return self._sum(contribution_of(self.matrix, worker, share) for share in shares if len(share.columns))
+
+    def _contribution_on_workers(self, shares: Sequence[Share]) -> np.ndarray:
+        """Return the sum of what shares contribute, computed where the workers are."""
+        given = [share for share in shares if len(share.columns)]
+        return self._sum(self.run.map("contribution", contribution_where_it_is_read, given, self.settings))
+
+    def _sum(self, contributions: Iterable[np.ndarray]) -> np.ndarray:
         total = np.zeros(self.matrix.shape[0])
-        shares = [share for share in shares_of(arrays) if len(share.columns)]
-        found: dict[int, np.ndarray] = {}
-        shared = (self.matrix, self.settings)
-        for k, contribution in workers.map_blocks(contribution_of, shares, name=f"{STEP}-contribution", shared=shared):
-            found[k] = contribution
-        for k in range(len(shares)):
-            total = total + found[k]
+        for contribution in contributions:
+            total = total + contribution
         return total
 
 
-class _Chapters:
+class _ColumnsOfLeases:
     """Columns in this process: read many at a time, kept while workers take turns at them."""
 
     def __init__(self, matrix: Matrix, settings: AsyncSettings, weight: np.ndarray) -> None:
@@ -271,26 +261,15 @@ class _Chapters:
         return self._kept[first].take(slice(lease.start - offset, lease.stop - offset))
 
 
-def shares_of(arrays: dict[str, np.ndarray]) -> list[Share]:
-    """Return what each worker holds by a checkpoint."""
-    ends = np.cumsum(arrays["n_held"])
-    return [
-        Share(t, arrays["columns"][stop - n_held : stop], arrays["coef"][stop - n_held : stop])
-        for t, (stop, n_held) in enumerate(zip(ends.tolist(), arrays["n_held"].tolist(), strict=True))
-    ]
-
-
-def _with_outcomes(
-    arrays: dict[str, np.ndarray] | None, outcomes: Sequence[Outcome], settings: AsyncSettings
-) -> dict[str, np.ndarray] | None:
+def with_outcomes(state: NodeState | None, outcomes: Sequence[Outcome]) -> NodeState | None:
     """Put what workers returned into a checkpoint, where it is newer; a column stays with whoever was heard of last.
 
     Without a checkpoint the run begins anew.
     """
-    if arrays is None:
+    if state is None:
         return None
-    shares, sequence = shares_of(arrays), arrays["sequence"].copy()
-    is_heard = np.zeros(settings.n_workers, bool)
+    shares, sequence = list(state.shares), state.sequence.copy()
+    is_heard = np.zeros(len(shares), bool)
     for outcome in outcomes:
         t = outcome.share.worker
         if outcome.sequence >= sequence[t]:
@@ -300,9 +279,4 @@ def _with_outcomes(
         free = np.array([j not in taken for j in shares[t].columns.tolist()], dtype=bool)
         shares[t] = Share(t, shares[t].columns[free], shares[t].coef[free])
         taken.update(shares[t].columns.tolist())
-    return arrays | {
-        "columns": np.concatenate([share.columns for share in shares]),
-        "coef": np.concatenate([share.coef for share in shares]),
-        "n_held": np.array([len(share.columns) for share in shares]),
-        "sequence": sequence,
-    }
+    return replace(state, shares=tuple(shares), sequence=sequence)

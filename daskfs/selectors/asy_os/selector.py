@@ -53,10 +53,11 @@ from daskfs.selectors.asy_os.parameters import capacity_of, shown_parameters, st
 from daskfs.selectors.asy_os.plan import AsyncShape, choose_widths, plan_async
 from daskfs.selectors.asy_os.run import AsyncRun
 from daskfs.selectors.asy_os.task import AsyncSettings
-from daskfs.selectors.base import BaseSelector, SelectorPlan
+from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.online_substitution.columns import ColumnSettings
 from daskfs.selectors.online_substitution.engines.point import loss_settings
 from daskfs.selectors.online_substitution.parameters import SmoothLoss, n_to_select, rule_of
+from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.elimination import Kept, eliminate
 from daskfs.selectors.shared.refit import MeanLoss, SelectedFit, refit_selected
 from daskfs.selectors.shared.responses import TWO_CLASS
@@ -80,7 +81,7 @@ class AsyncOnlineSubstitution(BaseSelector):
         wider blocks.
     rule : {"exchange", "os", "paper"}
         What decides on a newcomer, as in `OnlineSubstitution`.
-    loss : {"squared", "squared_hinge", "logistic", "epsilon_insensitive"}
+    loss : {"squared", "logistic", "squared_hinge", "epsilon_insensitive"}
         As in `OnlineSubstitution`.
     n_epochs : int
         How often all columns are presented, at most; an epoch that changes nobody is the last.
@@ -154,6 +155,8 @@ class AsyncOnlineSubstitution(BaseSelector):
     """
 
     method = "async_online_substitution"
+    score_kind = "loss increase"
+    history_kind = "pushes"
 
     n_features_to_select: Count | None = None
     n_workers: Count | None = None
@@ -176,20 +179,11 @@ class AsyncOnlineSubstitution(BaseSelector):
     tolerance: Share | None = None
     timeout_s: NotNegative = 30.0
 
-    def plan(
-        self,
-        n_samples: int,
-        n_features: int,
-        dtype: Any,
-        memory_limit: int | None,
-        n_threads: int = 1,
-        tile_shape: tuple[int, int] | None = None,
-    ) -> SelectorPlan:
-        """Return what fitting a matrix of this shape will read and hold; see `BaseSelector.plan`."""
-        self.check_parameters()
-        in_turn = self.schedule != "asynchronous" or n_threads == 1
-        tile_columns = tile_shape[1] if tile_shape else 1
-        return plan_async(self._shape(n_samples, n_features, dtype, n_threads, tile_columns, in_turn), memory_limit)
+    def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
+        in_turn = self.schedule != "asynchronous" or limits.n_threads == 1
+        tile_columns = shape.tile_shape[1] if shape.tile_shape else 1
+        sizes = (shape.n_samples, shape.n_features, shape.dtype, limits.n_threads, tile_columns, in_turn)
+        return plan_async(self._shape(*sizes), limits.task_nbytes)
 
     def _shape(
         self, n_samples: int, n_features: int, dtype: Any, n_threads: int, tile_columns: int, in_turn: bool
@@ -217,12 +211,12 @@ class AsyncOnlineSubstitution(BaseSelector):
 
     def _fit(self, run: Run) -> None:
         matrix, workers, limit = run.matrix, run.workers, run.task_limit
-        in_turn = self.schedule != "asynchronous" or workers.client is None
+        in_turn = self.schedule != "asynchronous" or not workers.actors.are_apart
         n_threads = 1 if in_turn else workers.n_threads
         tile_columns = matrix.tile_shape[1]
         shape = self._shape(matrix.shape[0], matrix.shape[1], matrix.dtype, n_threads, tile_columns, in_turn)
         settings = self._settings(matrix, shape, limit)
-        session = AsyncRun(matrix, settings, workers, run.progress, run.checkpoint)
+        session = AsyncRun(run, settings)
         if in_turn:
             session.in_turn(self.schedule == "synchronous")
         else:
@@ -290,6 +284,8 @@ class AsyncOnlineSubstitution(BaseSelector):
         table = selection_table(self.selected_, self.coef_[self.selected_], self.scores_[self.selected_], names)
         self.result_ = SelectionResult(
             method=self.method,
+            score_kind=self.score_kind,
+            history_kind=self.history_kind,
             table=table,
             intercept=self.intercept_,
             parameters=shown_parameters(

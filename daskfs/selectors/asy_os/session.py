@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
-
-import numpy as np
 
 from daskfs.matrix.base import Matrix
 from daskfs.selectors.asy_os.leases import Lease
-from daskfs.selectors.asy_os.messages import Reply, Share
-from daskfs.selectors.asy_os.worker import Proposal, SubstitutionWorker, WorkerSettings
+from daskfs.selectors.asy_os.node import Contribution, Proposal, Registration, Reply, Share
+from daskfs.selectors.asy_os.worker import SubstitutionWorker, WorkerSettings, contribution_of
 from daskfs.selectors.online_substitution.columns import Columns
 
 
@@ -48,26 +46,31 @@ class WorkerSession:
         Of the worker.
     matrix : Matrix
     settings : WorkerSettings
-    dtype : dtype
-        Columns are held as.
     """
 
-    def __init__(self, node: Any, number: int, matrix: Matrix, settings: WorkerSettings, dtype: np.dtype) -> None:
-        self.node, self.number, self.matrix, self.settings, self.dtype = node, number, matrix, settings, dtype
+    def __init__(self, node: Any, number: int, matrix: Matrix, settings: WorkerSettings) -> None:
+        self.node, self.number, self.matrix, self.settings = node, number, matrix, settings
         self.spent = Spent()
-        self.worker: SubstitutionWorker
+        self._worker: SubstitutionWorker | None = None
+        self._is_open, self._sequence = False, 0
         self.reply: Reply
         self.begin(1)
 
     def begin(self, wanted: int) -> None:
         """Register, and become what the node says."""
-        told = self._call("register", self.number, wanted)
-        if getattr(self, "worker", None) is None or self.worker.members.capacity != told.capacity:
-            n_samples = len(self.settings.objective.y)
-            self.worker = SubstitutionWorker(self.settings, told.capacity, n_samples, self.dtype)
-        self.worker.take_back(self.matrix, told.share)
+        registration: Registration = self._call("register", self.number, wanted)
+        if self._worker is None or self._worker.capacity != registration.capacity:
+            self._worker = SubstitutionWorker(self.settings, registration.capacity)
+        self._worker.take_back(self.matrix, registration.share)
         self._is_open = False
-        self._sequence, self.reply = told.sequence, told.reply
+        self._sequence, self.reply = registration.sequence, registration.reply
+
+    @property
+    def worker(self) -> SubstitutionWorker:
+        """The worker, once it is registered."""
+        if self._worker is None:
+            raise ValueError("expected a registered worker, found none")
+        return self._worker
 
     @property
     def lease(self) -> Lease | None:
@@ -77,11 +80,8 @@ class WorkerSession:
     def propose(self, columns: Columns) -> Proposal:
         """Let the columns of the lease in that pay, against u_C as it was told last."""
         started = time.perf_counter()
-        prediction = self.reply.prediction
-        if prediction is None:
-            raise ValueError("expected u_C with the orders to work, found none")
         self._is_open = True
-        proposal = self.worker.present(columns, self.reply.held, prediction)
+        proposal = self.worker.present(columns, self.reply)
         self.spent.computing_s += time.perf_counter() - started
         self.spent.n_columns += len(columns)
         self.spent.n_blocks += 1
@@ -93,7 +93,7 @@ class WorkerSession:
         if reply.verdict == "refused" and reply.prediction is not None:
             self.reply = reply
             started = time.perf_counter()
-            proposal = self.worker.reconsider(reply.prediction)
+            proposal = self.worker.reconsider(reply)
             self.spent.computing_s += time.perf_counter() - started
             self.spent.n_reconsidered += 1
             reply = self._step(proposal, wanted)
@@ -105,7 +105,7 @@ class WorkerSession:
         self.reply = reply
         if reply.verdict == "refused":
             self.spent.n_undone += 1
-            self.reply = self._step(Proposal(None, proposal.columns, proposal.coef), wanted)
+            self.reply = self._step(replace(proposal, delta=None), wanted)
             if self.reply.verdict == "superseded":
                 self.begin(wanted)
 
@@ -117,11 +117,9 @@ class WorkerSession:
         if share.worker == self.number:
             contribution = self.worker.contribution()
         else:
-            other = SubstitutionWorker(self.settings, max(1, len(share.columns)), len(self.worker._after), self.dtype)
-            other.take_back(self.matrix, share)
-            contribution = other.contribution()
-        answer = self._call("contribute", self.number, self._sequence, share.worker, self.reply.epoch, contribution)
-        self._take(answer, 1)
+            contribution = contribution_of(self.matrix, self.settings, share)
+        answer = Contribution(share.worker, self.reply.epoch, contribution)
+        self._take(self._call("contribute", self.number, self._sequence, answer), 1)
 
     def wait(self, waited_s: float, wanted: int = 1) -> None:
         """Ask for something to do."""
@@ -133,9 +131,14 @@ class WorkerSession:
             self.worker.settle(False)
             self._is_open = False
 
+    @property
+    def n_held(self) -> int:
+        """Columns that the worker holds, the proposal included that it has not pushed."""
+        return self.worker.members.n_members
+
     def holds(self) -> tuple[int, Share]:
         """Return the number of the last step, and what the worker holds."""
-        return self._sequence, Share(self.number, *self.worker.holds())
+        return self._sequence, self.worker.holds()
 
     def _take(self, reply: Reply, wanted: int) -> None:
         if reply.verdict == "superseded":
@@ -145,10 +148,8 @@ class WorkerSession:
 
     def _step(self, proposal: Proposal, wanted: int) -> Reply:
         self._sequence += 1
-        version = self.reply.version
         self.spent.sent_nbytes += 0 if proposal.delta is None else proposal.delta.nbytes
-        step = (self.number, self._sequence, proposal.delta, version, proposal.columns, proposal.coef, wanted)
-        reply: Reply = self._call("step", *step)
+        reply: Reply = self._call("step", self._sequence, proposal, wanted)
         return reply
 
     def _call(self, method: str, *arguments: Any) -> Any:

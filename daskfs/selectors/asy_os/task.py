@@ -13,16 +13,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from daskfs.cluster.actors import NodeAddress, NodeLost
+from daskfs.cluster.actors import ActorAddress, ActorLost
 from daskfs.kernels.substitution.products import NO_WEIGHT
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.buffers import BufferPool
 from daskfs.selectors.asy_os.leases import ColumnLeases, Lease
-from daskfs.selectors.asy_os.messages import NO_COEF, NO_COLUMNS, Share
-from daskfs.selectors.asy_os.node import CentralNode
+from daskfs.selectors.asy_os.node import NO_COEF, NO_COLUMNS, CentralNode, Reply, Share
 from daskfs.selectors.asy_os.objective import SharedObjective
 from daskfs.selectors.asy_os.session import Spent, WorkerSession
-from daskfs.selectors.asy_os.worker import SubstitutionWorker, WorkerSettings
+from daskfs.selectors.asy_os.worker import SubstitutionWorker, WorkerSettings, contribution_of
 from daskfs.selectors.online_substitution.columns import Columns, ColumnSettings, prepared, read_columns
 from daskfs.selectors.online_substitution.engines.base import Rule
 
@@ -68,8 +67,8 @@ class AsyncSettings:
         return SharedObjective(self.loss, y, weight, self.rule.ridge, self.threshold, self.fits_intercept)
 
     def worker(self, matrix: Matrix) -> WorkerSettings:
-        """Return what a worker is told."""
-        return WorkerSettings(self.objective(matrix), self.rule, self.columns)
+        """Return what a worker needs beside the data."""
+        return WorkerSettings(self.objective(matrix), self.rule, self.columns, np.dtype(self.dtype))
 
     def leases(self, n_features: int) -> ColumnLeases:
         """Return the leases of a run that begins."""
@@ -107,28 +106,28 @@ class Outcome:
     spent: Spent
 
 
-def work_until_finished(matrix: Matrix, address: NodeAddress, settings: AsyncSettings, number: int) -> Outcome:
+def work_until_finished(matrix: Matrix, address: ActorAddress, settings: AsyncSettings, number: int) -> Outcome:
     """Be a worker until the central node says that all is done, or answers no more.
 
     Parameters
     ----------
     matrix : Matrix
         Read here.
-    address : NodeAddress
+    address : ActorAddress
         Of the placed `CentralNode`.
     settings : AsyncSettings
     number : int
         Of the worker.
     """
     try:
-        session = WorkerSession(address, number, matrix, settings.worker(matrix), np.dtype(settings.dtype))
-    except NodeLost:
+        session = WorkerSession(address, number, matrix, settings.worker(matrix))
+    except ActorLost:
         return Outcome(True, -1, Share(number, NO_COLUMNS, NO_COEF), Spent())
     is_lost = False
     with ThreadPoolExecutor(1, thread_name_prefix="daskfs-read") as pool:
         try:
             _work(session, settings, _ReadAhead(matrix, settings, session.settings.objective.weight, pool))
-        except NodeLost:
+        except ActorLost:
             is_lost = True
             session.undo()
     return Outcome(is_lost, *session.holds(), session.spent)
@@ -176,21 +175,18 @@ def compile_kernels(settings: AsyncSettings) -> None:
     X = rng.standard_normal((64, 6)).astype(settings.dtype)
     y = np.where(X[:, 0] > 0.0, 1.0, -1.0)
     objective = SharedObjective(settings.loss, y, NO_WEIGHT, 0.1, settings.threshold, settings.fits_intercept)
-    worker = SubstitutionWorker(WorkerSettings(objective, settings.rule, settings.columns), 2, 64, X.dtype)
-    prediction, _ = objective.without_features()
+    worker = SubstitutionWorker(WorkerSettings(objective, settings.rule, settings.columns, X.dtype), 2)
+    told = Reply("accepted", "work", 0, objective.without_features()[0])
     for start in (0, 3):
         rows = np.ascontiguousarray(X.T[start : start + 3])
         block = prepared(np.arange(start, start + 3), rows, settings.columns)
-        proposal = worker.present(block, NO_COLUMNS, prediction)
+        proposal = worker.present(block, told)
         worker.settle(proposal.delta is not None)
 
 
-def contribution_of(matrix: Matrix, settings: AsyncSettings, share: Share) -> np.ndarray:
-    """Return what a share contributes to u_C: its columns are read."""
-    told = settings.worker(matrix)
-    worker = SubstitutionWorker(told, max(1, len(share.columns)), matrix.shape[0], np.dtype(settings.dtype))
-    worker.take_back(matrix, share)
-    return worker.contribution()
+def contribution_where_it_is_read(matrix: Matrix, settings: AsyncSettings, share: Share) -> np.ndarray:
+    """Return what a share contributes to u_C, as a task."""
+    return contribution_of(matrix, settings.worker(matrix), share)
 
 
 class _ReadAhead:

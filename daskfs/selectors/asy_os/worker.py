@@ -9,14 +9,14 @@
     9. where |S(t)| > s / q: drop the smallest weight
     13. push Δu(t) = X_S(t) w_S(t) - u(t)
 
-Algorithm 3 of Yang, Fujimaki, Kusumura and Liu (KDD 2016), a block of features at a time. The engines of
-`online_substitution.engines.exchange` decide on the newcomers, with the parabola of the loss at u_C and with
-what the other workers hold fixed:
+Algorithm 3 of Yang, Fujimaki, Kusumura and Liu (KDD 2016), a block of features at a time. The quadratic models of
+`daskfs.selectors.online_substitution.engines` decide on the candidates: here the model is the quadratic approximation
+of the loss at u_C, with what the other workers hold fixed:
 
     ½ vᵀ M v - cᵀ v,   M = Zᵀ D Z + λ₂,   c = Zᵀ (D u(t) - ∂L/∂u_C),   D = ∂²L/∂u_C²
 
-of the worker's own columns Z and the newcomers. With the squared loss it is the loss itself. With others D is that of
-an earlier u_C: it is renewed after as many newcomers as there are members, when it costs no more than they did.
+of the worker's own columns Z and the candidates. With the squared loss it is the loss itself. With others D is that of
+an earlier u_C: it is renewed after as many candidates as there are members, when it costs no more than they did.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import numpy as np
 from daskfs.kernels.losses import SQUARED
 from daskfs.kernels.substitution.products import NO_WEIGHT, cross_products, row_products
 from daskfs.matrix.base import Matrix
-from daskfs.selectors.asy_os.messages import Share
+from daskfs.selectors.asy_os.node import NO_COEF, NO_COLUMNS, Proposal, Reply, Share
 from daskfs.selectors.asy_os.objective import SharedObjective
 from daskfs.selectors.online_substitution.columns import Columns, ColumnSettings, read_columns
 from daskfs.selectors.online_substitution.engines.base import BatchWidth, Rule
@@ -36,7 +36,7 @@ from daskfs.selectors.online_substitution.engines.squared import quadratic_model
 from daskfs.selectors.online_substitution.members import Members
 
 RENEW_AFTER = 32
-"""Newcomers, at least, after which the loss is bent anew."""
+"""Candidates, at least, after which the loss's curvature is taken anew."""
 MAX_CORRECTIONS, MAX_HALVINGS = 3, 4
 WIDEST = 128
 """Columns whose products with the members are made at once."""
@@ -44,20 +44,13 @@ WIDEST = 128
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """What all workers are told."""
+    """What all workers need, beside the data."""
 
     objective: SharedObjective
     rule: Rule
     columns: ColumnSettings
-
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """What a worker would like to change; `delta` None: nothing."""
-
-    delta: np.ndarray | None
-    columns: np.ndarray
-    coef: np.ndarray
+    dtype: np.dtype
+    """Of the columns as they are held."""
 
 
 class SubstitutionWorker:
@@ -66,14 +59,13 @@ class SubstitutionWorker:
     Parameters
     ----------
     settings : WorkerSettings
-    capacity, n_samples : int
-    dtype : dtype
-        Of the columns.
+    capacity : int
     """
 
-    def __init__(self, settings: WorkerSettings, capacity: int, n_samples: int, dtype: np.dtype) -> None:
-        self.settings, self.objective = settings, settings.objective
-        self.members = Members(capacity, n_samples, dtype)
+    def __init__(self, settings: WorkerSettings, capacity: int) -> None:
+        n_samples = len(settings.objective.y)
+        self.settings, self.objective, self.capacity = settings, settings.objective, capacity
+        self.members = Members(capacity, n_samples, settings.dtype)
         self.model = quadratic_model(self.members, settings.rule)
         self.products = CurvedProducts(self.objective.weight, self.objective.total)
         self._width = BatchWidth(widest=WIDEST)
@@ -81,13 +73,14 @@ class SubstitutionWorker:
         self._after = np.zeros(n_samples)
         self._response = np.zeros(n_samples)
         self._since = np.inf  # candidates since the curvature was taken
+        self._number = 0
         self._kept: dict[str, np.ndarray] = {}
-        self._before = np.zeros(0)
-        """Coefficients before a batch."""
+        self._before = Share(0, NO_COLUMNS, NO_COEF)
+        """What was held before a batch."""
 
     def take_back(self, matrix: Matrix, share: Share) -> None:
         """Become the worker that holds a share: its columns are read again."""
-        self.members.n_members = 0
+        self.members.n_members, self._number = 0, share.worker
         if len(share.columns):
             self.members.add(read_columns(matrix, share.columns, self.settings.columns, self.objective.weight))
         self.model.begin(share.coef)
@@ -101,27 +94,18 @@ class SubstitutionWorker:
         self._contribution = self.members.predict(self.model.coef, 0.0, np.zeros_like(self._contribution))
         return self._contribution
 
-    def present(self, columns: Columns, held: np.ndarray, prediction: np.ndarray) -> Proposal:
-        """Let columns in that pay.
-
-        Parameters
-        ----------
-        columns : Columns
-        held : ndarray of int64
-            Columns that others hold.
-        prediction : ndarray of shape (n_samples,)
-            u_C, this worker's contribution included.
-        """
+    def present(self, columns: Columns, told: Reply) -> Proposal:
+        """Let columns in that pay, against the u_C that is told, this worker's contribution included."""
         self._keep()
-        self._look(prediction)
+        self._look(told)
         self._optimise()
         start = 0
         while start < len(columns):  # a lease is wide for the calls' sake; pieces gallop as the engines' batches do
             piece = columns.take(slice(start, start + self._width.width))
             start += len(piece)
-            self._width.after(self._walk(piece, held))
+            self._width.after(self._walk(piece, told.held))
         self._since += len(columns)
-        return self._proposal(prediction)
+        return self._proposal(told)
 
     def _walk(self, columns: Columns, held: np.ndarray) -> int:
         """Let those in that pay, one after the other; return how many."""
@@ -137,11 +121,11 @@ class SubstitutionWorker:
             usable &= columns.square > 0.0
         return self.model.walk(columns, cross, linear, usable, products)
 
-    def reconsider(self, prediction: np.ndarray) -> Proposal:
+    def reconsider(self, told: Reply) -> Proposal:
         """Fit the columns chosen last to a new u_C, which this worker's contribution is part of as it was."""
-        self._look(prediction)
+        self._look(told)
         self._optimise(to_minimum=True)
-        return self._proposal(prediction)
+        return self._proposal(told)
 
     def settle(self, is_accepted: bool) -> None:
         """Go on from what was proposed, or from what was before."""
@@ -150,14 +134,14 @@ class SubstitutionWorker:
         else:
             self._revert()
 
-    def holds(self) -> tuple[np.ndarray, np.ndarray]:
+    def holds(self) -> Share:
         """Return the columns held, and their coefficients."""
         k = self.members.n_members
-        return self.members.ids[:k].copy(), self.model.coef[:k].copy()
+        return Share(self._number, self.members.ids[:k].copy(), self.model.coef[:k].copy())
 
-    def _look(self, prediction: np.ndarray) -> None:
+    def _look(self, told: Reply) -> None:
         """Take the loss's derivative at u_C and, where it is due, its curvature."""
-        objective = self.objective
+        objective, prediction = self.objective, _prediction_of(told)
         if objective.loss == SQUARED:
             np.subtract(objective.y, prediction, out=self._response)
             self._response += self._contribution
@@ -195,19 +179,19 @@ class SubstitutionWorker:
         linear = row_products(self.members.columns.rows, self._response, NO_WEIGHT)
         self.model.set_linear(linear, to_minimum)
 
-    def _proposal(self, prediction: np.ndarray) -> Proposal:
+    def _proposal(self, told: Reply) -> Proposal:
         members, model = self.members, self.model
         members.predict(model.coef, 0.0, self._after)
-        if self.objective.loss != SQUARED and self.settings.rule.checks and not self._corrected(prediction):
+        if self.objective.loss != SQUARED and self.settings.rule.checks and not self._corrected(_prediction_of(told)):
             self._revert()
             members.predict(model.coef, 0.0, self._after)
         delta = self._after - self._contribution
-        return Proposal(delta if delta.any() else None, *self.holds())
+        return Proposal(self.holds(), delta if delta.any() else None, told.version)
 
     def _corrected(self, prediction: np.ndarray) -> bool:
         """Take Newton steps on the true loss where the approximation's minimum raised it; tell whether it fell."""
         model, objective, k = self.model, self.objective, self.members.n_members
-        before = objective.value(prediction, objective.penalty(self._before))
+        before = objective.value(prediction, objective.penalty(self._before.coef))
         for _ in range(MAX_CORRECTIONS):
             value = self._value_after(prediction)
             if value <= before:
@@ -232,13 +216,26 @@ class SubstitutionWorker:
     def _keep(self) -> None:
         """Remember what is held, for `settle`."""
         self.members.keep()
-        self._kept, self._before = self.model.kept(), self.holds()[1]
+        self._kept, self._before = self.model.kept(), self.holds()
 
     def _revert(self) -> None:
         self.model.revert(self._kept)
         self.members.revert()
         if self.objective.loss != SQUARED:
             self._since = np.inf
+
+
+def _prediction_of(told: Reply) -> np.ndarray:
+    if told.prediction is None:
+        raise ValueError("expected u_C with the orders to work, found none")
+    return told.prediction
+
+
+def contribution_of(matrix: Matrix, settings: WorkerSettings, share: Share) -> np.ndarray:
+    """Return what a share contributes to u_C: its columns are read."""
+    worker = SubstitutionWorker(settings, max(1, len(share.columns)))
+    worker.take_back(matrix, share)
+    return worker.contribution()
 
 
 @dataclass(frozen=True, slots=True)

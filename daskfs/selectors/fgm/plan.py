@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from daskfs.errors import PlanError
 from daskfs.kernels.fgm.mkl import mkl_nbytes
 from daskfs.kernels.fgm.scores import GRANULE
-from daskfs.selectors.base import SelectorPlan
+from daskfs.selectors.shared.budget import Budget, SelectorPlan
 
 TASK_NBYTES = 64 << 20  # of columns that one task reads: hides Dask's cost of a task
 BUFFER_NBYTES = 12 << 20  # of a piece of rows
@@ -39,12 +38,17 @@ class FgmShape:
         return KEPT_NBYTES // (3 * self.n_samples * max(self.itemsize, 4))
 
     @property
-    def client_nbytes(self) -> int:
-        """Of the leading process: selected columns, inner products, vectors over the rows, statistics."""
-        columns = self.n_samples * self.n_most * max(self.itemsize, 4)
-        kept = 3 * min(self.n_kept, self.n_passes) * self.n_samples * max(self.itemsize, 4)
-        newton = mkl_nbytes(self.n_samples, self.n_most) if self.solver != "apg" else 0
-        return columns + kept + newton + self.n_samples * 160 + self.n_features * 64
+    def client(self) -> Budget:
+        """Of the client process."""
+        column_nbytes = self.n_samples * max(self.itemsize, 4)
+        return (
+            Budget()
+            .add("selected columns", self.n_most * column_nbytes)
+            .add("inner products of groups", 3 * min(self.n_kept, self.n_passes) * column_nbytes)
+            .add("Newton steps", mkl_nbytes(self.n_samples, self.n_most) if self.solver != "apg" else 0)
+            .add("vectors over the rows", self.n_samples * 160)
+            .add("means, scales and scores", self.n_features * 64)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,7 @@ class Cut:
     """Rows of them that it reads at a time."""
     n_read: int
     """Columns that one task reads for the cache."""
-    task_nbytes: int
+    task: Budget
 
 
 def cut_columns(
@@ -84,19 +88,14 @@ def cut_columns(
     """
     n, m, itemsize = shape.n_samples, shape.n_features, shape.itemsize
     tile_columns = max(1, min(tile_shape[1], m))
-    fixed = TILE_NBYTES + 24 * n + 64 * (shape.n_most + shape.n_per_pass)
-    least = fixed + N_BUFFERS * GRANULE * itemsize + 2 * n * itemsize
-    if memory_limit is not None and least > memory_limit:
-        fault = PlanError(
-            f"one column of {n:,} rows and the dual variables take {least:,} bytes, "
-            f"the limit is {memory_limit:,} bytes",
-            "memory_limit",
-            f"allow at least {least:,} bytes",
-        )
-        fault.needed_nbytes = least
-        raise fault
-    room = BUFFER_NBYTES if memory_limit is None else min(BUFFER_NBYTES, (memory_limit - fixed) // N_BUFFERS)
+    fixed = Budget().add("tiles", TILE_NBYTES).add("the dual variables", 24 * n)
+    fixed.add("scores", 64 * (shape.n_most + shape.n_per_pass))
+    least = fixed + Budget({"a piece of one column": N_BUFFERS * GRANULE * itemsize, "one column": 2 * n * itemsize})
+    least.refuse_over(memory_limit, f"one column of {n:,} rows and the dual variables take")
+    room = BUFFER_NBYTES if memory_limit is None else min(BUFFER_NBYTES, (memory_limit - fixed.nbytes) // N_BUFFERS)
     widest = max(1, room // (GRANULE * itemsize + 24))
+    if memory_limit is not None:  # the sums of many columns must leave room to read one for the cache
+        widest = min(widest, max(1, (memory_limit - fixed.nbytes - 2 * n * itemsize) // 40))
     wanted = max(tile_columns, TASK_NBYTES // max(1, n * itemsize), -(-m // 4096))
     if is_in_memory:
         wanted = m
@@ -108,7 +107,8 @@ def cut_columns(
     piece = min(piece - piece % tile_rows, -(-n // GRANULE) * GRANULE)
     n_read = max(1, min(shape.n_per_pass, room // (n * itemsize)))
     score = 0 if is_in_memory else N_BUFFERS * min(piece, n) * width * itemsize
-    task = fixed + 40 * width + max(score, 2 * n * n_read * itemsize)
+    task = fixed + Budget({"sums of the columns": 40 * width})
+    task.add_largest(pieces_of_columns=score, columns_for_the_cache=2 * n * n_read * itemsize)
     return Cut(width, piece, n_read, task)
 
 
@@ -130,9 +130,9 @@ def plan_fgm(
     return SelectorPlan(
         n_tasks=n_passes * -(-shape.n_features // cut.width),
         n_passes=n_passes,
-        task_nbytes=cut.task_nbytes,
         read_nbytes=n_passes * matrix_nbytes + shape.n_samples * shape.n_most * shape.itemsize,
-        client_nbytes=shape.client_nbytes,
+        task=cut.task,
+        client=shape.client,
         text=(
             f"fgm: up to {shape.n_most:,} features, {shape.n_per_pass} in each of up to {shape.n_passes} passes over "
             f"blocks of {cut.width:,} columns, {min(cut.piece_rows, shape.n_samples):,} rows at a time"

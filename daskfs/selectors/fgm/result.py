@@ -58,6 +58,8 @@ def finish(selector: FGM, matrix: Matrix, passes: FgmPasses, y: np.ndarray, weig
         del columns["held_out_loss"]
     selector.result_ = SelectionResult(
         method=selector.method,
+        score_kind=selector.score_kind,
+        history_kind=selector.history_kind,
         table=table,
         intercept=selector.intercept_,
         parameters=parameters,

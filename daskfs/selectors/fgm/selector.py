@@ -32,7 +32,7 @@ Differs from the paper:
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from annotated_types import Gt, Lt
@@ -42,7 +42,7 @@ from daskfs.kernels.losses import loss_code
 from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE, ONE_PREDICTION
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, LossOf, Positive, Tolerance, n_to_select
-from daskfs.selectors.base import BaseSelector, SelectorPlan
+from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.fgm.parameters import (
     C_FACTORS,
     VALIDATION_SHARE,
@@ -57,6 +57,7 @@ from daskfs.selectors.fgm.result import finish
 from daskfs.selectors.fgm.run import ColumnPasses
 from daskfs.selectors.fgm.tasks import scored_in_place
 from daskfs.selectors.inputs import seed_of
+from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.responses import CLASSIFIERS
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
@@ -72,9 +73,9 @@ class FGM(BaseSelector):
     n_features_per_pass : int, optional
         The paper's B: columns of a pass. By default 10, or a tenth of `n_features_to_select`. Few find more of the
         true features, many take fewer passes over the data.
-    loss : {"squared_hinge", "logistic", "squared"}
+    loss : {"squared", "logistic", "squared_hinge"}
         The paper's PROX-FGM and PROX-SLR, for two classes with any labels; or least squares.
-    C : float or {"validation"}, optional
+    C : float or "validation", optional
         Weight of the loss against half the squared norm. By default 0.01, with fewer than 1,000 rows 10 / n, divided by
         the columns' typical variance where they are not normalised, and four times as much for the logistic loss.
         "validation": the best of multiples of that, 1/10 to 100, by the loss of rows held out. See Notes.
@@ -153,11 +154,13 @@ class FGM(BaseSelector):
     """
 
     method = "fgm"
+    score_kind = "standardised coefficient"
+    history_kind = "passes"
 
     n_features_to_select: Count | None = None
     n_features_per_pass: Count | None = None
     loss: Annotated[
-        str, LossOf(BOUNDED_CURVATURE, ONE_PREDICTION, AT_ONCE, among=("squared_hinge", "logistic", "squared"))
+        str, LossOf(BOUNDED_CURVATURE, ONE_PREDICTION, AT_ONCE, among=("squared", "logistic", "squared_hinge"))
     ] = "squared_hinge"
     C: Positive | Literal["validation"] | None = None
     fit_intercept: bool = True
@@ -173,19 +176,9 @@ class FGM(BaseSelector):
     certify: bool = False
     debias: bool = False
 
-    def plan(
-        self,
-        n_samples: int,
-        n_features: int,
-        dtype: Any,
-        memory_limit: int | None,
-        n_threads: int = 1,
-        tile_shape: tuple[int, int] | None = None,
-    ) -> SelectorPlan:
-        """Return what fitting a matrix of this shape will read and hold; see `BaseSelector.plan`."""
-        self.check_parameters()
-        shape = self._shape(n_samples, n_features, np.dtype(dtype).itemsize)
-        return plan_fgm(shape, memory_limit, n_threads, tile_shape, with_statistics=True)
+    def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
+        sizes = self._shape(shape.n_samples, shape.n_features, shape.itemsize)
+        return plan_fgm(sizes, limits.task_nbytes, limits.n_threads, shape.tile_shape, with_statistics=True)
 
     def _fit(self, run: Run) -> None:
         matrix = run.matrix

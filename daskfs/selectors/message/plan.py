@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from numbers import Integral
 
-from daskfs.errors import ConfigError, PlanError
+from daskfs.errors import ConfigError
 from daskfs.kernels.glm import path as glm_path
 from daskfs.kernels.glm.fit import glm_fit_nbytes
 from daskfs.kernels.glm.lsa import lsa_path_nbytes
 from daskfs.kernels.glm.softmax import softmax_nbytes
 from daskfs.kernels.lasso.least_squares import least_squares_nbytes
 from daskfs.kernels.lasso.path import default_max_features, path_nbytes
-from daskfs.selectors.base import SelectorPlan
+from daskfs.selectors.shared.budget import Budget, SelectorPlan
 
 GROUP_NBYTES = 128 << 20  # of rows read by one task, where the memory allows and subsets are smaller
 CACHE_NBYTES = 20 << 10  # what a subset's path leaves behind for the refit: half of 64 x 64 numbers, and a few vectors
@@ -135,16 +135,20 @@ class Shape:
         """Rows."""
         return -(-self.n_samples // self.n_subsets)
 
-    def select_nbytes(self, n_subsets: int) -> int:
+    def select(self, n_subsets: int) -> Budget:
         """Return the memory of a task that selects on so many subsets."""
-        rows = self.largest_subset
+        rows, task = self.largest_subset, Budget()
         if self.n_entries is not None:
-            turned = self.n_entries * (self.itemsize + 20)  # by columns, and on the way there
-            read = rows * 32 + self.n_entries * (self.itemsize + 8)
-            return n_subsets * read + turned + self._path_nbytes(rows)
-        copy = rows * self.n_features * 4 if self.itemsize < 4 else 0
-        workspace = self._path_nbytes(rows)
-        return n_subsets * rows * (self.n_features * self.itemsize + 24) + copy + workspace + TILE_NBYTES
+            task.add("entries of the subsets", n_subsets * (rows * 32 + self.n_entries * (self.itemsize + 8)))
+            task.add("entries of one by columns", self.n_entries * (self.itemsize + 20))  # and on the way there
+            return task.add("its path", self._path_nbytes(rows))
+        task.add("rows of the subsets", n_subsets * rows * (self.n_features * self.itemsize + 24))
+        task.add("rows of one as float32", rows * self.n_features * 4 if self.itemsize < 4 else 0)
+        return task.add("its path", self._path_nbytes(rows)).add("tiles", TILE_NBYTES)
+
+    def select_nbytes(self, n_subsets: int) -> int:
+        """Return the bytes of `select`."""
+        return self.select(n_subsets).nbytes
 
     def _path_nbytes(self, rows: int) -> int:
         p = self.n_features
@@ -204,16 +208,9 @@ def plan_message(shape: Shape, memory_limit: int | None, n_threads: int, tile_ro
     PlanError
         One subset does not fit in the limit; with the sizes that would.
     """
-    needed = shape.select_nbytes(1)
-    if memory_limit is not None and needed > memory_limit:
-        fault = PlanError(
-            f"one subset of {shape.largest_subset:,} rows x {shape.n_features:,} columns takes {needed:,} bytes, "
-            f"the limit is {memory_limit:,} bytes",
-            "memory_limit",
-            f"allow at least {needed:,} bytes{_smaller_subsets(shape, memory_limit)}",
-        )
-        fault.needed_nbytes = needed
-        raise fault
+    if memory_limit is not None and shape.select_nbytes(1) > memory_limit:
+        what = f"one subset of {shape.largest_subset:,} rows x {shape.n_features:,} columns takes"
+        shape.select(1).refuse_over(memory_limit, what, _smaller_subsets(shape, memory_limit))
     per_task = subsets_per_task(shape.n_subsets, shape.select_nbytes, memory_limit, n_threads)
     n_tasks = -(-shape.n_subsets // per_task)
     n_read = shape.n_samples + (tile_rows - 1) * (n_tasks - 1)
@@ -226,9 +223,12 @@ def plan_message(shape: Shape, memory_limit: int | None, n_threads: int, tile_ro
     return SelectorPlan(
         n_tasks=n_tasks,
         n_passes=1,
-        task_nbytes=shape.select_nbytes(per_task),
         read_nbytes=read_nbytes,
-        client_nbytes=shape.n_samples * 24 + shape.n_features * 64 + shape.n_subsets * CACHE_NBYTES,
+        task=shape.select(per_task),
+        client=Budget()
+        .add("vectors over the rows", shape.n_samples * 24)
+        .add("votes and scores", shape.n_features * 64)
+        .add("what the paths leave for the refit", shape.n_subsets * CACHE_NBYTES),
         text=(
             f"message: {shape.n_subsets} subsets of {shape.largest_subset:,} rows, {per_task} per task; "
             f"one pass over all columns, {again}"
@@ -242,5 +242,5 @@ def _smaller_subsets(shape: Shape, memory_limit: int) -> str:
         n_subsets = min(max(n_subsets + 1, n_subsets * 5 // 4), shape.n_samples // 20)
         smaller = replace(shape, n_subsets=n_subsets)
         if smaller.select_nbytes(1) <= memory_limit:
-            return f", or set n_subsets={n_subsets} (subsets of {smaller.largest_subset:,} rows)"
+            return f"set n_subsets={n_subsets} (subsets of {smaller.largest_subset:,} rows)"
     return ""

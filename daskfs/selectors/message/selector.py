@@ -56,7 +56,7 @@ from daskfs.losses import LIKELIHOOD
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, Estimator, LossOf, Positive, Share
 from daskfs.result import SelectionResult, selection_table
-from daskfs.selectors.base import BaseSelector, SelectorPlan
+from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.inputs import is_lazy
 from daskfs.selectors.message.aggregate import coefficient_norm, count_votes
 from daskfs.selectors.message.fits import Part, Parts, Refit, SubsetFits, confirmed, run_again
@@ -65,6 +65,7 @@ from daskfs.selectors.message.partition import in_partition, most_entries, n_ent
 from daskfs.selectors.message.passes import MessageRun
 from daskfs.selectors.message.plan import Shape, choose_n_subsets, plan_message, why_n_subsets
 from daskfs.selectors.message.subset import SelectionSettings
+from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.responses import CLASSIFIERS
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, classes_of, null_intercept, null_intercepts
@@ -184,6 +185,8 @@ class Message(BaseSelector):
     """
 
     method = "message"
+    score_kind = "inclusion frequency"
+    history_kind = "criterion path"
 
     n_subsets: Count | None = None
     subset_size: Annotated[int, Ge(2)] | None = None
@@ -207,19 +210,10 @@ class Message(BaseSelector):
         if self.n_subsets is not None and self.subset_size is not None:
             raise ConfigError("expected n_subsets or subset_size, found both", "message", "leave one out")
 
-    def plan(
-        self,
-        n_samples: int,
-        n_features: int,
-        dtype: Any,
-        memory_limit: int | None,
-        n_threads: int = 1,
-        tile_shape: tuple[int, int] | None = None,
-    ) -> SelectorPlan:
-        """Return what fitting a matrix of this shape will read and hold; see `BaseSelector.plan`."""
-        self.check_parameters()
-        shape = self._shape(n_samples, n_features, np.dtype(dtype))
-        return plan_message(shape, memory_limit, n_threads, tile_shape[0] if tile_shape else 1)
+    def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
+        tile_rows = shape.tile_shape[0] if shape.tile_shape else 1
+        message_shape = self._shape(shape.n_samples, shape.n_features, shape.dtype)
+        return plan_message(message_shape, limits.task_nbytes, limits.n_threads, tile_rows)
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, classes: Any = None) -> Message:
         """Take more rows: their subsets vote with those before, and their fits join the average.
@@ -375,6 +369,8 @@ class Message(BaseSelector):
         limit = runs[0].memory_limit
         self.result_ = SelectionResult(
             method=self.method,
+            score_kind=self.score_kind,
+            history_kind=self.history_kind,
             table=table,
             intercept=intercept,
             parameters=parameters,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from daskfs.errors import PlanError
-from daskfs.selectors.base import SelectorPlan
 from daskfs.selectors.mission.model import ModelShape
+from daskfs.selectors.shared.budget import Budget, SelectorPlan
 
 PIECE_NBYTES = 16 << 20  # of rows read at once, where the memory allows
 N_PIECES = 3  # alive: one learnt from, one read ahead, one on its way
@@ -50,13 +49,19 @@ class MissionShape:
     @property
     def fixed_nbytes(self) -> int:
         """Of a task, whatever it reads."""
-        standard = 0 if self.nnz_per_row is not None else 48 * self.n_features
-        return N_MODELS * self.model.nbytes + standard
+        return N_MODELS * self.model.nbytes + self.scaling_nbytes
 
-    def task_nbytes(self, piece_rows: int) -> int:
-        """Return the peak of one task."""
-        learning = self.fixed_nbytes + N_PIECES * piece_rows * self.row_nbytes
-        return max(learning, self.refit_nbytes)
+    @property
+    def scaling_nbytes(self) -> int:
+        """Of means and scales of dense columns."""
+        return 0 if self.nnz_per_row is not None else 48 * self.n_features
+
+    def task(self, piece_rows: int) -> Budget:
+        """Return the peak of one task: it learns, or takes part in the refit."""
+        learning = Budget().add("models", N_MODELS * self.model.nbytes).add("scaling", self.scaling_nbytes)
+        learning.add("pieces of rows", N_PIECES * piece_rows * self.row_nbytes)
+        refit = Budget().add("refit", self.refit_nbytes)
+        return max(learning, refit, key=lambda budget: budget.nbytes)
 
     @property
     def refit_nbytes(self) -> int:
@@ -76,29 +81,24 @@ def plan_mission(shape: MissionShape, memory_limit: int | None) -> SelectorPlan:
     PlanError
         The models and one row do not fit in the limit; with the sizes that would.
     """
-    least = shape.task_nbytes(1)
-    if memory_limit is not None and least > memory_limit:
+    least = shape.task(1)
+    if memory_limit is not None and least.nbytes > memory_limit:
         sketch = max(shape.model.n_hashes, 1) * shape.model.n_buckets * shape.model.n_outputs * 4
-        smaller = _fitting_buckets(shape, memory_limit)
-        fault = PlanError(
-            f"a sketch of {sketch:,} bytes, three times, and one row of {shape.n_features:,} columns take "
-            f"{least:,} bytes, the limit is {memory_limit:,} bytes",
-            "memory_limit",
-            f"allow at least {least:,} bytes{smaller}",
-        )
-        fault.needed_nbytes = least
-        raise fault
+        what = f"a sketch of {sketch:,} bytes, three times, and one row of {shape.n_features:,} columns take"
+        least.refuse_over(memory_limit, what, _fitting_buckets(shape, memory_limit))
     piece_rows = shape.piece_rows(memory_limit)
     n_passes = shape.n_epochs + (shape.refit == "sgd") * n_refit_epochs(shape.n_epochs)
     once = shape.n_samples * shape.n_features * shape.itemsize
     outputs = shape.model.n_outputs
+    client = Budget().add("models", (1 + N_MODELS) * shape.model.nbytes)
+    client.add("scores and coefficients", shape.n_features * (64 + 16 * outputs))
     refit = {"exact": ", then the selected columns again", "sgd": ", refit passes among them", None: ""}[shape.refit]
     return SelectorPlan(
         n_tasks=max(8, shape.n_replicas) * n_passes,
         n_passes=n_passes,
-        task_nbytes=shape.task_nbytes(piece_rows),
         read_nbytes=once * n_passes,
-        client_nbytes=(1 + N_MODELS) * shape.model.nbytes + shape.n_features * (64 + 16 * outputs),
+        task=shape.task(piece_rows),
+        client=client,
         text=(
             f"mission: {shape.model.n_selected:,} features, a sketch of {max(shape.model.n_hashes, 1)} x "
             f"{shape.model.n_buckets:,} cells; {n_passes} passes over all columns{refit}"
@@ -127,6 +127,6 @@ def _fitting_buckets(shape: MissionShape, memory_limit: int) -> str:
     while n_buckets > 1 and shape.model.n_hashes:
         n_buckets //= 2
         smaller = replace(shape, model=replace(shape.model, n_buckets=n_buckets))
-        if smaller.task_nbytes(1) <= memory_limit:
-            return f", or set n_buckets={n_buckets}"
+        if smaller.task(1).nbytes <= memory_limit:
+            return f"set n_buckets={n_buckets}"
     return ""

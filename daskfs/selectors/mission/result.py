@@ -67,6 +67,8 @@ def _result(selector: Mission, matrix: Matrix, fit: MissionFit, order: np.ndarra
     limit = {} if selector.memory_limit is None else {"limit_nbytes": {"task": str(selector.memory_limit)}}
     return SelectionResult(
         method=selector.method,
+        score_kind=selector.score_kind,
+        history_kind=selector.history_kind,
         table=table,
         intercept=selector.intercept_ if model.n_outputs == 1 else float("nan"),
         parameters=parameters,

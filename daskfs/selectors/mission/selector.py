@@ -40,7 +40,7 @@ from daskfs.cluster.open import parse_bytes, workers_of
 from daskfs.errors import ConfigError
 from daskfs.losses import ROW_BY_ROW, find_loss
 from daskfs.parameters import ClassWeights, Count, LossOf, Positive, PowerOfTwo, Share, n_to_select
-from daskfs.selectors.base import BaseSelector, SelectorPlan
+from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.message.partition import in_random_order, weighted_rows
 from daskfs.selectors.mission.fit import MissionFit, fit_mission, learn_more
@@ -48,6 +48,7 @@ from daskfs.selectors.mission.model import ModelShape
 from daskfs.selectors.mission.parameters import DEFAULT_N_SELECTED, buckets_of
 from daskfs.selectors.mission.plan import MissionShape, chosen_refit, plan_mission
 from daskfs.selectors.mission.result import set_results
+from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.responses import CLASSIFIERS, Response, mean_or_label, one_against_rest, probabilities
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target
@@ -95,7 +96,7 @@ class Mission(BaseSelector):
     standardize : bool
         Whether dense columns are centred and scaled, by the first rows, before they are learnt from. Sparse ones are
         taken as they are.
-    class_weight : {"balanced"} or mapping of a class to its weight, optional
+    class_weight : "balanced" or mapping of a class to its weight, optional
         Times the sample weights.
     refit : {"auto", "exact", "sgd"} or None
         The fit of the selected features alone: to the minimum of the loss, by further passes of stochastic descent, or
@@ -144,6 +145,8 @@ class Mission(BaseSelector):
     """
 
     method = "mission"
+    score_kind = "weight"
+    history_kind = "rows"
 
     n_features_to_select: Count | None = None
     loss: Annotated[str, LossOf(ROW_BY_ROW)] = "squared"
@@ -172,18 +175,8 @@ class Mission(BaseSelector):
             problem = f"the {self.loss} loss has no classes"
             raise ConfigError(problem, "class_weight", "leave it out, or pass sample weights")
 
-    def plan(
-        self,
-        n_samples: int,
-        n_features: int,
-        dtype: Any,
-        memory_limit: int | None,
-        n_threads: int = 1,
-        tile_shape: tuple[int, int] | None = None,
-    ) -> SelectorPlan:
-        """Return what fitting a matrix of this shape will read and hold; see `BaseSelector.plan`."""
-        self.check_parameters()
-        return plan_mission(self._shape(n_samples, n_features, np.dtype(dtype), 1), memory_limit)
+    def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
+        return plan_mission(self._shape(shape.n_samples, shape.n_features, shape.dtype, 1), limits.task_nbytes)
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Mission:
         """Select features; see `BaseSelector.fit`."""

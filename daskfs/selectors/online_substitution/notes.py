@@ -66,7 +66,9 @@ def result_of(
     memory |= {} if memory_limit is None else {"limit_nbytes": {"client": memory_limit}}
     history = np.array(run.history).reshape(-1, len(HISTORY))
     return SelectionResult(
-        method="online_substitution",
+        method=selector.method,
+        score_kind=selector.score_kind,
+        history_kind=selector.history_kind,
         table=table,
         intercept=selector.intercept_,
         parameters=parameters,

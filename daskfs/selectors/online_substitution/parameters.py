@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SmoothLoss: TypeAlias = Annotated[
     str,
-    LossOf(BOUNDED_CURVATURE, ONE_PREDICTION, among=("squared", "squared_hinge", "logistic", "epsilon_insensitive")),
+    LossOf(BOUNDED_CURVATURE, ONE_PREDICTION, among=("squared", "logistic", "squared_hinge", "epsilon_insensitive")),
 ]
 MAX_DEFAULT_FEATURES = 100
 TOLERANCE = 1e-3  # 1 - R² of a newcomer on the members, below which it is their combination

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from daskfs.errors import PlanError
 from daskfs.kernels.substitution.products import BAND_ROWS
-from daskfs.selectors.base import SelectorPlan
+from daskfs.selectors.shared.budget import Budget, SelectorPlan
 
 TILE_NBYTES = 8 << 20  # a decoded and an encoded tile of the reader
 READ_NBYTES = 8 << 20  # read at once where columns are short: a read has its price
@@ -38,19 +37,30 @@ class SubstitutionShape:
         """Of one column in memory."""
         return self.n_samples * self.itemsize
 
-    def fixed_nbytes(self, n_selected: int) -> int:
-        """Return what is held beside the blocks that are read: members, products, vectors, candidates, the refit."""
+    def held(self, n_selected: int) -> Budget:
+        """Return what is held beside the blocks that are read."""
         s, b = n_selected, self.chapter
         members = s * self.column_nbytes
-        products = 3 * s * s * 8 + 6 * b * s * 8 + 2 * b * b * 8 + 2 * (s + b + 8) * BAND_ROWS * 8
         refit = min(members, MAX_READ_NBYTES) + REFIT_NBYTES
-        vectors = VECTORS * 8 * self.n_samples + self.n_screened // 2 * self.column_nbytes
-        return members + products + vectors + max(refit, b * self.n_samples) + TILE_NBYTES
+        return (
+            Budget()
+            .add("selected columns", members)
+            .add("their products", 3 * s * s * 8)
+            .add("products with a block", 6 * b * s * 8 + 2 * b * b * 8 + 2 * (s + b + 8) * BAND_ROWS * 8)
+            .add("vectors over the rows", VECTORS * 8 * self.n_samples)
+            .add("screened candidates", self.n_screened // 2 * self.column_nbytes)
+            .add_largest(refit=refit, a_block_as_it_is_checked=b * self.n_samples)
+            .add("tiles", TILE_NBYTES)
+        )
 
     def read_nbytes(self, width: int, prefetch: int) -> int:
         """Return what blocks of so many columns take."""
         converted = 0 if self.itemsize == self.stored_itemsize else width * self.n_samples * self.stored_itemsize
         return (1 + prefetch) * width * self.column_nbytes + converted
+
+    def whole(self, n_selected: int, width: int, prefetch: int) -> Budget:
+        """Return what a selection takes that reads so many columns at once."""
+        return self.held(n_selected).add("blocks of columns", self.read_nbytes(width, prefetch))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +71,7 @@ class Reading:
     """Columns read at once, a multiple of the chapter."""
     prefetch: int
     nbytes: int
-    """Peak memory of the whole selection, beside the process itself."""
+    """Of the whole selection, beside the process itself."""
 
 
 def choose_reading(shape: SubstitutionShape, memory_limit: int | None) -> Reading:
@@ -78,32 +88,26 @@ def choose_reading(shape: SubstitutionShape, memory_limit: int | None) -> Readin
     if memory_limit is None:
         wanted = min(wanted, max(1, MAX_READ_NBYTES // chapter_nbytes))
     wanted = min(wanted, -(-shape.n_features // shape.chapter))
-    fixed = shape.fixed_nbytes(shape.n_selected)
     narrower = [wanted >> k for k in range(1, wanted.bit_length())]
     for n_chapters, prefetch in [(n, ahead) for n in (wanted, *narrower) for ahead in (1, 0)]:
         width = n_chapters * shape.chapter
-        needed = fixed + shape.read_nbytes(width, prefetch)
+        needed = shape.whole(shape.n_selected, width, prefetch).nbytes
         if memory_limit is None or needed <= memory_limit:
             return Reading(width, prefetch, needed)
-    raise _too_small(shape, memory_limit or 0, fixed + shape.read_nbytes(shape.chapter, 0))
+    what = f"{shape.n_selected:,} columns of {shape.n_samples:,} values and blocks of {shape.chapter} take"
+    narrowest = shape.whole(shape.n_selected, shape.chapter, 0)
+    narrowest.refuse_over(memory_limit, what, _fewer(shape, memory_limit or 0))
+    return Reading(shape.chapter, 0, narrowest.nbytes)
 
 
-def _too_small(shape: SubstitutionShape, limit: int, needed: int) -> PlanError:
+def _fewer(shape: SubstitutionShape, limit: int) -> str:
     fits = shape.n_selected
-    while fits > 0 and shape.fixed_nbytes(fits) + shape.read_nbytes(shape.chapter, 0) > limit:
+    while fits > 0 and shape.whole(fits, shape.chapter, 0).nbytes > limit:
         fits = fits - 1 if fits < 64 else fits * 63 // 64
-    smaller = f", or select at most {fits} features" if fits else ", or set block_columns lower"
-    fault = PlanError(
-        f"{shape.n_selected:,} columns of {shape.n_samples:,} values and blocks of {shape.chapter} take "
-        f"{needed:,} bytes, the limit is {limit:,} bytes",
-        "memory_limit",
-        f"allow at least {needed:,} bytes{smaller}",
-    )
-    fault.needed_nbytes = needed
-    return fault
+    return f"select at most {fits} features" if fits else "set block_columns lower"
 
 
-def plan_substitution(shape: SubstitutionShape, memory_limit: int | None, n_threads: int = 1) -> SelectorPlan:
+def plan_substitution(shape: SubstitutionShape, memory_limit: int | None) -> SelectorPlan:
     """Return what online substitution will read and hold.
 
     Raises
@@ -115,18 +119,18 @@ def plan_substitution(shape: SubstitutionShape, memory_limit: int | None, n_thre
     n_reads = -(-shape.n_features // reading.width) * shape.n_epochs
     pass_nbytes = shape.n_samples * shape.n_features * shape.stored_itemsize
     how = f"blocks of {reading.width} columns, {'the next one read ahead' if reading.prefetch else 'one at a time'}"
-    task_nbytes, client_nbytes, n_tasks = reading.nbytes, 0, n_reads
+    task, client, n_tasks = shape.whole(shape.n_selected, reading.width, reading.prefetch), Budget(), n_reads
     if shape.n_screened:
-        task_nbytes = shape.read_nbytes(shape.chapter, 0) + 4 * 8 * shape.n_samples + TILE_NBYTES
-        client_nbytes = reading.nbytes
+        client, task = task, Budget().add("a block of columns", shape.read_nbytes(shape.chapter, 0))
+        task.add("vectors over the rows", 4 * 8 * shape.n_samples).add("tiles", TILE_NBYTES)
         n_tasks = -(-shape.n_features // shape.chapter) * shape.n_epochs
         how = f"tasks of {shape.chapter} columns in rounds of {shape.n_screened}"
     return SelectorPlan(
         n_tasks=n_tasks,
         n_passes=shape.n_epochs,
-        task_nbytes=task_nbytes,
         read_nbytes=pass_nbytes * shape.n_epochs,
-        client_nbytes=client_nbytes,
+        task=task,
+        client=client,
         text=(
             f"online_substitution: {shape.n_selected} columns held, {shape.n_selected * shape.column_nbytes:,} bytes; "
             f"up to {shape.n_epochs} passes over all columns in {how}"

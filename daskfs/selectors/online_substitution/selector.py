@@ -51,7 +51,7 @@ from daskfs.kernels.substitution.products import NO_WEIGHT
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import ColumnOrder, Columns, Count, NotNegative, Positive, Share
-from daskfs.selectors.base import BaseSelector, SelectorPlan
+from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.online_substitution.arrivals import Arrivals, ArrivedColumns, coded
 from daskfs.selectors.online_substitution.columns import ColumnSettings
@@ -72,6 +72,7 @@ from daskfs.selectors.online_substitution.parameters import (
 from daskfs.selectors.online_substitution.plan import Reading, SubstitutionShape, choose_reading, plan_substitution
 from daskfs.selectors.online_substitution.refit import refit_members
 from daskfs.selectors.online_substitution.stream import ROUND_CHAPTERS, SubstitutionRun
+from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.responses import CLASSIFIERS, TWO_CLASS
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
@@ -87,7 +88,7 @@ class OnlineSubstitution(BaseSelector):
         columns are neither constant nor combinations of others.
     rule : {"exchange", "os", "paper"}
         What decides on a newcomer; see the module.
-    loss : {"squared", "squared_hinge", "logistic", "epsilon_insensitive"}
+    loss : {"squared", "logistic", "squared_hinge", "epsilon_insensitive"}
         The last is ½ max(0, |z - y| - epsilon)², that of support vector regression made smooth.
     n_epochs : int
         How often all columns are presented, at most; an epoch in which nobody enters is the last.
@@ -171,6 +172,8 @@ class OnlineSubstitution(BaseSelector):
     """
 
     method = "online_substitution"
+    score_kind = "loss increase"
+    history_kind = "blocks of columns"
 
     n_features_to_select: Count | None = None
     rule: Literal["exchange", "os", "paper"] = "exchange"
@@ -203,19 +206,10 @@ class OnlineSubstitution(BaseSelector):
         if self.schedule == "screen" and rule != "exchange":
             raise ConfigError(f"expected the rule 'exchange', found {rule!r}", "schedule", "leave it 'sequential'")
 
-    def plan(
-        self,
-        n_samples: int,
-        n_features: int,
-        dtype: Any,
-        memory_limit: int | None,
-        n_threads: int = 1,
-        tile_shape: tuple[int, int] | None = None,
-    ) -> SelectorPlan:
-        """Return what fitting a matrix of this shape will read and hold; see `BaseSelector.plan`."""
-        self.check_parameters()
-        shape = self._shape(n_samples, n_features, np.dtype(dtype), tile_shape[1] if tile_shape else 1)
-        return plan_substitution(shape, memory_limit, n_threads)
+    def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
+        tile_columns = shape.tile_shape[1] if shape.tile_shape else 1
+        sizes = self._shape(shape.n_samples, shape.n_features, shape.dtype, tile_columns)
+        return plan_substitution(sizes, limits.task_nbytes)
 
     def _shape(self, n_samples: int, n_features: int, dtype: np.dtype, tile_columns: int) -> SubstitutionShape:
         n_selected = n_to_select(self.n_features_to_select, n_features)

@@ -47,6 +47,7 @@ import numpy as np
 from daskfs.cluster.workers import Here, Workers
 from daskfs.matrix.base import Matrix, Progress
 from daskfs.matrix.blocks import Rows
+from daskfs.selectors.shared.budget import DataShape, Limits
 from daskfs.selectors.shared.record import Record, nbytes_of
 
 RecordT = TypeVar("RecordT", bound=Record | dict[str, np.ndarray])
@@ -124,6 +125,16 @@ class Run:
         run = copy(self)
         run._prefix = f"{self._prefix}{prefix}-"
         return run
+
+    @property
+    def shape(self) -> DataShape:
+        """Of the matrix, as plans take it."""
+        return DataShape.of(self.matrix)
+
+    @property
+    def limits(self) -> Limits:
+        """What the fit may take."""
+        return Limits(self.task_limit, self.workers.n_threads)
 
     @property
     def sent(self) -> Any:

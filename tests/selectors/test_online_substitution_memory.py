@@ -1,22 +1,19 @@
-"""The same answer wherever the work runs and however the data is stored; interrupted or not; within its memory."""
+"""What online substitution reads, also where it is resumed, and what it holds."""
 
 from __future__ import annotations
 
-import pickle
 import subprocess
 import sys
 import tracemalloc
 
 import numpy as np
-import pandas as pd
 import pytest
-from sklearn.base import clone
 
 from daskfs.errors import PlanError
-from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.pipeline.checkpoint import Checkpoint
 from daskfs.selectors.online_substitution.selector import OnlineSubstitution
 from daskfs.sources.ingest import ingest
+from tests.contract.lab import assert_same_bits
 
 KINDS = [
     {"rule": "exchange"},
@@ -62,39 +59,6 @@ def store_for(kind, stores, more=""):
 
 def selector_of(kind, **options):
     return OnlineSubstitution(10, **kind, **options)
-
-
-def assert_same_bits(found, expected):
-    np.testing.assert_array_equal(found.selected_, expected.selected_)
-    np.testing.assert_array_equal(found.coef_, expected.coef_)
-    np.testing.assert_array_equal(found.scores_, expected.scores_)
-    assert found.intercept_ == expected.intercept_
-    pd.testing.assert_frame_equal(found.result_.history, expected.result_.history, check_exact=True)
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=kind_name)
-def test_tiles_reads_and_memory_do_not_change_a_bit(stores, kind):
-    store = store_for(kind, stores)
-    expected = selector_of(kind).fit(store)
-    assert_same_bits(selector_of(kind).fit(store_for(kind, stores, ", other tiles")), expected)
-    in_memory = ArrayMatrix(store.read(slice(None)), store.read_target())
-    assert_same_bits(selector_of(kind).fit_matrix(in_memory), expected)
-    narrow = expected.plan(240, 300, "float32", None).task_nbytes - 2000
-    assert_same_bits(selector_of(kind, memory_limit=narrow).fit(store), expected)
-
-
-@pytest.mark.parametrize("kind", KINDS[:1] + KINDS[3:4], ids=kind_name)
-def test_threads_and_processes_give_the_bits_of_this_thread(stores, workers, kind):
-    store = store_for(kind, stores)
-    assert_same_bits(selector_of(kind).fit_matrix(store, workers=workers), selector_of(kind).fit(store))
-
-
-def test_rows_of_a_split_are_those_rows(stores):
-    train, test = stores["numbers"].split(0.25, random_state=1)
-    selector = OnlineSubstitution(4).fit(train)
-    again = OnlineSubstitution(4).fit_matrix(ArrayMatrix(train.read(slice(None)), train.read_target()))
-    np.testing.assert_array_equal(selector.coef_, again.coef_)
-    assert selector.score(test) > 0.6
 
 
 class Killed(Exception):
@@ -153,15 +117,6 @@ def test_an_epoch_reads_every_column_once(stores):
     read = CountingMatrix(stores["numbers"])
     selector = OnlineSubstitution(10, n_epochs=2).fit_matrix(read)
     assert read.n_columns == 300 * selector.n_epochs_
-
-
-def test_it_is_cloned_and_pickled():
-    X, y = make_arrays()
-    selector = OnlineSubstitution(5, rule="os", always_include=[2]).fit(X, y)
-    again = pickle.loads(pickle.dumps(selector))
-    np.testing.assert_array_equal(again.predict(X), selector.predict(X))
-    assert len(pickle.dumps(selector)) < 100_000
-    np.testing.assert_array_equal(clone(selector).fit(X, y).coef_, selector.coef_)
 
 
 def test_a_limit_that_is_too_small_is_refused_with_what_would_fit():

@@ -1,9 +1,8 @@
-"""The same selection wherever the work runs, however the data is stored; interrupted runs; memory."""
+"""Models of MISSION that are averaged, what they take in memory, and sparse rows that stay sparse."""
 
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse
 
@@ -11,6 +10,7 @@ from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.mission.model import MissionModel, ModelShape, merged
 from daskfs.selectors.mission.selector import Mission
 from daskfs.sources.ingest import ingest
+from tests.contract.lab import assert_same_bits
 
 
 @pytest.fixture(scope="module")
@@ -21,38 +21,6 @@ def store(problem, tmp_path_factory):
 
 def selector(**more):
     return Mission(3, **{"n_buckets": 16, "block_rows": 200, "refit": "sgd", **more})
-
-
-def assert_same_bits(found, expected):
-    np.testing.assert_array_equal(found.selected_, expected.selected_)
-    np.testing.assert_array_equal(found.coef_, expected.coef_)
-    np.testing.assert_array_equal(found.scores_, expected.scores_)
-    assert found.intercept_ == expected.intercept_
-    pd.testing.assert_frame_equal(found.result_.history, expected.result_.history, check_exact=True)
-
-
-@pytest.mark.parametrize("n_replicas", [1, 3])
-def test_threads_and_processes_give_the_bits_of_this_thread(store, problem, workers, n_replicas):
-    shape = {"n_replicas": n_replicas, "sync_every": 150}
-    expected = selector(**shape).fit(store)
-    assert_same_bits(selector(**shape).fit_matrix(store, workers=workers), expected)
-    assert_same_bits(selector(**shape).fit_matrix(ArrayMatrix(*problem), workers=workers), expected)
-
-
-def test_a_client_is_where_the_work_runs(store, workers):
-    assert_same_bits(selector(client=workers.client).fit(store), selector().fit(store))
-
-
-@pytest.mark.parametrize("tile_shape", [(64, 20), (1200, 3), (500, 7)])
-def test_tiles_of_any_shape_give_the_same_bits(problem, store, tmp_path, tile_shape):
-    X, y = problem
-    other = ingest(X, tmp_path / "other.zarr", y=y, dtype="float64", tile_shape=tile_shape)
-    assert_same_bits(selector().fit(other), selector().fit(store))
-
-
-def test_memory_is_of_no_influence_on_the_result(store):
-    tight = selector(memory_limit="1MiB").fit(store)
-    assert_same_bits(tight, selector().fit(store))
 
 
 def test_sparse_rows_stay_sparse_and_give_the_bits_of_dense_ones(problem, monkeypatch):
@@ -70,53 +38,6 @@ def test_ids_of_64_bits_are_ids(problem):
     wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
     narrow = scipy.sparse.csr_array(np.where(np.abs(X) > 1.0, X, 0.0))
     assert_same_bits(selector().fit_matrix(ArrayMatrix(wide, y)), selector().fit_matrix(ArrayMatrix(narrow, y)))
-
-
-@pytest.mark.parametrize("n_replicas", [1, 2])
-@pytest.mark.parametrize("stop_at", [3, 11, 18])
-def test_an_interrupted_run_ends_with_the_same_result(store, n_replicas, stop_at):
-    class Interrupted(Exception):
-        pass
-
-    class Kept:
-        def __init__(self):
-            self.arrays, self.n_saved, self.is_patient = {}, 0, False
-
-        def load(self, name):
-            return None if name not in self.arrays else {k: v.copy() for k, v in self.arrays[name].items()}
-
-        def save(self, name, arrays):
-            self.n_saved += 1
-            self.arrays[name] = {key: np.array(value) for key, value in arrays.items()}
-            if self.n_saved == stop_at and not self.is_patient:
-                raise Interrupted
-
-    shape = {"n_replicas": n_replicas, "sync_every": 100, "n_epochs": 2}
-    kept = Kept()
-    with pytest.raises(Interrupted):
-        selector(**shape).fit_matrix(store, checkpoint=kept)
-    kept.is_patient = True
-    resumed = selector(**shape).fit_matrix(store, checkpoint=kept)
-    assert_same_bits(resumed, selector(**shape).fit(store))
-    assert kept.n_saved < 2 * 16 + 16
-
-
-def test_progress_is_told(store):
-    told = []
-
-    class Progress:
-        def start(self, name, total):
-            told.append((name, total, 0))
-
-        def advance(self, k=1):
-            name, total, done = told[-1]
-            told[-1] = (name, total, done + k)
-
-        def finish(self):
-            pass
-
-    selector().fit_matrix(store, progress=Progress())
-    assert told == [("mission-train", 30, 30), ("mission-refit", 12, 12)]
 
 
 def test_the_mean_of_models_is_exact_where_all_are_active():

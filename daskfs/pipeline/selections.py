@@ -1,0 +1,164 @@
+"""The entries of `select` in a pipeline file: a section for each method, made from the parameters that it declares.
+
+The section of a method is made, and its class loaded, when a file names it; the JSON Schema has all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, Union, get_args, get_origin
+
+from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, GetJsonSchemaHandler, Tag, model_validator
+from pydantic_core import CoreSchema, PydanticKnownError
+
+from daskfs.documents import Document
+from daskfs.errors import ConfigError
+from daskfs.losses import LOSSES, Loss, check_loss
+from daskfs.methods import METHODS, find_method
+from daskfs.parameters import LossOf, Parameter, Parameters, new_names, parameters_of
+
+Seed: TypeAlias = Annotated[int, Field(ge=0)]
+
+
+def one_or_list(value: Any) -> str:
+    """Return the tag of a value that may stand alone or in a list."""
+    return "list" if isinstance(value, list) else "one"
+
+
+class Section(Document):
+    """A part of a pipeline file."""
+
+    model_config = ConfigDict(serialize_by_alias=True, validate_by_alias=True, validate_by_name=False)
+
+
+class Selection(Section):
+    """An entry of `select`."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+    selector: ClassVar[Any]
+    """The class of the method."""
+
+    method: str
+    label: str | None = Field(default=None, pattern=r"^[\w.=+-]+$", description="name of this selection in the report")
+
+    @property
+    def loss_record(self) -> Loss:
+        """The loss, a parameter of most methods."""
+        return LOSSES[getattr(self, "loss", self.selector.loss)]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_new_names(cls, given: Any) -> Any:
+        return new_names(cls.selector, given) if isinstance(given, dict) else given
+
+
+@cache
+def section_of(method: str) -> type[Selection]:
+    """Return the model of a method's entry: its parameters with their types, default values and meanings.
+
+    Raises
+    ------
+    ConfigError
+        There is no such method.
+    """
+    selector: type[Parameters] = find_method(method)
+    fields: dict[str, Any] = {"method": (Literal[method], ...)}  # type: ignore[valid-type]
+    for parameter in parameters_of(selector).values():
+        if parameter.in_yaml is not None:
+            meaning = Field(default=parameter.default, description=_first_sentence(parameter.meaning))
+            fields[parameter.name] = (_with_tags(parameter), meaning)
+    module, name = selector.__module__, selector.__name__
+    namespace = {
+        "__module__": __name__,
+        "__doc__": f"{_first_sentence(selector.__doc__ or '')} (`{module}.{name}`)",
+        "__annotations__": {key: hint for key, (hint, _) in fields.items()} | {"selector": ClassVar[Any]},
+        "selector": selector,
+        **{key: value for key, (_, value) in fields.items() if value is not ...},
+    }
+    return type(f"{name}Select", (Selection,), namespace)
+
+
+def _first_sentence(text: str) -> str:
+    """Return the first sentence of a docstring's paragraph, in one line."""
+    paragraph = " ".join(text.partition("\n\n")[0].split())
+    end = paragraph.find(". ")
+    return paragraph[: end + 1] if end >= 0 else paragraph
+
+
+def _with_tags(parameter: Parameter) -> Any:
+    """Return a parameter's type; where it is one of several, an error is of the one that was meant."""
+    if isinstance(parameter.kinds[0], LossOf):
+        return Annotated[parameter.in_yaml, BeforeValidator(_known_loss(parameter.kinds[0]))]
+    types = [kind.in_yaml for kind in parameter.kinds if kind.in_yaml is not None]
+    if len(types) == 1:
+        return parameter.in_yaml
+    tagged: Any = Annotated[
+        _one_of(Annotated[item, Tag(_tag_of_type(item))] for item in types), Discriminator(_tag_of_value)
+    ]
+    return tagged | None if parameter.may_be_none else tagged
+
+
+def _one_of(types: Iterable[Any]) -> Any:
+    return Union[tuple(types)]  # noqa: UP007  (known only now)
+
+
+def _tag_of_type(item: Any) -> str:
+    base = get_args(item)[0] if get_origin(item) is Annotated else item
+    return {Literal: "word", list: "list", dict: "mapping"}.get(get_origin(base), "number")  # type: ignore[call-overload]
+
+
+def _tag_of_value(value: Any) -> str:
+    kinds = {str: "word", list: "list", dict: "mapping"}
+    return next((tag for kind, tag in kinds.items() if isinstance(value, kind)), "number")
+
+
+def _known_loss(kind: LossOf) -> Any:
+    """Return what says of a loss that another method takes, why this one does not."""
+
+    def check(value: Any) -> Any:
+        if isinstance(value, str) and value in LOSSES:
+            try:
+                check_loss("this method", value, kind.requires, kind.among)
+            except ConfigError as fault:
+                raise ValueError(f"{fault.problem}; {fault.remedy}") from None
+        return value
+
+    return check
+
+
+class _AnyMethod:
+    """Makes an entry of the section of its method; the schema is that of all methods."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_before_validator_function(_to_section, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        from pydantic import TypeAdapter
+
+        every = _one_of(section_of(method) for method in METHODS)
+        tagged: Any = Annotated[every, Field(discriminator="method")]
+        adapter: TypeAdapter[Any] = TypeAdapter(tagged)
+        return handler(adapter.core_schema)
+
+
+def _to_section(given: Any) -> Any:
+    if not isinstance(given, dict):
+        return given
+    tag = {"discriminator": "'method'"}
+    if "method" not in given:
+        raise PydanticKnownError("union_tag_not_found", tag)
+    if given["method"] not in METHODS:
+        known = ", ".join(f"'{name}'" for name in METHODS)
+        raise PydanticKnownError("union_tag_invalid", {**tag, "tag": str(given["method"]), "expected_tags": known})
+    return section_of(given["method"]).model_validate(given)
+
+
+AnySelection: TypeAlias = Annotated[Selection, _AnyMethod()]
+
+
+def key_of_n_features(method: str) -> str:
+    """Return the parameter by which a method is told how many features to select."""
+    return "n_features_to_select" if "n_features_to_select" in parameters_of(find_method(method)) else "max_features"

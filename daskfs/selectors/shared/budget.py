@@ -1,0 +1,151 @@
+"""What a method reads and holds, known before any data is: shapes, limits, and memory as named terms that add up.
+
+    >>> task = Budget().add("a piece of columns", 3 * 8_000_000).add("vectors over the rows", 24_000)
+    >>> task.nbytes, task.largest
+    (24024000, ('a piece of columns', 24000000))
+    >>> task.refuse_over(20_000_000, "one column of 1,000 rows takes", "set block_columns=1")
+    Traceback (most recent call last):
+        ...
+    daskfs.errors.PlanError: memory_limit: one column of 1,000 rows takes 24,024,000 bytes, the limit is 20,000,000 \
+bytes; a piece of columns: 24,000,000; allow at least 24,024,000 bytes, or set block_columns=1
+
+A plan prints the terms, a refusal names the largest, and tests hold each against what is allocated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+
+from daskfs.errors import PlanError
+
+
+@dataclass(frozen=True, slots=True)
+class DataShape:
+    """A matrix, as far as a plan needs to know it."""
+
+    n_samples: int
+    n_features: int
+    dtype: np.dtype
+    tile_shape: tuple[int, int] | None = None
+    """Rows and columns of a store's tiles."""
+
+    @classmethod
+    def of(cls, matrix: Any) -> Self:
+        """Return the shape of a matrix."""
+        n_samples, n_features = matrix.shape
+        return cls(int(n_samples), int(n_features), np.dtype(matrix.dtype), matrix.tile_shape)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of a value."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Of all values, dense."""
+        return self.n_samples * self.n_features * self.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a fit may take."""
+
+    task_nbytes: int | None = None
+    """Of one task, beside the process it runs in; None: as much as it likes."""
+    n_threads: int = 1
+    """Tasks that run at once."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Memory in bytes, as named terms."""
+
+    terms: dict[str, int] = field(default_factory=dict)
+
+    def add(self, name: str, nbytes: int) -> Self:
+        """Add a term, or to the one of this name; return the budget."""
+        self.terms[name] = self.terms.get(name, 0) + int(nbytes)
+        return self
+
+    def add_largest(self, **alternatives: int) -> Self:
+        """Add the largest of several terms that are never held at the same time, underscores read as spaces."""
+        name = max(alternatives, key=alternatives.__getitem__)
+        return self.add(name.replace("_", " "), alternatives[name])
+
+    def times(self, n: int) -> Budget:
+        """Return the budget of so many of the kind at once."""
+        return Budget({name: n * nbytes for name, nbytes in self.terms.items()})
+
+    def __add__(self, other: Budget) -> Budget:
+        return Budget(dict(self.terms)).include(other)
+
+    def include(self, other: Budget) -> Self:
+        """Add all terms of another budget; return this one."""
+        for name, nbytes in other.terms.items():
+            self.add(name, nbytes)
+        return self
+
+    @property
+    def nbytes(self) -> int:
+        """Of all terms together."""
+        return sum(self.terms.values())
+
+    @property
+    def largest(self) -> tuple[str, int]:
+        """The term that takes most, and its bytes."""
+        return max(self.terms.items(), key=lambda term: term[1], default=("nothing", 0))
+
+    def refuse_over(self, limit: int | None, what: str, alternative: str = "") -> None:
+        """Refuse a plan that exceeds a limit.
+
+        Parameters
+        ----------
+        limit : int or None
+        what : str
+            The subject of the sentence, with its verb: "one subset of 100 rows takes".
+        alternative : str
+            What to do but allow more: "set n_subsets=20".
+
+        Raises
+        ------
+        PlanError
+            With the limit that would do.
+        """
+        if limit is not None and self.nbytes > limit:
+            name, nbytes = self.largest
+            raise PlanError(
+                f"{what} {self.nbytes:,} bytes, the limit is {limit:,} bytes; {name}: {nbytes:,}",
+                "memory_limit",
+                needed_nbytes=self.nbytes,
+                alternative=alternative,
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class SelectorPlan:
+    """What a selector will read and hold."""
+
+    n_tasks: int
+    n_passes: int
+    """Over all columns of the matrix."""
+    read_nbytes: int
+    """Decoded bytes read in all."""
+    task: Budget
+    """Peak memory of one task, beside the process itself."""
+    client: Budget
+    """Memory of the client process, beside the process itself."""
+    text: str
+    """The plan in words."""
+
+    @property
+    def task_nbytes(self) -> int:
+        """Peak memory of one task in bytes."""
+        return self.task.nbytes
+
+    @property
+    def client_nbytes(self) -> int:
+        """Memory of the client in bytes."""
+        return self.client.nbytes

@@ -1,0 +1,152 @@
+"""How every method is to be examined: one Case for each, and one more where a variant takes a way of its own.
+
+A new method passes the examination by adding a Case. The constructor's arguments are small, so that a fit takes
+milliseconds; `unfit` says which check does not apply and why, `broken` which one is known to fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from sklearn.linear_model import Lasso
+
+import daskfs
+
+
+@dataclass(frozen=True)
+class Case:
+    """A method with its arguments.
+
+    What it is (a classifier, one that is told a number of features, one that learns from more rows) is asked of the
+    estimator, not said here.
+    """
+
+    name: str
+    """``method`` as in a pipeline file, or ``method-variant``."""
+    selector: str
+    """Public name of the class."""
+    options: dict[str, Any] = field(default_factory=dict)
+    target: str = "numbers"
+    sparse: dict[str, Any] = field(default_factory=dict)
+    """Options with which sparse columns give the bits of dense ones."""
+    on_tall_data: dict[str, Any] = field(default_factory=dict)
+    """Options that fill a task's memory, where all features of a pass come at once."""
+    rounding: str = ""
+    """Why arrays give the numbers of their store to rounding only."""
+    stops_at: float = 1e-6
+    """By what part a rounding may move a coefficient: the change at which an iteration stops."""
+    unfit: dict[str, str] = field(default_factory=dict)
+    broken: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def method(self) -> str:
+        """Name in a pipeline file."""
+        return self.name.partition("-")[0]
+
+    def make(self, **more: Any) -> Any:
+        """Return a selector that was not fitted."""
+        room = daskfs if self.selector in daskfs.__all__ else daskfs.baselines
+        return getattr(room, self.selector)(**(self.options | more))
+
+
+OF_FGM: dict[str, Any] = {
+    "rounding": "the means and deviations of a store were measured as it was written, in the order of the source",
+    "stops_at": 2e-3,  # inner_tol
+    "broken": {"progress_reaches_its_total": "more passes are announced than are made, and the rest is not told"},
+}
+
+
+def _selectors() -> Iterator[Case]:
+    message = {"n_subsets": 5, "loss": "squared"}
+    yield Case("message", "Message", message)
+    rows_kept = {"a_fitted_selector_is_small_and_lets_go_of_the_rows": "the rows are kept for a later partial_fit"}
+    targets = {"logistic": "classes", "poisson": "counts", "huber": "numbers", "multinomial": "three classes"}
+    for loss, target in targets.items():
+        yield Case(f"message-{loss}", "Message", message | {"loss": loss}, target, broken=rows_kept)
+    in_document = {"runs_in_a_pipeline": "an estimator is an object: a pipeline file has no word for it"}
+    yield Case("message-estimator", "Message", message | {"estimator": Lasso(alpha=0.1)}, unfit=in_document)
+    substitution = {"n_features_to_select": 6, "loss": "squared", "rule": "exchange"}
+    for variant, more in {
+        "": {},
+        "-os": {"rule": "os"},
+        "-paper": {"rule": "paper", "engine": "naive"},
+        "-logistic": {"loss": "logistic"},
+        "-os-squared_hinge": {"rule": "os", "loss": "squared_hinge"},
+        "-lazy": {"engine": "lazy", "order": "shuffled"},
+        "-screen": {"schedule": "screen"},
+    }.items():
+        options: dict[str, Any] = substitution | more
+        target = "numbers" if options["loss"] == "squared" else "classes"
+        yield Case(f"online_substitution{variant}", "OnlineSubstitution", options, target)
+    simulated = substitution | {"n_workers": 3, "schedule": "simulated"}
+    yield Case("async_online_substitution", "AsyncOnlineSubstitution", simulated)
+    logistic = simulated | {"rule": "os", "loss": "logistic"}
+    name = "async_online_substitution-logistic"
+    yield Case(name, "AsyncOnlineSubstitution", logistic, "classes")
+    fgm = {"n_features_to_select": 6, "n_features_per_pass": 1, "loss": "squared_hinge", "C": 0.05}
+    yield Case("fgm", "FGM", fgm, "classes", **OF_FGM)
+    in_one_task = "a task reads all columns of a pass, whatever the plan promised: every store counts as in memory"
+    all_at_once = OF_FGM | {"broken": OF_FGM["broken"] | {"a_task_takes_no_more_memory_than_promised": in_one_task}}
+    for loss in ("squared_hinge", "logistic", "squared"):
+        several = fgm | {"loss": loss, "n_features_per_pass": 3, "certify": True}
+        many = {"n_features_to_select": 32, "n_features_per_pass": 32}
+        yield Case(f"fgm-B3-{loss}", "FGM", several, "classes", on_tall_data=many, **all_at_once)
+    mission = {"n_features_to_select": 6, "loss": "squared", "n_epochs": 2, "block_rows": 200}
+    raw = {"standardize": False}
+    yield Case("mission", "Mission", mission, sparse=raw)
+    yield Case("mission-sgd", "Mission", mission | {"refit": "sgd", "n_buckets": 16}, sparse=raw)
+    replicas = mission | {"n_replicas": 3, "sync_every": 50}
+    yield Case("mission-replicas", "Mission", replicas, sparse=raw, on_tall_data={"sync_every": 10_000})
+    yield Case("mission-paper", "Mission", mission | {"variant": "paper", "refit": "sgd"}, sparse=raw)
+    unknown = "the plan does not know how many classes there are, and takes them for one"
+    limit = {"a_memory_limit_is_planned_as_it_is_kept_and_changes_no_bit": unknown}
+    options = mission | {"loss": "multinomial"}
+    yield Case("mission-multinomial", "Mission", options, "three classes", sparse=raw, broken=limit)
+
+
+def _baselines() -> Iterator[Case]:
+    for method, name, options in (
+        ("full_data", "FullData", {}),
+        ("averaging", "Averaging", {"n_subsets": 4}),
+        ("median", "Median", {"n_subsets": 4}),
+        ("bolasso", "Bolasso", {"n_bootstraps": 3}),
+    ):
+        yield Case(method, name, {"loss": "squared"} | options)
+    for method, name in (
+        ("proj_gd", "ProjGD"),
+        ("lasso_cut", "LassoCut"),
+        ("orthogonal_matching_pursuit", "OrthogonalMatchingPursuit"),
+        ("grafting", "Grafting"),
+        ("online_l1", "OnlineL1"),
+        ("online_l0", "OnlineL0"),
+        ("alpha_investing", "AlphaInvesting"),
+    ):
+        yield Case(method, name, {"n_features_to_select": 6, "loss": "squared"})
+    six = {"n_features_to_select": 6}
+    yield Case("active_set", "ActiveSet", six | {"loss": "squared_hinge", "C": 0.05}, "classes", **OF_FGM)
+    raw_columns = "dense columns are standardised, sparse ones are taken as they are"
+    begins_anew = {"a_fit_resumed_after_any_save_ends_with_the_same_bits": "one task, which keeps nothing"}
+    unfit = {"sparse_columns_give_the_bits_of_dense_ones": raw_columns} | begins_anew
+    unseen = {
+        "a_value_that_is_no_number_is_named_by_column_and_source_row": "from a store, it is handed to the solver unseen"
+    }
+    apart: dict[str, Any] = {"target": "classes", "unfit": unfit, "broken": unseen}
+    yield Case("l1_liblinear", "L1Liblinear", six | {"loss": "squared_hinge"}, **apart)
+    yield Case("sgd_slr", "SgdSlr", six | {"max_epochs": 50}, **apart)
+    rows = {"loss": "squared", "n_epochs": 2}
+    raw = {"standardize": False}
+    yield Case("iht_sgd", "StochasticIHT", six | rows, sparse=raw)
+    yield Case("batch_iht", "BatchIHT", six | rows | {"n_gathered": 16}, sparse=raw)
+    yield Case("feature_hashing", "FeatureHashing", rows | {"n_buckets": 16}, sparse=raw)
+    untold: dict[str, Any] = {
+        "unfit": begins_anew,
+        "broken": {"progress_reaches_its_total": "nothing is told"},
+    }
+    for name in ("IHT", "ITI", "PHT"):
+        yield Case(name.lower(), name, six | {"step_size": 0.2, "n_steps": 40}, **untold)
+    yield Case("identity_mission", "IdentityMission", six | {"n_steps": 40}, **untold)
+
+
+CASES = [*_selectors(), *_baselines()]

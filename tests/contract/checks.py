@@ -1,0 +1,371 @@
+"""What is asked of every method, each a sentence; `CHECKS` holds them in the order of a reader's interest.
+
+A check asks the estimator what it is and is left out where it does not apply.
+"""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+import tracemalloc
+import weakref
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+from sklearn.base import clone
+from typer.testing import CliRunner
+
+import daskfs
+from daskfs.cli import app
+from daskfs.documents import dump_yaml
+from daskfs.errors import ConfigError, DataError, PlanError
+from tests.contract.cases import Case
+from tests.contract.lab import (
+    N_FEATURES,
+    N_SAMPLES,
+    OTHER_TILES,
+    Heard,
+    Interrupted,
+    Kept,
+    Lab,
+    as_arrays,
+    assert_same_bits,
+    assert_same_to_rounding,
+    fit_while,
+)
+
+Check = Callable[[Case, Lab], None]
+CHECKS: list[Check] = []
+QUICK: set[str] = set()
+ONCE: set[str] = set()
+
+
+def _check(*, quick: bool = False, once: bool = False) -> Callable[[Check], Check]:
+    """Enter a check: into the default suite if `quick`; of a method's first case only if asking `once` is enough."""
+
+    def enter(function: Check) -> Check:
+        CHECKS.append(function)
+        QUICK.update([function.__name__] * quick)
+        ONCE.update([function.__name__] * once)
+        return function
+
+    return enter
+
+
+@_check()
+def same_bits_in_threads(case: Case, lab: Lab) -> None:
+    _same_bits_on(case, lab, lab.client("threads"))
+
+
+@_check()
+def same_bits_in_two_processes(case: Case, lab: Lab) -> None:
+    _same_bits_on(case, lab, lab.client("processes"))
+
+
+def _same_bits_on(case: Case, lab: Lab, client: Any) -> None:
+    """A store, rows of a store, arrays that must be sent there, dense and sparse."""
+    store = lab.store(case.target)
+    assert_same_bits(case.make(client=client).fit(store), case.make().fit(store))
+    rows = store.take(np.arange(0, N_SAMPLES, 2))
+    assert_same_bits(case.make(client=client).fit(rows), case.make().fit(rows))
+    y = lab.y(case)
+    for X in (lab.X, scipy.sparse.csr_array(lab.X)):
+        assert_same_bits(case.make(client=client).fit(X, y), case.make().fit(X, y))
+
+
+@_check()
+def same_bits_with_tiles_of_any_shape(case: Case, lab: Lab) -> None:
+    expected = case.make().fit(lab.store(case.target))
+    for tile_shape in OTHER_TILES:
+        assert_same_bits(case.make().fit(lab.store(case.target, tile_shape)), expected)
+
+
+@_check(quick=True)
+def a_memory_limit_is_planned_as_it_is_kept_and_changes_no_bit(case: Case, lab: Lab) -> None:
+    """`plan(limit)` accepts exactly what ``fit(memory_limit=limit)`` keeps, here and in the split rows."""
+    store = lab.store(case.target)
+    expected = case.make().fit(store)
+    least = _least_limit(case, store)
+    assert least > 1
+    for limit in (least, least + least // 3, 10 * least):
+        assert_same_bits(case.make(memory_limit=limit).fit(store), expected)
+    for limit in (least - 1, least // 2):
+        with pytest.raises(PlanError):
+            case.make(memory_limit=limit).fit(store)
+
+
+def _accepts(case: Case, store: Any, limit: int | None, n_threads: int = 1) -> Any:
+    try:
+        dtype = str(store.dtype)
+        return case.make().plan(*store.shape, dtype, limit, n_threads=n_threads, tile_shape=store.tile_shape)
+    except PlanError:
+        return None
+
+
+def _least_limit(case: Case, store: Any, n_threads: int = 1) -> int:
+    plan = _accepts(case, store, None, n_threads)
+    refused, accepted = 0, 2 * (plan.task_nbytes + plan.client_nbytes)
+    assert _accepts(case, store, accepted, n_threads)
+    while accepted - refused > 1:
+        middle = (accepted + refused) // 2
+        if _accepts(case, store, middle, n_threads):
+            accepted = middle
+        else:
+            refused = middle
+    return accepted
+
+
+@_check(quick=True)
+def rows_of_a_split_are_those_rows_as_arrays(case: Case, lab: Lab) -> None:
+    train, test = lab.store(case.target).split(0.25, random_state=1)
+    selector = case.make().fit(train)
+    assert_same_bits(selector, case.make().fit(as_arrays(train)))
+    assert selector.score(test) == selector.score(as_arrays(test))
+
+
+@_check(quick=True)
+def arrays_give_the_bits_of_their_store(case: Case, lab: Lab) -> None:
+    """Or its numbers to rounding, where the case says why. In C and in Fortran order."""
+    store, y = lab.store(case.target), lab.y(case)
+    assert_same_bits(case.make().fit(np.asfortranarray(lab.X), y), case.make().fit(lab.X, y))
+    found, expected = case.make().fit(as_arrays(store)), case.make().fit(store)
+    if case.rounding:
+        assert_same_to_rounding(found, expected, case.stops_at)
+    else:
+        assert_same_bits(found, expected)
+
+
+@_check(quick=True)
+def sparse_columns_give_the_bits_of_dense_ones(case: Case, lab: Lab) -> None:
+    y = lab.y(case)
+    expected = case.make(**case.sparse).fit(lab.X, y)
+    for kind in (scipy.sparse.csr_array, scipy.sparse.csc_array, scipy.sparse.csr_matrix):
+        assert_same_bits(case.make(**case.sparse).fit(kind(lab.X), y), expected)
+
+
+@_check()
+def int8_columns_are_the_same_numbers_in_float64(case: Case, lab: Lab) -> None:
+    """To rounding: int8 columns may be summed exactly, as integers."""
+    small, wide = lab.store(case.target, kind="int8"), lab.store(case.target, kind="int8 in float64")
+    assert small.dtype == np.int8
+    assert_same_to_rounding(case.make().fit(small), case.make().fit(wide), case.stops_at)
+
+
+@_check()
+def dask_collections_give_the_bits_of_their_store(case: Case, lab: Lab) -> None:
+    y = lab.y(case)
+    frame = pd.DataFrame(lab.X, columns=lab.names)
+    array, lazy = da.from_array(lab.X, chunks=(150, 7)), dd.from_pandas(frame, npartitions=3)
+    expected = case.make().fit(lab.store(case.target))
+    for X, target in (
+        (array, da.from_array(y, chunks=150)),
+        (array, y),
+        (lazy, dd.from_pandas(pd.Series(y, name="y"), npartitions=3)),
+        (lazy, y),
+    ):
+        found = case.make().fit(X, target)
+        assert_same_bits(found, expected)
+    assert list(found.feature_names_in_) == lab.names
+    assert not hasattr(case.make().fit(array, y), "feature_names_in_")
+
+
+@_check(quick=True)
+def the_result_names_the_store_and_its_features(case: Case, lab: Lab) -> None:
+    store = lab.store(case.target)
+    result = case.make().fit(store).result_
+    assert (result.method, result.store_digest) == (case.method, store.digest)
+    assert (result.n_samples, result.n_features) == store.shape
+    assert list(result.table["name"]) == [lab.names[j] for j in result.table["index"]]
+    assert list(result.feature_names) == lab.names
+    assert set(case.options) <= set(result.parameters)
+
+
+@_check(quick=True)
+def what_comes_out_is_what_came_in_and_lazy_stays_lazy(case: Case, lab: Lab) -> None:
+    """`transform`, `set_output` and `predict` on arrays, frames, sparse matrices, stores and Dask collections."""
+    frame = pd.DataFrame(lab.X, columns=lab.names)
+    y = lab.y(case)
+    selector = case.make().fit(frame, y)
+    columns = np.flatnonzero(selector.support_)
+    chosen, names = lab.X[:, columns], [lab.names[j] for j in columns]
+    assert list(selector.get_feature_names_out()) == names
+    np.testing.assert_array_equal(selector.transform(frame), chosen)
+    store = lab.store(case.target)
+    np.testing.assert_array_equal(selector.transform(store), store.read(slice(None), columns))
+    array, lazy = da.from_array(lab.X, chunks=(150, 7)), dd.from_pandas(frame, npartitions=3)
+    prediction = selector.predict(frame)
+    np.testing.assert_allclose(selector.predict(store), prediction[store.source_rows], rtol=1e-10, atol=1e-12)
+    for output in ("default", "pandas"):
+        selector.set_output(transform=output)
+        found = selector.transform(frame)
+        assert isinstance(found, pd.DataFrame if output == "pandas" else np.ndarray)
+        if output == "pandas":
+            assert list(found.columns) == names
+        some, many = selector.transform(array), selector.transform(lazy)
+        assert isinstance(some, da.Array)
+        assert isinstance(many, dd.DataFrame)
+        np.testing.assert_array_equal(some.compute(), chosen)
+        assert list(many.columns) == names
+        np.testing.assert_array_equal(many.compute().to_numpy(), chosen)
+        for collection in (array, lazy):
+            answer = selector.predict(collection)
+            assert hasattr(answer, "__dask_graph__")
+            np.testing.assert_allclose(np.asarray(answer), prediction, rtol=1e-10, atol=1e-12)
+            assert selector.score(collection, y) == pytest.approx(selector.score(frame, y))
+
+
+@_check()
+def a_fit_resumed_after_any_save_ends_with_the_same_bits(case: Case, lab: Lab) -> None:
+    store = lab.store(case.target)
+    expected, whole = case.make().fit(store), Kept()
+    assert_same_bits(fit_while(case.make(), store, checkpoint=whole), expected)
+    n_saved = whole.n_saved
+    assert n_saved > 0
+    assert_same_bits(fit_while(case.make(), store, checkpoint=whole), expected)
+    assert whole.n_saved == n_saved  # a finished fit is not fitted again
+    for k in sorted({*range(1, n_saved + 1, 1 + n_saved // 8), n_saved}):
+        kept = Kept(killed_after=k)
+        with pytest.raises(Interrupted):
+            fit_while(case.make(), store, checkpoint=kept)
+        assert_same_bits(fit_while(case.make(), store, checkpoint=kept), expected)
+        assert kept.n_saved <= n_saved + 1  # what was done is not done again
+
+
+@_check(quick=True)
+def progress_reaches_its_total(case: Case, lab: Lab) -> None:
+    heard = Heard()
+    fit_while(case.make(), lab.store(case.target), progress=heard)
+    assert heard
+    assert all(done == total for _, total, done in heard), heard
+
+
+@_check(quick=True)
+def a_value_that_is_no_number_is_named_by_column_and_source_row(case: Case, lab: Lab) -> None:
+    frame = pd.DataFrame(lab.X, columns=lab.names)
+    for value, word in ((np.nan, "nan"), (np.inf, "inf")):
+        frame.loc[17, "gene3"] = value
+        with pytest.raises(DataError, match=rf"(?is)gene3.*row 17\b.*{word}"):
+            case.make().fit(frame, lab.y(case))
+    store, name, row = lab.store_with_a_hole(case)
+    with pytest.raises(DataError, match=rf"(?is){name}.*row {row}\b.*nan"):
+        case.make().fit(store)
+
+
+@_check(quick=True, once=True)
+def more_features_than_there_are_is_refused(case: Case, lab: Lab) -> None:
+    if "n_features_to_select" not in case.make().get_params():
+        return  # the criterion or the hashing says how many
+    with pytest.raises(ConfigError, match=rf"{N_FEATURES + 1}.*{N_FEATURES}") as refused:
+        case.make(n_features_to_select=N_FEATURES + 1).fit(lab.store(case.target))
+    assert refused.value.where == "n_features_to_select"
+
+
+@_check(quick=True)
+def it_is_cloned_copied_and_pickled(case: Case, lab: Lab) -> None:
+    store = lab.store(case.target)
+    selector = case.make().fit(store)
+    for again in (copy.deepcopy(selector), pickle.loads(pickle.dumps(selector))):
+        assert_same_bits(again, selector)
+        np.testing.assert_array_equal(again.predict(store), selector.predict(store))
+    fresh = clone(selector)
+    assert not hasattr(fresh, "coef_")
+    assert_same_bits(fresh.fit(store), selector)
+    assert_same_bits(selector.fit(store), fresh)  # a fit forgets the one before
+
+
+@_check(quick=True)
+def a_fitted_selector_is_small_and_lets_go_of_the_rows(case: Case, lab: Lab) -> None:
+    X, y = np.repeat(lab.X, 4, axis=0), np.repeat(lab.y(case), 4)
+    reference = weakref.ref(X)
+    selector = case.make().fit(X, y)
+    n_nbytes = X.nbytes
+    assert len(pickle.dumps(selector)) < n_nbytes / 8
+    del X
+    gc.collect()
+    assert reference() is None
+    assert _held_nbytes(selector) < n_nbytes / 4
+
+
+def _held_nbytes(found: Any) -> int:
+    """Return the bytes of all arrays that an object holds."""
+    if isinstance(found, np.ndarray):
+        return found.nbytes
+    if isinstance(found, dict):
+        return sum(map(_held_nbytes, found.values()))
+    if isinstance(found, list | tuple | set):
+        return sum(map(_held_nbytes, found))
+    if type(found).__module__.partition(".")[0] in ("daskfs", "scipy"):
+        slots = [
+            name for kind in type(found).__mro__ for name in getattr(kind, "__slots__", ()) if hasattr(found, name)
+        ]
+        return _held_nbytes([*getattr(found, "__dict__", {}).values(), *(getattr(found, name) for name in slots)])
+    return 0
+
+
+@_check()
+def a_task_takes_no_more_memory_than_promised(case: Case, lab: Lab) -> None:
+    """All that Python allocates in a worker process, at a limit close to the least; kernels allocate little beside."""
+    store = lab.tall_store(case)
+    case = replace(case, options=case.options | case.on_tall_data)
+    least = _least_limit(case, store, n_threads=2)
+    limit = least + least // 8
+    promised = _accepts(case, store, limit, n_threads=2).task_nbytes
+    assert promised <= limit
+    client = lab.client("processes")
+    case.make(client=client).fit(store.take(np.arange(2000)))  # loads modules and kernels
+    client.run(_watch)
+    try:
+        case.make(client=client, memory_limit=limit).fit(store)
+    finally:
+        peaks = client.run(_peak)
+    assert max(peaks.values()) <= promised + BESIDE_TASKS_NBYTES, f"{max(peaks.values()):,} of {promised:,}"
+
+
+BESIDE_TASKS_NBYTES = 2 << 20
+"""What a Dask worker itself allocates meanwhile: messages, and small results that wait to be fetched."""
+
+
+def _watch() -> None:
+    gc.collect()
+    tracemalloc.start()
+
+
+def _peak() -> int:
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak
+
+
+@_check(once=True)
+def runs_in_a_pipeline(case: Case, lab: Lab) -> None:
+    """By the command, from a table to the result of the same selector fitted to the run's store."""
+    folder = lab.folder / f"pipeline-{case.name}"
+    folder.mkdir()
+    frame = pd.DataFrame(lab.X, columns=lab.names).assign(y=lab.y(case))
+    frame.to_parquet(folder / "table.parquet")
+    document = {
+        "version": 1,
+        "name": case.name,
+        "source": {"kind": "parquet", "path": "table.parquet", "target": "y"},
+        "store": {"path": "table.zarr", "dtype": "float64"},
+        "split": None,
+        "select": {"method": case.method, **case.options},
+        "cluster": {"kind": "none", "memory_limit": "2GiB"},
+        "output": "run",
+    }
+    (folder / "pipeline.yaml").write_text(dump_yaml(document))
+    done = CliRunner().invoke(app, ["run", str(folder / "pipeline.yaml")], prog_name="daskfs")
+    assert done.exit_code == 0, done.output
+    result = daskfs.SelectionResult.load(folder / "run")
+    expected = case.make().fit(daskfs.open_store(folder / "table.zarr")).result_
+    assert result.method == case.method
+    pd.testing.assert_frame_equal(result.table, expected.table, check_exact=True)
+    assert (folder / "run" / "report.html").stat().st_size > 0
