@@ -124,7 +124,7 @@ def test_a_killed_ingest_is_cleared_away_by_the_next(workshop):
 
 def test_ctrl_c_during_select_keeps_the_checkpoint(workshop, whole):
     shutil.copytree(whole / "trial.zarr", workshop.folder / "s.zarr")
-    options = ("s.zarr", "--n-subsets", 2000, "--memory-limit", "480MiB", "--output")
+    options = ("s.zarr", "--n-subsets", 800, "--memory-limit", "480MiB", "--output")
     assert workshop.daskfs("select", *options, "straight").code == 0
     process = workshop.start("select", *options, "stopped")
     checkpoint = workshop.folder / "stopped.unfinished" / "checkpoint"
