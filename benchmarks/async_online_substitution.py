@@ -53,9 +53,9 @@ BEHIND, ALIKE = 0.03, 1e-10
 class Observed(AsyncOnlineSubstitution):
     """Keeps its run."""
 
-    def _make_result(self, matrix: Any, run: Any, *rest: Any) -> None:
-        self.run = run
-        super()._make_result(matrix, run, *rest)
+    def _notes(self, workers: Any, *rest: Any) -> list[str]:
+        self.run = workers
+        return super()._notes(workers, *rest)
 
 
 def make_store(
@@ -97,18 +97,18 @@ def sequential(store: FeatureStore, s: int) -> tuple[Any, float, float]:
     from daskfs.selectors.online_substitution import stream as online_substitution_run
 
     stamps: list[tuple[float, float]] = []
-    record = online_substitution_run.SubstitutionRun._record
+    record = online_substitution_run.SubstitutionStream._record
     started = time.perf_counter()
 
     def stamped(self: Any, epoch: int) -> None:
         record(self, epoch)
         stamps.append((time.perf_counter() - started, float(self.engine.value)))
 
-    online_substitution_run.SubstitutionRun._record = stamped  # type: ignore[method-assign]
+    online_substitution_run.SubstitutionStream._record = stamped  # type: ignore[method-assign]
     try:
         selector = OnlineSubstitution(s).fit(store)
     finally:
-        online_substitution_run.SubstitutionRun._record = record  # type: ignore[method-assign]
+        online_substitution_run.SubstitutionStream._record = record  # type: ignore[method-assign]
     last = stamps[-1][1]
     return selector, last, next(seconds for seconds, value in stamps if value <= TARGET * last)
 

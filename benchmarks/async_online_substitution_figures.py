@@ -36,7 +36,7 @@ PLAIN: dict[str, Any] = {"slots": 1.0, "other_worker": False, "check": False}
 VARIANTS: dict[str, dict[str, Any]] = {
     "improved": {},
     "plain": {**PLAIN, "rule": "os"},
-    "paper": {**PLAIN, "rule": "paper", "m": 5.0},
+    "paper": {**PLAIN, "rule": "paper", "step_divisor": 5.0},
 }
 STRUCTURES = ("independent", "common_factor", "autoregressive")
 BLOCKS = {2: (16, 64), 5: (16, 30), 10: (4, 15)}

@@ -72,7 +72,7 @@ def gomp(n_wanted: int) -> Callable[..., Any]:
 
     def fit(X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
         per_pass = max(1, n_wanted // 20)
-        found = OrthogonalMatchingPursuit(n_wanted, per_pass=per_pass, loss="squared_hinge")
+        found = OrthogonalMatchingPursuit(n_wanted, n_features_per_pass=per_pass, loss="squared_hinge")
         found.fit_matrix(ArrayMatrix(X, y))
         return found.selected_, found.coef_[found.selected_], found.intercept_
 

@@ -34,10 +34,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from daskfs.baselines.lasso.averaging import Averaging
 from daskfs.baselines.lasso.bolasso import Bolasso
 from daskfs.baselines.lasso.full_data import FullData
-from daskfs.baselines.lasso.median import Median
+from daskfs.baselines.lasso.subset_estimates import Averaging, Median
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.message.selector import Message
 from daskfs.sources.synthetic import SyntheticSource

@@ -32,9 +32,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from daskfs.baselines.lasso.averaging import Averaging
 from daskfs.baselines.lasso.full_data import FullData
-from daskfs.baselines.lasso.median import Median
+from daskfs.baselines.lasso.subset_estimates import Averaging, Median
 from daskfs.pipeline.config import load_pipeline
 from daskfs.pipeline.facts import open_source
 from daskfs.pipeline.progress import Silent

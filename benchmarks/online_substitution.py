@@ -24,7 +24,7 @@ from daskfs.selectors.online_substitution.engines.choose import make_engine
 from daskfs.selectors.online_substitution.engines.point import LossSettings
 from daskfs.selectors.online_substitution.engines.squared import SquaredEngine
 from daskfs.selectors.online_substitution.members import Members
-from daskfs.selectors.online_substitution.parameters import chapter_of, rule_of
+from daskfs.selectors.online_substitution.plan import batch_of
 from daskfs.selectors.online_substitution.selector import OnlineSubstitution
 
 SQUARED = LossSettings(LOSSES["squared"])
@@ -43,7 +43,7 @@ def make_columns(n: int, p: int, s: int, dtype: np.dtype, seed: int) -> tuple[Co
 def warmed(columns: Columns, y: np.ndarray, s: int, rule: str) -> Any:
     """Return an engine that has seen all columns once."""
     members = Members(s, len(y), columns.rows.dtype)
-    made = make_engine(members, y, rule_of(OnlineSubstitution(s, rule=rule)), "gram", SQUARED)
+    made = make_engine(members, y, OnlineSubstitution(s, rule=rule)._rule(), "gram", SQUARED)
     take(made, columns, 0, len(columns), s)
     return made
 
@@ -51,7 +51,7 @@ def warmed(columns: Columns, y: np.ndarray, s: int, rule: str) -> Any:
 def fresh(columns: Columns, y: np.ndarray, s: int, rule: str, engine: str, warm: Any) -> Any:
     """Return an engine of another kind that stands where the warm one does."""
     members = Members(s, len(y), columns.rows.dtype)
-    made = make_engine(members, y, rule_of(OnlineSubstitution(s, rule=rule)), engine, SQUARED)
+    made = make_engine(members, y, OnlineSubstitution(s, rule=rule)._rule(), engine, SQUARED)
     for slot, j in enumerate(warm.members.ids[: warm.members.n_members]):
         members.describe(slot, columns, j)
     members.rows[:] = warm.members.rows
@@ -66,9 +66,9 @@ def fresh(columns: Columns, y: np.ndarray, s: int, rule: str, engine: str, warm:
 
 def take(engine: Any, columns: Columns, start: int, stop: int, s: int) -> None:
     """Present columns in batches."""
-    chapter = chapter_of(None, s)
-    for first in range(start, stop, chapter):
-        engine.take(columns.take(slice(first, min(first + chapter, stop))))
+    batch = batch_of(None, s)
+    for first in range(start, stop, batch):
+        engine.take(columns.take(slice(first, min(first + batch, stop))))
 
 
 def microseconds(engine: Any, columns: Columns, n_columns: int, s: int) -> float:
@@ -80,10 +80,10 @@ def microseconds(engine: Any, columns: Columns, n_columns: int, s: int) -> float
 
 def naive_columns(engine: Any, columns: Columns, s: int) -> tuple[int, float]:
     """Return how many columns the naive engine took in its turn, and microseconds for each."""
-    chapter, started, n_taken = chapter_of(None, s), time.process_time(), 0
+    batch, started, n_taken = batch_of(None, s), time.process_time(), 0
     while n_taken < len(columns) and time.process_time() - started < NAIVE_S:
-        take(engine, columns, n_taken, min(n_taken + chapter, len(columns)), s)
-        n_taken = min(n_taken + chapter, len(columns))
+        take(engine, columns, n_taken, min(n_taken + batch, len(columns)), s)
+        n_taken = min(n_taken + batch, len(columns))
     return n_taken, (time.process_time() - started) / n_taken * 1e6
 
 

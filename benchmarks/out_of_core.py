@@ -79,7 +79,7 @@ class Watch(threading.Thread):
         command = process.cmdline()
         if command == self.root.cmdline():
             return None
-        if any("daskfs.pipeline.rehearsal" in word for word in command):
+        if any("daskfs.pipeline.compile_ahead" in word for word in command):
             return "rehearsal"
         is_helper = any("resource_tracker" in word or "forkserver" in word for word in command)
         return "helper of multiprocessing" if is_helper else "worker"

@@ -277,11 +277,19 @@ def schema(name: Annotated[str, typer.Argument(help="pipeline, store, result or 
 
 
 @app.command()
-def warmup() -> None:
-    """Compile the kernels once, so that later commands start at once."""
-    from daskfs.kernels import warmup as compile_kernels
+def warmup(
+    method: Annotated[list[str] | None, typer.Option(help="Method to compile for; may be repeated.")] = None,
+    loss: Annotated[str | None, typer.Option(help="Loss to compile for; by default the method's own.")] = None,
+    dtype: Annotated[str, typer.Option(help="dtype of the matrix.")] = "float32",
+) -> None:
+    """Compile the kernels of the five selectors, or of some methods, so that later commands start at once."""
+    from daskfs.methods import SELECTORS, find_method
+    from daskfs.pipeline.compile_ahead import compile_ahead
 
-    compile_kernels()
+    names = method or list(SELECTORS)
+    for name in names:
+        find_method(name)
+    compile_ahead([{"method": name, **({"loss": loss} if loss else {})} for name in names], dtype)
     print("the kernels are compiled")
 
 

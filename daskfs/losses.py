@@ -3,8 +3,8 @@
 A loss is of one prediction z = X @ coef + intercept and one target y. Everything that depends on the loss, outside of
 the kernels' formulas, is answered from its record; a method says what it requires of a loss, not which names it knows.
 
-A new loss is a line of `LOSSES` here, and its formulas in `daskfs.kernels.losses` (many rows at once) or
-`daskfs.kernels.row_losses` (one row at a time).
+A new loss is a line of `LOSSES` here, and its formulas in `daskfs.kernels.losses`, of many rows at once or of one row
+at a time.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Loss:
     has_formula_of_many_rows: bool = True
     """Whether `daskfs.kernels.losses` knows it: its refit is a minimum over all rows."""
     has_formula_of_a_row: bool = False
-    """Whether `daskfs.kernels.row_losses` (several classes: `daskfs.kernels.sketch.classes`) knows it."""
+    """Whether `daskfs.kernels.losses.row_value` (several classes: `daskfs.kernels.sketch.classes`) knows it."""
     ridge: float = 0.0
     """In parts of `curvature_bound`, where a method needs one and none is given: where classes are linearly separable,
     or errors cost nothing, derivatives and curvatures would vanish."""
@@ -124,7 +124,7 @@ ONE_PREDICTION = Requirement(lambda loss: loss.target != "classes", "each of its
 TWO_CLASSES = Requirement(lambda loss: loss.is_two_class, "it is not a loss of two classes")
 NUMBERS = Requirement(lambda loss: not loss.is_classifier, "it is a loss of classes")
 ROW_BY_ROW = Requirement(
-    lambda loss: loss.has_formula_of_a_row, "its gradient is not known row by row (daskfs.kernels.row_losses)"
+    lambda loss: loss.has_formula_of_a_row, "its gradient is not known row by row (daskfs.kernels.losses.row_value)"
 )
 AT_ONCE = Requirement(lambda loss: loss.has_formula_of_many_rows, "it has no minimum over all rows that could be found")
 

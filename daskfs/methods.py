@@ -31,8 +31,8 @@ BASELINES = {
     "identity_mission": "daskfs.baselines.thresholding.full_gradient:IdentityMission",
     # of MESSAGE
     "full_data": "daskfs.baselines.lasso.full_data:FullData",
-    "averaging": "daskfs.baselines.lasso.averaging:Averaging",
-    "median": "daskfs.baselines.lasso.median:Median",
+    "averaging": "daskfs.baselines.lasso.subset_estimates:Averaging",
+    "median": "daskfs.baselines.lasso.subset_estimates:Median",
     "bolasso": "daskfs.baselines.lasso.bolasso:Bolasso",
     # of FGM
     "active_set": "daskfs.baselines.linear.active_set:ActiveSet",

@@ -122,7 +122,8 @@ class SelectionResult:
     metrics : dict of float
         On the test rows.
     memory : dict
-        ``limit_nbytes``, ``promised_nbytes`` and ``measured_nbytes``, where known.
+        In bytes, where known: ``limit_nbytes``, ``promised_nbytes`` and ``measured_nbytes``, each by process ("client",
+        "worker", of limits also "task"), and ``held_nbytes`` by what is held ("members", "model").
     communication : dict of int
         Bytes that the tasks of each step returned: all that left the data.
     time : dict of float

@@ -26,7 +26,7 @@ from daskfs.methods import METHODS, find_method
 
 COLUMN_BASELINES = [ProjGD, LassoCut, OrthogonalMatchingPursuit, Grafting, OnlineL1, OnlineL0, AlphaInvesting]
 
-SMALLER = {"bolasso": {"n_bootstraps": 4, "memory_limit": "64MiB"}, "sgd_slr": {"max_epochs": 20}}
+SMALLER = {"bolasso": {"n_bootstraps": 4, "memory_limit": "64MiB"}, "sgd_slr": {"n_epochs": 20}}
 AS_THEY_ARE = [find_method(method)(**SMALLER.get(method, {})) for method in METHODS]
 
 VARIANTS = [
@@ -52,7 +52,7 @@ VARIANTS = [
     *(made(loss="squared_hinge", memory_limit="64MiB") for made in COLUMN_BASELINES),
     *(made(loss="logistic") for made in COLUMN_BASELINES),
     ProjGD(step="restricted"),
-    OrthogonalMatchingPursuit(per_pass=3),
+    OrthogonalMatchingPursuit(n_features_per_pass=3),
     L1Liblinear(1, loss="logistic"),
 ]
 

@@ -40,7 +40,7 @@ DOORS = {  # library: the rooms or modules that may import it
     "typer": {"cli"},
     "rich": {"cli"},
     "yaml": {"documents"},
-    "pydantic": {"documents", "pipeline.config", "pipeline.schemas", "pipeline.selections", "sources.table_schema"},
+    "pydantic": {"documents", "pipeline", "sources"},
     "matplotlib": {"report"},
     "bokeh": {"report"},
     "sklearn": {"selectors", "baselines", "sources.sklearn_sets"},
@@ -50,12 +50,12 @@ LIGHT = [  # what a worker imports
     "daskfs.matrix.streaming",
     "daskfs.store.feature_store",
     "daskfs.sources.arrays",
-    "daskfs.selectors.message.on_block",
+    "daskfs.selectors.message.tasks",
     "daskfs.selectors.fgm.tasks",
     "daskfs.selectors.mission.tasks",
     "daskfs.selectors.shared.refit_on_block",
     "daskfs.selectors.asy_os.task",
-    "daskfs.baselines.lasso.on_blocks",
+    "daskfs.baselines.lasso.tasks",
     "daskfs.selectors.online_substitution.screen",
 ]
 HEAVY = {

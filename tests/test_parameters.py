@@ -25,6 +25,7 @@ from daskfs.parameters import (
     n_to_select,
     parameters_of,
 )
+from daskfs.pipeline.selections import section_of
 
 
 class Base(Parameters, BaseEstimator, kw_only=True):
@@ -122,6 +123,20 @@ def test_an_old_name_works_with_a_warning():
         Toy(m=7, n_parts=7)
     toy.__setstate__({"m": 9, "tol": None})
     assert toy.n_parts == 9
+
+
+OLD_NAMES = [(method, old, new) for method in METHODS for old, new in find_method(method)._renamed.items()]
+
+
+@pytest.mark.parametrize(("method", "old", "new"), OLD_NAMES)
+def test_an_old_name_of_a_method_works_in_python_and_in_a_pipeline(method, old, new):
+    default = parameters_of(find_method(method))[new].default
+    with pytest.warns(FutureWarning, match=f"{old} is now called {new}"):
+        selector = find_method(method)(**{old: default})
+    assert old not in selector.get_params()
+    with pytest.warns(FutureWarning, match=f"{old} is now called {new}"):
+        section = section_of(method).model_validate({"method": method, old: default})
+    assert old not in section.model_dump()
 
 
 class Ranges(Base):

@@ -11,7 +11,12 @@ epsilon_insensitive  ½ max(0, |z - y| - t)²        y any number; errors within
 ===================  ============================  ===================================================
 
 All stay finite for z up to ±1e4 and beyond: above z = 100 the exponential of the Poisson loss goes on as its
-parabola.
+quadratic approximation. `row_value` and `row_derivative` are of one row at a time, as stochastic gradient descent meets
+them, finite for z up to ±1e30: squared, logistic, squared_hinge and
+
+hinge                max(0, 1 - y z)               y is -1 or +1
+
+A test holds the two together.
 """
 
 from __future__ import annotations
@@ -20,36 +25,14 @@ import math
 
 import numpy as np
 
-from daskfs.errors import ConfigError, did_you_mean
 from daskfs.kernels.numba_cache import elementwise, kernel
-
-SQUARED, LOGISTIC, POISSON, HUBER, SQUARED_HINGE, EPSILON_INSENSITIVE = range(6)
-LOSSES = ("squared", "logistic", "poisson", "huber", "squared_hinge", "epsilon_insensitive")
-LIKELIHOODS = LOSSES[:4]
-"""Losses with a deviance, on which information criteria stand."""
+from daskfs.losses import EPSILON_INSENSITIVE, HINGE, LOGISTIC, POISSON, SQUARED, SQUARED_HINGE
 
 HUBER_EFFICIENCY = 1.345  # threshold in standard deviations of the noise: 95 % efficient under normal noise
 SPAN = 512  # predictions taken at once: all arrays of a span stay in the first-level cache
 _LOWEST, _HIGHEST = -700.0, 100.0  # of the exponential's argument
 _LOG2_E = 1.4426950408889634
 _LN2_HIGH, _LN2_LOW = 6.93145751953125e-1, 1.42860682030941723212e-6
-
-
-def loss_code(loss: str) -> int:
-    """Return the integer that stands for a loss in the kernels.
-
-    Raises
-    ------
-    ConfigError
-        Unknown loss.
-    """
-    if loss not in LOSSES:
-        raise ConfigError(
-            f"expected one of {', '.join(LOSSES)}, found {loss!r}{did_you_mean(str(loss), LOSSES)}",
-            "loss",
-            "choose one of them",
-        )
-    return LOSSES.index(loss)
 
 
 def default_threshold(y: np.ndarray, weight: np.ndarray) -> float:
@@ -86,7 +69,7 @@ def values(loss, threshold, z, y, value, bits):  # type: ignore[no-untyped-def]
     Parameters
     ----------
     loss : int
-        A code, from `loss_code`.
+        A code of `daskfs.losses`.
     threshold : float
         Of the Huber and the epsilon-insensitive loss.
     z, y : ndarray of shape (n_samples,), float64
@@ -265,3 +248,29 @@ def _insensitive_derivatives(z, y, derivative, curvature, threshold):  # type: i
         difference = z[i] - y[i]
         derivative[i] = difference - min(max(difference, -threshold), threshold)
         curvature[i] = 1.0 if abs(difference) > threshold else 0.0
+
+
+@kernel
+def row_derivative(loss, z, y):  # type: ignore[no-untyped-def]
+    """Return the derivative in z of the loss of one row, for stochastic gradient descent: squared to hinge."""
+    if loss == LOGISTIC:
+        e = math.exp(-abs(z))
+        share = np.divide(1.0, 1.0 + e)
+        return -y * (e * share if y * z >= 0.0 else share)
+    if loss == SQUARED:
+        return z - y
+    slack = 1.0 - y * z
+    if slack <= 0.0:
+        return 0.0
+    return -y if loss == HINGE else -y * slack
+
+
+@kernel
+def row_value(loss, z, y):  # type: ignore[no-untyped-def]
+    """Return the loss of one row. The formulas are those of `values`, one row after the other, and the hinge."""
+    if loss == LOGISTIC:
+        return math.log1p(math.exp(-abs(z))) + max(-y * z, 0.0)
+    if loss == SQUARED:
+        return 0.5 * (z - y) * (z - y)
+    slack = max(1.0 - y * z, 0.0)
+    return slack if loss == HINGE else 0.5 * slack * slack

@@ -13,6 +13,7 @@ Of each module the last `N_STAMPS` states of its sources are kept, for work tree
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import pickle
@@ -32,10 +33,12 @@ import llvmlite
 import numba
 from llvmlite import ir
 from numba import types
+from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 from numba.extending import intrinsic
 
+from daskfs.kernels.compiler import CompilerForKernels, CompilerForPython, LinkedLibrary, making
 from daskfs.kernels.sources import stamp_of
 
 
@@ -115,13 +118,15 @@ class KernelCache:
         Of all modules.
     stamp : str
         Of the sources of the function's module.
+    callers : str
+        For whom it is compiled.
     """
 
-    def __init__(self, function: Callable[..., Any], folder: Path, stamp: str) -> None:
+    def __init__(self, function: Callable[..., Any], folder: Path, stamp: str, callers: str) -> None:
         if function.__closure__:
             raise TypeError(f"{function.__qualname__} is a closure: its machine code cannot be told from another's")
         self.cache_path = str(folder / function.__module__ / stamp)
-        self._function, self._stamp = function, stamp
+        self._function, self._stamp, self._callers = function, stamp, callers
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the compiled function for a signature, or None."""
@@ -134,7 +139,10 @@ class KernelCache:
         if hashlib.sha256(kept[32:]).digest() != kept[:32]:  # the machine went down as it was written
             return None
         found, reduced = pickle.loads(kept[32:])
-        return CompileResult._rebuild(target_context, *reduced) if found == key else None
+        if found != key:
+            return None
+        with making(JITCodeLibrary if self._callers == "python" else LinkedLibrary, target_context.codegen()):
+            return CompileResult._rebuild(target_context, *reduced)
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep a compiled function; what cannot be kept (a full disk) is compiled again by the next process."""
@@ -162,7 +170,8 @@ class KernelCache:
 
     def _key(self, sig: Any, codegen: Any) -> tuple[str, ...]:
         arguments = sig if isinstance(sig, tuple) else (*sig.args, sig.return_type)
-        of_function = (self._stamp, self._function.__qualname__, str(self._function.__code__.co_firstlineno))
+        function = self._function
+        of_function = (self._stamp, function.__qualname__, str(function.__code__.co_firstlineno), self._callers)
         versions = (sys.version, numba.__version__, llvmlite.__version__)
         return (*of_function, *versions, *map(str, codegen.magic_tuple()), *map(_described, arguments))
 
@@ -204,10 +213,27 @@ if os.environ.get("DASKFS_OWN_WORKER"):
 
 
 def _compiled(function: Callable[..., Any], fastmath: bool | set[str]) -> Callable[..., Any]:
-    compiled: Any = numba.njit(nogil=True, fastmath=fastmath)(function)
-    if compiled is not function:  # NUMBA_DISABLE_JIT
-        compiled._cache = KernelCache(function, CACHE_DIRECTORY, stamp_of(function.__module__))
-    return compiled  # type: ignore[no-any-return]
+    """Decorate with a dispatcher for Python, and another for kernels that call the function.
+
+    The latter compiles no wrapper that takes Python objects apart, which for a record of twenty arrays is longer than
+    the function itself and would be optimised again in every caller.
+    """
+    njit: Any = functools.partial(numba.njit, nogil=True, fastmath=fastmath, no_cfunc_wrapper=True)
+    for_python: Any = njit(pipeline_class=CompilerForPython)(function)
+    if for_python is function:  # NUMBA_DISABLE_JIT
+        return function
+    for_kernels: Any = njit(pipeline_class=CompilerForKernels, no_cpython_wrapper=True)(function)
+    stamp = stamp_of(function.__module__)
+    for_python._cache = KernelCache(function, CACHE_DIRECTORY, stamp, "python")
+    for_kernels._cache = KernelCache(function, CACHE_DIRECTORY, stamp, "kernels")
+
+    def template_of(arguments: Any, keywords: Any) -> Any:
+        """Without `types.unliteral`, ``step(0)`` and ``step(i)`` would be two functions."""
+        of_arguments = [types.unliteral(kind) for kind in arguments]
+        return for_kernels.get_call_template(of_arguments, {name: types.unliteral(keywords[name]) for name in keywords})
+
+    for_python.get_call_template, for_python.get_overload = template_of, for_kernels.get_overload
+    return for_python  # type: ignore[no-any-return]
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -21,11 +21,11 @@ from daskfs.errors import DaskfsError, RunError, StoreError
 from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix, Progress
 from daskfs.metrics import PREDICTION_METRICS, precision, recall
+from daskfs.pipeline.compile_ahead import compile_ahead
 from daskfs.pipeline.config import Pipeline
 from daskfs.pipeline.facts import check_pipeline, check_sizes, make_selector, plan_data, plan_pipeline, plan_store
 from daskfs.pipeline.plan import Plan, available_nbytes, ingest_limit
 from daskfs.pipeline.progress import Silent, StepTimes, logged
-from daskfs.pipeline.rehearsal import rehearse
 from daskfs.pipeline.run_folder import RunFolder, check_output
 from daskfs.report.plots import draw_history
 from daskfs.report.runs import load_run, write_report
@@ -143,7 +143,7 @@ class _Run:
     def _warm_up(self, store: FeatureStore) -> None:
         """Have the kernels compiled elsewhere: a process that compiled for itself would exceed its memory."""
         self.steps.start("warmup", 1)
-        rehearse(self.pipeline.selections.values(), str(store.dtype))
+        compile_ahead((one.model_dump(mode="json") for one in self.pipeline.selections.values()), str(store.dtype))
         self.steps.advance()
         self.steps.finish()
 
@@ -207,8 +207,8 @@ class _Run:
         draw_history(first.history, first.history_kind)  # before the peak is read, for drawing takes memory too
         measured = workers.peak_memory()
         for label, result in results.items():
-            result.memory = {
-                "limit_nbytes": self.plan.limits_nbytes,
+            result.memory |= {
+                "limit_nbytes": result.memory.get("limit_nbytes", {}) | self.plan.limits_nbytes,
                 "promised_nbytes": self.plan.promised_nbytes,
                 "measured_nbytes": measured,
             }

@@ -144,6 +144,7 @@ def _memory(result: SelectionResult) -> str:
         kind = "client" if process == "client" else "worker"
         limit = memory.get("limit_nbytes", {}).get(kind)
         rows.append([process, _mib(promised.get(kind)), _mib(measured.get(process)), _mib(limit)])
+    rows += [[name, "", _mib(nbytes), ""] for name, nbytes in memory.get("held_nbytes", {}).items()]
     if not rows:
         return '<p class="muted">Not measured.</p>'
     return _table(["process", "promised MiB", "measured MiB", "limit MiB"], rows, numbers=(1, 2, 3))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import ClassifierTags, RegressorTags
@@ -25,7 +27,7 @@ from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix, Progress
 from daskfs.metrics import accuracy, r2
 from daskfs.parameters import Client, MemoryLimit, Parameters, RandomState
-from daskfs.result import SelectionResult
+from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.inputs import (
     check_width,
     codes_of,
@@ -41,6 +43,8 @@ from daskfs.selectors.inputs import (
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.responses import Response, log_odds, mean_or_label, probabilities
 from daskfs.selectors.shared.run import Checkpoint, Run
+
+NORMS = "the table's coefficients are their norms over the classes; coef_ has those of each class"
 
 
 def _is_classifier(selector: BaseSelector) -> bool:
@@ -293,6 +297,69 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
             weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         return ArrayMatrix(X, y, weight, getattr(self, "feature_names_in_", None)), labels
 
+    def _result_of(
+        self,
+        run: Run,
+        *,
+        notes: Sequence[str],
+        history: Mapping[str, np.ndarray] | None = None,
+        chosen: Mapping[str, Any] | None = None,
+        coef: np.ndarray | None = None,
+        columns: Mapping[str, np.ndarray] | None = None,
+        memory: Mapping[str, Mapping[str, int]] | None = None,
+        n_samples: int | None = None,
+    ) -> SelectionResult:
+        """Return the result of a fit whose attributes are set.
+
+        Parameters
+        ----------
+        run : Run
+            With the matrix that was selected on, and what it took.
+        notes : sequence of str
+        history : mapping of str to ndarray, optional
+            Its columns.
+        chosen : mapping, optional
+            Parameters that the method chose.
+        coef : ndarray of shape (n_selected,), optional
+            Of the table; by default `coef_`, of several classes their norms.
+        columns : mapping of str to ndarray of shape (n_selected,), optional
+            Further ones of the table.
+        memory : mapping, optional
+            ``promised_nbytes`` and ``held_nbytes``, see `SelectionResult`.
+        n_samples : int, optional
+            Where there were more rows than those of the matrix.
+        """
+        names, intercept = run.matrix.names.given, self.intercept_
+        if coef is None:
+            coef = self.coef_[..., self.selected_]
+            if coef.ndim > 1:
+                coef = np.sqrt((coef**2).sum(axis=0))
+                notes = [*notes, NORMS]
+        table = selection_table(self.selected_, coef, self.scores_[self.selected_], names)
+        for name, column in (columns or {}).items():
+            table[name] = column
+        parameters = {**self.get_params(deep=False), **(chosen or {})}
+        del parameters["client"]
+        limit = {} if run.task_limit is None else {"limit_nbytes": {"task": run.task_limit}}
+        return SelectionResult(
+            method=self.method,
+            score_kind=self.score_kind,
+            history_kind=self.history_kind,
+            table=table,
+            intercept=intercept if np.ndim(intercept) == 0 else math.nan,
+            parameters=parameters,
+            n_samples=int(run.matrix.shape[0]) if n_samples is None else n_samples,
+            n_features=int(run.matrix.shape[1]),
+            history=pd.DataFrame(history or {}),
+            scores=self.scores_,
+            feature_names=names,
+            store_digest=run.matrix.identity,
+            memory={**limit, **(memory or {})},
+            communication=run.nbytes,
+            time=run.seconds,
+            notes=list(notes),
+        )
+
     def _take_names(self, matrix: Matrix) -> None:
         self.n_features_in_ = int(matrix.shape[1])
         if not matrix.names.are_default:
@@ -394,11 +461,11 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
         tags = super().__sklearn_tags__()
         if _is_classifier(self):
             tags.estimator_type = "classifier"
-            tags.classifier_tags = ClassifierTags(multi_class=self.loss == "multinomial")
+            tags.classifier_tags = ClassifierTags(multi_class=LOSSES[self.loss].target == "classes")
         else:
             tags.estimator_type = "regressor"
             tags.regressor_tags = RegressorTags()
         tags.target_tags.required = True
-        tags.target_tags.positive_only = self.loss == "poisson"
+        tags.target_tags.positive_only = self.loss in LOSSES and LOSSES[self.loss].target == "count"
         tags.input_tags.sparse = True
         return tags

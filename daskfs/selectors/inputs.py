@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_random_state
 
-from daskfs.errors import DataError
+from daskfs.errors import DataError, did_you_mean
 from daskfs.matrix.base import Matrix, not_finite
 from daskfs.selectors.shared.responses import Response
 
@@ -146,3 +146,33 @@ def _respond_to_frame(frame: Any, coef: np.ndarray, intercept: Any, response: Re
 
     prediction = _respond_to_block(frame.to_numpy(dtype=np.float64), coef, intercept, response)
     return pd.Series(prediction, index=frame.index, name="prediction")
+
+
+def columns_of(asked: Any, n_features: int, names: np.ndarray | None, parameter: str) -> np.ndarray:
+    """Return columns that a parameter names, by their numbers or names, as int64.
+
+    Raises
+    ------
+    DataError
+        There is no such column, or one is named twice.
+    """
+    values = [] if asked is None else list(np.asarray(asked, dtype=object).ravel())
+    numbers = []
+    known = None if names is None else {str(name): j for j, name in reversed(list(enumerate(names)))}
+    for value in values:
+        if isinstance(value, str):
+            if known is None or value not in known:
+                hint = "" if known is None else did_you_mean(value, known)
+                raise DataError(f"there is no column {value!r}{hint}", parameter, "give names or numbers of columns")
+            numbers.append(known[value])
+        elif not isinstance(value, Integral) or isinstance(value, bool) or not 0 <= int(value) < n_features:
+            raise DataError(
+                f"expected numbers of columns from 0 to {n_features - 1}, found {value!r}", parameter, "correct it"
+            )
+        else:
+            numbers.append(int(value))
+    columns = np.array(numbers, dtype=np.int64)
+    if len(np.unique(columns)) < len(columns):
+        values_, counts = np.unique(columns, return_counts=True)
+        raise DataError(f"column {int(values_[counts > 1][0])} stands twice", parameter, "name each column once")
+    return columns

@@ -22,7 +22,7 @@ def statistics_rows(n_features: int, itemsize: int) -> int:
     return max(1, min(_MAX_BLOCK_ROWS, _BLOCK_NBYTES // max(1, n_features * itemsize)))
 
 
-class ColumnStatistics:
+class RunningStatistics:
     """Statistics of columns over rows that arrive block by block.
 
     Parameters

@@ -17,7 +17,7 @@ import numpy as np
 from daskfs.errors import DataError, PlanError, StoreError
 from daskfs.matrix.base import Progress
 from daskfs.store.band_writer import BandWriter
-from daskfs.store.column_statistics import ColumnStatistics, statistics_rows
+from daskfs.store.column_statistics import RunningStatistics, statistics_rows
 from daskfs.store.header import StoreHeader, make_header
 from daskfs.store.layout import BAND_NBYTES, MAX_FILES, SHARD_NBYTES, Codec, Layout, choose_layout, store_nbytes
 from daskfs.store.manifest import write_manifest
@@ -164,7 +164,7 @@ class StoreWriter:
 
     def _prepare(self) -> None:
         self._rng = np.random.default_rng(self.random_state)
-        self._statistics = ColumnStatistics(self.n_features)
+        self._statistics = RunningStatistics(self.n_features)
         self._n_rows = 0
         self._keys: list[np.ndarray] = []
         self._vectors = RowVectors(self.target_names, self.has_weight, self.label_names)

@@ -7,11 +7,10 @@ import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
-from daskfs.baselines.lasso.averaging import Averaging
 from daskfs.baselines.lasso.bolasso import Bolasso
 from daskfs.baselines.lasso.full_data import FullData
-from daskfs.baselines.lasso.median import Median
-from daskfs.baselines.lasso.on_blocks import RowPart, Weighting
+from daskfs.baselines.lasso.subset_estimates import Averaging, Median
+from daskfs.baselines.lasso.tasks import RowPart, Weighting
 from daskfs.errors import PlanError
 from daskfs.kernels.glm.path import glm_path
 from daskfs.kernels.lasso.criteria import feature_penalty

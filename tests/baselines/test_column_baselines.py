@@ -102,7 +102,7 @@ def test_omp_is_scikit_learns(n_select):
 @pytest.mark.parametrize("per_pass", [1, 3])
 def test_omp_takes_in_each_pass_the_largest_products_with_the_residual(Z, targets, per_pass):
     y = targets["squared"]
-    found = OrthogonalMatchingPursuit(7, per_pass=per_pass).fit(Z, y)
+    found = OrthogonalMatchingPursuit(7, n_features_per_pass=per_pass).fit(Z, y)
     chosen: list[int] = []
     residual = y - y.mean()
     while len(chosen) < 7:
@@ -133,7 +133,7 @@ def test_omp_of_classes_follows_the_gradient_of_the_likelihood(Z, targets):
 
 def test_omp_passes_over_columns_that_others_combine_to(Z, targets):
     X = np.column_stack([Z[:, :112], Z[:, 3], Z[:, 20] + Z[:, 47], np.ones(400)])
-    found = OrthogonalMatchingPursuit(20, per_pass=20).fit(X, targets["squared"])
+    found = OrthogonalMatchingPursuit(20, n_features_per_pass=20).fit(X, targets["squared"])
     assert len(found.selected_) == 20
     assert (found.coef_[found.selected_] != 0).all()
     assert np.linalg.matrix_rank(X[:, found.selected_]) == 20
@@ -300,7 +300,7 @@ def test_alpha_investing_tests_classes_by_raos_score(Z, targets):
     from scipy.stats import chi2
 
     from daskfs.baselines.columns.alpha_investing import _Model
-    from daskfs.kernels.baselines.score_test import score_test
+    from daskfs.kernels.baselines.score_tests import score_test
     from daskfs.kernels.glm.newton import Problem
 
     y = np.where(targets["logistic"] == "yes", 1.0, -1.0)
@@ -407,7 +407,7 @@ def test_columns_that_pass_in_blocks_give_the_bits_of_those_in_memory(baseline, 
         (ProjGD(step="newton"), "step"),
         (ProjGD(max_iter=0), "max_iter"),
         (ProjGD(tol=0.0), "tol"),
-        (OrthogonalMatchingPursuit(per_pass=0), "per_pass"),
+        (OrthogonalMatchingPursuit(n_features_per_pass=0), "n_features_per_pass"),
         (OrthogonalMatchingPursuit(ridge=-1.0), "ridge"),
         (Grafting(penalty=0.0), "penalty"),
         (Grafting(max_active=0), "max_active"),

@@ -61,7 +61,7 @@ def test_as_many_come_as_were_asked_for(data, method, wanted):
 def test_sdca_is_scikit_learns_elastic_net(data):
     X, y = data
     z = (X - X.mean(axis=0)) / X.std(axis=0)
-    found = SgdSlr(C=0.05, ridge=0.01, tol=1e-9, max_epochs=3000, fit_intercept=False).fit(X, y)
+    found = SgdSlr(C=0.05, ridge=0.01, tol=1e-9, n_epochs=3000, fit_intercept=False).fit(X, y)
     # λ/2 ‖w‖² + σ ‖w‖₁ of the mean loss, σ = 1 / (n C), in scikit-learn's parametrisation
     ridge, penalty = 0.01, 1.0 / (600 * 0.05)
     model = LogisticRegression(

@@ -9,11 +9,10 @@ import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 
-from daskfs.baselines.lasso.averaging import Averaging
 from daskfs.baselines.lasso.bolasso import Bolasso
 from daskfs.baselines.lasso.full_data import FullData
-from daskfs.baselines.lasso.median import Median
-from daskfs.baselines.lasso.on_blocks import Weighting, block_rows
+from daskfs.baselines.lasso.subset_estimates import Averaging, Median
+from daskfs.baselines.lasso.tasks import Weighting, block_rows
 from daskfs.errors import ConfigError, DataError, PlanError
 from daskfs.kernels.lasso.criteria import feature_penalty
 from daskfs.kernels.lasso.path import lasso_path
@@ -24,10 +23,10 @@ BASELINES = [FullData(), Averaging(n_subsets=3), Median(n_subsets=3), Bolasso(n_
 NAMES = ["full_data", "averaging", "median", "bolasso"]
 
 
-def path_of(X, y, weight=None, criterion="ebic", refit=True):
+def path_of(X, y, weight=None, criterion="ebic", gic_rss="refit"):
     weight = np.ones(len(y)) if weight is None else weight
     penalty = feature_penalty(criterion, weight.sum(), X.shape[1])
-    return lasso_path(np.ascontiguousarray(X), y, weight, penalty=penalty, refit=refit)
+    return lasso_path(np.ascontiguousarray(X), y, weight, penalty=penalty, gic_rss=gic_rss)
 
 
 def subsets_of(n_samples, n_subsets, seed):
@@ -40,7 +39,7 @@ def subsets_of(n_samples, n_subsets, seed):
 def test_full_data_is_the_lasso_on_all_rows(make_problem, options, n_features):
     X, y = make_problem(n_features=n_features)
     selector = FullData(**options).fit(X, y)
-    path = path_of(X, y, criterion=options.get("criterion", "ebic"), refit="gic_rss" not in options)
+    path = path_of(X, y, criterion=options.get("criterion", "ebic"), gic_rss=options.get("gic_rss", "refit"))
     np.testing.assert_array_equal(np.flatnonzero(selector.support_), path.selected())
     np.testing.assert_allclose(selector.coef_, path.coefficients(path.best), atol=1e-12)
     np.testing.assert_allclose(
@@ -85,7 +84,7 @@ def test_averaging_and_median_combine_the_lasso_estimates_of_random_subsets(make
     X, y = make_problem()
     selector = baseline(n_subsets=n_subsets, criterion="bic", gic_rss="lasso", random_state=7).fit(X, y)
     subsets = subsets_of(len(y), n_subsets, 7)
-    paths = [path_of(X[rows], y[rows], criterion="bic", refit=False) for rows in subsets]
+    paths = [path_of(X[rows], y[rows], criterion="bic", gic_rss="lasso") for rows in subsets]
     coef = np.array([path.coefficients(path.best) for path in paths])
     intercept = [y[rows].mean() - X[rows].mean(axis=0) @ coef[i] for i, rows in enumerate(subsets)]
     np.testing.assert_allclose(selector.coef_, combine(coef, axis=0), atol=1e-14)
@@ -122,7 +121,7 @@ def weights_of_samples(n_samples, n_features, n_bootstraps, seed):
 
 
 def test_bolasso_intersects_the_bootstrap_samples_and_refits_on_all_rows(make_problem):
-    from daskfs.baselines.lasso.on_blocks import RowPart
+    from daskfs.baselines.lasso.tasks import RowPart
 
     X, y = make_problem()
     selector = Bolasso(n_bootstraps=6, criterion="bic", random_state=3).fit(X, y)

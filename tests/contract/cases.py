@@ -61,10 +61,9 @@ OF_FGM: dict[str, Any] = {
 def _selectors() -> Iterator[Case]:
     message = {"n_subsets": 5, "loss": "squared"}
     yield Case("message", "Message", message)
-    rows_kept = {"a_fitted_selector_is_small_and_lets_go_of_the_rows": "the rows are kept for a later partial_fit"}
     targets = {"logistic": "classes", "poisson": "counts", "huber": "numbers", "multinomial": "three classes"}
     for loss, target in targets.items():
-        yield Case(f"message-{loss}", "Message", message | {"loss": loss}, target, broken=rows_kept)
+        yield Case(f"message-{loss}", "Message", message | {"loss": loss}, target)
     in_document = {"runs_in_a_pipeline": "an estimator is an object: a pipeline file has no word for it"}
     yield Case("message-estimator", "Message", message | {"estimator": Lasso(alpha=0.1)}, unfit=in_document)
     substitution = {"n_features_to_select": 6, "loss": "squared", "rule": "exchange"}
@@ -87,12 +86,10 @@ def _selectors() -> Iterator[Case]:
     yield Case(name, "AsyncOnlineSubstitution", logistic, "classes")
     fgm = {"n_features_to_select": 6, "n_features_per_pass": 1, "loss": "squared_hinge", "C": 0.05}
     yield Case("fgm", "FGM", fgm, "classes", **OF_FGM)
-    in_one_task = "a task reads all columns of a pass, whatever the plan promised: every store counts as in memory"
-    all_at_once = OF_FGM | {"broken": OF_FGM["broken"] | {"a_task_takes_no_more_memory_than_promised": in_one_task}}
     for loss in ("squared_hinge", "logistic", "squared"):
         several = fgm | {"loss": loss, "n_features_per_pass": 3, "certify": True}
         many = {"n_features_to_select": 32, "n_features_per_pass": 32}
-        yield Case(f"fgm-B3-{loss}", "FGM", several, "classes", on_tall_data=many, **all_at_once)
+        yield Case(f"fgm-B3-{loss}", "FGM", several, "classes", on_tall_data=many, **OF_FGM)
     mission = {"n_features_to_select": 6, "loss": "squared", "n_epochs": 2, "block_rows": 200}
     raw = {"standardize": False}
     yield Case("mission", "Mission", mission, sparse=raw)
@@ -129,12 +126,9 @@ def _baselines() -> Iterator[Case]:
     raw_columns = "dense columns are standardised, sparse ones are taken as they are"
     begins_anew = {"a_fit_resumed_after_any_save_ends_with_the_same_bits": "one task, which keeps nothing"}
     unfit = {"sparse_columns_give_the_bits_of_dense_ones": raw_columns} | begins_anew
-    unseen = {
-        "a_value_that_is_no_number_is_named_by_column_and_source_row": "from a store, it is handed to the solver unseen"
-    }
-    apart: dict[str, Any] = {"target": "classes", "unfit": unfit, "broken": unseen}
+    apart: dict[str, Any] = {"target": "classes", "unfit": unfit}
     yield Case("l1_liblinear", "L1Liblinear", six | {"loss": "squared_hinge"}, **apart)
-    yield Case("sgd_slr", "SgdSlr", six | {"max_epochs": 50}, **apart)
+    yield Case("sgd_slr", "SgdSlr", six | {"n_epochs": 50}, **apart)
     rows = {"loss": "squared", "n_epochs": 2}
     raw = {"standardize": False}
     yield Case("iht_sgd", "StochasticIHT", six | rows, sparse=raw)

@@ -152,7 +152,7 @@ def _message() -> Iterator[Case]:
         "Message",
         five,
         *[(f"criterion-{name}", {"criterion": name, "gamma": 1.0}) for name in ("bic", "ric", "ebic")],
-        ("penalty", {"penalty": 3.0}),
+        ("penalty", {"gic_penalty": 3.0}),
         ("sigma2", {"criterion": "bic", "sigma2": 1.0}),
         ("gic-of-lasso", {"criterion": "bic", "gic_rss": "lasso"}),
         ("strided", {"partition": "strided"}),
@@ -221,8 +221,11 @@ def _online_substitution() -> Iterator[Case]:
         ("shuffled", {"order": "shuffled"}),
         ("given-order", {"order": list(range(N_FEATURES))[::-1]}),
         ("os-unchecked", {"rule": "os", "check": False}),
-        ("paper-unchecked", {"rule": "paper", "check": False, "eta": 0.5, "m": 2.0, "c": 0.3}),
-        ("not-standardised", {"standardise": False}),
+        (
+            "paper-unchecked",
+            {"rule": "paper", "check": False, "step_size": 0.5, "step_divisor": 2.0, "sufficient_decrease": 0.3},
+        ),
+        ("not-standardised", {"standardize": False}),
         ("no-intercept", {"fit_intercept": False}),
         ("always-include", {"always_include": [1, 7]}),
         ("ridge", {"ridge": 0.1}),
@@ -250,7 +253,7 @@ def _online_substitution() -> Iterator[Case]:
         ("own-columns", {"other_worker": False, "block_columns": 3}),
         ("slots", {"slots": 2.0, "n_workers": 2}),
         ("unchecked", {"rule": "os", "check": False}),
-        ("not-standardised", {"standardise": False}),
+        ("not-standardised", {"standardize": False}),
         ("one-worker", {"n_workers": 1}),
     )
     yield _variant(method, selector, "weighted", common, weighted=True)
@@ -261,7 +264,7 @@ def _columns() -> Iterator[Case]:
     more: dict[str, list[tuple[str, dict[str, Any]]]] = {
         "ProjGD": [(step, {"step": step}) for step in ("restricted", "half", "full")],
         "LassoCut": [],
-        "OrthogonalMatchingPursuit": [("per-pass", {"per_pass": 3}), ("ridge", {"ridge": 0.1})],
+        "OrthogonalMatchingPursuit": [("per-pass", {"n_features_per_pass": 3}), ("ridge", {"ridge": 0.1})],
         "Grafting": [("penalty", {"penalty": 0.1}), ("max-active", {"max_active": 8})],
         "OnlineL1": [("penalty", {"penalty": 0.1})],
         "OnlineL0": [("one-epoch", {"n_epochs": 1})],
@@ -314,7 +317,7 @@ def _fgm() -> Iterator[Case]:
     yield from _variants(
         "sgd_slr",
         "SgdSlr",
-        {"n_features_to_select": 6, "max_epochs": 50},
+        {"n_features_to_select": 6, "n_epochs": 50},
         ("C", {"n_features_to_select": None, "C": 1.0}),
         ("no-intercept", {"fit_intercept": False}),
         target="classes",

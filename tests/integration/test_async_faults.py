@@ -43,9 +43,9 @@ def store(tmp_path_factory):
 class Observed(AsyncOnlineSubstitution):
     """Keeps its run."""
 
-    def _make_result(self, matrix, run, *rest):
-        self.run = run
-        super()._make_result(matrix, run, *rest)
+    def _notes(self, workers, *rest):
+        self.run = workers
+        return super()._notes(workers, *rest)
 
 
 class AtWork:

@@ -16,7 +16,7 @@ from daskfs.kernels.fgm.projection import project_norms
 from daskfs.kernels.fgm.scores import GRANULE, scores_of, sparse_scores
 from daskfs.kernels.fgm.shift import dual_variables, fit_shift, new_rows
 from daskfs.kernels.fgm.topk import largest, merged
-from daskfs.kernels.losses import loss_code
+from daskfs.losses import find_loss
 from daskfs.selectors.fgm.restricted_problem import lower_bound
 
 
@@ -68,7 +68,9 @@ def a_problem(loss, dtype=np.float64, seed=0, n_samples=300, n_columns=24, n_gro
     centre, inverse = columns.mean(axis=1, dtype=float), 1.0 / columns.std(axis=1, dtype=float)
     bounds = np.linspace(0, n_columns, n_groups + 1).astype(np.int64)
     groups = Groups(columns, centre, inverse, np.arange(n_columns), bounds)
-    return groups, new_rows(loss_code(loss), np.array(y, dtype=float), C * rng.integers(1, 3, n_samples).astype(float))
+    return groups, new_rows(
+        find_loss(loss).code, np.array(y, dtype=float), C * rng.integers(1, 3, n_samples).astype(float)
+    )
 
 
 def gap_of(groups, rows, coef, shift):

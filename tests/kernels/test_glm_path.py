@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 from scipy.special import expit, log_expit, xlogy
 from sklearn.linear_model import LogisticRegression, lasso_path
 
-from daskfs.baselines.lasso.on_blocks import RowPart, Weighting
+from daskfs.baselines.lasso.tasks import RowPart, Weighting
 from daskfs.kernels.glm.fit import glm_fit
 from daskfs.kernels.glm.lsa import lsa_path
 from daskfs.kernels.glm.path import default_max_features, entered_capacity, glm_path, glm_path_nbytes
@@ -95,7 +95,13 @@ def largest_violation(path, X, y, weight):
 
 
 def whole_path(loss, X, y, weight, **options):
-    options = {"patience": None, "max_features": X.shape[1], "tol": 1e-9, "refit": False, "min_ratio": 1e-2} | options
+    options = {
+        "patience": None,
+        "max_features": X.shape[1],
+        "tol": 1e-9,
+        "gic_rss": "lasso",
+        "min_ratio": 1e-2,
+    } | options
     return glm_path(X, y, weight, loss=loss, penalty=3.0, **options)
 
 
@@ -167,8 +173,8 @@ def test_of_two_twins_the_first_stands_for_both(sign):
 def test_a_weight_of_two_is_the_row_twice(loss):
     X, y = make_block(loss, 80, 20, seed=6)
     weight = np.random.default_rng(0).integers(0, 3, 80)
-    twice = whole_path(loss, np.repeat(X, weight, axis=0), np.repeat(y, weight), np.ones(weight.sum()), refit=True)
-    weighted = whole_path(loss, X, y, weight.astype(float), refit=True)
+    twice = whole_path(loss, np.repeat(X, weight, axis=0), np.repeat(y, weight), np.ones(weight.sum()), gic_rss="refit")
+    weighted = whole_path(loss, X, y, weight.astype(float), gic_rss="refit")
     np.testing.assert_allclose(all_coefficients(weighted, 20), all_coefficients(twice, 20), atol=1e-7)
     np.testing.assert_allclose(weighted.gic, twice.gic, rtol=1e-6, atol=1e-4)
 
@@ -195,16 +201,16 @@ def fitted_deviance(path, Z, y, weight):
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # scipy's line search tries large steps
-@pytest.mark.parametrize("refit", [True, False])
+@pytest.mark.parametrize("gic_rss", ["refit", "lasso"])
 @pytest.mark.parametrize("loss", LOSSES)
-def test_the_criterion_is_that_of_fits_by_scipy(loss, refit):
+def test_the_criterion_is_that_of_fits_by_scipy(loss, gic_rss):
     X, y = make_block(loss, 150, 40, seed=8)
     weight = np.random.default_rng(1).uniform(0.5, 2.0, 150)
-    path = whole_path(loss, X, y, weight, refit=refit, n_lambdas=25, max_features=12)
+    path = whole_path(loss, X, y, weight, gic_rss=gic_rss, n_lambdas=25, max_features=12)
     Z = standardised(X, weight)
     expected = []
     for coef, intercept in zip(all_coefficients(path, 40), path.centred_intercepts, strict=True):
-        if refit:
+        if gic_rss == "refit":
             expected.append(fitted_deviance(path, Z[:, coef != 0], y, weight))
         else:
             expected.append(deviance(path, Z @ coef + intercept, y, weight))
@@ -216,12 +222,12 @@ def test_the_criterion_is_that_of_fits_by_scipy(loss, refit):
 
 def test_the_dispersion_of_the_squared_loss_is_the_residual_variance_of_the_largest_model():
     X, y = make_block("squared", 200, 30, seed=1)
-    path = whole_path("squared", X, y, np.ones(200), refit=True, max_features=10)
+    path = whole_path("squared", X, y, np.ones(200), gic_rss="refit", max_features=10)
     model = path.entered[path.coef[-1] != 0]
     design = np.column_stack([np.ones(200), X[:, model]])
     rss = np.linalg.lstsq(design, y, rcond=None)[1][0]
     np.testing.assert_allclose(path.dispersion, rss / (200 - 1 - len(model)), rtol=1e-6)
-    given = whole_path("squared", X, y, np.ones(200), refit=True, dispersion=7.0)
+    given = whole_path("squared", X, y, np.ones(200), gic_rss="refit", sigma2=7.0)
     np.testing.assert_allclose(given.gic, given.deviance / 7.0 + 3.0 * given.df)
 
 
@@ -230,7 +236,7 @@ def test_the_signals_are_found_and_the_early_stop_changes_nothing(loss):
     X, y = make_block(loss, 800, 300, seed=9)
     penalty = np.log(800) + np.log(300)
     early = glm_path(X, y, np.ones(800), loss=loss, penalty=penalty)
-    whole = glm_path(X, y, np.ones(800), loss=loss, penalty=penalty, patience=None, dispersion=early.dispersion)
+    whole = glm_path(X, y, np.ones(800), loss=loss, penalty=penalty, patience=None, sigma2=early.dispersion)
     assert early.stop == "patience"
     assert len(early.lambdas) < len(whole.lambdas)
     assert set(early.selected()) >= {0, 1, 2}
@@ -309,7 +315,7 @@ def test_counts_that_are_large_or_rare_converge():
 def test_same_twice_and_the_block_is_not_modified():
     X, y = make_block("logistic", 300, 100, seed=14)
     before = X.copy()
-    first, second = (whole_path("logistic", X, y, np.ones(300), refit=True) for _ in range(2))
+    first, second = (whole_path("logistic", X, y, np.ones(300), gic_rss="refit") for _ in range(2))
     np.testing.assert_array_equal(X, before)
     np.testing.assert_array_equal(first.coef, second.coef)
     np.testing.assert_array_equal(first.gic, second.gic)

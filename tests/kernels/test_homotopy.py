@@ -56,13 +56,13 @@ def follow(X, y, **options):
     return lasso_path(X, y, np.ones(len(y)), **options)
 
 
-def brute_force(X, y, path, penalty, refit):
+def brute_force(X, y, path, penalty, gic_rss):
     """The criterion of every model of the path by numpy's least squares."""
     centred, target = X - X.mean(axis=0), y - y.mean()
     values = []
     for step, active in enumerate(path.is_active):
         model = path.entered[active]
-        if refit:
+        if gic_rss == "refit":
             residual = target - centred[:, model] @ np.linalg.lstsq(centred[:, model], target, rcond=None)[0]
         else:
             residual = target - centred @ path.coefficients(step)
@@ -96,14 +96,14 @@ def test_the_knots_are_those_of_lars(design):
     np.testing.assert_allclose(all_coefficients(path, X.shape[1])[:n], coef.T[:n], atol=1e-9)
 
 
-@pytest.mark.parametrize("refit", [True, False])
+@pytest.mark.parametrize("gic_rss", ["refit", "lasso"])
 @pytest.mark.parametrize("criterion", ["bic", "ric", "ebic"])
 @pytest.mark.parametrize("design", DESIGNS[::2], ids=str)
-def test_the_criterion_chooses_as_brute_force_does(design, criterion, refit):
+def test_the_criterion_chooses_as_brute_force_does(design, criterion, gic_rss):
     X, y = make_block(*design)
     penalty = feature_penalty(criterion, *X.shape)
-    path = follow(X, y, penalty=penalty, refit=refit)
-    expected = brute_force(X, y, path, penalty, refit)
+    path = follow(X, y, penalty=penalty, gic_rss=gic_rss)
+    expected = brute_force(X, y, path, penalty, gic_rss)
     np.testing.assert_allclose(path.gic, expected, rtol=1e-8, atol=1e-6)
     assert path.best == np.argmin(np.round(expected, 6))
     np.testing.assert_array_equal(path.df, path.is_active.sum(axis=1))
@@ -125,7 +125,7 @@ def test_a_grid_that_sees_the_model_chooses_it_too(design):
 def test_the_criterion_with_a_known_variance_is_the_penalised_residual():
     X, y = make_block(0, "plain", 200, 40)
     for solver in ("homotopy", "descent"):
-        path = follow(X, y, noise_variance=1.5, solver=solver)
+        path = follow(X, y, sigma2=1.5, solver=solver)
         np.testing.assert_allclose(path.gic, 200 * path.rss / 1.5 + 3.0 * path.df, rtol=1e-12)
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from daskfs.store.column_statistics import ColumnStatistics
+from daskfs.store.column_statistics import RunningStatistics
 
 
 def test_statistics_of_int8_are_those_of_the_same_numbers_as_float64():
     rng = np.random.default_rng(0)
     block = rng.integers(-128, 128, (1000, 7)).astype(np.int8)
     block[:, 3] = -5
-    narrow, wide = ColumnStatistics(7), ColumnStatistics(7)
+    narrow, wide = RunningStatistics(7), RunningStatistics(7)
     for start in range(0, 1000, 300):
         narrow.update(block[start : start + 300])
         wide.update(block[start : start + 300].astype(np.float64))

@@ -111,14 +111,14 @@ def test_a_weight_of_two_is_the_row_twice():
     np.testing.assert_allclose(weighted.gic, twice.gic, rtol=1e-10)
 
 
-def brute_force(X, y, path, penalty, refit):
+def brute_force(X, y, path, penalty, gic_rss):
     """The criterion of every model of the path by numpy's least squares."""
     n_samples = len(y)
     values = []
     for step, coef in enumerate(all_coefficients(path, X.shape[1])):
         model = np.flatnonzero(coef)
         centred = X - X.mean(axis=0)
-        if refit:
+        if gic_rss == "refit":
             solution = np.linalg.lstsq(centred[:, model], y - y.mean(), rcond=None)[0]
             residual = y - y.mean() - centred[:, model] @ solution
         else:
@@ -127,16 +127,16 @@ def brute_force(X, y, path, penalty, refit):
     return np.array(values)
 
 
-@pytest.mark.parametrize("refit", [True, False])
+@pytest.mark.parametrize("gic_rss", ["refit", "lasso"])
 @pytest.mark.parametrize("criterion", ["bic", "ric", "ebic"])
 @pytest.mark.parametrize("seed", range(4))
-def test_the_criterion_chooses_as_brute_force_does(criterion, refit, seed):
+def test_the_criterion_chooses_as_brute_force_does(criterion, gic_rss, seed):
     X, y = make_block(120, 60, seed, correlated=seed % 2 == 1)
     penalty = feature_penalty(criterion, 120, 60)
     path = lasso_path(
-        X, y, np.ones(120), penalty=penalty, refit=refit, patience=None, max_features=60, solver="descent"
+        X, y, np.ones(120), penalty=penalty, gic_rss=gic_rss, patience=None, max_features=60, solver="descent"
     )
-    expected = brute_force(X, y, path, penalty, refit)
+    expected = brute_force(X, y, path, penalty, gic_rss)
     np.testing.assert_allclose(path.gic, expected, rtol=1e-8, atol=1e-6)
     assert path.best == np.argmin(np.round(expected, 6))
 

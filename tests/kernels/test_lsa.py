@@ -33,11 +33,11 @@ def all_coefficients(path, n_features):
     return coef
 
 
-@pytest.mark.parametrize("refit", [True, False])
-def test_for_the_squared_loss_it_is_the_path(refit):
+@pytest.mark.parametrize("gic_rss", ["refit", "lasso"])
+def test_for_the_squared_loss_it_is_the_path(gic_rss):
     X, y, weight = make_block("squared", 300, 0)
     noise = 1.3
-    options = {"loss": "squared", "penalty": 5.0, "patience": None, "refit": refit, "dispersion": noise}
+    options = {"loss": "squared", "penalty": 5.0, "patience": None, "gic_rss": gic_rss, "sigma2": noise}
     exact = glm_path(X, y, weight, tol=1e-10, max_features=20, **options)
     path = lsa_path(X, y, weight, max_features=20, **options)
     np.testing.assert_allclose(path.lambdas, exact.lambdas)

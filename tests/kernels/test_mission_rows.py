@@ -7,15 +7,15 @@ import pytest
 
 from daskfs.kernels.blocks.sparse_rows import entries_of, standardised_entries
 from daskfs.kernels.linear.column_sums import add_column_sums
-from daskfs.kernels.sketch.rows import EMPTY, ROW_COUNT, slot_of, step_of
+from daskfs.kernels.sketch.rows import EMPTY, slot_of, step_of
 from daskfs.matrix.blocks import SparseRows
 from daskfs.selectors.mission.model import MissionModel, ModelShape
 from daskfs.selectors.mission.tasks import Learning, Target
 
 
-def rates_of(rate=0.1, period=np.inf, step_limit=np.inf, ratio=0.5):
+def rule_of(rate=0.1, period=np.inf, step_limit=np.inf, ratio=0.5):
     shape = ModelShape(3, 64, 3, 0)
-    return Learning(shape, Target(), rate, period, step_limit, ratio, np.inf, 100).rates(1)
+    return Learning(shape, Target(), rate, period, step_limit, ratio, np.inf, 100).rule(1)
 
 
 def dense_descent(X, y, rate, period, ratio, weight):
@@ -27,13 +27,13 @@ def dense_descent(X, y, rate, period, ratio, weight):
     return coef, intercept
 
 
-def learnt(X, y, weight=None, *, n_selected=8, is_paper=False, rates=None, n_hashes=0):
+def learnt(X, y, weight=None, *, n_selected=8, is_paper=False, rule=None, n_hashes=0):
     shape = ModelShape(
         n_selected, X.shape[1] if n_hashes == 0 else 64, n_hashes, 0, variant="paper" if is_paper else "active"
     )
     model = MissionModel(shape)
     rows = SparseRows(*entries_of(np.ascontiguousarray(X)))
-    model.train(rows, y, np.ones(len(y)) if weight is None else weight, rates_of() if rates is None else rates)
+    model.train(rows, y, np.ones(len(y)) if weight is None else weight, rule_of() if rule is None else rule)
     return model
 
 
@@ -54,7 +54,7 @@ def rows():
 @pytest.mark.parametrize("is_paper", [False, True])
 def test_with_room_for_all_it_is_stochastic_gradient_descent(rows, is_paper):
     X, y, weight = rows
-    model = learnt(X, y, weight, is_paper=is_paper, rates=rates_of(0.1, 10.0))
+    model = learnt(X, y, weight, is_paper=is_paper, rule=rule_of(0.1, 10.0))
     model.select()
     coef, intercept = dense_descent(X, y, 0.1, 10.0, 0.5, weight)
     np.testing.assert_allclose(weights_of(model, 8), coef, atol=1e-5)  # float32 weights
@@ -70,7 +70,7 @@ def test_what_is_not_active_learns_in_the_tail_without_being_heard(rows):
     x = X[20]
     step = 0.1 * (y[20] - x[kept] @ coef[kept] - model.intercept[0])
     model.numbers[0] = 1e9  # the threshold: nobody becomes active
-    model.train(SparseRows(*entries_of(X[20:21])), y[20:21], np.ones(1), rates_of())
+    model.train(SparseRows(*entries_of(X[20:21])), y[20:21], np.ones(1), rule_of())
     others = np.setdiff1d(np.arange(8), kept)
     after = model.sketch.estimate(np.arange(8, dtype=np.uint64))
     np.testing.assert_allclose((after - before)[others], step * x[others], atol=1e-5)
@@ -81,7 +81,7 @@ def test_a_feature_over_the_threshold_becomes_active_and_leaves_the_sketch():
     model = MissionModel(ModelShape(2, 64, 3, 0))
     model.numbers[0] = 0.5
     one = SparseRows(np.array([0, 2]), np.array([7, 9], np.uint32), np.array([10.0, 1.0], np.float32))
-    model.train(one, np.array([1.0]), np.ones(1), rates_of(ratio=0.0))
+    model.train(one, np.array([1.0]), np.ones(1), rule_of(ratio=0.0))
     keys, weights, touches = model.active()
     assert (keys.tolist(), weights.tolist(), touches.tolist()) == ([7], [[1.0]], [1])
     np.testing.assert_allclose(model.sketch.estimate(np.array([7, 9], np.uint64)), [0.0, 0.1], atol=1e-7)
@@ -93,10 +93,10 @@ def test_an_id_may_stand_several_times_in_a_row(n_outputs):
     models = [MissionModel(ModelShape(2, 64, 3, 0, n_outputs, loss)) for _ in range(2)]
     twice = SparseRows(np.array([0, 3]), np.array([7, 9, 7], np.uint32), np.array([1.0, 1.0, 2.0], np.float32))
     once = SparseRows(np.array([0, 2]), np.array([7, 9], np.uint32), np.array([3.0, 1.0], np.float32))
-    rates = rates_of()
+    rule = rule_of()
     for _ in range(3):
         for model, row in zip(models, (twice, once), strict=True):
-            model.train(row, np.array([1.0]), np.ones(1), rates)
+            model.train(row, np.array([1.0]), np.ones(1), rule)
     found, expected = (model.to_arrays() for model in models)
     np.testing.assert_array_equal(found["keys"], [7, 9])
     np.testing.assert_allclose(found["weights"], expected["weights"], rtol=1e-5)
@@ -106,7 +106,7 @@ def test_a_row_longer_than_the_table_is_taken():
     n = 50_000
     X = np.ones((3, n), np.float32)
     model = MissionModel(ModelShape(5, 1 << 16, 3, 0))
-    model.train(SparseRows(*entries_of(X)), np.ones(3), np.ones(3), rates_of(1e-6))
+    model.train(SparseRows(*entries_of(X)), np.ones(3), np.ones(3), rule_of(1e-6))
     model.select()
     assert len(model.active()[0]) == 5
 
@@ -121,10 +121,10 @@ def test_the_table_finds_what_it_holds_and_free_slots_for_the_rest():
 
 
 def test_a_step_is_cut_where_it_would_overshoot():
-    rates = rates_of(1.0, step_limit=2.0)
-    assert step_of(rates, 0.0, 1.0, 1.0) == 1.0
-    assert step_of(rates, 0.0, 1.0, 100.0) == pytest.approx(0.02)
-    assert rates[ROW_COUNT] == 1.0
+    rule = rule_of(1.0, step_limit=2.0)
+    assert step_of(rule, 0.0, 1.0, 1.0) == 1.0
+    assert step_of(rule, 0.0, 1.0, 100.0) == pytest.approx(0.02)
+    assert rule.row_count == 1.0
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

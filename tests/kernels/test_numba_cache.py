@@ -64,7 +64,7 @@ def package(tmp_path, monkeypatch):
     """A daskfs of a few kernels, which tests change between processes."""
     kernels = tmp_path / "daskfs" / "kernels"
     kernels.mkdir(parents=True)
-    for name in ("numba_cache.py", "sources.py"):
+    for name in ("numba_cache.py", "sources.py", "compiler.py"):
         shutil.copy(Path(numba_cache.__file__).with_name(name), kernels)
     files = {
         "__init__.py": "",
@@ -188,42 +188,3 @@ def test_imports_are_followed_wherever_they_stand(tmp_path):
     behind = {"daskfs.losses", "daskfs.kernels", *(f"daskfs.kernels.{name}" for name in "abcd")}
     assert modules_behind("daskfs.kernels.a", tmp_path) == behind
     assert modules_behind("daskfs.kernels.e", tmp_path) == {"daskfs.kernels.e"}
-
-
-def test_warmup_compiles_for_both_kinds_of_block():
-    code = """if True:
-        import daskfs.kernels
-        daskfs.kernels.warmup()
-        from daskfs.kernels.lasso.homotopy import follow_knots
-        from daskfs.kernels.lasso.steps import follow
-        print(len(follow_knots.signatures), len(follow.signatures))
-    """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["2", "2"]
-
-
-def test_after_a_warmup_mission_compiles_nothing():
-    code = """if True:
-        import sys
-        import numpy as np, scipy.sparse
-        from daskfs.kernels.mission_warmup import warm_up_mission
-        from daskfs import Mission
-
-        def compiled():
-            found = [vars(module) for name, module in sys.modules.items() if name.startswith("daskfs.kernels.")]
-            kernels = {id(k): k for one in found for k in one.values() if hasattr(k, "signatures")}
-            return {f"{k.py_func.__module__}.{k.__name__}{s}" for k in kernels.values() for s in k.signatures}
-
-        for dtype in (np.float32, np.float64):
-            warm_up_mission(dtype)
-        before = compiled()
-        X = np.random.default_rng(0).standard_normal((60, 5))
-        two, three = np.where(X[:, 0] > 0, 1, 0), np.arange(60) % 3
-        for rows in (X, X.astype(np.float32), scipy.sparse.csr_array(X)):
-            for variant in ("active", "paper"):
-                Mission(2, "logistic", variant, refit=None).fit(rows, two)
-            Mission(2, "multinomial", refit="sgd").fit(rows, three)
-        print(*sorted(compiled() - before), sep="\\n")
-    """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == ""

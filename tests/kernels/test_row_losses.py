@@ -6,13 +6,16 @@ import numpy as np
 import pytest
 
 from daskfs.kernels import losses
-from daskfs.kernels.row_losses import HINGE, ROW_LOSSES, row_derivative, row_value
-from daskfs.kernels.sketch.classes import MULTINOMIAL, loss_and_derivatives
+from daskfs.kernels.losses import row_derivative, row_value
+from daskfs.kernels.sketch.classes import loss_and_derivatives
+from daskfs.losses import HINGE, LOSSES, MULTINOMIAL, ONE_PREDICTION, ROW_BY_ROW, losses_with
+
+OF_A_ROW = losses_with([ROW_BY_ROW, ONE_PREDICTION])
 
 POINTS = [-30.0, -2.3, -1.0001, -0.4, 0.3, 0.7, 1.2, 25.0]
 
 
-@pytest.mark.parametrize("loss", range(len(ROW_LOSSES)), ids=ROW_LOSSES)
+@pytest.mark.parametrize("loss", [LOSSES[name].code for name in OF_A_ROW], ids=OF_A_ROW)
 @pytest.mark.parametrize("y", [-1.0, 1.0])
 def test_the_derivative_is_the_slope_of_the_value(loss, y):
     for z in POINTS:
@@ -20,19 +23,19 @@ def test_the_derivative_is_the_slope_of_the_value(loss, y):
         assert row_derivative(loss, z, y) == pytest.approx(slope, abs=2e-6 * max(1.0, abs(z)))
 
 
-@pytest.mark.parametrize("name", [name for name in ROW_LOSSES if name in losses.LOSSES])
+@pytest.mark.parametrize("name", [name for name in OF_A_ROW if LOSSES[name].has_formula_of_many_rows])
 def test_they_are_the_losses_of_the_other_kernels(name):
+    code = LOSSES[name].code
     z, y = np.array(POINTS), np.array([-1.0, 1.0] * 4)
     bits = np.empty(losses.SPAN, np.int64)
     value, derivative, curvature = np.empty(8), np.empty(8), np.empty(8)
-    losses.values(losses.loss_code(name), 0.0, z, y, value, bits)
-    losses.derivatives(losses.loss_code(name), 0.0, z, y, derivative, curvature, bits)
-    code = ROW_LOSSES.index(name)
+    losses.values(code, 0.0, z, y, value, bits)
+    losses.derivatives(code, 0.0, z, y, derivative, curvature, bits)
     np.testing.assert_allclose([row_value(code, *pair) for pair in zip(z, y, strict=True)], value, rtol=1e-12)
     np.testing.assert_allclose([row_derivative(code, *pair) for pair in zip(z, y, strict=True)], derivative, rtol=1e-12)
 
 
-@pytest.mark.parametrize("loss", range(len(ROW_LOSSES)), ids=ROW_LOSSES)
+@pytest.mark.parametrize("loss", [LOSSES[name].code for name in OF_A_ROW], ids=OF_A_ROW)
 def test_they_stay_finite_far_out(loss):
     for z in (-1e30, -1e4, 1e4, 1e30):
         assert math.isfinite(row_value(loss, z, 1.0))

@@ -18,7 +18,7 @@ from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix, Reweighted, RowView
 from daskfs.matrix.blocks import RowBlock
 from daskfs.matrix.names import Names
-from daskfs.selectors.online_substitution.arrivals import ArrivedColumns
+from daskfs.selectors.online_substitution.stream import ArrivedColumns
 from daskfs.store.feature_store import open_store
 from daskfs.store.writer import StoreWriter
 

@@ -11,8 +11,7 @@ from sklearn.base import clone
 
 from daskfs.errors import ConfigError, DataError, PlanError
 from daskfs.matrix.arrays import ArrayMatrix
-from daskfs.selectors.asy_os.parameters import capacity_of
-from daskfs.selectors.asy_os.plan import AsyncShape, choose_widths
+from daskfs.selectors.asy_os.plan import AsyncShape, capacity_of, choose_widths
 from daskfs.selectors.asy_os.selector import AsyncOnlineSubstitution
 from daskfs.selectors.online_substitution.selector import OnlineSubstitution
 from daskfs.selectors.shared.elimination import eliminate
@@ -112,7 +111,9 @@ def test_correlated_features_diverge_without_the_check_and_not_with_it():
 def test_the_step_of_theorem_2_is_shorter_with_more_workers(problem):
     X, y = problem
     slow = AsyncOnlineSubstitution(8, n_workers=8, schedule="simulated", rule="paper", n_epochs=1, slots=1.0).fit(X, y)
-    told = AsyncOnlineSubstitution(8, n_workers=8, schedule="simulated", rule="paper", n_epochs=1, slots=1.0, eta=0.5)
+    told = AsyncOnlineSubstitution(
+        8, n_workers=8, schedule="simulated", rule="paper", n_epochs=1, slots=1.0, step_size=0.5
+    )
     first_moves = [s.fit(X, y).result_.history["objective"].iloc[0] for s in (slow, told)]
     assert first_moves[0] > first_moves[1]  # a shorter step lowers it less
 

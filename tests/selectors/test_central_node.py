@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from daskfs.kernels.losses import LOGISTIC, SQUARED
 from daskfs.kernels.substitution.products import NO_WEIGHT
+from daskfs.losses import LOGISTIC, SQUARED
 from daskfs.selectors.asy_os.leases import ColumnLeases, Lease
 from daskfs.selectors.asy_os.node import NO_COEF, NO_COLUMNS, CentralNode, Contribution, NodeState, Proposal, Share
 from daskfs.selectors.asy_os.objective import SharedObjective

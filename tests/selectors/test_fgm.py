@@ -12,7 +12,7 @@ from sklearn.base import clone
 from daskfs.errors import ConfigError, DataError, PlanError
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.pipeline.checkpoint import Checkpoint
-from daskfs.selectors.fgm.restricted_problem import RestrictedModel
+from daskfs.selectors.fgm.restricted_problem import RestrictedProblem
 from daskfs.selectors.fgm.selector import FGM
 from daskfs.sources.ingest import ingest
 
@@ -285,18 +285,18 @@ def test_an_interrupted_run_ends_with_the_same_result(tmp_path, monkeypatch, aft
     matrix = ArrayMatrix(X, (y == "yes").astype(float))
     options = {"n_features_to_select": 12, "n_features_per_pass": 2, "C": 0.02}
     expected = FGM(**options).fit_matrix(matrix)
-    solve, calls = RestrictedModel.solve, []
+    solve, calls = RestrictedProblem.solve, []
 
-    def interrupted(self, settings):
+    def interrupted(self):
         if len(calls) == after:
             raise KeyboardInterrupt
         calls.append(1)
-        return solve(self, settings)
+        return solve(self)
 
-    monkeypatch.setattr(RestrictedModel, "solve", interrupted)
+    monkeypatch.setattr(RestrictedProblem, "solve", interrupted)
     with pytest.raises(KeyboardInterrupt):
         FGM(**options).fit_matrix(matrix, checkpoint=Checkpoint(tmp_path))
-    monkeypatch.setattr(RestrictedModel, "solve", solve)
+    monkeypatch.setattr(RestrictedProblem, "solve", solve)
     resumed = FGM(**options).fit_matrix(matrix, checkpoint=Checkpoint(tmp_path))
     np.testing.assert_array_equal(resumed.coef_, expected.coef_)
     assert resumed.result_.history.equals(expected.result_.history)

@@ -13,6 +13,7 @@ from daskfs.pipeline.checkpoint import Checkpoint
 from daskfs.selectors.fgm.plan import cut_columns
 from daskfs.selectors.fgm.selector import FGM
 from daskfs.selectors.fgm.tasks import ColumnRange, best_of_block, sums_of_block
+from daskfs.selectors.shared.budget import DataShape, Limits
 from daskfs.sources.ingest import ingest
 from daskfs.store.feature_store import FeatureStore
 from tests.contract.lab import assert_same_bits
@@ -62,8 +63,8 @@ def test_means_and_deviations_are_exact_where_columns_are_constant(kind):
     X = np.where(rng.random((700, 7)) < 0.5, rng.standard_normal((700, 7)), 0.0)
     X[:, 0], X[:, 1], X[:, 2] = 0.0, 0.1, 1e6 + X[:, 2]
     weight = rng.random(700) * (rng.random(700) < 0.9)
-    found = sums_of_block(ArrayMatrix(kind(X)), weight, ColumnRange(0, 7, 256, np.zeros(7), np.ones(7)))
-    mean, std = found.mean, found.deviation
+    moments = sums_of_block(ArrayMatrix(kind(X)), weight, ColumnRange(0, 7, 256))
+    mean, std = moments.mean, moments.deviation
     expected = np.average(X, axis=0, weights=weight)
     np.testing.assert_allclose(mean, expected, rtol=1e-12, atol=1e-15)
     np.testing.assert_allclose(std, np.sqrt(np.average((X - expected) ** 2, axis=0, weights=weight)), atol=1e-9)
@@ -111,8 +112,8 @@ def test_a_task_reads_no_more_columns_of_a_store_than_planned(tmp_path, reads, n
     stored = stored if rows == "all" else stored.split(0.25)[0]
     limit = 8300 << 10  # for two columns at a time, or three of fewer rows
     options = {"n_features_to_select": 40, "n_features_per_pass": n_features_per_pass, "memory_limit": limit}
-    shape = FGM(**options)._shape(stored.shape[0], 60, 4)
-    n_read = cut_columns(shape, limit, 1, (500, 5)).n_read
+    shape = DataShape(stored.shape[0], 60, np.dtype(np.float32), (500, 5))
+    n_read = cut_columns(shape, FGM(**options)._sizes(60), Limits(limit)).n_read
     assert 1 < n_read < 5  # or the tile alone says how many
     expected = FGM(**options).fit(stored)
 

@@ -243,7 +243,7 @@ def test_a_fitted_selector_can_be_cloned_and_pickled(problem):
         ({"partition": "by row"}, "partition: expected one of random, strided"),
         ({"average": "median"}, "average"),
         ({"approx": "las"}, "approx: expected one of lsa, None, found .las. .did you mean .lsa"),
-        ({"penalty": 0.0}, "penalty: expected a positive number"),
+        ({"gic_penalty": 0.0}, "gic_penalty: expected a positive number"),
         ({"sigma2": "known"}, "sigma2: expected a positive number"),
         ({"gamma": 2.0}, "gamma"),
         ({"n_lambdas": 1}, "n_lambdas"),

@@ -110,7 +110,7 @@ def test_subsets_that_can_be_told_apart_are_counted_and_left_out_of_the_mean():
     X[:100, 0] += 0.3 * y[:100]
     matrix = ArrayMatrix(X, y, shuffled=True)
     mean = Message(n_subsets=4, loss="logistic", average="mean").fit(matrix)
-    assert any("1 of 4 subsets were told apart" in note for note in mean.result_.notes)
+    assert any("1 of 4 subsets are linearly separable" in note for note in mean.result_.notes)
     others = Message(n_subsets=3, loss="logistic", average="mean").fit(ArrayMatrix(X[100:], y[100:], shuffled=True))
     np.testing.assert_allclose(mean.coef_, others.coef_, rtol=1e-12)
     all_rows = Message(n_subsets=1, loss="logistic").fit(matrix)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
+import weakref
 
 import numpy as np
 import pytest
@@ -60,12 +62,52 @@ def test_rows_of_one_class_may_follow_a_fit_of_a_store(problem, tmp_path):
 def test_a_pickled_selector_is_small_and_says_where_it_needs_rows_it_left_behind(problem):
     X = problem[0]
     y = targets("logistic", X)
-    selector = Message(n_subsets=3, loss="logistic").fit(X, y)
+    selector = Message(n_subsets=3, loss="logistic").partial_fit(X, y)
     pickled = pickle.dumps(selector)
     assert len(pickled) < X.nbytes / 4
     selector.partial_fit(X, y)
-    with pytest.raises(DataError, match="the rows of earlier calls are gone"):
-        pickle.loads(pickled).partial_fit(X, y)
+    with pytest.warns(UserWarning, match="the rows of earlier calls are gone"):
+        again = pickle.loads(pickled).partial_fit(X, y)
+    assert again.n_subsets_ == 6
+    assert any("3 of 6 subsets" in note and "left out of the average" in note for note in again.result_.notes)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_a_fit_keeps_no_arrays_and_says_so_where_they_are_needed(problem, loss):
+    given = problem[0], targets(loss, problem[0])
+    X, y = given[0].copy(), given[1]
+    held = weakref.ref(X)
+    selector = Message(n_subsets=3, loss=loss).fit(X, y)
+    del X
+    gc.collect()
+    assert held() is None
+    if loss == "squared":
+        assert selector.partial_fit(problem[0], y).n_subsets_ == 6
+    else:
+        with pytest.warns(UserWarning, match="begin with partial_fit"):
+            selector.partial_fit(problem[0], y)
+        np.testing.assert_array_equal(selector.coef_, Message(n_subsets=3, loss=loss, average="mean").fit(*given).coef_)
+
+
+def test_a_fit_of_a_store_may_be_continued_with_any_loss(problem, tmp_path):
+    X = problem[0]
+    y = targets("logistic", X)
+    stores = [ingest(X[rows], tmp_path / f"{rows.start}.zarr", y=y[rows]) for rows in (slice(0, 600), slice(600, 1200))]
+    continued = Message(n_subsets=2, loss="logistic").fit(stores[0]).partial_fit(stores[1])
+    parts = Message(n_subsets=2, loss="logistic").partial_fit(stores[0]).partial_fit(stores[1])
+    np.testing.assert_array_equal(continued.coef_, parts.coef_)
+    assert continued.n_subsets_ == 4
+
+
+def test_classes_may_be_named_before_rows_of_a_store_have_them_all(problem, tmp_path):
+    X = problem[0]
+    y = targets("logistic", X)
+    store = ingest(X, tmp_path / "whole.zarr", y=y)
+    rows = np.flatnonzero(store.read_target() == 1.0)
+    selector = Message(n_subsets=1, loss="logistic").partial_fit(store.take(rows[:300]), classes=[0.0, 1.0])
+    selector.set_params(n_subsets=3).partial_fit(store.take(np.arange(600, 1200)))
+    assert list(selector.classes_) == [0.0, 1.0]
+    assert selector.score(X, y) > 0.65  # the target is noisy
 
 
 def changed_minds():

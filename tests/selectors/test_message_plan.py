@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from daskfs.errors import PlanError
-from daskfs.selectors.message.plan import Shape, choose_n_subsets, plan_message, subset_start, subsets_per_task
+from daskfs.selectors.message.plan import Subsets, choose_n_subsets, plan_message, subset_start, subsets_per_task
 from daskfs.selectors.message.selector import Message
+from daskfs.selectors.message.subset import SelectionSettings
+from daskfs.selectors.shared.budget import DataShape, Limits
+
+
+def subsets_of(n_samples: int, n_features: int, itemsize: int, n_subsets: int) -> Subsets:
+    dtype = np.dtype({1: "int8", 4: "float32", 8: "float64"}[itemsize])
+    return Subsets(DataShape(n_samples, n_features, dtype), SelectionSettings(n_subsets=n_subsets))
 
 
 @pytest.mark.parametrize(
@@ -41,7 +49,7 @@ def test_subsets_partition_the_rows_evenly(n_samples, n_subsets):
     sizes = {stop - start for start, stop in pairwise(starts)}
     assert (starts[0], starts[-1]) == (0, n_samples)
     assert max(sizes) - min(sizes) <= 1
-    assert max(sizes) == Shape(n_samples, 5, 4, n_subsets).largest_subset
+    assert max(sizes) == subsets_of(n_samples, 5, 4, n_subsets).n_rows
 
 
 @given(
@@ -53,27 +61,27 @@ def test_subsets_partition_the_rows_evenly(n_samples, n_subsets):
     st.integers(1, 8),
 )
 def test_a_plan_keeps_its_promise_or_is_refused(n_samples, n_features, itemsize, n_subsets, memory_limit, n_threads):
-    shape = Shape(n_samples, n_features, itemsize, min(n_subsets, n_samples // 2))
+    subsets = subsets_of(n_samples, n_features, itemsize, min(n_subsets, n_samples // 2))
     try:
-        plan = plan_message(shape, memory_limit, n_threads)
+        plan = plan_message(subsets, Limits(memory_limit, n_threads))
     except PlanError:
-        assert shape.select_nbytes(1) > memory_limit
+        assert subsets.select_nbytes(1) > memory_limit
         return
     assert plan.task_nbytes <= memory_limit
-    assert 1 <= plan.n_tasks <= shape.n_subsets
+    assert 1 <= plan.n_tasks <= subsets.n_subsets
 
 
 def test_all_threads_get_work_when_there_are_subsets_for_them():
-    shape = Shape(4000, 100, 4, 10)
-    assert subsets_per_task(10, shape.select_nbytes, None, 1) == 10
-    assert subsets_per_task(10, shape.select_nbytes, None, 4) == 3
-    assert subsets_per_task(10, shape.select_nbytes, None, 40) == 1
+    subsets = subsets_of(4000, 100, 4, 10)
+    assert subsets_per_task(10, subsets.select_nbytes, Limits(None, 1)) == 10
+    assert subsets_per_task(10, subsets.select_nbytes, Limits(None, 4)) == 3
+    assert subsets_per_task(10, subsets.select_nbytes, Limits(None, 40)) == 1
 
 
 def test_tasks_of_a_large_matrix_read_about_128_mib():
-    shape = Shape(1_000_000, 1000, 4, 199)
-    per_task = subsets_per_task(199, shape.select_nbytes, None, 2)
-    assert 64 << 20 < per_task * shape.largest_subset * 1000 * 4 <= 128 << 20
+    subsets = subsets_of(1_000_000, 1000, 4, 199)
+    per_task = subsets_per_task(199, subsets.select_nbytes, Limits(None, 2))
+    assert 64 << 20 < per_task * subsets.n_rows * 1000 * 4 <= 128 << 20
 
 
 def test_the_selectors_plan_is_that_of_its_subsets():

@@ -9,9 +9,9 @@ from daskfs.errors import ConfigError
 from daskfs.kernels.glm.fit import glm_fit, newton_terms
 from daskfs.kernels.glm.softmax import softmax_fit, softmax_terms
 from daskfs.kernels.linear.moments import moments
-from daskfs.selectors.message.second_look import common_z, is_beyond, least_votes, z_of_slopes, z_of_squares
 from daskfs.selectors.message.selector import Message
 from daskfs.selectors.message.subset import SelectionSettings, refit
+from daskfs.selectors.message.votes import common_z, is_beyond, least_votes, z_of_least_squares, z_of_likelihood
 
 WEAK = 7
 N, M = 10_000, 25  # rows, subsets
@@ -41,7 +41,7 @@ def test_a_weak_feature_is_kept_for_what_all_subsets_show(loss):
     assert set(looked.selected_) == {2, 5, WEAK}
     np.testing.assert_array_equal(looked.scores_, voted.scores_)
     assert any("1 kept for what all subsets show together" in note for note in looked.result_.notes)
-    alone = Message(n_subsets=M, loss=loss, penalty=0.1, max_features=3).fit(X[:, [2, 5, WEAK]], y)
+    alone = Message(n_subsets=M, loss=loss, gic_penalty=0.1, max_features=3).fit(X[:, [2, 5, WEAK]], y)
     np.testing.assert_allclose(looked.coef_[..., [2, 5, WEAK]], alone.coef_, rtol=1e-9)
 
 
@@ -115,14 +115,13 @@ def test_z_is_the_coefficient_over_its_standard_error_of_least_squares():
     X, y = rng.standard_normal((300, 4)) * [1, 5, 0.1, 1] + 3, rng.standard_normal(300)
     y += X[:, 0]
     m = moments(X, y, np.ones(300))
-    settings = SelectionSettings("bic", 0.5, True, 100, None, None)
-    statistics = refit(X, y, np.ones(300), settings)
+    equations = refit(X, y, np.ones(300), SelectionSettings())
     design = np.column_stack([np.ones(300), X])
     coef, rss = np.linalg.lstsq(design, y, rcond=None)[:2]
     errors = np.sqrt(np.diag(np.linalg.inv(design.T @ design)) * rss[0] / (300 - 5))
-    found = z_of_squares(statistics, coef[None, 1:])
+    found = z_of_least_squares(equations, coef[None, 1:])
     np.testing.assert_allclose(found[0], (coef / errors)[1:], rtol=1e-9)
-    assert m.y_variance == statistics["y_variance"][0]
+    assert m.y_variance == equations.y_variance[0]
 
 
 def test_z_is_the_coefficient_over_its_standard_error_of_maximum_likelihood():
@@ -133,7 +132,7 @@ def test_z_is_the_coefficient_over_its_standard_error_of_maximum_likelihood():
     terms = newton_terms(
         X, y, weight, loss="logistic", coef=fit.coef * scale, intercept=fit.intercept, centre=np.zeros(3), scale=scale
     )
-    found = z_of_slopes(fit.coef[None], np.array([fit.dispersion]), terms.hessian[None], scale, 0)
+    found = z_of_likelihood(fit.coef[None], np.array([fit.dispersion]), terms.hessian[None], scale, 0)
     design = np.column_stack([np.ones(500), X])
     p = 1 / (1 + np.exp(-design @ np.concatenate([[fit.intercept], fit.coef])))
     errors = np.sqrt(np.diag(np.linalg.inv((design * (p * (1 - p))[:, None]).T @ design)))
@@ -149,12 +148,12 @@ def test_two_classes_have_the_z_of_the_logistic_model():
     terms = newton_terms(
         X, 2 * y - 1, weight, loss="logistic", coef=two.coef, intercept=two.intercept, centre=centre, scale=scale
     )
-    expected = z_of_slopes(two.coef[None], np.ones(1), terms.hessian[None], scale, 0)
+    expected = z_of_likelihood(two.coef[None], np.ones(1), terms.hessian[None], scale, 0)
     many = softmax_fit(X, y, weight, 2)
     intercepts = many.centred_intercepts - (many.coef * many.moments.mean).sum(axis=1)
     at = np.column_stack([intercepts, many.coef])
     softmax = softmax_terms(X, y, weight, at[:-1] - at[-1], centre, scale)
-    found = z_of_slopes(many.coef[None], np.ones(1), softmax.hessian[None], scale, 2)
+    found = z_of_likelihood(many.coef[None], np.ones(1), softmax.hessian[None], scale, 2)
     np.testing.assert_allclose(found[0, 1], expected[0], rtol=1e-6)
     np.testing.assert_allclose(found[0, 0], -expected[0], rtol=1e-6)
 

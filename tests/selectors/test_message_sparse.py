@@ -5,15 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from distributed import Client
 from sklearn.linear_model import Lasso
 
 from daskfs.errors import PlanError
 from daskfs.kernels.linear.gram_matrix import WHOLE_GRAM_COLUMNS
 from daskfs.matrix.arrays import ArrayMatrix
-from daskfs.selectors.message.on_block import is_sparse
 from daskfs.selectors.message.plan import choose_n_subsets
 from daskfs.selectors.message.selector import Message
+from daskfs.selectors.message.tasks import is_sparse
 
 N, P = 1500, 200
 
@@ -64,12 +63,11 @@ def test_weights_and_later_rows():
     assert set(parts.selected_) == {2, 9}
 
 
-def test_the_same_bits_in_threads_and_in_any_tasks():
+def test_the_same_bits_in_threads_and_in_any_tasks(threads):
     X, y = text("logistic")
     here = Message(n_subsets=5, loss="logistic").fit(X, y)
     small = Message(n_subsets=5, loss="logistic", memory_limit="32MiB").fit(X, y)
-    with Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None) as client:
-        there = Message(n_subsets=5, loss="logistic", client=client).fit(X, y)
+    there = Message(n_subsets=5, loss="logistic", client=threads.client).fit(X, y)
     for other in (small, there):
         np.testing.assert_array_equal(other.coef_, here.coef_)
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression, Ridge
 
-from daskfs.cluster.workers import Here
 from daskfs.matrix.arrays import ArrayMatrix
-from daskfs.selectors.message.aggregate import Average, newton_step
-from daskfs.selectors.message.fits import Part, SubsetFits
-from daskfs.selectors.message.partition import strided
-from daskfs.selectors.message.passes import MessageRun
-from daskfs.selectors.message.plan import subset_start, why_n_subsets
+from daskfs.selectors.message.fits import Average, Part, fit_subsets, newton_step
+from daskfs.selectors.message.passes import SubsetPasses
+from daskfs.selectors.message.plan import Subsets, strided, subset_start, why_n_subsets
 from daskfs.selectors.message.selector import Message
+from daskfs.selectors.message.subset import Derivatives, SelectionSettings
+from daskfs.selectors.shared.budget import DataShape
+from daskfs.selectors.shared.run import Run
 from daskfs.sources.ingest import ingest
 
 TRUE_FEATURES = [2, 5, 11]
@@ -79,9 +81,9 @@ def test_the_result_says_how_many_subsets_were_chosen_only_where_nobody_asked(pr
 
 def test_a_penalty_of_the_users_takes_the_place_of_the_criterion(problem):
     bic = Message(n_subsets=3, criterion="bic").fit(*problem)
-    own = Message(n_subsets=3, penalty=float(np.log(400))).fit(*problem)
+    own = Message(n_subsets=3, gic_penalty=float(np.log(400))).fit(*problem)
     np.testing.assert_array_equal(own.result_.history["gic"], bic.result_.history["gic"])
-    assert not Message(n_subsets=3, penalty=1e6).fit(*problem).support_.any()
+    assert not Message(n_subsets=3, gic_penalty=1e6).fit(*problem).support_.any()
 
 
 def test_the_noise_variance_may_be_known(problem):
@@ -137,8 +139,8 @@ def test_the_newton_step_brings_the_logistic_average_nearer_to_maximum_likelihoo
 def test_a_newton_step_too_long_to_be_trusted_is_not_taken():
     start = Average(np.array([0.0]), 0.0, np.array([0.0]), np.array([1.0]))
     hessian = np.array([[[1.0, 0.0], [0.0, 1e-6]]])
-    assert newton_step(start, {"gradient": np.array([[0.0, 0.1]]), "hessian": hessian}, 100.0) is None
-    short = newton_step(start, {"gradient": np.array([[0.5, 0.0]]), "hessian": hessian}, 100.0)
+    assert newton_step(start, Derivatives(np.array([[0.0, 0.1]]), hessian), 100.0) is None
+    short = newton_step(start, Derivatives(np.array([[0.5, 0.0]]), hessian), 100.0)
     assert short.intercept == -0.5
 
 
@@ -151,21 +153,18 @@ def offsets_and_scales(problem):
 def test_the_refit_from_what_the_path_left_behind_is_the_refit_of_the_rows(problem, average):
     X, y = offsets_and_scales(problem)
     X[:400, 11] = 1.0
-    selector = Message(n_subsets=3)
     matrix = ArrayMatrix(X, y, shuffled=True)
-    selector._parts, selector._labels = [], None
-    shape = selector._shape(1200, 20, np.dtype(float))
-    settings = selector._settings(matrix, shape)
-    run = MessageRun(matrix, shape, None, Here())
-    chosen = run.select(settings)
+    run, subsets = Run(matrix, "message"), Subsets(DataShape.of(matrix), SelectionSettings(n_subsets=3))
+    passes = SubsetPasses(run, subsets)
+    choices = passes.select()
+    forgotten = tuple(replace(choice, met=None) for choice in choices)
     columns = np.array(TRUE_FEATURES)
-    cached = SubsetFits([(Part(matrix, run.shape, chosen), run)], settings, columns).averaged(average)
-    forgotten = {name: array for name, array in chosen.items() if "cached" not in name}
-    read = SubsetFits([(Part(matrix, run.shape, forgotten), run)], settings, columns).averaged(average)
-    assert (cached.n_cached, cached.n_read) == (3, 0)
-    assert (read.n_cached, read.n_read) == (0, 3)
-    np.testing.assert_allclose(cached.average.coef, read.average.coef, rtol=1e-11)
-    assert cached.average.intercept == pytest.approx(read.average.intercept, rel=1e-9)
+    cached, read = (fit_subsets([(Part(matrix, subsets, some), passes)], columns) for some in (choices, forgotten))
+    assert cached.counts == (3, 0, 0)
+    assert read.counts == (0, 3, 0)
+    known, found = (fits.averaged(average)[0] for fits in (cached, read))
+    np.testing.assert_allclose(known.coef, found.coef, rtol=1e-11)
+    assert known.intercept == pytest.approx(found.intercept, rel=1e-9)
 
 
 def test_a_subset_whose_path_has_not_met_a_selected_feature_is_read_again():

@@ -114,14 +114,14 @@ def test_with_the_check_every_step_keeps_inequality_11(checks, engine):
         lipschitz = float(np.linalg.eigvalsh(X.T @ X / len(y))[-1])
         eta, c = 0.5 / lipschitz, 1.0
         rule = {
-            "eta": eta,
+            "step_size": eta,
             "lipschitz": lipschitz,
-            "c": c,
-            "m": 50.0,
+            "sufficient_decrease": c,
+            "step_divisor": 50.0,
             "check": checks,
         }  # m = 1 needs no check
         selector = OnlineSubstitution(
-            8, rule="paper", engine=engine, standardise=False, fit_intercept=False, n_epochs=4, **rule
+            8, rule="paper", engine=engine, standardize=False, fit_intercept=False, n_epochs=4, **rule
         )
         run = traced(selector, X, y)
         fall = 0.5 * np.mean(y**2) - run.engine.value
@@ -141,18 +141,15 @@ class traced:
         from daskfs.selectors.online_substitution.engines.choose import make_engine
         from daskfs.selectors.online_substitution.engines.point import LossSettings
         from daskfs.selectors.online_substitution.members import Members
-        from daskfs.selectors.online_substitution.parameters import engine_of, rule_of
 
         members = Members(8, len(y), np.dtype(float))
-        self.engine = make_engine(
-            members, y, rule_of(selector), engine_of(selector), LossSettings(EVERY_LOSS["squared"])
-        )
+        self.engine = make_engine(members, y, selector._rule(), selector._mode(), LossSettings(EVERY_LOSS["squared"]))
         rule = self.engine.rule
         allowed = rule.c * (0.5 * rule.lipschitz - 0.5 / rule.eta)
         self.excess, self.moved, self.n_steps = -np.inf, 0.0, 0
         before = np.zeros(X.shape[1])
         for j in np.tile(np.arange(X.shape[1]), selector.n_epochs):
-            self.engine.take(prepared(np.array([j]), X[:, [j]].T.copy(), selector._settings()))
+            self.engine.take(prepared(np.array([j]), X[:, [j]].T.copy(), selector._columns()))
             after = np.zeros(X.shape[1])
             after[members.ids[: members.n_members]] = self.engine.coef[: members.n_members]
             rise = 0.5 * np.mean((y - X @ after) ** 2) - 0.5 * np.mean((y - X @ before) ** 2)
@@ -184,7 +181,7 @@ def test_int8_stays_int8_and_decides_as_float64(fit_intercept):
     wide = OnlineSubstitution(10, fit_intercept=fit_intercept).fit(X.astype(float), y)
     np.testing.assert_array_equal(narrow.selected_, wide.selected_)
     np.testing.assert_allclose(narrow.coef_, wide.coef_, rtol=1e-6, atol=1e-9)
-    assert narrow.result_.memory["members_nbytes"] == 10 * 400
+    assert narrow.result_.memory["held_nbytes"]["members"] == 10 * 400
 
 
 def test_always_included_columns_stay_by_number_or_name():
@@ -238,12 +235,12 @@ def test_the_order_is_the_users(order):
     ("options", "message"),
     [
         ({"rule": "exchage"}, "did you mean 'exchange'"),
-        ({"loss": "huber"}, "OnlineSubstitution does not take .huber.; it takes squared, squared_hinge"),
+        ({"loss": "huber"}, "OnlineSubstitution does not take .huber.; it takes squared, logistic"),
         ({"n_features_to_select": 0}, "n_features_to_select: expected a whole number"),
         ({"n_features_to_select": 91}, "asks for 91 features, but there are 90"),
         ({"n_epochs": 0}, "n_epochs"),
         ({"rule": "paper", "engine": "lazy"}, "cannot wait"),
-        ({"rule": "paper", "c": 2.0}, "c: expected a number from 0 to 1"),
+        ({"rule": "paper", "sufficient_decrease": 2.0}, "sufficient_decrease: expected a number from 0 to 1"),
         ({"order": [1, 1]}, "column 1 stands twice"),
         ({"always_include": [90]}, "numbers of columns from 0 to 89"),
         ({"n_features_to_select": 1, "always_include": [1, 2]}, "expected at most 1 columns"),

@@ -164,7 +164,7 @@ def test_buffers_are_those_of_the_plan(tmp_path, dtype, options, limited):
         tracemalloc.stop()
     promised = selector.result_.memory["promised_nbytes"]["client"]
     assert peak <= promised <= (limit or promised)
-    assert peak > 128 * 40_000 * selector._settings().dtype_of(dtype).itemsize
+    assert peak > 128 * 40_000 * selector._columns().dtype_of(dtype).itemsize
 
 
 MEASURED = """

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from daskfs.store.column_statistics import ColumnStatistics
+from daskfs.store.column_statistics import RunningStatistics
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])
@@ -35,7 +35,7 @@ def test_missing_values_are_left_out():
     X = np.random.default_rng(0).standard_normal((1000, 4)) + 50
     X[::3, 1] = np.nan
     X[:, 2] = np.nan
-    statistics = ColumnStatistics(4)
+    statistics = RunningStatistics(4)
     for start in range(0, 1000, 130):
         statistics.update(X[start : start + 130])
     kept = [0, 1, 3]

@@ -29,13 +29,13 @@ from daskfs.baselines.columns.base import (
     TOLERANCE,
     ColumnBaseline,
     Selection,
-    curvature_bound,
     null_model,
 )
 from daskfs.baselines.columns.standard_columns import StandardColumns
 from daskfs.kernels.baselines.online_descent import predict, refresh
-from daskfs.kernels.baselines.score_test import Tested, invest, refresh_hessian
+from daskfs.kernels.baselines.score_tests import Tested, invest, refresh_hessian
 from daskfs.kernels.glm.newton import Problem, factorise, newton
+from daskfs.losses import find_loss
 from daskfs.parameters import Count, PositiveShare
 
 
@@ -117,7 +117,7 @@ class AlphaInvesting(ColumnBaseline):
         return Selection(history["index"], history)
 
     def _ridge(self) -> float:
-        return RIDGE_SHARE * curvature_bound(self.loss)
+        return RIDGE_SHARE * find_loss(self.loss).curvature_bound
 
 
 class _Model:

@@ -6,7 +6,6 @@ they selected on all rows: least squares with the squared loss, the minimum of t
 
 from __future__ import annotations
 
-import time
 from abc import abstractmethod
 from typing import Annotated, Any, ClassVar, NamedTuple
 
@@ -15,16 +14,12 @@ import numpy as np
 from daskfs.baselines.columns.standard_columns import CACHE_NBYTES, StandardColumns, blocks_nbytes
 from daskfs.kernels.glm.newton import Predictions, Problem, advance, new_predictions
 from daskfs.kernels.glm.null_model import fit_null_model
-from daskfs.kernels.losses import loss_code
-from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE
-from daskfs.matrix.base import Matrix
+from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE, find_loss
 from daskfs.parameters import Count, LossOf, n_to_select
-from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.base import BaseSelector
-from daskfs.selectors.message.partition import weighted_rows
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.refit import MeanLoss, refit_selected
-from daskfs.selectors.shared.responses import CLASSIFIERS
+from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Checkpoint, Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
 
@@ -43,11 +38,6 @@ class Selection(NamedTuple):
     """Column numbers, int64."""
     history: dict[str, np.ndarray]
     """Arrays of one length: what the method did on its way."""
-
-
-def curvature_bound(loss: str) -> float:
-    """Return the largest second derivative of a loss in the prediction."""
-    return 0.25 if loss == "logistic" else 1.0
 
 
 class ColumnBaseline(BaseSelector):
@@ -156,30 +146,32 @@ class ColumnBaseline(BaseSelector):
         problem, total, weight = self._problem(rows, y)
         columns = StandardColumns(rows, problem.y, weight, keep=keeps, progress=run.progress)
         notes: list[str] = []
-        started = time.perf_counter()
-        chosen = self._chosen_before(columns, checkpoint, notes)
-        if chosen is None:
-            chosen = self._select(columns, problem, total, n_select, notes)
-            notes.append(self._why())
-            if checkpoint is not None:
-                checkpoint.save(self.method, _to_arrays(chosen, columns, notes))
-        selected_in = time.perf_counter() - started
+        with run.timed("select"):
+            chosen = self._chosen_before(columns, checkpoint, notes)
+            if chosen is None:
+                chosen = self._select(columns, problem, total, n_select, notes)
+                notes.append(self._why())
+                if checkpoint is not None:
+                    checkpoint.save(self.method, _to_arrays(chosen, columns, notes))
         if len(chosen.features) < n_select:
             notes.append(f"{len(chosen.features)} of the {n_select} features asked for were found")
         notes += self._refit(run.over(rows), columns, chosen.features)
-        seconds = {"select": selected_in, "refit": time.perf_counter() - started - selected_in}
-        self._make_result(matrix, chosen.history, seconds, columns.n_passes, limit, notes)
+        notes.append(f"{columns.n_passes} passes over all columns")
+        n_wanted = self._n_select(n_features)
+        self.result_ = self._result_of(
+            run, notes=notes, history=chosen.history, chosen={"n_features_to_select": n_wanted}
+        )
 
     def _problem(self, rows: Any, y: np.ndarray) -> tuple[Problem, float, np.ndarray]:
         """Return what is minimised, the sum of the weights, and the weights."""
         y = np.require(rows.read_target(slice(None)), dtype=np.float64, requirements=["C", "W"])
         weight = rows.read_weight(slice(None))
         weight = np.ones(len(y)) if weight is None else np.require(weight, np.float64, ["C", "W"])
-        if self.loss in CLASSIFIERS:
+        if find_loss(self.loss).is_classifier:
             self.classes_ = classes_of(y, None)
             y = np.where(y == self.classes_[1], 1.0, -1.0)
         total = float(weight.sum())
-        return Problem(loss_code(self.loss), 0.0, y, weight / total), total, weight
+        return Problem(find_loss(self.loss).code, 0.0, y, weight / total), total, weight
 
     def _chosen_before(
         self, columns: StandardColumns, checkpoint: Checkpoint | None, notes: list[str]
@@ -196,7 +188,7 @@ class ColumnBaseline(BaseSelector):
     def _refit(self, run: Run, columns: StandardColumns, features: np.ndarray) -> list[str]:
         """Fit the selected columns on all rows; importance is the size of their standardised coefficients."""
         members = np.sort(features)
-        positive = float(self.classes_[1]) if self.loss in CLASSIFIERS else None
+        positive = float(self.classes_[1]) if find_loss(self.loss).is_classifier else None
         fit = refit_selected(run, members, MeanLoss(self.loss, positive))
         self.coef_, self.scores_ = np.zeros((2, columns.n_features))
         self.support_ = np.zeros(columns.n_features, dtype=bool)
@@ -211,38 +203,6 @@ class ColumnBaseline(BaseSelector):
         if fit.is_separable:
             notes.append("the selected columns separate the classes: their coefficients are held by a small ridge")
         return notes
-
-    def _make_result(
-        self,
-        matrix: Matrix,
-        history: dict[str, np.ndarray],
-        seconds: dict[str, float],
-        n_passes: int,
-        limit: int | None,
-        notes: list[str],
-    ) -> None:
-        names = matrix.names.given
-        table = selection_table(self.selected_, self.coef_[self.selected_], self.scores_[self.selected_], names)
-        parameters = {**self.get_params(deep=False), "n_features_to_select": self._n_select(int(matrix.shape[1]))}
-        del parameters["client"]
-        notes.append(f"{n_passes} passes over all columns")
-        self.result_ = SelectionResult(
-            method=self.method,
-            score_kind=self.score_kind,
-            history_kind=self.history_kind,
-            table=table,
-            intercept=self.intercept_,
-            parameters=parameters,
-            n_samples=int(matrix.shape[0]),
-            n_features=int(matrix.shape[1]),
-            history=type(table).from_dict(history),
-            scores=self.scores_,
-            feature_names=names,
-            store_digest=matrix.identity,
-            memory={} if limit is None else {"task_limit_nbytes": limit},
-            time=seconds,
-            notes=notes,
-        )
 
     @abstractmethod
     def _why(self) -> str:

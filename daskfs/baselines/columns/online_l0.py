@@ -21,10 +21,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from daskfs.baselines.columns.base import ColumnBaseline, Selection, curvature_bound, null_model
+from daskfs.baselines.columns.base import ColumnBaseline, Selection, null_model
 from daskfs.baselines.columns.standard_columns import StandardColumns
 from daskfs.kernels.baselines.online_descent import l0_steps, no_columns
 from daskfs.kernels.glm.newton import Problem, mean_loss
+from daskfs.losses import find_loss
 from daskfs.parameters import Count
 
 
@@ -72,7 +73,7 @@ class OnlineL0(ColumnBaseline):
     def _select(
         self, columns: StandardColumns, problem: Problem, total: float, n_select: int, notes: list[str]
     ) -> Selection:
-        bound = curvature_bound(self.loss)
+        bound = find_loss(self.loss).curvature_bound
         first, at = null_model(problem)
         intercept = np.array([first])
         kept = no_columns(columns.n_samples, columns.n_features, n_select)

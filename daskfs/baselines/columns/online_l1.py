@@ -22,11 +22,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daskfs.baselines.columns.base import curvature_bound
 from daskfs.baselines.columns.l1_stream import L1Stream
 from daskfs.baselines.columns.standard_columns import StandardColumns
 from daskfs.kernels.baselines.online_descent import l1_steps
 from daskfs.kernels.glm.newton import Predictions, Problem
+from daskfs.losses import find_loss
 
 
 class OnlineL1(L1Stream):
@@ -69,7 +69,9 @@ class OnlineL1(L1Stream):
 
     def _epoch(self, model: _Model, columns: StandardColumns, problem: Problem, lam: float) -> None:
         for first, block in columns.blocks("online-l1"):
-            l1_steps(problem, curvature_bound(self.loss), block, first, lam, model.coef, model.intercept, model.at)
+            l1_steps(
+                problem, find_loss(self.loss).curvature_bound, block, first, lam, model.coef, model.intercept, model.at
+            )
             model.most[0] = max(model.most[0], np.count_nonzero(model.coef))
 
     def _coefficients(self, model: _Model, n_features: int) -> np.ndarray:

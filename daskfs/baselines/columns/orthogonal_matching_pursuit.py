@@ -27,7 +27,6 @@ from daskfs.baselines.columns.base import (
     TOLERANCE,
     ColumnBaseline,
     Selection,
-    curvature_bound,
     largest,
     null_model,
 )
@@ -35,17 +34,18 @@ from daskfs.baselines.columns.standard_columns import StandardColumns
 from daskfs.kernels.baselines.online_descent import predict, products, refresh
 from daskfs.kernels.glm.newton import Predictions, Problem, mean_loss, newton
 from daskfs.kernels.linear.linalg import extend_cholesky, solve_cholesky
+from daskfs.losses import find_loss
 from daskfs.parameters import Count, NotNegative
 
 EXPLAINED = 1e-12  # of the largest product at the start: below it nothing is left to explain
 
 
-class OrthogonalMatchingPursuit(ColumnBaseline):
+class OrthogonalMatchingPursuit(ColumnBaseline, renamed={"per_pass": "n_features_per_pass"}):
     """Select by orthogonal matching pursuit, one or more columns in each pass over the data.
 
     Parameters
     ----------
-    per_pass : int
+    n_features_per_pass : int
         Columns that join in one pass, the B of generalised OMP.
     ridge : float, optional
         Of the refits between passes, in units of the mean loss; by default 0 with the squared loss and 3 % of the bound
@@ -60,8 +60,8 @@ class OrthogonalMatchingPursuit(ColumnBaseline):
 
     Notes
     -----
-    Reads the matrix once for every `per_pass` columns, unless they stay in memory (1 GiB, or what `memory_limit`
-    leaves). Holds the selected columns: 8 n s bytes.
+    Reads the matrix once for every `n_features_per_pass` columns, unless they stay in memory (1 GiB, or what
+    `memory_limit` leaves). Holds the selected columns: 8 n s bytes.
 
     Examples
     --------
@@ -76,14 +76,16 @@ class OrthogonalMatchingPursuit(ColumnBaseline):
     method = "orthogonal_matching_pursuit"
     keeps_columns = True
 
-    per_pass: Count = 1
+    n_features_per_pass: Count = 1
     ridge: NotNegative | None = None
 
     def _held_nbytes(self, n_samples: int, n_features: int, n_select: int) -> int:
         return 8 * n_samples * (n_select + 12) + 40 * (n_select + 1) ** 2 + 40 * n_features
 
     def _planned_passes(self, n_features: int, n_select: int) -> tuple[int, str]:
-        return -(-n_select // self.per_pass), f"a pass over all columns for every {self.per_pass} selected"
+        return -(
+            -n_select // self.n_features_per_pass
+        ), f"a pass over all columns for every {self.n_features_per_pass} selected"
 
     def _why(self) -> str:
         return "each had, when it joined, the largest product with the residual"
@@ -93,7 +95,7 @@ class OrthogonalMatchingPursuit(ColumnBaseline):
     ) -> Selection:
         ridge = self.ridge
         if ridge is None:
-            ridge = 0.0 if self.loss == "squared" else RIDGE_SHARE * curvature_bound(self.loss)
+            ridge = 0.0 if self.loss == "squared" else RIDGE_SHARE * find_loss(self.loss).curvature_bound
         first, at = null_model(problem)
         model = _Growing(problem, n_select, first, ridge)
         is_out = np.zeros(columns.n_features, dtype=bool)
@@ -107,7 +109,7 @@ class OrthogonalMatchingPursuit(ColumnBaseline):
             size = np.where(is_out, 0.0, np.abs(found))
             enough = enough or EXPLAINED * float(size.max())
             size[size <= enough] = 0.0
-            wanted = min(self.per_pass, n_select - len(lines))
+            wanted = min(self.n_features_per_pass, n_select - len(lines))
             joined = model.extend(columns, largest(size, columns.n_features), wanted, is_out)
             if not joined:
                 notes.append("no column is left that explains more")

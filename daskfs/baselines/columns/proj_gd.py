@@ -26,10 +26,11 @@ from typing import Literal
 
 import numpy as np
 
-from daskfs.baselines.columns.base import ColumnBaseline, Selection, curvature_bound, largest, null_model
+from daskfs.baselines.columns.base import ColumnBaseline, Selection, largest, null_model
 from daskfs.baselines.columns.standard_columns import StandardColumns
 from daskfs.kernels.baselines.online_descent import move_intercept, predict, products
 from daskfs.kernels.glm.newton import Problem, mean_loss
+from daskfs.losses import find_loss
 from daskfs.parameters import Count, Positive
 
 STEPS = ("normalised", "restricted", "half", "full")
@@ -93,7 +94,7 @@ class ProjGD(ColumnBaseline):
     def _select(
         self, columns: StandardColumns, problem: Problem, total: float, n_select: int, notes: list[str]
     ) -> Selection:
-        bound = curvature_bound(self.loss)
+        bound = find_loss(self.loss).curvature_bound
         first, at = null_model(problem)
         intercept = np.array([first])
         fixed = self._fixed_step(columns, problem, bound)

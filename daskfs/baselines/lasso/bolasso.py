@@ -9,7 +9,7 @@
     Return J, β
 
 Algorithm 1 of F. R. Bach, "Bolasso: Model Consistent Lasso Estimation through the Bootstrap", Proceedings of the 25th
-International Conference on Machine Learning (2008). A competitor in section 4.1 of X. Wang, P. Peng and D. B. Dunson,
+International Conference on Machine Learning (2008). A baseline in section 4.1 of X. Wang, P. Peng and D. B. Dunson,
 "Median Selection Subset Aggregation for Parallel Inference", Advances in Neural Information Processing Systems 27
 (2014).
 
@@ -25,16 +25,13 @@ Differs from the paper
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from daskfs.baselines.lasso.base import Estimate, LassoBaseline
-from daskfs.baselines.lasso.on_blocks import Weighting
 from daskfs.baselines.lasso.one_piece import plan_one_piece, refit_in_one_piece, select_on_samples
 from daskfs.baselines.lasso.paths import (
     BlockPasses,
-    history_of,
     lasso_paths,
     least_squares_over_blocks,
     most_features,
@@ -42,16 +39,15 @@ from daskfs.baselines.lasso.paths import (
     paths_nbytes,
     plan_paths,
 )
-from daskfs.cluster.open import parse_bytes
-from daskfs.cluster.workers import Workers
+from daskfs.baselines.lasso.tasks import Weighting
 from daskfs.kernels.lasso.path import LassoPath
-from daskfs.matrix.base import Progress
 from daskfs.parameters import Count, PositiveShare
 from daskfs.selectors.inputs import seed_of
-from daskfs.selectors.message.passes import MessageRun
-from daskfs.selectors.message.subset import SelectionSettings
+from daskfs.selectors.message.passes import SubsetPasses
+from daskfs.selectors.message.plan import Subsets
+from daskfs.selectors.message.subset import PathTable, SelectionSettings
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
-from daskfs.selectors.shared.run import Checkpoint
+from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import null_intercept
 
 PATHS_NBYTES = 256 << 20  # of Gram rows held at once, where the memory limit does not ask for less
@@ -107,7 +103,7 @@ class Bolasso(LassoBaseline):
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         if self.loss != "squared":
-            return plan_one_piece(self.method, self._shape_of_all(shape), limits.task_nbytes, self.n_bootstraps)
+            return plan_one_piece(self.method, Subsets(shape, self._settings()), limits, self.n_bootstraps)
         n_paths = self._paths_at_once(shape, limits.task_nbytes)
         one_group = plan_paths(self.method, shape, n_paths, self.max_features, limits.task_nbytes)
         n_groups = -(-self.n_bootstraps // n_paths)
@@ -130,26 +126,15 @@ class Bolasso(LassoBaseline):
             n_paths -= 1
         return n_paths
 
-    def _estimate(
-        self,
-        rows: Any,
-        settings: SelectionSettings,
-        workers: Workers,
-        progress: Progress | None,
-        checkpoint: Checkpoint | None,
-    ) -> Estimate:
-        limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
-        data = DataShape.of(rows)
-        self._plan(data, Limits(limit))  # refuses what does not fit
+    def _estimate(self, run: Run, settings: SelectionSettings) -> Estimate:
+        self._plan(run.shape, run.limits)  # refuses what does not fit
         if self.loss == "squared":
-            return self._over_blocks(BlockPasses(rows, self.method, workers, progress, checkpoint), settings, limit)
-        return self._in_one_piece(
-            MessageRun(rows, self._shape_of_all(data), limit, workers, progress, checkpoint), settings
-        )
+            return self._over_blocks(BlockPasses(run), settings)
+        return self._in_one_piece(SubsetPasses(run, Subsets(run.shape, settings)))
 
-    def _over_blocks(self, passes: BlockPasses, settings: SelectionSettings, memory_limit: int | None) -> Estimate:
-        n_features = passes.matrix.shape[1]
-        n_at_once = self._paths_at_once(DataShape.of(passes.matrix), memory_limit)
+    def _over_blocks(self, passes: BlockPasses, settings: SelectionSettings) -> Estimate:
+        n_features = passes.run.shape.n_features
+        n_at_once = self._paths_at_once(passes.run.shape, passes.run.task_limit)
         weightings = self._samples(passes.sizes)
         paths: list[LassoPath] = []
         for first in range(0, self.n_bootstraps, n_at_once):
@@ -159,16 +144,17 @@ class Bolasso(LassoBaseline):
         coef[columns], intercept, is_singular = least_squares_over_blocks(passes, columns)
         note = "the selected columns are linearly dependent; their shortest least-squares solution was taken"
         notes = [note] if is_singular else []
-        return Estimate(coef, is_selected, scores, float(intercept), history_of(paths[0]), passes.seconds, notes)
+        return Estimate(coef, is_selected, scores, float(intercept), PathTable.of(paths[0]), notes)
 
-    def _in_one_piece(self, run: MessageRun, settings: SelectionSettings) -> Estimate:
-        samples = select_on_samples(run, settings, self._samples(np.array([run.shape.n_samples])))
-        scores, is_selected = self._intersect([sample["selected"] for sample in samples], run.shape.n_features)
-        coef, columns = np.zeros(run.shape.n_features), np.flatnonzero(is_selected)
-        coef[columns], intercept, notes = refit_in_one_piece(run, settings, columns)
+    def _in_one_piece(self, passes: SubsetPasses) -> Estimate:
+        n_samples, n_features = passes.run.matrix.shape
+        samples = select_on_samples(passes, self._samples(np.array([n_samples])))
+        scores, is_selected = self._intersect([sample.ballots[0].selected for sample in samples], n_features)
+        coef, columns = np.zeros(n_features), np.flatnonzero(is_selected)
+        coef[columns], intercept, notes = refit_in_one_piece(passes, columns)
         if not len(columns):
-            intercept = null_intercept(settings.loss, float(samples[0]["y_mean"][0]))
-        return Estimate(coef, is_selected, scores, float(intercept), samples[0], run.seconds, notes)
+            intercept = null_intercept(passes.settings.loss, float(samples[0].y_mean))
+        return Estimate(coef, is_selected, scores, float(intercept), samples[0].path, notes)
 
     def _samples(self, sizes: np.ndarray) -> list[Weighting]:
         """Step 1; sample b is the same whatever else is drawn."""

@@ -1,4 +1,4 @@
-"""Full data: one Lasso on all rows, the competitor that MESSAGE is measured against.
+"""Full data: one Lasso on all rows, the baseline that MESSAGE is measured against.
 
     Input: rows (X, y)
     1. On all rows: follow the Lasso path; choose the model on it that minimises GIC(M) = n log(RSS_M / n) + λ |M|
@@ -17,22 +17,17 @@ Differs from the paper
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from daskfs.baselines.lasso.base import Estimate, LassoBaseline
-from daskfs.baselines.lasso.on_blocks import Weighting
 from daskfs.baselines.lasso.one_piece import plan_one_piece
-from daskfs.baselines.lasso.paths import BlockPasses, history_of, lasso_paths, plan_paths
-from daskfs.cluster.open import parse_bytes
-from daskfs.cluster.workers import Workers
-from daskfs.matrix.base import Progress
-from daskfs.selectors.message.passes import MessageRun
-from daskfs.selectors.message.subset import SelectionSettings
+from daskfs.baselines.lasso.paths import BlockPasses, lasso_paths, plan_paths
+from daskfs.baselines.lasso.tasks import Weighting
+from daskfs.selectors.message.passes import SubsetPasses
+from daskfs.selectors.message.plan import Subsets
+from daskfs.selectors.message.subset import PathTable, SelectionSettings
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
-from daskfs.selectors.shared.run import Checkpoint
-from daskfs.selectors.shared.targets import null_intercept
+from daskfs.selectors.shared.run import Run
 
 
 class FullData(LassoBaseline):
@@ -72,43 +67,32 @@ class FullData(LassoBaseline):
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         if self.loss == "squared":
             return plan_paths(self.method, shape, 1, self.max_features, limits.task_nbytes)
-        return plan_one_piece(self.method, self._shape_of_all(shape), limits.task_nbytes)
+        return plan_one_piece(self.method, Subsets(shape, self._settings()), limits)
 
-    def _estimate(
-        self,
-        rows: Any,
-        settings: SelectionSettings,
-        workers: Workers,
-        progress: Progress | None,
-        checkpoint: Checkpoint | None,
-    ) -> Estimate:
-        limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
-        data = DataShape.of(rows)
-        self._plan(data, Limits(limit))  # refuses what does not fit
+    def _estimate(self, run: Run, settings: SelectionSettings) -> Estimate:
+        self._plan(run.shape, run.limits)  # refuses what does not fit
         if self.loss == "squared":
-            return _over_blocks(BlockPasses(rows, self.method, workers, progress, checkpoint), settings)
-        return _in_one_piece(MessageRun(rows, self._shape_of_all(data), limit, workers, progress, checkpoint), settings)
+            return _over_blocks(BlockPasses(run), settings)
+        return _in_one_piece(SubsetPasses(run, Subsets(run.shape, settings)))
 
 
 def _over_blocks(passes: BlockPasses, settings: SelectionSettings) -> Estimate:
     (path,) = lasso_paths(passes, [Weighting()], settings)
-    n_features = passes.matrix.shape[1]
+    n_features = passes.run.shape.n_features
     coef, is_selected = np.zeros(n_features), np.zeros(n_features, dtype=bool)
     if path.best >= 0:
         coef = path.coefficients(path.best)
         is_selected[path.selected()] = True
     intercept = path.moments.y_mean - (path.moments.mean * coef).sum()
     scores = np.abs(coef) * path.moments.scale
-    return Estimate(coef, is_selected, scores, float(intercept), history_of(path), passes.seconds, [])
+    return Estimate(coef, is_selected, scores, float(intercept), PathTable.of(path), [])
 
 
-def _in_one_piece(run: MessageRun, settings: SelectionSettings) -> Estimate:
-    chosen = run.select(settings)
-    n_features = run.shape.n_features
+def _in_one_piece(passes: SubsetPasses) -> Estimate:
+    (choice,) = passes.select()
+    (model,) = choice.ballots
+    n_features = passes.run.shape.n_features
     coef, is_selected = np.zeros(n_features), np.zeros(n_features, dtype=bool)
-    coef[chosen["selected"]] = chosen["coef"]
-    is_selected[chosen["selected"]] = True
-    intercept = float(chosen["intercept"][0])
-    if not len(chosen["selected"]):
-        intercept = null_intercept(settings.loss, float(chosen["y_mean"][0]))
-    return Estimate(coef, is_selected, np.abs(coef), intercept, chosen, run.seconds, [])
+    coef[model.selected] = model.coef
+    is_selected[model.selected] = True
+    return Estimate(coef, is_selected, np.abs(coef), model.intercept, choice.path, [])

@@ -6,15 +6,14 @@ model and not with n. The paths of several weightings of the rows (bootstrap sam
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
-from daskfs.baselines.lasso.on_blocks import (
+from daskfs.baselines.lasso.tasks import (
     GramRequest,
+    GramRows,
+    MomentSums,
     RowPart,
     Weighting,
     add_moments,
@@ -24,64 +23,47 @@ from daskfs.baselines.lasso.on_blocks import (
     gram_on_block,
     moments_on_block,
 )
-from daskfs.cluster.workers import Workers
 from daskfs.kernels.lasso.from_gram import lasso_path_from_gram, least_squares_from_gram, wanted_rows
 from daskfs.kernels.lasso.path import LassoPath, default_max_features, gram_capacity
 from daskfs.kernels.linear.moments import Moments
-from daskfs.matrix.base import Matrix, Progress
 from daskfs.matrix.blocks import Rows
 from daskfs.selectors.message.subset import SelectionSettings
 from daskfs.selectors.shared.budget import Budget, DataShape, SelectorPlan
-from daskfs.selectors.shared.run import Checkpoint
+from daskfs.selectors.shared.run import Run
 
 FIRST_ROWS, MOST_ROWS = 16, 64  # Gram rows of the first pass, and of a later one: each makes as many as there are
 TILE_NBYTES = 8 << 20
 
 
 class BlockPasses:
-    """Passes over the row blocks of a matrix: where they run, what was finished before, how long they took."""
+    """Passes over the row blocks of a run's matrix."""
 
-    def __init__(
-        self, matrix: Matrix, name: str, workers: Workers, progress: Progress | None, checkpoint: Checkpoint | None
-    ) -> None:
-        self.matrix, self.name, self.workers = matrix, name, workers
-        self.progress, self.checkpoint = progress, checkpoint
-        self.seconds: dict[str, float] = {}
-        self.n_passes = 0
-        rows = block_rows(matrix.shape[1])
-        bounds = [*range(0, matrix.shape[0], rows), matrix.shape[0]]
-        self.parts = [RowPart(k, matrix.at(*part)) for k, part in enumerate(pairwise(bounds))]
+    def __init__(self, run: Run) -> None:
+        self.run, self.n_passes = run, 0
+        n_samples, n_features = run.matrix.shape
+        bounds = [*range(0, n_samples, block_rows(n_features)), n_samples]
+        self.parts = [RowPart(k, run.rows(*piece)) for k, piece in enumerate(pairwise(bounds))]
         self.sizes = np.diff(bounds)
 
     def moments(self, weightings: list[Weighting], columns: Rows = slice(None)) -> list[Moments]:
         """Return the moments of every weighting."""
-        sums = self._sum("moments", moments_on_block, (columns, tuple(weightings)), add_moments)
+        shared = (columns, tuple(weightings))
+        key = self._next_key()
+        sums = self.run.reduce(
+            "moments", moments_on_block, self.parts, add_moments, *shared, record=MomentSums, key=key
+        )
         return finished_moments(sums)
 
     def gram(self, requests: list[GramRequest], columns: Rows = slice(None)) -> list[np.ndarray]:
         """Return the Gram rows of every request."""
-        rows = self._sum("gram", gram_on_block, (columns, tuple(requests)), add_rows)["rows"]
-        return np.split(rows, np.cumsum([len(request.features) for request in requests])[:-1])
+        shared = (columns, tuple(requests))
+        key = self._next_key()
+        found = self.run.reduce("gram", gram_on_block, self.parts, add_rows, *shared, record=GramRows, key=key)
+        return np.split(found.rows, np.cumsum([len(request.features) for request in requests])[:-1])
 
-    def _sum(self, step: str, function: Callable[..., Any], shared: tuple[Any, ...], add: Callable[..., Any]) -> Any:
-        """Sum over the blocks, in an order that depends on their number alone."""
-        started = time.perf_counter()
+    def _next_key(self) -> str:
         self.n_passes += 1
-        key = f"{self.name}-{step}-{self.n_passes}"
-        found = self.checkpoint.load(key) if self.checkpoint is not None else None
-        if self.progress is not None:
-            self.progress.start(f"{self.name}-{step}", 1)
-        if found is None:
-            found = self.workers.reduce_blocks(
-                function, self.parts, add, name=f"{self.name}-{step}", shared=(self.matrix.base, *shared)
-            )
-            if self.checkpoint is not None:
-                self.checkpoint.save(key, found)
-        if self.progress is not None:
-            self.progress.advance()
-            self.progress.finish()
-        self.seconds[step] = self.seconds.get(step, 0.0) + time.perf_counter() - started
-        return found
+        return f"-{self.n_passes}"
 
 
 def lasso_paths(passes: BlockPasses, weightings: list[Weighting], settings: SelectionSettings) -> list[LassoPath]:
@@ -97,7 +79,7 @@ def lasso_paths(passes: BlockPasses, weightings: list[Weighting], settings: Sele
     -------
     list of LassoPath
     """
-    n_features = passes.matrix.shape[1]
+    n_features = passes.run.matrix.shape[1]
     all_moments = passes.moments(weightings)
     features = [np.empty(0, dtype=np.int64) for _ in weightings]
     gram = [np.empty((0, n_features)) for _ in weightings]
@@ -117,20 +99,11 @@ def lasso_paths(passes: BlockPasses, weightings: list[Weighting], settings: Sele
                     all_moments[k],
                     features[k],
                     gram[k],
-                    penalty=settings.feature_penalty(all_moments[k].total, n_features),
-                    n_lambdas=settings.n_lambdas,
-                    refit=settings.refit,
-                    patience=settings.patience,
-                    max_features=settings.max_features,
+                    **settings.of_path(all_moments[k].total, n_features),
                     batch=min(max(FIRST_ROWS, len(features[k])), MOST_ROWS),
                 )
         if not any(len(rows) for rows in wanted):
             return [path for path in paths if path is not None]
-
-
-def history_of(path: LassoPath) -> dict[str, np.ndarray]:
-    """Return a path as a result's history is made of."""
-    return {"lambda": path.lambdas, "df": path.df, "rss": path.rss, "gic": path.gic, "best": np.array([path.best])}
 
 
 def least_squares_over_blocks(passes: BlockPasses, columns: np.ndarray) -> tuple[np.ndarray, float, bool]:
@@ -145,7 +118,7 @@ def least_squares_over_blocks(passes: BlockPasses, columns: np.ndarray) -> tuple
         Whether columns depended on each other, so that the shortest solution was taken.
     """
     if not len(columns):
-        y, weight = np.asarray(passes.matrix.read_target()), passes.matrix.read_weight()
+        y, weight = np.asarray(passes.run.matrix.read_target()), passes.run.matrix.read_weight()
         return np.empty(0), float(np.average(y, weights=weight)), False
     everything = Weighting()
     (m,) = passes.moments([everything], columns)

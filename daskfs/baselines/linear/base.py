@@ -11,9 +11,8 @@ from scipy.sparse import csc_array
 from daskfs.errors import ConfigError
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, Positive, n_to_select
-from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.base import BaseSelector
-from daskfs.selectors.fgm.parameters import default_C
+from daskfs.selectors.fgm.loss_weight import default_C
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.refit import MeanLoss, refit_selected
 from daskfs.selectors.shared.run import Run
@@ -90,9 +89,7 @@ class LinearBaseline(BaseSelector):
             X, mean, scale = _columns(matrix, weight)
             coef, shift, self.C_, self.n_fits_ = self._search(X[used], signs[used], weight[used])
             advance()
-        self._finish(run, coef, shift, mean, scale)
-        if self.debias and len(self.selected_):
-            self._refit(run, float(weight.sum()))
+        self._finish(run, coef, shift, mean, scale, float(weight.sum()))
 
     def _search(self, X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, float, float, int]:
         """Return coefficients, shift, C and how many fits it took."""
@@ -120,48 +117,30 @@ class LinearBaseline(BaseSelector):
         coef[order[wanted:]] = 0.0
         return coef, shift, high, n_fits
 
-    def _finish(self, run: Run, coef: np.ndarray, shift: float, mean: np.ndarray, scale: np.ndarray) -> None:
-        matrix = run.matrix
+    def _finish(
+        self, run: Run, coef: np.ndarray, shift: float, mean: np.ndarray, scale: np.ndarray, total_weight: float
+    ) -> None:
         chosen = np.flatnonzero(coef)
         self.support_ = coef != 0.0
         self.scores_ = np.abs(coef)
         self.coef_ = coef * scale
         self.intercept_ = float(shift - (mean[chosen] * self.coef_[chosen]).sum())
         self.selected_ = chosen[np.lexsort((chosen, -self.scores_[chosen]))]
-        names = matrix.names.given
-        table = selection_table(self.selected_, self.coef_[self.selected_], self.scores_[self.selected_], names)
-        parameters = {**self.get_params(deep=False), "C": self.C_}
-        del parameters["client"]
         notes = [f"{len(chosen)} columns have a coefficient at C = {self.C_:.4g}, found in {self.n_fits_} fit(s)"]
         wanted = self.n_features_to_select
         if wanted is not None and len(chosen) < wanted:
             notes.append(f"{wanted} features were asked for, but no penalty tried keeps as many")
-        self.result_ = SelectionResult(
-            method=self.method,
-            score_kind=self.score_kind,
-            history_kind=self.history_kind,
-            table=table,
-            intercept=self.intercept_,
-            parameters=parameters,
-            n_samples=int(matrix.shape[0]),
-            n_features=int(matrix.shape[1]),
-            scores=self.scores_,
-            feature_names=names,
-            store_digest=matrix.identity,
-            time=run.seconds,
-            notes=notes,
-        )
+        if self.debias and len(self.selected_):
+            notes.append(self._refit(run, total_weight))
+        self.result_ = self._result_of(run, notes=notes, chosen={"C": self.C_})
 
-    def _refit(self, run: Run, total_weight: float) -> None:
+    def _refit(self, run: Run, total_weight: float) -> str:
         """Fit the selected columns alone, without the penalty that shrank them, as FGM does with its default C."""
         columns, loss = self.selected_, str(self.loss)
         ridge = 1.0 / (default_C(total_weight, loss, 1.0) * total_weight)
         fit = refit_selected(run, columns, MeanLoss(loss, float(self.classes_[1]), ridge=ridge))
         self.coef_[columns], self.intercept_ = fit.coef, fit.intercept
-        result = self.result_
-        result.intercept = fit.intercept
-        result.table = selection_table(columns, fit.coef, self.scores_[columns], run.matrix.names.given)
-        result.notes.append(f"the coefficients are those of a refit on the {len(columns)} columns alone")
+        return f"the coefficients are those of a refit on the {len(columns)} columns alone"
 
 
 def _columns(matrix: Matrix, weight: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
@@ -173,9 +152,12 @@ def _columns(matrix: Matrix, weight: np.ndarray) -> tuple[Any, np.ndarray, np.nd
         X = csc_array((entries.data, entries.indices, entries.indptr), shape=shape).tocsr()
         return X if entries.taken is None else X[entries.taken], np.zeros(n_features), np.ones(n_features)
     X = np.array(matrix.read(slice(None)), dtype=np.float64)
-    mean = np.average(X, axis=0, weights=weight)
-    X -= mean
-    deviation = np.sqrt(np.average(X * X, axis=0, weights=weight))
+    with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is refused with its place
+        mean = np.average(X, axis=0, weights=weight)
+        X -= mean
+        deviation = np.sqrt(np.average(X * X, axis=0, weights=weight))
+    if not np.isfinite(deviation).all():
+        raise matrix.bad_column(int(np.flatnonzero(~np.isfinite(deviation))[0]))
     scale = np.divide(1.0, deviation, out=np.zeros(n_features), where=deviation > 1e-12 * np.abs(mean))
     X *= scale
     return X, mean, scale

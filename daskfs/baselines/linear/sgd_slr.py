@@ -3,7 +3,7 @@
     Input: rows (X, y), weight of the loss C (σ = 1 / (n C)), ridge λ
     1. α = 0, u = 0; w_j = sign(u_j) max(|u_j| - σ / λ, 0).
     2. Row after row, in a random order: α_i moves towards -loss'(x_iᵀ w), u follows.
-    3. Until the duality gap is below tol, or max_epochs.
+    3. Until the duality gap is below tol, or n_epochs.
 
 S. Shalev-Shwartz and T. Zhang, "Accelerated proximal stochastic dual coordinate ascent for regularized loss
 minimization", Mathematical Programming 155 (2016); a competitor of Tan, Tsang and Wang (2014), section 8, who set
@@ -29,7 +29,7 @@ from daskfs.selectors.inputs import seed_of
 CHECK_EPOCHS = 5  # between two looks at the gap
 
 
-class SgdSlr(LinearBaseline):
+class SgdSlr(LinearBaseline, renamed={"max_epochs": "n_epochs"}):
     """Select by l1 and ridge penalties on a logistic loss, fitted row by row, in memory.
 
     Parameters
@@ -41,7 +41,7 @@ class SgdSlr(LinearBaseline):
         The paper's λ.
     tol : float
         Of the duality gap of the mean loss.
-    max_epochs : int
+    n_epochs : int
         Passes over the rows at most.
     fit_intercept : bool
         Whether there is an intercept; the ridge shrinks it too.
@@ -69,7 +69,7 @@ class SgdSlr(LinearBaseline):
 
     ridge: Positive = 1e-4
     tol: Positive = 1e-4
-    max_epochs: Count = 200
+    n_epochs: Count = 200
     fit_intercept: bool = True
 
     def _least(self, X: Any, y: np.ndarray, weight: np.ndarray) -> float:
@@ -84,10 +84,10 @@ class SgdSlr(LinearBaseline):
         alpha, u = np.zeros(len(y)), np.zeros(X.shape[1] + 1)
         squares = np.einsum("ij,ij->i", X, X) + self.fit_intercept
         w = u
-        for epoch in range(self.max_epochs):
+        for epoch in range(self.n_epochs):
             order = rng.permutation(len(y))
             sdca_epoch(X, y, share, squares, self.ridge, penalty, order, alpha, u, self.fit_intercept)
-            if epoch % CHECK_EPOCHS == CHECK_EPOCHS - 1 or epoch == self.max_epochs - 1:
+            if epoch % CHECK_EPOCHS == CHECK_EPOCHS - 1 or epoch == self.n_epochs - 1:
                 gap, w = sdca_gap(X, y, share, self.ridge, penalty, alpha, u)
                 if gap <= self.tol:
                     break

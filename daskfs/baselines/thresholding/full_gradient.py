@@ -33,13 +33,12 @@ from daskfs.kernels.baselines.hard_thresholding import accumulate, threshold
 from daskfs.kernels.sketch.count_sketch import rows_of, seed_word
 from daskfs.losses import NUMBERS
 from daskfs.parameters import Count, LossOf, Positive, PositiveShare, PowerOfTwo, n_to_select
-from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.inputs import seed_of
-from daskfs.selectors.message.partition import weighted_rows
-from daskfs.selectors.mission.parameters import DEFAULT_N_SELECTED
+from daskfs.selectors.mission.plan import DEFAULT_N_SELECTED
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.refit import refit_selected
+from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target
 
@@ -110,8 +109,7 @@ class FullGradient(BaseSelector):
         self._finish(run.over(rows), chosen, np.abs(sizes), [halved] if step != self.step_size else [])
 
     def _finish(self, run: Run, chosen: np.ndarray, sizes: np.ndarray, notes: list[str]) -> None:
-        matrix = run.matrix
-        n_features = int(matrix.shape[1])
+        n_features = int(run.matrix.shape[1])
         self.selected_ = chosen[np.lexsort((chosen, -sizes))]
         self.support_ = np.zeros(n_features, dtype=bool)
         self.support_[chosen] = True
@@ -120,23 +118,7 @@ class FullGradient(BaseSelector):
         columns = np.sort(chosen)
         refit = refit_selected(run, columns)
         self.coef_[columns], self.intercept_ = refit.coef, refit.intercept
-        parameters = self.get_params(deep=False)
-        del parameters["client"]
-        names = matrix.names.given
-        self.result_ = SelectionResult(
-            method=self.method,
-            score_kind=self.score_kind,
-            history_kind=self.history_kind,
-            table=selection_table(self.selected_, self.coef_[self.selected_], self.scores_[self.selected_], names),
-            intercept=self.intercept_,
-            parameters={**parameters, "n_features_to_select": len(chosen)},
-            n_samples=int(matrix.shape[0]),
-            n_features=n_features,
-            scores=self.scores_,
-            feature_names=names,
-            store_digest=matrix.identity,
-            notes=notes,
-        )
+        self.result_ = self._result_of(run, notes=notes, chosen={"n_features_to_select": len(chosen)})
 
 
 class _Thresholding(FullGradient):

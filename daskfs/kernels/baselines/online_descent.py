@@ -13,8 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from daskfs.kernels.linear.columns import add_multiple, dot, sum_of
-from daskfs.kernels.losses import SQUARED, derivatives
+from daskfs.kernels.losses import derivatives
 from daskfs.kernels.numba_cache import kernel
+from daskfs.losses import SQUARED
 
 
 class KeptColumns(NamedTuple):

@@ -16,6 +16,7 @@ import numpy as np
 from daskfs.kernels.fgm.grouped_columns import Groups, add_predictions, column_products, group_norms
 from daskfs.kernels.fgm.projection import project_norms
 from daskfs.kernels.fgm.shift import Rows, dual_variables, fit_shift, total_loss
+from daskfs.kernels.linear.columns import copy_into
 from daskfs.kernels.numba_cache import inner_loop, kernel
 
 SHRINK = 0.6  # of τ before each step: the paper's η
@@ -95,9 +96,9 @@ def _descend(groups, rows, kept, coef, shift, tau, fit_intercept, tol, max_iter,
     norms, left, factor = np.empty(n_groups), np.empty(n_groups), np.empty(n_groups)
     of_columns = np.empty(groups.columns.shape[0])
     add_predictions(groups, 0, n_members, coef, z)
-    z_before[:] = z
+    copy_into(z, z_before)
     _keep(groups, kept, coef, kept.now)
-    kept.before[:] = kept.now
+    copy_into(kept.now, kept.before)
     group_norms(groups, coef, norms)
     objective = 0.5 * norms.sum() ** 2 + total_loss(rows, z, shift)
     momentum_before, momentum = 1.0, 1.0
@@ -156,7 +157,7 @@ def _keep(groups, kept, coef, out):  # type: ignore[no-untyped-def]
         t = n_groups - n_kept + k
         work[:] = 0.0
         add_predictions(groups, groups.bounds[t], groups.bounds[t + 1], coef, work)
-        out[k, :] = work.astype(out.dtype)
+        copy_into(work, out[k])
 
 
 @kernel

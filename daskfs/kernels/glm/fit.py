@@ -23,7 +23,8 @@ from daskfs.kernels.glm.null_model import start_null_model
 from daskfs.kernels.linear.columns import copy_columns
 from daskfs.kernels.linear.linalg import minimum_norm
 from daskfs.kernels.linear.moments import Moments, moments
-from daskfs.kernels.losses import HUBER, LOGISTIC, POISSON, default_threshold, loss_code, saturated_values
+from daskfs.kernels.losses import default_threshold, saturated_values
+from daskfs.losses import HUBER, LOGISTIC, POISSON, find_loss
 
 TOLERANCE = 1e-9  # of the last step, in standard deviations of the coefficients times √n
 LONGEST_LAST_STEP = 1e-3  # of a coefficient, where the loss may have no finite minimum
@@ -91,7 +92,7 @@ def glm_fit(X: np.ndarray, y: np.ndarray, weight: np.ndarray, *, loss: str, thre
     """
     if not weight.all():
         X, y, weight = X[weight > 0.0], y[weight > 0.0], weight[weight > 0.0]
-    code = loss_code(loss)
+    code = find_loss(loss).code
     if threshold is None:
         threshold = default_threshold(y, weight) if code == HUBER else 0.0
     m = moments(X, y, weight)
@@ -184,7 +185,7 @@ def newton_terms(
     """
     if not weight.all():
         X, y, weight = X[weight > 0.0], y[weight > 0.0], weight[weight > 0.0]
-    problem = Problem(loss_code(loss), float(threshold), y, weight)
+    problem = Problem(find_loss(loss).code, float(threshold), y, weight)
     n = X.shape[1] + 1
     gradient, hessian = np.zeros(n), np.zeros((n, n))
     features = np.flatnonzero(scale > 0.0)

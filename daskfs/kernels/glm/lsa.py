@@ -30,10 +30,11 @@ from daskfs.kernels.glm.path import STOPS, GlmPath, default_max_features, lambda
 from daskfs.kernels.glm.proximal import descend
 from daskfs.kernels.glm.steps import GRID_ENDED, OUT_OF_PATIENCE, TOO_MANY_FEATURES
 from daskfs.kernels.lasso.steps import RSS_FLOOR
-from daskfs.kernels.linear.columns import copy_columns
+from daskfs.kernels.linear.columns import copy_columns, copy_into
 from daskfs.kernels.linear.moments import Moments, moments
-from daskfs.kernels.losses import HUBER, default_threshold, loss_code, saturated_values
+from daskfs.kernels.losses import default_threshold, saturated_values
 from daskfs.kernels.numba_cache import kernel
+from daskfs.losses import HUBER, find_loss
 
 TOLERANCE = 1e-8  # of coordinate descent, in standard deviations of coefficients times √n
 
@@ -57,11 +58,11 @@ def lsa_path(
     loss: str,
     penalty: float,
     threshold: float | None = None,
-    dispersion: float | None = None,
+    sigma2: float | None = None,
     lambdas: np.ndarray | None = None,
     n_lambdas: int = 100,
     min_ratio: float | None = None,
-    refit: bool = True,
+    gic_rss: str = "refit",
     patience: int | None = 10,
     max_features: int | None = None,
 ) -> GlmPath:
@@ -77,7 +78,7 @@ def lsa_path(
     """
     if not weight.all():
         X, y, weight = X[weight > 0.0], y[weight > 0.0], weight[weight > 0.0]
-    code = loss_code(loss)
+    code = find_loss(loss).code
     if threshold is None:
         threshold = default_threshold(y, weight) if code == HUBER else 0.0
     m = moments(X, y, weight)
@@ -91,10 +92,10 @@ def lsa_path(
         lambdas = lambdas[:0]
     if max_features is None:
         max_features = default_max_features(m.total, X.shape[1])
-    noise = parabola.dispersion if dispersion is None else float(dispersion)
+    noise = parabola.dispersion if sigma2 is None else float(sigma2)
     smallest = 2.0 * (m.total * parabola.mean_loss - float(weight @ saturated_values(code, y)))
     df, deviance, gic, coef, n_followed, best, stop, n_unsolved = _follow(
-        parabola.hessian, parabola.full, cross, lambdas, float(penalty), noise, m.total, smallest, bool(refit),
+        parabola.hessian, parabola.full, cross, lambdas, float(penalty), noise, m.total, smallest, gic_rss == "refit",
         -1 if patience is None else int(patience), int(max_features), TOLERANCE * math.sqrt(noise),
     )  # fmt: skip
     keep = slice(n_followed)
@@ -166,7 +167,8 @@ def _follow(  # type: ignore[no-untyped-def]
         else:
             deviance[k] = deviance[k - 1]
         n_members = n_active
-        df[k], coefs[k] = n_active, coef
+        df[k] = n_active
+        copy_into(coef, coefs[k])
         gic[k] = deviance[k] / noise + penalty * n_active
         if best < 0 or gic[k] < gic[best]:
             best = k

@@ -15,8 +15,9 @@ import numpy as np
 
 from daskfs.kernels.linear.columns import add_four_rows, add_row, four_row_dots, row_dot, sum_of
 from daskfs.kernels.linear.linalg import MIN_PIVOT
-from daskfs.kernels.losses import HUBER, LOGISTIC, POISSON, SPAN, derivatives, values
+from daskfs.kernels.losses import SPAN, derivatives, values
 from daskfs.kernels.numba_cache import kernel
+from daskfs.losses import HUBER, LOGISTIC, POISSON
 
 CONVERGED, SEPARABLE = range(2)
 MAX_STEPS = 60  # a finite minimum takes ten; where there is none, the predictions grow by about 1 per step

@@ -7,7 +7,8 @@ import math
 import numpy as np
 
 from daskfs.kernels.glm.newton import CONVERGED, Predictions, Problem, newton
-from daskfs.kernels.losses import LOGISTIC, POISSON, SQUARED, weighted_median
+from daskfs.kernels.losses import weighted_median
+from daskfs.losses import LOGISTIC, POISSON, SQUARED
 
 
 def start_null_model(problem: Problem) -> tuple[float, float]:

@@ -42,7 +42,8 @@ from daskfs.kernels.glm.state import (
 from daskfs.kernels.glm.steps import follow
 from daskfs.kernels.lasso.path import default_max_features as default_max_features_of_gram
 from daskfs.kernels.linear.moments import Moments
-from daskfs.kernels.losses import HUBER, default_threshold, loss_code, saturated_values
+from daskfs.kernels.losses import default_threshold, saturated_values
+from daskfs.losses import HUBER, find_loss
 
 COLUMNS_NBYTES = 256 << 20
 STOPS = ("end of the grid", "patience", "max_features", "entered features")
@@ -130,11 +131,11 @@ def glm_path(
     loss: str,
     penalty: float,
     threshold: float | None = None,
-    dispersion: float | None = None,
+    sigma2: float | None = None,
     lambdas: np.ndarray | None = None,
     n_lambdas: int = 100,
     min_ratio: float | None = None,
-    refit: bool = True,
+    gic_rss: str = "refit",
     patience: int | None = 10,
     max_features: int | None = None,
     tol: float = 1e-6,
@@ -154,14 +155,14 @@ def glm_path(
         Of one feature, from `criteria.feature_penalty`.
     threshold : float, optional
         Of the Huber loss, in units of y; by default 1.345 robust standard deviations of y.
-    dispersion : float, optional
-        Known noise, the variance of y given the features for the squared loss; by default estimated.
+    sigma2 : float, optional
+        Known dispersion, the variance of y given the features for the squared loss; by default estimated.
     lambdas : ndarray, optional
         A falling grid; by default `n_lambdas` values, evenly spaced in the logarithm, from the smallest λ without
         a feature.
     min_ratio : float, optional
         Smallest over largest λ: by default 1e-2 where there are fewer samples than features, else 1e-4.
-    refit : bool
+    gic_rss : {"refit", "lasso"}
         Whether the criterion sees the deviance of the unpenalised refit, or of the shrunk fit.
     patience : int, optional
         Stop when the models have so many features more than the best one; None follows the whole grid.
@@ -177,7 +178,7 @@ def glm_path(
         Without a λ where y is constant or no column varies.
     """
     X, y, weight = rows_of_weight(X, y, weight)
-    code = loss_code(loss)
+    code = find_loss(loss).code
     if threshold is None:
         threshold = default_threshold(y, weight) if code == HUBER else 0.0
     n_features = X.shape[1]
@@ -197,8 +198,8 @@ def glm_path(
     state.reference[:] = m.cross
     saturated = float(weight @ saturated_values(code, y))
     df, deviance, gic, coef, n_followed, best, stop, noise = follow(
-        X, problem, m.mean, m.scale, lambdas, float(penalty), 0.0 if dispersion is None else float(dispersion), total,
-        saturated, bool(refit), -1 if patience is None else int(patience), int(max_features), float(tol), state,
+        X, problem, m.mean, m.scale, lambdas, float(penalty), 0.0 if sigma2 is None else float(sigma2), total,
+        saturated, gic_rss == "refit", -1 if patience is None else int(patience), int(max_features), float(tol), state,
     )  # fmt: skip
     counts = state.counts
     n_entered = int(counts[ENTERED])

@@ -8,6 +8,7 @@ import numpy as np
 
 from daskfs.kernels.glm.newton import MAX_SHORTENINGS, OVERSHOT, advance, extend_hessian, hessian_weights
 from daskfs.kernels.glm.state import ENTERED, HESSIANS, NEWTON_STEPS, UNSOLVED
+from daskfs.kernels.linear.columns import copy_into
 from daskfs.kernels.numba_cache import kernel
 
 MAX_NEWTON_STEPS = 200
@@ -73,19 +74,19 @@ def solve_entered(problem, lam, tol, far, state):  # type: ignore[no-untyped-def
     last = math.inf
     is_exact = False
     for iteration in range(MAX_NEWTON_STEPS):
-        before[:] = gradient[:n]
+        copy_into(gradient[:n], before)
         size, is_settled = descend(hessian, n, gradient[:n], coef, lam, 0.1 * tol, step)
         if is_settled and size <= 0.1 * tol:
-            gradient[:n] = before
+            copy_into(before, gradient[:n])
             return
         slope = _slope(before, coef, step, 0.0, lam)
         if not (is_settled and slope < 0.0) and not is_exact:  # a Hessian corrected beyond use
-            gradient[:n] = before
+            copy_into(before, gradient[:n])
             _make_hessian(problem, n_entered, state)
             is_exact = True
             continue
         if not slope < 0.0:  # with the true Hessian: only rounding is left
-            gradient[:n] = before
+            copy_into(before, gradient[:n])
             break
         length = _take_step(
             problem, lam, slope, step, coef, state.columns, state.identity, n_entered, state.at, gradient

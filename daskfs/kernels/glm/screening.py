@@ -9,7 +9,7 @@ import numpy as np
 from daskfs.kernels.blocks.any_block import multiply_columns, standardised_columns
 from daskfs.kernels.glm.newton import extend_hessian
 from daskfs.kernels.glm.state import DIRECTIONS, ENTERED, KNOWN, NEARBY, PASSES
-from daskfs.kernels.linear.columns import add_row, row_dot
+from daskfs.kernels.linear.columns import add_row, copy_into, row_dot
 from daskfs.kernels.linear.linalg import MIN_PIVOT
 from daskfs.kernels.numba_cache import kernel
 
@@ -74,7 +74,7 @@ def _predict(problem, state):  # type: ignore[no-untyped-def]
     for i in range(left.shape[0]):
         left[i] = state.at.residual[i] - state.reference_residual[i]
     length = math.sqrt(_squared_length(left, problem.share))
-    predicted[:] = state.reference
+    copy_into(state.reference, predicted)
     for k in range(min(state.counts[KNOWN], DIRECTIONS)):
         along = row_dot(state.directions, k, left)
         _subtract(along, problem.share, state.directions[k], left)
@@ -102,7 +102,7 @@ def _refresh(X, problem, mean, scale, left, state):  # type: ignore[no-untyped-d
 
     The near columns are forgotten.
     """
-    state.reference_residual[:] = state.at.residual
+    copy_into(state.at.residual, state.reference_residual)
     multiply_columns(X, mean, scale, state.at.residual, state.reference)
     if left > 0.0:
         k = state.counts[KNOWN] % DIRECTIONS
@@ -158,7 +158,7 @@ def _enter(X, problem, mean, scale, feature, size, state):  # type: ignore[no-un
     q = state.counts[ENTERED]
     slot = state.near_slot[feature]
     if slot >= 0:
-        state.columns[q] = state.near[slot]
+        copy_into(state.near[slot], state.columns[q])
     else:
         standardised_columns(X, mean, scale, np.array([feature]), state.columns[q : q + 1])
     state.is_settled[feature] = True

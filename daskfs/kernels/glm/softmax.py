@@ -14,7 +14,7 @@ import numpy as np
 
 from daskfs.kernels.glm.fit import LONGEST_LAST_STEP, PRIOR_DEVIATION
 from daskfs.kernels.glm.newton import factorise, solve_factored
-from daskfs.kernels.linear.columns import copy_columns
+from daskfs.kernels.linear.columns import copy_columns, copy_into
 from daskfs.kernels.linear.moments import Moments, moments
 from daskfs.kernels.numba_cache import inner_loop, kernel
 
@@ -228,5 +228,5 @@ def _newton(columns, code, share, ridge, coef, factor):  # type: ignore[no-untyp
             if square < NEAR or _value(columns, code, share, trial, ridge, z) <= value - 0.1 * length * square:
                 break
             length *= 0.5
-        coef[:] = trial
+        copy_into(trial, coef)
     return False, first_rank

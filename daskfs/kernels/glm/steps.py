@@ -11,8 +11,9 @@ from daskfs.kernels.glm.proximal import solve_entered
 from daskfs.kernels.glm.screening import admit
 from daskfs.kernels.glm.state import ENTERED, SEPARABLE_REFITS
 from daskfs.kernels.lasso.steps import RSS_FLOOR
-from daskfs.kernels.losses import HUBER, SQUARED
+from daskfs.kernels.linear.columns import copy_into
 from daskfs.kernels.numba_cache import kernel
+from daskfs.losses import HUBER, SQUARED
 
 FAR = 10.0  # log-odds (or log-means) per standard deviation of a column
 REFIT_TOLERANCE = 1e-2  # of the refit's deviance, before its last step is added to second order
@@ -32,7 +33,7 @@ def follow(  # type: ignore[no-untyped-def]
     df = np.zeros(n_lambdas, np.int64)
     deviance, gic = np.zeros(n_lambdas), np.zeros(n_lambdas)
     coef = np.zeros((n_lambdas, state.coef.shape[0]))
-    state.reference_residual[:] = state.at.residual
+    copy_into(state.at.residual, state.reference_residual)
     hessian_weights(problem, state.at, state.weight)
     extend_hessian(state.columns, state.identity, 0, 0, state.weight, state.hessian, state.work)
     unit = math.sqrt(estimate_dispersion(problem, state.at, total, 1.0))
@@ -60,7 +61,7 @@ def follow(  # type: ignore[no-untyped-def]
             deviance[step] = deviance[step - 1]
         last_model = n_active
         df[step] = n_active
-        coef[step] = state.coef
+        copy_into(state.coef, coef[step])
         if noise <= 0.0:
             at = state.refit_at if refit else state.at
             scale_of_noise = max(estimate_dispersion(problem, at, total, n_active + 1.0), RSS_FLOOR * unit * unit)

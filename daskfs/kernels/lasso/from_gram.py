@@ -24,10 +24,10 @@ def lasso_path_from_gram(
     *,
     penalty: float,
     n_lambdas: int = 100,
-    refit: bool = True,
+    gic_rss: str = "refit",
     patience: int | None = 10,
     max_features: int | None = None,
-    noise_variance: float | None = None,
+    sigma2: float | None = None,
     batch: int = 16,
 ) -> tuple[LassoPath, np.ndarray]:
     """Follow the path as far as the Gram rows allow.
@@ -40,7 +40,7 @@ def lasso_path_from_gram(
         Whose Gram rows there are.
     gram : ndarray of shape (n_rows, n_features), float64
         ⟨z_f, z_j⟩ for each of them.
-    penalty, n_lambdas, refit, patience, max_features, noise_variance
+    penalty, n_lambdas, gic_rss, patience, max_features, sigma2
         As in `daskfs.kernels.lasso.path.lasso_path`.
     batch : int
         How many rows to want at once: each time costs a pass over the data.
@@ -56,7 +56,7 @@ def lasso_path_from_gram(
     if max_features is None:
         max_features = default_max_features(m.total, n_features)
     rule = Rule(
-        float(penalty), math.nan if noise_variance is None else float(noise_variance), bool(refit),
+        float(penalty), math.nan if sigma2 is None else float(sigma2), gic_rss == "refit",
         -1 if patience is None else int(patience), int(max_features),
     )  # fmt: skip
     state = new_state(n_features, len(features), min(max_features, n_features) + 16)

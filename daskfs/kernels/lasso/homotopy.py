@@ -31,6 +31,7 @@ from daskfs.kernels.lasso.steps import (
     enter,
     make_rows,
 )
+from daskfs.kernels.linear.columns import copy_into
 from daskfs.kernels.linear.linalg import MIN_PIVOT, extend_cholesky, solve_cholesky
 from daskfs.kernels.numba_cache import inner_loop, kernel
 
@@ -79,8 +80,11 @@ def _longer(knots):  # type: ignore[no-untyped-def]
     """Return the knots with room for twice as many."""
     n, capacity = knots.coef.shape
     longer = new_knots(2 * n, capacity)
-    longer.lambdas[:n], longer.df[:n], longer.rss[:n], longer.gic[:n] = knots.lambdas, knots.df, knots.rss, knots.gic
-    longer.coef[:n], longer.is_active[:n] = knots.coef, knots.is_active
+    for s in range(n):
+        longer.lambdas[s], longer.df[s] = knots.lambdas[s], knots.df[s]
+        longer.rss[s], longer.gic[s] = knots.rss[s], knots.gic[s]
+        for q in range(capacity):
+            longer.coef[s, q], longer.is_active[s, q] = knots.coef[s, q], knots.is_active[s, q]
     return longer
 
 
@@ -244,7 +248,7 @@ def _solve(cross, lam, state, segment):  # type: ignore[no-untyped-def]
         right[q] = state.entered_cross[state.factored[q]]
     solve_cholesky(state.factor, n_active, right, segment.refit)
     solve_cholesky(state.factor, n_active, segment.sign, segment.direction)
-    segment.base[:] = cross
+    copy_into(cross, segment.base)
     segment.slope[:] = 0.0
     for q in range(n_active):
         gram_row = state.gram[state.row_of[state.entered[state.factored[q]]]]

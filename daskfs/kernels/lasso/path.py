@@ -133,10 +133,10 @@ def lasso_path(
     lambdas: np.ndarray | None = None,
     n_lambdas: int = 100,
     min_ratio: float | None = None,
-    refit: bool = True,
+    gic_rss: str = "refit",
     patience: int | None = 10,
     max_features: int | None = None,
-    noise_variance: float | None = None,
+    sigma2: float | None = None,
     solver: str = "homotopy",
     max_cached: int | None = 64,
 ) -> LassoPath:
@@ -156,13 +156,13 @@ def lasso_path(
         Of the grid where descent chooses it: evenly spaced in the logarithm, from the smallest λ without a feature.
     min_ratio : float, optional
         Smallest over largest λ: by default 1e-2 where there are fewer samples than features, else 1e-4.
-    refit : bool
+    gic_rss : {"refit", "lasso"}
         Whether the criterion sees the residuals of the least-squares refit, or of the shrunk Lasso fit.
     patience : int, optional
         Stop when the models have so many features more than the best one; None follows the path to its end.
     max_features : int, optional
         Stop when a model has more; by default `default_max_features`.
-    noise_variance : float, optional
+    sigma2 : float, optional
         σ² when known: the criterion is then ``RSS / σ² + penalty |M|``.
     solver : {"homotopy", "descent"}
         The homotopy descends where it gives up; the path says so.
@@ -179,7 +179,7 @@ def lasso_path(
     if max_features is None:
         max_features = default_max_features(m.total, n_features)
     rule = Rule(
-        float(penalty), math.nan if noise_variance is None else float(noise_variance), bool(refit),
+        float(penalty), math.nan if sigma2 is None else float(sigma2), gic_rss == "refit",
         -1 if patience is None else int(patience), int(max_features),
     )  # fmt: skip
     state = new_state(n_features, gram_capacity(n_features, max_features), min(max_features, n_features) + 16)

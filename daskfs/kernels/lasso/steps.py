@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from daskfs.kernels.blocks.any_block import make_gram_rows
+from daskfs.kernels.linear.columns import copy_into
 from daskfs.kernels.linear.linalg import MIN_PIVOT, extend_cholesky, forward_substitution, solve_cholesky
 from daskfs.kernels.numba_cache import inner_loop, kernel
 
@@ -101,7 +102,7 @@ def follow(X, weight, m, lambdas, rule, state):  # type: ignore[no-untyped-def]
     rss = np.zeros(n_lambdas)
     gic = np.zeros(n_lambdas)
     coef = np.zeros((n_lambdas, state.coef.shape[0]))
-    state.gradient[:] = m.cross
+    copy_into(m.cross, state.gradient)
     tolerance = STEP_TOLERANCE * math.sqrt(m.y_variance)
     best = -1
     for step in range(n_lambdas):
@@ -119,7 +120,7 @@ def follow(X, weight, m, lambdas, rule, state):  # type: ignore[no-untyped-def]
         df[step] = n_active
         rss[step] = _residual_variance(state, m.y_variance, rule.refit)
         gic[step] = criterion_value(rss[step], n_active, m.total, rule)
-        coef[step] = state.coef
+        copy_into(state.coef, coef[step])
         if best < 0 or gic[step] < gic[best]:
             best = step
         if rule.patience >= 0 and n_active > df[best] + rule.patience:
@@ -211,14 +212,14 @@ def _solve_signs(state, lam):  # type: ignore[no-untyped-def]
             return False
     for q in range(n_active):
         state.coef[state.factored[q]] = solution[q]
-    state.entered_gradient[:n_entered] = gradient
+    copy_into(gradient, state.entered_gradient[:n_entered])
     return True
 
 
 @kernel
 def _update_gradient(state, cross):  # type: ignore[no-untyped-def]
     gradient = state.gradient
-    gradient[:] = cross
+    copy_into(cross, gradient)
     for q in range(state.counts[ENTERED]):
         coef = state.coef[q]
         if coef != 0.0:
@@ -268,7 +269,7 @@ def keep_rows(gram, scale, state):  # type: ignore[no-untyped-def]
     for j in range(scale.shape[0]):
         if scale[j] > 0.0:
             row = state.counts[ROWS]
-            state.gram[row] = gram[j]
+            copy_into(gram[j], state.gram[row])
             state.row_of[j] = row
             state.feature_of[row] = j
             state.counts[ROWS] = row + 1

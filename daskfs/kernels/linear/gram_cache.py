@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from daskfs.kernels.lasso.steps import ENTERED, ROWS, PathState
+from daskfs.kernels.linear.columns import copy_into
 from daskfs.kernels.linear.moments import Moments
 from daskfs.kernels.numba_cache import kernel
 
@@ -51,7 +52,7 @@ def _gather(mean, scale, cross, state, limit):  # type: ignore[no-untyped-def]
     n = min(limit, state.counts[ROWS])
     features = np.empty(n, np.int64)
     n_found = min(n, n_entered)
-    features[:n_found] = state.entered[:n_found]
+    copy_into(state.entered[:n_found], features[:n_found])
     is_entered = np.zeros(mean.shape[0], np.bool_)
     is_entered[state.entered[:n_entered]] = True
     for row in range(state.counts[ROWS]):

@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 
+from daskfs.kernels.linear.columns import copy_into
 from daskfs.kernels.linear.gram_tiles import BAND_ROWS, add_products, fill_band, padded
 from daskfs.kernels.numba_cache import inner_loop, kernel
 
@@ -140,7 +141,7 @@ def _gather(of_dense, of_both, of_sparse, sparse, dense, n_features, sums):  # t
     """Add the three parts to the sums of all pairs, the lower column first."""
     n_dense = dense.shape[0]
     number = np.empty(n_dense + 2, np.int64)  # of the dense columns, the target and ones
-    number[:n_dense] = dense
+    copy_into(dense, number[:n_dense])
     number[n_dense], number[n_dense + 1] = n_features, n_features + 1
     for a in range(n_dense + 2):
         for b in range(a, n_dense + 2):

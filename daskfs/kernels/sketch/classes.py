@@ -10,24 +10,11 @@ import math
 
 import numpy as np
 
+from daskfs.kernels.losses import row_derivative, row_value
 from daskfs.kernels.numba_cache import inner_loop, kernel
-from daskfs.kernels.row_losses import row_derivative, row_value
 from daskfs.kernels.sketch.count_sketch import hash_word, updated
-from daskfs.kernels.sketch.rows import (
-    EMPTY,
-    INTERCEPT_RATIO,
-    LOSS_SUM,
-    ROW_COUNT,
-    ROWS_SEEN,
-    TAIL_SCALE,
-    THRESHOLD,
-    WEIGHT_SUM,
-    slot_of,
-    squared_norm,
-    step_of,
-)
-
-MULTINOMIAL = 4  # after the losses of `row_losses`, which are taken one class against the rest
+from daskfs.kernels.sketch.rows import EMPTY, slot_of, squared_norm, step_of
+from daskfs.losses import MULTINOMIAL
 
 
 @kernel
@@ -37,7 +24,7 @@ def loss_and_derivatives(loss, z, label, derivatives):  # type: ignore[no-untype
     Parameters
     ----------
     loss : int
-        MULTINOMIAL, or a position in `row_losses.ROW_LOSSES` for the sum over the classes, one against the rest.
+        MULTINOMIAL, or the code of a loss of one row for the sum over the classes, one against the rest.
     z, derivatives : ndarray of shape (n_classes,), float64
     label : float
         The class's number.
@@ -62,49 +49,22 @@ def loss_and_derivatives(loss, z, label, derivatives):  # type: ignore[no-untype
 
 
 @inner_loop
-def train_classes(  # type: ignore[no-untyped-def]
-    indptr,
-    indices,
-    data,
-    y,
-    row_weight,
-    first,
-    last,
-    loss,
-    rates,
-    cells,
-    n_buckets,
-    rows,
-    seed,
-    keys,
-    weights,
-    touches,
-    n_active,
-    full,
-    intercept,
-    numbers,
-    frozen,
-    slots,
-    words,
-    places,
-):
-    """Take rows as `mission_rows.train_rows` does, with the same results and these arguments of another shape.
+def train_classes(rows, first, last, rule, sketch, table, scalars, intercept, frozen, work):  # type: ignore[no-untyped-def]
+    """Take rows as `daskfs.kernels.sketch.rows.train_rows` does, with the same results, of several outputs.
 
-    Parameters
-    ----------
-    y : ndarray of shape (n_rows,), float64
-        Numbers of the classes.
-    loss : int
-        As `loss_and_derivatives` takes it.
-    cells : ndarray of shape (n_hashes * n_buckets, n_classes), float32
-    weights : ndarray of shape (n_slots, n_classes), float32
-    intercept : ndarray of shape (n_classes,), float64
+    `rows.y` holds the numbers of the classes, `rule.loss` is as `loss_and_derivatives` takes it, and the sketch's
+    cells, the table's weights and the intercept have a column, or an element, for each class.
     """
+    indptr, indices, data, y, row_weight = rows
+    cells, n_buckets, hashes, seed = sketch
+    keys, weights, touches, n_active, full = table
+    slots, _, places = work
     n_classes = intercept.shape[0]
     capacity = keys.shape[0] // 2
-    to_cells = np.float32(np.divide(1.0, numbers[TAIL_SCALE]))
-    from_cells = np.float32(numbers[TAIL_SCALE])
-    threshold = np.divide(numbers[THRESHOLD], numbers[TAIL_SCALE])
+    # Cells hold weights over the tail's scale: what goes in is divided, what comes out multiplied.
+    to_cells = np.float32(np.divide(1.0, scalars[0].tail_scale))
+    from_cells = np.float32(scalars[0].tail_scale)
+    threshold = np.divide(scalars[0].threshold, scalars[0].tail_scale)
     z, derivatives = np.empty(n_classes), np.empty(n_classes)
     steps, tail = np.empty(n_classes, np.float32), np.empty(n_classes, np.float32)
     for row in range(first, last):
@@ -114,6 +74,8 @@ def train_classes(  # type: ignore[no-untyped-def]
         norm = squared_norm(data, start, stop)
         if not math.isfinite(norm):
             return row, False
+        # The predictions z_c = intercept_c + Σ w_jc x_j over the active features; `places` holds these from the front,
+        # the other features from the back.
         z[:] = intercept
         n_found, n_other = 0, stop - start
         for i in range(start, stop):
@@ -128,20 +90,23 @@ def train_classes(  # type: ignore[no-untyped-def]
             else:
                 n_other -= 1
                 places[n_other] = i
-        numbers[LOSS_SUM] += row_weight[row] * loss_and_derivatives(loss, z, y[row], derivatives)
-        numbers[WEIGHT_SUM] += row_weight[row]
-        rate = step_of(rates, numbers[ROWS_SEEN], row_weight[row], norm)
-        numbers[ROWS_SEEN] += rates[ROW_COUNT]
+        # The gradient in z, and the step of each class's weight for x = 1.
+        scalars[0].loss_sum += row_weight[row] * loss_and_derivatives(rule.loss, z, y[row], derivatives)
+        scalars[0].weight_sum += row_weight[row]
+        rate = step_of(rule, scalars[0].rows_seen, row_weight[row], norm)
+        scalars[0].rows_seen += rule.row_count
         for c in range(n_classes):
             steps[c] = -rate * derivatives[c]
-            intercept[c] -= rates[INTERCEPT_RATIO] * rate * derivatives[c]
+            intercept[c] -= rule.intercept_ratio * rate * derivatives[c]
+        # The active features' weights take it exactly.
         for k in range(n_found):
             for c in range(n_classes):
                 weights[slots[k], c] += steps[c] * data[places[k]]
             touches[slots[k]] += 1
         if frozen:
             continue
-        for k in range(stop - start - 1, n_other - 1, -1):  # in the order of the row
+        # The others' take it in the sketch, in the order of the row: UPDATE, and QUERY of what is then there.
+        for k in range(stop - start - 1, n_other - 1, -1):
             i = places[k]
             key = np.uint64(indices[i])
             slot = slot_of(keys, key)
@@ -149,16 +114,17 @@ def train_classes(  # type: ignore[no-untyped-def]
                 for c in range(n_classes):
                     weights[slot, c] += steps[c] * data[i]
                 continue
-            h = hash_word(key, seed, rows)
+            h = hash_word(key, seed, hashes)
             size = 0.0
             for c in range(n_classes):
-                tail[c] = updated(cells[:, c], n_buckets, rows, h, steps[c] * data[i] * to_cells)
+                tail[c] = updated(cells[:, c], n_buckets, hashes, h, steps[c] * data[i] * to_cells)
                 size += np.float64(tail[c]) * np.float64(tail[c])
+            # By the norm of its vector a feature becomes active, and leaves the sketch.
             if size >= threshold * threshold and n_active[0] < capacity:
                 keys[slot] = key
                 touches[slot] = 1
                 n_active[0] += 1
                 for c in range(n_classes):
-                    updated(cells[:, c], n_buckets, rows, h, -tail[c])
+                    updated(cells[:, c], n_buckets, hashes, h, -tail[c])
                     weights[slot, c] = tail[c] * from_cells
     return last, True

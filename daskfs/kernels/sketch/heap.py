@@ -1,12 +1,12 @@
 """The k largest weights in a heap: MISSION as its authors programmed it, and iterative hard thresholding by rows.
 
-The active features stand in an open-addressing table (`keys`, `weights`) and, by their size, in a heap with the
-smallest on top: `heap` names slots, `places` is where a slot stands in the heap, `ranks` the size by which it does.
+The active features stand in an open-addressing table and, by their size, in a heap with the smallest on top.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,13 +14,24 @@ from daskfs.kernels.numba_cache import inner_loop, kernel
 from daskfs.kernels.sketch.count_sketch import A, hash_word, updated
 from daskfs.kernels.sketch.rows import (
     EMPTY,
-    TAIL_SCALE,
     slot_of,
     squared_norm,
     step_from,
 )
 
 _ONE, _S32 = np.uint64(1), np.uint64(32)
+
+
+class HeapTable(NamedTuple):
+    """The active features, and the heap of them."""
+
+    keys: np.ndarray  # (n_slots,) uint64 ids, EMPTY where a slot is free
+    weights: np.ndarray  # (n_slots,) float32
+    ranks: np.ndarray  # (n_slots,) float32: the size by which a slot stands in the heap
+    heap: np.ndarray  # (most,) int64 slots
+    places: np.ndarray  # (n_slots,) int64: where a slot stands in the heap
+    n_active: np.ndarray  # (1,) int64
+    most: int  # k
 
 
 @kernel
@@ -71,10 +82,8 @@ def push(keys, weights, ranks, heap, places, n_active, most, key, weight, hyster
 
     Parameters
     ----------
-    keys, weights, ranks, heap, places : the table and its heap
-    n_active : ndarray of shape (1,), int64
-    most : int
-        k.
+    keys, weights, ranks, heap, places, n_active, most : the fields of `HeapTable`
+        One by one: a record that is taken apart for every feature of a row costs two thirds more time.
     key : uint64
     weight : float32
     hysteresis : float
@@ -108,33 +117,9 @@ def push(keys, weights, ranks, heap, places, n_active, most, key, weight, hyster
 
 @inner_loop
 def train_rows_with_heap(  # type: ignore[no-untyped-def]
-    indptr,
-    indices,
-    data,
-    y,
-    row_weight,
-    first,
-    last,
-    loss,
-    rates,
-    cells,
-    n_buckets,
-    rows,
-    seed,
-    forgets,
-    keys,
-    weights,
-    n_active,
-    most,
-    intercept,
-    numbers,
-    ranks,
-    heap,
-    places,
-    hysteresis,
-    others,
+    rows, first, last, rule, sketch, table, scalars, intercept, forgets, hysteresis, others
 ):
-    """Take rows as `mission_rows.train_rows` does, with the table's heap behind.
+    """Take rows as `daskfs.kernels.sketch.rows.train_rows` does, with a `HeapTable`.
 
     Of each row: predict with the weights as they were when their feature was last met; then for every feature the
     step, in the sketch or, where it `forgets`, from its weight or zero, and its place among the k largest. `others`,
@@ -145,7 +130,10 @@ def train_rows_with_heap(  # type: ignore[no-untyped-def]
     row : int
     is_finite : bool
     """
-    scale = np.float32(numbers[TAIL_SCALE])
+    indptr, indices, data, y, row_weight = rows
+    cells, n_buckets, hashes, seed = sketch
+    keys, weights, ranks, heap, places, n_active, most = table
+    scale = np.float32(scalars[0].tail_scale)
     for row in range(first, last):
         start, stop = indptr[row], indptr[row + 1]
         norm = squared_norm(data, start, stop)
@@ -159,12 +147,12 @@ def train_rows_with_heap(  # type: ignore[no-untyped-def]
             else:
                 others[n_others] = i
                 n_others += 1
-        step = step_from(loss, z, y[row], row_weight[row], norm, rates, intercept, numbers)
+        step = step_from(rule, scalars, intercept, z, y[row], row_weight[row], norm)
         if not forgets:
             for i in range(start, stop):
-                h = hash_word(np.uint64(indices[i]), seed, rows)
+                h = hash_word(np.uint64(indices[i]), seed, hashes)
                 value = step * data[i]
-                weight = updated(cells, n_buckets, rows, h, np.divide(value, scale)) * scale
+                weight = updated(cells, n_buckets, hashes, h, np.divide(value, scale)) * scale
                 push(keys, weights, ranks, heap, places, n_active, most, np.uint64(indices[i]), weight, hysteresis)
             continue
         for i in range(start, stop):  # first those that have a weight: the k largest are of the sum of both

@@ -14,8 +14,6 @@ from daskfs.kernels.numba_cache import inner_loop
 from daskfs.kernels.sketch.count_sketch import hash_word, updated
 from daskfs.kernels.sketch.rows import (
     EMPTY,
-    TAIL_SCALE,
-    THRESHOLD,
     slot_of,
     squared_norm,
     step_from,
@@ -24,39 +22,20 @@ from daskfs.kernels.sketch.rows import (
 
 @inner_loop
 def train_rows_of_paper(  # type: ignore[no-untyped-def]
-    indptr,
-    indices,
-    data,
-    y,
-    row_weight,
-    first,
-    last,
-    loss,
-    rates,
-    cells,
-    n_buckets,
-    rows,
-    seed,
-    keys,
-    weights,
-    touches,
-    n_active,
-    full,
-    intercept,
-    numbers,
-    frozen,
-    slots,
-    words,
-    places,
+    rows, first, last, rule, sketch, table, scalars, intercept, frozen, work
 ):
-    """Take rows as `mission_rows.train_rows` does, with the same arguments and results.
+    """Take rows as `daskfs.kernels.sketch.rows.train_rows` does, with the same arguments and results.
 
     Of each row: predict with the estimates of its active features; add the step of every feature to the sketch; a
     feature whose estimate then reaches the threshold becomes active.
     """
+    indptr, indices, data, y, row_weight = rows
+    cells, n_buckets, hashes, seed = sketch
+    keys, _, touches, n_active, full = table
+    slots, words, _ = work
     capacity = keys.shape[0] // 2
-    to_cells = np.float32(np.divide(1.0, numbers[TAIL_SCALE]))
-    threshold = np.float32(np.divide(numbers[THRESHOLD], numbers[TAIL_SCALE]))
+    to_cells = np.float32(np.divide(1.0, scalars[0].tail_scale))
+    threshold = np.float32(np.divide(scalars[0].threshold, scalars[0].tail_scale))
     for row in range(first, last):
         if n_active[0] >= full:
             return row, True
@@ -64,20 +43,22 @@ def train_rows_of_paper(  # type: ignore[no-untyped-def]
         norm = squared_norm(data, start, stop)
         if not math.isfinite(norm):
             return row, False
+        # The prediction z = intercept + Σ QUERY(j) x_j over the active features.
         total = 0.0
         for i in range(start, stop):
             key = np.uint64(indices[i])
-            words[i - start] = hash_word(key, seed, rows)
+            words[i - start] = hash_word(key, seed, hashes)
             slots[i - start] = slot_of(keys, key)
             if keys[slots[i - start]] == key:
-                weight = updated(cells, n_buckets, rows, words[i - start], np.float32(0.0))
+                weight = updated(cells, n_buckets, hashes, words[i - start], np.float32(0.0))
                 total += np.float64(weight) * np.float64(data[i])
                 touches[slots[i - start]] += 1
-        z = intercept[0] + total * numbers[TAIL_SCALE]
-        step = step_from(loss, z, y[row], row_weight[row], norm, rates, intercept, numbers)
+        z = intercept[0] + total * scalars[0].tail_scale
+        step = step_from(rule, scalars, intercept, z, y[row], row_weight[row], norm)
+        # UPDATE(j, -rate ∂loss/∂z x_j) for every feature of the row.
         for i in range(start, stop):
             value = step * data[i] * to_cells
-            tail = updated(cells, n_buckets, rows, words[i - start], value)
+            tail = updated(cells, n_buckets, hashes, words[i - start], value)
             if keys[slots[i - start]] != np.uint64(indices[i]) and abs(tail) >= threshold and n_active[0] < capacity:
                 key = np.uint64(indices[i])
                 slot = slot_of(keys, key)  # another feature of this row may have taken the slot seen before

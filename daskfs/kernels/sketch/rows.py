@@ -1,31 +1,82 @@
 """MISSION's step for one row after the other, with exact weights for the active features (`train_rows`).
 
-The active features stand in an open-addressing table: `keys` (uint64, EMPTY where a slot is free), `weights` and
-`touches` (rows that had the feature since it became active), all of a length that is a power of two. All other
-features' weights are in a count-sketch, whose cells are to be multiplied by ``numbers[TAIL_SCALE]``.
+The active features stand in an open-addressing table; all other features' weights are in a count-sketch, whose cells
+are to be multiplied by the model's `tail_scale`.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
+from daskfs.kernels.losses import row_derivative, row_value
 from daskfs.kernels.numba_cache import inner_loop, kernel
-from daskfs.kernels.row_losses import row_derivative, row_value
 from daskfs.kernels.sketch.count_sketch import A, fetch, hash_word, updated
 
 EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
 """Marks a free slot; no feature has this id."""
 
-THRESHOLD, TAIL_SCALE, ROWS_SEEN, LOSS_SUM, WEIGHT_SUM = range(5)
-"""Places in `numbers`: the model's scalars, float64."""
-N_NUMBERS = 5
 
-RATE, INVERSE_PERIOD, STEP_LIMIT, INTERCEPT_RATIO, ROW_COUNT = range(5)
-"""Places in `rates`: of row t the learning rate is RATE / sqrt(1 + t INVERSE_PERIOD), cut so that rate ‖x‖² does not
-exceed STEP_LIMIT; the intercept's is INTERCEPT_RATIO times that; a row advances t by ROW_COUNT."""
-N_RATES = 5
+class LabelledRows(NamedTuple):
+    """Rows of entries with what is to be predicted."""
+
+    indptr: np.ndarray  # (n_rows + 1,) int64
+    indices: np.ndarray  # (nnz,) uint32 or uint64 ids; one may stand several times in a row
+    data: np.ndarray  # (nnz,) float32
+    y: np.ndarray  # (n_rows,) float64: a number, -1 or +1, or the class's number
+    weight: np.ndarray  # (n_rows,) float64
+
+
+class StepRule(NamedTuple):
+    """The loss and the step sizes.
+
+    Row t has the learning rate ``rate / sqrt(1 + t inverse_period)``, cut so that rate ‖x‖² does not exceed
+    `step_limit`; the intercept's is `intercept_ratio` times that; a row advances t by `row_count`.
+    """
+
+    loss: int  # a code of `daskfs.losses`
+    rate: float
+    inverse_period: float
+    step_limit: float
+    intercept_ratio: float
+    row_count: float
+
+
+class Sketch(NamedTuple):
+    """A count-sketch, as `count_sketch.add` takes it."""
+
+    cells: np.ndarray  # (n_hashes * n_buckets,) float32; of several outputs (n_hashes * n_buckets, n_outputs)
+    n_buckets: np.uint64
+    rows: tuple[int, ...]
+    seed: np.uint64
+
+
+class Table(NamedTuple):
+    """The active features, in a table of open addressing whose length is a power of two."""
+
+    keys: np.ndarray  # (n_slots,) uint64 ids, EMPTY where a slot is free
+    weights: np.ndarray  # (n_slots,) float32; of several outputs (n_slots, n_outputs)
+    touches: np.ndarray  # (n_slots,) int64: rows that had the feature since it became active
+    n_active: np.ndarray  # (1,) int64
+    full: int  # active features from which on the table wants a selection; it has room for half of its slots
+
+
+class Work(NamedTuple):
+    """To work in: arrays of the length of the longest row, uint64."""
+
+    slots: np.ndarray
+    words: np.ndarray
+    places: np.ndarray
+
+
+SCALARS = np.dtype([(name, np.float64) for name in ("threshold", "tail_scale", "rows_seen", "loss_sum", "weight_sum")])
+"""What of a model is one number. Kernels take an array of one such record and write to it: `numbers.view(SCALARS)`."""
+
+THRESHOLD, TAIL_SCALE, ROWS_SEEN, LOSS_SUM, WEIGHT_SUM = range(5)
+"""Where they stand in the array `numbers` that is kept."""
+N_NUMBERS = 5
 
 _ZERO, _ONE, _LAST_BIT = np.uint64(0), np.uint64(1), np.uint64(63)
 _S32, _S52, _S58 = np.uint64(32), np.uint64(52), np.uint64(58)
@@ -110,58 +161,35 @@ def squared_norm(data, start, stop):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def step_of(rates, rows_seen, row_weight, norm):  # type: ignore[no-untyped-def]
+def step_of(rule, rows_seen, row_weight, norm):  # type: ignore[no-untyped-def]
     """Return the learning rate of a row times its weight, cut where it would overshoot."""
-    rate = row_weight * rates[RATE] / math.sqrt(1.0 + rows_seen * rates[INVERSE_PERIOD])
-    return np.divide(rates[STEP_LIMIT], norm) if rate * norm > rates[STEP_LIMIT] else rate
+    rate = row_weight * rule.rate / math.sqrt(1.0 + rows_seen * rule.inverse_period)
+    return np.divide(rule.step_limit, norm) if rate * norm > rule.step_limit else rate
 
 
 @inner_loop
-def step_from(loss, z, y, row_weight, norm, rates, intercept, numbers):  # type: ignore[no-untyped-def]
+def step_from(rule, scalars, intercept, z, y, row_weight, norm):  # type: ignore[no-untyped-def]
     """Count a row with its loss, let the intercept take its step, and return the step of a weight for x = 1, float32.
 
     Parameters
     ----------
-    loss : int
-        A position in `row_losses.ROW_LOSSES`.
+    rule : StepRule
+    scalars, intercept : as in `train_rows`
+        Written to.
     z, y, row_weight, norm : float
         The row's prediction, target, weight and squared norm.
-    rates, intercept, numbers : as in `train_rows`
     """
-    numbers[LOSS_SUM] += row_weight * row_value(loss, z, y)
-    numbers[WEIGHT_SUM] += row_weight
-    step = -step_of(rates, numbers[ROWS_SEEN], row_weight, norm) * row_derivative(loss, z, y)
-    numbers[ROWS_SEEN] += rates[ROW_COUNT]
-    intercept[0] += rates[INTERCEPT_RATIO] * step
+    scalars[0].loss_sum += row_weight * row_value(rule.loss, z, y)
+    scalars[0].weight_sum += row_weight
+    step = -step_of(rule, scalars[0].rows_seen, row_weight, norm) * row_derivative(rule.loss, z, y)
+    scalars[0].rows_seen += rule.row_count
+    intercept[0] += rule.intercept_ratio * step
     return np.float32(step)
 
 
 @inner_loop
 def train_rows(  # type: ignore[no-untyped-def]
-    indptr,
-    indices,
-    data,
-    y,
-    row_weight,
-    first,
-    last,
-    loss,
-    rates,
-    cells,
-    n_buckets,
-    rows,
-    seed,
-    keys,
-    weights,
-    touches,
-    n_active,
-    full,
-    intercept,
-    numbers,
-    frozen,
-    slots,
-    words,
-    places,
+    rows, first, last, rule, sketch, table, scalars, intercept, frozen, work
 ):
     """Take rows ``first, first + 1, ...``; stop before `last` where the table wants a selection or a row is not finite.
 
@@ -170,27 +198,16 @@ def train_rows(  # type: ignore[no-untyped-def]
 
     Parameters
     ----------
-    indptr : ndarray of shape (n_rows + 1,), int64
-    indices : ndarray of shape (nnz,), uint32 or uint64
-        Ids; one may stand several times in a row.
-    data : ndarray of shape (nnz,), float32
-    y : ndarray of shape (n_rows,), float64
-    row_weight : ndarray of shape (n_rows,), float64
+    rows : LabelledRows
     first, last : int
-    loss : int
-        A position in `row_losses.ROW_LOSSES`.
-    rates : ndarray of shape (N_RATES,), float64
-    cells, n_buckets, rows, seed : the sketch, as in `count_sketch.add`
-    keys, weights, touches : the table, uint64, float32 and int64
-    n_active : ndarray of shape (1,), int64
-    full : int
-        Active features from which on the table wants a selection; it has room for half of its slots.
+    rule : StepRule
+    sketch : Sketch
+    table : Table
+    scalars : ndarray of shape (1,), SCALARS
     intercept : ndarray of shape (1,), float64
-    numbers : ndarray of shape (N_NUMBERS,), float64
     frozen : bool
         Whether the set of active features stays as it is, and the sketch is left alone.
-    slots, words, places : ndarray of shape (longest row,), uint64
-        To work in.
+    work : Work
 
     Returns
     -------
@@ -199,10 +216,15 @@ def train_rows(  # type: ignore[no-untyped-def]
     is_finite : bool
         False where this row holds NaN or infinity.
     """
+    indptr, indices, data, y, row_weight = rows
+    cells, n_buckets, hashes, seed = sketch
+    keys, weights, touches, n_active, full = table
+    slots, words, places = work
     capacity = keys.shape[0] // 2
-    to_cells = np.float32(np.divide(1.0, numbers[TAIL_SCALE]))
-    threshold = np.float32(np.divide(numbers[THRESHOLD], numbers[TAIL_SCALE]))
-    from_cells = np.float32(numbers[TAIL_SCALE])
+    # Cells hold weights over the tail's scale: what goes in is divided, what comes out multiplied.
+    to_cells = np.float32(np.divide(1.0, scalars[0].tail_scale))
+    threshold = np.float32(np.divide(scalars[0].threshold, scalars[0].tail_scale))
+    from_cells = np.float32(scalars[0].tail_scale)
     marks = marks_of(keys)
     found = np.empty(slots.shape[0], np.float32)
     for row in range(first, last):
@@ -212,6 +234,7 @@ def train_rows(  # type: ignore[no-untyped-def]
         norm = squared_norm(values, 0, values.shape[0])
         if not math.isfinite(norm):
             return row, False
+        # The prediction z = intercept + Σ w_j x_j over the active features, those that the filter lets through.
         n_marked, n_others = set_apart(ids, marks, slots, places)
         z, n_found = intercept[0], _ZERO
         for k in range(n_marked):
@@ -227,15 +250,17 @@ def train_rows(  # type: ignore[no-untyped-def]
             n_found += _ONE
         if not frozen:
             for k in range(n_others):
-                h = hash_word(np.uint64(ids[places[k]]), seed, rows)
+                h = hash_word(np.uint64(ids[places[k]]), seed, hashes)
                 words[k] = h
-                fetch(cells, n_buckets, rows, h)
-        step = step_from(loss, z, y[row], row_weight[row], norm, rates, intercept, numbers)
+                fetch(cells, n_buckets, hashes, h)
+        # w_j -= rate ∂loss/∂z x_j, exactly.
+        step = step_from(rule, scalars, intercept, z, y[row], row_weight[row], norm)
         for k in range(n_found):
             weights[slots[k]] += step * found[k]
             touches[slots[k]] += 1
         if frozen:
             continue
+        # The same step of the other features, in the sketch: UPDATE, and QUERY of what is then there.
         has_grown = False
         for k in range(n_others):
             i = places[k]
@@ -246,9 +271,9 @@ def train_rows(  # type: ignore[no-untyped-def]
                     weights[slot] += value
                     continue
             h = words[k]
-            tail = updated(cells, n_buckets, rows, h, value * to_cells)
+            tail = updated(cells, n_buckets, hashes, h, value * to_cells)
             if abs(tail) >= threshold and n_active[0] < capacity:
-                updated(cells, n_buckets, rows, h, -tail)
+                updated(cells, n_buckets, hashes, h, -tail)
                 key = np.uint64(ids[i])
                 slot = slot_of(keys, key)
                 keys[slot] = key

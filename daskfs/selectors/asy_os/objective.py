@@ -9,8 +9,9 @@ import math
 
 import numpy as np
 
-from daskfs.kernels.losses import SPAN, SQUARED, values
+from daskfs.kernels.losses import SPAN, values
 from daskfs.kernels.losses import derivatives as loss_derivatives
+from daskfs.losses import SQUARED
 
 MAX_STEPS = 100
 MAX_HALVINGS = 20

@@ -127,6 +127,10 @@ class AsyncRun:
         n_units = len(self.settings.leases(self.matrix.shape[1]).is_done)
         with self.run.reported(STEP, n_units * self.settings.n_epochs) as self._advance, self.run.timed(STEP):
             yield
+        for part in ("calls", "computing", "reading"):  # of all workers together
+            self.run.seconds[f"workers-{part}"] = sum(getattr(spent, f"{part}_s") for spent in self.spent)
+        self.run.nbytes["pushed"] = sum(spent.sent_nbytes for spent in self.spent)
+        self.run.nbytes["n_calls"] = sum(spent.n_calls for spent in self.spent)
 
     @property
     def is_lopsided(self) -> bool:

@@ -22,7 +22,7 @@ Differs from the paper
 ----------------------
 * A worker takes a block of features for each message, so wide that messages take less than a tenth of its time. With
   ``block_columns=1`` it is the box, letter by letter.
-* Newcomers are decided on by the rule ``exchange`` of `daskfs.OnlineSubstitution`; ``rule="paper"`` is lines 6 to 9,
+* Candidates are decided on by the rule ``exchange`` of `daskfs.OnlineSubstitution`; ``rule="paper"`` is lines 6 to 9,
   with the step of Theorem 2, ``rule="os"`` the same with steps that need no tuning. L_F and L_f are bounds over the
   columns that are held: a stream does not know the whole X.
 * The central node checks that the objective does not rise, inequality (15) with c = 0, which the paper omits "in
@@ -39,39 +39,30 @@ Differs from the paper
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from annotated_types import Ge
 
-from daskfs.matrix.base import Matrix
-from daskfs.parameters import Count, NotNegative, Positive, Share
-from daskfs.result import SelectionResult, selection_table
+from daskfs.parameters import Count, NotNegative
 from daskfs.selectors.asy_os.node import TRACE
-from daskfs.selectors.asy_os.notes import communication_of, notes_on, times_of
-from daskfs.selectors.asy_os.parameters import capacity_of, shown_parameters, stretch_of
-from daskfs.selectors.asy_os.plan import AsyncShape, choose_widths, plan_async
+from daskfs.selectors.asy_os.plan import AsyncShape, capacity_of, choose_widths, plan_async, stretch_of
 from daskfs.selectors.asy_os.run import AsyncRun
 from daskfs.selectors.asy_os.task import AsyncSettings
-from daskfs.selectors.base import BaseSelector
+from daskfs.selectors.online_substitution.base import SubstitutionSelector
 from daskfs.selectors.online_substitution.columns import ColumnSettings
-from daskfs.selectors.online_substitution.engines.point import loss_settings
-from daskfs.selectors.online_substitution.parameters import SmoothLoss, n_to_select, rule_of
+from daskfs.selectors.online_substitution.target import Target, read_target
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.elimination import Kept, eliminate
 from daskfs.selectors.shared.refit import MeanLoss, SelectedFit, refit_selected
-from daskfs.selectors.shared.responses import TWO_CLASS
 from daskfs.selectors.shared.run import Run
-from daskfs.selectors.shared.targets import checked_target, classes_of
 
 
-class AsyncOnlineSubstitution(BaseSelector):
+class AsyncOnlineSubstitution(SubstitutionSelector):
     """Select features with several workers that need not wait for each other.
 
     Parameters
     ----------
-    n_features_to_select : int, optional
-        The paper's s; by default half of the features and at most 100.
     n_workers : int, optional
         The paper's q; by default one for each thread of the cluster.
     schedule : {"asynchronous", "simulated", "synchronous"}
@@ -79,12 +70,6 @@ class AsyncOnlineSubstitution(BaseSelector):
         each sees u_C as it was q - 1 updates ago, its own update included: deterministic, for any q. "synchronous": in
         this process, in rounds; all read u_C, work, and push. Without a cluster "asynchronous" is "simulated" with
         wider blocks.
-    rule : {"exchange", "os", "paper"}
-        What decides on a newcomer, as in `OnlineSubstitution`.
-    loss : {"squared", "logistic", "squared_hinge", "epsilon_insensitive"}
-        As in `OnlineSubstitution`.
-    n_epochs : int
-        How often all columns are presented, at most; an epoch that changes nobody is the last.
     slots : float
         Columns that all workers hold together, in parts of s. One worker holds s.
     other_worker : bool
@@ -96,28 +81,12 @@ class AsyncOnlineSubstitution(BaseSelector):
     block_columns : int, optional
         Columns for each message. By default measured on a cluster, so that messages take less than a tenth of the time;
         1 with "simulated"; up to 64 in this process; never so many that a worker has fewer than 20 blocks in an epoch.
-    standardise : bool
-        Whether columns are divided by their standard deviation on the way.
-    ridge : float, optional
-        Added to the curvature of every standardised weight; as in `OnlineSubstitution`.
-    epsilon : float, optional
-        Of the epsilon-insensitive loss; by default a tenth of the target's standard deviation.
-    eta : float, optional
-        Step of the paper's rule; by default half of what Theorem 2 allows.
-    m : float
-        By which the paper's rule divides the step of the selected features.
-    c : float
-        Constant of the paper's check.
-    lipschitz : float, optional
-        L_F of the paper's rule; by default bounded from the selected features' products.
-    tolerance : float, optional
-        Share of a candidate's variance that the selected features must leave unexplained; 1e-3.
     timeout_s : float
         Seconds that a worker with nothing to do waits for one that does not answer before it takes its columns over.
     random_state : int, RandomState or None
-        Of nothing but the order of rows in a temporary store.
+        Seed of the order of rows in a temporary store; it has no effect on the selection.
     memory_limit : int or str, optional
-        What one process may take beside itself.
+        Memory budget of one process in addition to its baseline.
     client : distributed.Client, optional
         Where the workers run; None: here.
 
@@ -155,119 +124,53 @@ class AsyncOnlineSubstitution(BaseSelector):
     """
 
     method = "async_online_substitution"
-    score_kind = "loss increase"
     history_kind = "pushes"
 
-    n_features_to_select: Count | None = None
     n_workers: Count | None = None
     schedule: Literal["asynchronous", "simulated", "synchronous"] = "asynchronous"
-    rule: Literal["exchange", "os", "paper"] = "exchange"
-    loss: SmoothLoss = "squared"
-    n_epochs: Count = 3
     slots: Annotated[float, Ge(1)] = 1.5
     other_worker: bool = True
-    check: bool = True
     tau_max: Annotated[int, Ge(0)] | None = None
     block_columns: Count | None = None
-    standardise: bool = True
-    ridge: NotNegative | None = None
-    epsilon: NotNegative | None = None
-    eta: Positive | None = None
-    m: Annotated[float, Ge(1)] = 1.0
-    c: Share = 0.5
-    lipschitz: Positive | None = None
-    tolerance: Share | None = None
     timeout_s: NotNegative = 30.0
 
-    def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
-        in_turn = self.schedule != "asynchronous" or limits.n_threads == 1
-        tile_columns = shape.tile_shape[1] if shape.tile_shape else 1
-        sizes = (shape.n_samples, shape.n_features, shape.dtype, limits.n_threads, tile_columns, in_turn)
-        return plan_async(self._shape(*sizes), limits.task_nbytes)
-
-    def _shape(
-        self, n_samples: int, n_features: int, dtype: Any, n_threads: int, tile_columns: int, in_turn: bool
-    ) -> AsyncShape:
-        n_selected = n_to_select(self.n_features_to_select, n_features)
-        n_workers = n_threads if self.n_workers is None else int(self.n_workers)
-        n_workers = min(n_workers, n_features)
-        block = 1 if self.block_columns is None and self.schedule == "simulated" else self.block_columns
-        return AsyncShape(
-            n_samples=n_samples,
-            n_features=n_features,
-            n_selected=n_selected,
-            n_workers=n_workers,
-            capacity=capacity_of(n_selected, n_workers, self.slots),
-            itemsize=self._columns().dtype_of(dtype).itemsize,
-            n_epochs=self.n_epochs,
-            tile_columns=tile_columns,
-            block_columns=block,
-            in_turn=in_turn,
-            stored_itemsize=np.dtype(dtype).itemsize,
-        )
-
-    def _columns(self) -> ColumnSettings:
-        return ColumnSettings(True, self.standardise, False)
-
     def _fit(self, run: Run) -> None:
-        matrix, workers, limit = run.matrix, run.workers, run.task_limit
-        in_turn = self.schedule != "asynchronous" or not workers.actors.are_apart
-        n_threads = 1 if in_turn else workers.n_threads
-        tile_columns = matrix.tile_shape[1]
-        shape = self._shape(matrix.shape[0], matrix.shape[1], matrix.dtype, n_threads, tile_columns, in_turn)
-        settings = self._settings(matrix, shape, limit)
-        session = AsyncRun(run, settings)
+        in_turn = self.schedule != "asynchronous" or not run.workers.actors.are_apart
+        n_threads = 1 if in_turn else run.workers.n_threads
+        shape = self._shape(DataShape.of(run.matrix), n_threads, in_turn)
+        target = read_target(run.matrix, self.loss, self.epsilon, fits_intercept=True)
+        settings = self._settings(shape, target, np.dtype(run.matrix.dtype), run.task_limit)
+        workers = AsyncRun(run, settings)
         if in_turn:
-            session.in_turn(self.schedule == "synchronous")
+            workers.in_turn(self.schedule == "synchronous")
         else:
-            session.on_cluster()
-        columns = np.concatenate([share.columns for share in session.shares])
+            workers.on_cluster()
         mean_loss = MeanLoss(self.loss, settings.positive, settings.threshold)
-        with_ridge = replace(mean_loss, ridge=settings.rule.ridge)
-        kept = eliminate(run, columns, shape.n_selected, with_ridge)
-        again = session.present_again(kept.columns, shape.n_selected)
-        n_new = int((~np.isin(again, kept.columns)).sum())
-        if n_new:
-            kept = eliminate(run, again, shape.n_selected, with_ridge)
+        kept, n_new = self._union(run, workers, shape.n_selected, replace(mean_loss, ridge=settings.rule.ridge))
         fit = refit_selected(run, kept.columns, mean_loss)
-        self._take_fit(kept, fit, matrix.shape[1])
+        self._conclude(run, kept, fit, target)
         self.n_workers_ = shape.n_workers
-        self._make_result(matrix, session, notes_on(self, session, shape, n_new, fit), limit, settings)
-
-    def _settings(self, matrix: Matrix, shape: AsyncShape, limit: int | None) -> AsyncSettings:
-        y = checked_target(matrix, self.loss)
-        weight = matrix.read_weight(slice(None))
-        positive, location = None, 0.0
-        if self.loss in TWO_CLASS:
-            self.classes_ = classes_of(y, None)
-            positive = float(self.classes_[1])
-        elif self.loss == "squared":
-            location = float(np.average(y, weights=weight))
-        loss = loss_settings(self.loss, y, weight, self.epsilon, fits_intercept=True)
-        stretch = stretch_of(shape.n_workers, shape.n_features, shape.n_selected, self.m, self.c, shape.n_workers - 1)
-        widths = choose_widths(shape, limit)
-        tau_max = 2 * shape.n_workers if self.tau_max is None else int(self.tau_max)
-        return AsyncSettings(
-            loss=loss.loss.code,
-            positive=positive,
-            location=location,
-            threshold=loss.threshold,
-            fits_intercept=loss.fits_intercept,
-            rule=replace(rule_of(self), stretch=stretch),  # type: ignore[arg-type]  # parameters by the same names
-            columns=self._columns(),
-            dtype=str(self._columns().dtype_of(matrix.dtype)),
-            n_workers=shape.n_workers,
-            capacity=shape.capacity,
-            tau_max=tau_max,
-            n_epochs=self.n_epochs,
-            unit=widths.unit,
-            narrowest=widths.narrowest,
-            widest=widths.widest,
-            exchanges=self.other_worker,
-            timeout_s=float(self.timeout_s),
+        self.result_ = self._result_of(
+            run,
+            notes=self._notes(workers, shape, n_new, fit),
+            history={name: workers.trace[:, q] for q, name in enumerate(TRACE)},
+            chosen={
+                "n_workers": shape.n_workers,
+                "n_features_to_select": len(self.selected_),
+                "tau_max": settings.tau_max,
+            },
         )
 
-    def _take_fit(self, kept: Kept, fit: SelectedFit, n_features: int) -> None:
+    def _union(self, run: Run, workers: AsyncRun, n_selected: int, loss: MeanLoss) -> tuple[Kept, int]:
+        """Return the union of all S(t), of which the least valuable features are dropped, and how many came in late."""
+        held = np.concatenate([share.columns for share in workers.shares])
+        kept = eliminate(run, held, n_selected, loss)
+        again = workers.present_again(kept.columns, n_selected)
+        n_new = int((~np.isin(again, kept.columns)).sum())
+        return (eliminate(run, again, n_selected, loss) if n_new else kept), n_new
+
+    def _conclude(self, run: Run, kept: Kept, fit: SelectedFit, target: Target) -> None:
+        n_features = run.matrix.shape[1]
         self.selected_ = kept.columns
         self.support_ = np.zeros(n_features, bool)
         self.support_[kept.columns] = True
@@ -276,29 +179,84 @@ class AsyncOnlineSubstitution(BaseSelector):
         self.coef_ = np.zeros(n_features)
         self.coef_[kept.columns] = fit.coef
         self.intercept_ = float(fit.intercept)
+        if target.classes is not None:
+            self.classes_ = target.classes
 
-    def _make_result(
-        self, matrix: Matrix, run: AsyncRun, notes: list[str], limit: int | None, settings: AsyncSettings
-    ) -> None:
-        names = matrix.names.given
-        table = selection_table(self.selected_, self.coef_[self.selected_], self.scores_[self.selected_], names)
-        self.result_ = SelectionResult(
-            method=self.method,
-            score_kind=self.score_kind,
-            history_kind=self.history_kind,
-            table=table,
-            intercept=self.intercept_,
-            parameters=shown_parameters(
-                self, n_workers=self.n_workers_, n_features_to_select=len(self.selected_), tau_max=settings.tau_max
-            ),
-            n_samples=int(matrix.shape[0]),
-            n_features=int(matrix.shape[1]),
-            history=type(table)({name: run.trace[:, q] for q, name in enumerate(TRACE)}),
-            scores=self.scores_,
-            feature_names=names,
-            store_digest=matrix.identity,
-            memory={} if limit is None else {"task_limit_nbytes": limit},
-            communication=communication_of(run),
-            time=times_of(run),
-            notes=notes,
+    def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
+        in_turn = self.schedule != "asynchronous" or limits.n_threads == 1
+        return plan_async(self._shape(shape, limits.n_threads, in_turn), limits.task_nbytes)
+
+    def _shape(self, shape: DataShape, n_threads: int, in_turn: bool) -> AsyncShape:
+        n_selected = self._n_selected(shape.n_features)
+        n_workers = min(n_threads if self.n_workers is None else int(self.n_workers), shape.n_features)
+        return AsyncShape(
+            n_samples=shape.n_samples,
+            n_features=shape.n_features,
+            n_selected=n_selected,
+            n_workers=n_workers,
+            capacity=capacity_of(n_selected, n_workers, self.slots),
+            itemsize=self._columns().dtype_of(shape.dtype).itemsize,
+            n_epochs=self.n_epochs,
+            tile_columns=shape.tile_shape[1] if shape.tile_shape else 1,
+            block_columns=1 if self.block_columns is None and self.schedule == "simulated" else self.block_columns,
+            in_turn=in_turn,
+            stored_itemsize=shape.itemsize,
         )
+
+    def _columns(self) -> ColumnSettings:
+        return ColumnSettings(True, self.standardize, False)
+
+    def _settings(self, shape: AsyncShape, target: Target, dtype: np.dtype, limit: int | None) -> AsyncSettings:
+        n_workers, loss, widths = shape.n_workers, target.loss, choose_widths(shape, limit)
+        stretch = stretch_of(
+            n_workers, shape.n_features, shape.n_selected, self.step_divisor, self.sufficient_decrease, n_workers - 1
+        )
+        return AsyncSettings(
+            loss=loss.loss.code,
+            positive=None if target.classes is None else float(target.classes[1]),
+            location=target.location,
+            threshold=loss.threshold,
+            fits_intercept=loss.fits_intercept,
+            rule=self._rule(stretch),
+            columns=self._columns(),
+            dtype=str(self._columns().dtype_of(dtype)),
+            n_workers=n_workers,
+            capacity=shape.capacity,
+            tau_max=2 * n_workers if self.tau_max is None else int(self.tau_max),
+            n_epochs=self.n_epochs,
+            unit=widths.unit,
+            narrowest=widths.narrowest,
+            widest=widths.widest,
+            exchanges=self.other_worker,
+            timeout_s=float(self.timeout_s),
+        )  # fmt: skip
+
+    def _notes(self, workers: AsyncRun, shape: AsyncShape, n_new: int, fit: SelectedFit) -> list[str]:
+        """Return what the reader of the result must know of how it went."""
+        counts, notes = workers.counts, []
+        if shape.in_turn and self.schedule == "asynchronous":
+            notes.append("there is no cluster: the workers took turns in this process, which is deterministic")
+        held, n_selected = sum(len(share.columns) for share in workers.shares), len(self.selected_)
+        n_dropped = held + n_new - n_selected
+        together = f"held {held} columns together" if shape.n_workers > 1 else f"held {held} columns"
+        dropped = f"; the {n_dropped} whose removal cost least were dropped at the end" if n_dropped > 0 else ""
+        notes.append(f"{shape.n_workers} worker{'s' * (shape.n_workers > 1)} {together}{dropped}")
+        if n_new:
+            why = "many had met one worker only" if workers.is_lopsided else "workers had places left"
+            notes.append(f"{n_new} features came in when columns were presented once more at the end, for {why}")
+        if n_selected < shape.n_selected:
+            notes.append(
+                f"{n_selected} features were selected, not {shape.n_selected}: the other columns are constant, or "
+                "combinations of these"
+            )
+        refused = counts["rising"] + counts["stale"] + counts["improper"]
+        notes.append(
+            f"{counts['accepted']:,.0f} pushes were accepted and {refused:,.0f} refused: {counts['rising']:,.0f} with "
+            f"which the objective would have risen, {counts['stale']:,.0f} of a prediction that was too old; "
+            f"the oldest accepted was {counts['worst_staleness']:,.0f} versions old"
+        )
+        if workers.n_nodes_lost:
+            notes.append(f"the central node was lost and made anew {workers.n_nodes_lost} times")
+        if fit.is_separable:
+            notes.append("the classes are linearly separable by the selected features: a weak ridge bounds the fit")
+        return notes

@@ -25,8 +25,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from daskfs.kernels.losses import SQUARED
 from daskfs.kernels.substitution.products import NO_WEIGHT, cross_products, row_products
+from daskfs.losses import SQUARED
 from daskfs.matrix.base import Matrix
 from daskfs.selectors.asy_os.node import NO_COEF, NO_COLUMNS, Proposal, Reply, Share
 from daskfs.selectors.asy_os.objective import SharedObjective

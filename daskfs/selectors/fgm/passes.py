@@ -3,16 +3,160 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import NamedTuple, Self
 
 import numpy as np
 
-from daskfs.kernels.fgm.shift import new_rows
-from daskfs.selectors.fgm.restricted_problem import RestrictedModel, SolverSettings, lower_bound
-from daskfs.selectors.fgm.run import ColumnPasses
+from daskfs.kernels.fgm.topk import merged
+from daskfs.selectors.fgm.plan import Cut, Sizes
+from daskfs.selectors.fgm.restricted_problem import RestrictedProblem, Solution, lower_bound
+from daskfs.selectors.fgm.tasks import ColumnMoments, ColumnRange, best_of_block, read_columns, sums_of_block
+from daskfs.selectors.shared.record import Record
+from daskfs.selectors.shared.run import Run
 
 OPTIMAL_GAP = 1e-7  # at which the passes end: what has been selected is the optimum over all columns
 HISTORY = ("pass", "features", "new", "objective", "loss", "gap", "largest_score", "iterations", "held_out_loss")
+
+
+def column_moments(run: Run, cut: Cut, weight: np.ndarray, is_weighted: bool) -> ColumnMoments:
+    """Return means and standard deviations of all columns: the store's, or of these rows, in a pass.
+
+    Parameters
+    ----------
+    run : Run
+    cut : Cut
+    weight : ndarray of shape (n_samples,)
+        Rows of 0 take no part.
+    is_weighted : bool
+        Whether any weight differs from 1.
+
+    Raises
+    ------
+    DataError
+        NaN or infinity, with the column's name.
+    """
+    known = None if is_weighted else run.matrix.column_statistics()
+    if known is None:
+        parts = run.map("statistics", sums_of_block, _blocks(run, cut), weight, record=ColumnMoments)
+        return ColumnMoments.joined(parts)
+    bad = np.flatnonzero((known.n_missing > 0) | ~np.isfinite(known.minimum) | ~np.isfinite(known.maximum))
+    if len(bad):
+        raise run.matrix.bad_column(int(bad[0]))
+    return ColumnMoments(known.mean, known.std)
+
+
+def _blocks(run: Run, cut: Cut) -> list[ColumnRange]:
+    n_features = run.matrix.shape[1]
+    starts = range(0, n_features, cut.width)
+    return [ColumnRange(start, min(start + cut.width, n_features), cut.piece_rows) for start in starts]
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """How columns are standardised on the fly: x̃_j = (x_j - centre_j) inverse_j."""
+
+    centre: np.ndarray
+    """Shape (n_features,); 0 where columns are not centred."""
+    inverse: np.ndarray
+    """0 of a column that says nothing; else 1 where columns are not normalised."""
+    variance: np.ndarray
+    """Of the columns x̃_j about their means."""
+
+    @classmethod
+    def of(cls, moments: ColumnMoments, is_centred: bool, is_normalised: bool) -> Self:
+        """Return the scaling of columns with these moments."""
+        mean, deviation = moments.mean, moments.deviation
+        spread = deviation if is_centred else np.sqrt(deviation * deviation + mean * mean)
+        inverse = np.divide(1.0, spread, out=np.zeros(len(spread)), where=spread > 0.0)
+        if not is_normalised:
+            inverse = (spread > 0.0).astype(np.float64)
+        return cls(mean.copy() if is_centred else np.zeros(len(mean)), inverse, (deviation * inverse) ** 2)
+
+
+class Columns:
+    """The columns of a matrix as FGM sees them: standardised on the fly, scored and read where the tasks run."""
+
+    def __init__(self, run: Run, cut: Cut, scaling: Scaling) -> None:
+        self.run, self.cut, self.scaling = run, cut, scaling
+        self.n_passes = 0
+        """Worst-case analyses so far."""
+
+    def worst_case(self, v: np.ndarray, n_wanted: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the columns with the largest scores: Algorithms 2 and 5.
+
+        Parameters
+        ----------
+        v : ndarray of shape (n_samples,)
+            Dual variables.
+        n_wanted : int
+
+        Returns
+        -------
+        columns : ndarray of shape (<= n_wanted,), int64
+            By falling score, ties by number.
+        scores : ndarray
+            Theirs, ``(x̃_jᵀ v)²``.
+        """
+        scaling = self.scaling
+        parts = [
+            part.scaled(scaling.centre[part.start : part.stop], scaling.inverse[part.start : part.stop])
+            for part in _blocks(self.run, self.cut)
+        ]
+        join = partial(merged, n_wanted=n_wanted)
+        best: tuple[np.ndarray, np.ndarray] = self.run.reduce("scores", best_of_block, parts, join, v, n_wanted)
+        self.n_passes += 1
+        return best
+
+    def give(self, problem: RestrictedProblem, columns: np.ndarray) -> None:
+        """Read columns for a restricted problem to keep, which does not have them."""
+        if not len(columns):
+            return
+        order = np.argsort(columns, kind="stable")
+        values = np.empty((len(columns), self.run.matrix.shape[0]), self.run.matrix.dtype)
+        groups = self._read_groups(columns[order])
+        at = np.cumsum([0, *(len(group) for group in groups)])
+        for k, part in self.run.each("columns", read_columns, groups):
+            values[order[at[k] : at[k + 1]]] = part
+        problem.keep(columns, values, self.scaling.centre[columns], self.scaling.inverse[columns])
+
+    def _read_groups(self, ascending: np.ndarray) -> list[np.ndarray]:
+        """Return columns by the tasks that read them: those of one block of tiles together."""
+        if self.run.matrix.is_resident:
+            return [ascending]
+        tile = max(1, self.run.matrix.tile_shape[1])
+        groups: list[list[int]] = []
+        for column in ascending.tolist():
+            if groups and groups[-1][0] // tile == column // tile and len(groups[-1]) < self.cut.n_read:
+                groups[-1].append(column)
+            else:
+                groups.append([column])
+        return [np.array(group, dtype=np.int64) for group in groups]
+
+
+class Pass(NamedTuple):
+    """A line of the history, see HISTORY."""
+
+    number: float
+    n_features: float
+    n_new: float
+    objective: float
+    loss: float
+    gap: float
+    """Before the pass."""
+    largest_score: float
+    n_iter: float
+    held_out_loss: float
+
+
+@dataclass(frozen=True, slots=True)
+class KeptPasses(Record):
+    """What a checkpoint knows of the passes so far."""
+
+    solution: Solution
+    bound: float
+    history: np.ndarray
+    """Shape (n_passes, len(HISTORY))."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,206 +164,167 @@ class Stopping:
     """What ends the passes."""
 
     n_wanted: int | None
-    n_per_pass: int
-    n_passes: int
     tol: float
     held_out: np.ndarray | None
     """Weights of the rows held out, 0 of the others."""
     patience: int
 
 
-class FgmPasses:
-    """The passes over one matrix."""
+class Passes:
+    """The passes over the columns of one matrix, for one C.
+
+    Parameters
+    ----------
+    columns : Columns
+    problem : RestrictedProblem
+        Without a group.
+    sizes : Sizes
+    stopping : Stopping
+    name : str
+        What sets the checkpoints apart from those of another C.
+    """
 
     def __init__(
-        self,
-        columns: ColumnPasses,
-        model: RestrictedModel,
-        stopping: Stopping,
-        settings: SolverSettings,
-        centre: np.ndarray,
-        inverse: np.ndarray,
-        name: str = "",
+        self, columns: Columns, problem: RestrictedProblem, sizes: Sizes, stopping: Stopping, name: str = ""
     ) -> None:
-        self.name = name
-        self.columns, self.model, self.stopping, self.settings = columns, model, stopping, settings
-        self.centre, self.inverse = centre, inverse
-        self.history: list[list[float]] = []
+        self.columns, self.problem, self.sizes, self.stopping = columns, problem, sizes, stopping
+        self.name, self._kept = name, f"{name}-pass" if name else "pass"
+        self.null_objective = problem.objective
         self.bound = -np.inf
         """The best lower bound of the optimum over all columns."""
+        self.history: list[Pass] = []
         self.reason = ""
         self.notes: list[str] = []
 
-    def run(self, *, certify: bool, share_of_all: np.ndarray | None) -> None:
-        """Pass after pass, until a rule ends it.
-
-        Parameters
-        ----------
-        certify : bool
-            Whether one more pass gives the gap of the last model.
-        share_of_all : ndarray of shape (n_samples,), optional
-            C times weight of all rows, on which the groups are fitted in the end where some rows were held out.
-        """
-        columns, model, stopping = self.columns, self.model, self.stopping
-        self._restore()
-        with columns.run.reported(self.name, stopping.n_passes, len(self.history)) as advance:
+    def run(self) -> None:
+        """Pass after pass, from the last one that a checkpoint has, until a rule ends it."""
+        run, problem, stopping = self.columns.run, self.problem, self.stopping
+        self._resume()
+        with run.reported(self.name, self.sizes.n_passes, len(self.history)) as advance:
             is_done = self._is_done() if self.history else False
             while not is_done:
-                group, best = self._worst_case()
+                found, scores = self.score()
+                gap_before, group = self.gap, self._group(found)
                 if not len(group):
                     self.reason = "no column has a score above 0"
                     break
-                if stopping.n_wanted is None and self._gap_before <= OPTIMAL_GAP:
+                if stopping.n_wanted is None and gap_before <= OPTIMAL_GAP:
                     self.reason = "the optimum over all columns is reached"
                     break
-                self._take(group)
-                n_iter = self._solve()
-                held_out = np.nan if stopping.held_out is None else model.mean_loss(stopping.held_out)
-                row = [len(self.history) + 1, len(self.selected()[0]), self._n_new, model.objective, model.loss]
-                self.history.append([*row, self._gap_before, best, n_iter, held_out])
+                n_new = int((~np.isin(group, problem.features)).sum())
+                self.columns.give(problem, problem.missing(group))
+                problem.add_group(group)
+                with run.timed("subproblems"):
+                    n_iter = problem.solve()
+                held_out = np.nan if stopping.held_out is None else problem.mean_loss(stopping.held_out)
+                number, n_features = len(self.history) + 1, len(self.selected()[0])
+                line = (number, n_features, n_new, problem.objective, problem.loss, gap_before, scores[0], n_iter)
+                self.history.append(Pass(*map(float, (*line, held_out))))
                 is_done = self._is_done()
-                self._save()
+                kept = KeptPasses(problem.solution(), float(self.bound), np.array(self.history))
+                run.save(f"{self._kept}-{number}", kept)
                 advance()
-            if stopping.held_out is not None and share_of_all is not None:
-                self._back_to_best()
-                self._fit_all_rows(share_of_all)
-            if certify:
-                self._bounded(model.dual())
+
+    def score(self) -> tuple[np.ndarray, np.ndarray]:
+        """Score all columns at the present solution, which raises the lower bound; return the largest."""
+        v, known = self.problem.dual(), self.problem.features
+        n_asked = self.sizes.per_pass + (0 if self.stopping.n_wanted is None else len(known))
+        found, scores = self.columns.worst_case(v, n_asked)
+        quadratic = float(scores[: self.sizes.per_pass].sum())
+        self.bound = max(self.bound, lower_bound(self.problem.rows, v, quadratic))
+        return found, scores
+
+    def fit_all_rows(self, share: np.ndarray) -> None:
+        """Fit the groups up to the pass with the lowest held-out loss on all rows, those held out too.
+
+        Parameters
+        ----------
+        share : ndarray of shape (n_samples,)
+            C times weight of all rows.
+        """
+        n_groups = 0
+        if self.history:
+            n_groups = 1 + int(np.argmin([line.held_out_loss for line in self.history]))
+            self.notes.append(f"the loss of the rows held out was lowest after pass {n_groups} of {len(self.history)}")
+        with self.columns.run.timed("subproblems"):
+            self.problem.refit(share, n_groups)
+        self.bound = -np.inf  # the bounds so far are of fewer rows
+        self.notes.append("the chosen groups were fitted again on all rows, those held out included")
 
     def selected(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the selected columns, ascending, and the coefficients of the standardised columns.
 
         Those in any group where a number was asked for, else those with a coefficient.
         """
-        features, coef = self.model.coefficients()
+        features, coef = self.problem.coefficients()
         kept = coef != 0.0 if self.stopping.n_wanted is None else np.ones(len(coef), dtype=bool)
         return features[kept], coef[kept]
 
     @property
     def lowest_held_out(self) -> float:
         """The lowest mean loss of the rows held out, after any pass."""
-        return min((row[-1] for row in self.history), default=float("inf"))
+        return min((line.held_out_loss for line in self.history), default=float("inf"))
 
     @property
     def gap(self) -> float:
         """Share of the objective by which it may lie above the optimum over all columns."""
-        objective = self.model.objective
+        objective = self.problem.objective
         return max(0.0, (objective - self.bound) / objective) if objective > 0.0 and np.isfinite(self.bound) else 0.0
 
-    def _worst_case(self) -> tuple[np.ndarray, float]:
-        """Return the columns of the next group and the largest score."""
-        v = self.model.dual()
-        found, scores = self._bounded(v)
-        before = self.model.objective
-        self._gap_before = max(0.0, (before - self.bound) / before) if before > 0.0 else 0.0
-        best = float(scores[0]) if len(scores) else 0.0
-        return self._chosen(found), best
+    def history_columns(self) -> dict[str, np.ndarray]:
+        """Return the history as a result has it."""
+        lines = np.array(self.history).reshape(-1, len(HISTORY))
+        columns = {name: lines[:, k] for k, name in enumerate(HISTORY)}
+        columns |= {name: columns[name].astype(np.int64) for name in ("pass", "features", "new", "iterations")}
+        if self.stopping.held_out is None:
+            del columns["held_out_loss"]
+        return columns
 
-    def _bounded(self, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Score all columns; raise the lower bound."""
-        n_per_pass = self.stopping.n_per_pass
-        n_asked = n_per_pass + (0 if self.stopping.n_wanted is None else len(self.model.features))
-        found, scores = self.columns.worst_case(v, n_asked, self.centre, self.inverse)
-        self.bound = max(self.bound, lower_bound(self.model.rows, v, float(scores[:n_per_pass].sum())))
-        return found, scores
-
-    def _chosen(self, found: np.ndarray) -> np.ndarray:
+    def _group(self, found: np.ndarray) -> np.ndarray:
         """Return the B largest; where a number of features is asked for, no more new ones than are left to it.
 
         Features that a group has already may come again, as long as the passes left suffice for the number; then, and
         where none of the B largest is new, the best new ones are taken alone.
         """
-        n_per_pass, n_wanted = self.stopping.n_per_pass, self.stopping.n_wanted
-        group, known = found[:n_per_pass], self.model.features
-        if n_wanted is not None:
-            is_new, n_left = ~np.isin(found, known), n_wanted - len(known)
-            n_passes_left = self.stopping.n_passes - len(self.history)
-            if -(-n_left // n_per_pass) >= n_passes_left or not is_new[:n_per_pass].any():
-                group = found[is_new][: min(n_per_pass, n_left)]
-            else:
-                group = group[~is_new[:n_per_pass] | (np.cumsum(is_new[:n_per_pass]) <= n_left)]
-        self._n_new = int((~np.isin(group, known)).sum())
-        return group
-
-    def _take(self, group: np.ndarray) -> None:
-        missing = self.model.missing(group)
-        if len(missing):
-            values = self.columns.read(missing)
-            self.model.cache(missing, values, self.centre[missing], self.inverse[missing])
-        self.model.add_group(group)
-
-    def _solve(self) -> int:
-        with self.columns.run.timed("subproblems"):
-            return self.model.solve(self.settings)
+        per_pass, n_wanted = self.sizes.per_pass, self.stopping.n_wanted
+        if n_wanted is None:
+            return found[:per_pass]
+        known = self.problem.features
+        is_new, n_left = ~np.isin(found, known), n_wanted - len(known)
+        n_passes_left = self.sizes.n_passes - len(self.history)
+        if -(-n_left // per_pass) >= n_passes_left or not is_new[:per_pass].any():
+            return found[is_new][: min(per_pass, n_left)]
+        return found[:per_pass][~is_new[:per_pass] | (np.cumsum(is_new[:per_pass]) <= n_left)]
 
     def _is_done(self) -> bool:
         """Whether a rule ends the passes; says which."""
-        stopping, model = self.stopping, self.model
+        stopping, objective = self.stopping, self.problem.objective
         n_selected = len(self.selected()[0])
         if stopping.n_wanted is not None and n_selected >= stopping.n_wanted:
             self.reason = f"{n_selected} features were asked for"
             return True
         if stopping.held_out is not None:
-            losses = [row[-1] for row in self.history]
+            losses = [line.held_out_loss for line in self.history]
             since = len(losses) - 1 - int(np.argmin(losses))
             if since >= stopping.patience:
                 self.reason = f"the loss of the rows held out has not fallen for {since} passes"
                 return True
         elif stopping.n_wanted is None:
-            before = self.history[-2][3] if len(self.history) > 1 else self._null
-            if before - model.objective <= stopping.tol * self._null:
+            before = self.history[-2].objective if len(self.history) > 1 else self.null_objective
+            if before - objective <= stopping.tol * self.null_objective:
                 self.reason = f"the last pass lowered the objective by less than {stopping.tol:g} of its first value"
                 return True
-        if len(self.history) >= stopping.n_passes:
-            self.reason = f"{stopping.n_passes} passes were made"
+        if len(self.history) >= self.sizes.n_passes:
+            self.reason = f"{self.sizes.n_passes} passes were made"
             return True
         return False
 
-    def _back_to_best(self) -> None:
-        """Keep the groups up to the pass whose held-out loss is lowest."""
-        if not self.history:
-            return
-        best = int(np.argmin([row[-1] for row in self.history]))
-        n_groups = best + 1
-        model = self.model
-        if len(model.bounds) - 1 > n_groups:
-            model.bounds = model.bounds[: n_groups + 1]
-            model.members, model.coef = model.members[: model.bounds[-1]], model.coef[: model.bounds[-1]]
-        self.notes.append(f"the loss of the rows held out was lowest after pass {n_groups} of {len(self.history)}")
-
-    def _fit_all_rows(self, share: np.ndarray) -> None:
-        """Solve the last subproblem on all rows, those held out too."""
-        model = self.model
-        model.rows = new_rows(model.rows.loss, model.rows.y, share)
-        self.bound = -np.inf  # the bounds so far are of fewer rows
-        if len(model.coef):
-            self._solve()
-        else:
-            model.start(self.settings.fit_intercept)
-        self.notes.append("the chosen groups were fitted again on all rows, those held out included")
-
-    def _save(self) -> None:
-        model = self.model
-        arrays = {
-            "ids": model.ids, "members": model.members, "bounds": model.bounds, "coef": model.coef,
-            "scalars": np.array([model.shift, model.tau, model.objective, model.loss, self.bound]),
-            "history": np.array(self.history),
-        }  # fmt: skip
-        self.columns.run.save(f"{self.name}-pass-{len(self.history)}".strip("-"), arrays)
-
-    def _restore(self) -> None:
-        """Go on after the last pass that was kept, or begin."""
-        model, run = self.model, self.columns.run
-        model.start(self.settings.fit_intercept)
-        self._null = model.objective
-        saved: dict[str, Any] | None = None
-        t = 1
-        while (found := run.load(f"{self.name}-pass-{t}".strip("-"), dict)) is not None:
-            saved, t = found, t + 1
-        if saved is None:
-            return
-        ids = saved["ids"]
-        model.cache(ids, self.columns.read(ids), self.centre[ids], self.inverse[ids])
-        model.members, model.bounds, model.coef = saved["members"], saved["bounds"], saved["coef"]
-        model.shift, model.tau, model.objective, model.loss, self.bound = (float(x) for x in saved["scalars"])
-        self.history = saved["history"].tolist()
+    def _resume(self) -> None:
+        """Go on after the last pass that was kept."""
+        saved, number = None, 1
+        while (found := self.columns.run.load(f"{self._kept}-{number}", KeptPasses)) is not None:
+            saved, number = found, number + 1
+        if saved is not None:
+            self.columns.give(self.problem, saved.solution.ids)
+            self.problem.restore(saved.solution)
+            self.bound, self.history = saved.bound, [Pass(*line) for line in saved.history.tolist()]

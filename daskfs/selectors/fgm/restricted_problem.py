@@ -8,7 +8,9 @@ paper's α_i y_i.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -16,8 +18,10 @@ from daskfs.kernels.fgm.apg import START, descend
 from daskfs.kernels.fgm.grouped_columns import Groups, add_predictions
 from daskfs.kernels.fgm.mkl import alternate, simple_mkl
 from daskfs.kernels.fgm.shift import Rows, dual_variables, fit_shift, new_rows
-from daskfs.kernels.losses import LOGISTIC, SQUARED, SQUARED_HINGE
+from daskfs.losses import LOGISTIC, SQUARED, SQUARED_HINGE
+from daskfs.selectors.shared.record import Record
 
+MAX_SHIFT_STEPS = 100
 EXACT_SHIFT = 1e-13  # of the slope in the shift, where dual variables are taken: they then add up to 0
 POLISH_TOLERANCE = 1e-9
 POLISH_FITS = 100
@@ -35,52 +39,67 @@ class SolverSettings:
     n_kept: int
 
 
-@dataclass
-class RestrictedModel:
-    """What the passes so far have made.
+@dataclass(frozen=True, slots=True)
+class Solution(Record):
+    """Where a restricted problem stands: all but the columns themselves."""
+
+    ids: np.ndarray
+    """Columns that are kept, in the order they came."""
+    members: np.ndarray
+    """Columns of the matrix, group after group."""
+    bounds: np.ndarray
+    """Group t has the members from ``bounds[t]`` to ``bounds[t + 1]``."""
+    coef: np.ndarray
+    """Of the members, in standardised columns."""
+    shift: float
+    tau: float
+    """The last step length of the descent."""
+    objective: float
+    loss: float
+
+
+class RestrictedProblem:
+    """The problem on the groups of columns so far, and its solution.
 
     Parameters
     ----------
     rows : Rows
         Loss, target and share of every row; rows held out have share 0.
+    settings : SolverSettings
     capacity : int
-        Columns that the cache has room for.
+        Columns to have room for.
+    dtype : dtype
+        Of the columns that are kept.
     """
 
-    rows: Rows
-    capacity: int
-    dtype: np.dtype
-    shift: float = 0.0
-    tau: float = 0.0
-    ids: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
-    """Columns in the cache, in the order they came."""
-    bounds: np.ndarray = field(default_factory=lambda: np.zeros(1, np.int64))
-    members: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
-    """Columns of the matrix, group after group."""
-    coef: np.ndarray = field(default_factory=lambda: np.empty(0))
-    """Of the members, in standardised columns."""
-    objective: float = 0.0
-    loss: float = 0.0
-
-    def __post_init__(self) -> None:
-        n_samples = len(self.rows.y)
-        self._columns = np.empty((self.capacity, n_samples), self.dtype)
-        self._centre, self._inverse = np.zeros((2, self.capacity))
+    def __init__(self, rows: Rows, settings: SolverSettings, capacity: int, dtype: np.dtype) -> None:
+        self.rows, self.settings, self.dtype = rows, settings, dtype
+        self.ids, self.members = np.empty((2, 0), np.int64)
+        self.bounds, self.coef = np.zeros(1, np.int64), np.empty(0)
+        self.tau = START * float(rows.share.sum())
+        self._columns = np.empty((capacity, len(rows.y)), dtype)
+        self._centre, self._inverse = np.zeros((2, capacity))
         self._position: dict[int, int] = {}
-        self.tau = START * float(self.rows.share.sum())
+        self.start()
 
-    def start(self, fit_intercept: bool) -> None:
+    def start(self) -> None:
         """Fit the model without features: a shift alone, or nothing."""
         zero = np.zeros(len(self.rows.y))
-        self.shift, self.loss = fit_shift(self.rows, zero, 0.0, 100 if fit_intercept else 0, EXACT_SHIFT)
+        self.shift, self.loss = self._shifted(zero, 0.0)
         self.objective = self.loss
 
+    def _shifted(self, z: np.ndarray, shift: float) -> tuple[float, float]:
+        """Return the best shift at some predictions, and the loss there."""
+        n_steps = MAX_SHIFT_STEPS if self.settings.fit_intercept else 0
+        shift, loss = fit_shift(self.rows, z, shift, n_steps, EXACT_SHIFT)
+        return shift, loss
+
     def missing(self, columns: np.ndarray) -> np.ndarray:
-        """Return those of some columns that are not in the cache."""
+        """Return those of some columns that are not kept yet."""
         return np.array([j for j in columns.tolist() if j not in self._position], dtype=np.int64)
 
-    def cache(self, columns: np.ndarray, values: np.ndarray, centre: np.ndarray, inverse: np.ndarray) -> None:
-        """Put columns into the cache; `values` has each in a row."""
+    def keep(self, columns: np.ndarray, values: np.ndarray, centre: np.ndarray, inverse: np.ndarray) -> None:
+        """Keep columns, `values` having each in a row, with what standardises them."""
         first = len(self._position)
         last = first + len(columns)
         if last > len(self._columns):
@@ -92,7 +111,7 @@ class RestrictedModel:
         self.ids = np.concatenate([self.ids, columns])
 
     def _make_room(self, wanted: int) -> None:
-        """Double the cache, where features leave and others come."""
+        """Double the room, where features leave and others come."""
         more = max(wanted, 2 * len(self._columns)) - len(self._columns)
         self._columns = np.concatenate([self._columns, np.empty((more, self._columns.shape[1]), self.dtype)])
         self._centre = np.concatenate([self._centre, np.zeros(more)])
@@ -115,7 +134,7 @@ class RestrictedModel:
         return features, np.bincount(place, weights=self.coef, minlength=len(features))
 
     def columns_of(self, features: np.ndarray) -> np.ndarray:
-        """Return cached columns as they are stored, each in a row."""
+        """Return kept columns as they are stored, each in a row."""
         return self._columns[[self._position[j] for j in features.tolist()]]
 
     def groups(self) -> Groups:
@@ -124,34 +143,35 @@ class RestrictedModel:
         members = np.array([self._position[j] for j in self.members.tolist()], dtype=np.int64)
         return Groups(self._columns[:used], self._centre[:used], self._inverse[:used], members, self.bounds)
 
-    def solve(self, settings: SolverSettings) -> int:
+    def solve(self) -> int:
         """Solve the subproblem (31) from where the last one ended; return the iterations it took."""
-        groups = self.groups()
-        with_shift = settings.fit_intercept
-        n_iter = 0
+        groups, settings, with_shift = self.groups(), self.settings, self.settings.fit_intercept
+        ends: dict[str, Any] = {"tol": settings.inner_tol, "max_iter": settings.max_inner}
         if settings.solver == "simple_mkl":
-            end = simple_mkl(
-                groups, self.rows, self.coef, self.shift,
-                fit_intercept=with_shift, tol=settings.inner_tol, max_iter=settings.max_inner,
-            )  # fmt: skip
+            end = simple_mkl(groups, self.rows, self.coef, self.shift, fit_intercept=with_shift, **ends)
             self.coef, self.shift, n_iter = end.coef, end.shift, end.n_iter
         else:
-            found = descend(
-                groups, self.rows, self.coef, self.shift, self.tau,
-                fit_intercept=with_shift, tol=settings.inner_tol, max_iter=settings.max_inner, n_kept=settings.n_kept,
-            )  # fmt: skip
+            point = (self.coef, self.shift, self.tau)
+            found = descend(groups, self.rows, *point, fit_intercept=with_shift, n_kept=settings.n_kept, **ends)
             self.coef, self.shift, self.tau, n_iter = found.coef, found.shift, found.tau, found.n_iter
         if settings.solver == "exact":
-            end = alternate(
-                groups, self.rows, self.coef, self.shift,
-                fit_intercept=with_shift, tol=POLISH_TOLERANCE, max_iter=POLISH_FITS,
-            )  # fmt: skip
+            ends = {"tol": POLISH_TOLERANCE, "max_iter": POLISH_FITS}
+            end = alternate(groups, self.rows, self.coef, self.shift, fit_intercept=with_shift, **ends)
             self.coef, self.shift, n_iter = end.coef, end.shift, n_iter + end.n_iter
-        z = self.predictions()
-        self.shift, self.loss = fit_shift(self.rows, z, self.shift, 100 if with_shift else 0, EXACT_SHIFT)
-        norms = [np.linalg.norm(self.coef[a:b]) for a, b in zip(self.bounds[:-1], self.bounds[1:], strict=True)]
+        self.shift, self.loss = self._shifted(self.predictions(), self.shift)
+        norms = [np.linalg.norm(self.coef[a:b]) for a, b in pairwise(self.bounds)]
         self.objective = 0.5 * float(np.sum(norms)) ** 2 + self.loss
         return int(n_iter)
+
+    def refit(self, share: np.ndarray, n_groups: int) -> int:
+        """Solve once more with other shares of the rows, on the first groups alone; return the iterations it took."""
+        self.bounds = self.bounds[: n_groups + 1]
+        self.members, self.coef = self.members[: self.bounds[-1]], self.coef[: self.bounds[-1]]
+        self.rows = new_rows(self.rows.loss, self.rows.y, share)
+        if len(self.coef):
+            return self.solve()
+        self.start()
+        return 0
 
     def predictions(self) -> np.ndarray:
         """Return z without the shift, anew from the columns, shape (n_samples,)."""
@@ -170,6 +190,17 @@ class RestrictedModel:
         """Return the mean loss of rows with other weights, those held out for example."""
         other = new_rows(self.rows.loss, self.rows.y, weight)
         return float(fit_shift(other, self.predictions(), self.shift, 0, 0.0)[1] / weight.sum())
+
+    def solution(self) -> Solution:
+        """Return where the problem stands."""
+        state = (self.ids, self.members, self.bounds, self.coef)
+        return Solution(*state, float(self.shift), float(self.tau), float(self.objective), float(self.loss))
+
+    def restore(self, solution: Solution) -> None:
+        """Go on from a solution, whose columns are kept again."""
+        self.members, self.bounds, self.coef = solution.members, solution.bounds, solution.coef
+        self.shift, self.tau = solution.shift, solution.tau
+        self.objective, self.loss = solution.objective, solution.loss
 
 
 def lower_bound(rows: Rows, v: np.ndarray, quadratic: float) -> float:

@@ -38,27 +38,18 @@ import numpy as np
 from annotated_types import Gt, Lt
 
 from daskfs.kernels.fgm.shift import new_rows
-from daskfs.kernels.losses import loss_code
-from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE, ONE_PREDICTION
+from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE, ONE_PREDICTION, find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, LossOf, Positive, Tolerance, n_to_select
 from daskfs.selectors.base import BaseSelector
-from daskfs.selectors.fgm.parameters import (
-    C_FACTORS,
-    VALIDATION_SHARE,
-    default_C,
-    sizes,
-    typical_variance,
-)
-from daskfs.selectors.fgm.passes import FgmPasses, Stopping
-from daskfs.selectors.fgm.plan import FgmShape, cut_columns, plan_fgm
-from daskfs.selectors.fgm.restricted_problem import RestrictedModel, SolverSettings
-from daskfs.selectors.fgm.result import finish
-from daskfs.selectors.fgm.run import ColumnPasses
+from daskfs.selectors.fgm.loss_weight import C_FACTORS, VALIDATION_SHARE, default_C, typical_variance
+from daskfs.selectors.fgm.passes import Columns, Passes, Scaling, Stopping, column_moments
+from daskfs.selectors.fgm.plan import Sizes, choose_sizes, cut_columns, n_kept_groups, plan_fgm
+from daskfs.selectors.fgm.restricted_problem import RestrictedProblem, SolverSettings
 from daskfs.selectors.fgm.tasks import scored_in_place
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
-from daskfs.selectors.shared.responses import CLASSIFIERS
+from daskfs.selectors.shared.refit import MeanLoss, refit_selected
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
 
@@ -177,94 +168,54 @@ class FGM(BaseSelector):
     debias: bool = False
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
-        sizes = self._shape(shape.n_samples, shape.n_features, shape.itemsize)
-        return plan_fgm(sizes, limits.task_nbytes, limits.n_threads, shape.tile_shape, with_statistics=True)
+        sizes = self._sizes(shape.n_features)
+        n_passes = sizes.n_passes if self.n_features_to_select is None else -(-sizes.most // sizes.per_pass)
+        return plan_fgm(shape, sizes, limits, self.solver, n_passes + self.certify)
+
+    def _sizes(self, n_features: int) -> Sizes:
+        n_to_select(self.n_features_to_select, n_features, n_features)
+        return choose_sizes(self.n_features_to_select, self.n_features_per_pass, self.max_passes, n_features)
 
     def _fit(self, run: Run) -> None:
-        matrix = run.matrix
-        y, weight = self._target(matrix)
-        columns = self._column_passes(run.over(matrix, by="columns"))
-        mean, std = columns.statistics(weight, matrix.read_weight(slice(None)) is not None)
-        self._centre, self._inverse = self._standardising(mean, std)
-        self.C_ = self._resolved_C(columns, y, weight, std)
-        passes = self._passes(columns, y, weight, self.C_, self._held_out(weight), "")
-        passes.run(certify=self.certify, share_of_all=self.C_ * weight)
-        finish(self, matrix, passes, y, weight)
-        del self._centre, self._inverse
-
-    def _passes(
-        self,
-        columns: ColumnPasses,
-        y: np.ndarray,
-        weight: np.ndarray,
-        C: float,
-        held_out: np.ndarray,
-        name: str,
-    ) -> FgmPasses:
-        """Return the passes for one C, nothing read yet; rows held out weigh nothing, the others as much as all."""
-        n_samples, n_features = (int(length) for length in columns.matrix.shape)
-        per_pass, n_most, n_passes = self._sizes(n_features)
-        training = np.where(held_out, 0.0, weight)
-        share = C * training * (weight.sum() / training.sum())
-        is_wide = np.dtype(columns.matrix.dtype) == np.float64
-        dtype = np.dtype(np.float64 if is_wide else np.float32)
-        model = RestrictedModel(new_rows(loss_code(self.loss), y, share), n_most, dtype)
-        stopping = Stopping(
-            n_wanted=self.n_features_to_select, n_per_pass=per_pass, n_passes=n_passes, tol=self.tol,
-            held_out=np.where(held_out, weight, 0.0) if held_out.any() else None, patience=self.patience,
-        )  # fmt: skip
-        n_kept = FgmShape(n_samples, 1, model.dtype.itemsize, 1, 1, 1).n_kept
-        settings = SolverSettings(self.solver, float(self.inner_tol), int(self.max_inner), self.fit_intercept, n_kept)
-        return FgmPasses(columns, model, stopping, settings, self._centre, self._inverse, name)
-
-    def _resolved_C(self, columns: ColumnPasses, y: np.ndarray, weight: np.ndarray, std: np.ndarray) -> float:
-        """Return C: as given, from the rows and columns, or by the loss of rows held out."""
-        if self.C is not None and self.C != "validation":
-            return float(self.C)
-        start = default_C(float(weight.sum()), self.loss, typical_variance((std * self._inverse) ** 2))
-        if self.C is None:
-            return start
-        held_out = self._held_out(weight, VALIDATION_SHARE)
-        self.C_losses_ = {}
-        for factor in C_FACTORS:
-            passes = self._passes(columns, y, weight, factor * start, held_out, f"C-{factor:g}")
-            passes.run(certify=False, share_of_all=None)
-            self.C_losses_[factor * start] = passes.lowest_held_out
-            losses = list(self.C_losses_.values())
-            if len(losses) - 1 - int(np.argmin(losses)) >= 2:
-                break
-        return min(self.C_losses_, key=self.C_losses_.__getitem__)
-
-    def _column_passes(self, run: Run) -> ColumnPasses:
-        matrix, limit, n_threads = run.matrix, run.task_limit, run.workers.n_threads
-        shape = self._shape(int(matrix.shape[0]), int(matrix.shape[1]), np.dtype(matrix.dtype).itemsize)
-        in_memory = scored_in_place(matrix, slice(0, 1)) is not None or matrix.sparse_columns(slice(0, 1)) is not None
-        cut = cut_columns(shape, limit, n_threads, matrix.tile_shape, in_memory)
-        return ColumnPasses(run, cut)
+        run = run.over(run.matrix, by="columns")
+        y, weight = self._target(run.matrix)
+        columns = self._columns(run, weight)
+        held_out = self._held_out(weight, self.validation)
+        self.C_ = self._chosen_C(columns, y, weight)
+        passes = self._passes(columns, y, weight, held_out, self.C_)
+        passes.run()
+        if held_out.any():
+            passes.fit_all_rows(self.C_ * weight)
+        if self.certify:
+            passes.score()
+        self._take(passes)
+        notes = self._notes(passes)
+        if self.debias and len(self.selected_):
+            notes.append(self._refit(passes, y, weight))
+        chosen = {"C": self.C_, "n_features_per_pass": passes.sizes.per_pass}
+        self.result_ = self._result_of(run, notes=notes, history=passes.history_columns(), chosen=chosen)
 
     def _target(self, matrix: Matrix) -> tuple[np.ndarray, np.ndarray]:
         """Return the target (classes as -1 and +1) and the weights of all rows."""
         y = checked_target(matrix, self.loss)
         found = matrix.read_weight(slice(None))
         weight = np.ones(len(y)) if found is None else np.array(found, dtype=np.float64)
-        if self.loss in CLASSIFIERS:
+        if find_loss(self.loss).is_classifier:
             self.classes_ = classes_of(y[weight > 0.0], None)
             y = np.where(y == self.classes_[1], 1.0, -1.0)
         return np.array(y, dtype=np.float64), weight
 
-    def _standardising(self, mean: np.ndarray, std: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the centres and inverse scales of all columns; 0 for a column that says nothing."""
-        is_centred = self.center and self.fit_intercept
-        spread = std if is_centred else np.sqrt(std * std + mean * mean)
-        inverse = np.divide(1.0, spread, out=np.zeros(len(spread)), where=spread > 0.0)
-        if not self.normalize:
-            inverse = (spread > 0.0).astype(np.float64)
-        return mean.copy() if is_centred else np.zeros(len(mean)), inverse
+    def _columns(self, run: Run, weight: np.ndarray) -> Columns:
+        """Return the columns, cut to the limits and standardised."""
+        matrix, first = run.matrix, slice(0, 1)
+        in_place = scored_in_place(matrix, first) is not None or matrix.sparse_columns(first) is not None
+        cut = cut_columns(run.shape, self._sizes(run.shape.n_features), run.limits, in_place)
+        moments = column_moments(run, cut, weight, matrix.read_weight(slice(None)) is not None)
+        return Columns(run, cut, Scaling.of(moments, self.center and self.fit_intercept, self.normalize))
 
-    def _held_out(self, weight: np.ndarray, default: float | None = None) -> np.ndarray:
+    def _held_out(self, weight: np.ndarray, share: float | None) -> np.ndarray:
         """Return a mask of the rows held out."""
         held_out = np.zeros(len(weight), dtype=bool)
-        share = self.validation or default
         if share is not None:
             n_held = max(1, int(np.ceil(share * len(weight))))
             order = np.random.default_rng(seed_of(self.random_state)).permutation(len(weight))
@@ -272,11 +223,90 @@ class FGM(BaseSelector):
             held_out &= weight > 0.0
         return held_out
 
-    def _sizes(self, n_features: int) -> tuple[int, int, int]:
-        n_to_select(self.n_features_to_select, n_features, n_features)
-        return sizes(self.n_features_to_select, self.n_features_per_pass, self.max_passes, n_features)
+    def _chosen_C(self, columns: Columns, y: np.ndarray, weight: np.ndarray) -> float:
+        """Return C: as given, from the rows and columns, or by the loss of rows held out."""
+        if self.C is not None and self.C != "validation":
+            return float(self.C)
+        start = default_C(float(weight.sum()), self.loss, typical_variance(columns.scaling.variance))
+        if self.C is None:
+            return start
+        held_out = self._held_out(weight, self.validation or VALIDATION_SHARE)
+        self.C_losses_ = {}
+        for factor in C_FACTORS:
+            passes = self._passes(columns, y, weight, held_out, factor * start, f"C-{factor:g}")
+            passes.run()
+            self.C_losses_[factor * start] = passes.lowest_held_out
+            losses = list(self.C_losses_.values())
+            if len(losses) - 1 - int(np.argmin(losses)) >= 2:
+                break
+        return min(self.C_losses_, key=self.C_losses_.__getitem__)
 
-    def _shape(self, n_samples: int, n_features: int, itemsize: int) -> FgmShape:
-        per_pass, n_most, n_passes = self._sizes(n_features)
-        n_planned = n_passes if self.n_features_to_select is None else -(-n_most // per_pass)
-        return FgmShape(n_samples, n_features, itemsize, per_pass, n_most, n_planned + self.certify, self.solver)
+    def _passes(
+        self, columns: Columns, y: np.ndarray, weight: np.ndarray, held_out: np.ndarray, C: float, name: str = ""
+    ) -> Passes:
+        """Return the passes for one C, none made yet; rows held out weigh nothing, the others as much as all."""
+        shape = columns.run.shape
+        sizes, training = self._sizes(shape.n_features), np.where(held_out, 0.0, weight)
+        share = C * training * (weight.sum() / training.sum())
+        dtype = np.dtype(np.float64 if shape.dtype == np.float64 else np.float32)
+        n_kept = n_kept_groups(shape.n_samples, dtype.itemsize)
+        settings = SolverSettings(self.solver, float(self.inner_tol), int(self.max_inner), self.fit_intercept, n_kept)
+        problem = RestrictedProblem(new_rows(find_loss(self.loss).code, y, share), settings, sizes.most, dtype)
+        held_out_weight = np.where(held_out, weight, 0.0) if held_out.any() else None
+        stopping = Stopping(self.n_features_to_select, self.tol, held_out_weight, self.patience)
+        return Passes(columns, problem, sizes, stopping, name)
+
+    def _take(self, passes: Passes) -> None:
+        """Set the selection, its coefficients on the scale of the data, and what is known of the optimum."""
+        scaling, n_features = passes.columns.scaling, passes.columns.run.shape.n_features
+        features, standardised = passes.selected()
+        self.support_ = np.zeros(n_features, dtype=bool)
+        self.support_[features] = True
+        self.scores_, self.coef_ = np.zeros((2, n_features))
+        self.scores_[features] = np.abs(standardised)
+        self.coef_[features] = standardised * scaling.inverse[features]
+        self.intercept_ = float(passes.problem.shift - (scaling.centre[features] * self.coef_[features]).sum())
+        self.selected_ = features[np.lexsort((features, -self.scores_[features]))]
+        self.n_passes_ = passes.columns.n_passes
+        self.dual_gap_ = passes.gap
+
+    def _notes(self, passes: Passes) -> list[str]:
+        """Return in words what was selected, why it ended there, and how far the optimum is."""
+        n_selected, wanted = len(self.selected_), self.n_features_to_select
+        notes = [f"{n_selected} features in {len(passes.history)} passes: {passes.reason}"]
+        if wanted is not None and n_selected < wanted and self.validation is None:
+            notes.append(f"{wanted} features were asked for, but no more than {n_selected} have a score above 0")
+        n_zero = n_selected - int(np.count_nonzero(self.coef_))
+        if n_zero:
+            notes.append(f"{n_zero} of the selected features have no coefficient: C = {self.C_:.3g} is too small")
+        if self.C is None:
+            notes.append(f"C = {self.C_:.3g} was chosen from the number of rows and the variance of the columns")
+        if self.C == "validation":
+            notes.append(f"C = {self.C_:.3g} was chosen by rows held out, of {len(self.C_losses_)} values")
+        when = "of the final model" if self.certify else "before the last pass"
+        gap = passes.gap if self.certify else (passes.history[-1].gap if passes.history else 0.0)
+        notes.append(
+            f"duality gap {when}: the optimum over all columns, which need not be sparse, is at least "
+            f"{100 * (1.0 - gap):.3g} % of the objective"
+        )
+        n_constant = int((passes.columns.scaling.inverse == 0.0).sum())
+        if n_constant:
+            notes.append(f"{n_constant} column(s) are constant and cannot be selected")
+        return notes + passes.notes
+
+    def _refit(self, passes: Passes, y: np.ndarray, weight: np.ndarray) -> str:
+        """Refit on the selected features alone; return both fits' accuracies in words."""
+        features, problem = np.flatnonzero(self.support_), passes.problem
+        positive = float(self.classes_[1]) if find_loss(self.loss).is_classifier else None
+        ridge = 1.0 / (self.C_ * float(weight.sum()))
+        fit = refit_selected(passes.columns.run, features, MeanLoss(self.loss, positive, ridge=ridge))
+        self.coef_[features], self.intercept_ = fit.coef, fit.intercept
+        fitted = problem.predictions() + problem.shift
+        refitted = problem.columns_of(features).T.astype(np.float64) @ fit.coef + fit.intercept
+        if find_loss(self.loss).is_classifier:
+            before, after = (float(np.average((z > 0.0) == (y > 0.0), weights=weight)) for z in (fitted, refitted))
+            return f"accuracy on the training rows: {before:.4f} as fitted, {after:.4f} after the refit (in coef_)"
+        before, after = (float(np.average((z - y) ** 2, weights=weight)) for z in (fitted, refitted))
+        return (
+            f"mean squared error on the training rows: {before:.6g} as fitted, {after:.6g} after the refit (in coef_)"
+        )

@@ -1,4 +1,4 @@
-"""What FGM does where the data is: score the columns of a block, sum them up, read a few.
+"""What FGM does where the data are: sums and scores of a block of columns, and a few columns to keep.
 
 Imported by workers, hence light: numpy and the kernels. Columns are read in pieces of rows, the next one while the
 present one is scored; arrays in memory are scored as they lie, sparse ones column by column.
@@ -7,7 +7,7 @@ present one is scored; arrays in memory are scored as they lie, sparse ones colu
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -34,53 +34,19 @@ class ColumnRange:
     stop: int
     piece_rows: int
     """Rows read at a time, a multiple of GRANULE."""
-    centre: np.ndarray
+    centre: np.ndarray | float = 0.0
     """Shape (stop - start,); 0 where columns are not centred."""
-    inverse: np.ndarray
+    inverse: np.ndarray | float = 1.0
     """1 / scale, 0 for a constant column; 1 where columns are not normalised."""
+
+    def scaled(self, centre: np.ndarray, inverse: np.ndarray) -> ColumnRange:
+        """Return the same columns with what standardises them."""
+        return replace(self, centre=centre, inverse=inverse)
 
     @property
     def name(self) -> str:
         """What a checkpoint knows the columns by."""
         return f"{self.start}-{self.stop}"
-
-
-def best_of_block(matrix: Matrix, v: np.ndarray, n_wanted: int, columns: ColumnRange) -> tuple[np.ndarray, np.ndarray]:
-    """Return the columns of a block with the largest scores ``(Σ_i v_i (x_ij - centre_j) / scale_j)²``.
-
-    Parameters
-    ----------
-    matrix : Matrix
-    v : ndarray of shape (n_samples,), float64
-        Dual variables with the sign of the class; rows of 0 take no part.
-    n_wanted : int
-    columns : ColumnRange
-
-    Returns
-    -------
-    columns : ndarray of shape (<= n_wanted,), int64
-    scores : ndarray
-        As `daskfs.kernels.fgm.topk.largest` gives them.
-
-    Raises
-    ------
-    DataError
-        NaN or infinity, with the column's name.
-    """
-    products = np.zeros(columns.stop - columns.start)
-    sparse = sparse_block(matrix, columns.start, columns.stop, v)
-    if sparse is not None:
-        narrow = np.float64 if sparse.values.dtype == np.float64 else np.float32
-        numbers = sparse.vector.astype(narrow)
-        sparse_scores(sparse.starts, sparse.rows, sparse.values, numbers, sparse.granule, products)
-    else:
-        for first, block in _pieces(matrix, columns):
-            scores_of(block, v[first : first + len(block)], products)
-    if not np.isfinite(products).all():
-        raise matrix.bad_column(columns.start + int(np.flatnonzero(~np.isfinite(products))[0]))
-    products -= columns.centre * v.sum()
-    products *= columns.inverse
-    return largest(products * products, columns.start, n_wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +107,44 @@ def _mean_and_deviation(
     mean = origin + sums / divisor
     variance = (squares - sums * sums / divisor) / whole + mean * mean * share * ((whole - total) / whole)
     return ColumnMoments(mean * share, np.sqrt(np.maximum(variance, 0.0)))
+
+
+def best_of_block(matrix: Matrix, v: np.ndarray, n_wanted: int, columns: ColumnRange) -> tuple[np.ndarray, np.ndarray]:
+    """Return the columns of a block with the largest scores ``(Σ_i v_i (x_ij - centre_j) / scale_j)²``.
+
+    Parameters
+    ----------
+    matrix : Matrix
+    v : ndarray of shape (n_samples,), float64
+        Dual variables with the sign of the class; rows of 0 take no part.
+    n_wanted : int
+    columns : ColumnRange
+
+    Returns
+    -------
+    columns : ndarray of shape (<= n_wanted,), int64
+    scores : ndarray
+        As `daskfs.kernels.fgm.topk.largest` gives them.
+
+    Raises
+    ------
+    DataError
+        NaN or infinity, with the column's name.
+    """
+    products = np.zeros(columns.stop - columns.start)
+    sparse = sparse_block(matrix, columns.start, columns.stop, v)
+    if sparse is not None:
+        narrow = np.float64 if sparse.values.dtype == np.float64 else np.float32
+        numbers = sparse.vector.astype(narrow)
+        sparse_scores(sparse.starts, sparse.rows, sparse.values, numbers, sparse.granule, products)
+    else:
+        for first, block in _pieces(matrix, columns):
+            scores_of(block, v[first : first + len(block)], products)
+    if not np.isfinite(products).all():
+        raise matrix.bad_column(columns.start + int(np.flatnonzero(~np.isfinite(products))[0]))
+    products -= columns.centre * v.sum()
+    products *= columns.inverse
+    return largest(products * products, columns.start, n_wanted)
 
 
 def read_columns(matrix: Matrix, columns: np.ndarray) -> np.ndarray:

@@ -1,227 +1,158 @@
-"""Steps 4 and 5 of MESSAGE: the fits of the subsets on the features that they agreed on, and their average.
+"""Steps 5 to 7 of MESSAGE: the subsets' fits on the features that they agreed on, their average, one Newton step.
 
-A subset's path leaves the moments and correlations of the features it met. Where the chosen features are among them the
-least-squares refit follows without its rows; the other subsets' rows of these columns are read.
+The path of a subset leaves the moments and correlations of the features that it met. Where the chosen features are
+among them, least squares follows without the subset's rows; the other subsets' rows of these columns are read.
+Normal equations of subsets, a few kilobytes each, add up to those of all rows.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from daskfs.cluster.workers import Workers
 from daskfs.errors import DataError
+from daskfs.kernels.glm.softmax import centred
+from daskfs.kernels.linear.linalg import extend_cholesky, minimum_norm, solve_cholesky
 from daskfs.matrix.base import Matrix
-from daskfs.selectors.message.aggregate import (
-    Average,
-    all_rows_fit,
-    least_squares_fits,
-    mean_of_fits,
-    newton_step,
+from daskfs.selectors.message.passes import SubsetPasses
+from daskfs.selectors.message.plan import Subsets
+from daskfs.selectors.message.subset import (
+    Derivatives,
+    MaximumLikelihood,
+    NormalEquations,
+    Point,
+    SelectionSettings,
+    SubsetChoice,
 )
-from daskfs.selectors.message.on_block import joined
-from daskfs.selectors.message.passes import MessageRun
-from daskfs.selectors.message.plan import Shape
-from daskfs.selectors.message.second_look import common_z, is_beyond, z_of_slopes, z_of_squares
-from daskfs.selectors.message.subset import Point, SelectionSettings
+from daskfs.selectors.message.votes import z_of_least_squares, z_of_likelihood
+from daskfs.selectors.shared.record import Record
+from daskfs.selectors.shared.run import Run
+from daskfs.selectors.shared.targets import null_intercept, null_intercepts
+
+LONG_STEP = 0.05  # in the mean loss of a row: a step that promises more starts where the quadratic says nothing
+STEPS_NOT_TAKEN = {
+    "lost rows": "the Newton step after the average was not taken: the rows of some subsets are gone",
+    "long step": "the Newton step after the average was not taken: it would have been too long to be trusted",
+}
+
+RecordT = TypeVar("RecordT", bound=Record)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Part:
-    """Rows that came together: their matrix, where it is kept to be read again, and what its subsets chose."""
+    """Rows that came together: where they can be read again, and what their subsets chose."""
 
     matrix: Matrix | None
-    shape: Shape
-    chosen: dict[str, np.ndarray]
+    """None where the rows are not kept."""
+    subsets: Subsets
+    choices: tuple[SubsetChoice, ...]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave arrays in memory behind: a pickled selector is small."""
+        return vars(self.without_arrays())
 
     def without_arrays(self) -> Part:
         """Return the part without its matrix, where that holds arrays in memory."""
         return replace(self, matrix=None) if self.matrix is not None and self.matrix.is_resident else self
 
-
-Parts = list[tuple[Part, "MessageRun | None"]]
-"""Rows that came together, each with the run that reads them; None where they are gone."""
-
-
-def run_again(part: Part, memory_limit: int | None, workers: Workers) -> MessageRun | None:
-    """Return the run that reads a part's rows again, None where they are gone."""
-    if part.matrix is None or not part.matrix.exists():
-        return None
-    return MessageRun(part.matrix, part.shape, memory_limit, workers)
+    def passes(self, run: Run) -> SubsetPasses | None:
+        """Return the passes over the rows in a run over others; None where they are gone."""
+        is_there = self.matrix is not None and self.matrix.exists()
+        return SubsetPasses(run.over(self.matrix), self.subsets) if is_there and self.matrix is not None else None
 
 
-class Refit(NamedTuple):
-    """The averaged model, and how the subsets fared."""
+class Average(NamedTuple):
+    """A model of the chosen columns; of the multinomial loss with an axis of classes first."""
 
-    average: Average
-    n_cached: int
-    """Subsets refitted without a second look at their rows."""
-    n_read: int
-    """Subsets whose rows of the chosen columns were read."""
-    n_lost: int
-    """Subsets that needed to be read but are gone: left out of the average."""
-    n_singular: int
-    n_separable: int
-    step: str
-    """``one_step``, ``mean``, or why a step that was asked for was not taken: ``lost rows``, ``long step``."""
+    coef: np.ndarray
+    """Shape (n_columns,) or (n_classes, n_columns), on the scale of the data."""
+    intercept: Any
+    mean: np.ndarray
+    scale: np.ndarray
+    """Of the columns, over all rows; shape (n_columns,)."""
+
+    @property
+    def centred_intercept(self) -> Any:
+        """The prediction where every column has its mean."""
+        return self.intercept + (self.mean * self.coef).sum(axis=-1)
+
+    @property
+    def importance(self) -> np.ndarray:
+        """The size of each column's standardised coefficient, shape (n_columns,)."""
+        return coefficient_norm(self.coef) * self.scale
 
 
-class SubsetFits:
-    """The chosen columns fitted on every subset; what is derived from the fits is made when it is asked for.
+def coefficient_norm(coef: np.ndarray) -> np.ndarray:
+    """Return the size of each column's coefficients, shape (n_columns,): their norm over the classes."""
+    return np.sqrt((np.atleast_2d(coef) ** 2).sum(axis=0))
+
+
+def intercept_alone(choices: Sequence[SubsetChoice], settings: SelectionSettings) -> Average:
+    """Return the model without features."""
+    nothing = np.empty(0)
+    location = np.average([choice.y_mean for choice in choices], weights=[choice.total for choice in choices], axis=0)
+    if settings.classes:
+        return Average(np.empty((len(settings.classes), 0)), null_intercepts(location), nothing, nothing)
+    return Average(nothing, null_intercept(settings.loss, float(location)), nothing, nothing)
+
+
+def fit_subsets(parts: Sequence[tuple[Part, SubsetPasses | None]], columns: np.ndarray) -> SubsetFits:
+    """Step 5: fit the columns on every subset.
 
     Parameters
     ----------
-    parts : Parts
-    settings : SelectionSettings
-    columns : ndarray of shape (n_selected,), int64, ascending
+    parts : sequence of Part, each with the passes over its rows; None where they are gone
+    columns : ndarray of shape (n_columns,), int64, ascending
 
     Raises
     ------
     DataError
         The rows of all subsets are gone.
     """
-
-    def __init__(self, parts: Parts, settings: SelectionSettings, columns: np.ndarray) -> None:
-        found = [_statistics(part, run, settings, columns) for part, run in parts]
-        self.parts, self.settings, self.columns = parts, settings, columns
-        self.n_cached, self.n_read = (sum(counts) for counts in list(zip(*found, strict=True))[1:])
-        self.n_lost = sum(part.shape.n_subsets for part, _ in parts) - self.n_cached - self.n_read
-        if not self.n_cached + self.n_read:
-            raise DataError("the rows of all subsets are gone", "partial_fit", "keep the stores, or fit once more")
-        self.statistics = joined([statistics for statistics, _, _ in found])
-        self.is_squared = settings.loss == "squared"
-        if self.is_squared:
-            self.coef, self.is_singular = least_squares_fits(self.statistics)
-            self.is_separable = np.zeros(len(self.coef), dtype=bool)
-        else:
-            self.coef, self.is_singular = self.statistics["coef"], self.statistics["is_singular"]
-            self.is_separable = self.statistics["is_separable"]
-
-    @cached_property
-    def mean(self) -> Average:
-        """Step 5."""
-        if self.is_squared:
-            return mean_of_fits(self.coef, self.statistics)
-        return mean_of_fits(self.coef, self.statistics, self._is_trusted)
-
-    @property
-    def _is_trusted(self) -> np.ndarray:
-        """Whose fits count: that of a separable subset is the ridge's."""
-        return self.is_separable if self.is_separable.all() else ~self.is_separable
-
-    @cached_property
-    def _slopes(self) -> dict[str, np.ndarray]:
-        """Gradient and Hessian of every subset at the average."""
-        at = Point(self.mean.coef * self.mean.scale, self.mean.centred_intercept, self.mean.mean, self.mean.scale)
-        return joined([run.slope(self.settings, self.columns, at) for _, run in self.parts if run is not None])
-
-    def z(self) -> np.ndarray | None:
-        """Return the subsets' coefficients over their standard errors; None where rows that it takes are gone."""
-        if self.is_squared:
-            return z_of_squares(self.statistics, self.coef)
-        if self.n_lost:
-            return None
-        coef = self.coef.copy()
-        coef[~self._is_trusted] = np.nan
-        dispersion, n_classes = self.statistics["dispersion"], len(self.settings.classes)
-        return z_of_slopes(coef, dispersion, self._slopes["hessian"], self.mean.scale, n_classes)
-
-    def averaged(self, average: str) -> Refit:
-        """Return the averaged fit, after a Newton step where `average` is ``one_step``."""
-        if self.is_squared:
-            fitted = all_rows_fit(self.statistics) if average == "one_step" else self.mean
-            return Refit(fitted, self.n_cached, self.n_read, self.n_lost, int(self.is_singular.sum()), 0, average)
-        fitted, step = self.mean, average if not self.n_lost else "lost rows"
-        if step == "one_step":
-            stepped = newton_step(fitted, self._slopes, float(self.statistics["total"].sum()))
-            fitted, step = (fitted, "long step") if stepped is None else (stepped, step)
-        n_singular = int((self.is_singular & ~self.is_separable).sum())
-        counts = (n_singular, int(self.is_separable.sum()))
-        return Refit(fitted, self.n_cached, self.n_read, self.n_lost, *counts, step)
+    found, n_cached, n_read = [], 0, 0
+    for part, passes in parts:
+        cached = {i: normal_equations(choice, columns) for i, choice in enumerate(part.choices) if choice.met}
+        known = {i: equations for i, equations in cached.items() if equations is not None}
+        missing = [i for i in range(part.subsets.n_subsets) if i not in known]
+        pieces: list[Any] = list(known.values())
+        n_cached += len(known)
+        if missing and passes is not None:
+            pieces.append(passes.refit(columns, missing))
+            n_read += len(missing)
+            found.append(_taken(type(pieces[0]).joined(pieces), np.argsort([*known, *missing])))
+        elif pieces:
+            found.append(NormalEquations.joined(pieces))
+    if not found:
+        raise DataError("the rows of all subsets are gone", "partial_fit", "keep the stores, or fit once more")
+    statistics = type(found[0]).joined(found)
+    n_lost = sum(part.subsets.n_subsets for part, _ in parts) - n_cached - n_read
+    counts = Counts(n_cached, n_read, n_lost)
+    if isinstance(statistics, NormalEquations):
+        return LeastSquaresFits(columns, counts, statistics)
+    return LikelihoodFits(columns, counts, statistics, [passes for _, passes in parts if passes is not None])
 
 
-def confirmed(fits: SubsetFits, is_contender: np.ndarray, n_samples: float, gamma: float) -> np.ndarray:
-    """Return the contenders that all subsets together confirm; none where rows that it takes are gone.
-
-    Parameters
-    ----------
-    fits : SubsetFits
-        Of the majority's features and the contenders.
-    is_contender : ndarray of shape (n_features,), bool
-    n_samples : float
-        Of all subsets.
-    gamma : float
-        Of the criterion, see `feature_penalty`.
-    """
-    z = fits.z()
-    contenders = np.flatnonzero(is_contender)
-    if z is None:
-        return contenders[:0]
-    common = common_z(z)[np.searchsorted(fits.columns, contenders)]
-    return contenders[is_beyond(common, n_samples, len(is_contender), gamma)]
-
-
-def _statistics(
-    part: Part, run: MessageRun | None, settings: SelectionSettings, columns: np.ndarray
-) -> tuple[dict[str, np.ndarray], int, int]:
-    """Return the statistics of a part's subsets in their order, and how many were cached and read."""
-    n_subsets = part.shape.n_subsets
-    cached: list[dict[str, np.ndarray] | None] = [None] * n_subsets
-    if settings.loss == "squared" and "cached" in part.chosen:
-        cached = _cached_statistics(part.chosen, columns)
-    missing = [i for i in range(n_subsets) if cached[i] is None]
-    rows = run.refit(settings, columns, missing) if run is not None and missing else {}
-    read = 0
-    pieces: list[dict[str, np.ndarray]] = []
-    for piece in cached:
-        if piece is not None:
-            pieces.append(piece)
-        elif rows:
-            pieces.append({name: array[read : read + 1] for name, array in rows.items()})
-            read += 1
-    return joined(pieces), n_subsets - len(missing), read
-
-
-def _cached_statistics(chosen: dict[str, np.ndarray], columns: np.ndarray) -> list[dict[str, np.ndarray] | None]:
-    """Return for each subset what `subset_models.refit` would, or None where a column is not in its cache."""
-    return [_from_cache(subset, columns) for subset in _by_subset(chosen)]
-
-
-def _by_subset(chosen: dict[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
-    """Return the parts of the arrays that belong to each subset."""
-    n_cached, n_constant = chosen["n_cached"], chosen["n_constant"]
-    n_below = n_cached * (n_cached - 1) // 2
-    lengths = dict.fromkeys(("cached", "cached_mean", "cached_scale", "cached_cross"), n_cached)
-    lengths |= {"cached_gram": n_below, "constant": n_constant, "constant_value": n_constant}
-    lengths |= {name: np.ones_like(n_cached) for name in ("total", "y_mean", "y_variance")}
-    ends = {name: np.cumsum(length) for name, length in lengths.items()}
-    return [
-        {name: chosen[name][ends[name][i] - length[i] : ends[name][i]] for name, length in lengths.items()}
-        for i in range(len(n_cached))
-    ]
-
-
-def _from_cache(subset: dict[str, np.ndarray], columns: np.ndarray) -> dict[str, np.ndarray] | None:
+def normal_equations(choice: SubsetChoice, columns: np.ndarray) -> NormalEquations | None:
+    """Return what `daskfs.selectors.message.subset.refit` would, or None where the path has not met a column."""
+    met = choice.met
+    if met is None:
+        return None
     n = len(columns)
     mean, scale, cross, gram = np.zeros(n), np.zeros(n), np.zeros(n), np.eye(n)
-    is_constant, constant = _places(subset["constant"], columns)
-    is_cached, targets = _places(subset["cached"], columns)
+    is_constant, constant = _places(choice.constant, columns)
+    is_met, targets = _places(met.features, columns)
     if len(constant) + len(targets) < n:
         return None
-    mean[constant] = subset["constant_value"][is_constant]
-    for name, array in (("mean", mean), ("scale", scale), ("cross", cross)):
-        array[targets] = subset[f"cached_{name}"][is_cached]
-    below = np.tril_indices(len(targets), -1)
-    q, r = np.flatnonzero(is_cached)[np.array(below)]
-    here, there = targets[np.array(below)]
-    gram[here, there] = subset["cached_gram"][q * (q - 1) // 2 + r]  # holds the rows below the diagonal in a row
-    gram[there, here] = gram[here, there]
-    arrays = {"mean": mean, "scale": scale, "cross": cross, "gram": gram}
-    of_subset = {name: subset[name] for name in ("total", "y_mean", "y_variance")}
-    return {name: array[None] for name, array in arrays.items()} | of_subset
+    mean[constant] = choice.constant_value[is_constant]
+    mean[targets], scale[targets], cross[targets] = met.mean[is_met], met.scale[is_met], met.cross[is_met]
+    gram[np.ix_(targets, targets)] = met.gram()[np.ix_(is_met, is_met)]
+    values = (choice.total, choice.y_mean, met.y_variance, mean, scale, cross, gram)
+    return NormalEquations(*(np.asarray(value)[None] for value in values))
 
 
 def _places(known: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -229,3 +160,238 @@ def _places(known: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndar
     places = np.searchsorted(columns, known)
     is_there = columns[np.minimum(places, len(columns) - 1)] == known
     return is_there, places[is_there]
+
+
+def _taken(record: RecordT, order: np.ndarray) -> RecordT:
+    """Return a record of arrays with their first axis in another order."""
+    return type(record)(*(getattr(record, field.name)[order] for field in fields(record)))  # type: ignore[arg-type]
+
+
+class Counts(NamedTuple):
+    """How the subsets fared when they were refitted."""
+
+    n_cached: int
+    """From what their paths left behind."""
+    n_read: int
+    """From their rows of the chosen columns."""
+    n_lost: int
+    """Subsets that needed to be read but are gone: left out of the average."""
+
+
+class SubsetFits(ABC):
+    """The chosen columns fitted on every subset; what is derived from the fits is made when it is asked for."""
+
+    def __init__(self, columns: np.ndarray, counts: Counts) -> None:
+        self.columns, self.counts = columns, counts
+
+    @abstractmethod
+    def z(self) -> np.ndarray | None:
+        """Return the subsets' coefficients over their standard errors; None where rows that it takes are gone."""
+
+    @abstractmethod
+    def averaged(self, average: str) -> tuple[Average, str]:
+        """Steps 6 and 7: return the average of the fits, with ``one_step`` after a Newton step on all rows.
+
+        And which of the two was done, or why the step was not: a name of `STEPS_NOT_TAKEN`.
+        """
+
+    def notes(self, step: str) -> list[str]:
+        """Return what a reader of the result must know of the fits."""
+        n_cached, n_read, n_lost = self.counts
+        notes, n_subsets = self._notes_on_fits(), sum(self.counts)
+        if n_cached and n_read:
+            notes.append(f"{n_read} of {n_subsets} subsets had to read the selected columns again for the refit")
+        if n_lost:
+            notes.append(
+                f"{n_lost} of {n_subsets} subsets have not met all selected features and their rows are gone: "
+                "they are left out of the average"
+            )
+        return [*notes, STEPS_NOT_TAKEN[step]] if step in STEPS_NOT_TAKEN else notes
+
+    @abstractmethod
+    def _notes_on_fits(self) -> list[str]: ...
+
+    def _note_on_dependence(self, n_singular: int) -> list[str]:
+        whose = f"in {n_singular} of {sum(self.counts)} subsets the selected columns are linearly dependent"
+        return [f"{whose}; their shortest solution was taken"] if n_singular else []
+
+
+class LeastSquaresFits(SubsetFits):
+    """Fits of the squared loss: no rows are needed any more."""
+
+    def __init__(self, columns: np.ndarray, counts: Counts, equations: NormalEquations) -> None:
+        super().__init__(columns, counts)
+        self.equations = equations
+        self.coef, self.is_singular = solve_subsets(equations)
+
+    def z(self) -> np.ndarray:
+        """Return the subsets' coefficients over their standard errors."""
+        return z_of_least_squares(self.equations, self.coef)
+
+    def averaged(self, average: str) -> tuple[Average, str]:
+        """Return the average; a Newton step from it, as from anywhere, ends at least squares on all rows."""
+        is_step = average == "one_step"
+        return all_rows_fit(self.equations) if is_step else mean_of_fits(self.coef, self.equations), average
+
+    def _notes_on_fits(self) -> list[str]:
+        return self._note_on_dependence(int(self.is_singular.sum()))
+
+
+class LikelihoodFits(SubsetFits):
+    """Fits of the other losses; standard errors and the Newton step read the chosen columns once more."""
+
+    def __init__(
+        self, columns: np.ndarray, counts: Counts, fitted: MaximumLikelihood, passes: list[SubsetPasses]
+    ) -> None:
+        super().__init__(columns, counts)
+        self.fitted, self.passes = fitted, passes
+
+    @property
+    def _is_trusted(self) -> np.ndarray:
+        """Whose fits count: that of a separable subset is the ridge's."""
+        is_separable = self.fitted.is_separable
+        return is_separable if is_separable.all() else ~is_separable
+
+    @cached_property
+    def _mean(self) -> Average:
+        return mean_of_fits(self.fitted.coef, self.fitted, self._is_trusted)
+
+    @cached_property
+    def _derivatives(self) -> Derivatives:
+        """Of every subset at the average."""
+        mean = self._mean
+        point = Point(mean.coef * mean.scale, mean.centred_intercept, mean.mean, mean.scale)
+        return Derivatives.joined([one.derivatives(self.columns, point) for one in self.passes])
+
+    def z(self) -> np.ndarray | None:
+        """Return the subsets' coefficients over their standard errors; None where rows that it takes are gone."""
+        if self.counts.n_lost:
+            return None
+        coef = self.fitted.coef.copy()
+        coef[~self._is_trusted] = np.nan
+        n_classes = coef.shape[1] if coef.ndim > 2 else 0
+        return z_of_likelihood(coef, self.fitted.dispersion, self._derivatives.hessian, self._mean.scale, n_classes)
+
+    def averaged(self, average: str) -> tuple[Average, str]:
+        """Return the average, after a Newton step where it is asked for and can be trusted."""
+        if average != "one_step":
+            return self._mean, average
+        if self.counts.n_lost:
+            return self._mean, "lost rows"
+        stepped = newton_step(self._mean, self._derivatives, float(self.fitted.total.sum()))
+        return (self._mean, "long step") if stepped is None else (stepped, average)
+
+    def _notes_on_fits(self) -> list[str]:
+        is_separable, n_subsets = self.fitted.is_separable, sum(self.counts)
+        notes = self._note_on_dependence(int((self.fitted.is_singular & ~is_separable).sum()))
+        if n_separable := int(is_separable.sum()):
+            is_all = n_separable == n_subsets
+            whose = "all subsets are" if is_all else f"{n_separable} of {n_subsets} subsets are"
+            fate = "a weak ridge bounds their fits" if is_all else "their fits are left out of the mean"
+            notes.append(f"{whose} linearly separable by the selected features; {fate}")
+        return notes
+
+
+def solve(gram: np.ndarray, cross: np.ndarray) -> tuple[np.ndarray, bool]:
+    """Solve ``gram b = cross`` for a gram of unit diagonal; the shortest solution, and True, where it is singular."""
+    n = len(cross)
+    factor = np.zeros((n, n))
+    rank = extend_cholesky(gram, np.arange(n), n, 0, factor)
+    if rank < n:
+        return minimum_norm(gram, cross), True
+    solution = np.empty(n)
+    solve_cholesky(factor, n, cross, solution)
+    return solution, False
+
+
+def solve_subsets(equations: NormalEquations) -> tuple[np.ndarray, np.ndarray]:
+    """Return the coefficients of every subset and whether its columns are linearly dependent.
+
+    Returns
+    -------
+    coef : ndarray of shape (n_subsets, n_columns)
+        On the scale of the data; NaN where a column is constant in a subset.
+    is_singular : ndarray of shape (n_subsets,), bool
+    """
+    scale = equations.scale
+    coef, is_singular = np.full(scale.shape, np.nan), np.zeros(len(scale), dtype=bool)
+    for i in range(len(scale)):
+        varies = np.flatnonzero(scale[i] > 0.0)
+        gram = np.ascontiguousarray(equations.gram[i][np.ix_(varies, varies)])
+        solution, is_singular[i] = solve(gram, equations.cross[i, varies])
+        coef[i, varies] = solution / scale[i, varies]
+    return coef, is_singular
+
+
+def mean_of_fits(
+    coef: np.ndarray, fitted: NormalEquations | MaximumLikelihood, is_trusted: np.ndarray | None = None
+) -> Average:
+    """Average the subsets' coefficients, each over the subsets that know it; the intercept follows from the means.
+
+    Parameters
+    ----------
+    coef : ndarray of shape (n_subsets, n_columns) or (n_subsets, n_classes, n_columns)
+        NaN where a subset does not know.
+    fitted : NormalEquations or MaximumLikelihood
+    is_trusted : ndarray of shape (n_subsets,), bool, optional
+        Whose fits count.
+    """
+    mean, scale = _mean_and_scale(fitted)
+    share = fitted.total / fitted.total.sum()
+    if is_trusted is not None:
+        coef = np.where(is_trusted.reshape(-1, *[1] * (coef.ndim - 1)), coef, np.nan)
+        share = np.where(is_trusted, share, 0.0) / share[is_trusted].sum()
+    known = ~np.isnan(coef)
+    averaged = np.where(known, coef, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+    y_mean = (share * fitted.y_mean.T).sum(axis=-1)
+    return Average(averaged, y_mean - (mean * averaged).sum(axis=-1), mean, scale)
+
+
+def all_rows_fit(equations: NormalEquations) -> Average:
+    """Return the least-squares fit of all rows."""
+    mean, scale = _mean_and_scale(equations)
+    share = equations.total / equations.total.sum()
+    y_mean = float((share * equations.y_mean).sum())
+    gram, cross = np.zeros((len(mean), len(mean))), np.zeros(len(mean))
+    for i in range(len(share)):  # in the order of the subsets: the same bits everywhere
+        within, between = equations.scale[i] / scale, (equations.mean[i] - mean) / scale
+        gram += share[i] * (np.outer(within, within) * equations.gram[i] + np.outer(between, between))
+        cross += share[i] * (within * equations.cross[i] + between * (equations.y_mean[i] - y_mean))
+    np.fill_diagonal(gram, 1.0)
+    coef = solve(gram, cross)[0] / scale
+    return Average(coef, y_mean - float((mean * coef).sum()), mean, scale)
+
+
+def _mean_and_scale(fitted: NormalEquations | MaximumLikelihood) -> tuple[np.ndarray, np.ndarray]:
+    """Return means and standard deviations over all rows."""
+    share = (fitted.total / fitted.total.sum())[:, None]
+    mean = (share * fitted.mean).sum(axis=0)
+    variance = (share * (fitted.scale**2 + (fitted.mean - mean) ** 2)).sum(axis=0)
+    return mean, np.sqrt(variance)
+
+
+def newton_step(start: Average, of_subsets: Derivatives, total: float) -> Average | None:
+    """Take one Newton step on all rows; None where it would be too long to be trusted.
+
+    Parameters
+    ----------
+    start : Average
+    of_subsets : Derivatives
+        At `start`, in columns centred and scaled as it says.
+    total : float
+        Sum of the weights.
+    """
+    gradient, hessian = of_subsets.gradient.sum(axis=0), of_subsets.hessian.sum(axis=0)
+    size = np.sqrt(np.diag(hessian))
+    if not (size > 0.0).all():
+        return None
+    scaled = hessian / size / size[:, None]
+    np.fill_diagonal(scaled, 1.0)
+    step = solve(scaled, -gradient / size)[0] / size
+    if not np.isfinite(step).all() or 0.5 * abs(float((gradient * step).sum())) > LONG_STEP * total:
+        return None
+    if start.coef.ndim > 1:
+        step = centred(step.reshape(len(start.coef) - 1, -1))
+    coef = start.coef + step[..., 1:] / start.scale
+    intercept = start.centred_intercept + step[..., 0] - (start.mean * coef).sum(axis=-1)
+    return Average(coef, intercept, start.mean, start.scale)

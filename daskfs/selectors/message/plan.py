@@ -1,10 +1,12 @@
-"""How MESSAGE cuts the rows into subsets and the subsets into tasks: integers in, integers out."""
+"""How MESSAGE cuts the rows into subsets (step 1), and the subsets into tasks that fit in memory."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from numbers import Integral
+from typing import Any
+
+import numpy as np
 
 from daskfs.errors import ConfigError
 from daskfs.kernels.glm import path as glm_path
@@ -13,7 +15,11 @@ from daskfs.kernels.glm.lsa import lsa_path_nbytes
 from daskfs.kernels.glm.softmax import softmax_nbytes
 from daskfs.kernels.lasso.least_squares import least_squares_nbytes
 from daskfs.kernels.lasso.path import default_max_features, path_nbytes
-from daskfs.selectors.shared.budget import Budget, SelectorPlan
+from daskfs.matrix.base import Matrix
+from daskfs.selectors.message.subset import SelectionSettings
+from daskfs.selectors.message.tasks import is_sparse
+from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
+from daskfs.selectors.shared.rows import in_random_order
 
 GROUP_NBYTES = 128 << 20  # of rows read by one task, where the memory allows and subsets are smaller
 CACHE_NBYTES = 20 << 10  # what a subset's path leaves behind for the refit: half of 64 x 64 numbers, and a few vectors
@@ -21,6 +27,12 @@ TILE_NBYTES = 8 << 20  # a decoded and an encoded tile of the reader
 MIN_SUBSET_SIZE = 400
 MIN_SUBSETS = 5  # for a vote, where the rows suffice
 SUBSET_VALUES = 1 << 23  # 32 MiB of float32
+
+
+def check_subsets(n_subsets: int | None, subset_size: int | None) -> None:
+    """Refuse a number of subsets and their size together."""
+    if n_subsets is not None and subset_size is not None:
+        raise ConfigError("expected n_subsets or subset_size, found both", "n_subsets", "leave one out")
 
 
 def choose_n_subsets(
@@ -36,14 +48,14 @@ def choose_n_subsets(
     ----------
     n_samples, n_features : int
     n_subsets, subset_size : int or None
-        What the user asked for, at most one of them.
+        What the user asked for, at most one of them (`check_subsets`).
     n_values : int, optional
         Entries of sparse rows; all values by default.
 
     Raises
     ------
     ConfigError
-        Both given, or subsets of less than two rows.
+        Subsets of less than two rows.
 
     Examples
     --------
@@ -54,16 +66,12 @@ def choose_n_subsets(
     >>> choose_n_subsets(10_000, 1000, None, 500)
     20
     """
-    if n_subsets is not None and subset_size is not None:
-        raise ConfigError("expected n_subsets or subset_size, found both", "message", "leave one out")
-    if n_subsets is None and subset_size is None:
+    name = "n_subsets"
+    if subset_size is not None:
+        name, n_subsets = "subset_size", max(1, n_samples // subset_size)
+    elif n_subsets is None:
         wanted = _wanted_subsets(n_samples * n_features if n_values is None else n_values)
         return min(wanted, _most_subsets(n_samples, n_features))
-    name, asked = ("n_subsets", n_subsets) if subset_size is None else ("subset_size", subset_size)
-    least = 1 if name == "n_subsets" else 2
-    if not is_whole(asked, least):
-        raise ConfigError(f"expected a whole number of at least {least}, found {asked!r}", name)
-    n_subsets = int(asked) if name == "n_subsets" else max(1, n_samples // int(asked))  # type: ignore[arg-type]
     if n_samples < 2 * n_subsets:
         raise ConfigError(
             f"expected at least two rows per subset, found {n_samples} rows for {n_subsets} subsets",
@@ -103,9 +111,62 @@ def why_n_subsets(n_samples: int, n_features: int, n_values: int | None = None) 
     return f"{chosen}: enough for a vote, and large subsets find weak signals"
 
 
-def is_whole(value: object, least: int) -> bool:
-    """Whether a value is a whole number of at least `least`; True is no number."""
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
+@dataclass(frozen=True, slots=True)
+class Subsets:
+    """The rows of a matrix, cut into as many subsets as vote together, and how these select."""
+
+    data: DataShape
+    settings: SelectionSettings
+    partition: str = "random"
+    n_entries: int | None = None
+    """Of the largest subset, where subsets are read as their entries."""
+
+    @property
+    def n_subsets(self) -> int:
+        """The paper's m."""
+        return self.settings.n_subsets
+
+    @property
+    def n_rows(self) -> int:
+        """Of the largest subset."""
+        return -(-self.data.n_samples // self.n_subsets)
+
+    def start(self, i: int) -> int:
+        """Return the first row of subset i; subset i ends where subset i + 1 starts."""
+        return subset_start(i, self.data.n_samples, self.n_subsets)
+
+    def select(self, n_subsets: int) -> Budget:
+        """Return the memory of a task that selects on so many subsets."""
+        n_rows, n_features, itemsize, task = self.n_rows, self.data.n_features, self.data.itemsize, Budget()
+        if self.n_entries is not None:
+            task.add("entries of the subsets", n_subsets * (n_rows * 32 + self.n_entries * (itemsize + 8)))
+            task.add("entries of one by columns", self.n_entries * (itemsize + 20))  # and on the way there
+            return task.add("its path", self._path_nbytes())
+        task.add("rows of the subsets", n_subsets * n_rows * (n_features * itemsize + 24))
+        task.add("rows of one as float32", n_rows * n_features * 4 if itemsize < 4 else 0)
+        return task.add("its path", self._path_nbytes()).add("tiles", TILE_NBYTES)
+
+    def select_nbytes(self, n_subsets: int) -> int:
+        """Return the bytes of `select`."""
+        return self.select(n_subsets).nbytes
+
+    def _path_nbytes(self) -> int:
+        n, p, how = self.n_rows, self.data.n_features, self.settings
+        if how.loss == "squared":
+            return path_nbytes(n, p, how.n_lambdas, min(p, how.max_features or default_max_features(n, p)))
+        if how.approx == "lsa":
+            return lsa_path_nbytes(n, p, how.n_lambdas)
+        k = how.max_features or glm_path.default_max_features(n, p)
+        return glm_path.glm_path_nbytes(n, p, how.n_lambdas, min(p, k))
+
+    def refit_nbytes(self, n_subsets: int, n_columns: int) -> int:
+        """Return the memory of a task that refits so many columns on so many subsets."""
+        n_rows, loss = self.n_rows, self.settings.loss
+        read = n_subsets * n_rows * (n_columns * max(self.data.itemsize, 4) + 24)
+        if loss == "multinomial":
+            return read + softmax_nbytes(n_rows, n_columns, max(2, len(self.settings.classes))) + TILE_NBYTES
+        fit_nbytes = least_squares_nbytes if loss == "squared" else glm_fit_nbytes
+        return read + fit_nbytes(n_rows, n_columns) + TILE_NBYTES
 
 
 def subset_start(i: int, n_samples: int, n_subsets: int) -> int:
@@ -113,63 +174,7 @@ def subset_start(i: int, n_samples: int, n_subsets: int) -> int:
     return i * n_samples // n_subsets
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What a plan needs to know: of the matrix, and of the way it is selected on."""
-
-    n_samples: int
-    n_features: int
-    itemsize: int
-    n_subsets: int
-    n_lambdas: int = 100
-    max_features: int | None = None
-    loss: str = "squared"
-    is_strided: bool = False
-    is_approximate: bool = False
-    n_classes: int = 2
-    n_entries: int | None = None
-    """Of the largest subset, where subsets are read as their entries."""
-
-    @property
-    def largest_subset(self) -> int:
-        """Rows."""
-        return -(-self.n_samples // self.n_subsets)
-
-    def select(self, n_subsets: int) -> Budget:
-        """Return the memory of a task that selects on so many subsets."""
-        rows, task = self.largest_subset, Budget()
-        if self.n_entries is not None:
-            task.add("entries of the subsets", n_subsets * (rows * 32 + self.n_entries * (self.itemsize + 8)))
-            task.add("entries of one by columns", self.n_entries * (self.itemsize + 20))  # and on the way there
-            return task.add("its path", self._path_nbytes(rows))
-        task.add("rows of the subsets", n_subsets * rows * (self.n_features * self.itemsize + 24))
-        task.add("rows of one as float32", rows * self.n_features * 4 if self.itemsize < 4 else 0)
-        return task.add("its path", self._path_nbytes(rows)).add("tiles", TILE_NBYTES)
-
-    def select_nbytes(self, n_subsets: int) -> int:
-        """Return the bytes of `select`."""
-        return self.select(n_subsets).nbytes
-
-    def _path_nbytes(self, rows: int) -> int:
-        p = self.n_features
-        if self.loss == "squared":
-            return path_nbytes(rows, p, self.n_lambdas, min(p, self.max_features or default_max_features(rows, p)))
-        if self.is_approximate:
-            return lsa_path_nbytes(rows, p, self.n_lambdas)
-        k = self.max_features or glm_path.default_max_features(rows, p)
-        return glm_path.glm_path_nbytes(rows, p, self.n_lambdas, min(p, k))
-
-    def refit_nbytes(self, n_subsets: int, n_selected: int) -> int:
-        """Return the memory of a task that refits so many columns on so many subsets."""
-        rows = self.largest_subset
-        read = n_subsets * rows * (n_selected * max(self.itemsize, 4) + 24)
-        if self.loss == "multinomial":
-            return read + softmax_nbytes(rows, n_selected, self.n_classes) + TILE_NBYTES
-        fit_nbytes = least_squares_nbytes if self.loss == "squared" else glm_fit_nbytes
-        return read + fit_nbytes(rows, n_selected) + TILE_NBYTES
-
-
-def subsets_per_task(n_subsets: int, nbytes_of: Callable[[int], int], memory_limit: int | None, n_threads: int) -> int:
+def subsets_per_task(n_subsets: int, nbytes_of: Callable[[int], int], limits: Limits) -> int:
     """Return how many subsets one task reads: all threads busy, tasks of about 128 MiB, within the limit.
 
     Parameters
@@ -177,70 +182,102 @@ def subsets_per_task(n_subsets: int, nbytes_of: Callable[[int], int], memory_lim
     n_subsets : int
     nbytes_of : callable
         Memory of a task of so many subsets; grows by the same for each.
-    memory_limit : int or None
-        Bytes that one task may take.
-    n_threads : int
-        Tasks that run at once on all workers.
+    limits : Limits
     """
     one, two = nbytes_of(1), nbytes_of(2)
     subset_nbytes = max(1, two - one)
-    wanted = min(max(1, GROUP_NBYTES // subset_nbytes), -(-n_subsets // n_threads))
-    if memory_limit is not None:
-        wanted = min(wanted, 1 + (memory_limit - one) // subset_nbytes)
+    wanted = min(max(1, GROUP_NBYTES // subset_nbytes), -(-n_subsets // limits.n_threads))
+    if limits.task_nbytes is not None:
+        wanted = min(wanted, 1 + (limits.task_nbytes - one) // subset_nbytes)
     return max(1, wanted)
 
 
-def plan_message(shape: Shape, memory_limit: int | None, n_threads: int, tile_rows: int = 1) -> SelectorPlan:
+def plan_message(subsets: Subsets, limits: Limits) -> SelectorPlan:
     """Return what MESSAGE will read and hold.
-
-    Parameters
-    ----------
-    shape : Shape
-    memory_limit : int or None
-        Bytes that one task may take.
-    n_threads : int
-        Tasks that run at once on all workers.
-    tile_rows : int
-        Rows of the store's tiles: a task reads whole ones.
 
     Raises
     ------
     PlanError
         One subset does not fit in the limit; with the sizes that would.
     """
-    if memory_limit is not None and shape.select_nbytes(1) > memory_limit:
-        what = f"one subset of {shape.largest_subset:,} rows x {shape.n_features:,} columns takes"
-        shape.select(1).refuse_over(memory_limit, what, _smaller_subsets(shape, memory_limit))
-    per_task = subsets_per_task(shape.n_subsets, shape.select_nbytes, memory_limit, n_threads)
-    n_tasks = -(-shape.n_subsets // per_task)
-    n_read = shape.n_samples + (tile_rows - 1) * (n_tasks - 1)
-    if shape.is_strided and tile_rows > 1:  # a task's rows are in all tiles
-        n_read = shape.n_samples * n_tasks
-    read_nbytes = n_read * shape.n_features * shape.itemsize
+    n_samples, n_features, loss = subsets.data.n_samples, subsets.data.n_features, subsets.settings.loss
+    if limits.task_nbytes is not None and subsets.select_nbytes(1) > limits.task_nbytes:
+        what = f"one subset of {subsets.n_rows:,} rows x {n_features:,} columns takes"
+        subsets.select(1).refuse_over(limits.task_nbytes, what, _smaller_subsets(subsets, limits.task_nbytes))
+    per_task = subsets_per_task(subsets.n_subsets, subsets.select_nbytes, limits)
+    n_tasks = -(-subsets.n_subsets // per_task)
+    tile_rows = subsets.data.tile_shape[0] if subsets.data.tile_shape else 1  # a task reads whole tiles
+    n_read = n_samples + (tile_rows - 1) * (n_tasks - 1)
+    if subsets.partition == "strided" and tile_rows > 1:  # a task's rows are in all tiles
+        n_read = n_samples * n_tasks
     again = "the selected ones again where a subset's path has not met them"
-    if shape.loss != "squared":
+    if loss != "squared":
         again = "two over the selected ones, or four where weak features are looked at again"
     return SelectorPlan(
         n_tasks=n_tasks,
         n_passes=1,
-        read_nbytes=read_nbytes,
-        task=shape.select(per_task),
+        read_nbytes=n_read * n_features * subsets.data.itemsize,
+        task=subsets.select(per_task),
         client=Budget()
-        .add("vectors over the rows", shape.n_samples * 24)
-        .add("votes and scores", shape.n_features * 64)
-        .add("what the paths leave for the refit", shape.n_subsets * CACHE_NBYTES),
+        .add("vectors over the rows", n_samples * 24)
+        .add("votes and scores", n_features * 64)
+        .add("what the paths leave for the refit", subsets.n_subsets * CACHE_NBYTES),
         text=(
-            f"message: {shape.n_subsets} subsets of {shape.largest_subset:,} rows, {per_task} per task; "
+            f"message: {subsets.n_subsets} subsets of {subsets.n_rows:,} rows, {per_task} per task; "
             f"one pass over all columns, {again}"
         ),
     )
 
 
-def _smaller_subsets(shape: Shape, memory_limit: int) -> str:
-    n_subsets = shape.n_subsets
-    while n_subsets < shape.n_samples // 20:
-        n_subsets = min(max(n_subsets + 1, n_subsets * 5 // 4), shape.n_samples // 20)
-        smaller = replace(shape, n_subsets=n_subsets)
+def _smaller_subsets(subsets: Subsets, memory_limit: int) -> str:
+    n_subsets, most = subsets.n_subsets, subsets.data.n_samples // 20
+    while n_subsets < most:
+        n_subsets = min(max(n_subsets + 1, n_subsets * 5 // 4), most)
+        smaller = replace(subsets, settings=replace(subsets.settings, n_subsets=n_subsets))
         if smaller.select_nbytes(1) <= memory_limit:
-            return f"set n_subsets={n_subsets} (subsets of {smaller.largest_subset:,} rows)"
+            return f"set n_subsets={n_subsets} (subsets of {smaller.n_rows:,} rows)"
     return ""
+
+
+def in_partition(matrix: Matrix, subsets: Subsets, random_state: Any, notes: list[str]) -> Matrix:
+    """Return a matrix whose consecutive rows are the subsets: random, or every m-th of the rows as they stand."""
+    if subsets.partition == "strided":
+        return strided(matrix, subsets.n_subsets)
+    return in_random_order(matrix, random_state, notes)
+
+
+def strided(matrix: Matrix, n_subsets: int) -> Matrix:
+    """Return a matrix of which subset i has rows i, i + m, i + 2 m, ... as they stand: each subset spans all rows.
+
+    The last n mod m rows go, one each, to the subsets that are one larger.
+    """
+    n_samples = matrix.shape[0]
+    starts = np.array([subset_start(i, n_samples, n_subsets) for i in range(n_subsets + 1)])
+    n_each = n_samples // n_subsets
+    is_larger = np.diff(starts) > n_each
+    order = np.empty(n_samples, dtype=np.int64)
+    for i in range(n_subsets):
+        order[starts[i] : starts[i] + n_each] = np.arange(n_each) * n_subsets + i
+    order[starts[1:][is_larger] - 1] = np.arange(n_each * n_subsets, n_samples)
+    return matrix.take(order)
+
+
+def n_entries_of(matrix: Matrix) -> int | None:
+    """Return how many entries the rows have, None where they are dense."""
+    counts = _entries_per_row(matrix)
+    return None if counts is None else int(counts.sum())
+
+
+def _entries_per_row(matrix: Matrix) -> np.ndarray | None:
+    found = matrix.base.sparse_rows(slice(None))
+    return None if found is None else np.diff(found.indptr)[matrix.at(0, matrix.shape[0])]
+
+
+def most_entries(in_order: Matrix, subsets: Subsets) -> int | None:
+    """Return the entries of the largest subset; None where subsets, or some of them, are read as dense blocks."""
+    counts = _entries_per_row(in_order)
+    if counts is None or subsets.settings.approx == "lsa":
+        return None
+    most = int(np.add.reduceat(counts, [subsets.start(i) for i in range(subsets.n_subsets)]).max())
+    n_rows = subsets.data.n_samples // subsets.n_subsets
+    return most if is_sparse(n_rows, subsets.data.n_features, most) else None

@@ -27,7 +27,7 @@ Differs from the paper
   signals of correlated features. The default λ is that of BIC, and more where few subsets vote: features of noise that
   one subset chooses are voted down, but one that most subsets miss is lost.
 * Step 4. A vote loses for certain what each subset sees with a chance below one half, however many the subsets
-  (``message_second_look``); ``second_look=False`` leaves the step out.
+  (`daskfs.selectors.message.votes`); ``second_look=False`` leaves the step out.
 * Step 7. Maximum-likelihood fits of n_i rows are biased by O(1 / n_i), and so is their average. Where the true features
   are selected the step ends close to maximum likelihood on all rows. With the squared loss it ends at least squares on
   all rows, whose sums are those of the subsets: nothing more is read. ``average="mean"`` leaves it out.
@@ -37,52 +37,46 @@ Differs from the paper
 * A subset on which a column is constant does not vote on it: its vote counts over the others, which must be more than
   half. Such a coefficient is averaged over the others too. A subset whose target is constant (one class) has no vote.
 * On a subset where the kept columns are linearly dependent, step 5 takes the shortest solution; on one whose classes
-  they tell apart without error, where there is no maximum likelihood, a weak ridge bounds the fit, and the average does
-  without it. The result counts both.
+  are linearly separable by them, where there is no maximum likelihood, a weak ridge bounds the fit, and the average
+  leaves it out. The result counts both.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
+import warnings
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from annotated_types import Ge
 
-from daskfs.errors import ConfigError, DataError
 from daskfs.kernels.losses import default_threshold
-from daskfs.losses import LIKELIHOOD
+from daskfs.losses import LIKELIHOOD, find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, Estimator, LossOf, Positive, Share
-from daskfs.result import SelectionResult, selection_table
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.inputs import is_lazy
-from daskfs.selectors.message.aggregate import coefficient_norm, count_votes
-from daskfs.selectors.message.fits import Part, Parts, Refit, SubsetFits, confirmed, run_again
-from daskfs.selectors.message.notes import note_on_contenders, notes_on, notes_on_paths, path_of_first, summed
-from daskfs.selectors.message.partition import in_partition, most_entries, n_entries_of, weighted_rows
-from daskfs.selectors.message.passes import MessageRun
-from daskfs.selectors.message.plan import Shape, choose_n_subsets, plan_message, why_n_subsets
+from daskfs.selectors.message.fits import Average, Part, SubsetFits, fit_subsets, intercept_alone
+from daskfs.selectors.message.passes import SubsetPasses
+from daskfs.selectors.message.plan import (
+    Subsets,
+    check_subsets,
+    choose_n_subsets,
+    in_partition,
+    most_entries,
+    n_entries_of,
+    plan_message,
+    why_n_subsets,
+)
 from daskfs.selectors.message.subset import SelectionSettings
+from daskfs.selectors.message.votes import Vote, confirmed, count_votes, notes_on_choices, notes_on_votes
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
-from daskfs.selectors.shared.responses import CLASSIFIERS
+from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Run
-from daskfs.selectors.shared.targets import checked_target, classes_of, null_intercept, null_intercepts
-
-VOTES = (
-    "selected",
-    "n_selected",
-    "constant",
-    "n_constant",
-    "abstains",
-    "n_unsolved",
-    "total",
-    "y_mean",
-)  # what aggregation takes from the subsets' choices
+from daskfs.selectors.shared.targets import checked_target, classes_of
 
 
-class Message(BaseSelector):
+class Message(BaseSelector, renamed={"penalty": "gic_penalty"}):
     """Select the features that a majority of random row subsets selects, average the subsets' fits on them.
 
     Parameters
@@ -100,25 +94,27 @@ class Message(BaseSelector):
     loss : {"squared", "logistic", "poisson", "huber", "multinomial"}
         The model: linear; two classes (any labels) by their log-odds; counts by the logarithm of their mean; linear
         with errors that count linearly beyond 1.345 robust standard deviations of the target; any number of classes,
-        each with coefficients of its own: a feature is kept that most subsets choose to tell some class from the rest.
+        each with coefficients of its own: a feature is kept that most subsets choose for some class against the others.
     criterion : {"vote", "bic", "ric", "ebic"}
         bic: λ = log n_i. ebic: λ = log n_i + 2 gamma log p. ric: λ = 2 (log p + log log p). vote: bic where there are
         many subsets, and as much more where they are few as keeps features of noise, which half of them must choose,
         to 0.01 expected, up to ebic.
     gamma : float
-        Of ebic, and of the most that vote adds; 1 is the paper's extended BIC.
-    penalty : float, optional
+        EBIC's γ (0 to 1); it also caps the penalty of ``criterion="vote"``. γ = 1 is the paper's extended BIC.
+    gic_penalty : float, optional
         λ itself, instead of a criterion.
     sigma2 : float, optional
-        Variance of the noise, where it is known (with other losses than the squared one, the dispersion).
+        Variance of the noise, where it is known (with losses other than the squared one, the dispersion).
     gic_rss : {"refit", "lasso"}
         Whether the criterion sees the residuals (the deviance) of the refit or of the shrunk Lasso fit.
     approx : {"lsa"}, optional
-        Of the path of another loss than the squared one: its parabola at the fit of all features, for few of them
-        (p < 100, say). Several times as fast; some subsets choose another model than on the exact path.
+        For losses other than the squared one, follow the path of the quadratic approximation at the fit of all
+        features, for few of them (p < 100, say). Several times as fast; some subsets choose another model than on the
+        exact path.
     estimator : scikit-learn estimator, optional
         Selects on each subset instead of the Lasso path: a clone is fitted, the features with a coefficient in its
-        ``coef_`` are chosen. Classes are -1 and 1 to it. The criterion and what belongs to it are of no use then.
+        ``coef_`` are chosen. Classes are -1 and 1 to it. The criterion and what belongs to it have no
+        effect then.
     tie : {"drop", "keep"}
         What becomes of a feature that exactly half of the subsets chose.
     second_look : bool
@@ -154,7 +150,7 @@ class Message(BaseSelector):
     n_subsets_ : int
     n_selected_per_subset_ : ndarray of shape (n_subsets_,)
     n_cached_ : int
-        Subsets refitted from what their paths left behind, without a second look at their rows.
+        Subsets refitted from what their paths left behind, without reading their rows again.
     result_ : SelectionResult
         Its history is the path of the first subset: lambda, df, rss (or deviance), gic, chosen. Its ``communication``
         counts the bytes that the tasks returned.
@@ -194,7 +190,7 @@ class Message(BaseSelector):
     loss: Annotated[str, LossOf(LIKELIHOOD)] = "squared"
     criterion: Literal["vote", "bic", "ric", "ebic"] = "vote"
     gamma: Share = 0.5
-    penalty: Positive | None = None
+    gic_penalty: Positive | None = None
     sigma2: Positive | None = None
     gic_rss: Literal["refit", "lasso"] = "refit"
     approx: Literal["lsa"] | None = None
@@ -207,13 +203,29 @@ class Message(BaseSelector):
     max_features: Count | None = None
 
     def _check_combination(self) -> None:
-        if self.n_subsets is not None and self.subset_size is not None:
-            raise ConfigError("expected n_subsets or subset_size, found both", "message", "leave one out")
+        check_subsets(self.n_subsets, self.subset_size)
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
-        tile_rows = shape.tile_shape[0] if shape.tile_shape else 1
-        message_shape = self._shape(shape.n_samples, shape.n_features, shape.dtype)
-        return plan_message(message_shape, limits.task_nbytes, limits.n_threads, tile_rows)
+        return plan_message(self._subsets(shape), limits)
+
+    def _subsets(self, shape: DataShape, n_values: int | None = None) -> Subsets:
+        """Return how rows of this shape are cut into subsets, as far as is known before any data is."""
+        n_subsets = choose_n_subsets(shape.n_samples, shape.n_features, self.n_subsets, self.subset_size, n_values)
+        settings = SelectionSettings(
+            criterion=self.criterion,
+            gamma=self.gamma,
+            gic_penalty=self.gic_penalty,
+            sigma2=self.sigma2,
+            gic_rss=self.gic_rss,
+            approx=self.approx,
+            estimator=self.estimator,
+            n_lambdas=self.n_lambdas,
+            patience=self.patience,
+            max_features=self.max_features,
+            loss=self.loss,
+            n_subsets=n_subsets,
+        )
+        return Subsets(shape, settings, self.partition)
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, classes: Any = None) -> Message:
         """Take more rows: their subsets vote with those before, and their fits join the average.
@@ -235,153 +247,130 @@ class Message(BaseSelector):
         Earlier rows are not selected on again. With the squared loss subsets are refitted from what they left behind, a
         few kilobytes each; a subset whose path has not met a feature that is selected now is read again from its store,
         or else left out of the average, which a note says. Other losses read the selected columns of all rows again:
-        arrays in memory are kept for it (but not pickled with the selector); a store costs nothing.
+        arrays in memory that `partial_fit` was given are kept for it (those given to `fit` are not, and none is pickled
+        with the selector); a store costs nothing. Subsets whose rows are gone vote, but are left out of the average,
+        with a warning.
         """
         self.check_parameters()
-        is_first = not getattr(self, "_parts", [])
-        if is_first:
-            self._parts: list[Part] = []
-            self._labels = None if classes is None else np.unique(classes)
-        elif self._labels is None and self.loss in CLASSIFIERS:
-            self._labels = self.classes_  # of a fit
-        if self.loss != "squared" and any(part.matrix is None for part in self._parts):
-            raise DataError("the rows of earlier calls are gone, the refit needs them", "partial_fit", "fit again")
-        with self._opened(X, y, sample_weight, self._labels, is_first) as (matrix, labels):
-            self._labels = labels
+        seen = getattr(self, "_seen", _Seen())
+        is_first = not seen.parts
+        if self.loss != "squared" and any(part.matrix is None for part in seen.parts):
+            warnings.warn(
+                "the rows of earlier calls are gone: their subsets vote, but are left out of the average; begin with "
+                "partial_fit, which keeps rows, or fit a store",
+                UserWarning,
+                stacklevel=2,
+            )
+        labels = None if classes is None else np.unique(classes)
+        if find_loss(self.loss).is_classifier and not is_first:
+            labels = self.classes_
+        with self._opened(X, y, sample_weight, labels, is_first) as (matrix, found):
             if is_first:
                 self._take_names(matrix)
+                self._seen = _Seen(codes=labels if found is None or labels is None else np.arange(float(len(found))))
             self._take(self._run(matrix))
             if is_lazy(X):
-                self._parts[-1].matrix = None  # its store is temporary
-        if labels is not None:
-            self.classes_ = labels
+                self._seen.parts[-1] = replace(self._seen.parts[-1], matrix=None)  # its store is temporary
+            elif self.loss == "squared":
+                self._seen.parts[-1] = self._seen.parts[-1].without_arrays()
+        if found is not None:
+            self.classes_ = found
         return self
 
     def _fit(self, run: Run) -> None:
-        self._parts, self._labels = [], None
+        self._seen = _Seen()
         self._take(run)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave arrays in memory behind: a pickled selector is small."""
-        state = dict(super().__getstate__())
-        if "_parts" in state:
-            state["_parts"] = [part.without_arrays() for part in self._parts]
-        return state
+        self._seen.parts[-1] = self._seen.parts[-1].without_arrays()
 
     def _take(self, run: Run) -> None:
-        """Steps 1 to 5, with the subsets of earlier calls."""
-        matrix, limit, workers = run.matrix, run.task_limit, run.workers
+        """Steps 1 to 7, with the subsets of earlier calls."""
+        notes: list[str] = []
+        rows, subsets = self._partition(run.matrix, notes)
+        passes = SubsetPasses(run.over(rows), subsets)
+        part = Part(rows, subsets, passes.select())
+        parts = [*((past, past.passes(run)) for past in self._seen.parts), (part, passes)]
+        choices = [choice for part, _ in parts for choice in part.choices]
+        notes += notes_on_choices(choices)
+        vote = count_votes(choices, subsets.data.n_features, self.tie)
+        fits = self._fits(vote, parts, notes)
+        self._seen.parts.append(part)
+        if fits is None:
+            columns, average = np.empty(0, dtype=np.int64), intercept_alone(choices, subsets.settings)
+        else:
+            columns, (average, step) = fits.columns, fits.averaged(self.average)
+        notes += notes_on_votes(vote.frequency, len(columns), run.matrix.names.given)
+        notes += [] if fits is None else fits.notes(step)
+        self.n_subsets_, self.n_cached_ = len(choices), 0 if fits is None else fits.counts.n_cached
+        self.n_selected_per_subset_ = np.array([choice.n_selected for choice in choices])
+        self._set_model(vote.frequency, columns, average)
+        self.result_ = self._result_of(
+            run,
+            notes=notes,
+            history={} if choices[0].path is None else choices[0].path.columns(),
+            chosen={
+                "n_subsets": self.n_subsets_,
+                "estimator": None if self.estimator is None else repr(self.estimator),
+            },
+            n_samples=sum(part.subsets.data.n_samples for part, _ in parts),
+        )
+
+    def _partition(self, matrix: Matrix, notes: list[str]) -> tuple[Matrix, Subsets]:
+        """Step 1: return the rows in an order whose consecutive parts are the subsets."""
         checked_target(matrix, self.loss)
         rows = weighted_rows(matrix)
         n_values = n_entries_of(rows)
-        shape = self._shape(rows.shape[0], rows.shape[1], np.dtype(rows.dtype), n_values)
-        settings = self._settings(rows, shape)
-        notes: list[str] = []
+        subsets = self._subsets(DataShape.of(rows), n_values)
+        settings = replace(subsets.settings, **self._coding(rows))
         if self.n_subsets is None and self.subset_size is None:
-            notes.append(why_n_subsets(shape.n_samples, shape.n_features, n_values))
-        in_order = in_partition(rows, shape, self.random_state, notes)
-        shape = replace(shape, n_classes=max(2, len(settings.classes)), n_entries=most_entries(in_order, shape))
-        passes = MessageRun(in_order, shape, limit, workers, run.progress, run.checkpoint)
-        part = Part(in_order, shape, passes.select(settings))
-        earlier = [(past, run_again(past, limit, workers)) for past in self._parts]
-        self._parts.append(part)
-        refit = self._agree(settings, [*earlier, (part, passes)], notes)
-        notes += notes_on(self.scores_, self.n_subsets_, refit, matrix.names.given)
-        self._make_result(matrix, [passes, *(other for _, other in earlier if other is not None)], notes)
-        if settings.loss == "squared":
-            self._parts[-1] = part.without_arrays()
+            notes.append(why_n_subsets(subsets.data.n_samples, subsets.data.n_features, n_values))
+        in_order = in_partition(rows, subsets, self.random_state, notes)
+        return in_order, replace(subsets, settings=settings, n_entries=most_entries(in_order, subsets))
 
-    def _agree(self, settings: SelectionSettings, parts: Parts, notes: list[str]) -> Refit | None:
-        """Steps 3 to 7: votes, second look, fits, average."""
-        n_features = parts[0][0].shape.n_features
-        chosen = {name: np.concatenate([part.chosen[name] for part, _ in parts]) for name in VOTES}
-        self.n_subsets_, self.n_selected_per_subset_ = len(chosen["n_selected"]), chosen["n_selected"]
-        notes += notes_on_paths(chosen)
-        n_classes = len(settings.classes)
-        self.support_, self.scores_, is_contender = count_votes(chosen, n_features, n_classes, self.tie)
-        fits = None
-        if self.second_look and is_contender.any():
-            fits = SubsetFits(parts, settings, np.flatnonzero(self.support_ | is_contender))
-            kept = confirmed(fits, is_contender, float(chosen["total"].sum()), self.gamma)
-            self.support_[kept] = True
-            notes.append(note_on_contenders(int(is_contender.sum()), len(kept)))
-        self.coef_ = np.zeros((n_classes, n_features) if n_classes else n_features)
-        columns, self.n_cached_ = np.flatnonzero(self.support_), 0
-        if not len(columns):
-            self.selected_ = columns
-            location = np.average(chosen["y_mean"], weights=chosen["total"], axis=0)
-            self.intercept_ = null_intercepts(location) if n_classes else null_intercept(self.loss, float(location))
-            return None
-        if fits is None or len(fits.columns) > len(columns):
-            fits = SubsetFits(parts, settings, columns)
-        refit = fits.averaged(self.average)
-        average, self.n_cached_ = refit.average, refit.n_cached
+    def _coding(self, rows: Matrix) -> dict[str, Any]:
+        """Return what the target is, for `SelectionSettings`: classes and Huber's threshold are the first rows'."""
+        y, weight, seen = np.asarray(rows.read_target()), rows.read_weight(), self._seen
+        if self.loss == "huber" and not seen.parts:
+            seen.threshold = default_threshold(y, np.ones(len(y)) if weight is None else weight)
+        if not find_loss(self.loss).is_classifier:
+            return {"threshold": seen.threshold}
+        self.classes_ = seen.codes = classes_of(y, seen.codes, many=self.loss == "multinomial")
+        codes = tuple(map(float, seen.codes))
+        return {"classes": codes} if self.loss == "multinomial" else {"positive": codes[1]}
+
+    def _fits(self, vote: Vote, parts: list[tuple[Part, SubsetPasses | None]], notes: list[str]) -> SubsetFits | None:
+        """Steps 4 and 5: return the subsets' fits on the features that are kept; None where none is."""
+        is_kept, fits = vote.is_selected, None
+        if self.second_look and vote.is_contender.any():
+            fits = fit_subsets(parts, np.flatnonzero(vote.is_selected | vote.is_contender))
+            total = float(np.sum([choice.total for part, _ in parts for choice in part.choices]))
+            is_confirmed = confirmed(fits.z(), fits.columns, vote.is_contender, total, self.gamma)
+            is_kept = vote.is_selected | is_confirmed
+            notes.append(
+                f"{int(vote.is_contender.sum())} feature(s) had fewer votes than a majority and more than chance "
+                f"gives: {int(is_confirmed.sum())} kept for what all subsets show together"
+            )
+        columns = np.flatnonzero(is_kept)
+        if fits is not None and len(fits.columns) == len(columns):
+            return fits
+        return fit_subsets(parts, columns) if len(columns) else None
+
+    def _set_model(self, frequency: np.ndarray, columns: np.ndarray, average: Average) -> None:
+        """Set what the averaged model says of all features."""
+        self.scores_ = frequency
+        self.support_ = np.zeros(len(frequency), dtype=bool)
+        self.support_[columns] = True
+        self.coef_ = np.zeros((*average.coef.shape[:-1], len(frequency)))
         self.coef_[..., columns] = average.coef
-        self.intercept_ = average.intercept if n_classes else float(average.intercept)
-        importance = coefficient_norm(average.coef) * average.scale
-        self.selected_ = columns[np.lexsort((columns, -importance, -self.scores_[columns]))]
-        return refit
+        self.intercept_ = average.intercept if average.coef.ndim > 1 else float(average.intercept)
+        self.selected_ = columns[np.lexsort((columns, -average.importance, -frequency[columns]))]
 
-    def _shape(self, n_samples: int, n_features: int, dtype: np.dtype, n_values: int | None = None) -> Shape:
-        n_subsets = choose_n_subsets(n_samples, n_features, self.n_subsets, self.subset_size, n_values)
-        kind = (self.loss, self.partition == "strided", self.approx == "lsa")
-        return Shape(n_samples, n_features, dtype.itemsize, n_subsets, self.n_lambdas, self.max_features, *kind)
 
-    def _settings(self, rows: Any, shape: Shape) -> SelectionSettings:
-        """Return how subsets select; classes and Huber's threshold are those of the first rows."""
-        y, weight = rows.read_target(slice(None)), rows.read_weight(slice(None))
-        if not self._parts:
-            self._codes = None if self._labels is None else np.arange(float(len(self._labels)))
-            is_huber = self.loss == "huber"
-            self._threshold = default_threshold(y, np.ones(len(y)) if weight is None else weight) if is_huber else 0.0
-        if self.loss in CLASSIFIERS:
-            self._codes = classes_of(y, self._codes, many=self.loss == "multinomial")
-            self.classes_ = self._codes
-        is_multinomial, codes = self.loss == "multinomial", self._codes
-        return SelectionSettings(
-            criterion=self.criterion,
-            gamma=self.gamma,
-            refit=self.gic_rss == "refit",
-            n_lambdas=self.n_lambdas,
-            patience=self.patience,
-            max_features=self.max_features,
-            penalty=self.penalty,
-            sigma2=self.sigma2,
-            loss=self.loss,
-            positive=None if codes is None or is_multinomial else float(codes[1]),
-            threshold=self._threshold,
-            estimator=self.estimator,
-            approximate=self.approx == "lsa",
-            n_subsets=shape.n_subsets,
-            classes=tuple(map(float, codes)) if is_multinomial and codes is not None else (),
-        )
+@dataclass
+class _Seen:
+    """What rows leave behind for those that come later."""
 
-    def _make_result(self, matrix: Matrix, runs: list[MessageRun], notes: list[str]) -> None:
-        names = matrix.names.given
-        coef, intercept = self.coef_[..., self.selected_], self.intercept_
-        if coef.ndim > 1:
-            coef, intercept = coefficient_norm(coef), math.nan
-            notes.append("the table's coefficients are their norms over the classes; coef_ has those of each class")
-        table = selection_table(self.selected_, coef, self.scores_[self.selected_], names)
-        parameters = {**self.get_params(deep=False), "n_subsets": self.n_subsets_}
-        parameters["estimator"] = None if self.estimator is None else repr(self.estimator)
-        del parameters["client"]
-        limit = runs[0].memory_limit
-        self.result_ = SelectionResult(
-            method=self.method,
-            score_kind=self.score_kind,
-            history_kind=self.history_kind,
-            table=table,
-            intercept=intercept,
-            parameters=parameters,
-            n_samples=sum(part.shape.n_samples for part in self._parts),
-            n_features=int(matrix.shape[1]),
-            history=type(table).from_dict(path_of_first(self._parts[0].chosen)),
-            scores=self.scores_,
-            feature_names=names,
-            store_digest=matrix.identity,
-            memory={} if limit is None else {"task_limit_nbytes": limit},
-            communication=summed(run.communication for run in runs),
-            time=summed(run.seconds for run in runs),
-            notes=notes,
-        )
+    codes: np.ndarray | None = None
+    """Values that a target of classes takes, ascending."""
+    threshold: float = 0.0
+    """Of the Huber loss."""
+    parts: list[Part] = field(default_factory=list)

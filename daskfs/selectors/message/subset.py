@@ -1,4 +1,4 @@
-"""The model of one subset: which features it chooses, its fit on features given, the slope of its loss.
+"""The model of one subset: which features it chooses, its fit on features given, the derivatives of its loss.
 
 Imported by workers, hence light: numpy and the kernels; scikit-learn only where a user brings an estimator.
 """
@@ -19,167 +19,237 @@ from daskfs.kernels.glm.softmax import softmax_fit, softmax_terms
 from daskfs.kernels.lasso.criteria import feature_penalty
 from daskfs.kernels.lasso.path import LassoPath, lasso_path
 from daskfs.kernels.linear.moments import Moments, gram_rows, moments
+from daskfs.selectors.shared.record import Record
+from daskfs.selectors.shared.targets import null_intercept
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SelectionSettings:
-    """How a subset selects; see `daskfs.selectors.message.selector.Message`."""
+    """How a subset selects: the parameters of `Message` under their own names, and what its target is."""
 
-    criterion: str
-    gamma: float
-    refit: bool
-    n_lambdas: int
-    patience: int | None
-    max_features: int | None
-    with_coefficients: bool = False
-    """Whether the coefficients of the chosen model, shrunk as the path leaves them, are wanted too."""
-    penalty: float | None = None
-    """Of one feature, instead of the criterion's."""
+    criterion: str = "vote"
+    gamma: float = 0.5
+    gic_penalty: float | None = None
     sigma2: float | None = None
-    loss: str = "squared"
-    positive: float | None = None
-    """The target's value for the class whose odds are modelled."""
-    threshold: float = 0.0
-    """Of the Huber loss."""
+    gic_rss: str = "refit"
+    approx: str | None = None
     estimator: Any = None
-    """A scikit-learn estimator that selects instead of the Lasso path."""
-    approximate: bool = False
-    """Whether the path of a loss is that of its parabola at the fit of all columns."""
+    n_lambdas: int = 100
+    patience: int | None = 10
+    max_features: int | None = None
+    loss: str = "squared"
     n_subsets: int = 1
     """That vote together."""
+    positive: float | None = None
+    """With two classes, the target's value for the one whose odds are modelled."""
     classes: tuple[float, ...] = ()
-    """The target's values with the multinomial loss, which are numbered in this order."""
+    """With the multinomial loss, the target's values in the order of the classes."""
+    threshold: float = 0.0
+    """Of the Huber loss."""
 
-    def feature_penalty(self, n_samples: float, n_features: int) -> float:
-        """Return what one more feature costs on a subset."""
-        if self.penalty is not None:
-            return self.penalty
-        return feature_penalty(self.criterion, n_samples, n_features, self.gamma, self.n_subsets)
+    def of_path(self, total: float, n_features: int) -> dict[str, Any]:
+        """Return what every path takes, on rows of this total weight: λ of the criterion, where to end."""
+        penalty = self.gic_penalty
+        if penalty is None:
+            penalty = feature_penalty(self.criterion, total, n_features, self.gamma, self.n_subsets)
+        names = ("sigma2", "gic_rss", "n_lambdas", "patience", "max_features")
+        return {"penalty": penalty, **{name: getattr(self, name) for name in names}}
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
-    """Where the slope of the loss is wanted: a model of the chosen columns, centred and scaled the same everywhere."""
+class Ballot(Record):
+    """The model that a subset chooses; with several classes, for one of them against the others."""
 
+    selected: np.ndarray
+    """Columns, ascending, int64."""
     coef: np.ndarray
-    """Shape (n_selected,) or (n_classes, n_selected), of the columns ``(x - centre) / scale``."""
-    intercept: Any
-    """The prediction where every column is at its centre."""
-    centre: np.ndarray
+    """Of these columns on the scale of the data, shrunk as the path leaves them."""
+    intercept: float
+    abstains: bool
+    """Whether the target is constant on the subset, of one class say: nothing is learnt from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PathTable(Record):
+    """A path followed, one row for each λ."""
+
+    lambdas: np.ndarray
+    df: np.ndarray
+    fit: np.ndarray
+    fit_is: str
+    """``rss`` or ``deviance``."""
+    gic: np.ndarray
+    best: int
+
+    @classmethod
+    def of(cls, path: LassoPath | GlmPath) -> PathTable:
+        """Return the table of a path."""
+        fit, fit_is = (path.rss, "rss") if isinstance(path, LassoPath) else (path.deviance, "deviance")
+        return cls(path.lambdas, path.df, fit, fit_is, path.gic, path.best)
+
+    def columns(self) -> dict[str, np.ndarray]:
+        """Return the columns of a result's history."""
+        chosen = np.arange(len(self.gic)) == self.best
+        return {"lambda": self.lambdas, "df": self.df, self.fit_is: self.fit, "gic": self.gic, "chosen": chosen}
+
+
+@dataclass(frozen=True, slots=True)
+class PathMoments(Record):
+    """What a path of the squared loss has met: moments and correlations of some features, for the refit."""
+
+    features: np.ndarray
+    mean: np.ndarray
     scale: np.ndarray
+    cross: np.ndarray
+    """Products of the standardised features with the target."""
+    gram_below: np.ndarray
+    """Correlations: what is below the diagonal, row by row."""
+    y_variance: float
+
+    @classmethod
+    def of(cls, path: LassoPath) -> PathMoments:
+        """Return what a path leaves behind."""
+        cache = path.gram
+        below = np.tril_indices(len(cache.features), -1)
+        return cls(cache.features, cache.mean, cache.scale, cache.cross, cache.gram[below], path.moments.y_variance)
+
+    def gram(self) -> np.ndarray:
+        """Return the correlations as a matrix."""
+        gram = np.eye(len(self.features))
+        q, r = np.tril_indices(len(self.features), -1)
+        gram[q, r] = gram[r, q] = self.gram_below
+        return gram
+
+
+@dataclass(frozen=True, slots=True)
+class SubsetChoice(Record):
+    """What one subset chooses, and what it leaves behind for the refit."""
+
+    ballots: tuple[Ballot, ...]
+    """One, or one for each class."""
+    total: float
+    """Sum of the weights."""
+    y_mean: np.ndarray
+    """The target's mean, or of the Huber loss its location, shape (); of several classes their shares."""
+    constant: np.ndarray
+    """Columns that are constant on the subset, which does not vote on them."""
+    constant_value: np.ndarray
+    n_unsolved: int
+    """Solves along the path that descent did not finish."""
+    met: PathMoments | None = None
+    path: PathTable | None = None
+    """Of the first subset."""
+
+    @property
+    def n_selected(self) -> int:
+        """Features chosen for any class."""
+        return len(np.unique(np.concatenate([ballot.selected for ballot in self.ballots])))
 
 
 def choose(
     X: np.ndarray | ColumnEntries, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings, is_first: bool
-) -> dict[str, np.ndarray] | None:
-    """Return what one subset chooses (see `message_on_block.select_on_block`); None where X is not finite."""
-    if isinstance(X, ColumnEntries) and settings.approximate:
+) -> SubsetChoice | None:
+    """Return what one subset chooses, with its path if it is the first; None where X is not finite.
+
+    The target is as the loss wants it: -1 and 1 for two classes, 0, 1, ... for several.
+    """
+    if isinstance(X, ColumnEntries) and settings.approx == "lsa":
         X = dense_block(X)
     if settings.estimator is not None:
-        m = block_moments(X, y, weight)
-        if np.isnan(m.scale).any():
-            return None
-        selected, coef, intercept = _choice_of_estimator(X, y, weight, settings)
-        choice = _columns_and_target(m, m.y_mean) | {"n_unsolved": np.array([0])}
-        if settings.classes:  # its votes are for all classes: counted for the first
-            n_classes = len(settings.classes)
-            shares = np.bincount(y.astype(np.int64), weight, n_classes) / m.total
-            abstains = np.arange(n_classes)[None] > 0
-            choice |= {"y_mean": shares[None], "selected": selected, "n_selected": np.array([len(selected)])}
-            return choice | {"abstains": abstains | _abstains(y, weight)}
-    elif settings.loss == "multinomial":
-        return choose_by_class(X, y, weight, settings, is_first)
-    else:
-        follow = _lasso_path if settings.loss == "squared" else _path
-        path = follow(X, y, weight, settings)
-        if np.isnan(path.moments.scale).any():
-            return None
-        selected = path.selected()
-        coef, intercept = np.empty(0), 0.0
-        if path.best >= 0:
-            coef, intercept = path.coefficients(path.best)[selected], path.intercept(path.best)
-        choice = _columns_and_target(path.moments, _location(path, y, weight))
-        choice["n_unsolved"] = np.array([path.n_unsolved])
-        choice |= _flattened(path) if isinstance(path, LassoPath) else {}
-        choice |= _history(path) if is_first else {}
-    choice |= {"selected": selected, "n_selected": np.array([len(selected)]), "abstains": _abstains(y, weight)}
-    if settings.with_coefficients:
-        choice |= {"coef": coef, "intercept": np.array([intercept if len(coef) else choice["y_mean"][0]])}
-    return choice
+        return _choice_of_estimator(X, y, weight, settings)
+    if settings.loss == "multinomial":
+        return _choice_by_class(X, y, weight, settings, is_first)
+    path = _path(X, y, weight, settings)
+    m = path.moments
+    if np.isnan(m.scale).any():
+        return None
+    location = _location(path, y, weight)
+    selected = path.selected()
+    coef, intercept = np.empty(0), null_intercept(settings.loss, location)
+    if len(selected):
+        coef, intercept = path.coefficients(path.best)[selected], path.intercept(path.best)
+    return SubsetChoice(
+        (Ballot(selected, coef, intercept, _is_constant(y, weight)),),
+        **_columns_of(m),
+        y_mean=np.array(location),
+        n_unsolved=path.n_unsolved,
+        met=PathMoments.of(path) if isinstance(path, LassoPath) else None,
+        path=PathTable.of(path) if is_first else None,
+    )
 
 
-def choose_by_class(
+def _path(
+    X: np.ndarray | ColumnEntries, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings
+) -> LassoPath | GlmPath:
+    options = settings.of_path(float(weight.sum()), X.shape[1])
+    if settings.loss == "squared":
+        return lasso_path(X, y, weight, **options)
+    follow: Any = lsa_path if settings.approx == "lsa" else glm_path
+    path: GlmPath = follow(X, y, weight, loss=settings.loss, threshold=settings.threshold, **options)
+    return path
+
+
+def _choice_of_estimator(
+    X: np.ndarray | ColumnEntries, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings
+) -> SubsetChoice | None:
+    """Let a clone of the user's estimator choose: its columns with a coefficient, for all classes together."""
+    m = block_moments(X, y, weight)
+    if np.isnan(m.scale).any():
+        return None
+    y_mean = np.array(m.y_mean)
+    if settings.classes:
+        y_mean = np.bincount(y.astype(np.int64), weight, len(settings.classes)) / m.total
+    selected, coef, intercept = np.empty(0, dtype=np.int64), np.empty(0), float(y[0])
+    if y.min() < y.max():
+        selected, coef, intercept = _fit_estimator(X, y, weight, settings.estimator)
+    ballot = Ballot(selected, coef, intercept, _is_constant(y, weight))
+    return SubsetChoice((ballot,), **_columns_of(m), y_mean=y_mean, n_unsolved=0)
+
+
+def _fit_estimator(
+    X: np.ndarray | ColumnEntries, y: np.ndarray, weight: np.ndarray, estimator: Any
+) -> tuple[np.ndarray, np.ndarray, float]:
+    from sklearn.base import clone
+
+    given: Any = X
+    if isinstance(X, ColumnEntries):
+        from scipy.sparse import csc_matrix
+
+        given = csc_matrix((X.values, X.rows, X.starts), shape=X.shape)
+    weights = {} if (weight == 1.0).all() else {"sample_weight": weight}
+    fitted = clone(estimator).fit(given, y, **weights)
+    coef = np.asarray(fitted.coef_, dtype=np.float64).reshape(-1, X.shape[1])
+    selected = np.flatnonzero((coef != 0.0).any(axis=0))
+    return selected, coef[0, selected], float(np.ravel(getattr(fitted, "intercept_", 0.0))[0])
+
+
+def _choice_by_class(
     X: np.ndarray | ColumnEntries, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings, is_first: bool
-) -> dict[str, np.ndarray] | None:
-    """Return what one subset chooses for each class against the others: class c its column j as ``c * p + j``."""
-    n_classes, n_features = len(settings.classes), X.shape[1]
+) -> SubsetChoice | None:
+    """Choose for each class against all others."""
     two = replace(settings, loss="logistic", classes=())
     choices = []
-    for c in range(n_classes):
+    for c in range(len(settings.classes)):
         choice = choose(X, np.where(y == c, 1.0, -1.0), weight, two, is_first and c == 0)
         if choice is None:
             return None
         choices.append(choice)
-    selected = np.concatenate([c * n_features + choice["selected"] for c, choice in enumerate(choices)])
-    shares = np.array([choice["y_mean"][0] for choice in choices])
-    return choices[0] | {
-        "selected": selected,
-        "n_selected": np.array([len(np.unique(selected % n_features))]),
-        "abstains": np.array([choice["abstains"] for choice in choices]).T,
-        "n_unsolved": np.sum([choice["n_unsolved"] for choice in choices], axis=0),
-        "y_mean": 0.5 * (1.0 + shares[None]),
-    }
-
-
-def _lasso_path(
-    X: np.ndarray | ColumnEntries, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings
-) -> LassoPath:
-    return lasso_path(
-        X,
-        y,
-        weight,
-        penalty=settings.feature_penalty(float(weight.sum()), X.shape[1]),
-        n_lambdas=settings.n_lambdas,
-        refit=settings.refit,
-        patience=settings.patience,
-        max_features=settings.max_features,
-        noise_variance=settings.sigma2,
+    return replace(
+        choices[0],
+        ballots=tuple(ballot for choice in choices for ballot in choice.ballots),
+        y_mean=0.5 * (1.0 + np.array([float(choice.y_mean) for choice in choices])),
+        n_unsolved=sum(choice.n_unsolved for choice in choices),
     )
 
 
-def _path(X: np.ndarray | ColumnEntries, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings) -> GlmPath:
-    follow: Any = lsa_path if settings.approximate else glm_path
-    path: GlmPath = follow(
-        X,
-        y,
-        weight,
-        loss=settings.loss,
-        penalty=settings.feature_penalty(float(weight.sum()), X.shape[1]),
-        threshold=settings.threshold,
-        dispersion=settings.sigma2,
-        n_lambdas=settings.n_lambdas,
-        refit=settings.refit,
-        patience=settings.patience,
-        max_features=settings.max_features,
-    )
-    return path
-
-
-def _abstains(y: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Return whether the target is the same on all rows, of one class say: nothing is learnt from them."""
-    seen = y[weight > 0.0]
-    return np.array([seen.min() == seen.max()])
-
-
-def _columns_and_target(m: Moments, location: float) -> dict[str, np.ndarray]:
+def _columns_of(m: Moments) -> dict[str, Any]:
     constant = np.flatnonzero(m.scale == 0.0)
-    return {
-        "constant": constant,
-        "n_constant": np.array([len(constant)]),
-        "constant_value": m.mean[constant],
-        "total": np.array([m.total]),
-        "y_mean": np.array([location]),
-    }
+    return {"total": m.total, "constant": constant, "constant_value": m.mean[constant]}
+
+
+def _is_constant(y: np.ndarray, weight: np.ndarray) -> bool:
+    seen = y[weight > 0.0]
+    return bool(seen.min() == seen.max())
 
 
 def _location(path: LassoPath | GlmPath, y: np.ndarray, weight: np.ndarray) -> float:
@@ -189,82 +259,67 @@ def _location(path: LassoPath | GlmPath, y: np.ndarray, weight: np.ndarray) -> f
     return path.moments.y_mean if isinstance(path, LassoPath) else float((weight * y).sum() / weight.sum())
 
 
-def _history(path: LassoPath | GlmPath) -> dict[str, np.ndarray]:
-    fit = {"rss": path.rss} if isinstance(path, LassoPath) else {"deviance": path.deviance}
-    return {"lambda": path.lambdas, "df": path.df, **fit, "gic": path.gic, "best": np.array([path.best])}
+@dataclass(frozen=True, slots=True)
+class NormalEquations(Record):
+    """Least squares on some columns, of several subsets: what adds up to the sums over all rows."""
+
+    total: np.ndarray
+    """Sum of the weights, shape (n_subsets,)."""
+    y_mean: np.ndarray
+    y_variance: np.ndarray
+    mean: np.ndarray
+    """Of the columns, shape (n_subsets, n_columns)."""
+    scale: np.ndarray
+    cross: np.ndarray
+    """Products of the standardised columns with the target, shape (n_subsets, n_columns)."""
+    gram: np.ndarray
+    """Correlations, those of constant columns 0, shape (n_subsets, n_columns, n_columns)."""
 
 
-def _flattened(path: LassoPath) -> dict[str, np.ndarray]:
-    """Return what a path leaves for the refit, one array after the other; of the matrix the part below the diagonal."""
-    cache = path.gram
-    below = np.tril_indices(len(cache.features), -1)
-    return {
-        "n_cached": np.array([len(cache.features)]),
-        "cached": cache.features,
-        "cached_mean": cache.mean,
-        "cached_scale": cache.scale,
-        "cached_cross": cache.cross,
-        "cached_gram": cache.gram[below],
-        "y_variance": np.array([path.moments.y_variance]),
-    }
+@dataclass(frozen=True, slots=True)
+class MaximumLikelihood(Record):
+    """Fits of another loss on some columns, of several subsets."""
+
+    total: np.ndarray
+    """Sum of the weights, shape (n_subsets,)."""
+    y_mean: np.ndarray
+    """The prediction where all columns have their means, shape (n_subsets,) or (n_subsets, n_classes)."""
+    mean: np.ndarray
+    """Of the columns, shape (n_subsets, n_columns)."""
+    scale: np.ndarray
+    coef: np.ndarray
+    """Shape (n_subsets, n_columns) or (n_subsets, n_classes, n_columns); NaN at constant columns."""
+    is_singular: np.ndarray
+    """Whether columns depend on each other, shape (n_subsets,)."""
+    is_separable: np.ndarray
+    """Whether the classes are linearly separable, so that a weak ridge bounds the fit."""
+    dispersion: np.ndarray
+    """Noise of the score over its derivative, 1 for a likelihood, shape (n_subsets,)."""
 
 
-def _choice_of_estimator(
-    X: np.ndarray | ColumnEntries, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings
-) -> tuple[np.ndarray, np.ndarray, float]:
-    """Fit a clone of the user's estimator; return its nonzero columns, their coefficients and its intercept."""
-    from sklearn.base import clone
-
-    if y.min() == y.max():
-        return np.empty(0, dtype=np.int64), np.empty(0), float(y[0])
-    estimator = clone(settings.estimator)
-    weights = {} if (weight == 1.0).all() else {"sample_weight": weight}
-    coef = np.asarray(estimator.fit(_as_estimators_take_it(X), y, **weights).coef_, dtype=np.float64)
-    coef = coef.reshape(-1, X.shape[1])
-    selected = np.flatnonzero((coef != 0.0).any(axis=0))
-    intercept = np.ravel(getattr(estimator, "intercept_", 0.0))
-    return selected, coef[0, selected], float(intercept[0])
-
-
-def _as_estimators_take_it(X: np.ndarray | ColumnEntries) -> Any:
-    if not isinstance(X, ColumnEntries):
-        return X
-    from scipy.sparse import csc_matrix
-
-    return csc_matrix((X.values, X.rows, X.starts), shape=X.shape)
-
-
-def refit(X: np.ndarray, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings) -> dict[str, np.ndarray]:
-    """Fit a subset's rows of the chosen columns.
-
-    Returns
-    -------
-    dict of ndarray
-        All with one leading axis of length 1: ``total``, ``mean`` and ``scale`` of the columns, ``y_mean``. With the
-        squared loss ``y_variance``, the columns' ``cross`` products with the target and ``gram`` matrix, standardised,
-        from which the coefficients follow. With another one ``coef`` (NaN at constant columns), ``is_singular``,
-        ``is_separable``, ``dispersion`` (the noise of the score over its slope);
-        ``y_mean`` is then the prediction where all columns have their means. Of the multinomial loss ``coef`` and
-        ``y_mean`` have an axis of classes before that of the columns.
-    """
-    if settings.loss == "multinomial":
-        fitted = softmax_fit(X, y, weight, len(settings.classes))
-        m = fitted.moments
-        own = {"y_mean": fitted.centred_intercepts[None], "coef": fitted.coef[None]}
-        own |= {"is_singular": np.array([fitted.is_singular]), "is_separable": np.array([fitted.is_separable])}
-        own |= {"dispersion": np.ones(1)}
-    elif settings.loss == "squared":
+def refit(
+    X: np.ndarray, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings
+) -> NormalEquations | MaximumLikelihood:
+    """Fit the chosen columns on the rows of one subset."""
+    if settings.loss == "squared":
         m = moments(X, y, weight)
-        own = {"y_mean": np.array([m.y_mean]), "cross": m.cross[None], "gram": _gram(X, weight, m)[None]}
-        own |= {"y_variance": np.array([m.y_variance])}
+        gram = _gram(X, weight, m)
+        return NormalEquations(*_one(m.total, m.y_mean, m.y_variance, m.mean, m.scale, m.cross, gram))
+    fit: Any
+    if settings.loss == "multinomial":
+        fit = softmax_fit(X, y, weight, len(settings.classes))
+        y_mean, dispersion = fit.centred_intercepts, 1.0
     else:
         fit = glm_fit(X, y, weight, loss=settings.loss, threshold=settings.threshold)
-        m = fit.moments
-        centred = fit.intercept + float(np.nansum(fit.coef * m.mean))
-        own = {"y_mean": np.array([centred]), "coef": fit.coef[None]}
-        own |= {"is_singular": np.array([fit.is_singular]), "is_separable": np.array([fit.is_separable])}
-        own |= {"dispersion": np.array([fit.dispersion])}
-    return {"total": np.array([m.total]), "mean": m.mean[None], "scale": m.scale[None], **own}
+        y_mean, dispersion = fit.intercept + float(np.nansum(fit.coef * fit.moments.mean)), fit.dispersion
+    m = fit.moments
+    found = (m.total, y_mean, m.mean, m.scale, fit.coef, fit.is_singular, fit.is_separable, dispersion)
+    return MaximumLikelihood(*_one(*found))
+
+
+def _one(*values: Any) -> list[np.ndarray]:
+    """Return the values of one subset as arrays of a leading axis of length 1."""
+    return [np.asarray(value)[None] for value in values]
 
 
 def _gram(X: np.ndarray, weight: np.ndarray, m: Moments) -> np.ndarray:
@@ -279,14 +334,39 @@ def _gram(X: np.ndarray, weight: np.ndarray, m: Moments) -> np.ndarray:
     return gram
 
 
-def slope(
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Where the derivatives of the loss are wanted: a model of columns centred and scaled the same on every subset."""
+
+    coef: np.ndarray
+    """Shape (n_columns,) or (n_classes, n_columns), of the columns ``(x - centre) / scale``."""
+    intercept: Any
+    """The prediction where every column is at its centre."""
+    centre: np.ndarray
+    scale: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Derivatives(Record):
+    """Of the summed loss of several subsets, in the intercept and the coefficients of centred and scaled columns.
+
+    Of the multinomial loss in those of all classes but the last, one class after the other.
+    """
+
+    gradient: np.ndarray
+    """Shape (n_subsets, 1 + n_columns)."""
+    hessian: np.ndarray
+    """Shape (n_subsets, 1 + n_columns, 1 + n_columns)."""
+
+
+def derivatives(
     X: np.ndarray, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings, point: Point
-) -> dict[str, np.ndarray]:
-    """Return gradient and Hessian of a subset's summed loss; see `message_on_block.slope_on_block`."""
+) -> Derivatives:
+    """Return gradient and Hessian of the summed loss of one subset at a point."""
     if settings.loss == "multinomial":
         at = np.column_stack([point.intercept, point.coef])
         softmax = softmax_terms(X, y, weight, at[:-1] - at[-1], point.centre, point.scale)
-        return {"gradient": softmax.gradient[None], "hessian": softmax.hessian[None]}
+        return Derivatives(softmax.gradient[None], softmax.hessian[None])
     terms = newton_terms(
         X,
         y,
@@ -298,4 +378,4 @@ def slope(
         scale=point.scale,
         threshold=settings.threshold,
     )
-    return {"gradient": terms.gradient[None], "hessian": terms.hessian[None]}
+    return Derivatives(terms.gradient[None], terms.hessian[None])

@@ -19,14 +19,12 @@ from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.mission.capacity import check_capacity, check_noise
 from daskfs.selectors.mission.count_sketch import CountSketch
 from daskfs.selectors.mission.model import MissionModel
-from daskfs.selectors.mission.parameters import DEFAULT_N_SELECTED, PERIOD, class_weights
-from daskfs.selectors.mission.plan import MissionShape, n_refit_epochs, plan_mission
+from daskfs.selectors.mission.plan import DEFAULT_N_SELECTED, MissionShape, n_refit_epochs, plan_mission
 from daskfs.selectors.mission.run import MissionRun
 from daskfs.selectors.mission.tasks import Learning, Standard, Target, survey_rows
 from daskfs.selectors.shared.refit import MeanLoss, SelectedFit, refit_selected
-from daskfs.selectors.shared.responses import CLASSIFIERS
 from daskfs.selectors.shared.run import Checkpoint, Run
-from daskfs.selectors.shared.targets import checked_target, null_intercept
+from daskfs.selectors.shared.targets import checked_target, class_weights, null_intercept
 
 if TYPE_CHECKING:
     from daskfs.selectors.mission.selector import Mission
@@ -34,6 +32,9 @@ if TYPE_CHECKING:
 SURVEY_ROWS = 4096
 SURVEY_VALUES = 1 << 22  # of a dense matrix, looked at before anything is learnt
 LEAST_SURVEYED = 256  # rows of it: standard deviations within 5 %
+
+PERIOD = 0.2
+"""Of the falling learning rate, in epochs."""
 
 
 @dataclass
@@ -138,7 +139,7 @@ def _target_of(
 ) -> tuple[Target, np.ndarray]:
     """Return how targets are read, and the intercepts of the model without features."""
     weight = np.ones(len(y)) if weight is None else weight
-    if selector.loss not in CLASSIFIERS:
+    if not find_loss(selector.loss).is_classifier:
         mean_weight = float(weight.mean())
         return Target(mean_weight=mean_weight), np.array([np.average(y, weights=weight)])
     codes = np.unique(y) if labels is None else np.arange(float(len(labels)))

@@ -10,19 +10,24 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from daskfs.errors import DataError
-from daskfs.kernels.row_losses import ROW_LOSSES
-from daskfs.kernels.sketch.classes import MULTINOMIAL, train_classes
+from daskfs.kernels.sketch.classes import train_classes
 from daskfs.kernels.sketch.hashed_rows import train_hashed_rows
-from daskfs.kernels.sketch.heap import push, train_rows_with_heap
+from daskfs.kernels.sketch.heap import HeapTable, push, train_rows_with_heap
 from daskfs.kernels.sketch.paper import train_rows_of_paper
 from daskfs.kernels.sketch.rows import (
     EMPTY,
     LOSS_SUM,
     N_NUMBERS,
     ROWS_SEEN,
+    SCALARS,
     TAIL_SCALE,
     THRESHOLD,
     WEIGHT_SUM,
+    LabelledRows,
+    Sketch,
+    StepRule,
+    Table,
+    Work,
     fill_table,
     train_rows,
 )
@@ -118,7 +123,7 @@ class MissionModel:
         self.intercept = np.zeros(shape.n_outputs) if intercept is None else np.array(intercept, dtype=np.float64)
 
     def train(
-        self, rows: SparseRows, y: np.ndarray, row_weight: np.ndarray, rates: np.ndarray, frozen: bool = False
+        self, rows: SparseRows, y: np.ndarray, row_weight: np.ndarray, rule: StepRule, frozen: bool = False
     ) -> None:
         """Take rows in their order, with a selection wherever the table is full.
 
@@ -129,7 +134,7 @@ class MissionModel:
         y : ndarray of shape (n_rows,), float64
             -1 and 1 for two classes, the class's number for several.
         row_weight : ndarray of shape (n_rows,), float64
-        rates : ndarray, as `mission_rows.train_rows` takes them
+        rule : StepRule
         frozen : bool
             Whether only the active features' weights and the intercept learn.
 
@@ -138,46 +143,38 @@ class MissionModel:
         NotFiniteRow
         """
         longest = int(np.diff(rows.indptr).max(initial=0))
-        work = tuple(np.empty(longest, np.uint64) for _ in range(3))
+        work = Work(*(np.empty(longest, np.uint64) for _ in range(3)))
+        given = LabelledRows(rows.indptr, rows.indices, rows.data, y, row_weight)
         first, n_rows = 0, len(y)
         while first < n_rows:
-            first, is_finite = self._take(rows, y, row_weight, first, n_rows, rates, frozen, work)
+            first, is_finite = self._take(given, first, n_rows, rule, frozen, work)
             if not is_finite:
                 raise NotFiniteRow(first)
             if first < n_rows:
                 self.select()
 
     def _take(
-        self,
-        rows: SparseRows,
-        y: np.ndarray,
-        row_weight: np.ndarray,
-        first: int,
-        last: int,
-        rates: np.ndarray,
-        frozen: bool,
-        work: tuple[np.ndarray, ...],
+        self, rows: LabelledRows, first: int, last: int, rule: StepRule, frozen: bool, work: Work
     ) -> tuple[int, bool]:
         self.numbers[TAIL_SCALE] = self.sketch.scale
-        given = (rows.indptr, rows.indices, rows.data, y, row_weight, first, last)
-        rest_of_table = (self.touches, self.n_active, self.shape.full)
-        rest = (self.intercept, self.numbers, frozen, *work)
-        cells = self.sketch.cells
-        loss = MULTINOMIAL if self.shape.loss == "multinomial" else ROW_LOSSES.index(self.shape.loss)
+        state, cells = (self.numbers.view(SCALARS), self.intercept), self.sketch.cells
         if self.shape.variant == "hashing":
             n_buckets, _, seed = self.sketch.hashing
-            return train_hashed_rows(*given, loss, rates, cells, n_buckets, seed, self.intercept, self.numbers, work[0])
-        if self.shape.n_outputs > 1:
-            table = (self.keys, self.weights, *rest_of_table)
-            return train_classes(*given, loss, rates, cells, *self.sketch.hashing, *table, *rest)
-        hashing, weights = self.sketch.hashing, self.weights.reshape(-1)
+            return train_hashed_rows(rows, first, last, rule, cells, n_buckets, seed, *state, work.words)
+        is_single = self.shape.n_outputs == 1
+        sketch = Sketch(cells.reshape(-1) if is_single else cells, *self.sketch.hashing)
         if self.shape.has_heap and not frozen:
-            place = (cells.reshape(-1), *hashing, self.shape.forgets, self.keys, weights, self.n_active)
-            heap = (self.ranks, self.heap, self.places, 1.0 if self.shape.forgets else HYSTERESIS)
-            numbers = (self.shape.n_selected, self.intercept, self.numbers)
-            return train_rows_with_heap(*given, loss, rates, *place, *numbers, *heap, work[2])
+            how = (self.shape.forgets, 1.0 if self.shape.forgets else HYSTERESIS)
+            return train_rows_with_heap(rows, first, last, rule, sketch, self._heap_table(), *state, *how, work.places)
+        weights = self.weights.reshape(-1) if is_single else self.weights
+        table = Table(self.keys, weights, self.touches, self.n_active, self.shape.full)
         kernel = train_rows_of_paper if self.shape.variant == "paper" and not frozen else train_rows
-        return kernel(*given, loss, rates, cells.reshape(-1), *hashing, self.keys, weights, *rest_of_table, *rest)
+        kernel = kernel if is_single else train_classes
+        return kernel(rows, first, last, rule, sketch, table, *state, frozen, work)
+
+    def _heap_table(self) -> HeapTable:
+        weights, n_selected = self.weights.reshape(-1), self.shape.n_selected
+        return HeapTable(self.keys, weights, self.ranks, self.heap, self.places, self.n_active, n_selected)
 
     def select(self) -> None:
         """Keep the K active features of largest weight; what the others weighed goes back to the sketch."""
@@ -230,9 +227,9 @@ class MissionModel:
 
     def _fill(self, keys: np.ndarray, weights: np.ndarray, touches: np.ndarray) -> None:
         if self.shape.has_heap:
-            table = (self.keys, self.weights.reshape(-1), self.ranks, self.heap, self.places, self.n_active)
+            table = self._heap_table()
             for key, weight in zip(keys, weights[:, 0], strict=True):
-                push(*table, self.shape.n_selected, key, weight, 1.0)
+                push(*table, key, weight, 1.0)
             return
         fill_table(keys, weights, touches, self.keys, self.weights, self.touches)
         self.n_active[0] = len(keys)

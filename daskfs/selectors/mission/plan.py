@@ -16,6 +16,24 @@ FEW = 1e6  # of them, below which stochastic descent has too few rows to arrive 
 ROWS_PER_COLUMN = 10  # of two classes: with less, maximum likelihood tells them apart by chance
 
 
+DEFAULT_N_SELECTED = 1000
+DEFAULT_BUCKETS = 1 << 18
+FEWEST_BUCKETS = 1 << 10
+
+
+def buckets_of(asked: int | None, n_features: int) -> int:
+    """Return the cells of a row of the sketch: 2¹⁸, or as many as twice the features where there are fewer.
+
+    Examples
+    --------
+    >>> buckets_of(None, 10**6), buckets_of(None, 5000), buckets_of(64, 5000)
+    (262144, 16384, 64)
+    """
+    if asked is not None:
+        return int(asked)
+    return min(DEFAULT_BUCKETS, max(FEWEST_BUCKETS, 1 << (2 * n_features - 1).bit_length()))
+
+
 @dataclass(frozen=True, slots=True)
 class MissionShape:
     """A matrix and what is asked of it."""

@@ -6,27 +6,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from daskfs.matrix.base import Matrix
-from daskfs.result import SelectionResult, selection_table
+from daskfs.result import SelectionResult
 from daskfs.selectors.mission.fit import MissionFit, on_scale_of_data
 from daskfs.selectors.mission.model import norms
 from daskfs.selectors.mission.run import HISTORY
+from daskfs.selectors.shared.run import Run
 
 if TYPE_CHECKING:
     from daskfs.selectors.mission.selector import Mission
 
 
-def set_results(selector: Mission, matrix: Matrix, fit: MissionFit) -> None:
+def set_results(selector: Mission, run: Run, fit: MissionFit) -> None:
     """Set the attributes of a fitted selector.
 
     Parameters
     ----------
     selector : Mission
-    matrix : Matrix
-        That names the columns.
+    run : Run
     fit : MissionFit
     """
-    n_features, n_outputs = int(matrix.shape[1]), fit.shape.model.n_outputs
+    n_features, n_outputs = int(run.matrix.shape[1]), fit.shape.model.n_outputs
     keys, weights = fit.arrays["keys"].astype(np.int64), fit.arrays["weights"]
     sizes = norms(weights).astype(np.float64)
     order = np.lexsort((keys, -sizes))
@@ -46,60 +45,51 @@ def set_results(selector: Mission, matrix: Matrix, fit: MissionFit) -> None:
         selector.coef_ = np.zeros((n_outputs, n_features))
         selector.coef_[:, keys] = coef.T
         selector.intercept_ = np.array(intercept, dtype=np.float64)
-    selector.result_ = _result(selector, matrix, fit, order)
+    selector.result_ = _result(selector, run, fit, order)
 
 
-def _result(selector: Mission, matrix: Matrix, fit: MissionFit, order: np.ndarray) -> SelectionResult:
-    names, model = matrix.names.given, fit.shape.model
-    table = _table(selector, fit, names, order)
-    parameters = selector.get_params(deep=False)
-    del parameters["client"]
-    parameters |= {
-        "n_features_to_select": model.n_selected,
-        "n_buckets": model.n_buckets,
-        "learning_rate": fit.learning.rate,
-        "refit": fit.shape.refit if fit.coef is not None else None,
-    }
+def _result(selector: Mission, run: Run, fit: MissionFit, order: np.ndarray) -> SelectionResult:
+    model = fit.shape.model
+    coef, columns = _table(fit, order)
     history = np.array(fit.history, dtype=np.float64).reshape(-1, len(HISTORY))
-    columns: dict[str, Any] = {name: history[:, i] for i, name in enumerate(HISTORY)}
+    lines: dict[str, Any] = {name: history[:, i] for i, name in enumerate(HISTORY)}
     for name in ("pass", "rows_seen", "n_active"):
-        columns[name] = columns[name].astype(np.int64)
-    limit = {} if selector.memory_limit is None else {"limit_nbytes": {"task": str(selector.memory_limit)}}
-    return SelectionResult(
-        method=selector.method,
-        score_kind=selector.score_kind,
-        history_kind=selector.history_kind,
-        table=table,
-        intercept=selector.intercept_ if model.n_outputs == 1 else float("nan"),
-        parameters=parameters,
-        n_samples=fit.n_samples,
-        n_features=int(matrix.shape[1]),
-        history=type(table).from_dict(columns),
-        scores=selector.scores_,
-        feature_names=names,
-        store_digest=matrix.identity,
-        memory={**limit, "model_nbytes": model.nbytes},
-        communication={"models": fit.n_returned},
-        time=fit.seconds,
+        lines[name] = lines[name].astype(np.int64)
+    run.seconds.update(fit.seconds)
+    run.nbytes.update(models=fit.n_returned)
+    return selector._result_of(
+        run,
         notes=[*fit.notes, *_own_notes(selector, fit)],
+        history=lines,
+        chosen={
+            "n_features_to_select": model.n_selected,
+            "n_buckets": model.n_buckets,
+            "learning_rate": fit.learning.rate,
+            "refit": fit.shape.refit if fit.coef is not None else None,
+        },
+        coef=coef,
+        columns=columns,
+        memory={"held_nbytes": {"model": model.nbytes}},
+        n_samples=fit.n_samples,
     )
 
 
-def _table(selector: Mission, fit: MissionFit, names: np.ndarray | None, order: np.ndarray) -> Any:
-    """Return the selected features with what speaks for them."""
+def _table(fit: MissionFit, order: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Return the coefficients of the selected features, and what else speaks for them."""
     weights = on_scale_of_data(fit, fit.arrays["weights"], fit.arrays["intercept"])[0][order]
     rows = np.arange(len(order))
     leading = np.argmax(np.abs(weights), axis=1)  # the class that a feature says most of
     coef = (weights if fit.coef is None else fit.coef[order])[rows, leading]
-    table = selection_table(selector.selected_, coef, selector.scores_[selector.selected_], names)
-    table["weight"] = weights[rows, leading]
-    table["touches"] = fit.arrays["touches"][order]
     deviation = np.full(len(order), np.nan) if fit.deviation is None else fit.deviation[order]
-    table["deviation"] = deviation
-    table["weight_x_deviation"] = np.abs(table["weight"]) * deviation
+    columns = {
+        "weight": weights[rows, leading],
+        "touches": fit.arrays["touches"][order],
+        "deviation": deviation,
+        "weight_x_deviation": np.abs(weights[rows, leading]) * deviation,
+    }
     if weights.shape[1] > 1:
-        table["class"] = leading
-    return table
+        columns["class"] = leading
+    return coef, columns
 
 
 def _own_notes(selector: Mission, fit: MissionFit) -> list[str]:

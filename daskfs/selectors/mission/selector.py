@@ -42,14 +42,13 @@ from daskfs.losses import ROW_BY_ROW, find_loss
 from daskfs.parameters import ClassWeights, Count, LossOf, Positive, PowerOfTwo, Share, n_to_select
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.inputs import seed_of
-from daskfs.selectors.message.partition import in_random_order, weighted_rows
 from daskfs.selectors.mission.fit import MissionFit, fit_mission, learn_more
 from daskfs.selectors.mission.model import ModelShape
-from daskfs.selectors.mission.parameters import DEFAULT_N_SELECTED, buckets_of
-from daskfs.selectors.mission.plan import MissionShape, chosen_refit, plan_mission
+from daskfs.selectors.mission.plan import DEFAULT_N_SELECTED, MissionShape, buckets_of, chosen_refit, plan_mission
 from daskfs.selectors.mission.result import set_results
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
-from daskfs.selectors.shared.responses import CLASSIFIERS, Response, mean_or_label, one_against_rest, probabilities
+from daskfs.selectors.shared.responses import Response, mean_or_label, one_against_rest, probabilities
+from daskfs.selectors.shared.rows import in_random_order, weighted_rows
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target
 
@@ -217,7 +216,7 @@ class Mission(BaseSelector):
             self._stream_labels = labels
             limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
             self._stream = fit = learn_more(self, matrix, before, labels, limit, workers_of(self.client))
-            set_results(self, matrix, fit)
+            set_results(self, self._run(matrix), fit)
         if labels is not None:
             self.classes_ = labels
         return self
@@ -231,7 +230,7 @@ class Mission(BaseSelector):
         fit = fit_mission(self, rows, y, limit, run.workers, run.progress, run.checkpoint)
         fit.notes[:0] = notes
         self._stream = None
-        set_results(self, matrix, fit)
+        set_results(self, run, fit)
 
     def _shape(
         self, n_samples: int, n_features: int, dtype: np.dtype, n_outputs: int, nnz_per_row: float | None = None
@@ -263,7 +262,7 @@ class Mission(BaseSelector):
     @property
     def response(self) -> Response:
         """What `predict` makes of the linear predictor: a mean, the likelier class, the likeliest class."""
-        if self.loss not in CLASSIFIERS:
+        if not find_loss(self.loss).is_classifier:
             return super().response
         return mean_or_label("logistic" if len(self.classes_) == 2 else "multinomial", self.classes_)
 
@@ -275,6 +274,6 @@ class Mission(BaseSelector):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        if self.loss in CLASSIFIERS:
+        if find_loss(self.loss).is_classifier:
             tags.classifier_tags.multi_class = True
         return tags

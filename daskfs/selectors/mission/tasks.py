@@ -13,16 +13,7 @@ import numpy as np
 from daskfs.errors import DataError
 from daskfs.kernels.blocks.sparse_rows import entries_of, standardised_entries
 from daskfs.kernels.linear.column_sums import add_column_sums, add_moments, row_norms
-from daskfs.kernels.sketch.rows import (
-    INTERCEPT_RATIO,
-    INVERSE_PERIOD,
-    LOSS_SUM,
-    N_RATES,
-    RATE,
-    ROW_COUNT,
-    STEP_LIMIT,
-    WEIGHT_SUM,
-)
+from daskfs.kernels.sketch.rows import LOSS_SUM, WEIGHT_SUM, StepRule
 from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows, SparseRows
@@ -84,20 +75,21 @@ class Learning:
     """Rows in memory at once; of no influence on the result."""
     standard: Standard | None = None
 
-    def rates(self, n_replicas: int) -> np.ndarray:
-        """Return the numbers that kernels take; of one of several models that are averaged afterwards.
+    def rule(self, n_replicas: int) -> StepRule:
+        """Return what kernels take; of one of several models that are averaged afterwards.
 
         Of the losses whose derivative is bounded, steps may be as much longer as there are models. Of the others they
         must not: each model would run away before it is averaged.
         """
-        has_bounded_derivative = find_loss(self.shape.loss).has_bounded_derivative
-        rates = np.zeros(N_RATES)
-        rates[RATE] = self.rate * n_replicas
-        rates[INVERSE_PERIOD] = 1.0 / self.period
-        rates[STEP_LIMIT] = self.step_limit * (n_replicas if has_bounded_derivative else 1)
-        rates[INTERCEPT_RATIO] = self.intercept_ratio
-        rates[ROW_COUNT] = n_replicas
-        return rates
+        loss = find_loss(self.shape.loss)
+        return StepRule(
+            loss.code,
+            rate=self.rate * n_replicas,
+            inverse_period=1.0 / self.period,
+            step_limit=self.step_limit * (n_replicas if loss.has_bounded_derivative else 1),
+            intercept_ratio=self.intercept_ratio,
+            row_count=float(n_replicas),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,12 +137,12 @@ def train_stretch(
     if stretch.number:  # counted once, where models are averaged
         model.touches[:] = 0
         model.numbers[:] = _without_counts(model.numbers)
-    rates = learning.rates(stretch.n_replicas)
+    rule = learning.rule(stretch.n_replicas)
     sums = np.zeros((len(arrays["keys"]), 3))
     seen = 0
     for rows, entries, y, weight, ends_block in _pieces(matrix, learning, stretch.blocks):
         try:
-            model.train(entries, y, weight, rates, stretch.frozen)
+            model.train(entries, y, weight, rule, stretch.frozen)
         except NotFiniteRow as fault:
             raise not_finite(matrix, rows, entries, fault.row) from None
         seen += len(y) * stretch.n_replicas

@@ -13,6 +13,7 @@ from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import as_slice
 from daskfs.matrix.buffers import BufferPool
 from daskfs.matrix.streaming import prefetched
+from daskfs.selectors.shared.record import Record
 
 SHUFFLED_TOGETHER = 1024
 """Columns that stay neighbours when the order is shuffled, so that a tile is read once and not once for each column."""
@@ -38,7 +39,7 @@ class ColumnSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class Columns(Record):
     """Some columns: `rows` of shape (B, n_samples), one row for each; the rest of shape (B,).
 
     The column that is meant is z = (row - offset) · factor; of floating point, the row itself.
@@ -141,19 +142,19 @@ def read_columns(
 def column_stream(
     matrix: Matrix,
     order: Sequence[np.ndarray],
-    chapter: int,
+    batch: int,
     settings: ColumnSettings,
     weight: np.ndarray = NO_WEIGHT,
     prefetch: int = 1,
 ) -> Iterator[Columns]:
-    """Yield chapters of columns, the next ones being read while the present one is used.
+    """Yield batches of columns, the next ones being read while the present one is used.
 
     Parameters
     ----------
     matrix : Matrix
     order : sequence of int64 arrays
         The columns of each read, from `reads`.
-    chapter : int
+    batch : int
         Columns yielded at once.
     settings : ColumnSettings
     weight : ndarray of shape (n_samples,), or `NO_WEIGHT`
@@ -171,8 +172,8 @@ def column_stream(
         return read_columns(matrix, ids, settings, weight, buffers)
 
     for block in prefetched(read, order, prefetch):
-        for start in range(0, len(block), chapter):
-            yield block.take(slice(start, start + chapter))
+        for start in range(0, len(block), batch):
+            yield block.take(slice(start, start + batch))
         del block  # or its buffer counts as in use while the next one is taken
 
 

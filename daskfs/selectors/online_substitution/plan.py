@@ -7,12 +7,31 @@ from dataclasses import dataclass
 from daskfs.kernels.substitution.products import BAND_ROWS
 from daskfs.selectors.shared.budget import Budget, SelectorPlan
 
+SMALLEST_BATCH, LARGEST_BATCH = 32, 128
 TILE_NBYTES = 8 << 20  # a decoded and an encoded tile of the reader
 READ_NBYTES = 8 << 20  # read at once where columns are short: a read has its price
 COPY_NBYTES = 2 << 20  # of columns in memory, which are copied into a block
 MAX_READ_NBYTES = 128 << 20
 VECTORS = 10  # of n_samples float64: target, weights, prediction, derivatives and what a step needs
 REFIT_NBYTES = 3 * 8 << 20  # blocks of rows of the refit
+
+
+def batch_of(block_columns: int | None, n_selected: int) -> int:
+    """Return how many columns are decided on with one set of products: no more than members, so that these dominate.
+
+    It depends on neither memory nor tiles, for with losses other than the squared one the answer depends on it.
+
+    Examples
+    --------
+    >>> batch_of(None, 10), batch_of(None, 100), batch_of(None, 500), batch_of(17, 500)
+    (32, 64, 128, 17)
+    """
+    if block_columns is not None:
+        return int(block_columns)
+    batch = SMALLEST_BATCH
+    while batch < LARGEST_BATCH and 2 * batch <= n_selected:
+        batch *= 2
+    return batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +44,15 @@ class SubstitutionShape:
     itemsize: int
     """Of the columns as they are held."""
     stored_itemsize: int
-    chapter: int
+    batch: int
+    """Columns decided on together."""
     tile_columns: int
     """Columns of a tile; 1 where there are no tiles."""
     n_epochs: int
     n_screened: int = 0
     """Columns that one round of screening looks at; 0: none."""
+    undoes: bool = False
+    """Whether a batch may be undone: the columns that it replaced are kept meanwhile."""
 
     @property
     def column_nbytes(self) -> int:
@@ -39,9 +61,10 @@ class SubstitutionShape:
 
     def held(self, n_selected: int) -> Budget:
         """Return what is held beside the blocks that are read."""
-        s, b = n_selected, self.chapter
+        s, b = n_selected, self.batch
         members = s * self.column_nbytes
         refit = min(members, MAX_READ_NBYTES) + REFIT_NBYTES
+        replaced = min(s, b) * self.column_nbytes if self.undoes else 0
         return (
             Budget()
             .add("selected columns", members)
@@ -49,7 +72,7 @@ class SubstitutionShape:
             .add("products with a block", 6 * b * s * 8 + 2 * b * b * 8 + 2 * (s + b + 8) * BAND_ROWS * 8)
             .add("vectors over the rows", VECTORS * 8 * self.n_samples)
             .add("screened candidates", self.n_screened // 2 * self.column_nbytes)
-            .add_largest(refit=refit, a_block_as_it_is_checked=b * self.n_samples)
+            .add_largest(refit=refit, a_block_as_it_is_checked=b * self.n_samples, columns_that_may_come_back=replaced)
             .add("tiles", TILE_NBYTES)
         )
 
@@ -64,45 +87,47 @@ class SubstitutionShape:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadPlan:
     """How columns are read."""
 
+    batch: int
+    """Columns decided on together."""
     width: int
-    """Columns read at once, a multiple of the chapter."""
+    """Columns read at once, a multiple of the batch."""
     prefetch: int
-    nbytes: int
-    """Of the whole selection, beside the process itself."""
+    memory: Budget
+    """Of the whole selection, in addition to the process's baseline."""
 
 
-def choose_reading(shape: SubstitutionShape, memory_limit: int | None) -> Reading:
+def choose_read_plan(shape: SubstitutionShape, memory_limit: int | None) -> ReadPlan:
     """Return how wide blocks are read: whole tiles where the memory allows, else the least.
 
     Raises
     ------
     PlanError
-        Not even one chapter fits in the limit; with the number of features that would.
+        Not even one batch fits in the limit; with the number of features that would.
     """
-    chapter_nbytes = max(1, shape.chapter * shape.column_nbytes)
+    batch_nbytes = max(1, shape.batch * shape.column_nbytes)
     least_nbytes = READ_NBYTES if shape.tile_columns > 1 else COPY_NBYTES
-    wanted = max(-(-shape.tile_columns // shape.chapter), least_nbytes // chapter_nbytes, 1)
+    wanted = max(-(-shape.tile_columns // shape.batch), least_nbytes // batch_nbytes, 1)
     if memory_limit is None:
-        wanted = min(wanted, max(1, MAX_READ_NBYTES // chapter_nbytes))
-    wanted = min(wanted, -(-shape.n_features // shape.chapter))
+        wanted = min(wanted, max(1, MAX_READ_NBYTES // batch_nbytes))
+    wanted = min(wanted, -(-shape.n_features // shape.batch))
     narrower = [wanted >> k for k in range(1, wanted.bit_length())]
-    for n_chapters, prefetch in [(n, ahead) for n in (wanted, *narrower) for ahead in (1, 0)]:
-        width = n_chapters * shape.chapter
-        needed = shape.whole(shape.n_selected, width, prefetch).nbytes
-        if memory_limit is None or needed <= memory_limit:
-            return Reading(width, prefetch, needed)
-    what = f"{shape.n_selected:,} columns of {shape.n_samples:,} values and blocks of {shape.chapter} take"
-    narrowest = shape.whole(shape.n_selected, shape.chapter, 0)
+    for n_batches, prefetch in [(n, ahead) for n in (wanted, *narrower) for ahead in (1, 0)]:
+        width = n_batches * shape.batch
+        needed = shape.whole(shape.n_selected, width, prefetch)
+        if memory_limit is None or needed.nbytes <= memory_limit:
+            return ReadPlan(shape.batch, width, prefetch, needed)
+    what = f"{shape.n_selected:,} columns of {shape.n_samples:,} values and blocks of {shape.batch} take"
+    narrowest = shape.whole(shape.n_selected, shape.batch, 0)
     narrowest.refuse_over(memory_limit, what, _fewer(shape, memory_limit or 0))
-    return Reading(shape.chapter, 0, narrowest.nbytes)
+    return ReadPlan(shape.batch, shape.batch, 0, narrowest)
 
 
 def _fewer(shape: SubstitutionShape, limit: int) -> str:
     fits = shape.n_selected
-    while fits > 0 and shape.whole(fits, shape.chapter, 0).nbytes > limit:
+    while fits > 0 and shape.whole(fits, shape.batch, 0).nbytes > limit:
         fits = fits - 1 if fits < 64 else fits * 63 // 64
     return f"select at most {fits} features" if fits else "set block_columns lower"
 
@@ -115,16 +140,16 @@ def plan_substitution(shape: SubstitutionShape, memory_limit: int | None) -> Sel
     PlanError
         It does not fit in the limit.
     """
-    reading = choose_reading(shape, memory_limit)
-    n_reads = -(-shape.n_features // reading.width) * shape.n_epochs
+    read = choose_read_plan(shape, memory_limit)
+    n_reads = -(-shape.n_features // read.width) * shape.n_epochs
     pass_nbytes = shape.n_samples * shape.n_features * shape.stored_itemsize
-    how = f"blocks of {reading.width} columns, {'the next one read ahead' if reading.prefetch else 'one at a time'}"
-    task, client, n_tasks = shape.whole(shape.n_selected, reading.width, reading.prefetch), Budget(), n_reads
+    how = f"blocks of {read.width} columns, {'the next one read ahead' if read.prefetch else 'one at a time'}"
+    task, client, n_tasks = read.memory, Budget(), n_reads
     if shape.n_screened:
-        client, task = task, Budget().add("a block of columns", shape.read_nbytes(shape.chapter, 0))
+        client, task = task, Budget().add("a block of columns", shape.read_nbytes(shape.batch, 0))
         task.add("vectors over the rows", 4 * 8 * shape.n_samples).add("tiles", TILE_NBYTES)
-        n_tasks = -(-shape.n_features // shape.chapter) * shape.n_epochs
-        how = f"tasks of {shape.chapter} columns in rounds of {shape.n_screened}"
+        n_tasks = -(-shape.n_features // shape.batch) * shape.n_epochs
+        how = f"tasks of {shape.batch} columns in rounds of {shape.n_screened}"
     return SelectorPlan(
         n_tasks=n_tasks,
         n_passes=shape.n_epochs,

@@ -9,6 +9,7 @@ import numpy as np
 from daskfs.kernels.substitution.products import NO_WEIGHT, row_products
 from daskfs.matrix.base import Matrix
 from daskfs.selectors.online_substitution.columns import Columns, ColumnSettings, read_columns
+from daskfs.selectors.shared.record import Record
 
 SCREEN = 0.3
 """A column is looked at closer where its gain, were it orthogonal to the members, is this part of the least cost."""
@@ -18,14 +19,14 @@ SCREEN = 0.3
 class Screen:
     """The state of a selection that columns are screened against: the same for all tasks of a round."""
 
-    slope: np.ndarray
+    descent: np.ndarray
     """Minus the derivative of each sample's loss, with its weight, of shape (n_samples,)."""
     curvature: np.ndarray
     """Of each sample's loss, with its weight; `NO_WEIGHT` where that of a column is its mean square."""
     total: float
     """Sum of the samples' weights."""
     least: float
-    """What dropping the cheapest member costs."""
+    """What the cheapest removal of a member costs."""
     ridge: float
     members: np.ndarray
     """Numbers of the members' columns."""
@@ -34,10 +35,10 @@ class Screen:
 
     def candidates(self, columns: Columns) -> np.ndarray:
         """Return the places of the columns that could pay, at most the `most` strongest of them, ascending."""
-        slopes = row_products(columns.rows, self.slope, NO_WEIGHT)
+        descents = row_products(columns.rows, self.descent, NO_WEIGHT)
         if columns.is_int8:
-            slopes -= columns.offset * float(self.slope.sum())
-        gradient = slopes * (columns.factor / self.total)
+            descents -= columns.offset * float(self.descent.sum())
+        gradient = descents * (columns.factor / self.total)
         diagonal = columns.square + self.ridge
         if len(self.curvature):
             products = [row_products(row[None], row, self.curvature)[0] for row in columns.rows]
@@ -51,18 +52,20 @@ class Screen:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class Screened(Record):
+    """What a task returns of its columns."""
+
+    columns: Columns
+    """Those that could pay."""
+    n_usable: int
+    """How many could have been presented."""
+
+
 def screen_columns(
     matrix: Matrix, settings: ColumnSettings, weight: np.ndarray, screen: Screen, ids: np.ndarray
-) -> dict[str, np.ndarray]:
-    """Read some columns and return those that could pay, and how many could have been presented."""
+) -> Screened:
+    """Read some columns and return those that could pay."""
     columns = read_columns(matrix, ids, settings, weight)
     n_usable = int(((columns.scale > 0.0) & ~np.isin(columns.ids, screen.members)).sum())
-    found = columns.take(screen.candidates(columns))
-    return {
-        "ids": found.ids,
-        "rows": found.rows,
-        "mean": found.mean,
-        "scale": found.scale,
-        "square": found.square,
-        "n_usable": np.array([n_usable]),
-    }
+    return Screened(columns.take(screen.candidates(columns)), n_usable)

@@ -18,118 +18,90 @@ r"""Online substitution: choose s features out of a stream of columns, holding s
 
 Algorithm 1 of H. Yang, R. Fujimaki, Y. Kusumura and J. Liu, "Online Feature Selection: A Limited-Memory Substitution
 Algorithm and Its Asynchronous Parallel Variation", KDD 2016, in the later text's form: the check of line 12 is not in
-the proceedings (``check=False``). ``rule="paper"`` is this box; ``standardise=False, fit_intercept=False`` makes it the
+the proceedings (``check=False``). ``rule="paper"`` is this box; ``standardize=False, fit_intercept=False`` makes it the
 letter. Two more rules share the stream and the memory and have nothing to tune:
 
-``rule="os"``        the box in standardised columns, with the step 1 / λmax(X_Sᵀ X_S / n) for members and Newton's for
-                     the newcomer, the least standardised weight dropped, and accepted where f does not rise
-``rule="exchange"``  the default: the newcomer is added exactly, the inverse of the members' products being updated; the
-                     member whose removal then costs least gives way if it costs less than the newcomer gains
+``rule="os"``        the box in standardised columns, with the step 1 / λmax(X_Sᵀ X_S / n) for the selected features and
+                     Newton's for the candidate; the smallest standardised coefficient is dropped, where f does not rise
+``rule="exchange"``  the default: the candidate is added exactly, the inverse of the selected features' products being
+                     updated; it replaces the feature with the smallest removal cost, where that is below its gain
 
 Differs from the paper
 ----------------------
 * `exchange` and `os` see columns standardised, so that a column's unit does not decide; `paper` does so by default too.
 * The intercept is fitted: columns and target are centred, or with another loss its part is profiled out.
 * L_F is a bound of κ λmax over S ∪ {j}, κ the most that the loss curves: the paper asks for a constant.
-* `exchange` refuses a newcomer that the members explain up to `tolerance` of its variance.
-* With a loss other than the squared one `exchange` decides on a block of columns with the parabola of the loss at the
-  point before the block, then takes Newton steps on the true loss, and undoes the block if the true loss rose.
-  A small ridge keeps the gradient alive where the members tell the classes apart (`ridge`).
+* `exchange` refuses a candidate that the selected features explain up to `collinearity_tol` of its variance.
+* With a loss other than the squared one `exchange` decides on a batch of columns with the quadratic approximation of
+  the loss at the point before the batch, then takes Newton steps on the true loss, and undoes the batch if the true
+  loss rose. A small ridge keeps the gradient alive where the classes are linearly separable (`ridge`).
 * The coefficients returned are the fit of the loss on the selected columns, without ridge.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
-from annotated_types import Ge
 
 from daskfs.errors import ConfigError, DataError
-from daskfs.kernels.substitution.products import NO_WEIGHT
+from daskfs.losses import find_loss
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
-from daskfs.parameters import ColumnOrder, Columns, Count, NotNegative, Positive, Share
-from daskfs.selectors.base import BaseSelector
-from daskfs.selectors.inputs import seed_of
-from daskfs.selectors.online_substitution.arrivals import Arrivals, ArrivedColumns, coded
+from daskfs.parameters import ColumnOrder, Columns, Count
+from daskfs.selectors.inputs import columns_of, seed_of
+from daskfs.selectors.online_substitution.base import MAX_DEFAULT_FEATURES, SubstitutionSelector
 from daskfs.selectors.online_substitution.columns import ColumnSettings
-from daskfs.selectors.online_substitution.engines.base import Engine
+from daskfs.selectors.online_substitution.engines.base import Engine, Finished
 from daskfs.selectors.online_substitution.engines.choose import make_engine
-from daskfs.selectors.online_substitution.engines.point import loss_settings
 from daskfs.selectors.online_substitution.members import Members
-from daskfs.selectors.online_substitution.notes import notes_on, result_of
-from daskfs.selectors.online_substitution.parameters import (
-    MAX_DEFAULT_FEATURES,
-    SmoothLoss,
-    chapter_of,
-    columns_of,
-    engine_of,
-    n_to_select,
-    rule_of,
+from daskfs.selectors.online_substitution.plan import (
+    ReadPlan,
+    SubstitutionShape,
+    batch_of,
+    choose_read_plan,
+    plan_substitution,
 )
-from daskfs.selectors.online_substitution.plan import Reading, SubstitutionShape, choose_reading, plan_substitution
-from daskfs.selectors.online_substitution.refit import refit_members
-from daskfs.selectors.online_substitution.stream import ROUND_CHAPTERS, SubstitutionRun
-from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
-from daskfs.selectors.shared.responses import CLASSIFIERS, TWO_CLASS
+from daskfs.selectors.online_substitution.stream import (
+    HISTORY,
+    ROUND_BATCHES,
+    Arrivals,
+    ArrivedColumns,
+    SubstitutionStream,
+)
+from daskfs.selectors.online_substitution.target import Target, read_target
+from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
+from daskfs.selectors.shared.refit import MeanLoss, refit_selected
 from daskfs.selectors.shared.run import Run
-from daskfs.selectors.shared.targets import checked_target, classes_of
 
 
-class OnlineSubstitution(BaseSelector):
+class OnlineSubstitution(SubstitutionSelector):
     """Select features out of a stream of columns, holding no more columns than are asked for.
 
     Parameters
     ----------
-    n_features_to_select : int, optional
-        The paper's s; by default half of the features and at most 100. Exactly so many are selected, unless fewer
-        columns are neither constant nor combinations of others.
-    rule : {"exchange", "os", "paper"}
-        What decides on a newcomer; see the module.
-    loss : {"squared", "logistic", "squared_hinge", "epsilon_insensitive"}
-        The last is ½ max(0, |z - y| - epsilon)², that of support vector regression made smooth.
-    n_epochs : int
-        How often all columns are presented, at most; an epoch in which nobody enters is the last.
     order : {"fixed", "shuffled"} or array of int
         In which order columns come: as they stand, in another random order in each epoch (groups of 1,024 neighbours,
         so that a tile is read once, and at random within a group), or the one given, which may leave columns out.
     check : bool
-        Whether the rules "os" and "paper" refuse a newcomer with which the loss does not fall enough.
+        Whether the rules "os" and "paper" refuse a candidate with which the loss does not fall enough.
     engine : {"auto", "gram", "lazy", "naive"}
-        How products are come by. "gram": of a block at once, the same decisions as "naive", which takes one column
-        after the other; "lazy": of those columns alone whose gradient could pay.
+        How products are computed. "gram": of a batch at once, the same decisions as "naive", which takes one column
+        after the other; "lazy": of those columns alone whose gradient is large enough.
     schedule : {"sequential", "screen"}
         "screen": tasks return the candidates of their columns against the prediction of before the round, and the
         exchanges happen in one place; the answer does not depend on the number of workers.
-    standardise : bool
-        Whether columns are divided by their standard deviation on the way.
     fit_intercept : bool
         Whether there is an intercept.
-    ridge : float, optional
-        λ₂, added to the curvature of every standardised weight; by default 0 with the squared loss and the paper's
-        rule, else in parts of the most that the loss curves 0.03 with classes and 0.001 with numbers.
-    epsilon : float, optional
-        Of the epsilon-insensitive loss; by default a tenth of the target's standard deviation.
-    eta : float, optional
-        Step of the paper's rule; by default 0.5 / L_F.
-    m : float
-        By which the paper's rule divides the step of the selected features.
-    c : float
-        Constant of the paper's check.
-    lipschitz : float, optional
-        L_F of the paper's rule; by default bounded from the selected features' products.
-    tolerance : float, optional
-        Share of a newcomer's variance that the members must leave unexplained; 1e-3.
     always_include : array of int or str, optional
         Columns, by number or name, that are selected whatever else; they count among `n_features_to_select`.
     block_columns : int, optional
-        Columns decided on with one set of products; by default 32 to 128, no more than members.
+        Columns decided on with one set of products (a batch); by default 32 to 128, no more than are selected.
     random_state : int, RandomState or None
-        Of the shuffled order.
+        Seed of the shuffled order.
     memory_limit : int or str, optional
-        What the selection may take beside the process itself; blocks are read narrower where it is short.
+        Memory budget in addition to the process's baseline; fewer columns are read at once where it is short.
     client : distributed.Client, optional
         Where screening tasks run; None: here.
 
@@ -144,19 +116,20 @@ class OnlineSubstitution(BaseSelector):
     classes_ : ndarray of shape (2,)
         With a loss of classes.
     scores_ : ndarray of shape (n_features,)
-        What the mean loss would rise by if the column were dropped (half its squared weight with other losses than the
-        squared one); NaN where not selected.
+        What the mean loss would rise by if the column were dropped (half its squared coefficient with other losses than
+        the squared one); NaN where not selected.
     n_epochs_ : int
         Epochs begun.
     result_ : SelectionResult
-        Its history has one line per block: the epoch, newcomers presented so far, members, exchanges, newcomers
-        refused, blocks undone, and the objective.
+        Its history has one line per batch: the epoch, candidates presented so far, features selected, exchanges,
+        candidates refused, batches undone, and the objective.
 
     Notes
     -----
-    Memory: the members, s columns of n values in the store's dtype (int8 stays int8 with engine "gram" and "lazy" of
-    the squared loss; else it becomes float32), a block of columns and the next one, 3 s² and ten n numbers. Time per
-    column: 2 n s multiplications of products, s² of decisions. One pass over the columns per epoch, none beside.
+    Memory: the selected features, s columns of n values in the store's dtype (int8 stays int8 with engine "gram" and
+    "lazy" of the squared loss; else it becomes float32), a batch of columns and the next one, 3 s² and ten n numbers.
+    Time per column: 2 n s multiplications of products, s² of decisions. One pass over the columns per epoch, none
+    beside.
 
     `partial_fit` takes more columns, not more rows.
 
@@ -172,26 +145,12 @@ class OnlineSubstitution(BaseSelector):
     """
 
     method = "online_substitution"
-    score_kind = "loss increase"
     history_kind = "blocks of columns"
 
-    n_features_to_select: Count | None = None
-    rule: Literal["exchange", "os", "paper"] = "exchange"
-    loss: SmoothLoss = "squared"
-    n_epochs: Count = 3
     order: Literal["fixed", "shuffled"] | ColumnOrder = "fixed"
-    check: bool = True
     engine: Literal["auto", "gram", "lazy", "naive"] = "auto"
     schedule: Literal["sequential", "screen"] = "sequential"
-    standardise: bool = True
     fit_intercept: bool = True
-    ridge: NotNegative | None = None
-    epsilon: NotNegative | None = None
-    eta: Positive | None = None
-    m: Annotated[float, Ge(1)] = 1.0
-    c: Share = 0.5
-    lipschitz: Positive | None = None
-    tolerance: Share | None = None
     always_include: Columns = None
     block_columns: Count | None = None
 
@@ -201,34 +160,27 @@ class OnlineSubstitution(BaseSelector):
             problem = f"the rule {rule!r} with the loss {loss!r} has no products that would stay valid"
             raise ConfigError(problem, "engine", "use 'auto'")
         if engine == "lazy" and rule == "paper":
-            problem = "the paper's rule moves the members at every column: it cannot wait"
+            problem = "the paper's rule moves all coefficients at every column: it cannot wait"
             raise ConfigError(problem, "engine", "use 'auto'")
         if self.schedule == "screen" and rule != "exchange":
             raise ConfigError(f"expected the rule 'exchange', found {rule!r}", "schedule", "leave it 'sequential'")
 
-    def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
-        tile_columns = shape.tile_shape[1] if shape.tile_shape else 1
-        sizes = self._shape(shape.n_samples, shape.n_features, shape.dtype, tile_columns)
-        return plan_substitution(sizes, limits.task_nbytes)
-
-    def _shape(self, n_samples: int, n_features: int, dtype: np.dtype, tile_columns: int) -> SubstitutionShape:
-        n_selected = n_to_select(self.n_features_to_select, n_features)
-        return SubstitutionShape(
-            n_samples=n_samples,
-            n_features=n_features,
-            n_selected=n_selected,
-            itemsize=self._settings().dtype_of(dtype).itemsize,
-            stored_itemsize=dtype.itemsize,
-            chapter=chapter_of(self.block_columns, n_selected),
-            tile_columns=tile_columns,
-            n_epochs=self.n_epochs,
-            n_screened=chapter_of(self.block_columns, n_selected) * ROUND_CHAPTERS if self.schedule == "screen" else 0,
-        )
-
-    def _settings(self) -> ColumnSettings:
-        keeps_int8 = self.loss == "squared" and self.standardise
-        keeps_int8 &= self.rule == "exchange" or engine_of(self) == "gram"
-        return ColumnSettings(self.fit_intercept, self.standardise, keeps_int8)
+    def _fit(self, run: Run) -> None:
+        self.__dict__.pop("_arrivals", None)
+        matrix, target = run.matrix, self._target(run.matrix)
+        always = columns_of(self.always_include, matrix.shape[1], matrix.names.given, "always_include")
+        order = self.order
+        if not isinstance(order, str):
+            order = columns_of(order, matrix.shape[1], None, "order")
+        shape = self._shape(DataShape.of(matrix))
+        plan = choose_read_plan(shape, run.task_limit)
+        engine = self._engine(target, shape.n_selected, matrix.dtype, self._columns())
+        stream = SubstitutionStream(run, engine, self._columns(), plan, target.weight, self.schedule == "screen")
+        start = stream.resume()
+        if not stream.n_epochs:
+            stream.include(always)
+        stream.epochs(self.n_epochs, order, seed_of(self.random_state), start)
+        self._conclude(run, stream, target)
 
     def partial_fit(self, X: Any, names: Any = None, y: Any = None, sample_weight: Any = None) -> OnlineSubstitution:
         """Take more columns, not more rows: features that arrive over time, or are asked for block by block.
@@ -255,9 +207,9 @@ class OnlineSubstitution(BaseSelector):
 
         Notes
         -----
-        Columns are numbered as they arrive, and presented once; what is not among the members is gone. Columns that
+        Columns are numbered as they arrive, and presented once; what is not selected is gone. Columns that
         `always_include` names must be in the first block. Without `n_features_to_select`, 100 are held. The selector
-        keeps the members and pickles with them.
+        keeps the selected columns and pickles with them.
         """
         if names is None and hasattr(X, "columns") and all(isinstance(name, str) for name in X.columns):
             names = list(X.columns)
@@ -266,92 +218,134 @@ class OnlineSubstitution(BaseSelector):
             if y is None:
                 raise DataError("expected the target with the first block, found none", "partial_fit", "pass y=")
             self.check_parameters()
-            labels, y = coded(y) if self.loss in CLASSIFIERS else (None, y)
+            labels = None
+            if find_loss(self.loss).is_classifier:
+                labels, codes = np.unique(np.asarray(y), return_inverse=True)
+                y = codes.astype(np.float64)
             first = ArrayMatrix(X, y, sample_weight, names)
             always = columns_of(self.always_include, first.shape[1], first.names.given, "always_include")
-            self._arrivals = self._expect(first)
-            self._labels = labels
+            self._arrivals = self._expect(first, labels)
         arrivals = self._arrivals
         arrivals.take(X, names, always)
         self._take_names(arrivals.matrix)
-        self._conclude(arrivals.matrix, arrivals.y, arrivals.run, 0, None)
-        if self._labels is not None:
-            self.classes_ = self._labels
+        self._conclude(self._run(arrivals.matrix), arrivals.stream, arrivals.target)
         return self
 
-    def _expect(self, first: ArrayMatrix) -> Arrivals:
+    def _expect(self, first: ArrayMatrix, labels: np.ndarray | None) -> Arrivals:
         """Return the state before the first column."""
-        y, weight = self._target(first)
-        n_samples, n_selected = first.shape[0], self.n_features_to_select or MAX_DEFAULT_FEATURES
-        settings = replace(self._settings(), keeps_int8=False)
-        members = Members(n_selected, n_samples, settings.dtype_of(first.dtype), weight)
-        chapter = chapter_of(self.block_columns, n_selected)
-        matrix = ArrivedColumns(n_samples, members.rows.dtype)
-        run = SubstitutionRun(matrix, self._engine(members, y), settings, Reading(chapter, 0, 0), chapter, weight)
-        return Arrivals(run, matrix, y)
+        target, n_selected = self._target(first), self.n_features_to_select or MAX_DEFAULT_FEATURES
+        columns, batch = replace(self._columns(), keeps_int8=False), batch_of(self.block_columns, n_selected)
+        engine = self._engine(target, n_selected, first.dtype, columns)
+        matrix = ArrivedColumns(first.shape[0], engine.members.rows.dtype)
+        plan = ReadPlan(batch, batch, 0, Budget())
+        stream = SubstitutionStream(Run(matrix, self.method), engine, columns, plan, target.weight)
+        return Arrivals(stream, matrix, replace(target, classes=labels))
 
-    def _fit(self, run: Run) -> None:
-        matrix, limit = run.matrix, run.task_limit
-        self.__dict__.pop("_arrivals", None)
-        y, weight = self._target(matrix)
-        n_samples, n_features = matrix.shape
-        tile_rows, tile_columns = matrix.tile_shape
-        tile_columns = tile_columns if tile_rows > 1 else 1  # rows in memory are no tiles
-        shape = self._shape(n_samples, n_features, np.dtype(matrix.dtype), tile_columns)
-        reading = choose_reading(shape, limit)
-        always = columns_of(self.always_include, n_features, matrix.names.given, "always_include")
-        order = self.order if isinstance(self.order, str) else columns_of(self.order, n_features, None, "order")
-        members = Members(shape.n_selected, n_samples, self._settings().dtype_of(matrix.dtype), weight)
-        screeners = run.workers if self.schedule == "screen" else None
-        engine, chapter = self._engine(members, y), shape.chapter
-        stream = SubstitutionRun(
-            matrix, engine, self._settings(), reading, chapter, weight, run.progress, run.checkpoint, screeners
+    def _target(self, matrix: Matrix) -> Target:
+        return read_target(matrix, self.loss, self.epsilon, self.fit_intercept)
+
+    def _engine(self, target: Target, n_selected: int, dtype: np.dtype, columns: ColumnSettings) -> Engine:
+        members = Members(n_selected, len(target.y), columns.dtype_of(dtype), target.weight)
+        return make_engine(members, target.y, self._rule(), self._mode(), target.loss, self.block_columns)
+
+    def _mode(self) -> str:
+        """Return the engine that stands for "auto"."""
+        if self.engine != "auto":
+            return self.engine
+        if self.loss == "squared" or self.rule == "exchange":
+            return "gram"
+        return "lazy" if self.rule == "os" else "naive"
+
+    def _columns(self) -> ColumnSettings:
+        keeps_int8 = self.loss == "squared" and self.standardize
+        keeps_int8 &= self.rule == "exchange" or self._mode() == "gram"
+        return ColumnSettings(self.fit_intercept, self.standardize, keeps_int8)
+
+    def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
+        return plan_substitution(self._shape(shape), limits.task_nbytes)
+
+    def _shape(self, shape: DataShape) -> SubstitutionShape:
+        n_selected = self._n_selected(shape.n_features)
+        batch = batch_of(self.block_columns, n_selected)
+        tile_rows, tile_columns = shape.tile_shape or (1, 1)
+        return SubstitutionShape(
+            n_samples=shape.n_samples,
+            n_features=shape.n_features,
+            n_selected=n_selected,
+            itemsize=self._columns().dtype_of(shape.dtype).itemsize,
+            stored_itemsize=shape.itemsize,
+            batch=batch,
+            tile_columns=tile_columns if tile_rows > 1 else 1,  # rows in memory are no tiles
+            n_epochs=self.n_epochs,
+            n_screened=batch * ROUND_BATCHES if self.schedule == "screen" else 0,
+            undoes=self.loss != "squared" and self.rule == "exchange",
         )
-        done = stream.resume()
-        if done == (0, 0):
-            stream.always(always)
-        stream.epochs(self.n_epochs, order, seed_of(self.random_state), done)
-        self._conclude(matrix, y, stream, reading.nbytes, limit)
 
-    def _engine(self, members: Members, y: np.ndarray) -> Engine:
-        weight = members.weight if len(members.weight) else None
-        self._loss = loss_settings(self.loss, y, weight, self.epsilon, self.fit_intercept)
-        return make_engine(members, y, rule_of(self), engine_of(self), self._loss, self.block_columns)
-
-    def _target(self, matrix: Matrix) -> tuple[np.ndarray, np.ndarray]:
-        """Return the target, classes as -1 and +1, centred with the squared loss; and the weights."""
-        y = np.require(checked_target(matrix, self.loss), dtype=np.float64, requirements=["C", "W"])
-        found = matrix.read_weight(slice(None))
-        weight = NO_WEIGHT if found is None else np.require(found, dtype=np.float64, requirements=["C", "W"])
-        if found is not None and not weight.any():
-            raise DataError("expected a positive weight, found none", "sample_weight", "check the weights")
-        self._location = 0.0
-        if self.loss in TWO_CLASS:
-            self.classes_ = classes_of(y, None)
-            return np.where(y == self.classes_[1], 1.0, -1.0), weight
-        if self.loss == "squared" and self.fit_intercept:
-            self._location = float(np.average(y, weights=weight if len(weight) else None))
-            y = y - self._location
-        return y, weight
-
-    def _conclude(self, matrix: Matrix, y: np.ndarray, run: SubstitutionRun, promised: int, limit: int | None) -> None:
+    def _conclude(self, run: Run, stream: SubstitutionStream, target: Target) -> None:
         """Name the members, fit the loss on them, make the result."""
-        engine, members = run.engine, run.engine.members
-        finished = engine.finish()
-        k, n_features = members.n_members, matrix.shape[1]
-        order = np.lexsort((members.ids[:k], -finished.costs, np.arange(k) >= members.n_fixed))
-        self.selected_ = members.ids[:k][order]
+        members, finished = stream.engine.members, stream.engine.finish()
+        ids, k, n_features = members.columns.ids, members.n_members, run.matrix.shape[1]
+        order = np.lexsort((ids, -finished.costs, np.arange(k) >= members.n_fixed))
+        self.selected_ = ids[order]
         self.support_ = np.zeros(n_features, bool)
-        self.support_[self.selected_] = True
+        self.support_[ids] = True
         self.scores_ = np.full(n_features, np.nan)
-        self.scores_[members.ids[:k]] = finished.costs
+        self.scores_[ids] = finished.costs
         self.coef_ = np.zeros(n_features)
-        notes = notes_on(self, run, matrix)
-        raw, self.intercept_, is_separable = refit_members(
-            members, finished, y, self._location, self._loss, self.fit_intercept, limit
+        self.coef_[ids], self.intercept_, is_separable = self._refit(members, finished, target, run.task_limit)
+        if target.classes is not None:
+            self.classes_ = target.classes
+        self.n_epochs_ = stream.n_epochs
+        history = np.array(stream.history).reshape(-1, len(HISTORY))
+        promise = {"promised_nbytes": {"client": stream.plan.memory.nbytes}} if stream.plan.memory.terms else {}
+        self.result_ = self._result_of(
+            run,
+            notes=self._notes(stream, is_separable),
+            history={name: history[:, q] for q, name in enumerate(HISTORY)},
+            chosen={"n_features_to_select": members.capacity, "engine": self._mode()},
+            memory={**promise, "held_nbytes": {"members": members.nbytes}},
         )
-        self.coef_[members.ids[:k]] = raw
+
+    def _refit(
+        self, members: Members, finished: Finished, target: Target, limit: int | None
+    ) -> tuple[np.ndarray, float, bool]:
+        """Return the loss's fit on the members, on the scale of the data: coefficients, intercept, is it separable."""
+        k, rows = members.n_members, members.columns.rows
+        coef, offset = members.coefficients(finished.coef)
+        if not self.fit_intercept:
+            return coef, 0.0, False
+        if not k:
+            return coef, target.location + offset + finished.intercept, False
+        held = ArrayMatrix(rows.T, target.y, target.weight if len(target.weight) else None)
+        loss = target.loss.loss
+        mean_loss = MeanLoss(loss.name, 1.0 if loss.is_two_class else None, target.loss.threshold)
+        fit = refit_selected(Run(held, self.method, task_limit=limit), np.arange(k), mean_loss)
+        if members.columns.is_int8:
+            return fit.coef, fit.intercept + target.location, fit.is_separable
+        coef = fit.coef / members.scale[:k]
+        centre = float((coef * members.mean[:k]).sum())
+        return coef, fit.intercept - centre + target.location, fit.is_separable
+
+    def _notes(self, stream: SubstitutionStream, is_separable: bool) -> list[str]:
+        """Return what the reader of the result must know of how it went."""
+        engine, members, counters, notes = stream.engine, stream.engine.members, stream.engine.counters, []
+        if members.n_members < members.capacity:
+            notes.append(
+                f"{members.n_members} features were selected, not {members.capacity}: the other columns are constant, "
+                "or combinations of these"
+            )
+        if members.n_fixed:
+            notes.append(f"{members.n_fixed} of them were always included")
+        why = "combinations of the selected features" if self.rule == "exchange" else "the loss did not fall enough"
+        notes.append(
+            f"{counters.n_presented:,} columns were presented in {stream.n_epochs} epoch{'s' * (stream.n_epochs > 1)}: "
+            f"{counters.n_exchanged:,} replaced a selected feature, {counters.n_refused:,} were refused: {why}"
+        )
+        if counters.n_reverted:
+            notes.append(f"{counters.n_reverted:,} batches of columns were undone, because the loss rose with them")
+        if engine.rule.ridge > 0.0:
+            ridge = f"a ridge of {engine.rule.ridge:g} on standardised coefficients"
+            notes.append(f"{ridge} while selecting, none in the refit")
         if is_separable:
-            notes.append("the selected features tell the classes apart without error: a weak ridge bounds the fit")
-        self.n_epochs_ = run.n_epochs
-        self.result_ = result_of(self, run, matrix, promised, limit, notes)
+            notes.append("the classes are linearly separable by the selected features: a weak ridge bounds the fit")
+        return notes

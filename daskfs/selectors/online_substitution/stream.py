@@ -1,17 +1,19 @@
-"""The stream of columns through an engine: epochs, progress, checkpoints."""
+"""The stream of columns through an engine: epochs over a matrix, and columns that arrive over time."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from daskfs.cluster.workers import Here, Workers
 from daskfs.errors import DataError
 from daskfs.kernels.substitution.products import NO_WEIGHT
-from daskfs.matrix.base import Matrix, Progress
+from daskfs.matrix.arrays import ArrayMatrix
+from daskfs.matrix.base import Matrix
+from daskfs.matrix.blocks import Rows
+from daskfs.matrix.names import Names
 from daskfs.selectors.online_substitution.columns import (
     Columns,
     ColumnSettings,
@@ -20,59 +22,65 @@ from daskfs.selectors.online_substitution.columns import (
     read_columns,
 )
 from daskfs.selectors.online_substitution.engines.base import Engine
-from daskfs.selectors.online_substitution.plan import Reading
-from daskfs.selectors.online_substitution.screen import screen_columns
-from daskfs.selectors.shared.run import Checkpoint
+from daskfs.selectors.online_substitution.plan import ReadPlan
+from daskfs.selectors.online_substitution.screen import Screened, screen_columns
+from daskfs.selectors.online_substitution.target import Target
+from daskfs.selectors.shared.record import Record
+from daskfs.selectors.shared.run import Run
 
-STEP = "online-substitution"
 SAVES_PER_EPOCH = 20
-ROUND_CHAPTERS = 8
-"""Blocks screened against the same members: as many tasks run at once; the answer depends on it, so it is fixed."""
+ROUND_BATCHES = 8
+"""Batches screened against the same members: as many tasks run at once; the answer depends on it, so it is fixed."""
 HISTORY = ("epoch", "n_presented", "n_members", "n_exchanged", "n_refused", "n_reverted", "objective")
 
 
-class SubstitutionRun:
+@dataclass(frozen=True, slots=True)
+class Position(Record):
+    """How far a stream has come, as a checkpoint keeps it."""
+
+    epoch: int = 0
+    """That goes on, or begins."""
+    position: int = 0
+    """Columns of it presented."""
+    n_entered_before: int = 0
+    """Candidates that had entered when it began."""
+    n_epochs: int = 0
+    """Epochs begun."""
+    history: np.ndarray = field(default_factory=lambda: np.zeros((0, len(HISTORY))))
+
+
+class SubstitutionStream:
     """Epochs over the columns of a matrix.
 
     Parameters
     ----------
-    matrix : Matrix
+    run : Run
     engine : Engine
     settings : ColumnSettings
-    reading : Reading
-    chapter : int
-        Columns decided on together.
+    plan : ReadPlan
     weight : ndarray of shape (n_samples,), or `NO_WEIGHT`
-    progress : Progress, optional
-    checkpoint : Checkpoint, optional
-    screeners : Workers, optional
-        Where columns are screened; None: every column comes here.
+    screens : bool
+        Whether columns are screened where the run's tasks are; else every column comes here.
     """
 
     def __init__(
         self,
-        matrix: Matrix,
+        run: Run,
         engine: Engine,
         settings: ColumnSettings,
-        reading: Reading,
-        chapter: int,
+        plan: ReadPlan,
         weight: np.ndarray = NO_WEIGHT,
-        progress: Progress | None = None,
-        checkpoint: Checkpoint | None = None,
-        screeners: Workers | None = None,
+        screens: bool = False,
     ) -> None:
-        self.matrix, self.engine, self.settings = matrix, engine, settings
-        self.reading, self.chapter, self.weight = reading, chapter, weight
-        self.progress, self.checkpoint, self.screeners = progress, checkpoint, screeners
-        self.communication: dict[str, int] = {}
+        self.run, self.matrix = run.over(run.matrix, by="columns"), run.matrix
+        self.engine, self.settings = engine, settings
+        self.plan, self.weight, self.screens = plan, weight, screens
         self.history: list[tuple[float, ...]] = []
         self.n_epochs = 0
         """Epochs begun."""
-        self._entered_before = self._limit = 0
-        self.seconds: dict[str, float] = {}
 
-    def always(self, columns: np.ndarray) -> None:
-        """Make columns members that are never dropped.
+    def include(self, columns: np.ndarray) -> None:
+        """Select columns that are never dropped.
 
         Parameters
         ----------
@@ -83,20 +91,16 @@ class SubstitutionRun:
         DataError
             One is constant, or a combination of those before it.
         """
-        engine, most = self.engine, self.engine.members.capacity
+        most = self.engine.members.capacity
         if len(columns) > most:
-            raise DataError(
-                f"expected at most {most} columns, found {len(columns)}",
-                "always_include",
-                "raise n_features_to_select",
-            )
-        for start in range(0, len(columns), self.chapter):
-            block = read_columns(self.matrix, columns[start : start + self.chapter], self.settings, self.weight)
-            engine.take(block)
-            engine.keep_members()
-        self.fix(columns)
+            problem = f"expected at most {most} columns, found {len(columns)}"
+            raise DataError(problem, "always_include", "raise n_features_to_select")
+        for start in range(0, len(columns), self.plan.batch):
+            self.engine.take(self._read(columns[start : start + self.plan.batch]))
+            self.engine.keep_members()
+        self.check_included(columns)
 
-    def fix(self, columns: np.ndarray) -> None:
+    def check_included(self, columns: np.ndarray) -> None:
         """Never drop the members of now, which must be these columns."""
         self.engine.keep_members()
         missing = columns[~np.isin(columns, self.engine.members.ids)]
@@ -112,7 +116,7 @@ class SubstitutionRun:
         self.engine.take(columns)
         self._record(0)
 
-    def epochs(self, n_epochs: int, order: Any, seed: int | None, n_done: tuple[int, int]) -> None:
+    def epochs(self, n_epochs: int, order: Any, seed: int | None, start: Position) -> None:
         """Present all columns `n_epochs` times; stop after an epoch in which nobody entered.
 
         Parameters
@@ -120,107 +124,174 @@ class SubstitutionRun:
         n_epochs : int
         order : {"fixed", "shuffled"} or int64 array
         seed : int or None
-        n_done : tuple of int
-            The epoch and the column in it to go on from.
+        start : Position
+            To go on from.
         """
-        started = time.perf_counter()
-        n_features = self.matrix.shape[1]
-        self._limit = n_epochs
-        first, position = n_done
-        for epoch in range(first, n_epochs):
+        for epoch in range(start.epoch, n_epochs):
             self.n_epochs = epoch + 1
-            columns = epoch_order(n_features, order, seed, epoch)
-            self._start(epoch, len(columns), position)
-            if position == 0:
-                self._entered_before = self.engine.counters.n_entered
-            self._epoch(epoch, columns, position)
-            position = 0
-            if self.progress is not None:
-                self.progress.finish()
-            if self.engine.counters.n_entered == self._entered_before:
+            columns = epoch_order(self.matrix.shape[1], order, seed, epoch)
+            if start.position == 0:
+                start = replace(start, n_entered_before=self.engine.counters.n_entered)
+            n_batches, n_done = -(-len(columns) // self.plan.batch), start.position // self.plan.batch
+            with self.run.reported(f"epoch-{epoch + 1}", n_batches, n_done) as advance:
+                self._epoch(epoch, columns, start, n_epochs, advance)
+            if self.engine.counters.n_entered == start.n_entered_before:
                 break
-        self.seconds["select"] = self.seconds.get("select", 0.0) + time.perf_counter() - started
+            start = Position()
 
-    def _start(self, epoch: int, n_columns: int, position: int) -> None:
-        if self.progress is not None:
-            self.progress.start(f"{STEP}-epoch-{epoch + 1}", -(-n_columns // self.chapter))
-            self.progress.advance(position // self.chapter)
-
-    def _epoch(self, epoch: int, columns: np.ndarray, position: int) -> None:
-        save_every = max(1, len(columns) // self.chapter // SAVES_PER_EPOCH) * self.chapter
+    def _epoch(
+        self, epoch: int, columns: np.ndarray, start: Position, n_epochs: int, advance: Callable[[int], None]
+    ) -> None:
+        batch, position = self.plan.batch, start.position
+        save_every = max(1, len(columns) // batch // SAVES_PER_EPOCH) * batch
         for n_taken in self._taken(columns[position:]):
             position += n_taken
             self._record(epoch)
-            if self.progress is not None:
-                self.progress.advance(-(-n_taken // self.chapter))
-            if self.checkpoint is not None and (position % save_every < n_taken or position == len(columns)):
-                self._save(self.checkpoint, epoch, position, len(columns))
+            advance(-(-n_taken // batch))
+            if position == len(columns):
+                is_last = self.engine.counters.n_entered == start.n_entered_before
+                self._save(replace(start, epoch=n_epochs if is_last else epoch + 1, position=0))
+            elif position % save_every < n_taken:
+                self._save(replace(start, epoch=epoch, position=position))
 
     def _taken(self, columns: np.ndarray) -> Iterator[int]:
         """Present columns; yield how many were, again and again."""
         members, n_taken = self.engine.members, 0
-        if self.screeners is None or members.n_members < members.capacity:
-            for block in self._stream(columns):
-                self.engine.take(block)
-                length = len(block)
-                del block  # or its buffer counts as in use while the next one is read
-                n_taken += length
-                yield length
-                if self.screeners is not None and members.n_members == members.capacity:
-                    break
-        length = self.chapter * ROUND_CHAPTERS
+        if not self.screens or members.n_members < members.capacity:
+            with self.run.timed("select"):
+                for batch in self._batches(columns):
+                    self.engine.take(batch)
+                    length = len(batch)
+                    del batch  # or its buffer counts as in use while the next one is read
+                    n_taken += length
+                    yield length
+                    if self.screens and members.n_members == members.capacity:
+                        break
+        length = self.plan.batch * ROUND_BATCHES
         for start in range(n_taken, len(columns), length):
             yield self._round(columns[start : start + length])
 
     def _round(self, columns: np.ndarray) -> int:
         """Screen columns where tasks run, all against the members of now; exchange with those that they return."""
-        chapters = [columns[start : start + self.chapter] for start in range(0, len(columns), self.chapter)]
-        screen = self.engine.screen(max(1, self.chapter // 2))
-        found: list[dict[str, np.ndarray]] = [{}] * len(chapters)
-        shared = (self.matrix, self.settings, self.weight, screen)
-        workers = self.screeners or Here()
-        for k, candidates in workers.map_blocks(screen_columns, chapters, name="online-screen", shared=shared):
-            found[k] = candidates
-            nbytes = sum(array.nbytes for array in candidates.values())
-            self.communication["screen"] = self.communication.get("screen", 0) + nbytes
-        for candidates in found:
-            n_usable = int(candidates.pop("n_usable")[0])
-            block = Columns(**{name: np.require(array, requirements="W") for name, array in candidates.items()})
-            self.engine.counters.n_presented += n_usable - len(block)
-            if len(block):
-                self.engine.take(block)
+        batch = self.plan.batch
+        parts = [columns[start : start + batch] for start in range(0, len(columns), batch)]
+        shared = (self.settings, self.weight, self.engine.screen(max(1, batch // 2)))
+        found: list[Screened] = self.run.map("screen", screen_columns, parts, *shared)
+        with self.run.timed("select"):
+            for screened in found:
+                self.engine.counters.n_presented += screened.n_usable - len(screened.columns)
+                self.engine.take(screened.columns)
         return len(columns)
 
-    def _stream(self, columns: np.ndarray) -> Iterator[Columns]:
-        width = self.reading.width
+    def _read(self, ids: np.ndarray) -> Columns:
+        return read_columns(self.matrix, ids, self.settings, self.weight)
+
+    def _batches(self, columns: np.ndarray) -> Iterator[Columns]:
+        width, batch, prefetch = self.plan.width, self.plan.batch, self.plan.prefetch
         reads = [columns[start : start + width] for start in range(0, len(columns), width)]
-        return column_stream(self.matrix, reads, self.chapter, self.settings, self.weight, self.reading.prefetch)
+        return column_stream(self.matrix, reads, batch, self.settings, self.weight, prefetch)
 
     def _record(self, epoch: int) -> None:
-        counters, members = self.engine.counters, self.engine.members
-        counts = (
-            counters.n_presented, members.n_members, counters.n_exchanged, counters.n_refused, counters.n_reverted,
-        )  # fmt: skip
-        self.history.append((float(epoch + 1), *map(float, counts), self.engine.value))
+        counters, n_members = self.engine.counters, self.engine.members.n_members
+        done = (counters.n_exchanged, counters.n_refused, counters.n_reverted)
+        numbers = (epoch + 1, counters.n_presented, n_members, *done, self.engine.value)
+        self.history.append(tuple(float(number) for number in numbers))
 
-    def _save(self, checkpoint: Checkpoint, epoch: int, position: int, n_columns: int) -> None:
-        is_last = position == n_columns and self.engine.counters.n_entered == self._entered_before
-        if position == n_columns:
-            epoch, position = self._limit if is_last else epoch + 1, 0
-        numbers = [epoch, position, self._entered_before, self.n_epochs]
-        arrays = {"where": np.array(numbers, dtype=np.int64), "history": np.array(self.history)}
-        checkpoint.save(STEP, {**self.engine.arrays(), **arrays})
+    def _save(self, position: Position) -> None:
+        if self.run.checkpoint is not None:
+            position = replace(position, n_epochs=self.n_epochs, history=np.array(self.history))
+            self.run.save("select", {**self.engine.arrays(), **position.pack()})
 
-    def resume(self) -> tuple[int, int]:
-        """Put back what a checkpoint holds; return the epoch and the column in it to go on from."""
-        saved = None if self.checkpoint is None else self.checkpoint.load(STEP)
+    def resume(self) -> Position:
+        """Put back what a checkpoint holds; return where to go on from."""
+        saved = self.run.load("select", dict)
         if saved is None:
-            return 0, 0
-        ids = saved["ids"]
-        for start in range(0, len(ids), self.chapter):
-            block = read_columns(self.matrix, ids[start : start + self.chapter], self.settings, self.weight)
-            self.engine.members.add(block)
+            return Position()
+        for start in range(0, len(saved["ids"]), self.plan.batch):
+            self.engine.members.add(self._read(saved["ids"][start : start + self.plan.batch]))
         self.engine.restore(saved)
-        epoch, position, self._entered_before, self.n_epochs = (int(part) for part in saved["where"])
-        self.history = [tuple(line) for line in saved["history"]]
-        return epoch, position
+        position = Position.unpack(saved)
+        self.n_epochs, self.history = position.n_epochs, [tuple(line) for line in position.history.tolist()]
+        return position
+
+
+class ArrivedColumns(Matrix):
+    """Stands for columns that came and went: their shape and names."""
+
+    def __init__(self, n_samples: int, dtype: np.dtype) -> None:
+        self.shape, self.dtype = (n_samples, 0), dtype
+        self._names = Names(0)
+
+    @property
+    def names(self) -> Names:
+        """Names of the columns so far."""
+        return self._names
+
+    def add(self, n_columns: int, names: Names) -> None:
+        """Note that columns arrived; `names` are those of all."""
+        self.shape, self._names = (self.shape[0], self.shape[1] + n_columns), names
+
+    def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
+        """Refuse: the columns are gone."""
+        raise DataError("columns given to partial_fit are not kept: they cannot be read again", "partial_fit", "fit(X)")
+
+
+@dataclass
+class Arrivals:
+    """The columns that `partial_fit` was given so far, and the stream that took them."""
+
+    stream: SubstitutionStream
+    matrix: ArrivedColumns
+    target: Target
+    names: list[str] = field(default_factory=list)
+    are_named: bool = False
+    """Whether the user named any."""
+
+    def take(self, X: Any, names: Sequence[str] | None, always: np.ndarray) -> None:
+        """Present the columns of a block.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_columns)
+        names : sequence of str, optional
+        always : ndarray, int64
+            Places in this block of columns that are never dropped.
+
+        Raises
+        ------
+        DataError
+            Another number of rows, names that stand twice, values that are not finite.
+        """
+        block = ArrayMatrix(X, feature_names=names)
+        n_samples = len(self.target.y)
+        if block.shape[0] != n_samples:
+            raise DataError(
+                f"expected {n_samples} rows as in the first block, found {block.shape[0]}",
+                "partial_fit",
+                "give the same rows in the same order: partial_fit takes columns",
+            )
+        first = len(self.names)
+        self._name(block, names)
+        self._present(block, always, first)
+        if len(always):
+            self.stream.check_included(always + first)
+        self._present(block, np.setdiff1d(np.arange(block.shape[1], dtype=np.int64), always), first)
+
+    def _name(self, block: ArrayMatrix, names: Sequence[str] | None) -> None:
+        first = len(self.names)
+        new = [f"x{first + j}" for j in range(block.shape[1])] if names is None else [str(name) for name in names]
+        seen = set(self.names)
+        for name in new:
+            if name in seen:
+                raise DataError(f"column {name!r} stands twice", "names", "give each column its own name")
+            seen.add(name)
+        self.are_named |= names is not None
+        self.names += new
+        given = np.array(self.names, dtype=object) if self.are_named else None
+        self.matrix.add(len(new), Names(len(self.names), given))
+
+    def _present(self, block: ArrayMatrix, places: np.ndarray, first: int) -> None:
+        stream, batch = self.stream, self.stream.plan.batch
+        for start in range(0, len(places), batch):
+            columns = read_columns(block, places[start : start + batch], stream.settings, stream.weight)
+            stream.present(replace(columns, ids=columns.ids + first))

@@ -15,11 +15,12 @@ A plan prints the terms, a refusal names the largest, and tests hold each agains
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from daskfs.errors import PlanError
+from daskfs.matrix.base import Matrix
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class DataShape:
     """Rows and columns of a store's tiles."""
 
     @classmethod
-    def of(cls, matrix: Any) -> Self:
+    def of(cls, matrix: Matrix) -> Self:
         """Return the shape of a matrix."""
         n_samples, n_features = matrix.shape
         return cls(int(n_samples), int(n_features), np.dtype(matrix.dtype), matrix.tile_shape)

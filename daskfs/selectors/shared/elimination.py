@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from daskfs.kernels.glm.newton import factorise, solve_factored
-from daskfs.kernels.losses import SQUARED, loss_code
+from daskfs.losses import SQUARED, find_loss
 from daskfs.selectors.shared.refit import MeanLoss, SelectedBlocks, SelectedFit, refit_selected
 from daskfs.selectors.shared.refit_on_block import Model
 from daskfs.selectors.shared.run import Run
@@ -42,7 +42,7 @@ def eliminate(run: Run, columns: np.ndarray, n_keep: int, mean_loss: MeanLoss) -
     mean_loss : MeanLoss
     """
     columns = np.sort(np.asarray(columns, dtype=np.int64))
-    n_before, is_squared = len(columns), loss_code(mean_loss.loss) == SQUARED
+    n_before, is_squared = len(columns), find_loss(mean_loss.loss).code == SQUARED
     rounds = 1 if is_squared else ROUNDS
     while True:
         fit = refit_selected(run, columns, mean_loss)

@@ -16,7 +16,8 @@ from typing import Any, cast
 import numpy as np
 
 from daskfs.kernels.glm.newton import factorise, solve_factored
-from daskfs.kernels.losses import HUBER, LOGISTIC, POISSON, SQUARED, SQUARED_HINGE, default_threshold, loss_code
+from daskfs.kernels.losses import default_threshold
+from daskfs.losses import HUBER, LOGISTIC, POISSON, SQUARED, SQUARED_HINGE, find_loss
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
@@ -85,7 +86,7 @@ def refit_selected(run: Run, columns: np.ndarray, mean_loss: MeanLoss = MeanLoss
     DataError
         NaN or infinity in a selected column.
     """
-    loss, code, ridge = mean_loss.loss, loss_code(mean_loss.loss), mean_loss.ridge
+    loss, code, ridge = mean_loss.loss, find_loss(mean_loss.loss).code, mean_loss.ridge
     threshold = mean_loss.threshold
     if threshold is None:
         y, weight = as_vector(run.matrix.read_target(slice(None))), run.matrix.read_weight(slice(None))

@@ -8,10 +8,7 @@ from typing import Any
 
 import numpy as np
 
-CLASSIFIERS = ("logistic", "multinomial", "squared_hinge", "hinge")
-TWO_CLASS = ("logistic", "squared_hinge", "hinge")
-"""Losses of two classes: the label is that of the prediction's sign."""
-PROBABILISTIC = ("logistic", "multinomial")
+from daskfs.losses import find_loss
 
 Response = Callable[[Any], Any]
 """Takes the linear predictor of a block of rows."""
@@ -19,18 +16,19 @@ Response = Callable[[Any], Any]
 
 def mean_or_label(loss: str, classes: np.ndarray | None = None) -> Response:
     """Return what `predict` makes of the linear predictor: the mean of the target, or the likeliest label."""
-    if loss == "poisson":
+    target = find_loss(loss).target
+    if target == "count":
         return np.exp
-    if loss in TWO_CLASS:
+    if target == "two classes":
         return partial(_label, classes=classes)
-    if loss == "multinomial":
+    if target == "classes":
         return partial(_likeliest, classes=classes)
     return np.asarray
 
 
 def probabilities(loss: str) -> Response:
     """Return what `predict_proba` makes of the linear predictor: one column for each class."""
-    return _softmax if loss == "multinomial" else _two_columns
+    return _softmax if find_loss(loss).target == "classes" else _two_columns
 
 
 def log_odds(predictor: Any) -> np.ndarray:

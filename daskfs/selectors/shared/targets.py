@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from numbers import Real
+from typing import Any
 
 import numpy as np
 
-from daskfs.errors import DataError
+from daskfs.errors import ConfigError, DataError
+from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
-from daskfs.selectors.shared.responses import CLASSIFIERS
 
 
 def checked_target(matrix: Matrix, loss: str) -> np.ndarray:
@@ -27,10 +29,10 @@ def checked_target(matrix: Matrix, loss: str) -> np.ndarray:
     if not np.isfinite(y).all():
         row = int(np.flatnonzero(~np.isfinite(y))[0])
         raise matrix.bad_value(row, "target", y[row])
-    if loss == "poisson" and (y < 0).any():
+    if find_loss(loss).target == "count" and (y < 0).any():
         row = int(np.flatnonzero(y < 0)[0])
         raise DataError(f"expected counts of at least 0, found {y[row]}", f"target, row {row}", 'loss="squared", say')
-    if loss not in CLASSIFIERS and y.min() == y.max():
+    if not find_loss(loss).is_classifier and y.min() == y.max():
         raise DataError(f"the target is constant ({y[0]:g}): there is nothing to explain", "target", "check it")
     return y
 
@@ -88,3 +90,35 @@ def null_intercept(loss: str, location: float) -> float:
     if loss == "poisson":
         return math.log(location) if location > 0.0 else -math.inf
     return location
+
+
+def class_weights(given: Any, classes: np.ndarray, counts: np.ndarray) -> np.ndarray | None:
+    """Return one factor for each class.
+
+    Parameters
+    ----------
+    given : None, "balanced" or mapping of a class to its weight
+        Balanced: n / (n_classes n_c). A class that a mapping leaves out has weight 1.
+    classes : ndarray of shape (n_classes,)
+        As the user names them.
+    counts : ndarray of shape (n_classes,)
+        Weighted rows of each.
+
+    Raises
+    ------
+    ConfigError
+        A class that is not there, or a weight that is not a number of at least 0.
+    """
+    if given is None:
+        return None
+    if isinstance(given, str):
+        return np.asarray(counts.sum() / (len(counts) * counts))
+    weights = np.ones(len(classes))
+    known = {label.item() if hasattr(label, "item") else label: k for k, label in enumerate(classes)}
+    for label, weight in given.items():
+        if label not in known:
+            raise ConfigError(f"there is no class {label!r}; there are {list(known)}", "class_weight")
+        if not (isinstance(weight, Real) and 0.0 <= float(weight) < math.inf):
+            raise ConfigError(f"expected a number of at least 0, found {weight!r}", f"class_weight[{label!r}]")
+        weights[known[label]] = float(weight)
+    return weights

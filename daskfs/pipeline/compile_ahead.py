@@ -1,7 +1,8 @@
-"""A rehearsal: every selection on a few rows of noise, in a process of its own, so that what it runs is compiled.
+"""Compiling ahead: every selection on a few rows of noise, in processes of their own, so that what it runs is compiled.
 
 The compiler takes hundreds of MiB, which a process does not give back: in this process or on a worker it would exceed
-what was promised. Machine code stays on disk, so a kind of selection is rehearsed once on a machine.
+what was promised. And it holds one lock, so that two processes are needed for two cores. Machine code stays on disk, so
+a kind of selection is rehearsed once on a machine. What is compiled is what a fit calls: there is no list of kernels.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,82 +24,91 @@ from daskfs.kernels.numba_cache import CACHE_DIRECTORY, make_stamped
 from daskfs.kernels.sources import stamp_of_all
 from daskfs.losses import LOSSES
 from daskfs.matrix.blocks import RowBlock
-from daskfs.methods import find_method
 from daskfs.store.feature_store import open_store
 from daskfs.store.writer import StoreWriter
 
 N_CLASSES = {"two classes": 2, "classes": 3}
 SIZES = {"n_features_to_select": 4, "n_subsets": 3, "n_bootstraps": 2, "n_epochs": 2, "n_steps": 20, "max_iter": 20}
-SHAPES = ((120, 10), (24, 40))
+TALL, WIDE = (120, 10), (24, 40)
+"""Rows and columns of the noise; the wide one has two equal columns."""
 LIMIT = 1 << 30
+N_PROCESSES = 2
 
 
-def rehearse(selections: Iterable[Any], dtype: str) -> None:
-    """Have the kernels compiled that selections run on stores of a type, where they are not on disk yet.
+def compile_ahead(selections: Iterable[Mapping[str, Any]], dtype: str) -> None:
+    """Have the kernels compiled that selections run on matrices of a type, where they are not on disk yet.
 
     Where that fails they are compiled when they are first called.
 
     Parameters
     ----------
-    selections : iterable of entries of `select`
+    selections : iterable of mappings
+        The method and its parameters, as in `select` of a pipeline.
     dtype : str
-        Of the store.
+        Of the matrix.
     """
     new = {}
     for selection in selections:
-        options = _small(selection.model_dump(mode="json", exclude={"label", "random_state"}))
+        options = _small(selection)
         mark = _mark(options, dtype)
         if not mark.exists():
             new[mark] = options
     if not new:
         return
-    paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
-    environment = {
-        **os.environ,
-        "NUMBA_CACHE_DIR": str(CACHE_DIRECTORY.parent),
-        "PYTHONPATH": os.pathsep.join(path for path in paths if path),
-    }
-    code = f"from daskfs.pipeline.rehearsal import perform; perform({json.dumps([*new.values()])!r}, {dtype!r})"
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, check=False, stdin=subprocess.DEVNULL, capture_output=True
-    )
-    if done.returncode == 0:
+    # Methods share the processes; one method shares them by what differs most, tall blocks and wide ones.
+    together = [[TALL, WIDE]] if len(new) > 1 else [[TALL], [WIDE]]
+    jobs = [(options, shapes) for options in new.values() for shapes in together]
+    running = [_start(jobs[number::N_PROCESSES], dtype) for number in range(N_PROCESSES)]
+    codes = [process.wait() for process in running]
+    if not any(codes):
         with suppress(OSError):  # a full disk, a folder that cannot be written: it is rehearsed again then
             for mark in new:
                 make_stamped(mark.parent)
                 mark.touch()
 
 
-def perform(selections: str, dtype: str) -> None:
-    """Fit every selection on a tall store of noise and on a wide one with two equal columns.
+def _start(jobs: list[tuple[dict[str, Any], Any]], dtype: str) -> subprocess.Popen[bytes]:
+    paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
+    environment = {
+        **os.environ,
+        "NUMBA_CACHE_DIR": str(CACHE_DIRECTORY.parent),
+        "PYTHONPATH": os.pathsep.join(path for path in paths if path),
+    }
+    code = f"from daskfs.pipeline.compile_ahead import rehearse; rehearse({json.dumps(jobs)!r}, {dtype!r})"
+    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    return subprocess.Popen([sys.executable, "-c", code], env=environment, **quiet)  # type: ignore[call-overload, no-any-return]
+
+
+def rehearse(jobs: str, dtype: str) -> None:
+    """Fit selections to stores of noise.
 
     Parameters
     ----------
-    selections : str
-        JSON, a list of a method with its options each.
+    jobs : str
+        JSON, a list of pairs: a method with its parameters, and the shapes of the stores.
     dtype : str
         Of the stores.
     """
+    from daskfs.methods import find_method
+
     with tempfile.TemporaryDirectory(prefix="daskfs-rehearsal-") as folder:
-        for number, options in enumerate(json.loads(selections)):
+        for number, (options, shapes) in enumerate(json.loads(jobs)):
             method = options.pop("method")
-            for n_samples, n_features in SHAPES:
+            loss = options.get("loss", find_method(method).loss)
+            n_classes = N_CLASSES.get(LOSSES[loss].target, 0) if loss in LOSSES else 0
+            for n_samples, n_features in shapes:
                 path = Path(folder) / f"{number}-{n_features}.zarr"
-                _write_noise(path, n_samples, n_features, dtype, _n_classes(options.get("loss")))
+                _write_noise(path, n_samples, n_features, dtype, n_classes)
                 with suppress(Exception):  # what fails on noise was compiled as far as it came
                     find_method(method)(**options, random_state=0, memory_limit=LIMIT).fit(open_store(path))
 
 
-def _n_classes(loss: str | None) -> int:
-    return N_CLASSES.get(LOSSES[loss].target, 0) if loss in LOSSES else 0
-
-
-def _small(options: dict[str, Any]) -> dict[str, Any]:
+def _small(selection: Mapping[str, Any]) -> dict[str, Any]:
     """Return options with the sizes of a rehearsal, without lists: columns that are named are not among the noise's."""
     return {
         name: min(value, SIZES[name]) if name in SIZES and isinstance(value, int) else value
-        for name, value in options.items()
-        if not isinstance(value, (list, dict))
+        for name, value in selection.items()
+        if not isinstance(value, (list, dict)) and name not in ("label", "random_state")
     }
 
 

@@ -15,8 +15,8 @@ import numpy as np
 from daskfs.kernels.glm.newton import Predictions, extend_hessian, hessian_weights
 from daskfs.kernels.linear.columns import dot, sum_of
 from daskfs.kernels.linear.linalg import forward_substitution
-from daskfs.kernels.losses import SQUARED
 from daskfs.kernels.numba_cache import kernel
+from daskfs.losses import SQUARED
 
 
 class Tested(NamedTuple):

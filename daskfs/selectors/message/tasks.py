@@ -1,11 +1,11 @@
-"""What MESSAGE does where the data is: read the rows of a few subsets, return small arrays.
+"""What MESSAGE does where the data is: read the rows of a few subsets, return small records.
 
 Imported by workers, hence light: numpy and the kernels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,8 +15,18 @@ from daskfs.kernels.blocks.column_entries import SPARSE, ColumnEntries, column_e
 from daskfs.kernels.linear.gram_matrix import wants_whole_gram
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
-from daskfs.selectors.message.subset import Point, choose, refit, slope
-from daskfs.selectors.message.subset import SelectionSettings as SelectionSettings
+from daskfs.selectors.message.subset import (
+    Derivatives,
+    MaximumLikelihood,
+    NormalEquations,
+    Point,
+    SelectionSettings,
+    SubsetChoice,
+    choose,
+    derivatives,
+    refit,
+)
+from daskfs.selectors.shared.record import Record
 from daskfs.selectors.shared.refit_on_block import as_kernels_take_it, as_vector
 
 
@@ -31,94 +41,50 @@ class SubsetGroup:
     bounds: tuple[int, ...]
     rows: Rows
 
+    @property
+    def name(self) -> str:
+        """First and last of the subsets."""
+        return f"{self.first}-{self.first + len(self.bounds) - 2}"
 
-def select_on_block(matrix: Matrix, settings: SelectionSettings, group: SubsetGroup) -> dict[str, np.ndarray]:
+
+@dataclass(frozen=True, slots=True)
+class Choices(Record):
+    """What the subsets of a group chose, in their order."""
+
+    subsets: tuple[SubsetChoice, ...]
+
+
+def select_on_block(matrix: Matrix, settings: SelectionSettings, group: SubsetGroup) -> Choices:
     """Select on every subset of a group.
-
-    Parameters
-    ----------
-    matrix : Matrix
-    settings : SelectionSettings
-    group : SubsetGroup
-
-    Returns
-    -------
-    dict of ndarray
-        ``selected`` and ``constant``: column numbers of all subsets in a row; ``n_selected`` and ``n_constant`` of
-        shape (n_subsets,) tell them apart. ``total`` (the sum of weights), ``y_mean``, ``abstains`` (whether
-        the target is constant there) and ``n_unsolved`` (solves that descent did not finish) of shape (n_subsets,).
-        With the squared loss, of the ``n_cached`` features that the path looked at (``cached``), ``cached_mean``,
-        ``cached_scale``, ``cached_cross`` (products with the target) and ``cached_gram`` (below the diagonal), and
-        ``y_variance`` of shape (n_subsets,).
-        With subset 0 its path: ``lambda``, ``df``, ``rss`` or ``deviance``, ``gic``, ``best``.
-        With coefficients: ``coef``, one for each of ``selected``, and ``intercept`` of shape (n_subsets,).
 
     Raises
     ------
     DataError
-        NaN or infinity, with the column's name.
+        NaN or infinity, with the column's name and the row.
     """
-    subsets = []
+    choices = []
     for k, X, y, weight in _subsets_with_all_columns(matrix, settings, group):
         choice = choose(X, y, weight, settings, is_first=group.first + k == 0)
         if choice is None:
-            raise _not_finite(matrix, X, group.bounds[k], group)
-        subsets.append(choice)
-    return joined(subsets)
-
-
-def joined(parts: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Return the arrays of several parts, each name's in a row, in the order of the parts."""
-    names = dict.fromkeys(name for part in parts for name in part)
-    return {name: np.concatenate([part[name] for part in parts if name in part]) for name in names}
+            raise bad_value_of(matrix, group.rows, X, group.bounds[k])
+        choices.append(choice)
+    return Choices(tuple(choices))
 
 
 def refit_on_block(
     matrix: Matrix, settings: SelectionSettings, columns: np.ndarray, group: SubsetGroup
-) -> dict[str, np.ndarray]:
-    """Fit the chosen columns on every subset of a group.
-
-    Parameters
-    ----------
-    matrix : Matrix
-    settings : SelectionSettings
-    columns : ndarray of shape (n_selected,), int64, ascending
-    group : SubsetGroup
-
-    Returns
-    -------
-    dict of ndarray
-        For each subset what `subset_models.refit` returns.
-
-    Raises
-    ------
-    DataError
-        NaN or infinity, with the column's name.
-    """
-    return joined([refit(X, y, weight, settings) for _, X, y, weight in _subsets(matrix, settings, group, columns)])
+) -> NormalEquations | MaximumLikelihood:
+    """Fit the columns, ascending, on every subset of a group."""
+    found = [refit(X, y, weight, settings) for _, X, y, weight in _subsets(matrix, settings, group, columns)]
+    return type(found[0]).joined(found)  # type: ignore[arg-type]  # all are of one type
 
 
-def slope_on_block(
+def derivatives_on_block(
     matrix: Matrix, settings: SelectionSettings, columns: np.ndarray, point: Point, group: SubsetGroup
-) -> dict[str, np.ndarray]:
-    """Return gradient and Hessian of the summed loss on every subset of a group.
-
-    Parameters
-    ----------
-    matrix : Matrix
-    settings : SelectionSettings
-    columns : ndarray of shape (n_selected,), int64, ascending
-    point : Point
-    group : SubsetGroup
-
-    Returns
-    -------
-    dict of ndarray
-        ``gradient`` of shape (n_subsets, 1 + n_selected) and ``hessian`` of (n_subsets, 1 + n_selected,
-        1 + n_selected), in the intercept and the coefficients of the columns standardised as `point` says.
-    """
+) -> Derivatives:
+    """Return gradient and Hessian of the summed loss on every subset of a group."""
     subsets = _subsets(matrix, settings, group, columns)
-    return joined([slope(X, y, weight, settings, point) for _, X, y, weight in subsets])
+    return Derivatives.joined([derivatives(X, y, weight, settings, point) for _, X, y, weight in subsets])
 
 
 def _subsets(
@@ -140,13 +106,13 @@ def _subsets_with_all_columns(
     if found is None:
         yield from _subsets(matrix, settings, group)
         return
-    y, given = _target_and_weight(matrix, settings, group)
+    y, weight = _target_and_weight(matrix, settings, group)
     for k in range(len(group.bounds) - 1):
         rows = slice(group.bounds[k], group.bounds[k + 1])
         starts = found.indptr[rows.start : rows.stop + 1]
         X = column_entries(starts, found.indices, found.data, matrix.shape[1])
         takes_entries = is_sparse(X.n_samples, matrix.shape[1], int(starts[-1] - starts[0]))
-        yield k, X if takes_entries else dense_block(X), y[rows], given[rows]
+        yield k, X if takes_entries else dense_block(X), y[rows], weight[rows]
 
 
 def is_sparse(n_samples: int, n_features: int, n_entries: int) -> bool:
@@ -169,9 +135,9 @@ def _coded(y: np.ndarray, settings: SelectionSettings) -> np.ndarray:
     return y if settings.positive is None else np.where(y == settings.positive, 1.0, -1.0)
 
 
-def _not_finite(matrix: Matrix, X: np.ndarray | ColumnEntries, start: int, group: SubsetGroup) -> DataError:
+def bad_value_of(matrix: Matrix, rows: Rows, X: np.ndarray | ColumnEntries, start: int = 0) -> DataError:
+    """Return the error of the first value that is not finite in a block, which begins at `start` of some rows."""
     block = dense_block(X) if isinstance(X, ColumnEntries) else X
     row, column = (int(part[0]) for part in np.nonzero(~np.isfinite(block)))
-    rows = group.rows
     stored = rows.start + start + row if isinstance(rows, slice) else int(rows[start + row])
     return matrix.bad_value(stored, column, block[row, column])

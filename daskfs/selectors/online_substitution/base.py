@@ -1,0 +1,102 @@
+"""What online substitution is told, in one process or with several workers: the rule, the loss and their numbers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from annotated_types import Ge
+
+from daskfs.losses import BOUNDED_CURVATURE, ONE_PREDICTION, find_loss
+from daskfs.parameters import Count, LossOf, NotNegative, Positive, Share, n_to_select
+from daskfs.selectors.base import BaseSelector
+from daskfs.selectors.online_substitution.engines.base import Rule
+
+MAX_DEFAULT_FEATURES = 100
+COLLINEARITY_TOL = 1e-3
+
+
+class SubstitutionSelector(
+    BaseSelector,
+    renamed={
+        "standardise": "standardize",
+        "eta": "step_size",
+        "m": "step_divisor",
+        "c": "sufficient_decrease",
+        "tolerance": "collinearity_tol",
+    },
+):
+    """Base of `OnlineSubstitution` and `AsyncOnlineSubstitution`.
+
+    Parameters
+    ----------
+    n_features_to_select : int, optional
+        The paper's s; by default half of the features and at most 100. Exactly so many are selected, unless fewer
+        columns are neither constant nor combinations of others.
+    rule : {"exchange", "os", "paper"}
+        What decides on a candidate; see the module.
+    loss : {"squared", "logistic", "squared_hinge", "epsilon_insensitive"}
+        The last is ½ max(0, |z - y| - epsilon)², that of support vector regression made smooth.
+    n_epochs : int
+        How often all columns are presented, at most; an epoch that changes nothing is the last.
+    check : bool
+        Whether a candidate with which the loss does not fall enough is refused.
+    standardize : bool
+        Whether columns are divided by their standard deviation on the way.
+    ridge : float, optional
+        λ₂, added to the curvature of every standardised weight; by default 0 with the squared loss and the paper's
+        rule, else in parts of the loss's largest curvature 0.03 with classes and 0.001 with numbers.
+    epsilon : float, optional
+        Of the epsilon-insensitive loss; by default a tenth of the target's standard deviation.
+    step_size : float, optional
+        η of the paper's rule; by default 0.5 / L_F, with several workers as much as Theorem 2 allows.
+    step_divisor : float
+        m of the paper's rule: the step of the selected features is η / m.
+    sufficient_decrease : float
+        c of the paper's rule: the share of the promised decrease that must come about.
+    lipschitz : float, optional
+        L_F of the paper's rule; by default bounded from the selected features' products.
+    collinearity_tol : float, optional
+        Share of a candidate's variance that the selected features must leave unexplained; 1e-3.
+    """
+
+    score_kind = "loss increase"
+
+    n_features_to_select: Count | None = None
+    rule: Literal["exchange", "os", "paper"] = "exchange"
+    loss: Annotated[
+        str,
+        LossOf(
+            BOUNDED_CURVATURE, ONE_PREDICTION, among=("squared", "logistic", "squared_hinge", "epsilon_insensitive")
+        ),
+    ] = "squared"
+    n_epochs: Count = 3
+    check: bool = True
+    standardize: bool = True
+    ridge: NotNegative | None = None
+    epsilon: NotNegative | None = None
+    step_size: Positive | None = None
+    step_divisor: Annotated[float, Ge(1)] = 1.0
+    sufficient_decrease: Share = 0.5
+    lipschitz: Positive | None = None
+    collinearity_tol: Share | None = None
+
+    def _n_selected(self, n_features: int) -> int:
+        """Return s."""
+        return n_to_select(self.n_features_to_select, n_features, max(1, min(n_features // 2, MAX_DEFAULT_FEATURES)))
+
+    def _rule(self, stretch: float | None = None) -> Rule:
+        """Return the rule with its numbers; `stretch` is ρ of Theorem 2, where a prediction is shared."""
+        ridge, loss = self.ridge, find_loss(self.loss)
+        if ridge is None:
+            ridge = 0.0 if self.rule == "paper" else loss.ridge * loss.curvature_bound
+        return Rule(
+            name=self.rule,
+            ridge=float(ridge),
+            tolerance=COLLINEARITY_TOL if self.collinearity_tol is None else float(self.collinearity_tol),
+            checks=bool(self.check),
+            eta=0.0 if self.step_size is None else float(self.step_size),
+            m=float(self.step_divisor),
+            c=float(self.sufficient_decrease),
+            lipschitz=0.0 if self.lipschitz is None else float(self.lipschitz),
+            stretch=stretch,
+        )

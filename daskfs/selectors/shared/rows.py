@@ -1,0 +1,51 @@
+"""Which rows a selector takes, and in which order: those of positive weight; in random order, as far as is known."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from daskfs.errors import DataError
+from daskfs.matrix.base import Matrix
+from daskfs.selectors.inputs import seed_of
+
+
+def weighted_rows(matrix: Matrix) -> Matrix:
+    """Return the rows of positive weight.
+
+    Raises
+    ------
+    DataError
+        Less than two of them.
+    """
+    weight = matrix.read_weight(slice(None))
+    if weight is None or weight.all():
+        return matrix
+    matrix = matrix.take(weight > 0)
+    if matrix.shape[0] < 2:
+        raise DataError("expected at least two rows of positive weight", "weight", "check the weights")
+    return matrix
+
+
+def in_random_order(matrix: Matrix, random_state: Any, notes: list[str]) -> Matrix:
+    """Return a matrix whose consecutive rows are random subsets, as far as that is known.
+
+    Rows of a shuffled store, and those drawn independently of each other, are taken as they stand. Arrays in memory are
+    permuted as ingest permutes the rows of a store. A store in the order of its source is taken as it stands too, with
+    a warning and a note.
+    """
+    if matrix.rows_are_random:
+        return matrix
+    if matrix.is_resident:
+        return matrix.take(ingest_order(matrix.shape[0], random_state))
+    note = "the store's rows are in the order of their source: subsets of consecutive rows may not be random"
+    warnings.warn(f'{note}; ingest with shuffle=True, or take partition="strided"', UserWarning, stacklevel=6)
+    notes.append(note)
+    return matrix
+
+
+def ingest_order(n_samples: int, random_state: Any) -> np.ndarray:
+    """Return the order in which ingest would store the rows."""
+    return np.argsort(np.random.default_rng(seed_of(random_state)).random(n_samples), kind="stable")

@@ -1,0 +1,125 @@
+"""Kernels are compiled by a rehearsal in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from daskfs.pipeline import compile_ahead
+from daskfs.pipeline.compile_ahead import TALL, WIDE
+from daskfs.pipeline.config import load_pipeline
+
+ROOT = Path(__file__).parents[2]
+COUNTED = """
+import daskfs.pipeline.run as run
+from pathlib import Path
+
+original = run.compile_ahead
+
+def counted(*arguments):
+    original(*arguments)
+    print("compiled", len([*Path("cache").rglob("*.nbc")]))
+
+run.compile_ahead = counted
+if __name__ == "__main__":
+    from daskfs.cli import app
+    app(["run", "pipeline.yaml"], standalone_mode=False)
+"""
+
+
+def selections(*changes):
+    pipeline = load_pipeline(ROOT / "pipelines" / "quickstart.yaml", list(changes))
+    return [one.model_dump(mode="json") for one in pipeline.selections.values()]
+
+
+@pytest.fixture
+def calls(tmp_path, monkeypatch):
+    """The jobs of each process that is started, none of which does anything."""
+    found = []
+
+    class Process:
+        code = 0
+
+        def __init__(self, command, **options):
+            assert options["env"]["NUMBA_CACHE_DIR"] == str(compile_ahead.CACHE_DIRECTORY.parent)
+            found.append(json.loads(command[-1].split("rehearse('", 1)[1].rsplit("', '", 1)[0]))
+
+        def wait(self):
+            return self.code
+
+    monkeypatch.setattr(compile_ahead, "CACHE_DIRECTORY", tmp_path / "daskfs-kernels")
+    monkeypatch.setattr(compile_ahead.subprocess, "Popen", Process)
+    return type("Calls", (), {"found": found, "process": Process})
+
+
+def test_a_kind_of_selection_is_rehearsed_once(calls):
+    for n_subsets in (2, 40):
+        compile_ahead.compile_ahead(selections(f"select.n_subsets={n_subsets}"), "float32")
+    assert len(calls.found) == 2
+
+
+def test_one_method_shares_two_processes_by_shape_and_several_by_method(calls):
+    compile_ahead.compile_ahead([{"method": "message"}], "float32")
+    assert calls.found == [[[{"method": "message"}, [list(shape)]]] for shape in (TALL, WIDE)]
+    calls.found.clear()
+    compile_ahead.compile_ahead([{"method": name} for name in ("mission", "fgm", "message")], "float32")
+    assert [[job[0]["method"] for job in jobs] for jobs in calls.found] == [["mission"], ["fgm"]]
+
+
+@pytest.mark.parametrize("change", ["select.criterion=ric", "select.criterion=bic"])
+def test_another_kind_is_rehearsed_too(calls, change):
+    compile_ahead.compile_ahead(selections(), "float32")
+    compile_ahead.compile_ahead(selections(change), "float32")
+    compile_ahead.compile_ahead(selections(), "float64")
+    assert len(calls.found) == 6
+
+
+def test_a_failed_rehearsal_is_tried_again(calls):
+    calls.process.code = 1
+    for _ in range(2):
+        compile_ahead.compile_ahead(selections(), "float32")
+    assert len(calls.found) == 4
+
+
+def test_a_fit_that_fails_does_not_keep_the_others_from_being_rehearsed(capfd):
+    jobs = [({"method": "message", "n_subsets": -1}, [TALL]), ({"method": "message", "n_subsets": 2}, [TALL])]
+    compile_ahead.rehearse(json.dumps(jobs), "float32")
+    assert capfd.readouterr().err == ""
+
+
+def test_named_columns_are_left_out_for_noise_has_none_of_that_name():
+    """And a long list of them would be too long for a command line."""
+    options = {"method": "online_substitution", "always_include": ["Höhe", "with space"], "n_features_to_select": 90}
+    assert compile_ahead._small(options) == {"method": "online_substitution", "n_features_to_select": 4}
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(calls, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(compile_ahead, "CACHE_DIRECTORY", tmp_path / "file" / "daskfs-kernels")
+    monkeypatch.setattr(
+        compile_ahead, "_start", lambda jobs, dtype: calls.found.append(jobs) or calls.process.__new__(calls.process)
+    )
+    compile_ahead.compile_ahead(selections(), "float32")
+    assert len(calls.found) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["quickstart", "fgm", "mission", "online_substitution", "message", "async_online_substitution"]
+)
+def test_after_the_rehearsal_a_run_compiles_little(name, tmp_path, monkeypatch):
+    """Of the machine code that a run needs, all but what reading and scoring take was made by the rehearsal."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    (tmp_path / "pipeline.yaml").write_text((ROOT / "pipelines" / f"{name}.yaml").read_text())
+    (tmp_path / "script.py").write_text(COUNTED)
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    before = int(done.stdout.partition("compiled ")[2].split()[0])
+    after = len([*(tmp_path / "cache").rglob("*.nbc")])
+    assert before > 10
+    assert after - before <= 0.1 * before, (before, after)
