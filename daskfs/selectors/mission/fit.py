@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from daskfs.cluster.workers import Workers
 from daskfs.errors import DataError
 from daskfs.kernels.sketch.rows import THRESHOLD
 from daskfs.losses import find_loss
-from daskfs.matrix.base import Matrix, Progress
+from daskfs.matrix.base import Matrix
 from daskfs.parameters import n_to_select
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.mission.capacity import check_capacity, check_noise
@@ -23,7 +21,7 @@ from daskfs.selectors.mission.plan import DEFAULT_N_SELECTED, MissionShape, n_re
 from daskfs.selectors.mission.run import MissionRun
 from daskfs.selectors.mission.tasks import Learning, Standard, Target, survey_rows
 from daskfs.selectors.shared.refit import MeanLoss, SelectedFit, refit_selected
-from daskfs.selectors.shared.run import Checkpoint, Run
+from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, class_weights, null_intercept
 
 if TYPE_CHECKING:
@@ -49,7 +47,8 @@ class MissionFit:
     n_samples: int
     history: list[tuple[float, ...]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    seconds: dict[str, float] = field(default_factory=dict)
+    train_s: float = 0.0
+    """Seconds of all passes of a stream."""
     n_returned: int = 0
     coef: np.ndarray | None = None
     """Of the refit, (n_selected, n_outputs) in the order of the ids; None where there was none."""
@@ -58,53 +57,40 @@ class MissionFit:
     """Standard deviations of the selected columns, where they were looked at."""
 
 
-def fit_mission(
-    selector: Mission,
-    matrix: Matrix,
-    y: np.ndarray,
-    memory_limit: int | None,
-    workers: Workers,
-    progress: Progress | None,
-    checkpoint: Checkpoint | None,
-) -> MissionFit:
+def fit_mission(selector: Mission, run: Run) -> MissionFit:
     """Learn from all rows of a matrix, in their order first, and refit.
 
     Raises
     ------
     PlanError, DataError
     """
-    started = time.perf_counter()
-    weight = matrix.read_weight(slice(None))
-    target, intercept = _target_of(selector, np.asarray(matrix.read_target()), weight, None)
-    survey = _survey(matrix, target, selector, memory_limit, workers)
-    shape, learning = _learning(selector, matrix, target, survey, memory_limit, selector.n_epochs)
+    matrix = run.matrix
+    with run.timed("survey"):
+        weight = matrix.read_weight(slice(None))
+        target, intercept = _target_of(selector, np.asarray(matrix.read_target()), weight, None)
+        survey = _survey(run, target, selector)
+        shape, learning = _learning(selector, matrix, target, survey, run.task_limit, selector.n_epochs)
     fit = MissionFit(shape, learning, MissionModel(shape.model, intercept).to_arrays(), survey, matrix.shape[0])
     _note_before(fit, selector, matrix)
-    fit.seconds["survey"] = time.perf_counter() - started
-    run = _run(selector, matrix, fit, workers, progress, checkpoint)
-    fit.seconds["train"] = run.passes("train", 0, selector.n_epochs)
-    fit.arrays = run.arrays
+    passes = _passes(selector, run, fit)
+    passes.passes("train", 0, selector.n_epochs)
+    fit.arrays = passes.arrays
     if shape.model.variant == "hashing":
         _all_active(fit, matrix.shape[1])
-    _note_after(fit, run.history)
-    _refit(fit, run, matrix, workers, memory_limit)
-    fit.history, fit.n_returned = run.history, run.n_returned
+    _note_after(fit, passes.history)
+    _refit(fit, passes)
+    fit.history, fit.n_returned = passes.history, passes.n_returned
     return fit
 
 
-def learn_more(
-    selector: Mission,
-    matrix: Matrix,
-    before: MissionFit | None,
-    labels: np.ndarray | None,
-    memory_limit: int | None,
-    workers: Workers,
-) -> MissionFit:
+def learn_more(selector: Mission, run: Run, before: MissionFit | None, labels: np.ndarray | None) -> MissionFit:
     """Take more rows of a stream, once, in their order; return a fit that goes on from the one before."""
+    matrix = run.matrix
     if before is None:
         target, intercept = _target_of(selector, checked_target(matrix, selector.loss), matrix.read_weight(), labels)
-        survey = _survey(matrix, target, selector, memory_limit, workers)
-        shape, learning = _learning(selector, matrix, target, survey, memory_limit, 1)
+        with run.timed("survey"):
+            survey = _survey(run, target, selector)
+        shape, learning = _learning(selector, matrix, target, survey, run.task_limit, 1)
         before = MissionFit(shape, learning, MissionModel(shape.model, intercept).to_arrays(), survey, 0)
         _note_before(before, selector, matrix)
         before.notes.append("rows are learnt from once and not kept: the coefficients are those of stochastic descent")
@@ -113,25 +99,18 @@ def learn_more(
     half_life = math.inf if selector.tail_half_life is None else selector.tail_half_life * seen
     arrays = {name: array.copy() for name, array in before.arrays.items()}  # a call that fails changes nothing
     fit = replace(before, learning=replace(before.learning, half_life=half_life), arrays=arrays, n_samples=seen)
-    run = _run(selector, matrix, fit, workers, None, None)
-    run.history = list(before.history)
-    seconds = run.passes("train", 0, 1)
-    fit.seconds = {"train": before.seconds.get("train", 0.0) + seconds}
-    fit.arrays, fit.history, fit.n_returned = run.arrays, run.history, before.n_returned + run.n_returned
+    passes = _passes(selector, run, fit)
+    passes.history = list(before.history)
+    passes.passes("train", 0, 1)
+    fit.train_s = run.seconds["train"] = before.train_s + run.seconds["train"]
+    fit.arrays, fit.history, fit.n_returned = passes.arrays, passes.history, before.n_returned + passes.n_returned
     return fit
 
 
-def _run(
-    selector: Mission,
-    matrix: Matrix,
-    fit: MissionFit,
-    workers: Workers,
-    progress: Progress | None,
-    checkpoint: Checkpoint | None,
-) -> MissionRun:
+def _passes(selector: Mission, run: Run, fit: MissionFit) -> MissionRun:
     sizes = (selector.block_rows, selector.n_replicas, selector.sync_every)
     seed = seed_of(selector.random_state)
-    return MissionRun(matrix, fit.learning, fit.arrays, *sizes, seed, workers, progress, checkpoint)
+    return MissionRun(run, fit.learning, fit.arrays, *sizes, seed)
 
 
 def _target_of(
@@ -165,10 +144,9 @@ def _null_intercepts(loss: str, shares: np.ndarray) -> np.ndarray:
     return locations  # least squares; of the hinge loss a step towards the likelier class
 
 
-def _survey(
-    matrix: Matrix, target: Target, selector: Mission, memory_limit: int | None, workers: Workers
-) -> dict[str, np.ndarray]:
+def _survey(run: Run, target: Target, selector: Mission) -> dict[str, np.ndarray]:
     """Look at the first rows."""
+    matrix = run.matrix
     n_rows = min(SURVEY_ROWS, matrix.shape[0])
     is_dense = matrix.sparse_rows(slice(0, 1)) is None
     if is_dense:
@@ -176,12 +154,11 @@ def _survey(
     piece_rows = 1
     if is_dense:
         shape = selector._shape(matrix.shape[0], matrix.shape[1], np.dtype(matrix.dtype), _n_outputs(target))
-        plan_mission(shape, memory_limit)
-        piece_rows = shape.piece_rows(memory_limit)
-    shared = (workers.keep(matrix.base), target, is_dense and selector.standardize, piece_rows)
-    for _, found in workers.map_blocks(survey_rows, [matrix.at(0, n_rows)], name="mission-survey", shared=shared):
-        survey: dict[str, np.ndarray] = found
-    return survey
+        plan_mission(shape, run.task_limit)
+        piece_rows = shape.piece_rows(run.task_limit)
+    told = (target, is_dense and selector.standardize, piece_rows)
+    found: list[dict[str, np.ndarray]] = run.map("survey", survey_rows, [run.rows(0, n_rows)], *told)
+    return found[0]
 
 
 def _learning(
@@ -269,19 +246,20 @@ def _note_after(fit: MissionFit, history: list[tuple[float, ...]]) -> None:
         fit.notes.append(check_noise(norm, threshold, n_ids, model.n_buckets, model.n_hashes).text)
 
 
-def _refit(fit: MissionFit, run: MissionRun, matrix: Matrix, workers: Workers, memory_limit: int | None) -> None:
+def _refit(fit: MissionFit, passes: MissionRun) -> None:
     """Fit the selected columns alone, exactly or by further passes."""
+    run, matrix = passes.run, passes.matrix
     columns = fit.arrays["keys"].astype(np.int64)
     kind = fit.shape.refit if len(columns) else None
     target, model = fit.learning.target, fit.shape.model
     if kind == "exact":
-        started = time.perf_counter()
         weighted = matrix if target.class_weight is None else matrix.weighted(target.read(matrix, slice(None))[1])
-        limit = fit.shape.refit_nbytes if memory_limit is None else min(memory_limit, fit.shape.refit_nbytes)
-        passes = Run(weighted, "mission", workers, task_limit=limit)
+        of_weighted = run.over(weighted)
+        limit = fit.shape.refit_nbytes
+        of_weighted.task_limit = limit if run.task_limit is None else min(run.task_limit, limit)
 
         def refitted(positive: float | None) -> SelectedFit:
-            return refit_selected(passes, columns, MeanLoss(model.loss, positive))
+            return refit_selected(of_weighted, columns, MeanLoss(model.loss, positive))
 
         classes = [None] if target.classes is None else target.classes[1:] if model.n_outputs == 1 else target.classes
         fits = [refitted(one) for one in classes]
@@ -291,15 +269,14 @@ def _refit(fit: MissionFit, run: MissionRun, matrix: Matrix, workers: Workers, m
             fit.notes.append("the selected features tell classes apart without error; a weak ridge bounds the refit")
         if fits[0].n_dependent:
             fit.notes.append(f"{fits[0].n_dependent} selected column(s) depend on others: their coefficient is 0")
-        fit.seconds["refit"] = time.perf_counter() - started
     elif kind == "sgd":
         n_epochs = fit.shape.n_epochs
         if n_epochs == 1:  # the constant rate falls from here on
             period = PERIOD * fit.n_samples
-            run.learning = replace(fit.learning, period=period)
-        fit.seconds["refit"] = run.passes("refit", n_epochs, n_refit_epochs(n_epochs), frozen=True)
-        fit.coef, fit.intercept = on_scale_of_data(fit, run.arrays["weights"], run.arrays["intercept"])
-        _, total, squares = run.arrays["sums"].T / fit.n_samples
+            passes.learning = replace(fit.learning, period=period)
+        passes.passes("refit", n_epochs, n_refit_epochs(n_epochs), frozen=True)
+        fit.coef, fit.intercept = on_scale_of_data(fit, passes.arrays["weights"], passes.arrays["intercept"])
+        _, total, squares = passes.arrays["sums"].T / fit.n_samples
         fit.deviation = np.sqrt(np.maximum(squares - total**2, 0.0)) / factors_of(fit)
 
 

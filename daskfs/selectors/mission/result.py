@@ -55,7 +55,6 @@ def _result(selector: Mission, run: Run, fit: MissionFit, order: np.ndarray) -> 
     lines: dict[str, Any] = {name: history[:, i] for i, name in enumerate(HISTORY)}
     for name in ("pass", "rows_seen", "n_active"):
         lines[name] = lines[name].astype(np.int64)
-    run.seconds.update(fit.seconds)
     run.nbytes.update(models=fit.n_returned)
     return selector._result_of(
         run,

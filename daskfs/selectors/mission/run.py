@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
-from daskfs.cluster.workers import Here, Workers
 from daskfs.kernels.sketch.rows import LOSS_SUM, ROWS_SEEN, THRESHOLD, WEIGHT_SUM
-from daskfs.matrix.base import Matrix, Progress
 from daskfs.selectors.mission.count_sketch import CountSketch
 from daskfs.selectors.mission.model import MissionModel, merged
 from daskfs.selectors.mission.tasks import Learning, Stretch, train_stretch
-from daskfs.selectors.shared.run import Checkpoint
+from daskfs.selectors.shared.run import Run
 
 REPORTS = 8
 """Lines of the history, and checkpoints, of one pass; one model learns from so many stretches."""
@@ -28,8 +24,8 @@ class MissionRun:
 
     Parameters
     ----------
-    matrix : Matrix
-        Its rows in the order of the first pass.
+    run : Run
+        Over the rows in the order of the first pass.
     learning : Learning
     arrays : dict of ndarray
         The model to start with.
@@ -43,29 +39,23 @@ class MissionRun:
 
     def __init__(
         self,
-        matrix: Matrix,
+        run: Run,
         learning: Learning,
         arrays: dict[str, np.ndarray],
         block_rows: int,
         n_replicas: int,
         sync_every: int,
         seed: int | None,
-        workers: Workers,
-        progress: Progress | None = None,
-        checkpoint: Checkpoint | None = None,
     ) -> None:
-        self.matrix, self.learning, self.arrays = matrix, learning, arrays
+        self.run, self.matrix, self.learning, self.arrays = run, run.matrix, learning, arrays
         self.block_rows, self.n_replicas, self.sync_every, self.seed = block_rows, n_replicas, sync_every, seed
-        self.workers, self.progress, self.checkpoint = workers, progress, checkpoint
         self.history: list[tuple[float, ...]] = []
         self.n_returned = 0
         """Bytes of the models that tasks returned."""
-        self._base = workers.keep(matrix.base)
         self._counts = np.zeros(2)
-        self._sent: tuple[Learning, Any] | None = None
 
-    def passes(self, name: str, first: int, n_passes: int, frozen: bool = False) -> float:
-        """Take all rows `n_passes` times; return the seconds it took.
+    def passes(self, name: str, first: int, n_passes: int, frozen: bool = False) -> None:
+        """Take all rows `n_passes` times.
 
         Parameters
         ----------
@@ -77,23 +67,16 @@ class MissionRun:
         frozen : bool
             Whether the active features stay as they are; the first such pass brings back their columns' sums.
         """
-        started = time.perf_counter()
         rounds = [(number, *part) for number in range(first, first + n_passes) for part in self._rounds(number)]
         done = self._resume(name, len(rounds))
-        if self.progress is not None:
-            self.progress.start(f"mission-{name}", len(rounds))
-            self.progress.advance(done)
-        for k in range(done, len(rounds)):
-            number, units, is_report = rounds[k]
-            self._round(name, units, frozen, with_sums=frozen and number == first)
-            if is_report:
-                self._report(number)
-                self._save(name, k + 1)
-            if self.progress is not None:
-                self.progress.advance()
-        if self.progress is not None:
-            self.progress.finish()
-        return time.perf_counter() - started
+        with self.run.reported(name, len(rounds), done) as advance, self.run.timed(name):
+            for k in range(done, len(rounds)):
+                number, units, is_report = rounds[k]
+                self._round(name, units, frozen, with_sums=frozen and number == first)
+                if is_report:
+                    self._report(number)
+                    self._save(name, k + 1)
+                advance()
 
     def _rounds(self, number: int) -> Iterator[tuple[list[tuple[tuple[int, int], ...]], bool]]:
         """Yield the rounds of a pass: for each model its blocks, as intervals of rows; and whether a report follows."""
@@ -115,16 +98,15 @@ class MissionRun:
 
     def _round(self, name: str, units: list[tuple[tuple[int, int], ...]], frozen: bool, with_sums: bool) -> None:
         """Let each model take its rows, and average them."""
-        in_place = len(units) == 1 and isinstance(self.workers, Here)
+        in_place = len(units) == 1 and self.run.workers.client is None
         stretches = [
-            Stretch(tuple(self.matrix.at(*block) for block in blocks), len(units), i, frozen, in_place, with_sums)
+            Stretch(tuple(self.run.rows(*block) for block in blocks), len(units), i, frozen, in_place, with_sums)
             for i, blocks in enumerate(units)
         ]
         seen = self.arrays["numbers"][ROWS_SEEN] + sum(stop - start for blocks in units for start, stop in blocks)
         model = {key: value for key, value in self.arrays.items() if key != "sums"}
-        arrays = self.workers.reduce_blocks(
-            train_stretch, stretches, merged, name=f"mission-{name}", shared=(self._base, self._kept_learning(), model)
-        )
+        learning = self.run.keep(self.learning)
+        arrays: dict[str, np.ndarray] = self.run.reduce(name, train_stretch, stretches, merged, learning, model)
         if len(units) > 1:  # of all that were active somewhere, K stay
             sums = {"sums": arrays["sums"]} if with_sums else {}
             arrays = {**MissionModel.from_arrays(self.learning.shape, arrays, copy=False).to_arrays(), **sums}
@@ -133,12 +115,6 @@ class MissionRun:
             arrays["sums"] = self.arrays["sums"] + arrays["sums"] if with_sums else self.arrays["sums"]
         self.arrays = arrays
         self.n_returned += len(units) * sum(array.nbytes for array in arrays.values())
-
-    def _kept_learning(self) -> Any:
-        """Send what is learnt how once, where it is large."""
-        if self._sent is None or self._sent[0] is not self.learning:
-            self._sent = (self.learning, self.workers.keep(self.learning))
-        return self._sent[1]
 
     def _report(self, number: int) -> None:
         """Add a line to the history: the mean loss of the rows since the last, before they were learnt from."""
@@ -150,13 +126,12 @@ class MissionRun:
         self.history.append((*line, len(self.arrays["keys"]), norm))
 
     def _save(self, name: str, n_done: int) -> None:
-        if self.checkpoint is not None:
-            kept = {"history": np.array(self.history), "counts": self._counts, "n_done": np.array(n_done)}
-            self.checkpoint.save(f"mission-{name}", {**self.arrays, **kept})
+        kept = {"history": np.array(self.history), "counts": self._counts, "n_done": np.array(n_done)}
+        self.run.save(name, {**self.arrays, **kept})
 
     def _resume(self, name: str, n_rounds: int) -> int:
         """Take up what an interrupted run had finished; return how many rounds."""
-        found = None if self.checkpoint is None else self.checkpoint.load(f"mission-{name}")
+        found = self.run.load(name, dict)
         if found is None:
             return 0
         n_done = int(found.pop("n_done"))

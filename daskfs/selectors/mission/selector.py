@@ -36,7 +36,6 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from daskfs.cluster.open import parse_bytes, workers_of
 from daskfs.errors import ConfigError
 from daskfs.losses import ROW_BY_ROW, find_loss
 from daskfs.parameters import ClassWeights, Count, LossOf, Positive, PowerOfTwo, Share, n_to_select
@@ -214,20 +213,20 @@ class Mission(BaseSelector):
                 self._take_names(matrix)
                 self._labels = labels
             self._stream_labels = labels
-            limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
-            self._stream = fit = learn_more(self, matrix, before, labels, limit, workers_of(self.client))
-            set_results(self, self._run(matrix), fit)
+            run = self._run(matrix)
+            self._stream = fit = learn_more(self, run, before, labels)
+            set_results(self, run, fit)
         if labels is not None:
             self.classes_ = labels
         return self
 
     def _fit(self, run: Run) -> None:
-        matrix, limit = run.matrix, run.task_limit
+        matrix = run.matrix
         n_to_select(self.n_features_to_select, matrix.shape[1], DEFAULT_N_SELECTED)
-        y = checked_target(matrix, self.loss)
+        checked_target(matrix, self.loss)
         notes: list[str] = []
         rows = in_random_order(weighted_rows(matrix), self.random_state, notes)
-        fit = fit_mission(self, rows, y, limit, run.workers, run.progress, run.checkpoint)
+        fit = fit_mission(self, run.over(rows))
         fit.notes[:0] = notes
         self._stream = None
         set_results(self, run, fit)

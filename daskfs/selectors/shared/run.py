@@ -256,7 +256,7 @@ class Run:
 
     @contextmanager
     def reported(self, step: str, total: int, done: int = 0) -> Iterator[Callable[..., None]]:
-        """Report what is inside as a step of so many parts; yields what to call with the number that is done.
+        """Report what is inside as a step of so many parts at most; yields what to call with the number that is done.
 
         Nothing is reported of what stands inside another step that is reported or timed.
         """
@@ -268,7 +268,15 @@ class Run:
                 return
             progress.start(self._full(step), total)
             progress.advance(done)
-            yield progress.advance
+            n_left = [total - done]
+
+            def advance(k: int = 1) -> None:
+                n_left[0] -= k
+                progress.advance(k)
+
+            yield advance
+            if n_left[0] > 0:  # it ended early: nothing is left to do
+                progress.advance(n_left[0])
             progress.finish()
         finally:
             self._reported.pop()
