@@ -29,9 +29,10 @@ import numpy as np
 from daskfs.baselines.columns.l1_stream import L1Stream
 from daskfs.baselines.columns.standard_columns import StandardColumns
 from daskfs.kernels.baselines.grafting import drop_zeros, graft_block
-from daskfs.kernels.glm.newton import Predictions, Problem, extend_hessian, hessian_weights
+from daskfs.kernels.glm.newton import Predictions, Problem, hessian_weights
 from daskfs.kernels.glm.proximal import solve_entered
 from daskfs.kernels.glm.state import ENTERED, GlmState, new_state
+from daskfs.kernels.linear.weighted_gram import extend_hessian
 from daskfs.parameters import Count
 
 ACTIVE_PER_SELECTED = 10

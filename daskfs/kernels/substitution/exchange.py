@@ -19,8 +19,6 @@ dropped.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from daskfs.kernels.linear.columns import dot_of_first
@@ -157,49 +155,3 @@ def removal_costs(inverse, coef, n_members):  # type: ignore[no-untyped-def]
     for i in range(n_members):
         costs[i] = 0.5 * coef[i] * coef[i] / inverse[i, i]
     return costs
-
-
-@kernel
-def invert(matrix, inverse):  # type: ignore[no-untyped-def]
-    """Write the inverse of a symmetric positive definite matrix, by its Cholesky factor.
-
-    Parameters
-    ----------
-    matrix : ndarray of shape (k, k), float64
-    inverse : ndarray of shape (k, k), float64
-        Written.
-
-    Returns
-    -------
-    bool
-        Whether the matrix is positive definite; what is written is of use only then.
-    """
-    k = matrix.shape[0]
-    factor = np.zeros((k, k))
-    for i in range(k):
-        for j in range(i):
-            factor[i, j] = (matrix[i, j] - dot_of_first(factor[i], factor[j], j)) / factor[j, j]
-        pivot = matrix[i, i] - dot_of_first(factor[i], factor[i], i)
-        if not pivot > 0.0:
-            return False
-        factor[i, i] = math.sqrt(pivot)
-    columns = np.zeros((k, k))  # row j: column j of L⁻¹
-    for j in range(k):
-        column = columns[j]
-        column[j] = 1.0 / factor[j, j]
-        for i in range(j + 1, k):
-            column[i] = -dot_of_first(factor[i, j:i], column[j:i], i - j) / factor[i, i]
-    for i in range(k):
-        for j in range(i + 1):
-            inverse[i, j] = dot_of_first(columns[i, i:], columns[j, i:], k - i)
-            inverse[j, i] = inverse[i, j]
-    return True
-
-
-@kernel
-def multiply(matrix, vector):  # type: ignore[no-untyped-def]
-    """Return a square matrix times a vector."""
-    out = np.zeros(vector.shape[0])
-    for i in range(vector.shape[0]):
-        out[i] = dot_of_first(matrix[i], vector, vector.shape[0])
-    return out

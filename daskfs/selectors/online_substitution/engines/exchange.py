@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from daskfs.kernels.substitution.exchange import exchange_scan, multiply, removal_costs
+from daskfs.kernels.linear.linalg import multiply
+from daskfs.kernels.substitution.exchange import exchange_scan, removal_costs
 from daskfs.selectors.online_substitution.engines.quadratic import QuadraticModel, QuadraticState
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from daskfs.kernels.substitution.exchange import multiply
+from daskfs.kernels.linear.linalg import multiply
 from daskfs.kernels.substitution.steps import COLD, MARGIN, OS, PAPER, largest_eigenvalue, steps_scan
 from daskfs.selectors.online_substitution.engines.base import Rule
 from daskfs.selectors.online_substitution.engines.quadratic import QuadraticModel, QuadraticState
