@@ -19,6 +19,8 @@ dropped.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from daskfs.kernels.linear.columns import dot_of_first
@@ -30,21 +32,28 @@ MIN_GAIN = 1e-9
 COLLINEAR = -2
 NO_ONE = -1
 
+COUNTS = np.dtype([(name, np.int64) for name in ("n_presented", "n_refused")])
+"""Candidates of a walk. Kernels take an array of one such record and add to it."""
+
+
+class Candidates(NamedTuple):
+    """A block of columns that may enter."""
+
+    cross: np.ndarray  # (B, capacity) M between the candidates and the present members
+    linear: np.ndarray  # (B,) c_j
+    diagonal: np.ndarray  # (B,) M_jj
+    usable: np.ndarray  # (B,) bool; False: constant columns, and members
+
 
 @kernel
 def exchange_scan(  # type: ignore[no-untyped-def]
-    cross, linear, diagonal, usable, start, inverse, coef, n_members, n_fixed, tolerance, counts, change
+    candidates, start, inverse, coef, n_members, n_fixed, tolerance, counts, change
 ):
     """Walk through a block until a newcomer is accepted.
 
     Parameters
     ----------
-    cross : ndarray of shape (B, capacity), float64
-        M between the newcomers and the present members.
-    linear, diagonal : ndarray of shape (B,), float64
-        c_j and M_jj.
-    usable : ndarray of shape (B,), bool
-        False: constant columns, and members.
+    candidates : Candidates
     start : int
         First newcomer to look at.
     inverse : ndarray of shape (capacity, capacity), float64
@@ -54,8 +63,8 @@ def exchange_scan(  # type: ignore[no-untyped-def]
     n_members, n_fixed : int
     tolerance : float
         Least σ / d.
-    counts : ndarray of shape (2,), int64
-        Newcomers presented, and refused as collinear; added to.
+    counts : ndarray of shape (1,), COUNTS
+        Refused are the collinear ones.
     change : ndarray of shape (1,), float64
         What the model's value changed by; added to.
 
@@ -64,14 +73,15 @@ def exchange_scan(  # type: ignore[no-untyped-def]
     newcomer, slot : int
         Who was accepted and where; slot = n_members where there was room. The block's size and -1 where nobody was.
     """
+    cross, linear, diagonal, usable = candidates
     shift = np.zeros(coef.shape[0])
     for b in range(start, cross.shape[0]):
         if not usable[b]:
             continue
-        counts[0] += 1
+        counts[0].n_presented += 1
         slot = exchange(cross[b], linear[b], diagonal[b], inverse, coef, n_members, n_fixed, tolerance, shift, change)
         if slot == COLLINEAR:
-            counts[1] += 1
+            counts[0].n_refused += 1
         elif slot >= 0:
             return b, slot
     return cross.shape[0], NO_ONE
