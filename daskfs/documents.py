@@ -1,18 +1,28 @@
 """Documents that people write: strict YAML, checked against a model; every fault with its place and remedy.
 
-The only door for YAML; `pipeline/config.py` and `sources/table_schema.py` build their models on `Document`.
+The only door for YAML; the models of pipeline files, sources and table schemas are built on `Document`.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar, Union
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    GetJsonSchemaHandler,
+    Tag,
+    TypeAdapter,
+    ValidationError,
+)
+from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
 from daskfs.errors import ConfigError, DaskfsError, did_you_mean
 
@@ -24,6 +34,76 @@ class Document(BaseModel):
 
 
 DocumentT = TypeVar("DocumentT", bound=Document)
+
+
+class Section(Document):
+    """A part of a pipeline file, which says its keys as people write them."""
+
+    model_config = ConfigDict(serialize_by_alias=True, validate_by_alias=True, validate_by_name=False)
+
+
+class ByTag:
+    """Makes a section of the model that one of its keys names, loaded when a file names it.
+
+    ``Annotated[Selection, ByTag("method", METHODS, section_of)]``; the JSON Schema has the models of all names.
+
+    Parameters
+    ----------
+    key : str
+    names : iterable of str
+        What the key may say.
+    model_of : callable
+        Name to model.
+    """
+
+    def __init__(self, key: str, names: Iterable[str], model_of: Callable[[str], type[Document]]) -> None:
+        self.key, self.names, self.model_of = key, names, model_of
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(self._to_section, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        models = tuple(self.model_of(name) for name in self.names)
+        tagged: Any = Annotated[Union[models], Field(discriminator=self.key)]  # type: ignore[valid-type]  # noqa: UP007
+        adapter: TypeAdapter[Any] = TypeAdapter(tagged)
+        return handler(adapter.core_schema)
+
+    def _to_section(self, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        tag = {"discriminator": repr(self.key)}
+        if self.key not in given:
+            raise PydanticKnownError("union_tag_not_found", tag)
+        if given[self.key] not in self.names:
+            known = ", ".join(map(repr, self.names))
+            raise PydanticKnownError("union_tag_invalid", {**tag, "tag": str(given[self.key]), "expected_tags": known})
+        return self.model_of(given[self.key]).model_validate(given)
+
+
+def one_or_list(value: Any) -> str:
+    """Return the tag of a value that may stand alone or in a list."""
+    return "list" if isinstance(value, list) else "one"
+
+
+Words: TypeAlias = Annotated[
+    Annotated[str, Tag("one")] | Annotated[list[str], Tag("list"), Field(min_length=1)],
+    Discriminator(one_or_list),
+]
+
+PATH = object()
+"""Marks the fields that hold paths: ``Annotated[Words, PATH]``."""
+
+
+def resolve_paths(document: Document, folder: Path) -> None:
+    """Make the paths of a document absolute: those that are not are relative to `folder`."""
+
+    def resolved(path: str) -> str:
+        return os.path.normpath(folder / Path(path).expanduser())
+
+    for name, field in type(document).model_fields.items():
+        value = getattr(document, name)
+        if PATH in field.metadata and value is not None:
+            setattr(document, name, [resolved(path) for path in value] if isinstance(value, list) else resolved(value))
 
 
 class _StrictLoader(yaml.SafeLoader):

@@ -10,12 +10,25 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, SerializeAsAny, Tag, model_validator
 
 from daskfs.cluster.open import parse_bytes
-from daskfs.documents import check_document, expand_environment, parse_yaml, read_yaml
+from daskfs.documents import (
+    PATH,
+    ByTag,
+    Section,
+    check_document,
+    expand_environment,
+    one_or_list,
+    parse_yaml,
+    read_yaml,
+    resolve_paths,
+)
 from daskfs.errors import ConfigError
 from daskfs.losses import Loss
 from daskfs.metrics import PREDICTION_METRICS
 from daskfs.parameters import Count
-from daskfs.pipeline.selections import AnySelection, Section, Seed, Selection, one_or_list
+from daskfs.pipeline.selections import AnySelection, Seed, Selection
+from daskfs.sources.options import SourceOptions
+from daskfs.sources.registry import SOURCES
+from daskfs.sources.registry import section_of as section_of_source
 
 
 def _known_size(value: Any) -> Any:
@@ -37,98 +50,22 @@ def _no_job_queue(kind: Any) -> Any:
     return kind
 
 
-Paths: TypeAlias = Annotated[
-    Annotated[str, Tag("one")] | Annotated[list[str], Tag("list"), Field(min_length=1)],
-    Discriminator(one_or_list),
-]
-Words: TypeAlias = Paths
 Size: TypeAlias = Annotated[
     Annotated[Count, Tag("number")] | Annotated[str, AfterValidator(_known_size), Tag("text")],
     Discriminator(lambda value: "text" if isinstance(value, str) else "number"),
 ]
-Fill: TypeAlias = Annotated[
-    Annotated[Literal["error", "drop", "mean", "zero"], Tag("word")] | Annotated[float, Tag("number")],
-    Discriminator(lambda value: "word" if isinstance(value, str) else "number"),
-]
 Metric: TypeAlias = Literal["mse", "rmse", "mae", "r2", "accuracy", "auc", "recall", "precision"]
 
 
-class _TableSource(Section):
-    path: Paths
-    table_schema: str | None = Field(
-        default=None, alias="schema", description="YAML file that says what the columns mean"
-    )
-    target: Words | None = Field(default=None, description="the column to predict, instead of the schema's")
-    weight: str | None = Field(default=None, description="the column of sample weights")
-    missing: Fill | None = Field(
-        default=None, description="what missing numbers become, in columns that the schema does not name"
-    )
-
-
-class CsvSource(_TableSource):
-    """Text tables: one file, several, or a glob; .gz, .bz2, .xz and .zst are read as they are."""
-
-    kind: Literal["csv"]
-    delimiter: str | None = None
-    quote: str | None = None
-    header: bool | None = None
-    encoding: str | None = None
-    decimal: Literal[".", ","] | None = None
-    comment: str | None = None
-    skip_initial_space: bool | None = None
-
-
-class ParquetSource(_TableSource):
-    """Parquet: one file, several, a glob or a folder."""
-
-    kind: Literal["parquet"]
-
-
-class SklearnSource(Section):
-    """A data set that scikit-learn ships."""
-
-    kind: Literal["sklearn"]
-    name: str
-    target: str | None = Field(default=None, description="one target of several")
-
-
-class ZarrSource(Section):
-    """A two-dimensional Zarr array made elsewhere."""
-
-    kind: Literal["zarr"]
-    path: str
-    y: str = Field(description="path of the Zarr array that holds the target")
-    target: str | None = Field(default=None, description="name of the target")
-
-
-class SyntheticSource(Section):
-    """A design of the papers, whose true features are known."""
-
-    kind: Literal["synthetic"]
-    design: Literal["message", "online_substitution", "fgm", "mission"] = "message"
-    n_samples: Annotated[int, Field(ge=2)] | None = Field(default=None, description="1.2 s log2 p where it may lack")
-    n_features: Count
-    n_informative: Annotated[int, Field(ge=0)] | None = None
-    correlation: Annotated[float, Field(ge=0, lt=1)] | None = None
-    noise: Literal["normal", "t3", "logistic", "none"] | None = Field(
-        default=None, description="normal by default; the fgm design has none"
-    )
-    noise_scale: float | None = None
-    random_state: Seed = 0
-    structure: Literal["independent", "common_factor", "autoregressive", "factors", "near_duplicates"] = "independent"
-    columns: Literal["standard", "unit"] = "standard"
-    attenuation: Annotated[float, Field(gt=0)] = 1.0
-
-
-Source: TypeAlias = Annotated[
-    CsvSource | ParquetSource | SklearnSource | ZarrSource | SyntheticSource, Field(discriminator="kind")
-]
+Source: TypeAlias = Annotated[SerializeAsAny[SourceOptions], ByTag("kind", SOURCES, section_of_source)]
 
 
 class Store(Section):
     """The feature store: made once, used again when source and encoding are unchanged."""
 
-    path: str | None = Field(default=None, description="runs/<name>.zarr beside the pipeline file by default")
+    path: Annotated[str | None, PATH] = Field(
+        default=None, description="runs/<name>.zarr beside the pipeline file by default"
+    )
     dtype: Literal["float32", "float64", "int8"] = "float32"
     codec: Literal["raw", "lz4"] | None = None
     tile_shape: Annotated[list[Count], Field(min_length=2, max_length=2)] | None = None
@@ -194,7 +131,7 @@ class Cluster(Section):
     )
     address: str | None = None
     dashboard_address: str | None = "127.0.0.1:0"
-    local_directory: str | None = None
+    local_directory: Annotated[str | None, PATH] = None
 
     @model_validator(mode="after")
     def _address_where_asked(self) -> Cluster:
@@ -233,7 +170,9 @@ class Pipeline(Section):
     refit: Refit = Refit()
     evaluate: Evaluate = Evaluate()
     cluster: Cluster = Cluster()
-    output: str | None = Field(default=None, description="runs/<name> beside the pipeline file by default")
+    output: Annotated[str | None, PATH] = Field(
+        default=None, description="runs/<name> beside the pipeline file by default"
+    )
 
     @model_validator(mode="after")
     def _distinct_labels(self) -> Pipeline:
@@ -312,7 +251,11 @@ def load_pipeline(path: str | os.PathLike[str], overrides: Iterable[str] = ()) -
 def build_pipeline(document: dict[str, Any], where: str, folder: Path) -> Pipeline:
     """Check a mapping as a pipeline; paths in it are relative to `folder`, `where` names it in messages."""
     pipeline = check_document(Pipeline, expand_environment(document, where), where)
-    _resolve_paths(pipeline, folder)
+    pipeline.store.path = pipeline.store.path or f"runs/{pipeline.name}.zarr"
+    pipeline.output = pipeline.output or f"runs/{pipeline.name}"
+    for part in (pipeline, pipeline.source, pipeline.store, pipeline.cluster):
+        if part is not None:
+            resolve_paths(part, folder)
     _keep_apart(pipeline, where)
     if pipeline.source is None and not pipeline.store_path.exists():
         problem = f"expected a source, or a store at {pipeline.store_path}; found neither"
@@ -355,20 +298,3 @@ def _entry(node: Any, key: str, place: str, above: str) -> str | int:
         problem = f"{above} is a list of {len(node)}, so expected a number from 0, found {key!r}"
         raise ConfigError(problem, place, f"--set {above}.0...=value")
     raise ConfigError(f"{above} is {node!r}, which has no key {key!r}", place, f"--set {above}=...")
-
-
-def _resolve_paths(pipeline: Pipeline, folder: Path) -> None:
-    def resolve(path: str) -> str:
-        return os.path.normpath(folder / Path(path).expanduser())
-
-    source = pipeline.source
-    if isinstance(source, (CsvSource, ParquetSource, ZarrSource)):
-        source.path = [resolve(p) for p in source.path] if isinstance(source.path, list) else resolve(source.path)
-    if isinstance(source, (CsvSource, ParquetSource)) and source.table_schema is not None:
-        source.table_schema = resolve(source.table_schema)
-    if isinstance(source, ZarrSource):
-        source.y = resolve(source.y)
-    if pipeline.cluster.local_directory is not None:
-        pipeline.cluster.local_directory = resolve(pipeline.cluster.local_directory)
-    pipeline.store.path = resolve(pipeline.store.path or f"runs/{pipeline.name}.zarr")
-    pipeline.output = resolve(pipeline.output or f"runs/{pipeline.name}")

@@ -7,11 +7,11 @@ from typing import Any
 
 from daskfs.errors import ConfigError, PlanError, did_you_mean
 from daskfs.methods import find_method
-from daskfs.pipeline.config import Pipeline, Split, SyntheticSource
+from daskfs.pipeline.config import Pipeline, Split
 from daskfs.pipeline.plan import DataFacts, Plan, available_nbytes, make_plan, over_limit
 from daskfs.selectors.base import BaseSelector
 from daskfs.sources.base import Source
-from daskfs.sources.kinds import make_source
+from daskfs.sources.registry import find_source, make_source
 from daskfs.store.feature_store import FeatureStore, open_store
 from daskfs.store.layout import choose_layout, store_nbytes
 
@@ -39,7 +39,8 @@ def check_pipeline(pipeline: Pipeline) -> Source | None:
         With place and remedy.
     """
     wanted = set(pipeline.evaluate.metrics or ())
-    if wanted & {"recall", "precision"} and not isinstance(pipeline.source, SyntheticSource):
+    knows_truth = pipeline.source is not None and find_source(pipeline.source.kind).knows_true_features
+    if wanted & {"recall", "precision"} and not knows_truth:
         remedy = "use a synthetic source, or drop them"
         raise ConfigError("recall and precision need a source that knows its true features", "evaluate.metrics", remedy)
     source = open_source(pipeline)

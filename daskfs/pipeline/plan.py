@@ -14,8 +14,8 @@ from daskfs.selectors.shared.budget import Budget
 
 MIB = 2**20
 
-REHEARSAL_NBYTES = 768 * MIB
-"""The processes that compile the kernels, see `daskfs.pipeline.compile_ahead`; MEASURED"""
+REHEARSAL_NBYTES = 1024 * MIB
+"""The two processes that compile the kernels together, see `daskfs.pipeline.compile_ahead`; 450 MiB each measured."""
 BASE_CLIENT_NBYTES = 384 * MIB
 """The process that leads a run, before any data: Python with NumPy, SciPy, numba, pandas, PyArrow, Zarr, scikit-learn,
 Dask and Matplotlib; 345 to 365 MiB measured at the end of runs over 442 rows."""
@@ -161,7 +161,7 @@ class Plan:
         )
         lines.append(f"memory   {runs}, at most: {peaks}")
         lines += [f"         {line}" for line in self._terms()]
-        apart = f"in a process of its own, of up to {shown_nbytes(REHEARSAL_NBYTES)}"
+        apart = f"in two processes of their own, of up to {shown_nbytes(REHEARSAL_NBYTES)}"
         lines.append(f"compile  before the work, where this machine has not run the like of it yet, {apart}")
         return "\n".join(lines)
 

@@ -5,31 +5,18 @@ The section of a method is made, and its class loaded, when a file names it; the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cache
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, Union, get_args, get_origin
 
-from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, GetJsonSchemaHandler, Tag, model_validator
-from pydantic_core import CoreSchema, PydanticKnownError
+from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
-from daskfs.documents import Document
+from daskfs.documents import ByTag, Section
 from daskfs.errors import ConfigError
 from daskfs.losses import LOSSES, Loss, check_loss
 from daskfs.methods import METHODS, find_method
 from daskfs.parameters import LossOf, Parameter, Parameters, new_names, parameters_of
 
 Seed: TypeAlias = Annotated[int, Field(ge=0)]
-
-
-def one_or_list(value: Any) -> str:
-    """Return the tag of a value that may stand alone or in a list."""
-    return "list" if isinstance(value, list) else "one"
-
-
-class Section(Document):
-    """A part of a pipeline file."""
-
-    model_config = ConfigDict(serialize_by_alias=True, validate_by_alias=True, validate_by_name=False)
 
 
 class Selection(Section):
@@ -93,14 +80,9 @@ def _with_tags(parameter: Parameter) -> Any:
     types = [kind.in_yaml for kind in parameter.kinds if kind.in_yaml is not None]
     if len(types) == 1:
         return parameter.in_yaml
-    tagged: Any = Annotated[
-        _one_of(Annotated[item, Tag(_tag_of_type(item))] for item in types), Discriminator(_tag_of_value)
-    ]
+    tags = tuple(Annotated[item, Tag(_tag_of_type(item))] for item in types)
+    tagged: Any = Annotated[Union[tags], Discriminator(_tag_of_value)]  # type: ignore[valid-type]  # noqa: UP007
     return tagged | None if parameter.may_be_none else tagged
-
-
-def _one_of(types: Iterable[Any]) -> Any:
-    return Union[tuple(types)]  # noqa: UP007  (known only now)
 
 
 def _tag_of_type(item: Any) -> str:
@@ -127,36 +109,7 @@ def _known_loss(kind: LossOf) -> Any:
     return check
 
 
-class _AnyMethod:
-    """Makes an entry of the section of its method; the schema is that of all methods."""
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
-        from pydantic_core import core_schema
-
-        return core_schema.no_info_before_validator_function(_to_section, handler(source))
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        from pydantic import TypeAdapter
-
-        every = _one_of(section_of(method) for method in METHODS)
-        tagged: Any = Annotated[every, Field(discriminator="method")]
-        adapter: TypeAdapter[Any] = TypeAdapter(tagged)
-        return handler(adapter.core_schema)
-
-
-def _to_section(given: Any) -> Any:
-    if not isinstance(given, dict):
-        return given
-    tag = {"discriminator": "'method'"}
-    if "method" not in given:
-        raise PydanticKnownError("union_tag_not_found", tag)
-    if given["method"] not in METHODS:
-        known = ", ".join(f"'{name}'" for name in METHODS)
-        raise PydanticKnownError("union_tag_invalid", {**tag, "tag": str(given["method"]), "expected_tags": known})
-    return section_of(given["method"]).model_validate(given)
-
-
-AnySelection: TypeAlias = Annotated[Selection, _AnyMethod()]
+AnySelection: TypeAlias = Annotated[Selection, ByTag("method", METHODS, section_of)]
 
 
 def key_of_n_features(method: str) -> str:

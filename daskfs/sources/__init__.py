@@ -1,6 +1,6 @@
 """Sources: one file per input format, each yielding blocks of rows for the store.
 
-- `base.py`: what every source offers; `kinds.py`: a source from its name; `ingest.py`: source -> feature store
+- `base.py`: what every source offers; `registry.py`: a source from its name; `ingest.py`: source -> feature store
 - `table_schema.py`: what the columns of a table mean (YAML); `roles.py`: header, schema and wishes brought together
 - `table.py`: tables in batches -> blocks: `survey.py` (one pass for categories and means), `columns.py` (one encoder
   per column), `dates.py`, `encoded_block.py`

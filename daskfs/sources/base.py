@@ -5,9 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from daskfs.sources.options import SourceOptions
 
 
 @dataclass(slots=True)
@@ -48,6 +51,10 @@ class Source(ABC):
     """
 
     kind: ClassVar[str]
+    options: ClassVar[type[SourceOptions]]
+    """What a pipeline file may say of it, by the names of its constructor's parameters."""
+    knows_true_features: ClassVar[bool] = False
+    """Whether recall and precision of a selection can be measured."""
     exchangeable: bool = False
     has_weight: bool = False
     notes: list[str]

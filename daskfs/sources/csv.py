@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
@@ -18,7 +18,7 @@ from daskfs.sources import csv_faults
 from daskfs.sources.csv_types import arrow_type, guessed_type, trimmed
 from daskfs.sources.files import COMPRESSED, digest_of, expand_paths, fingerprint, same_stamps, stamp, text_ratio
 from daskfs.sources.roles import Names
-from daskfs.sources.table import TableBatch, TableSource
+from daskfs.sources.table import TableBatch, TableOptions, TableSource
 from daskfs.sources.table_schema import ColumnSchema, TableFormat
 from daskfs.sources.text import first_line_nbytes, open_text, read_header
 
@@ -32,6 +32,18 @@ _LINES_PER_BLOCK = 4
 Arrow reads up to 32 blocks ahead, so longer blocks would cost memory.
 """
 _HEAD_NBYTES = 2**18
+
+
+class CsvOptions(TableOptions):
+    """Text tables: one file, several, or a glob; .gz, .bz2, .xz and .zst are read as they are."""
+
+    delimiter: str | None = None
+    quote: str | None = None
+    header: bool | None = None
+    encoding: str | None = None
+    decimal: Literal[".", ","] | None = None
+    comment: str | None = None
+    skip_initial_space: bool | None = None
 
 
 class CsvSource(TableSource):
@@ -54,7 +66,7 @@ class CsvSource(TableSource):
         A schema that is wrong, or an unknown field of the layout.
     """
 
-    kind = "csv"
+    kind, options = "csv", CsvOptions
 
     def __init__(
         self,

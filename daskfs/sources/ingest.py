@@ -15,7 +15,7 @@ from daskfs.cluster.open import parse_bytes
 from daskfs.errors import ConfigError, DataError, StoreExistsError, StoreFormatError
 from daskfs.matrix.base import Progress
 from daskfs.sources.base import Source, SourceBlock
-from daskfs.sources.kinds import as_source
+from daskfs.sources.registry import as_source
 from daskfs.store.feature_store import FeatureStore, open_store
 from daskfs.store.writer import StoreWriter
 

@@ -16,12 +16,16 @@ import pyarrow.parquet as pq
 from daskfs.errors import SourceError
 from daskfs.sources.files import digest_of, expand_paths, fingerprint, same_stamps
 from daskfs.sources.roles import Names
-from daskfs.sources.table import TableBatch, TableSource
+from daskfs.sources.table import TableBatch, TableOptions, TableSource
 from daskfs.sources.table_schema import ColumnSchema
 
 ENDINGS = (".parquet", ".pq")
 _BATCH_NBYTES = 4 * 2**20
 _BUFFER_NBYTES = 2**20
+
+
+class ParquetOptions(TableOptions):
+    """Parquet: one file, several, a glob or a folder."""
 
 
 class ParquetSource(TableSource):
@@ -40,7 +44,7 @@ class ParquetSource(TableSource):
         A missing, empty or unreadable file.
     """
 
-    kind = "parquet"
+    kind, options = "parquet", ParquetOptions
 
     def __init__(
         self,

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import numpy as np
+from pydantic import Field
 
 from daskfs.errors import SourceError, did_you_mean
 from daskfs.sources.arrays import ArraySource
+from daskfs.sources.options import SourceOptions
 
 NAMES = ("diabetes", "breast_cancer", "digits", "iris", "wine", "linnerud", "california_housing")
+
+
+class SklearnOptions(SourceOptions):
+    """A data set that scikit-learn ships."""
+
+    name: str
+    target: str | None = Field(default=None, description="one target of several")
 
 
 class SklearnSource(ArraySource):
@@ -26,7 +35,7 @@ class SklearnSource(ArraySource):
         An unknown name, or a set that is not on this machine.
     """
 
-    kind = "sklearn"
+    kind, options = "sklearn", SklearnOptions
 
     def __init__(self, name: str, target: str | None = None) -> None:
         from sklearn import datasets

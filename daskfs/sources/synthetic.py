@@ -6,12 +6,15 @@ import hashlib
 import json
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import Field
 
 from daskfs.errors import ConfigError, did_you_mean
+from daskfs.parameters import Count
 from daskfs.sources.base import Source, SourceBlock
+from daskfs.sources.options import SourceOptions
 from daskfs.sources.synthetic_designs import (
     DEFAULT_CORRELATION,
     STRUCTURES,
@@ -33,6 +36,24 @@ N_INFORMATIVE = {"message": 3, "online_substitution": 100, "fgm": 300, "mission"
 COLUMNS = ("standard", "unit")
 CHUNK_ROWS = 1024
 """Rows that share a seed: they are the same whatever the size of the blocks."""
+
+
+class SyntheticOptions(SourceOptions):
+    """A design of the papers, whose true features are known."""
+
+    design: Literal["message", "online_substitution", "fgm", "mission"] = "message"
+    n_samples: Annotated[int, Field(ge=2)] | None = Field(default=None, description="1.2 s log2 p where it may lack")
+    n_features: Count
+    n_informative: Annotated[int, Field(ge=0)] | None = None
+    correlation: Annotated[float, Field(ge=0, lt=1)] | None = None
+    noise: Literal["normal", "t3", "logistic", "none"] | None = Field(
+        default=None, description="normal by default; the fgm design has none"
+    )
+    noise_scale: float | None = None
+    random_state: Annotated[int, Field(ge=0)] = 0
+    structure: Literal["independent", "common_factor", "autoregressive", "factors", "near_duplicates"] = "independent"
+    columns: Literal["standard", "unit"] = "standard"
+    attenuation: Annotated[float, Field(gt=0)] = 1.0
 
 
 class SyntheticSource(Source):
@@ -74,7 +95,8 @@ class SyntheticSource(Source):
         A parameter out of its range.
     """
 
-    kind = "synthetic"
+    kind, options = "synthetic", SyntheticOptions
+    knows_true_features = True
     exchangeable = True
 
     def __init__(

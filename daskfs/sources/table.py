@@ -7,16 +7,19 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import Discriminator, Field, Tag
 
+from daskfs.documents import PATH, Words
 from daskfs.errors import DataError, SourceError
 from daskfs.sources.base import Source, SourceBlock
 from daskfs.sources.columns import BadValue, CategoryEncoder, Encoder
 from daskfs.sources.encoded_block import EncodedBlock
+from daskfs.sources.options import SourceOptions
 from daskfs.sources.roles import Names, resolve_columns
 from daskfs.sources.survey import Survey, make_encoder, needs_survey
 from daskfs.sources.table_schema import ColumnSchema, MissingPolicy, TableSchema, load_table_schema
@@ -29,6 +32,26 @@ class TableBatch:
     table: pa.RecordBatch
     file: str
     first_row: int
+
+
+Fill: TypeAlias = Annotated[
+    Annotated[Literal["error", "drop", "mean", "zero"], Tag("word")] | Annotated[float, Tag("number")],
+    Discriminator(lambda value: "word" if isinstance(value, str) else "number"),
+]
+
+
+class TableOptions(SourceOptions):
+    """A table on disk."""
+
+    path: Annotated[Words, PATH]
+    table_schema: Annotated[str | None, PATH] = Field(
+        default=None, alias="schema", description="YAML file that says what the columns mean"
+    )
+    target: Words | None = Field(default=None, description="the column to predict, instead of the schema's")
+    weight: str | None = Field(default=None, description="the column of sample weights")
+    missing: Fill | None = Field(
+        default=None, description="what missing numbers become, in columns that the schema does not name"
+    )
 
 
 class TableSource(Source):

@@ -6,15 +6,26 @@ import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
+from daskfs.documents import PATH
 from daskfs.errors import DataError
 from daskfs.matrix.names import Names
 from daskfs.sources.base import Source, SourceBlock
 from daskfs.sources.files import digest_of, fingerprint, same_stamps
+from daskfs.sources.options import SourceOptions
 from daskfs.store.foreign import open_foreign_array
+
+
+class ZarrOptions(SourceOptions):
+    """A two-dimensional Zarr array made elsewhere."""
+
+    path: Annotated[str, PATH]
+    y: Annotated[str, PATH] = Field(description="path of the Zarr array that holds the target")
+    target: str | None = Field(default=None, description="name of the target")
 
 
 class ZarrSource(Source):
@@ -39,7 +50,7 @@ class ZarrSource(Source):
         Not two-dimensional, not numbers, or lengths that differ.
     """
 
-    kind = "zarr"
+    kind, options = "zarr", ZarrOptions
 
     def __init__(
         self,

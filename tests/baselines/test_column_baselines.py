@@ -300,7 +300,7 @@ def test_alpha_investing_tests_classes_by_raos_score(Z, targets):
     from scipy.stats import chi2
 
     from daskfs.baselines.columns.alpha_investing import _Model
-    from daskfs.kernels.baselines.score_test import score_test
+    from daskfs.kernels.baselines.score_tests import score_test
     from daskfs.kernels.glm.newton import Problem
 
     y = np.where(targets["logistic"] == "yes", 1.0, -1.0)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from sklearn.base import clone
 
+import daskfs.baselines.lasso.base
+import daskfs.selectors.message
 from daskfs.baselines.lasso.bolasso import Bolasso
 from daskfs.baselines.lasso.full_data import FullData
 from daskfs.baselines.lasso.subset_estimates import Averaging, Median
@@ -34,3 +39,17 @@ class TestEveryBaseline:
         assert_same_bits(clone(baseline).fit_matrix(store, workers=workers), expected)
         view = store.take(np.arange(0, 1200, 2))
         assert_same_bits(clone(baseline).fit_matrix(view, workers=workers), clone(baseline).fit(view))
+
+
+def test_the_baselines_use_what_the_package_of_message_offers():
+    """Its docstring lists them, ``module.name``."""
+    folder = Path(daskfs.baselines.lasso.base.__file__).parent
+    imports = re.compile(r"^from daskfs\.selectors\.message\.(\w+) import (\(.*?\)|[^\n]*)", re.MULTILINE | re.DOTALL)
+    found = {
+        f"{module}.{name}"
+        for path in folder.glob("*.py")
+        for module, names in imports.findall(path.read_text())
+        for name in re.findall(r"\w+", names)
+    }
+    assert "subset.SelectionSettings" in found
+    assert not {name for name in found if f"`{name}`" not in daskfs.selectors.message.__doc__}

@@ -69,7 +69,7 @@ def test_what_is_not_active_learns_in_the_tail_without_being_heard(rows):
     coef = weights_of(model, 8)
     x = X[20]
     step = 0.1 * (y[20] - x[kept] @ coef[kept] - model.intercept[0])
-    model.scalars.threshold[0] = 1e9  # the threshold: nobody becomes active
+    model.scalars["threshold"] = 1e9  # the threshold: nobody becomes active
     model.train(SparseRows(*entries_of(X[20:21])), y[20:21], np.ones(1), rule_of())
     others = np.setdiff1d(np.arange(8), kept)
     after = model.sketch.estimate(np.arange(8, dtype=np.uint64))
@@ -79,7 +79,7 @@ def test_what_is_not_active_learns_in_the_tail_without_being_heard(rows):
 
 def test_a_feature_over_the_threshold_becomes_active_and_leaves_the_sketch():
     model = MissionModel(ModelShape(2, 64, 3, 0))
-    model.scalars.threshold[0] = 0.5
+    model.scalars["threshold"] = 0.5
     one = SparseRows(np.array([0, 2]), np.array([7, 9], np.uint32), np.array([10.0, 1.0], np.float32))
     model.train(one, np.array([1.0]), np.ones(1), rule_of(ratio=0.0))
     keys, weights, touches = model.active()

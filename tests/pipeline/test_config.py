@@ -10,9 +10,7 @@ from daskfs.methods import METHODS, find_method
 from daskfs.pipeline.config import Pipeline, load_pipeline
 from daskfs.pipeline.schemas import json_schema
 from daskfs.pipeline.selections import section_of
-from daskfs.sources.kinds import options_of
-
-KINDS = {"csv", "parquet", "sklearn", "zarr", "synthetic"}
+from daskfs.sources.registry import SOURCES, options_of
 
 
 def fault_of(path, *overrides):
@@ -166,7 +164,7 @@ def test_what_a_method_cannot_be_told_has_its_place(document, write, select, mes
     assert message in fault_of(write(document), f"select={select}")
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize("kind", SOURCES)
 def test_every_option_of_a_source_can_be_written(kind):
     schema = json_schema("pipeline")["$defs"]
     (model,) = [item for item in schema.values() if item.get("properties", {}).get("kind", {}).get("const") == kind]

@@ -15,8 +15,8 @@ from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.sources.arrays import ArraySource
 from daskfs.sources.dask_array import DaskArraySource
 from daskfs.sources.dataframe import DaskFrameSource, FrameSource
-from daskfs.sources.kinds import as_source, make_source
 from daskfs.sources.parquet import ParquetSource
+from daskfs.sources.registry import as_source, make_source
 from daskfs.sources.sklearn_sets import SklearnSource
 from daskfs.sources.synthetic import SyntheticSource
 from daskfs.sources.zarr_array import ZarrSource

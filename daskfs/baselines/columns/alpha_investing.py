@@ -33,7 +33,7 @@ from daskfs.baselines.columns.base import (
 )
 from daskfs.baselines.columns.standard_columns import StandardColumns
 from daskfs.kernels.baselines.online_descent import predict, refresh
-from daskfs.kernels.baselines.score_test import Tested, invest, refresh_hessian
+from daskfs.kernels.baselines.score_tests import Tested, invest, refresh_hessian
 from daskfs.kernels.glm.newton import Problem, factorise, newton
 from daskfs.losses import find_loss
 from daskfs.parameters import Count, PositiveShare

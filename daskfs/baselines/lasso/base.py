@@ -41,7 +41,7 @@ class Estimate(NamedTuple):
 
 
 def one_against_rest(found: list[Estimate]) -> Estimate:
-    """Return the estimate of several classes, each told from all others: a feature is selected that one class takes."""
+    """Return the estimate of several classes, each against all others: a feature is selected that one class takes."""
     attributes, counts = dict(found[0].attributes), "n_selected_per_subset_"
     if counts in attributes:
         attributes[counts] = np.sum([one.attributes[counts] for one in found], axis=0)
@@ -74,7 +74,7 @@ class LassoBaseline(BaseSelector, kw_only=True):
     max_features : int, optional
         Largest model of a path; by default n / (2 log p), of n rows.
     loss : {"squared", "logistic", "poisson", "huber", "multinomial"}
-        Of several classes each is told from the rest by itself; a feature is selected that one of them takes.
+        With several classes, each against all others; a feature is selected that one of them takes.
     """
 
     history_kind = "criterion path"

@@ -58,8 +58,11 @@ def standardised_columns(X, mean, scale, features, out):  # type: ignore[no-unty
     (copy_of_entries if isinstance(X, ColumnEntries) else copy_columns)(X, mean, scale, features, out)
 
 
-def _choose(X: types.Type, of_entries: Callable[..., Any], of_dense: Callable[..., Any]) -> Callable[..., Any]:
-    return of_entries if isinstance(X, types.BaseNamedTuple) else of_dense
+def _choose(X: Any, of_entries: Callable[..., Any], of_dense: Callable[..., Any]) -> Callable[..., Any] | None:
+    """Return what is compiled for a type; None, which numba reports as a type error, for what is no block."""
+    if isinstance(X, types.Array):
+        return of_dense
+    return of_entries if getattr(X, "instance_class", None) is ColumnEntries else None
 
 
 @overload(n_values)

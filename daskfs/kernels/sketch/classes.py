@@ -49,7 +49,7 @@ def loss_and_derivatives(loss, z, label, derivatives):  # type: ignore[no-untype
 
 
 @inner_loop
-def train_classes(rows, first, last, rule, sketch, table, scalars, frozen, work):  # type: ignore[no-untyped-def]
+def train_classes(rows, first, last, rule, sketch, table, scalars, intercept, frozen, work):  # type: ignore[no-untyped-def]
     """Take rows as `daskfs.kernels.sketch.rows.train_rows` does, with the same results, of several outputs.
 
     `rows.y` holds the numbers of the classes, `rule.loss` is as `loss_and_derivatives` takes it, and the sketch's
@@ -59,13 +59,12 @@ def train_classes(rows, first, last, rule, sketch, table, scalars, frozen, work)
     cells, n_buckets, hashes, seed = sketch
     keys, weights, touches, n_active, full = table
     slots, _, places = work
-    intercept = scalars.intercept
     n_classes = intercept.shape[0]
     capacity = keys.shape[0] // 2
     # Cells hold weights over the tail's scale: what goes in is divided, what comes out multiplied.
-    to_cells = np.float32(np.divide(1.0, scalars.tail_scale[0]))
-    from_cells = np.float32(scalars.tail_scale[0])
-    threshold = np.divide(scalars.threshold[0], scalars.tail_scale[0])
+    to_cells = np.float32(np.divide(1.0, scalars[0].tail_scale))
+    from_cells = np.float32(scalars[0].tail_scale)
+    threshold = np.divide(scalars[0].threshold, scalars[0].tail_scale)
     z, derivatives = np.empty(n_classes), np.empty(n_classes)
     steps, tail = np.empty(n_classes, np.float32), np.empty(n_classes, np.float32)
     for row in range(first, last):
@@ -92,10 +91,10 @@ def train_classes(rows, first, last, rule, sketch, table, scalars, frozen, work)
                 n_other -= 1
                 places[n_other] = i
         # The gradient in z, and the step of each class's weight for x = 1.
-        scalars.loss_sum[0] += row_weight[row] * loss_and_derivatives(rule.loss, z, y[row], derivatives)
-        scalars.weight_sum[0] += row_weight[row]
-        rate = step_of(rule, scalars.rows_seen[0], row_weight[row], norm)
-        scalars.rows_seen[0] += rule.row_count
+        scalars[0].loss_sum += row_weight[row] * loss_and_derivatives(rule.loss, z, y[row], derivatives)
+        scalars[0].weight_sum += row_weight[row]
+        rate = step_of(rule, scalars[0].rows_seen, row_weight[row], norm)
+        scalars[0].rows_seen += rule.row_count
         for c in range(n_classes):
             steps[c] = -rate * derivatives[c]
             intercept[c] -= rule.intercept_ratio * rate * derivatives[c]

@@ -18,7 +18,7 @@ _ONE, _S31 = np.uint64(1), np.uint64(31)
 
 @inner_loop
 def train_hashed_rows(  # type: ignore[no-untyped-def]
-    rows, first, last, rule, cells, n_buckets, seed, scalars, words
+    rows, first, last, rule, cells, n_buckets, seed, scalars, intercept, words
 ):
     """Take rows ``first, first + 1, ...``, predicting with the signed weights of all their cells.
 
@@ -30,7 +30,6 @@ def train_hashed_rows(  # type: ignore[no-untyped-def]
         To work in. The other arguments and the result are those of `daskfs.kernels.sketch.rows.train_rows`.
     """
     indptr, indices, data, y, row_weight = rows
-    intercept = scalars.intercept
     n_outputs = intercept.shape[0]
     z, derivatives = np.empty(n_outputs), np.empty(n_outputs)
     mask = n_buckets - _ONE
@@ -47,13 +46,13 @@ def train_hashed_rows(  # type: ignore[no-untyped-def]
             for c in range(n_outputs):
                 z[c] += np.float64(cells[h & mask, c]) * x
         if n_outputs == 1:
-            scalars.loss_sum[0] += row_weight[row] * row_value(rule.loss, z[0], y[row])
+            scalars[0].loss_sum += row_weight[row] * row_value(rule.loss, z[0], y[row])
             derivatives[0] = row_derivative(rule.loss, z[0], y[row])
         else:
-            scalars.loss_sum[0] += row_weight[row] * loss_and_derivatives(rule.loss, z, y[row], derivatives)
-        scalars.weight_sum[0] += row_weight[row]
-        rate = step_of(rule, scalars.rows_seen[0], row_weight[row], norm)
-        scalars.rows_seen[0] += rule.row_count
+            scalars[0].loss_sum += row_weight[row] * loss_and_derivatives(rule.loss, z, y[row], derivatives)
+        scalars[0].weight_sum += row_weight[row]
+        rate = step_of(rule, scalars[0].rows_seen, row_weight[row], norm)
+        scalars[0].rows_seen += rule.row_count
         for c in range(n_outputs):
             intercept[c] -= rule.intercept_ratio * rate * derivatives[c]
         for i in range(start, stop):

@@ -22,7 +22,7 @@ from daskfs.kernels.sketch.rows import (
 
 @inner_loop
 def train_rows_of_paper(  # type: ignore[no-untyped-def]
-    rows, first, last, rule, sketch, table, scalars, frozen, work
+    rows, first, last, rule, sketch, table, scalars, intercept, frozen, work
 ):
     """Take rows as `daskfs.kernels.sketch.rows.train_rows` does, with the same arguments and results.
 
@@ -34,8 +34,8 @@ def train_rows_of_paper(  # type: ignore[no-untyped-def]
     keys, _, touches, n_active, full = table
     slots, words, _ = work
     capacity = keys.shape[0] // 2
-    to_cells = np.float32(np.divide(1.0, scalars.tail_scale[0]))
-    threshold = np.float32(np.divide(scalars.threshold[0], scalars.tail_scale[0]))
+    to_cells = np.float32(np.divide(1.0, scalars[0].tail_scale))
+    threshold = np.float32(np.divide(scalars[0].threshold, scalars[0].tail_scale))
     for row in range(first, last):
         if n_active[0] >= full:
             return row, True
@@ -53,8 +53,8 @@ def train_rows_of_paper(  # type: ignore[no-untyped-def]
                 weight = updated(cells, n_buckets, hashes, words[i - start], np.float32(0.0))
                 total += np.float64(weight) * np.float64(data[i])
                 touches[slots[i - start]] += 1
-        z = scalars.intercept[0] + total * scalars.tail_scale[0]
-        step = step_from(rule, scalars, z, y[row], row_weight[row], norm)
+        z = intercept[0] + total * scalars[0].tail_scale
+        step = step_from(rule, scalars, intercept, z, y[row], row_weight[row], norm)
         # UPDATE(j, -rate ∂loss/∂z x_j) for every feature of the row.
         for i in range(start, stop):
             value = step * data[i] * to_cells

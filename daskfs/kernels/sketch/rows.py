@@ -63,17 +63,6 @@ class Table(NamedTuple):
     full: int  # active features from which on the table wants a selection; it has room for half of its slots
 
 
-class Scalars(NamedTuple):
-    """What of a model is one number, each in an array of its own, for kernels write to them."""
-
-    threshold: np.ndarray  # (1,) of the weight with which a feature becomes active
-    tail_scale: np.ndarray  # (1,)
-    rows_seen: np.ndarray  # (1,)
-    loss_sum: np.ndarray  # (1,)
-    weight_sum: np.ndarray  # (1,)
-    intercept: np.ndarray  # (n_outputs,)
-
-
 class Work(NamedTuple):
     """To work in: arrays of the length of the longest row, uint64."""
 
@@ -82,22 +71,8 @@ class Work(NamedTuple):
     places: np.ndarray
 
 
-THRESHOLD, TAIL_SCALE, ROWS_SEEN, LOSS_SUM, WEIGHT_SUM = range(5)
-"""Where the scalars but the intercept stand in the array that is kept of them."""
-N_NUMBERS = 5
-
-
-def scalars_of(numbers: np.ndarray, intercept: np.ndarray) -> Scalars:
-    """Return views of the array that is kept, one for each number.
-
-    Examples
-    --------
-    >>> scalars_of(np.arange(5.0), np.zeros(1)).loss_sum
-    array([3.])
-    """
-    threshold, tail_scale, rows_seen, loss_sum, weight_sum = numbers.reshape(N_NUMBERS, 1)
-    return Scalars(threshold, tail_scale, rows_seen, loss_sum, weight_sum, intercept)
-
+SCALARS = np.dtype([(name, np.float64) for name in ("threshold", "tail_scale", "rows_seen", "loss_sum", "weight_sum")])
+"""What of a model is one number. Kernels take an array of one such record and write to it."""
 
 _ZERO, _ONE, _LAST_BIT = np.uint64(0), np.uint64(1), np.uint64(63)
 _S32, _S52, _S58 = np.uint64(32), np.uint64(52), np.uint64(58)
@@ -189,27 +164,29 @@ def step_of(rule, rows_seen, row_weight, norm):  # type: ignore[no-untyped-def]
 
 
 @inner_loop
-def step_from(rule, scalars, z, y, row_weight, norm):  # type: ignore[no-untyped-def]
+def step_from(rule, scalars, intercept, z, y, row_weight, norm):  # type: ignore[no-untyped-def]
     """Count a row with its loss, let the intercept take its step, and return the step of a weight for x = 1, float32.
 
     Parameters
     ----------
     rule : StepRule
-    scalars : Scalars
+    scalars, intercept : as in `train_rows`
         Written to.
     z, y, row_weight, norm : float
         The row's prediction, target, weight and squared norm.
     """
-    scalars.loss_sum[0] += row_weight * row_value(rule.loss, z, y)
-    scalars.weight_sum[0] += row_weight
-    step = -step_of(rule, scalars.rows_seen[0], row_weight, norm) * row_derivative(rule.loss, z, y)
-    scalars.rows_seen[0] += rule.row_count
-    scalars.intercept[0] += rule.intercept_ratio * step
+    scalars[0].loss_sum += row_weight * row_value(rule.loss, z, y)
+    scalars[0].weight_sum += row_weight
+    step = -step_of(rule, scalars[0].rows_seen, row_weight, norm) * row_derivative(rule.loss, z, y)
+    scalars[0].rows_seen += rule.row_count
+    intercept[0] += rule.intercept_ratio * step
     return np.float32(step)
 
 
 @inner_loop
-def train_rows(rows, first, last, rule, sketch, table, scalars, frozen, work):  # type: ignore[no-untyped-def]
+def train_rows(  # type: ignore[no-untyped-def]
+    rows, first, last, rule, sketch, table, scalars, intercept, frozen, work
+):
     """Take rows ``first, first + 1, ...``; stop before `last` where the table wants a selection or a row is not finite.
 
     Of each row: predict with the active features; the active weights take their step exactly, the others theirs in
@@ -222,7 +199,8 @@ def train_rows(rows, first, last, rule, sketch, table, scalars, frozen, work):  
     rule : StepRule
     sketch : Sketch
     table : Table
-    scalars : Scalars
+    scalars : ndarray of shape (1,), SCALARS
+    intercept : ndarray of shape (1,), float64
     frozen : bool
         Whether the set of active features stays as it is, and the sketch is left alone.
     work : Work
@@ -240,9 +218,9 @@ def train_rows(rows, first, last, rule, sketch, table, scalars, frozen, work):  
     slots, words, places = work
     capacity = keys.shape[0] // 2
     # Cells hold weights over the tail's scale: what goes in is divided, what comes out multiplied.
-    to_cells = np.float32(np.divide(1.0, scalars.tail_scale[0]))
-    threshold = np.float32(np.divide(scalars.threshold[0], scalars.tail_scale[0]))
-    from_cells = np.float32(scalars.tail_scale[0])
+    to_cells = np.float32(np.divide(1.0, scalars[0].tail_scale))
+    threshold = np.float32(np.divide(scalars[0].threshold, scalars[0].tail_scale))
+    from_cells = np.float32(scalars[0].tail_scale)
     marks = marks_of(keys)
     found = np.empty(slots.shape[0], np.float32)
     for row in range(first, last):
@@ -254,7 +232,7 @@ def train_rows(rows, first, last, rule, sketch, table, scalars, frozen, work):  
             return row, False
         # The prediction z = intercept + Σ w_j x_j over the active features, those that the filter lets through.
         n_marked, n_others = set_apart(ids, marks, slots, places)
-        z, n_found = scalars.intercept[0], _ZERO
+        z, n_found = intercept[0], _ZERO
         for k in range(n_marked):
             i = slots[k]
             slot = slot_of(keys, np.uint64(ids[i]))
@@ -272,7 +250,7 @@ def train_rows(rows, first, last, rule, sketch, table, scalars, frozen, work):  
                 words[k] = h
                 fetch(cells, n_buckets, hashes, h)
         # w_j -= rate ∂loss/∂z x_j, exactly.
-        step = step_from(rule, scalars, z, y[row], row_weight[row], norm)
+        step = step_from(rule, scalars, intercept, z, y[row], row_weight[row], norm)
         for k in range(n_found):
             weights[slots[k]] += step * found[k]
             touches[slots[k]] += 1

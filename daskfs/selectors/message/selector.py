@@ -27,7 +27,7 @@ Differs from the paper
   signals of correlated features. The default λ is that of BIC, and more where few subsets vote: features of noise that
   one subset chooses are voted down, but one that most subsets miss is lost.
 * Step 4. A vote loses for certain what each subset sees with a chance below one half, however many the subsets
-  (``message_second_look``); ``second_look=False`` leaves the step out.
+  (`daskfs.selectors.message.votes`); ``second_look=False`` leaves the step out.
 * Step 7. Maximum-likelihood fits of n_i rows are biased by O(1 / n_i), and so is their average. Where the true features
   are selected the step ends close to maximum likelihood on all rows. With the squared loss it ends at least squares on
   all rows, whose sums are those of the subsets: nothing more is read. ``average="mean"`` leaves it out.
@@ -37,8 +37,8 @@ Differs from the paper
 * A subset on which a column is constant does not vote on it: its vote counts over the others, which must be more than
   half. Such a coefficient is averaged over the others too. A subset whose target is constant (one class) has no vote.
 * On a subset where the kept columns are linearly dependent, step 5 takes the shortest solution; on one whose classes
-  they tell apart without error, where there is no maximum likelihood, a weak ridge bounds the fit, and the average does
-  without it. The result counts both.
+  are linearly separable by them, where there is no maximum likelihood, a weak ridge bounds the fit, and the average
+  leaves it out. The result counts both.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ from daskfs.selectors.message.plan import (
     plan_message,
     why_n_subsets,
 )
-from daskfs.selectors.message.subset import SelectionSettings, SubsetChoice
+from daskfs.selectors.message.subset import SelectionSettings
 from daskfs.selectors.message.votes import Vote, confirmed, count_votes, notes_on_choices, notes_on_votes
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.rows import weighted_rows
@@ -94,25 +94,27 @@ class Message(BaseSelector, renamed={"penalty": "gic_penalty"}):
     loss : {"squared", "logistic", "poisson", "huber", "multinomial"}
         The model: linear; two classes (any labels) by their log-odds; counts by the logarithm of their mean; linear
         with errors that count linearly beyond 1.345 robust standard deviations of the target; any number of classes,
-        each with coefficients of its own: a feature is kept that most subsets choose to tell some class from the rest.
+        each with coefficients of its own: a feature is kept that most subsets choose for some class against the others.
     criterion : {"vote", "bic", "ric", "ebic"}
         bic: λ = log n_i. ebic: λ = log n_i + 2 gamma log p. ric: λ = 2 (log p + log log p). vote: bic where there are
         many subsets, and as much more where they are few as keeps features of noise, which half of them must choose,
         to 0.01 expected, up to ebic.
     gamma : float
-        Of ebic, and of the most that vote adds; 1 is the paper's extended BIC.
+        EBIC's γ (0 to 1); it also caps the penalty of ``criterion="vote"``. γ = 1 is the paper's extended BIC.
     gic_penalty : float, optional
         λ itself, instead of a criterion.
     sigma2 : float, optional
-        Variance of the noise, where it is known (with other losses than the squared one, the dispersion).
+        Variance of the noise, where it is known (with losses other than the squared one, the dispersion).
     gic_rss : {"refit", "lasso"}
         Whether the criterion sees the residuals (the deviance) of the refit or of the shrunk Lasso fit.
     approx : {"lsa"}, optional
-        Of the path of another loss than the squared one: its parabola at the fit of all features, for few of them
-        (p < 100, say). Several times as fast; some subsets choose another model than on the exact path.
+        For losses other than the squared one, follow the path of the quadratic approximation at the fit of all
+        features, for few of them (p < 100, say). Several times as fast; some subsets choose another model than on the
+        exact path.
     estimator : scikit-learn estimator, optional
         Selects on each subset instead of the Lasso path: a clone is fitted, the features with a coefficient in its
-        ``coef_`` are chosen. Classes are -1 and 1 to it. The criterion and what belongs to it are of no use then.
+        ``coef_`` are chosen. Classes are -1 and 1 to it. The criterion and what belongs to it have no
+        effect then.
     tie : {"drop", "keep"}
         What becomes of a feature that exactly half of the subsets chose.
     second_look : bool
@@ -148,7 +150,7 @@ class Message(BaseSelector, renamed={"penalty": "gic_penalty"}):
     n_subsets_ : int
     n_selected_per_subset_ : ndarray of shape (n_subsets_,)
     n_cached_ : int
-        Subsets refitted from what their paths left behind, without a second look at their rows.
+        Subsets refitted from what their paths left behind, without reading their rows again.
     result_ : SelectionResult
         Its history is the path of the first subset: lambda, df, rss (or deviance), gic, chosen. Its ``communication``
         counts the bytes that the tasks returned.
@@ -212,7 +214,7 @@ class Message(BaseSelector, renamed={"penalty": "gic_penalty"}):
         settings = SelectionSettings(
             criterion=self.criterion,
             gamma=self.gamma,
-            penalty=self.gic_penalty,
+            gic_penalty=self.gic_penalty,
             sigma2=self.sigma2,
             gic_rss=self.gic_rss,
             approx=self.approx,
@@ -301,7 +303,16 @@ class Message(BaseSelector, renamed={"penalty": "gic_penalty"}):
         self.n_subsets_, self.n_cached_ = len(choices), 0 if fits is None else fits.counts.n_cached
         self.n_selected_per_subset_ = np.array([choice.n_selected for choice in choices])
         self._set_model(vote.frequency, columns, average)
-        self._set_result(run, choices, notes)
+        self.result_ = self._result_of(
+            run,
+            notes=notes,
+            history={} if choices[0].path is None else choices[0].path.columns(),
+            chosen={
+                "n_subsets": self.n_subsets_,
+                "estimator": None if self.estimator is None else repr(self.estimator),
+            },
+            n_samples=sum(part.subsets.data.n_samples for part, _ in parts),
+        )
 
     def _partition(self, matrix: Matrix, notes: list[str]) -> tuple[Matrix, Subsets]:
         """Step 1: return the rows in an order whose consecutive parts are the subsets."""
@@ -352,16 +363,6 @@ class Message(BaseSelector, renamed={"penalty": "gic_penalty"}):
         self.coef_[..., columns] = average.coef
         self.intercept_ = average.intercept if average.coef.ndim > 1 else float(average.intercept)
         self.selected_ = columns[np.lexsort((columns, -average.importance, -frequency[columns]))]
-
-    def _set_result(self, run: Run, choices: list[SubsetChoice], notes: list[str]) -> None:
-        estimator = None if self.estimator is None else repr(self.estimator)
-        self.result_ = self._result_of(
-            run,
-            notes=notes,
-            history={} if choices[0].path is None else choices[0].path.columns(),
-            chosen={"n_subsets": self.n_subsets_, "estimator": estimator},
-            n_samples=sum(part.subsets.data.n_samples for part in self._seen.parts),
-        )
 
 
 @dataclass

@@ -16,8 +16,8 @@ from daskfs.kernels.sketch.heap import HeapTable, push, train_rows_with_heap
 from daskfs.kernels.sketch.paper import train_rows_of_paper
 from daskfs.kernels.sketch.rows import (
     EMPTY,
+    SCALARS,
     LabelledRows,
-    Scalars,
     Sketch,
     StepRule,
     Table,
@@ -155,8 +155,7 @@ class MissionModel:
             self.heap = np.zeros(shape.n_selected, dtype=np.int64)
             self.places = np.zeros(shape.n_slots, dtype=np.int64)
         self.intercept = np.zeros(shape.n_outputs) if intercept is None else np.array(intercept, dtype=np.float64)
-        threshold, tail_scale, rows_seen, loss_sum, weight_sum = np.zeros((5, 1))
-        self.scalars = Scalars(threshold, tail_scale, rows_seen, loss_sum, weight_sum, self.intercept)
+        self.scalars = np.zeros(1, SCALARS)
 
     def train(
         self, rows: SparseRows, y: np.ndarray, row_weight: np.ndarray, rule: StepRule, frozen: bool = False
@@ -192,21 +191,21 @@ class MissionModel:
     def _take(
         self, rows: LabelledRows, first: int, last: int, rule: StepRule, frozen: bool, work: Work
     ) -> tuple[int, bool]:
-        self.scalars.tail_scale[0] = self.sketch.scale
-        scalars, cells = self.scalars, self.sketch.cells
+        self.scalars["tail_scale"] = self.sketch.scale
+        state, cells = (self.scalars, self.intercept), self.sketch.cells
         if self.shape.variant == "hashing":
             n_buckets, _, seed = self.sketch.hashing
-            return train_hashed_rows(rows, first, last, rule, cells, n_buckets, seed, scalars, work.words)
+            return train_hashed_rows(rows, first, last, rule, cells, n_buckets, seed, *state, work.words)
         is_single = self.shape.n_outputs == 1
         sketch = Sketch(cells.reshape(-1) if is_single else cells, *self.sketch.hashing)
         if self.shape.has_heap and not frozen:
             how = (self.shape.forgets, 1.0 if self.shape.forgets else HYSTERESIS)
-            return train_rows_with_heap(rows, first, last, rule, sketch, self._heap_table(), scalars, *how, work.places)
+            return train_rows_with_heap(rows, first, last, rule, sketch, self._heap_table(), *state, *how, work.places)
         weights = self.weights.reshape(-1) if is_single else self.weights
         table = Table(self.keys, weights, self.touches, self.n_active, self.shape.full)
         kernel = train_rows_of_paper if self.shape.variant == "paper" and not frozen else train_rows
         kernel = kernel if is_single else train_classes
-        return kernel(rows, first, last, rule, sketch, table, scalars, frozen, work)
+        return kernel(rows, first, last, rule, sketch, table, *state, frozen, work)
 
     def _heap_table(self) -> HeapTable:
         weights, n_selected = self.weights.reshape(-1), self.shape.n_selected
@@ -241,7 +240,7 @@ class MissionModel:
             dropped = np.flatnonzero(is_dropped)
             order = dropped[np.argsort(keys[dropped])]  # whatever the table's layout
             self.sketch.add(keys[order], weights[order])
-        self.scalars.threshold[0] = sizes[keep].min()
+        self.scalars["threshold"] = sizes[keep].min()
         return keys[keep], weights[keep], touches[keep]
 
     def end_block(self, n_rows: float, half_life: float) -> None:
@@ -265,7 +264,7 @@ class MissionModel:
         if self.shape.has_heap:
             table = self._heap_table()
             for key, weight in zip(keys, weights[:, 0], strict=True):
-                push(table, key, weight, 1.0)
+                push(*table, key, weight, 1.0)
             return
         fill_table(keys, weights, touches, self.keys, self.weights, self.touches)
         self.n_active[0] = len(keys)
@@ -274,7 +273,7 @@ class MissionModel:
         """Return the model as it travels: ids ascend, whatever the table's layout; the cells are not copied."""
         keys, weights, touches = self.active()
         order = np.argsort(keys)
-        threshold, _, rows_seen, loss_sum, weight_sum = (float(number[0]) for number in self.scalars[:5])
+        threshold, _, rows_seen, loss_sum, weight_sum = self.scalars[0].item()
         return ModelState(
             keys[order], weights[order], touches[order], self.sketch.cells, self.sketch.scale, self.intercept,
             threshold, rows_seen, loss_sum, weight_sum, sums=sums,
@@ -287,12 +286,7 @@ class MissionModel:
         Without a copy it goes on with the state's cells.
         """
         model = cls(shape, state.intercept, shape.sketch(state.cells.copy() if copy else state.cells, state.scale))
-        for number, value in zip(
-            (model.scalars.threshold, model.scalars.rows_seen, model.scalars.loss_sum, model.scalars.weight_sum),
-            (state.threshold, state.rows_seen, state.loss_sum, state.weight_sum),
-            strict=True,
-        ):
-            number[0] = value
+        model.scalars[0] = (state.threshold, state.scale, state.rows_seen, state.loss_sum, state.weight_sum)
         keys, weights, touches = state.keys, state.weights, state.touches
         if state.n_merged > 1:
             keys, weights, touches = model._selected(keys, weights, touches)

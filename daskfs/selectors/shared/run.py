@@ -11,7 +11,7 @@ kept in the checkpoint under the part's ``name``, and a run that is resumed maps
     >>> import operator
     >>> from daskfs.matrix.arrays import ArrayMatrix
     >>> def mean_of(matrix, shift, part):
-    ...     return matrix.read(part).mean() + shift
+    ...     return float(matrix.read(part).mean()) + shift
     >>> run = Run(ArrayMatrix(np.arange(8.0).reshape(4, 2)), "example")
     >>> run.map("means", mean_of, [run.rows(0, 2), run.rows(2, 4)], 100.0)
     [101.5, 105.5]

@@ -4,52 +4,71 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import create_model
 
 from daskfs.errors import ConfigError, SourceError, did_you_mean
+from daskfs.methods import load
 from daskfs.sources.base import Source
+from daskfs.sources.options import SourceOptions
 
-_KINDS = {
-    "csv": ("csv", "CsvSource"),
-    "parquet": ("parquet", "ParquetSource"),
-    "sklearn": ("sklearn_sets", "SklearnSource"),
-    "zarr": ("zarr_array", "ZarrSource"),
-    "synthetic": ("synthetic", "SyntheticSource"),
+SOURCES = {
+    "csv": "daskfs.sources.csv:CsvSource",
+    "parquet": "daskfs.sources.parquet:ParquetSource",
+    "sklearn": "daskfs.sources.sklearn_sets:SklearnSource",
+    "zarr": "daskfs.sources.zarr_array:ZarrSource",
+    "synthetic": "daskfs.sources.synthetic:SyntheticSource",
 }
+"""The kinds of source: the word of a pipeline file -> ``"module:Class"``, loaded when first asked for."""
+
+ENDINGS = {".parquet": "parquet", ".pq": "parquet", ".zarr": "zarr"}
+"""What the ending of a path says of its kind; any other is a text table."""
 
 
-def _class(kind: str) -> Callable[..., Source]:
-    module, name = _KINDS[kind]
-    return getattr(import_module(f"daskfs.sources.{module}"), name)
-
-
-def options_of(kind: str) -> list[str]:
-    """Return the options that a kind of source takes.
+def find_source(kind: str) -> type[Source]:
+    """Return the class of a kind of source.
 
     Raises
     ------
     ConfigError
         An unknown kind.
     """
-    if kind not in _KINDS:
-        raise ConfigError(
-            f"unknown kind of source {kind!r}{did_you_mean(str(kind), _KINDS)}",
-            "source.kind",
-            f"one of {', '.join(_KINDS)}",
-        )
-    options = [
-        name
-        for name, parameter in inspect.signature(_class(kind)).parameters.items()
-        if parameter.kind is not inspect.Parameter.VAR_KEYWORD
-    ]
-    if kind == "csv":
-        from daskfs.sources.table_schema import TableFormat
+    if kind not in SOURCES:
+        problem = f"unknown kind of source {kind!r}{did_you_mean(str(kind), SOURCES)}"
+        raise ConfigError(problem, "source.kind", f"one of {', '.join(SOURCES)}")
+    found: type[Source] = load(SOURCES[kind])
+    return found
 
-        options += [name for name in TableFormat.model_fields if name not in options]
-    return options
+
+@cache
+def section_of(kind: str) -> type[SourceOptions]:
+    """Return the model of a pipeline file's source of a kind: the options that its class declares."""
+    cls = find_source(kind)
+    word: Any = Literal[kind]  # type: ignore[valid-type]
+    return create_model(cls.__name__, __base__=cls.options, __doc__=cls.options.__doc__, kind=(word, ...))
+
+
+def options_of(kind: str) -> list[str]:
+    """Return the options that a kind of source takes in Python: of its constructor, and those a pipeline file has.
+
+    Raises
+    ------
+    ConfigError
+        An unknown kind.
+    """
+    own = [parameter.name for parameter in _parameters_of(kind)]
+    declared = [field.alias or name for name, field in find_source(kind).options.model_fields.items()]
+    return [*own, *(name for name in declared if name not in own and name != "kind")]
+
+
+def _parameters_of(kind: str) -> list[inspect.Parameter]:
+    parameters = inspect.signature(find_source(kind)).parameters.values()
+    return [parameter for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]
 
 
 def make_source(kind: str, **options: Any) -> Source:
@@ -75,15 +94,10 @@ def make_source(kind: str, **options: Any) -> Source:
                 f"source.{name}",
                 f"its options are {', '.join(known)}",
             )
-    required = inspect.signature(_class(kind)).parameters.values()
-    for parameter in required:
-        if (
-            parameter.default is parameter.empty
-            and parameter.kind is not parameter.VAR_KEYWORD
-            and parameter.name not in given
-        ):
+    for parameter in _parameters_of(kind):
+        if parameter.default is parameter.empty and parameter.name not in given:
             raise ConfigError(f"a {kind} source needs {parameter.name!r}", "source", f"add {parameter.name}: ...")
-    return _class(kind)(**given)
+    return find_source(kind)(**given)
 
 
 def as_source(
@@ -176,6 +190,4 @@ def kind_of(path: str) -> str:
         if any(file.suffix in (".parquet", ".pq") for file in folder.iterdir()):
             return "parquet"
         return "csv"
-    if path.endswith((".parquet", ".pq")):
-        return "parquet"
-    return "zarr" if path.rstrip("/").endswith(".zarr") else "csv"
+    return ENDINGS.get(Path(path.rstrip("/")).suffix, "csv")
