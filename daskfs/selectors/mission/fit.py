@@ -292,7 +292,7 @@ class Passes:
     def _round(self, step: str, units: list[tuple[tuple[int, int], ...]], frozen: bool, with_sums: bool) -> None:
         """Let each model take its rows, and average them."""
         run, shape, before = self.run, self.sgd.shape, self.state
-        in_place = len(units) == 1 and run.is_here
+        in_place = len(units) == 1 and run.workers.client is None
         parts = [
             RowRange(tuple(run.rows(*block) for block in blocks), len(units), i, frozen, in_place, with_sums)
             for i, blocks in enumerate(units)

@@ -144,11 +144,6 @@ class Run:
         return Limits(self.task_limit, self.workers.n_threads)
 
     @property
-    def is_here(self) -> bool:
-        """Whether tasks run in this thread, one after the other: what they are given may be changed."""
-        return isinstance(self.workers, Here)
-
-    @property
     def sent(self) -> Any:
         """What stands for the matrix among the arguments of a task; sent when it is asked for, once."""
         return self.keep(self.matrix if self._by == "columns" else self.matrix.base)
@@ -266,7 +261,7 @@ class Run:
 
     @contextmanager
     def reported(self, step: str, total: int, done: int = 0) -> Iterator[Callable[..., None]]:
-        """Report what is inside as a step of so many parts; yields what to call with the number that is done.
+        """Report what is inside as a step of so many parts at most; yields what to call with the number that is done.
 
         Nothing is reported of what stands inside another step that is reported or timed.
         """
@@ -278,7 +273,15 @@ class Run:
                 return
             progress.start(self._full(step), total)
             progress.advance(done)
-            yield progress.advance
+            n_left = [total - done]
+
+            def advance(k: int = 1) -> None:
+                n_left[0] -= k
+                progress.advance(k)
+
+            yield advance
+            if n_left[0] > 0:  # it ended early: nothing is left to do
+                progress.advance(n_left[0])
             progress.finish()
         finally:
             self._reported.pop()
