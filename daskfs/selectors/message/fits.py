@@ -62,8 +62,9 @@ class Part:
 
     def passes(self, run: Run) -> SubsetPasses | None:
         """Return the passes over the rows in a run over others; None where they are gone."""
-        is_there = self.matrix is not None and self.matrix.exists()
-        return SubsetPasses(run.over(self.matrix), self.subsets) if is_there and self.matrix is not None else None
+        if self.matrix is None or not self.matrix.exists():
+            return None
+        return SubsetPasses(run.over(self.matrix), self.subsets)
 
 
 class Average(NamedTuple):
@@ -116,7 +117,7 @@ def fit_subsets(parts: Sequence[tuple[Part, SubsetPasses | None]], columns: np.n
     """
     found, n_cached, n_read = [], 0, 0
     for part, passes in parts:
-        cached = {i: normal_equations(choice, columns) for i, choice in enumerate(part.choices) if choice.met}
+        cached = {i: normal_equations(choice, columns) for i, choice in enumerate(part.choices)}
         known = {i: equations for i, equations in cached.items() if equations is not None}
         missing = [i for i in range(part.subsets.n_subsets) if i not in known]
         pieces: list[Any] = list(known.values())
