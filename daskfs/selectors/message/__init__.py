@@ -8,5 +8,5 @@ Open to others that select on subsets, or on all rows as one, as the baselines o
 * `subset.SelectionSettings`, `subset.choose`, `subset.SubsetChoice`, `subset.PathTable`: a model chosen on some rows
 * `plan.Subsets`, `plan.choose_n_subsets`, `plan.check_subsets`, `plan.plan_message`: how rows become subsets
 * `passes.SubsetPasses`, `tasks.bad_value_of`: their passes, and the error of a value that is not finite
-* `votes.count_votes`, `votes.notes_on_choices`, `fits.coefficient_norm`: what is said of their choices
+* `votes.count_votes`, `votes.notes_on_choices`: what is said of their choices
 """

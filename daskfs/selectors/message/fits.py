@@ -19,6 +19,7 @@ from daskfs.errors import DataError
 from daskfs.kernels.glm.softmax import centred
 from daskfs.kernels.linear.linalg import extend_cholesky, minimum_norm, solve_cholesky
 from daskfs.matrix.base import Matrix
+from daskfs.result import coefficient_norm
 from daskfs.selectors.message.passes import SubsetPasses
 from daskfs.selectors.message.plan import Subsets
 from daskfs.selectors.message.subset import (
@@ -86,11 +87,6 @@ class Average(NamedTuple):
     def importance(self) -> np.ndarray:
         """The size of each column's standardised coefficient, shape (n_columns,)."""
         return coefficient_norm(self.coef) * self.scale
-
-
-def coefficient_norm(coef: np.ndarray) -> np.ndarray:
-    """Return the size of each column's coefficients, shape (n_columns,): their norm over the classes."""
-    return np.sqrt((np.atleast_2d(coef) ** 2).sum(axis=0))
 
 
 def intercept_alone(choices: Sequence[SubsetChoice], settings: SelectionSettings) -> Average:
