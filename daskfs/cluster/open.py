@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 KINDS = ("none", "threads", "local", "address")
+CONNECT_TIMEOUT = "5s"  # for which an address may stay without an answer
 
 
 @contextmanager
@@ -211,7 +212,7 @@ def _connect(address: str | None) -> Iterator[Client]:
     if not address:
         raise ConfigError("expected the scheduler's address, found none", "cluster.address", "tcp://host:8786, say")
     try:
-        client = Client(address, set_as_default=False, timeout="5s")
+        client = Client(address, set_as_default=False, timeout=CONNECT_TIMEOUT)
     except (OSError, ValueError) as fault:
         raise RunError(
             f"no scheduler answers ({fault or type(fault).__name__})",
