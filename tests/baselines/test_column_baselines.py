@@ -15,11 +15,10 @@ from sklearn.svm import LinearSVC
 
 from daskfs.baselines.columns.alpha_investing import AlphaInvesting
 from daskfs.baselines.columns.base import ColumnBaseline
-from daskfs.baselines.columns.l1_stream import Grafting, OnlineL1, _Model
 from daskfs.baselines.columns.lasso_cut import LassoCut
-from daskfs.baselines.columns.online_l0 import OnlineL0
 from daskfs.baselines.columns.orthogonal_matching_pursuit import OrthogonalMatchingPursuit
 from daskfs.baselines.columns.proj_gd import ProjGD
+from daskfs.baselines.columns.streams import Grafting, OnlineL0, OnlineL1, _Model
 from daskfs.errors import ConfigError, DataError, PlanError
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
