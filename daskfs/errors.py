@@ -19,6 +19,8 @@ All are ValueErrors as well, as scikit-learn's callers expect of bad input.
 from __future__ import annotations
 
 import difflib
+import sys
+import warnings
 from collections.abc import Iterable
 
 
@@ -111,6 +113,14 @@ class CorruptStoreError(StoreError):
 
 class RunError(DaskfsError):
     """A run that cannot be started, continued or finished."""
+
+
+def warn(message: str) -> None:
+    """Warn the user: the line named is the one that called daskfs, however deep the reason lies."""
+    frame, depth = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "daskfs":
+        frame, depth = frame.f_back, depth + 1
+    warnings.warn(message, UserWarning, stacklevel=depth)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -54,6 +54,11 @@ class ResultRecord:
     notes: list[str]
 
 
+def coefficient_norm(coef: np.ndarray) -> np.ndarray:
+    """Return the size of each column's coefficients, shape (n_columns,): over classes their norm."""
+    return np.sqrt((np.atleast_2d(coef) ** 2).sum(axis=0))
+
+
 def selection_table(
     selected: Iterable[int],
     coef: Iterable[float],

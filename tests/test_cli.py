@@ -165,7 +165,8 @@ def test_a_finished_run_is_kept_unless_forced(run, pipeline, tmp_path):
     assert "nothing to resume: the run is finished" in errors
 
 
-def test_a_scheduler_that_does_not_answer_is_named(run, pipeline, tmp_path):
+def test_a_scheduler_that_does_not_answer_is_named(run, pipeline, tmp_path, monkeypatch):
+    monkeypatch.setattr("daskfs.cluster.open.CONNECT_TIMEOUT", "0.2s")
     code, _, errors = run("run", pipeline, "--scheduler", "tcp://127.0.0.1:9")
     assert code == 2
     assert "tcp://127.0.0.1:9: no scheduler answers" in errors

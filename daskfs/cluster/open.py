@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 KINDS = ("none", "threads", "local", "address")
+CONNECT_TIMEOUT = "5s"  # for which an address may stay without an answer
 
 
 @contextmanager
@@ -213,7 +214,7 @@ def _connect(address: str | None) -> Iterator[Client]:
             "expected the scheduler's address, found none", "cluster.address", "for example tcp://host:8786"
         )
     try:
-        client = Client(address, set_as_default=False, timeout="5s")
+        client = Client(address, set_as_default=False, timeout=CONNECT_TIMEOUT)
     except (OSError, ValueError) as fault:
         raise RunError(
             f"no scheduler answers ({fault or type(fault).__name__})",

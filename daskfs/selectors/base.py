@@ -27,7 +27,7 @@ from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix, Progress
 from daskfs.metrics import accuracy, r2
 from daskfs.parameters import Client, MemoryLimit, Parameters, RandomState
-from daskfs.result import SelectionResult, selection_table
+from daskfs.result import SelectionResult, coefficient_norm, selection_table
 from daskfs.selectors.inputs import (
     check_width,
     codes_of,
@@ -333,7 +333,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
         if coef is None:
             coef = self.coef_[..., self.selected_]
             if coef.ndim > 1:
-                coef = np.sqrt((coef**2).sum(axis=0))
+                coef = coefficient_norm(coef)
                 notes = [*notes, NORMS]
         table = selection_table(self.selected_, coef, self.scores_[self.selected_], names)
         for name, column in (columns or {}).items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,6 @@ from sklearn.utils.validation import check_random_state
 
 from daskfs.errors import DataError, did_you_mean
 from daskfs.matrix.base import Matrix, not_finite
-from daskfs.selectors.shared.responses import Response
 
 
 def is_lazy(X: Any) -> bool:
@@ -118,7 +118,7 @@ def check_width(found: int, expected: int) -> None:
         raise DataError(f"X has {found} features, but {expected} were seen in fit", "X", "pass the same columns")
 
 
-def lazy_response(X: Any, coef: np.ndarray, intercept: Any, response: Response) -> Any:
+def lazy_response(X: Any, coef: np.ndarray, intercept: Any, response: Callable[[Any], Any]) -> Any:
     """Return the response to ``X @ coef + intercept`` of a lazy collection that holds the chosen columns.
 
     A Series of a frame, where there is one number or label for each row; else an array.
@@ -136,12 +136,12 @@ def lazy_response(X: Any, coef: np.ndarray, intercept: Any, response: Response) 
     return X.map_blocks(_respond_to_block, coef, intercept, response, dtype=example.dtype, chunks=chunks)
 
 
-def _respond_to_block(X: np.ndarray, coef: np.ndarray, intercept: Any, response: Response) -> np.ndarray:
+def _respond_to_block(X: np.ndarray, coef: np.ndarray, intercept: Any, response: Callable[[Any], Any]) -> np.ndarray:
     result: np.ndarray = response(X @ coef + intercept)
     return result
 
 
-def _respond_to_frame(frame: Any, coef: np.ndarray, intercept: Any, response: Response) -> Any:
+def _respond_to_frame(frame: Any, coef: np.ndarray, intercept: Any, response: Callable[[Any], Any]) -> Any:
     import pandas as pd
 
     prediction = _respond_to_block(frame.to_numpy(dtype=np.float64), coef, intercept, response)

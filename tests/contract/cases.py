@@ -54,7 +54,6 @@ class Case:
 OF_FGM: dict[str, Any] = {
     "rounding": "the means and deviations of a store were measured as it was written, in the order of the source",
     "stops_at": 2e-3,  # inner_tol
-    "broken": {"progress_reaches_its_total": "more passes are announced than are made, and the rest is not told"},
 }
 
 

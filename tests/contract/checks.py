@@ -70,6 +70,28 @@ def same_bits_in_two_processes(case: Case, lab: Lab) -> None:
     _same_bits_on(case, lab, lab.client("processes"))
 
 
+@_check()
+def arrays_in_memory_are_sent_once(case: Case, lab: Lab) -> None:
+    """However many steps are mapped over them; dense, sparse and as rows of weighted samples."""
+    client, y, sizes = lab.client("threads"), lab.y(case), []
+
+    def scattered(data: Any, **options: Any) -> Any:
+        buffers: list[pickle.PickleBuffer] = []
+        head = pickle.dumps(data, protocol=5, buffer_callback=buffers.append)
+        sizes.append(len(head) + sum(buffer.raw().nbytes for buffer in buffers))
+        return scatter(data, **options)
+
+    scatter = client.scatter
+    weight = np.resize([1.0, 2.0, 0.0], len(y))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(client, "scatter", scattered)
+        for X, of_rows in ((lab.X, None), (scipy.sparse.csr_array(lab.X), None), (lab.X, weight)):
+            nbytes = X.nbytes if isinstance(X, np.ndarray) else X.data.nbytes
+            sizes.clear()
+            case.make(client=client).fit(X, y, of_rows)
+            assert sum(size >= nbytes for size in sizes) <= 1, sizes
+
+
 def _same_bits_on(case: Case, lab: Lab, client: Any) -> None:
     """A store, rows of a store, arrays that must be sent there, dense and sparse."""
     store = lab.store(case.target)

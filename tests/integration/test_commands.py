@@ -22,10 +22,7 @@ from daskfs.store.feature_store import open_store
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PIPELINES = [
-    pytest.param(path, id=path.stem, marks=[] if path.stem in ("message", "household_power") else pytest.mark.slow)
-    for path in sorted((ROOT / "pipelines").glob("*.yaml"))
-]
+PIPELINES = sorted((ROOT / "pipelines").glob("*.yaml"))
 PAPERS = sorted((ROOT / "pipelines" / "papers").glob("*.yaml"))
 LASSO_CV_RATIO = 1.02
 
@@ -43,6 +40,12 @@ def run_elsewhere(pipeline: Path, folder: Path, *overrides: str) -> subprocess.C
     """Run a pipeline of the project with its store and its output in another folder."""
     places = [f"store.path={folder}/store.zarr", f"output={folder}/run", *overrides]
     return daskfs("run", pipeline, *(word for override in places for word in ("--set", override)))
+
+
+def keeps_its_memory(run: Path) -> None:
+    memory = json.loads((run / "result.json").read_text())["memory"]
+    for process, nbytes in memory["measured_nbytes"].items():
+        assert nbytes <= memory["promised_nbytes"]["client" if process == "client" else "worker"], process
 
 
 def commands_after(marker: str) -> list[str]:
@@ -67,6 +70,7 @@ def test_the_quickstart_ends_with_the_path_of_its_report(tmp_path):
     report = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert "bmi" in report
     assert not re.findall(r"""(?:src|href)=["']https?://""", report), "the report must open offline"
+    keeps_its_memory(tmp_path / "run")
 
 
 def test_every_command_of_the_readme_exists():
@@ -88,16 +92,14 @@ def test_the_pipeline_and_the_table_schema_of_the_documentation_are_valid():
     assert schema.columns["Carrier"].min_count == 100
 
 
-@pytest.mark.parametrize("pipeline", PIPELINES)
+@pytest.mark.slow
+@pytest.mark.parametrize("pipeline", PIPELINES, ids=lambda path: path.stem)
 def test_every_pipeline_runs_as_it_stands(pipeline, tmp_path):
     if "${DASKFS_DATA}" in pipeline.read_text(encoding="utf-8") and "DASKFS_DATA" not in os.environ:
         pytest.skip("DASKFS_DATA, the folder of the real files, is not set")
     done = run_elsewhere(pipeline, tmp_path)
     assert done.returncode == 0, done.stderr
-    result = json.loads((tmp_path / "run" / "result.json").read_text())
-    promised, measured = result["memory"]["promised_nbytes"], result["memory"]["measured_nbytes"]
-    for process, nbytes in measured.items():
-        assert nbytes <= promised["client" if process == "client" else "worker"], process
+    keeps_its_memory(tmp_path / "run")
 
 
 @pytest.mark.slow

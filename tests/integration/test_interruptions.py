@@ -52,9 +52,7 @@ def same_bits(workshop, whole, name="trial"):
 
 def until(condition, process=None):
     """Wait for a condition, as long as the process lasts."""
-    give_up = time.monotonic() + 60
     while not condition() and (process is None or process.poll() is None):
-        assert time.monotonic() < give_up
         time.sleep(0.005)
 
 
@@ -86,7 +84,7 @@ def scheduler(tmp_path):
     from distributed import Client
 
     with Client(address, set_as_default=False) as client:
-        client.wait_for_workers(2, timeout=30)
+        client.wait_for_workers(2)
     yield process, address
     for process in started:
         process.kill()
@@ -126,7 +124,7 @@ def test_a_killed_ingest_is_cleared_away_by_the_next(workshop):
 
 def test_ctrl_c_during_select_keeps_the_checkpoint(workshop, whole):
     shutil.copytree(whole / "trial.zarr", workshop.folder / "s.zarr")
-    options = ("s.zarr", "--n-subsets", 2000, "--memory-limit", "480MiB", "--output")
+    options = ("s.zarr", "--n-subsets", 800, "--memory-limit", "480MiB", "--output")
     assert workshop.daskfs("select", *options, "straight").code == 0
     process = workshop.start("select", *options, "stopped")
     checkpoint = workshop.folder / "stopped.unfinished" / "checkpoint"
@@ -177,7 +175,8 @@ def test_a_run_that_lost_its_scheduler_is_resumed_here(at_work, whole, scheduler
 
 
 @pytest.mark.parametrize("address", ["nonsense", "tcp://127.0.0.1:1"])
-def test_an_address_where_nobody_answers_is_named(at_work, address):
+def test_an_address_where_nobody_answers_is_named(at_work, address, monkeypatch):
+    monkeypatch.setattr("daskfs.cluster.open.CONNECT_TIMEOUT", "0.2s")
     before = at_work.contents()
     ended = at_work.daskfs("run", "pipeline.yaml", "--scheduler", address)
     refused(ended, f"{address}: no scheduler answers", "start one with  dask scheduler")

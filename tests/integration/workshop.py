@@ -85,7 +85,7 @@ class Workshop:
 
     def finish(self, process: subprocess.Popen[str]) -> Ended:
         """Wait for a command that was started."""
-        output, errors = process.communicate(timeout=60)
+        output, errors = process.communicate()
         return Ended(process.returncode, output, errors)
 
     def contents(self) -> dict[str, int]:

@@ -131,7 +131,7 @@ def test_the_next_block_is_read_while_the_present_one_is_used():
 
     results = prefetched(read, range(5), depth=1)
     assert next(results) == 0
-    assert second_is_read.wait(timeout=10)
+    assert second_is_read.wait()
     assert list(results) == [1, 2, 3, 4]
 
 

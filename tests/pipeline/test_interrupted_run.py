@@ -33,7 +33,7 @@ def whole(tmp_path_factory):
     document = {"version": 1, "name": "stopped", "store": {"path": "store.zarr"}, "select": selections}
     (folder / "pipeline.yaml").write_text(dump_yaml({**document, "output": "whole"}))
     process = start("run", folder / "pipeline.yaml")
-    assert process.communicate(timeout=60)
+    assert process.communicate()
     assert process.returncode == 0
     return folder
 
@@ -63,7 +63,7 @@ def stop_in_the_middle(pipeline, how):
     while process.poll() is None and not list(checkpoint.glob("m0/*.npz")):
         time.sleep(0.002)
     process.send_signal(how)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate()
     return process.returncode, errors
 
 
@@ -93,7 +93,7 @@ def test_a_stopped_run_is_resumed_to_the_same_bits(whole, pipeline, how, code):
         run_pipeline(load_pipeline(pipeline, ["select.0.n_subsets=9"]), resume=True)
 
     resumed = start("run", pipeline, "--resume", runs / "stopped")
-    output, errors = resumed.communicate(timeout=60)
+    output, errors = resumed.communicate()
     assert resumed.returncode == 0, errors
     assert f"report: {runs / 'stopped' / 'report.html'}" in output
     assert [path.name for path in runs.iterdir()] == ["stopped"]

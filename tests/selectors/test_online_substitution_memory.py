@@ -12,6 +12,7 @@ import pytest
 from daskfs.errors import PlanError
 from daskfs.pipeline.folder import Checkpoint
 from daskfs.selectors.online_substitution.selector import OnlineSubstitution
+from daskfs.selectors.shared.budget import DataShape
 from daskfs.sources.ingest import ingest
 from tests.contract.lab import assert_same_bits
 
@@ -130,8 +131,8 @@ def test_a_limit_that_is_too_small_is_refused_with_what_would_fit():
 
 
 def test_the_block_never_dominates():
-    shape = OnlineSubstitution(100)._shape(500_000, 10**6, np.dtype(np.int8), 128)
-    assert shape.chapter <= 100
+    shape = OnlineSubstitution(100)._shape(DataShape(500_000, 10**6, np.dtype(np.int8), (16_384, 128)))
+    assert shape.batch <= 100
     assert OnlineSubstitution(100).plan(500_000, 2_000_000, "int8", 700_000_000).task_nbytes < 700_000_000
 
 

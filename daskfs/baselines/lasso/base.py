@@ -13,8 +13,8 @@ from daskfs.kernels.losses import default_threshold
 from daskfs.losses import LIKELIHOOD, find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, LossOf, Share
+from daskfs.result import coefficient_norm
 from daskfs.selectors.base import BaseSelector
-from daskfs.selectors.message.fits import coefficient_norm
 from daskfs.selectors.message.subset import PathTable, SelectionSettings
 from daskfs.selectors.shared import responses
 from daskfs.selectors.shared.responses import Response, probabilities

@@ -14,9 +14,9 @@ import numpy as np
 
 from daskfs.kernels.glm.fit import LONGEST_LAST_STEP, PRIOR_DEVIATION
 from daskfs.kernels.glm.newton import factorise, solve_factored
-from daskfs.kernels.linear.columns import copy_columns, copy_into
+from daskfs.kernels.linear.columns import copy_columns, copy_into, row_dot
 from daskfs.kernels.linear.moments import Moments, moments
-from daskfs.kernels.numba_cache import inner_loop, kernel
+from daskfs.kernels.numba_cache import kernel
 
 TOLERANCE = 1e-9  # of the last step, in the norm of the Hessian
 MAX_STEPS, MAX_HALVINGS = 60, 40
@@ -169,7 +169,7 @@ def _terms(columns, code, share, coef, ridge, gradient, hessian):  # type: ignor
             work[i] = share[i] * (z[c, i] - (1.0 if code[i] == c else 0.0))
         gradient[c * width] = work.sum()
         for q in range(width - 1):
-            gradient[c * width + q + 1] = _dot(columns, q, work) + ridge * coef[c, q + 1]
+            gradient[c * width + q + 1] = row_dot(columns, q, work) + ridge * coef[c, q + 1]
         for d in range(c, n_free):
             for i in range(work.shape[0]):
                 work[i] = share[i] * z[c, i] * ((1.0 if c == d else 0.0) - z[d, i])
@@ -188,19 +188,11 @@ def _fill(columns, weight, scaled, top, left, hessian):  # type: ignore[no-untyp
         for i in range(weight.shape[0]):
             scaled[i] = weight[i] * columns[a - 1, i] if a > 0 else weight[i]
         for b in range(a + 1):
-            entry = _dot(columns, b - 1, scaled) if b > 0 else scaled.sum()
+            entry = row_dot(columns, b - 1, scaled) if b > 0 else scaled.sum()
             hessian[top + a, left + b] = entry
             hessian[top + b, left + a] = entry
             hessian[left + b, top + a] = entry
             hessian[left + a, top + b] = entry
-
-
-@inner_loop
-def _dot(columns, q, vector):  # type: ignore[no-untyped-def]
-    total = 0.0
-    for i in range(vector.shape[0]):
-        total += columns[q, i] * vector[i]
-    return total
 
 
 @kernel

@@ -25,6 +25,15 @@ def dot(a, b):  # type: ignore[no-untyped-def]
 
 
 @inner_loop
+def dot_of_first(left, right, length):  # type: ignore[no-untyped-def]
+    """Return Σ left_i right_i over the first `length`."""
+    total = 0.0
+    for i in range(length):
+        total += left[i] * right[i]
+    return total
+
+
+@inner_loop
 def dots(a0, a1, b):  # type: ignore[no-untyped-def]
     """Return Σ a0_i b_i and Σ a1_i b_i: three loads where four would be."""
     total0, total1 = 0.0, 0.0

@@ -23,6 +23,7 @@ import math
 
 import numpy as np
 
+from daskfs.kernels.linear.columns import dot_of_first
 from daskfs.kernels.numba_cache import inner_loop, kernel
 
 MIN_GAIN = 1e-9
@@ -81,11 +82,11 @@ def exchange_scan(  # type: ignore[no-untyped-def]
 @kernel
 def exchange(h, linear, diagonal, inverse, coef, n_members, n_fixed, tolerance, shift, change):  # type: ignore[no-untyped-def]
     """Let one newcomer in where it wins; return its slot, `NO_ONE` or `COLLINEAR`."""
-    gradient = linear - _dot(h, coef, n_members)
+    gradient = linear - dot_of_first(h, coef, n_members)
     pivot = diagonal
     for i in range(n_members):
-        shift[i] = _dot(inverse[i], h, n_members)
-    pivot -= _dot(h, shift, n_members)
+        shift[i] = dot_of_first(inverse[i], h, n_members)
+    pivot -= dot_of_first(h, shift, n_members)
     if not pivot >= tolerance * diagonal:
         return COLLINEAR
     newcomer = gradient / pivot
@@ -144,14 +145,6 @@ def _swap(inverse, coef, slot, shift, pivot, newcomer):  # type: ignore[no-untyp
 
 
 @inner_loop
-def _dot(left, right, length):  # type: ignore[no-untyped-def]
-    total = 0.0
-    for i in range(length):
-        total += left[i] * right[i]
-    return total
-
-
-@inner_loop
 def _add_multiple(row, factor, other, length):  # type: ignore[no-untyped-def]
     for i in range(length):
         row[i] += factor * other[i]
@@ -185,8 +178,8 @@ def invert(matrix, inverse):  # type: ignore[no-untyped-def]
     factor = np.zeros((k, k))
     for i in range(k):
         for j in range(i):
-            factor[i, j] = (matrix[i, j] - _dot(factor[i], factor[j], j)) / factor[j, j]
-        pivot = matrix[i, i] - _dot(factor[i], factor[i], i)
+            factor[i, j] = (matrix[i, j] - dot_of_first(factor[i], factor[j], j)) / factor[j, j]
+        pivot = matrix[i, i] - dot_of_first(factor[i], factor[i], i)
         if not pivot > 0.0:
             return False
         factor[i, i] = math.sqrt(pivot)
@@ -195,10 +188,10 @@ def invert(matrix, inverse):  # type: ignore[no-untyped-def]
         column = columns[j]
         column[j] = 1.0 / factor[j, j]
         for i in range(j + 1, k):
-            column[i] = -_dot(factor[i, j:i], column[j:i], i - j) / factor[i, i]
+            column[i] = -dot_of_first(factor[i, j:i], column[j:i], i - j) / factor[i, i]
     for i in range(k):
         for j in range(i + 1):
-            inverse[i, j] = _dot(columns[i, i:], columns[j, i:], k - i)
+            inverse[i, j] = dot_of_first(columns[i, i:], columns[j, i:], k - i)
             inverse[j, i] = inverse[i, j]
     return True
 
@@ -208,5 +201,5 @@ def multiply(matrix, vector):  # type: ignore[no-untyped-def]
     """Return a square matrix times a vector."""
     out = np.zeros(vector.shape[0])
     for i in range(vector.shape[0]):
-        out[i] = _dot(matrix[i], vector, vector.shape[0])
+        out[i] = dot_of_first(matrix[i], vector, vector.shape[0])
     return out

@@ -18,7 +18,8 @@ import math
 
 import numpy as np
 
-from daskfs.kernels.numba_cache import inner_loop, kernel
+from daskfs.kernels.linear.columns import dot_of_first
+from daskfs.kernels.numba_cache import kernel
 
 OS, PAPER = 0, 1
 MARGIN = 1.02  # on the power iteration's estimate of the largest eigenvalue
@@ -78,12 +79,12 @@ def steps_scan(  # type: ignore[no-untyped-def]
         else:
             step_j = 1.0 / d
             step_s = 1.0 / max(state[0], d) if n > 0 else 0.0
-        newcomer = step_j * (linear[b] - _dot(h, coef, n))
+        newcomer = step_j * (linear[b] - dot_of_first(h, coef, n))
         for i in range(n):
             gradient[i] = product[i] - members_linear[i]
         for i in range(n):
-            curved[i] = _dot(matrix[i], gradient, n)
-        length, bend = _dot(gradient, gradient, n), _dot(gradient, curved, n)
+            curved[i] = dot_of_first(matrix[i], gradient, n)
+        length, bend = dot_of_first(gradient, gradient, n), dot_of_first(gradient, curved, n)
         if rule == OS and step_s * bend > 2.0 * length:  # the estimate was too low: f would rise
             state[0] = MARGIN * bend / length
             step_s = 1.0 / state[0]
@@ -96,7 +97,7 @@ def steps_scan(  # type: ignore[no-untyped-def]
         slot = -1
         if n < coef.shape[0]:
             slot = n
-            after = state[2] + newcomer * (_dot(h, step, n) - linear[b]) + 0.5 * d * newcomer * newcomer
+            after = state[2] + newcomer * (dot_of_first(h, step, n) - linear[b]) + 0.5 * d * newcomer * newcomer
             moved += newcomer * newcomer
         else:
             smallest = abs(newcomer)
@@ -107,7 +108,9 @@ def steps_scan(  # type: ignore[no-untyped-def]
             if slot >= 0:
                 old = step[slot]
                 after -= old * (product[slot] - members_linear[slot]) - 0.5 * old * old * matrix[slot, slot]
-                after += newcomer * (_dot(h, step, n) - h[slot] * old - linear[b]) + 0.5 * d * newcomer * newcomer
+                after += (
+                    newcomer * (dot_of_first(h, step, n) - h[slot] * old - linear[b]) + 0.5 * d * newcomer * newcomer
+                )
                 dropped = moved - (step[slot] - coef[slot]) ** 2 + coef[slot] ** 2 + newcomer * newcomer
                 allowed = c * (0.5 * bound - 0.5 / step_j) * dropped if rule == PAPER else 0.0
                 if checks and after - before > allowed:
@@ -134,7 +137,7 @@ def _bound(largest, d, h, n):  # type: ignore[no-untyped-def]
     """Bound λmax over the members and a newcomer: that of the two by two matrix of λ, d and |h|."""
     if n == 0:
         return d
-    return 0.5 * (largest + d + math.sqrt((largest - d) ** 2 + 4.0 * _dot(h, h, n)))
+    return 0.5 * (largest + d + math.sqrt((largest - d) ** 2 + 4.0 * dot_of_first(h, h, n)))
 
 
 @kernel
@@ -143,23 +146,15 @@ def largest_eigenvalue(matrix, n, vector, n_iterations):  # type: ignore[no-unty
     value = 0.0
     image = np.zeros(n)
     for _ in range(n_iterations):
-        size = math.sqrt(_dot(vector, vector, n))
+        size = math.sqrt(dot_of_first(vector, vector, n))
         if size == 0.0:
             vector[:n] = 1.0
             size = math.sqrt(n)
         for i in range(n):
             vector[i] /= size
         for i in range(n):
-            image[i] = _dot(matrix[i], vector, n)
-        value = math.sqrt(_dot(image, image, n))
+            image[i] = dot_of_first(matrix[i], vector, n)
+        value = math.sqrt(dot_of_first(image, image, n))
         for i in range(n):
             vector[i] = image[i]
     return value
-
-
-@inner_loop
-def _dot(left, right, length):  # type: ignore[no-untyped-def]
-    total = 0.0
-    for i in range(length):
-        total += left[i] * right[i]
-    return total

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, replace
 
 from daskfs.kernels.substitution.products import BAND_ROWS
-from daskfs.selectors.online_substitution.plan import MAX_READ_NBYTES, REFIT_NBYTES, TILE_NBYTES
-from daskfs.selectors.shared.budget import Budget, SelectorPlan
+from daskfs.selectors.online_substitution.plan import MAX_READ_NBYTES, REFIT_NBYTES
+from daskfs.selectors.shared.budget import TILES_NBYTES, Budget, SelectorPlan
 
 EPOCH_BLOCKS = 20
 """Blocks of each worker in an epoch, at least: a block sees nothing of what the others do meanwhile."""
@@ -87,7 +87,7 @@ class AsyncShape:
         whole = self.worker(width).times(self.n_workers if self.in_turn else 1)
         read = min(READ_NBYTES, self.n_features * self.column_nbytes) if self.in_turn else 0
         whole.add("blocks of columns", N_BUFFERS * max(width * self.column_nbytes, read))
-        return whole.add("the central node", NODE_VECTORS * 8 * self.n_samples).add("tiles", TILE_NBYTES)
+        return whole.add("the central node", NODE_VECTORS * 8 * self.n_samples).add("tiles", TILES_NBYTES)
 
     def process(self, width: int) -> Budget:
         """Return the peak of one process: where workers take turns in the client, with what that takes."""

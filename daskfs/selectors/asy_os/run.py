@@ -24,7 +24,6 @@ from daskfs.selectors.asy_os.task import (
     AsyncSettings,
     Outcome,
     PlacedNode,
-    compile_kernels,
     contribution_where_it_is_read,
     work_until_finished,
 )
@@ -76,11 +75,11 @@ class AsyncRun:
                 node.restore(state, self._contribution_here(state.shares))
             self._show(node)
             sessions = [WorkerSession(node, t, self.matrix, worker) for t in range(settings.n_workers)]
-            epoch = [node.progress().result()["epoch"]]
+            epoch = [self.counts["epoch"]]
 
             def advance() -> None:
                 self._show(node)
-                found = node.progress().result()["epoch"]
+                found = self.counts["epoch"]
                 if found > epoch[0]:  # between epochs nobody is at work: what is held says all, as if it resumed here
                     epoch[0] = found
                     state = node.checkpoint().result()
@@ -96,7 +95,6 @@ class AsyncRun:
 
     def on_cluster(self) -> None:
         """Run with the node as an actor and each worker as a task that lasts."""
-        compile_kernels(self.settings)
         with self._reported():
             state = self.run.load(STEP, NodeState)
             for _ in range(MOST_NODES):

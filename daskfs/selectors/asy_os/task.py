@@ -18,11 +18,11 @@ from daskfs.kernels.substitution.products import NO_WEIGHT
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.buffers import BufferPool
 from daskfs.selectors.asy_os.leases import ColumnLeases, Lease
-from daskfs.selectors.asy_os.node import NO_COEF, NO_COLUMNS, CentralNode, Reply, Share
+from daskfs.selectors.asy_os.node import NO_COEF, NO_COLUMNS, CentralNode, Share
 from daskfs.selectors.asy_os.objective import SharedObjective
 from daskfs.selectors.asy_os.session import Spent, WorkerSession
-from daskfs.selectors.asy_os.worker import SubstitutionWorker, WorkerSettings, contribution_of
-from daskfs.selectors.online_substitution.columns import Columns, ColumnSettings, prepared, read_columns
+from daskfs.selectors.asy_os.worker import WorkerSettings, contribution_of
+from daskfs.selectors.online_substitution.columns import Columns, ColumnSettings, read_columns
 from daskfs.selectors.online_substitution.engines.base import Rule
 
 CALLS_SHARE = 0.1
@@ -167,21 +167,6 @@ def block_width(spent: Spent, settings: AsyncSettings) -> int:
     column_s = max(spent.computing_s / spent.n_columns, 1e-9)
     wanted = int(call_s / column_s / CALLS_SHARE)
     return min(max(wanted, settings.narrowest), settings.widest)
-
-
-def compile_kernels(settings: AsyncSettings) -> None:
-    """Compile what workers need, once, here: workers that compiled for themselves would exceed their memory."""
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((64, 6)).astype(settings.dtype)
-    y = np.where(X[:, 0] > 0.0, 1.0, -1.0)
-    objective = SharedObjective(settings.loss, y, NO_WEIGHT, 0.1, settings.threshold, settings.fits_intercept)
-    worker = SubstitutionWorker(WorkerSettings(objective, settings.rule, settings.columns, X.dtype), 2)
-    told = Reply("accepted", "work", 0, objective.without_features()[0])
-    for start in (0, 3):
-        rows = np.ascontiguousarray(X.T[start : start + 3])
-        block = prepared(np.arange(start, start + 3), rows, settings.columns)
-        proposal = worker.present(block, told)
-        worker.settle(proposal.delta is not None)
 
 
 def contribution_where_it_is_read(matrix: Matrix, settings: AsyncSettings, share: Share) -> np.ndarray:

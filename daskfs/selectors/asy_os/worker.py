@@ -25,13 +25,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from daskfs.kernels.substitution.products import NO_WEIGHT, cross_products, row_products
+from daskfs.kernels.substitution.products import NO_WEIGHT, row_products
 from daskfs.losses import SQUARED
 from daskfs.matrix.base import Matrix
 from daskfs.selectors.asy_os.node import NO_COEF, NO_COLUMNS, Proposal, Reply, Share
 from daskfs.selectors.asy_os.objective import SharedObjective
 from daskfs.selectors.online_substitution.columns import Columns, ColumnSettings, read_columns
 from daskfs.selectors.online_substitution.engines.base import BatchWidth, Rule
+from daskfs.selectors.online_substitution.engines.quadratic import curved_products
 from daskfs.selectors.online_substitution.engines.squared import quadratic_model
 from daskfs.selectors.online_substitution.members import Members
 
@@ -111,7 +112,7 @@ class SubstitutionWorker:
         """Let those in that pay, one after the other; return how many."""
         members, products = self.members, self.products
         cross = np.zeros((len(columns), members.capacity))
-        cross[:, : members.n_members] = products.between(columns.rows, members.columns.rows)
+        cross[:, : members.n_members] = products.between(columns.rows, members.held)
         usable = members.usable(columns)
         if len(held):
             usable &= ~np.isin(columns.ids, held)
@@ -170,13 +171,13 @@ class SubstitutionWorker:
             weight = curvature * objective.weight if len(objective.weight) else curvature
             centre = float(weight.sum()) if objective.fits_intercept else 0.0
             self.products = CurvedProducts(weight, objective.total, centre)
-        left, right = members.columns.rows, members.columns.rows  # two views: both halves are summed, as ever
+        left, right = members.held, members.held  # two views: both halves are summed, as ever
         self.model.set_products(self.products.between(left, right))
         self._since = 0.0
 
     def _optimise(self, to_minimum: bool = False) -> None:
         """Set the linear term, and the coefficients where the rule keeps them optimal."""
-        linear = row_products(self.members.columns.rows, self._response, NO_WEIGHT)
+        linear = row_products(self.members.held, self._response, NO_WEIGHT)
         self.model.set_linear(linear, to_minimum)
 
     def _proposal(self, told: Reply) -> Proposal:
@@ -254,13 +255,7 @@ class CurvedProducts:
 
     def between(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         """Return the products of the rows of two arrays, of shape (A, B)."""
-        products = cross_products(left, right, self.weight)
-        if self.centre > 0.0:
-            right_sums = row_products(right, self.weight, NO_WEIGHT)
-            left_sums = right_sums if left is right else row_products(left, self.weight, NO_WEIGHT)
-            products -= left_sums[:, None] * (right_sums / self.centre)
-        products /= self.total
-        return products
+        return curved_products(left, right, self.weight, self.total, self.centre)
 
     def within(self, columns: Columns) -> np.ndarray:
         """Return the products of a batch with itself, of shape (B, B)."""

@@ -1,1 +1,4 @@
-"""Feature generating machine: cutting planes over columns."""
+"""Feature generating machine: cutting planes over columns.
+
+Open to others: `loss_weight`, the default C.
+"""

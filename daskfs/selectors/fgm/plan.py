@@ -18,12 +18,11 @@ from typing import NamedTuple
 from daskfs.errors import ConfigError
 from daskfs.kernels.fgm.mkl import mkl_nbytes
 from daskfs.kernels.fgm.scores import GRANULE
-from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
+from daskfs.selectors.shared.budget import TILES_NBYTES, Budget, DataShape, Limits, SelectorPlan
 
 TASK_NBYTES = 64 << 20  # of columns that one task reads: hides Dask's cost of a task
 BUFFER_NBYTES = 12 << 20  # of a piece of rows
 N_BUFFERS = 3  # pieces alive at once: one is scored, one is ready, one is read
-TILE_NBYTES = 8 << 20  # a decoded and an encoded tile of the reader
 KEPT_NBYTES = 512 << 20  # of inner products of groups; the oldest groups are merged beyond it
 MAX_PASSES, PER_PASS = 20, 10  # by default
 PASSES_TO_COUNT = 10  # in which an asked number of features is reached, by default
@@ -106,7 +105,7 @@ def cut_columns(shape: DataShape, sizes: Sizes, limits: Limits, in_place: bool =
     n, m, itemsize, limit = shape.n_samples, shape.n_features, shape.itemsize, limits.task_nbytes
     tile_rows, tile_columns = shape.tile_shape or (1, m)
     tile_columns = max(1, min(tile_columns, m))
-    fixed = Budget().add("tiles", TILE_NBYTES).add("dual variables", 24 * n)
+    fixed = Budget().add("tiles", TILES_NBYTES).add("dual variables", 24 * n)
     fixed.add("scores", 64 * (sizes.most + sizes.per_pass))
     least = fixed + Budget({"pieces of one column": N_BUFFERS * GRANULE * itemsize, "one column": 2 * n * itemsize})
     least.refuse_over(limit, f"one column of {n:,} rows and the dual variables take")

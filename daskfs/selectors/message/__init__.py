@@ -3,10 +3,10 @@
 `selector` has the algorithm. Its steps: `plan` cuts rows into subsets and subsets into tasks, `passes` maps over them,
 `subset` is what one of them chooses and fits (`tasks`: where the data is), `votes` counts, `fits` averages.
 
-For other methods that select on subsets, or on all rows as one, as the baselines of `daskfs.baselines.lasso` do:
+Open to others that select on subsets, or on all rows as one, as the baselines of daskfs.baselines.lasso do:
 
 * `subset.SelectionSettings`, `subset.choose`, `subset.SubsetChoice`, `subset.PathTable`: a model chosen on some rows
 * `plan.Subsets`, `plan.choose_n_subsets`, `plan.check_subsets`, `plan.plan_message`: how rows become subsets
 * `passes.SubsetPasses`, `tasks.bad_value_of`: their passes, and the error of a value that is not finite
-* `votes.count_votes`, `votes.notes_on_choices`, `fits.coefficient_norm`: what is said of their choices
+* `votes.count_votes`, `votes.notes_on_choices`: what is said of their choices
 """

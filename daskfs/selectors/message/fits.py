@@ -19,6 +19,7 @@ from daskfs.errors import DataError
 from daskfs.kernels.glm.softmax import centred
 from daskfs.kernels.linear.linalg import extend_cholesky, minimum_norm, solve_cholesky
 from daskfs.matrix.base import Matrix
+from daskfs.result import coefficient_norm
 from daskfs.selectors.message.passes import SubsetPasses
 from daskfs.selectors.message.plan import Subsets
 from daskfs.selectors.message.subset import (
@@ -62,8 +63,9 @@ class Part:
 
     def passes(self, run: Run) -> SubsetPasses | None:
         """Return the passes over the rows in a run over others; None where they are gone."""
-        is_there = self.matrix is not None and self.matrix.exists()
-        return SubsetPasses(run.over(self.matrix), self.subsets) if is_there and self.matrix is not None else None
+        if self.matrix is None or not self.matrix.exists():
+            return None
+        return SubsetPasses(run.over(self.matrix), self.subsets)
 
 
 class Average(NamedTuple):
@@ -85,11 +87,6 @@ class Average(NamedTuple):
     def importance(self) -> np.ndarray:
         """The size of each column's standardised coefficient, shape (n_columns,)."""
         return coefficient_norm(self.coef) * self.scale
-
-
-def coefficient_norm(coef: np.ndarray) -> np.ndarray:
-    """Return the size of each column's coefficients, shape (n_columns,): their norm over the classes."""
-    return np.sqrt((np.atleast_2d(coef) ** 2).sum(axis=0))
 
 
 def intercept_alone(choices: Sequence[SubsetChoice], settings: SelectionSettings) -> Average:
@@ -116,7 +113,7 @@ def fit_subsets(parts: Sequence[tuple[Part, SubsetPasses | None]], columns: np.n
     """
     found, n_cached, n_read = [], 0, 0
     for part, passes in parts:
-        cached = {i: normal_equations(choice, columns) for i, choice in enumerate(part.choices) if choice.met}
+        cached = {i: normal_equations(choice, columns) for i, choice in enumerate(part.choices)}
         known = {i: equations for i, equations in cached.items() if equations is not None}
         missing = [i for i in range(part.subsets.n_subsets) if i not in known]
         pieces: list[Any] = list(known.values())

@@ -18,12 +18,11 @@ from daskfs.kernels.lasso.path import default_max_features, path_nbytes
 from daskfs.matrix.base import Matrix
 from daskfs.selectors.message.subset import SelectionSettings
 from daskfs.selectors.message.tasks import is_sparse
-from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
+from daskfs.selectors.shared.budget import TILES_NBYTES, Budget, DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.rows import in_random_order
 
 GROUP_NBYTES = 128 << 20  # of rows read by one task, where the memory allows and subsets are smaller
 CACHE_NBYTES = 20 << 10  # what a subset's path leaves behind for the refit: half of 64 x 64 numbers, and a few vectors
-TILE_NBYTES = 8 << 20  # a decoded and an encoded tile of the reader
 MIN_SUBSET_SIZE = 400
 MIN_SUBSETS = 5  # for a vote, where the rows suffice
 SUBSET_VALUES = 1 << 23  # 32 MiB of float32
@@ -144,7 +143,7 @@ class Subsets:
             return task.add("its path", self._path_nbytes())
         task.add("rows of the subsets", n_subsets * n_rows * (n_features * itemsize + 24))
         task.add("rows of one as float32", n_rows * n_features * 4 if itemsize < 4 else 0)
-        return task.add("its path", self._path_nbytes()).add("tiles", TILE_NBYTES)
+        return task.add("its path", self._path_nbytes()).add("tiles", TILES_NBYTES)
 
     def select_nbytes(self, n_subsets: int) -> int:
         """Return the bytes of `select`."""
@@ -164,9 +163,9 @@ class Subsets:
         n_rows, loss = self.n_rows, self.settings.loss
         read = n_subsets * n_rows * (n_columns * max(self.data.itemsize, 4) + 24)
         if loss == "multinomial":
-            return read + softmax_nbytes(n_rows, n_columns, max(2, len(self.settings.classes))) + TILE_NBYTES
+            return read + softmax_nbytes(n_rows, n_columns, max(2, len(self.settings.classes))) + TILES_NBYTES
         fit_nbytes = least_squares_nbytes if loss == "squared" else glm_fit_nbytes
-        return read + fit_nbytes(n_rows, n_columns) + TILE_NBYTES
+        return read + fit_nbytes(n_rows, n_columns) + TILES_NBYTES
 
 
 def subset_start(i: int, n_samples: int, n_subsets: int) -> int:

@@ -6,6 +6,7 @@ Imported by workers, hence light: numpy and the kernels; scikit-learn only where
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -110,15 +111,20 @@ class PathMoments(Record):
     def of(cls, path: LassoPath) -> PathMoments:
         """Return what a path leaves behind."""
         cache = path.gram
-        below = np.tril_indices(len(cache.features), -1)
-        return cls(cache.features, cache.mean, cache.scale, cache.cross, cache.gram[below], path.moments.y_variance)
+        below = cache.gram[_below_diagonal(len(cache.features))]
+        return cls(cache.features, cache.mean, cache.scale, cache.cross, below, path.moments.y_variance)
 
     def gram(self) -> np.ndarray:
         """Return the correlations as a matrix."""
         gram = np.eye(len(self.features))
-        q, r = np.tril_indices(len(self.features), -1)
+        q, r = _below_diagonal(len(self.features))
         gram[q, r] = gram[r, q] = self.gram_below
         return gram
+
+
+@lru_cache
+def _below_diagonal(n: int) -> tuple[np.ndarray, np.ndarray]:
+    return np.tril_indices(n, -1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,4 @@
-"""MISSION: gradient descent in a count-sketch."""
+"""MISSION: gradient descent in a count-sketch.
+
+Open to others: `plan`, the number of features where none is asked for.
+"""

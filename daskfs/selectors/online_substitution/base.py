@@ -43,10 +43,10 @@ class SubstitutionSelector(
     standardize : bool
         Whether columns are divided by their standard deviation on the way.
     ridge : float, optional
-        λ₂, added to the curvature of every standardised weight; by default 0 with the squared loss and the paper's
+        λ₂, added to the curvature of every standardised coefficient; by default 0 with the squared loss and the paper's
         rule, else in parts of the loss's largest curvature 0.03 with classes and 0.001 with numbers.
     epsilon : float, optional
-        Of the epsilon-insensitive loss; by default a tenth of the target's standard deviation.
+        Threshold of the epsilon-insensitive loss; by default a tenth of the target's standard deviation.
     step_size : float, optional
         η of the paper's rule; by default 0.5 / L_F, with several workers as much as Theorem 2 allows.
     step_divisor : float

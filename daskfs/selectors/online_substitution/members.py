@@ -47,6 +47,11 @@ class Members:
         return int(self.rows.nbytes)
 
     @property
+    def held(self) -> np.ndarray:
+        """The values of the columns held, of shape (n_members, n_samples), sharing memory."""
+        return self.rows[: self.n_members]
+
+    @property
     def columns(self) -> Columns:
         """The columns held, sharing memory."""
         k = self.n_members
@@ -101,7 +106,7 @@ class Members:
     def cross(self, columns: Columns) -> np.ndarray:
         """Return ⟨z_b, z_k⟩ of a block with the members, of shape (B, n_members)."""
         k = self.n_members
-        products = cross_products(columns.rows, self.rows[:k], self.weight)
+        products = cross_products(columns.rows, self.held, self.weight)
         return self._centred(products, columns, self.offset[:k], self.factor[:k])
 
     def within(self, columns: Columns) -> np.ndarray:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from daskfs.kernels.substitution.products import BAND_ROWS
-from daskfs.selectors.shared.budget import Budget, SelectorPlan
+from daskfs.selectors.shared.budget import TILES_NBYTES, Budget, SelectorPlan
 
 SMALLEST_BATCH, LARGEST_BATCH = 32, 128
-TILE_NBYTES = 8 << 20  # a decoded and an encoded tile of the reader
 READ_NBYTES = 8 << 20  # read at once where columns are short: a read has its price
 COPY_NBYTES = 2 << 20  # of columns in memory, which are copied into a block
 MAX_READ_NBYTES = 128 << 20
@@ -73,7 +72,7 @@ class SubstitutionShape:
             .add("vectors over the rows", VECTORS * 8 * self.n_samples)
             .add("screened candidates", self.n_screened // 2 * self.column_nbytes)
             .add_largest(refit=refit, a_block_as_it_is_checked=b * self.n_samples, columns_that_may_come_back=replaced)
-            .add("tiles", TILE_NBYTES)
+            .add("tiles", TILES_NBYTES)
         )
 
     def read_nbytes(self, width: int, prefetch: int) -> int:
@@ -147,7 +146,7 @@ def plan_substitution(shape: SubstitutionShape, memory_limit: int | None) -> Sel
     task, client, n_tasks = read.memory, Budget(), n_reads
     if shape.n_screened:
         client, task = task, Budget().add("a block of columns", shape.read_nbytes(shape.batch, 0))
-        task.add("vectors over the rows", 4 * 8 * shape.n_samples).add("tiles", TILE_NBYTES)
+        task.add("vectors over the rows", 4 * 8 * shape.n_samples).add("tiles", TILES_NBYTES)
         n_tasks = -(-shape.n_features // shape.batch) * shape.n_epochs
         how = f"tasks of {shape.batch} columns in rounds of {shape.n_screened}"
     return SelectorPlan(

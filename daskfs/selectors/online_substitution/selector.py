@@ -310,13 +310,13 @@ class OnlineSubstitution(SubstitutionSelector):
         self, members: Members, finished: Finished, target: Target, limit: int | None
     ) -> tuple[np.ndarray, float, bool]:
         """Return the loss's fit on the members, on the scale of the data: coefficients, intercept, is it separable."""
-        k, rows = members.n_members, members.columns.rows
+        k = members.n_members
         coef, offset = members.coefficients(finished.coef)
         if not self.fit_intercept:
             return coef, 0.0, False
         if not k:
             return coef, target.location + offset + finished.intercept, False
-        held = ArrayMatrix(rows.T, target.y, target.weight if len(target.weight) else None)
+        held = ArrayMatrix(members.held.T, target.y, target.weight if len(target.weight) else None)
         loss = target.loss.loss
         mean_loss = MeanLoss(loss.name, 1.0 if loss.is_two_class else None, target.loss.threshold)
         fit = refit_selected(Run(held, self.method, task_limit=limit), np.arange(k), mean_loss)

@@ -22,6 +22,8 @@ import numpy as np
 from daskfs.errors import PlanError
 from daskfs.matrix.base import Matrix
 
+TILES_NBYTES = 8 << 20  # a decoded and an encoded tile of the reader
+
 
 @dataclass(frozen=True, slots=True)
 class DataShape:

@@ -92,8 +92,8 @@ def _packed(hint: Any, values: list[Any], name: str) -> Iterator[tuple[str, np.n
     elif len(values) == 1:
         yield name, np.asarray(values[0])
     else:
-        yield name, np.concatenate([np.ravel(value) for value in values])
-        yield f"{name}.shape", np.array([np.shape(value) for value in values], dtype=np.int64)
+        yield name, np.concatenate([value.ravel() for value in values])
+        yield f"{name}.shape", np.array([value.shape for value in values], dtype=np.int64)
 
 
 def _unpacked(hint: Any, arrays: Mapping[str, np.ndarray], n: int, name: str) -> list[Any]:

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from daskfs.kernels.glm.fit import LONGEST_LAST_STEP, PRIOR_DEVIATION
 from daskfs.kernels.glm.newton import factorise, solve_factored
 from daskfs.kernels.losses import default_threshold
 from daskfs.losses import HUBER, LOGISTIC, POISSON, SQUARED, SQUARED_HINGE, find_loss
@@ -29,8 +30,6 @@ from daskfs.selectors.shared.targets import null_intercept
 BLOCK_VALUES = 2**20  # of X, in blocks that depend on the number of columns alone: the same sums everywhere
 MAX_STEPS, MAX_HALVINGS = 50, 30
 TOLERANCE = 1e-10  # of a step's gain, in parts of the loss without features: the error left is its square
-LONGEST_LAST_STEP = 1e-3  # of a coefficient, where the loss may have no finite minimum
-PRIOR_DEVIATION = 5.0  # log-odds (or log-means) per standard deviation of a column, where the data sets no bound
 NEGLIGIBLE = 1e-6  # part of the loss without features, below which classes count as told apart without error
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
-from daskfs.errors import DataError
+from daskfs.errors import DataError, warn
 from daskfs.matrix.base import Matrix
 from daskfs.selectors.inputs import seed_of
 
@@ -41,7 +40,7 @@ def in_random_order(matrix: Matrix, random_state: Any, notes: list[str]) -> Matr
     if matrix.is_resident:
         return matrix.take(ingest_order(matrix.shape[0], random_state))
     note = "the store's rows are in the order of their source: subsets of consecutive rows may not be random"
-    warnings.warn(f'{note}; ingest with shuffle=True, or take partition="strided"', UserWarning, stacklevel=6)
+    warn(f'{note}; ingest with shuffle=True, or take partition="strided"')
     notes.append(note)
     return matrix
 

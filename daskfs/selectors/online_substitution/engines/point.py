@@ -8,9 +8,10 @@ import numpy as np
 
 from daskfs.kernels.losses import SPAN, derivatives, values
 from daskfs.kernels.substitution.exchange import invert, multiply
-from daskfs.kernels.substitution.products import NO_WEIGHT, cross_products, row_products
+from daskfs.kernels.substitution.products import NO_WEIGHT, row_products
 from daskfs.losses import EPSILON_INSENSITIVE, SQUARED, Loss, find_loss
 from daskfs.selectors.online_substitution.columns import Columns
+from daskfs.selectors.online_substitution.engines.quadratic import curved_products
 from daskfs.selectors.online_substitution.members import Members
 from daskfs.selectors.shared.record import Record
 
@@ -191,11 +192,8 @@ class Point:
         total : float
             Sum of the curvatures.
         """
-        products = cross_products(left, right, self.curvature)
-        if self.loss.fits_intercept:
-            products -= left_sums[:, None] * (right_sums / total)
-        products /= self.members.total
-        return products
+        centre = total if self.loss.fits_intercept else 0.0
+        return curved_products(left, right, self.curvature, self.members.total, centre, left_sums, right_sums)
 
     def quadratic(self) -> Quadratic:
         """Return the loss to the second order at this point, minimised over the members."""

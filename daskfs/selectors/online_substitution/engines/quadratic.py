@@ -16,10 +16,44 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from daskfs.kernels.substitution.exchange import invert, multiply
+from daskfs.kernels.substitution.products import NO_WEIGHT, cross_products, row_products
 from daskfs.selectors.online_substitution.columns import Columns
 from daskfs.selectors.online_substitution.engines.base import Counters, Rule, entrances
 from daskfs.selectors.online_substitution.members import Members
 from daskfs.selectors.shared.record import Record
+
+
+def curved_products(
+    left: np.ndarray,
+    right: np.ndarray,
+    weight: np.ndarray,
+    total: float,
+    centre: float = 0.0,
+    left_sums: np.ndarray | None = None,
+    right_sums: np.ndarray | None = None,
+) -> np.ndarray:
+    """Return (Σ_i d_i a_i b_i - Σ_i d_i a_i · Σ_i d_i b_i / Σ_i d_i) / n of columns of floating point, shape (A, B).
+
+    Parameters
+    ----------
+    left, right : ndarray of shapes (A, n_samples) and (B, n_samples)
+    weight : ndarray of shape (n_samples,), or `NO_WEIGHT`
+        d, the curvature of each sample's loss.
+    total : float
+        n, the sum of the samples' weights.
+    centre : float
+        Σ d, by which columns are centred: the intercept's best answer. 0: they are not.
+    left_sums, right_sums : ndarray of shapes (A,) and (B,), optional
+        Σ_i d_i a_i and Σ_i d_i b_i, where they are known.
+    """
+    products = cross_products(left, right, weight)
+    if centre > 0.0:
+        right_sums = row_products(right, weight, NO_WEIGHT) if right_sums is None else right_sums
+        if left_sums is None:
+            left_sums = right_sums if left is right else row_products(left, weight, NO_WEIGHT)
+        products -= left_sums[:, None] * (right_sums / centre)
+    products /= total
+    return products
 
 
 class Products(Protocol):

@@ -87,13 +87,13 @@ class SquaredEngine(Engine):
         """Return what columns are screened against: the residual, and the cost of the cheapest removal."""
         if not isinstance(self.model, ExchangeModel):
             return super().screen(most)
-        members, pull = self.members, self._residual()
+        members, descent = self.members, self._residual()
         if len(members.weight):
-            pull *= members.weight
+            descent *= members.weight
         costs = self.model.removal_costs()[members.n_fixed :]
         least = float(costs.min()) if len(costs) else np.inf
         present = members.ids[: members.n_members].copy()
-        return Screen(pull, NO_WEIGHT, members.total, least, self.rule.ridge, present, most)
+        return Screen(descent, NO_WEIGHT, members.total, least, self.rule.ridge, present, most)
 
     def finish(self) -> Finished:
         """Find the least squares on the members' products, ridge included, and what dropping each would cost."""
