@@ -10,12 +10,12 @@ from daskfs.kernels.linear.column_sums import add_column_sums
 from daskfs.kernels.sketch.rows import EMPTY, slot_of, step_of
 from daskfs.matrix.blocks import SparseRows
 from daskfs.selectors.mission.model import MissionModel, ModelShape
-from daskfs.selectors.mission.tasks import Learning, Target
+from daskfs.selectors.mission.tasks import SgdSettings, TargetEncoding
 
 
 def rule_of(rate=0.1, period=np.inf, step_limit=np.inf, ratio=0.5):
     shape = ModelShape(3, 64, 3, 0)
-    return Learning(shape, Target(), rate, period, step_limit, ratio, np.inf, 100).rule(1)
+    return SgdSettings(shape, TargetEncoding(), rate, period, step_limit, ratio, np.inf, 100).rule(1)
 
 
 def dense_descent(X, y, rate, period, ratio, weight):
@@ -69,7 +69,7 @@ def test_what_is_not_active_learns_in_the_tail_without_being_heard(rows):
     coef = weights_of(model, 8)
     x = X[20]
     step = 0.1 * (y[20] - x[kept] @ coef[kept] - model.intercept[0])
-    model.numbers[0] = 1e9  # the threshold: nobody becomes active
+    model.scalars["threshold"] = 1e9  # the threshold: nobody becomes active
     model.train(SparseRows(*entries_of(X[20:21])), y[20:21], np.ones(1), rule_of())
     others = np.setdiff1d(np.arange(8), kept)
     after = model.sketch.estimate(np.arange(8, dtype=np.uint64))
@@ -79,7 +79,7 @@ def test_what_is_not_active_learns_in_the_tail_without_being_heard(rows):
 
 def test_a_feature_over_the_threshold_becomes_active_and_leaves_the_sketch():
     model = MissionModel(ModelShape(2, 64, 3, 0))
-    model.numbers[0] = 0.5
+    model.scalars["threshold"] = 0.5
     one = SparseRows(np.array([0, 2]), np.array([7, 9], np.uint32), np.array([10.0, 1.0], np.float32))
     model.train(one, np.array([1.0]), np.ones(1), rule_of(ratio=0.0))
     keys, weights, touches = model.active()
@@ -97,9 +97,9 @@ def test_an_id_may_stand_several_times_in_a_row(n_outputs):
     for _ in range(3):
         for model, row in zip(models, (twice, once), strict=True):
             model.train(row, np.array([1.0]), np.ones(1), rule)
-    found, expected = (model.to_arrays() for model in models)
-    np.testing.assert_array_equal(found["keys"], [7, 9])
-    np.testing.assert_allclose(found["weights"], expected["weights"], rtol=1e-5)
+    found, expected = (model.state() for model in models)
+    np.testing.assert_array_equal(found.keys, [7, 9])
+    np.testing.assert_allclose(found.weights, expected.weights, rtol=1e-5)
 
 
 def test_a_row_longer_than_the_table_is_taken():

@@ -151,6 +151,30 @@ def test_the_value_is_the_objective_at_the_coefficients(case):
         assert engine.value == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("loss", "rule"), [("squared_hinge", Rule("exchange", ridge=0.01)), ("logistic", Rule("os", ridge=0.01))]
+)
+def test_what_is_undone_leaves_no_trace(loss, rule):
+    members = Members(CAPACITY, N_SAMPLES, np.dtype(float), WEIGHT)
+    mode = "gram" if rule.name == "exchange" else "naive"
+    engine = make_engine(members, target(loss), rule, mode, LossSettings(LOSSES[loss], fits_intercept=True))
+    engine.take(batch(0, N_FEATURES))
+    for start in [*range(0, N_FEATURES, 8)] * 3:
+        before = engine.value
+        engine.take(batch(start, start + 8))
+        assert engine.value <= before * (1.0 + 1e-9)
+        held, k = columns(*members.columns.ids), members.n_members
+        np.testing.assert_array_equal(members.held, held.rows)
+        np.testing.assert_array_equal(members.mean[:k], held.mean)
+        fresh = make_engine(
+            Members(CAPACITY, N_SAMPLES, np.dtype(float), WEIGHT), engine.point.y, rule, mode, engine.point.loss
+        )
+        fresh.members.add(held)
+        fresh.restore(engine.arrays())
+        assert fresh.value == engine.value
+    assert engine.counters.n_reverted + engine.counters.n_refused > 0
+
+
 @every_engine
 def test_what_is_presented_is_left_as_it_was(case):
     engine = made(*case)

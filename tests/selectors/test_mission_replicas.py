@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -49,15 +51,16 @@ def test_the_mean_of_models_is_exact_where_all_are_active():
         model.intercept[:] = values[0]
         model._fill(keys[:2], np.array(values[:2], np.float32)[:, None], np.array([1, 1]))
         model.sketch.add(keys[2:], np.array(values[2:]))
-        models.append(model.to_arrays())
-    models[1]["keys"], models[1]["weights"] = keys[:1], models[1]["weights"][:1]  # 9 is not active there, weighs 0
-    models[1]["touches"] = models[1]["touches"][:1]
-    mean = merged(*models)
-    assert mean["keys"].tolist() == [5, 9]
-    np.testing.assert_allclose(mean["weights"][:, 0], [2.0, 1.0], atol=1e-6)
-    assert mean["touches"].tolist() == [2, 1]
-    assert mean["intercept"].tolist() == [2.0]
-    again = MissionModel.from_arrays(shape, mean)
+        models.append(model.state())
+    models[1] = replace(  # 9 is not active there, weighs 0
+        models[1], keys=keys[:1], weights=models[1].weights[:1], touches=models[1].touches[:1]
+    )
+    mean = merged(shape, *models)
+    assert mean.keys.tolist() == [5, 9]
+    np.testing.assert_allclose(mean.weights[:, 0], [2.0, 1.0], atol=1e-6)
+    assert mean.touches.tolist() == [2, 1]
+    assert mean.intercept.tolist() == [2.0]
+    again = MissionModel.of(shape, mean)
     np.testing.assert_allclose(again.sketch.estimate(keys), [0.0, 0.0, 0.5], atol=1e-6)
 
 
@@ -67,8 +70,8 @@ def test_a_mean_of_three_weighs_each_the_same():
     for value in (3.0, 6.0, 9.0):
         model = MissionModel(shape)
         model._fill(np.array([4], np.uint64), np.array([[value]], np.float32), np.array([1]))
-        parts.append(model.to_arrays())
-    assert merged(merged(parts[0], parts[1]), parts[2])["weights"][0, 0] == pytest.approx(6.0)
+        parts.append(model.state())
+    assert merged(shape, merged(shape, parts[0], parts[1]), parts[2]).weights[0, 0] == pytest.approx(6.0)
 
 
 def test_replicas_lose_little_and_are_told_of(store):

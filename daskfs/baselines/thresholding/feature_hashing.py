@@ -16,6 +16,9 @@ Differs from the paper
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from daskfs.selectors.mission.plan import Settings
 from daskfs.selectors.mission.selector import Mission
 
 
@@ -55,6 +58,5 @@ class FeatureHashing(
 
     method = "feature_hashing"
 
-    @property
-    def _variant(self) -> str:
-        return "hashing"
+    def _settings(self) -> Settings:
+        return replace(super()._settings(), variant="hashing")

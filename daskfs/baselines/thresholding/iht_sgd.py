@@ -19,10 +19,12 @@ Differs from the paper
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from daskfs.losses import ONE_PREDICTION, ROW_BY_ROW
 from daskfs.parameters import Count, LossOf
+from daskfs.selectors.mission.plan import Settings
 from daskfs.selectors.mission.selector import Mission
 
 
@@ -70,9 +72,8 @@ class StochasticIHT(_Forgetful):
 
     loss: Annotated[str, LossOf(ROW_BY_ROW, ONE_PREDICTION)] = "squared"
 
-    @property
-    def _variant(self) -> str:
-        return "iht"
+    def _settings(self) -> Settings:
+        return replace(super()._settings(), variant="iht")
 
 
 class BatchIHT(_Forgetful):
@@ -102,10 +103,5 @@ class BatchIHT(_Forgetful):
 
     n_gathered: Count = 1 << 16
 
-    @property
-    def _variant(self) -> str:
-        return "batch_iht"
-
-    @property
-    def _n_gathered(self) -> int:
-        return self.n_gathered
+    def _settings(self) -> Settings:
+        return replace(super()._settings(), variant="batch_iht", n_gathered=self.n_gathered)

@@ -73,11 +73,7 @@ class Work(NamedTuple):
 
 
 SCALARS = np.dtype([(name, np.float64) for name in ("threshold", "tail_scale", "rows_seen", "loss_sum", "weight_sum")])
-"""What of a model is one number. Kernels take an array of one such record and write to it: `numbers.view(SCALARS)`."""
-
-THRESHOLD, TAIL_SCALE, ROWS_SEEN, LOSS_SUM, WEIGHT_SUM = range(5)
-"""Where they stand in the array `numbers` that is kept."""
-N_NUMBERS = 5
+"""What of a model is one number. Kernels take an array of one such record and write to it."""
 
 _ZERO, _ONE, _LAST_BIT = np.uint64(0), np.uint64(1), np.uint64(63)
 _S32, _S52, _S58 = np.uint64(32), np.uint64(52), np.uint64(58)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from daskfs.errors import ConfigError, DataError, RunError
+from daskfs.files import written_whole
 from daskfs.kernels.linear.columns import squared_norm_between
 from daskfs.kernels.sketch.count_sketch import MAX_BUCKETS, N_HASHES, add, estimate, rows_of, seed_word
 
@@ -41,6 +42,10 @@ class CountSketch:
         Of the hash.
     n_outputs : int
         Numbers that an element has: one for each class.
+    cells : ndarray of shape (n_hashes * n_buckets, n_outputs), float32, optional
+        To go on with, without a copy; by default zeros.
+    scale : float
+        By which the cells are to be multiplied.
 
     Notes
     -----
@@ -54,14 +59,23 @@ class CountSketch:
     array([ 2.5, -1. ], dtype=float32)
     """
 
-    def __init__(self, n_buckets: int, n_hashes: int = 3, seed: int = 0, n_outputs: int = 1) -> None:
+    def __init__(
+        self,
+        n_buckets: int,
+        n_hashes: int = 3,
+        seed: int = 0,
+        n_outputs: int = 1,
+        cells: np.ndarray | None = None,
+        scale: float = 1.0,
+    ) -> None:
         if n_hashes not in (0, *N_HASHES):
             raise ConfigError(f"expected 1, 3 or 5 (or 0, the identity), found {n_hashes!r}", "n_hashes")
         if n_hashes and not (1 <= n_buckets <= MAX_BUCKETS and n_buckets & (n_buckets - 1) == 0):
             raise ConfigError(f"expected a power of two of at most 2**31, found {n_buckets!r}", "n_buckets")
         self.n_buckets, self.n_hashes, self.seed, self.n_outputs = int(n_buckets), n_hashes, int(seed), n_outputs
-        self.cells = np.zeros((max(n_hashes, 1) * self.n_buckets, n_outputs), dtype=np.float32)
-        self.scale = 1.0
+        shape = (max(n_hashes, 1) * self.n_buckets, n_outputs)
+        self.cells = np.zeros(shape, dtype=np.float32) if cells is None else cells.reshape(shape)
+        self.scale = scale
 
     @property
     def hashing(self) -> tuple[np.uint64, tuple[int, ...], np.uint64]:
@@ -157,18 +171,14 @@ class CountSketch:
         return {"cells": self.cells, "sketch": shape, "scale": np.array(self.scale)}
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray], where: str = "sketch", *, copy: bool = True) -> CountSketch:
-        """Return the sketch that `to_arrays` described; it takes over the cells where they need not be copied."""
+    def from_arrays(cls, arrays: dict[str, np.ndarray], where: str = "sketch") -> CountSketch:
+        """Return the sketch that `to_arrays` described, with cells of its own."""
         try:
             n_buckets, n_hashes, seed, n_outputs = (int(number) for number in arrays["sketch"])
-            sketch = cls(1, n_hashes, seed, n_outputs)
-            sketch.n_buckets = n_buckets
-            shape = (max(n_hashes, 1) * n_buckets, n_outputs)
-            sketch.cells = np.array(arrays["cells"].reshape(shape), dtype=np.float32, copy=copy or None)
-            sketch.scale = float(arrays["scale"])
-        except (KeyError, TypeError, ValueError) as fault:
+            cells, scale = np.array(arrays["cells"], dtype=np.float32), float(arrays["scale"])
+            return cls(n_buckets, n_hashes, seed, n_outputs, cells, scale)
+        except (KeyError, TypeError, ValueError, ConfigError) as fault:
             raise RunError(f"damaged sketch: {fault!r}", where, "make it again") from fault
-        return sketch
 
     def __repr__(self) -> str:
         outputs = f" x {self.n_outputs} outputs" if self.n_outputs > 1 else ""
@@ -176,18 +186,19 @@ class CountSketch:
 
 
 def save_arrays(path: str | os.PathLike[str], arrays: dict[str, Any]) -> None:
-    """Write arrays as one .npz file, under a temporary name first, so that the name always stands for a whole file."""
-    target = Path(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    """Write arrays as one .npz file; the name always stands for a whole file.
+
+    Raises
+    ------
+    RunError
+        It cannot be written.
+    """
     try:
-        with temporary.open("wb") as file:
+        with written_whole(Path(path)) as temporary, temporary.open("wb") as file:
             np.savez(file, **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
     except OSError as fault:
-        temporary.unlink(missing_ok=True)
-        raise RunError(f"cannot be written: {fault.strerror}", str(target), "free space, or mend the rights") from fault
+        remedy = "free disk space, or fix the permissions"
+        raise RunError(f"cannot be written: {fault.strerror}", str(path), remedy) from fault
 
 
 def load_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:

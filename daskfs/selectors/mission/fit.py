@@ -1,31 +1,34 @@
-"""One fit of MISSION: what is known before, the passes, the refit; and the same for a stream of rows."""
+"""One fit of MISSION: what is known before the first row, the passes over the rows, the refit."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from functools import partial
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from daskfs.errors import DataError
-from daskfs.kernels.sketch.rows import THRESHOLD
 from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
-from daskfs.parameters import n_to_select
-from daskfs.selectors.inputs import seed_of
-from daskfs.selectors.mission.capacity import check_capacity, check_noise
-from daskfs.selectors.mission.count_sketch import CountSketch
-from daskfs.selectors.mission.model import MissionModel
-from daskfs.selectors.mission.plan import DEFAULT_N_SELECTED, MissionShape, n_refit_epochs, plan_mission
-from daskfs.selectors.mission.run import MissionRun
-from daskfs.selectors.mission.tasks import Learning, Standard, Target, survey_rows
-from daskfs.selectors.shared.refit import MeanLoss, SelectedFit, refit_selected
+from daskfs.selectors.mission.model import MissionModel, ModelState, merged
+from daskfs.selectors.mission.plan import MissionShape, Settings, n_refit_epochs, plan_mission
+from daskfs.selectors.mission.tasks import (
+    RowRange,
+    Scaling,
+    SgdSettings,
+    Survey,
+    TargetEncoding,
+    survey_rows,
+    train_on_rows,
+)
+from daskfs.selectors.shared.record import Record
+from daskfs.selectors.shared.refit import MeanLoss, refit_selected
 from daskfs.selectors.shared.run import Run
-from daskfs.selectors.shared.targets import checked_target, class_weights, null_intercept
-
-if TYPE_CHECKING:
-    from daskfs.selectors.mission.selector import Mission
+from daskfs.selectors.shared.targets import class_weights, null_intercept
 
 SURVEY_ROWS = 4096
 SURVEY_VALUES = 1 << 22  # of a dense matrix, looked at before anything is learnt
@@ -34,103 +37,92 @@ LEAST_SURVEYED = 256  # rows of it: standard deviations within 5 %
 PERIOD = 0.2
 """Of the falling learning rate, in epochs."""
 
+REPORTS = 8
+"""Lines of the history, and checkpoints, of one pass; one model learns from so many ranges of rows."""
 
-@dataclass
+
+class Line(NamedTuple):
+    """A line of the history."""
+
+    number: float
+    """Of the pass."""
+    rows_seen: float
+    mean_loss: float
+    """Of the rows since the last line, before they were learnt from."""
+    threshold: float
+    n_active: float
+    tail_norm: float
+
+
+HISTORY = ("pass", *Line._fields[1:])
+
+
+@dataclass(frozen=True, slots=True)
 class MissionFit:
-    """What a fit leaves behind; of a stream, what it goes on with."""
+    """A model, how it learns, and what is known of the rows; a stream of rows goes on from it."""
 
     shape: MissionShape
-    learning: Learning
-    arrays: dict[str, np.ndarray]
-    """The model, as `MissionModel.to_arrays` gives it."""
-    survey: dict[str, np.ndarray]
+    sgd: SgdSettings
+    survey: Survey
+    state: ModelState
     n_samples: int
-    history: list[tuple[float, ...]] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    train_s: float = 0.0
-    """Seconds of all passes of a stream."""
-    n_returned: int = 0
-    coef: np.ndarray | None = None
-    """Of the refit, (n_selected, n_outputs) in the order of the ids; None where there was none."""
-    intercept: np.ndarray | None = None
-    deviation: np.ndarray | None = None
-    """Standard deviations of the selected columns, where they were looked at."""
+    history: list[Line] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    nbytes: dict[str, int] = field(default_factory=dict)
+
+    def selected(self) -> MissionFit:
+        """Return the fit with what is selected as active: of hashed features all, each with the weight of its cell."""
+        if self.shape.model.variant != "hashing":
+            return self
+        n_features = self.shape.data.n_features
+        keys = np.arange(n_features, dtype=np.uint64)
+        weights = self.shape.model.sketch(self.state.cells, self.state.scale).estimate(keys).reshape(n_features, -1)
+        touches = np.zeros(n_features, dtype=np.int64)
+        return replace(self, state=replace(self.state, keys=keys, weights=weights, touches=touches))
+
+    def going_on(self, settings: Settings, n_samples: int) -> MissionFit:
+        """Return the fit with which so many more rows are learnt from; this one stays as it is."""
+        seen = self.n_samples + n_samples
+        return replace(
+            self,
+            shape=replace(self.shape, settings=settings),
+            sgd=replace(self.sgd, half_life=settings.half_life(seen)),
+            state=replace(self.state, cells=self.state.cells.copy()),
+            n_samples=seen,
+        )
 
 
-def fit_mission(selector: Mission, run: Run) -> MissionFit:
-    """Learn from all rows of a matrix, in their order first, and refit.
+def encode_target(
+    settings: Settings, matrix: Matrix, n_classes: int | None, names: np.ndarray | None
+) -> tuple[TargetEncoding, np.ndarray]:
+    """Return how targets are read, and the intercepts of the model without features.
+
+    Parameters
+    ----------
+    settings : Settings
+    matrix : Matrix
+    n_classes : int, optional
+        Of numbered classes, where these rows need not have them all.
+    names : ndarray of shape (n_classes,), optional
+        By which the user's weights know the classes.
 
     Raises
     ------
-    PlanError, DataError
+    DataError
+        One class only.
     """
-    matrix = run.matrix
-    with run.timed("survey"):
-        weight = matrix.read_weight(slice(None))
-        target, intercept = _target_of(selector, np.asarray(matrix.read_target()), weight, None)
-        survey = _survey(run, target, selector)
-        shape, learning = _learning(selector, matrix, target, survey, run.task_limit, selector.n_epochs)
-    fit = MissionFit(shape, learning, MissionModel(shape.model, intercept).to_arrays(), survey, matrix.shape[0])
-    _note_before(fit, selector, matrix)
-    passes = _passes(selector, run, fit)
-    passes.passes("train", 0, selector.n_epochs)
-    fit.arrays = passes.arrays
-    if shape.model.variant == "hashing":
-        _all_active(fit, matrix.shape[1])
-    _note_after(fit, passes.history)
-    _refit(fit, passes)
-    fit.history, fit.n_returned = passes.history, passes.n_returned
-    return fit
-
-
-def learn_more(selector: Mission, run: Run, before: MissionFit | None, labels: np.ndarray | None) -> MissionFit:
-    """Take more rows of a stream, once, in their order; return a fit that goes on from the one before."""
-    matrix = run.matrix
-    if before is None:
-        target, intercept = _target_of(selector, checked_target(matrix, selector.loss), matrix.read_weight(), labels)
-        with run.timed("survey"):
-            survey = _survey(run, target, selector)
-        shape, learning = _learning(selector, matrix, target, survey, run.task_limit, 1)
-        before = MissionFit(shape, learning, MissionModel(shape.model, intercept).to_arrays(), survey, 0)
-        _note_before(before, selector, matrix)
-        before.notes.append("rows are learnt from once and not kept: the coefficients are those of stochastic descent")
-    _refuse_new_classes(matrix, before.learning.target)
-    seen = before.n_samples + matrix.shape[0]
-    half_life = math.inf if selector.tail_half_life is None else selector.tail_half_life * seen
-    arrays = {name: array.copy() for name, array in before.arrays.items()}  # a call that fails changes nothing
-    fit = replace(before, learning=replace(before.learning, half_life=half_life), arrays=arrays, n_samples=seen)
-    passes = _passes(selector, run, fit)
-    passes.history = list(before.history)
-    passes.passes("train", 0, 1)
-    fit.train_s = run.seconds["train"] = before.train_s + run.seconds["train"]
-    fit.arrays, fit.history, fit.n_returned = passes.arrays, passes.history, before.n_returned + passes.n_returned
-    return fit
-
-
-def _passes(selector: Mission, run: Run, fit: MissionFit) -> MissionRun:
-    sizes = (selector.block_rows, selector.n_replicas, selector.sync_every)
-    seed = seed_of(selector.random_state)
-    return MissionRun(run, fit.learning, fit.arrays, *sizes, seed)
-
-
-def _target_of(
-    selector: Mission, y: np.ndarray, weight: np.ndarray | None, labels: np.ndarray | None
-) -> tuple[Target, np.ndarray]:
-    """Return how targets are read, and the intercepts of the model without features."""
+    y, weight = np.asarray(matrix.read_target()), matrix.read_weight()
     weight = np.ones(len(y)) if weight is None else weight
-    if not find_loss(selector.loss).is_classifier:
-        mean_weight = float(weight.mean())
-        return Target(mean_weight=mean_weight), np.array([np.average(y, weights=weight)])
-    codes = np.unique(y) if labels is None else np.arange(float(len(labels)))
+    if not find_loss(settings.loss).is_classifier:
+        return TargetEncoding(mean_weight=float(weight.mean())), np.array([np.average(y, weights=weight)])
+    codes = np.unique(y) if n_classes is None else np.arange(float(n_classes))
     if len(codes) < 2:
         raise DataError(f"expected at least two classes, found one class ({codes[0]:g})", "y", "check the target")
-    selector.classes_ = codes
     counts = np.bincount(np.searchsorted(codes, y), weights=weight, minlength=len(codes))
-    named = labels if labels is not None else getattr(selector, "_labels", None)
-    factors = class_weights(selector.class_weight, codes if named is None else named, np.maximum(counts, 1e-300))
+    factors = class_weights(settings.class_weight, codes if names is None else names, np.maximum(counts, 1e-300))
     counts = counts if factors is None else counts * factors
-    target = Target(codes, factors, float(counts.sum() / len(y)))
-    return target, _null_intercepts(selector.loss, np.maximum(counts / counts.sum(), 0.5 / len(y)))
+    encoding = TargetEncoding(codes, factors, float(counts.sum() / len(y)))
+    return encoding, _null_intercepts(settings.loss, np.maximum(counts / counts.sum(), 0.5 / len(y)))
 
 
 def _null_intercepts(loss: str, shares: np.ndarray) -> np.ndarray:
@@ -144,155 +136,252 @@ def _null_intercepts(loss: str, shares: np.ndarray) -> np.ndarray:
     return locations  # least squares; of the hinge loss a step towards the likelier class
 
 
-def _survey(run: Run, target: Target, selector: Mission) -> dict[str, np.ndarray]:
-    """Look at the first rows."""
-    matrix = run.matrix
-    n_rows = min(SURVEY_ROWS, matrix.shape[0])
-    is_dense = matrix.sparse_rows(slice(0, 1)) is None
-    if is_dense:
-        n_rows = min(n_rows, max(LEAST_SURVEYED, SURVEY_VALUES // matrix.shape[1]))
-    piece_rows = 1
-    if is_dense:
-        shape = selector._shape(matrix.shape[0], matrix.shape[1], np.dtype(matrix.dtype), _n_outputs(target))
+def begin(run: Run, settings: Settings, target: TargetEncoding, intercept: np.ndarray, n_epochs: int) -> MissionFit:
+    """Look at the first rows, and return an empty model that is ready to learn from all.
+
+    Parameters
+    ----------
+    run : Run
+        Over the rows in the order of the first pass.
+    settings, target, intercept
+        The latter two from `encode_target`.
+    n_epochs : int
+        Passes to come.
+
+    Raises
+    ------
+    PlanError, DataError
+    """
+    is_sparse = run.matrix.sparse_rows(slice(0, 1)) is not None
+    n_classes = 0 if target.classes is None else len(target.classes)
+    shape = MissionShape.of(run.shape, settings, n_classes if n_classes > 2 else 1)
+    if not is_sparse:
         plan_mission(shape, run.task_limit)
-        piece_rows = shape.piece_rows(run.task_limit)
-    told = (target, is_dense and selector.standardize, piece_rows)
-    found: list[dict[str, np.ndarray]] = run.map("survey", survey_rows, [run.rows(0, n_rows)], *told)
-    return found[0]
-
-
-def _learning(
-    selector: Mission,
-    matrix: Matrix,
-    target: Target,
-    survey: dict[str, np.ndarray],
-    memory_limit: int | None,
-    n_epochs: int,
-) -> tuple[MissionShape, Learning]:
-    n_samples, n_features = matrix.shape
-    is_sparse = matrix.sparse_rows(slice(0, 1)) is not None
-    nnz_per_row = float(survey["nnz"]) / float(survey["n_rows"]) if is_sparse else None
-    n_outputs = _n_outputs(target)
-    shape = selector._shape(n_samples, n_features, np.dtype(matrix.dtype), n_outputs, nnz_per_row)
-    if selector.loss == "multinomial" and n_outputs == 1:
-        shape = replace(shape, model=replace(shape.model, loss="logistic"))
-    if n_outputs > 1 and shape.model.has_heap:
-        raise DataError(f"expected numbers or two classes, found {n_outputs}", "y", "the heap orders single weights")
-    plan_mission(shape, memory_limit)
-    norm = float(survey["squared_norm"])
-    loss = find_loss(selector.loss)
+    survey = _survey(run, shape, target, is_sparse)
+    shape = replace(shape, nnz_per_row=survey.nnz_per_row if is_sparse else None)
+    if shape.model.n_outputs > 1 and shape.model.has_heap:
+        raise DataError(f"expected numbers or two classes, found {n_classes}", "y", "the heap orders single weights")
+    plan_mission(shape, run.task_limit)
+    loss, rate, n_rows = find_loss(settings.loss), settings.learning_rate, run.shape.n_samples
     constant = loss.learning_rate * (1.0 if n_epochs == 1 else 2.0)
-    rate = selector.learning_rate
-    half_life = math.inf if selector.tail_half_life is None else selector.tail_half_life * n_samples
-    learning = Learning(
+    sgd = SgdSettings(
         shape=shape.model,
         target=target,
-        rate=float(rate) if rate is not None else constant / (norm or 1.0),
-        period=math.inf if n_epochs == 1 else PERIOD * n_samples,
+        rate=float(rate) if rate is not None else constant / (survey.squared_norm or 1.0),
+        period=math.inf if n_epochs == 1 else PERIOD * n_rows,
         step_limit=loss.longest_step if rate is None else math.inf,
-        intercept_ratio=float(selector.intercept_rate),
-        half_life=half_life,
-        piece_rows=shape.piece_rows(memory_limit),
-        standard=Standard(survey["centre"], survey["factor"]) if "centre" in survey else None,
+        intercept_ratio=float(settings.intercept_rate),
+        half_life=settings.half_life(n_rows),
+        piece_rows=shape.piece_rows(run.task_limit),
+        scaling=survey.scaling,
     )
-    return shape, learning
+    return MissionFit(shape, sgd, survey, MissionModel(shape.model, intercept).state(), n_rows)
 
 
-def _n_outputs(target: Target) -> int:
-    n_classes = 0 if target.classes is None else len(target.classes)
-    return n_classes if n_classes > 2 else 1
+def _survey(run: Run, shape: MissionShape, target: TargetEncoding, is_sparse: bool) -> Survey:
+    """Look at the first rows."""
+    n_rows, piece_rows = min(SURVEY_ROWS, run.shape.n_samples), 1
+    if not is_sparse:
+        n_rows = min(n_rows, max(LEAST_SURVEYED, SURVEY_VALUES // run.shape.n_features))
+        piece_rows = shape.piece_rows(run.task_limit)
+    standardize = shape.settings.standardize and not is_sparse
+    survey: Survey = run.map("survey", survey_rows, [run.rows(0, n_rows)], target, standardize, piece_rows)[0]
+    return survey
 
 
-def _refuse_new_classes(matrix: Matrix, target: Target) -> None:
+def refuse_new_classes(matrix: Matrix, target: TargetEncoding) -> None:
+    """Refuse rows of a stream with a class that it was not told of.
+
+    Raises
+    ------
+    DataError
+    """
     if target.classes is None:
         return
     y = np.asarray(matrix.read_target())
     unknown = np.flatnonzero(~np.isin(y, target.classes))
     if len(unknown):
         row = int(unknown[0])
-        raise DataError(
-            f"expected one of {target.classes.tolist()}, found {y[row]:g}", f"y, row {row}", "pass classes="
-        )
+        known = target.classes.tolist()
+        raise DataError(f"expected one of {known}, found {y[row]:g}", f"y, row {row}", "pass classes=")
 
 
-def _all_active(fit: MissionFit, n_features: int) -> None:
-    """Give every feature the weight of its cell."""
-    keys = np.arange(n_features, dtype=np.uint64)
-    weights = CountSketch.from_arrays(fit.arrays, copy=False).estimate(keys).reshape(n_features, -1)
-    fit.arrays |= {"keys": keys, "weights": weights, "touches": np.zeros(n_features, dtype=np.int64)}
+@dataclass(frozen=True, slots=True)
+class KeptPasses(Record):
+    """What a checkpoint knows of the passes so far."""
+
+    state: ModelState
+    history: np.ndarray
+    """Shape (n_lines, len(HISTORY))."""
+    n_done: int
 
 
-def _note_before(fit: MissionFit, selector: Mission, matrix: Matrix) -> None:
-    model, survey = fit.shape.model, fit.survey
-    if model.n_hashes and not model.forgets and model.variant != "hashing":
-        n_ids, nnz = int(survey["n_ids"]), float(survey["nnz"]) / float(survey["n_rows"])
-        capacity = check_capacity(model.n_selected, n_ids, model.n_buckets, model.n_hashes, model.variant, nnz)
-        fit.notes.append(capacity.text)
-    if selector.learning_rate is None:
-        fit.notes.append(
-            f"learning rate {fit.learning.rate:.4g}, from a mean ‖x‖² of {float(survey['squared_norm']):.4g}"
-        )
-    if n_to_select(selector.n_features_to_select, matrix.shape[1], DEFAULT_N_SELECTED) == matrix.shape[1]:
-        fit.notes.append("as many features are asked for as there are: nothing is left out")
-    if selector.tail_half_life is None and selector.n_epochs > 1:
-        fit.notes.append("several passes without tail_half_life: features that were not selected gather weight")
+@dataclass(frozen=True, slots=True)
+class Refit:
+    """The fit of the selected columns alone, in the order of their ids."""
+
+    coef: np.ndarray
+    """Shape (n_selected, n_outputs)."""
+    intercept: np.ndarray
+    deviation: np.ndarray
+    """Standard deviations of the columns, shape (n_selected,)."""
+    notes: list[str] = field(default_factory=list)
 
 
-def _note_after(fit: MissionFit, history: list[tuple[float, ...]]) -> None:
-    threshold, norm = float(fit.arrays["numbers"][THRESHOLD]), history[-1][-1]
-    model = fit.shape.model
-    if threshold > 0.0 and model.n_hashes and model.variant == "active":
-        n_ids = int(fit.survey["n_ids"])
-        fit.notes.append(check_noise(norm, threshold, n_ids, model.n_buckets, model.n_hashes).text)
+class Passes:
+    """The passes of a model over the rows: which rows in which order, who takes them, what was finished before.
 
+    Parameters
+    ----------
+    run : Run
+        Over the rows in the order of the first pass.
+    fit : MissionFit
+        The model to start with.
+    """
 
-def _refit(fit: MissionFit, passes: MissionRun) -> None:
-    """Fit the selected columns alone, exactly or by further passes."""
-    run, matrix = passes.run, passes.matrix
-    columns = fit.arrays["keys"].astype(np.int64)
-    kind = fit.shape.refit if len(columns) else None
-    target, model = fit.learning.target, fit.shape.model
-    if kind == "exact":
+    def __init__(self, run: Run, fit: MissionFit) -> None:
+        self.run, self.fit, self.sgd, self.settings = run, fit, fit.sgd, fit.shape.settings
+        self.state, self.history = fit.state, list(fit.history)
+        self._counted = (0.0, 0.0)  # sums of the loss and of the weights at the last line of the history
+
+    def take(self, step: str, first: int, n_passes: int, *, frozen: bool = False) -> None:
+        """Take all rows `n_passes` times.
+
+        Parameters
+        ----------
+        step : str
+        first : int
+            Number of the first pass: that of number 0 is in the order of the rows.
+        n_passes : int
+        frozen : bool
+            Whether the active features stay as they are; the first such pass brings back their columns' sums.
+        """
+        rounds = [(number, *part) for number in range(first, first + n_passes) for part in self._rounds(number)]
+        n_done = min(self._resume(step), len(rounds))
+        with self.run.reported(step, len(rounds), n_done) as advance, self.run.timed(step):
+            for k, (number, units, is_report) in enumerate(rounds[n_done:], n_done + 1):
+                self._round(step, units, frozen, with_sums=frozen and number == first)
+                if is_report:
+                    self._report(number)
+                    self.run.save(step, KeptPasses(self.state, np.array(self.history), k))
+                advance()
+
+    def learnt(self) -> MissionFit:
+        """Return the fit with the model as it is now."""
+        run = self.run
+        return replace(self.fit, state=self.state, history=list(self.history), seconds=run.seconds, nbytes=run.nbytes)
+
+    def _rounds(self, number: int) -> Iterator[tuple[list[tuple[tuple[int, int], ...]], bool]]:
+        """Yield the rounds of a pass: for each model its blocks, as intervals of rows; and whether a report follows."""
+        n_samples, settings = self.run.shape.n_samples, self.settings
+        blocks = [(a, min(a + settings.block_rows, n_samples)) for a in range(0, n_samples, settings.block_rows)]
+        if number:
+            seeds = np.random.SeedSequence([settings.seed, number])
+            blocks = [blocks[k] for k in np.random.default_rng(seeds).permutation(len(blocks))]
+        if settings.n_replicas == 1:
+            bounds = np.linspace(0, len(blocks), min(REPORTS, len(blocks)) + 1).astype(int)
+            for a, b in pairwise(bounds):
+                yield [tuple(blocks[a:b])], True
+            return
+        units = _units(blocks, settings.sync_every, settings.block_rows)
+        rounds = [units[k : k + settings.n_replicas] for k in range(0, len(units), settings.n_replicas)]
+        reports = set(np.linspace(0, len(rounds), min(REPORTS, len(rounds)) + 1).astype(int) - 1)
+        for k, part in enumerate(rounds):
+            yield part, k in reports
+
+    def _round(self, step: str, units: list[tuple[tuple[int, int], ...]], frozen: bool, with_sums: bool) -> None:
+        """Let each model take its rows, and average them."""
+        run, shape, before = self.run, self.sgd.shape, self.state
+        in_place = len(units) == 1 and run.workers.client is None
+        parts = [
+            RowRange(tuple(run.rows(*block) for block in blocks), len(units), i, frozen, in_place, with_sums)
+            for i, blocks in enumerate(units)
+        ]
+        sent = replace(before, sums=None)
+        state = run.reduce(step, train_on_rows, parts, partial(merged, shape), run.keep(self.sgd), sent)
+        sums = before.sums if state.sums is None else state.sums if before.sums is None else before.sums + state.sums
+        if len(units) > 1:  # of all that were active somewhere, K stay
+            state = MissionModel.of(shape, state, copy=False).state()
+        seen = before.rows_seen + sum(stop - start for blocks in units for start, stop in blocks)
+        self.state = replace(state, rows_seen=seen, sums=sums)
+
+    def _report(self, number: int) -> None:
+        """Add a line to the history."""
+        state, counted = self.state, (self.state.loss_sum, self.state.weight_sum)
+        loss, weight = (now - before for now, before in zip(counted, self._counted, strict=True))
+        self._counted = counted
+        norm = self.sgd.shape.sketch(state.cells, state.scale).norm()
+        mean_loss = loss / weight if weight else np.nan
+        self.history.append(Line(number + 1, state.rows_seen, mean_loss, state.threshold, len(state.keys), norm))
+
+    def _resume(self, step: str) -> int:
+        """Take up what an interrupted run had finished; return how many rounds."""
+        kept = self.run.load(step, KeptPasses)
+        if kept is None:
+            return 0
+        self.state, self.history = kept.state, [Line(*line) for line in kept.history.tolist()]
+        self._counted = (kept.state.loss_sum, kept.state.weight_sum)
+        return kept.n_done
+
+    def refit(self) -> Refit | None:
+        """Fit the selected columns alone, exactly or by further passes; None where neither is asked for."""
+        kind = self.fit.shape.refit
+        if kind is None or not len(self.state.keys):
+            return None
+        return self._refit_exactly() if kind == "exact" else self._refit_by_descent()
+
+    def _refit_exactly(self) -> Refit:
+        """Return the minimum of the loss; with several classes, of each against the rest."""
+        matrix, target, limit = self.run.matrix, self.sgd.target, self.run.task_limit
         weighted = matrix if target.class_weight is None else matrix.weighted(target.read(matrix, slice(None))[1])
-        of_weighted = run.over(weighted)
-        limit = fit.shape.refit_nbytes
-        of_weighted.task_limit = limit if run.task_limit is None else min(run.task_limit, limit)
-
-        def refitted(positive: float | None) -> SelectedFit:
-            return refit_selected(of_weighted, columns, MeanLoss(model.loss, positive))
-
-        classes = [None] if target.classes is None else target.classes[1:] if model.n_outputs == 1 else target.classes
-        fits = [refitted(one) for one in classes]
-        fit.coef, fit.deviation = np.column_stack([one.coef for one in fits]), fits[0].scale
-        fit.intercept = np.array([one.intercept for one in fits])
-        if any(one.is_separable for one in fits):
-            fit.notes.append("the selected features tell classes apart without error; a weak ridge bounds the refit")
+        room = self.fit.shape.exact_refit().nbytes
+        run = self.run.over(weighted, task_limit=room if limit is None else min(limit, room))
+        columns = self.state.keys.astype(np.int64)
+        classes: Any = [None] if target.classes is None else target.classes
+        classes = classes[1:] if len(classes) == 2 else classes
+        fits = [refit_selected(run, columns, MeanLoss(self.sgd.shape.loss, positive)) for positive in classes]
+        notes = []
+        if any(fit.is_separable for fit in fits):
+            notes.append("the selected features separate the classes linearly; a weak ridge bounds the refit")
         if fits[0].n_dependent:
-            fit.notes.append(f"{fits[0].n_dependent} selected column(s) depend on others: their coefficient is 0")
-    elif kind == "sgd":
-        n_epochs = fit.shape.n_epochs
+            notes.append(f"{fits[0].n_dependent} selected column(s) depend on others: their coefficient is 0")
+        coef, intercept = np.column_stack([fit.coef for fit in fits]), np.array([fit.intercept for fit in fits])
+        return Refit(coef, intercept, fits[0].scale, notes)
+
+    def _refit_by_descent(self) -> Refit:
+        """Let the weights of the selected features learn alone."""
+        n_samples, n_epochs = self.run.shape.n_samples, self.settings.n_epochs
         if n_epochs == 1:  # the constant rate falls from here on
-            period = PERIOD * fit.n_samples
-            passes.learning = replace(fit.learning, period=period)
-        passes.passes("refit", n_epochs, n_refit_epochs(n_epochs), frozen=True)
-        fit.coef, fit.intercept = on_scale_of_data(fit, passes.arrays["weights"], passes.arrays["intercept"])
-        _, total, squares = passes.arrays["sums"].T / fit.n_samples
-        fit.deviation = np.sqrt(np.maximum(squares - total**2, 0.0)) / factors_of(fit)
+            self.sgd = replace(self.sgd, period=PERIOD * n_samples)
+        self.take("refit", n_epochs, n_refit_epochs(n_epochs), frozen=True)
+        state, scaling = self.state, self.sgd.scaling
+        assert state.sums is not None  # the first of these passes added them up
+        _, total, squares = state.sums.T / n_samples
+        spread = np.sqrt(np.maximum(squares - total**2, 0.0))
+        return Refit(*on_scale_of_data(scaling, state), spread / _factors(scaling, state.keys))
 
 
-def factors_of(fit: MissionFit) -> np.ndarray:
-    """Return by what the active features were multiplied before they were learnt from, (n_active,)."""
-    standard = fit.learning.standard
-    if standard is None:
-        return np.ones(len(fit.arrays["keys"]))
-    factors: np.ndarray = standard.factor[fit.arrays["keys"].astype(np.int64)]
-    return factors
+def _units(blocks: list[tuple[int, int]], sync_every: int, block_rows: int) -> list[tuple[tuple[int, int], ...]]:
+    """Return what one model takes between two averages: equal parts of blocks (all models count alike), or several."""
+    if sync_every > block_rows:
+        n = -(-sync_every // block_rows)
+        return [tuple(blocks[k : k + n]) for k in range(0, len(blocks), n)]
+    parts = [np.linspace(a, b, -(-(b - a) // sync_every) + 1).astype(int).tolist() for a, b in blocks]
+    return [(part,) for bounds in parts for part in pairwise(bounds)]
 
 
-def on_scale_of_data(fit: MissionFit, weights: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def on_scale_of_data(scaling: Scaling | None, state: ModelState) -> tuple[np.ndarray, np.ndarray]:
     """Return weights (n_active, n_outputs) and intercepts as they apply to the columns as they came."""
-    coef = weights.astype(np.float64) * factors_of(fit)[:, None]
-    if fit.learning.standard is None:
-        return coef, np.array(intercept)
-    centre = fit.learning.standard.centre[fit.arrays["keys"].astype(np.int64)]
-    return coef, intercept - (centre[:, None] * coef).sum(axis=0)
+    coef = state.weights.astype(np.float64) * _factors(scaling, state.keys)[:, None]
+    if scaling is None:
+        return coef, np.array(state.intercept)
+    centre = scaling.centre[state.keys.astype(np.int64)]
+    return coef, state.intercept - (centre[:, None] * coef).sum(axis=0)
+
+
+def _factors(scaling: Scaling | None, keys: np.ndarray) -> np.ndarray:
+    """Return by what the active features were multiplied before they were learnt from, (n_active,)."""
+    if scaling is None:
+        return np.ones(len(keys))
+    factors: np.ndarray = scaling.factor[keys.astype(np.int64)]
+    return factors

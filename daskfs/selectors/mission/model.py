@@ -5,7 +5,7 @@ Imported by workers, hence light: numpy and the kernels.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,13 +16,7 @@ from daskfs.kernels.sketch.heap import HeapTable, push, train_rows_with_heap
 from daskfs.kernels.sketch.paper import train_rows_of_paper
 from daskfs.kernels.sketch.rows import (
     EMPTY,
-    LOSS_SUM,
-    N_NUMBERS,
-    ROWS_SEEN,
     SCALARS,
-    TAIL_SCALE,
-    THRESHOLD,
-    WEIGHT_SUM,
     LabelledRows,
     Sketch,
     StepRule,
@@ -33,6 +27,7 @@ from daskfs.kernels.sketch.rows import (
 )
 from daskfs.matrix.blocks import SparseRows
 from daskfs.selectors.mission.count_sketch import CountSketch
+from daskfs.selectors.shared.record import Record
 
 SLACK = 4096
 """Features that a row may make active beyond those that ask for a selection; the others wait in the sketch."""
@@ -84,10 +79,46 @@ class ModelShape:
         return 1 << (2 * (self.full + SLACK) - 1).bit_length()
 
     @property
+    def sketch_nbytes(self) -> int:
+        """Of the cells."""
+        return max(self.n_hashes, 1) * self.n_buckets * self.n_outputs * 4
+
+    @property
     def nbytes(self) -> int:
         """Of one model in memory."""
-        cells = max(self.n_hashes, 1) * self.n_buckets * self.n_outputs * 4
-        return cells + self.n_slots * (8 + 8 + 4 * self.n_outputs)
+        return self.sketch_nbytes + self.n_slots * (8 + 8 + 4 * self.n_outputs)
+
+    def sketch(self, cells: np.ndarray | None = None, scale: float = 1.0) -> CountSketch:
+        """Return the sketch, empty or with these cells."""
+        return CountSketch(self.n_buckets, self.n_hashes, self.seed, self.n_outputs, cells, scale)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelState(Record):
+    """A model between two tasks."""
+
+    keys: np.ndarray
+    """Ids of the active features, ascending."""
+    weights: np.ndarray
+    """Theirs, of shape (n_active, n_outputs)."""
+    touches: np.ndarray
+    """Rows that had the feature while it was active."""
+    cells: np.ndarray
+    """Of the sketch."""
+    scale: float
+    """By which the cells are to be multiplied."""
+    intercept: np.ndarray
+    """Shape (n_outputs,)."""
+    threshold: float = 0.0
+    """Weight with which a feature becomes active."""
+    rows_seen: float = 0.0
+    loss_sum: float = 0.0
+    """Of the rows so far, before they were learnt from."""
+    weight_sum: float = 0.0
+    n_merged: int = 1
+    """Models whose mean this is."""
+    sums: np.ndarray | None = None
+    """Of the active features' columns, where they were asked for: weighted sums of 1, x and x², (n_active, 3)."""
 
 
 class NotFiniteRow(Exception):
@@ -106,21 +137,25 @@ class MissionModel:
     shape : ModelShape
     intercept : ndarray of shape (n_outputs,), optional
         To start from.
+    sketch : CountSketch, optional
+        To go on with; by default an empty one.
     """
 
-    def __init__(self, shape: ModelShape, intercept: np.ndarray | None = None) -> None:
+    def __init__(
+        self, shape: ModelShape, intercept: np.ndarray | None = None, sketch: CountSketch | None = None
+    ) -> None:
         self.shape = shape
-        self.sketch = CountSketch(shape.n_buckets, shape.n_hashes, shape.seed, shape.n_outputs)
+        self.sketch = shape.sketch() if sketch is None else sketch
         self.keys = np.full(shape.n_slots, EMPTY, dtype=np.uint64)
         self.weights = np.zeros((shape.n_slots, shape.n_outputs), dtype=np.float32)
         self.touches = np.zeros(shape.n_slots, dtype=np.int64)
         self.n_active = np.zeros(1, dtype=np.int64)
-        self.numbers = np.zeros(N_NUMBERS)
         if shape.has_heap:
             self.ranks = np.zeros(shape.n_slots, dtype=np.float32)
             self.heap = np.zeros(shape.n_selected, dtype=np.int64)
             self.places = np.zeros(shape.n_slots, dtype=np.int64)
         self.intercept = np.zeros(shape.n_outputs) if intercept is None else np.array(intercept, dtype=np.float64)
+        self.scalars = np.zeros(1, SCALARS)
 
     def train(
         self, rows: SparseRows, y: np.ndarray, row_weight: np.ndarray, rule: StepRule, frozen: bool = False
@@ -156,8 +191,8 @@ class MissionModel:
     def _take(
         self, rows: LabelledRows, first: int, last: int, rule: StepRule, frozen: bool, work: Work
     ) -> tuple[int, bool]:
-        self.numbers[TAIL_SCALE] = self.sketch.scale
-        state, cells = (self.numbers.view(SCALARS), self.intercept), self.sketch.cells
+        self.scalars["tail_scale"] = self.sketch.scale
+        state, cells = (self.scalars, self.intercept), self.sketch.cells
         if self.shape.variant == "hashing":
             n_buckets, _, seed = self.sketch.hashing
             return train_hashed_rows(rows, first, last, rule, cells, n_buckets, seed, *state, work.words)
@@ -205,7 +240,7 @@ class MissionModel:
             dropped = np.flatnonzero(is_dropped)
             order = dropped[np.argsort(keys[dropped])]  # whatever the table's layout
             self.sketch.add(keys[order], weights[order])
-        self.numbers[THRESHOLD] = sizes[keep].min()
+        self.scalars["threshold"] = sizes[keep].min()
         return keys[keep], weights[keep], touches[keep]
 
     def end_block(self, n_rows: float, half_life: float) -> None:
@@ -234,27 +269,26 @@ class MissionModel:
         fill_table(keys, weights, touches, self.keys, self.weights, self.touches)
         self.n_active[0] = len(keys)
 
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """Return the model as arrays: sorted ids, their weights and touches, the sketch, the numbers."""
+    def state(self, sums: np.ndarray | None = None) -> ModelState:
+        """Return the model as it travels: ids ascend, whatever the table's layout; the cells are not copied."""
         keys, weights, touches = self.active()
         order = np.argsort(keys)
-        table = {"keys": keys[order], "weights": weights[order], "touches": touches[order]}
-        counts = {"n_merged": np.array(1), "numbers": self.numbers, "intercept": self.intercept}
-        counts["is_in_sketch"] = np.array(self.shape.is_in_sketch)
-        return {**table, **counts, **self.sketch.to_arrays()}
+        threshold, _, rows_seen, loss_sum, weight_sum = self.scalars[0].item()
+        return ModelState(
+            keys[order], weights[order], touches[order], self.sketch.cells, self.sketch.scale, self.intercept,
+            threshold, rows_seen, loss_sum, weight_sum, sums=sums,
+        )  # fmt: skip
 
     @classmethod
-    def from_arrays(cls, shape: ModelShape, arrays: dict[str, np.ndarray], *, copy: bool = True) -> MissionModel:
-        """Return the model that `to_arrays` described; of a mean of models a selection.
+    def of(cls, shape: ModelShape, state: ModelState, *, copy: bool = True) -> MissionModel:
+        """Return the model of a state; of a mean of models a selection.
 
-        Without a copy it goes on with the cells of the arrays.
+        Without a copy it goes on with the state's cells.
         """
-        model = cls(replace(shape, n_buckets=1), arrays["intercept"])
-        model.shape = shape
-        model.sketch = CountSketch.from_arrays(arrays, copy=copy)
-        model.numbers[:] = arrays["numbers"]
-        keys, weights, touches = (np.array(arrays[name]) for name in ("keys", "weights", "touches"))
-        if int(arrays["n_merged"]) > 1:
+        model = cls(shape, state.intercept, shape.sketch(state.cells.copy() if copy else state.cells, state.scale))
+        model.scalars[0] = (state.threshold, state.scale, state.rows_seen, state.loss_sum, state.weight_sum)
+        keys, weights, touches = state.keys, state.weights, state.touches
+        if state.n_merged > 1:
             keys, weights, touches = model._selected(keys, weights, touches)
         model._fill(keys, weights, touches)
         return model
@@ -286,40 +320,39 @@ def largest(sizes: np.ndarray, keys: np.ndarray, n_kept: int) -> np.ndarray:
     return np.flatnonzero(is_kept)
 
 
-def merged(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the mean of two models (or means of models), as arrays.
+def merged(shape: ModelShape, first: ModelState, second: ModelState) -> ModelState:
+    """Return the mean of two models, or of means of models.
 
     A feature that is active in one of them leaves the other's sketch with its estimate there, so that all of what the
     mean's sketch holds is tail. All that are active in either stay active: a selection follows when all are merged.
     """
-    n_first, n_second = int(first["n_merged"]), int(second["n_merged"])
-    share = n_second / (n_first + n_second)
-    keys = np.union1d(first["keys"], second["keys"])
+    n_merged = first.n_merged + second.n_merged
+    share = second.n_merged / n_merged
+    keys = np.union1d(first.keys, second.keys)
     sketches, weights, touches = [], [], np.zeros(len(keys), dtype=np.int64)
     for part in (first, second):
-        sketch = CountSketch.from_arrays(part)
-        is_there = np.isin(keys, part["keys"], assume_unique=True)
-        table = np.empty((len(keys), sketch.n_outputs), dtype=np.float32)
-        table[is_there] = part["weights"]
-        table[~is_there] = sketch.estimate(keys[~is_there]).reshape(-1, sketch.n_outputs)
-        if not first["is_in_sketch"]:  # whose sketch holds all weights
+        sketch = shape.sketch(part.cells.copy(), part.scale)
+        is_there = np.isin(keys, part.keys, assume_unique=True)
+        table = np.empty((len(keys), shape.n_outputs), dtype=np.float32)
+        table[is_there] = part.weights
+        table[~is_there] = sketch.estimate(keys[~is_there]).reshape(-1, shape.n_outputs)
+        if not shape.is_in_sketch:  # whose sketch holds all weights
             sketch.add(keys[~is_there], -table[~is_there])
-        touches[is_there] += part["touches"]
+        touches[is_there] += part.touches
         sketches.append(sketch)
         weights.append(table)
     sketches[0].merge(sketches[1], share, 1.0 - share)
-    sums = {"sums": first["sums"] + second["sums"]} if "sums" in first else {}  # the ids are the same then
-    numbers = (1.0 - share) * first["numbers"] + share * second["numbers"]
-    for place in (ROWS_SEEN, LOSS_SUM, WEIGHT_SUM):
-        numbers[place] = first["numbers"][place] + second["numbers"][place]
-    return {
-        "keys": keys,
-        "weights": ((1.0 - share) * weights[0] + share * weights[1]).astype(np.float32),
-        "touches": touches,
-        "n_merged": np.array(n_first + n_second),
-        "is_in_sketch": first["is_in_sketch"],
-        "numbers": numbers,
-        "intercept": (1.0 - share) * first["intercept"] + share * second["intercept"],
-        **sums,
-        **sketches[0].to_arrays(),
-    }
+    return ModelState(
+        keys,
+        weights=((1.0 - share) * weights[0] + share * weights[1]).astype(np.float32),
+        touches=touches,
+        cells=sketches[0].cells,
+        scale=sketches[0].scale,
+        intercept=(1.0 - share) * first.intercept + share * second.intercept,
+        threshold=(1.0 - share) * first.threshold + share * second.threshold,
+        rows_seen=first.rows_seen + second.rows_seen,
+        loss_sum=first.loss_sum + second.loss_sum,
+        weight_sum=first.weight_sum + second.weight_sum,
+        n_merged=n_merged,
+        sums=None if first.sums is None else first.sums + second.sums,  # the ids are the same then
+    )

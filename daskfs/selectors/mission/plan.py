@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
+from typing import Any, Self
 
+from daskfs.parameters import n_to_select
 from daskfs.selectors.mission.model import ModelShape
-from daskfs.selectors.shared.budget import Budget, SelectorPlan
+from daskfs.selectors.shared.budget import Budget, DataShape, SelectorPlan
 
 PIECE_NBYTES = 16 << 20  # of rows read at once, where the memory allows
 N_PIECES = 3  # alive: one learnt from, one read ahead, one on its way
@@ -13,7 +16,7 @@ N_MODELS = 3  # alive in a task: the one it was given, its own, the one it retur
 REFIT_VALUES = 1 << 20  # of the selected columns, in the blocks of an exact refit, with their copies
 EXACT_COST = {"squared": 4e9, "other": 2e8}  # multiplications of one Newton step, up to which a refit is exact
 FEW = 1e6  # of them, below which stochastic descent has too few rows to arrive anywhere
-ROWS_PER_COLUMN = 10  # of two classes: with less, maximum likelihood tells them apart by chance
+ROWS_PER_COLUMN = 10  # of two classes: with less, they are linearly separable by chance
 
 
 DEFAULT_N_SELECTED = 1000
@@ -35,60 +38,105 @@ def buckets_of(asked: int | None, n_features: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class MissionShape:
-    """A matrix and what is asked of it."""
+class Settings:
+    """What is asked of a fit: the parameters of `daskfs.Mission` of the same names, or what a baseline has instead."""
 
-    n_samples: int
-    n_features: int
-    itemsize: int
-    model: ModelShape
+    n_features_to_select: int | None
+    loss: str
+    variant: str
+    """As of `ModelShape`."""
+    n_buckets: int | None
+    n_hashes: int
+    """0: one cell for each feature."""
     n_epochs: int
-    n_replicas: int
+    learning_rate: float | None
+    intercept_rate: float
+    tail_half_life: float | None
     block_rows: int
+    n_replicas: int
+    sync_every: int
+    standardize: bool
+    class_weight: Any
+    refit: str | None
+    seed: int
+    n_gathered: int = 0
+    """As of `ModelShape`."""
+
+    def half_life(self, n_samples: int) -> float:
+        """Return the rows in which the tail loses half; infinite for never."""
+        return math.inf if self.tail_half_life is None else self.tail_half_life * n_samples
+
+    def model(self, n_features: int, n_outputs: int) -> ModelShape:
+        """Return the model of so many features and outputs.
+
+        Raises
+        ------
+        ConfigError
+            More features are asked for than there are.
+        """
+        return ModelShape(
+            n_selected=n_to_select(self.n_features_to_select, n_features, DEFAULT_N_SELECTED),
+            n_buckets=buckets_of(self.n_buckets, n_features) if self.n_hashes else n_features,
+            n_hashes=self.n_hashes,
+            seed=self.seed,
+            n_outputs=n_outputs,
+            loss="logistic" if self.loss == "multinomial" and n_outputs == 1 else self.loss,
+            variant=self.variant,
+            n_gathered=self.n_gathered,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MissionShape:
+    """A matrix, what is asked of it, and what follows from both."""
+
+    data: DataShape
+    settings: Settings
+    model: ModelShape
     refit: str | None
     """"exact", "sgd" or None."""
     nnz_per_row: float | None = None
     """Of sparse rows; None where they are dense."""
 
+    @classmethod
+    def of(cls, data: DataShape, settings: Settings, n_outputs: int = 1, nnz_per_row: float | None = None) -> Self:
+        """Return the shape of a fit."""
+        model = settings.model(data.n_features, n_outputs)
+        refit = chosen_refit(settings.refit, model.loss, n_outputs, data.n_samples, model.n_selected)
+        return cls(data, settings, model, refit, nnz_per_row)
+
     @property
     def row_nbytes(self) -> int:
         """Of one row: dense with its entries, an id and a value each; or sparse, with a copy, twice the mean length."""
         if self.nnz_per_row is not None:
-            return int(2 * self.nnz_per_row * (self.itemsize + 8 + 12)) + 64
-        return self.n_features * (self.itemsize + 8) + 64
+            return int(2 * self.nnz_per_row * (self.data.itemsize + 8 + 12)) + 64
+        return self.data.n_features * (self.data.itemsize + 8) + 64
 
     def piece_rows(self, memory_limit: int | None) -> int:
         """Return how many rows are read at once."""
         room = PIECE_NBYTES
         if memory_limit is not None:
-            room = min(room, (memory_limit - self.fixed_nbytes) // N_PIECES)
-        return max(1, min(self.block_rows, room // self.row_nbytes))
-
-    @property
-    def fixed_nbytes(self) -> int:
-        """Of a task, whatever it reads."""
-        return N_MODELS * self.model.nbytes + self.scaling_nbytes
-
-    @property
-    def scaling_nbytes(self) -> int:
-        """Of means and scales of dense columns."""
-        return 0 if self.nnz_per_row is not None else 48 * self.n_features
+            room = min(room, (memory_limit - self._training(0).nbytes) // N_PIECES)
+        return max(1, min(self.settings.block_rows, room // self.row_nbytes))
 
     def task(self, piece_rows: int) -> Budget:
-        """Return the peak of one task: it learns, or takes part in the refit."""
-        learning = Budget().add("models", N_MODELS * self.model.nbytes).add("scaling", self.scaling_nbytes)
-        learning.add("pieces of rows", N_PIECES * piece_rows * self.row_nbytes)
-        refit = Budget().add("refit", self.refit_nbytes)
-        return max(learning, refit, key=lambda budget: budget.nbytes)
+        """Return the peak of one task: it learns from rows, or takes part in the refit."""
+        return max(self._training(piece_rows), self.exact_refit(), key=lambda budget: budget.nbytes)
 
-    @property
-    def refit_nbytes(self) -> int:
-        """Of an exact refit: the selected columns of a block and their copies, a few K x K matrices."""
+    def _training(self, piece_rows: int) -> Budget:
+        """Return what a task holds that learns from so many rows at once."""
+        scaling = 48 * self.data.n_features if self.nnz_per_row is None else 0
+        budget = Budget().add("models", N_MODELS * self.model.nbytes).add("means and scales of columns", scaling)
+        return budget.add("pieces of rows", N_PIECES * piece_rows * self.row_nbytes)
+
+    def exact_refit(self) -> Budget:
+        """Return what a task of an exact refit holds; nothing where there is none."""
         if self.refit != "exact":
-            return 0
-        k = self.model.n_selected
-        kept = min(self.n_samples * k * max(self.itemsize, 4), PIECE_NBYTES)
-        return kept + 3 * 8 * min(REFIT_VALUES, self.n_samples * k) + 4 * 8 * (k + 1) ** 2
+            return Budget()
+        k, n_values = self.model.n_selected, self.data.n_samples * self.model.n_selected
+        budget = Budget().add("selected columns", min(n_values * max(self.data.itemsize, 4), PIECE_NBYTES))
+        budget.add("copies of a block of them", 3 * 8 * min(REFIT_VALUES, n_values))
+        return budget.add("matrices of K x K", 4 * 8 * (k + 1) ** 2)
 
 
 def plan_mission(shape: MissionShape, memory_limit: int | None) -> SelectorPlan:
@@ -99,27 +147,24 @@ def plan_mission(shape: MissionShape, memory_limit: int | None) -> SelectorPlan:
     PlanError
         The models and one row do not fit in the limit; with the sizes that would.
     """
+    data, model, settings = shape.data, shape.model, shape.settings
+    what = f"a sketch of {model.sketch_nbytes:,} bytes, three times, and one row of {data.n_features:,} columns take"
     least = shape.task(1)
     if memory_limit is not None and least.nbytes > memory_limit:
-        sketch = max(shape.model.n_hashes, 1) * shape.model.n_buckets * shape.model.n_outputs * 4
-        what = f"a sketch of {sketch:,} bytes, three times, and one row of {shape.n_features:,} columns take"
         least.refuse_over(memory_limit, what, _fitting_buckets(shape, memory_limit))
-    piece_rows = shape.piece_rows(memory_limit)
-    n_passes = shape.n_epochs + (shape.refit == "sgd") * n_refit_epochs(shape.n_epochs)
-    once = shape.n_samples * shape.n_features * shape.itemsize
-    outputs = shape.model.n_outputs
-    client = Budget().add("models", (1 + N_MODELS) * shape.model.nbytes)
-    client.add("scores and coefficients", shape.n_features * (64 + 16 * outputs))
+    n_passes = settings.n_epochs + (shape.refit == "sgd") * n_refit_epochs(settings.n_epochs)
+    client = Budget().add("models", (1 + N_MODELS) * model.nbytes)
+    client.add("scores and coefficients", data.n_features * (64 + 16 * model.n_outputs))
     refit = {"exact": ", then the selected columns again", "sgd": ", refit passes among them", None: ""}[shape.refit]
     return SelectorPlan(
-        n_tasks=max(8, shape.n_replicas) * n_passes,
+        n_tasks=max(8, settings.n_replicas) * n_passes,
         n_passes=n_passes,
-        read_nbytes=once * n_passes,
-        task=shape.task(piece_rows),
+        read_nbytes=data.nbytes * n_passes,
+        task=shape.task(shape.piece_rows(memory_limit)),
         client=client,
         text=(
-            f"mission: {shape.model.n_selected:,} features, a sketch of {max(shape.model.n_hashes, 1)} x "
-            f"{shape.model.n_buckets:,} cells; {n_passes} passes over all columns{refit}"
+            f"mission: {model.n_selected:,} features, a sketch of {max(model.n_hashes, 1)} x {model.n_buckets:,} "
+            f"cells; {n_passes} passes over all columns{refit}"
         ),
     )
 
@@ -133,7 +178,7 @@ def chosen_refit(wanted: str | None, loss: str, n_outputs: int, n_samples: int, 
     """Return "exact", "sgd" or None: by default exact where Newton steps are cheap and there are rows enough."""
     if wanted != "auto":
         return wanted
-    has_newton = loss in ("squared", "logistic", "squared_hinge") or (loss == "multinomial" and n_outputs == 1)
+    has_newton = loss in ("squared", "logistic", "squared_hinge")
     cost = n_outputs * n_samples * n_selected * n_selected
     is_fit = loss == "squared" or n_samples >= ROWS_PER_COLUMN * n_selected
     is_cheap = cost <= EXACT_COST["squared" if loss == "squared" else "other"]

@@ -38,18 +38,32 @@ import numpy as np
 
 from daskfs.errors import ConfigError
 from daskfs.losses import ROW_BY_ROW, find_loss
+from daskfs.matrix.base import Matrix
 from daskfs.parameters import ClassWeights, Count, LossOf, Positive, PowerOfTwo, Share, n_to_select
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.inputs import seed_of
-from daskfs.selectors.mission.fit import MissionFit, fit_mission, learn_more
-from daskfs.selectors.mission.model import ModelShape
-from daskfs.selectors.mission.plan import DEFAULT_N_SELECTED, MissionShape, buckets_of, chosen_refit, plan_mission
-from daskfs.selectors.mission.result import set_results
+from daskfs.selectors.mission.capacity import check_capacity, check_noise
+from daskfs.selectors.mission.fit import (
+    HISTORY,
+    Line,
+    MissionFit,
+    Passes,
+    Refit,
+    begin,
+    encode_target,
+    on_scale_of_data,
+    refuse_new_classes,
+)
+from daskfs.selectors.mission.model import norms
+from daskfs.selectors.mission.plan import DEFAULT_N_SELECTED, MissionShape, Settings, plan_mission
+from daskfs.selectors.mission.tasks import TargetEncoding
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.responses import Response, mean_or_label, one_against_rest, probabilities
 from daskfs.selectors.shared.rows import in_random_order, weighted_rows
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target
+
+NO_REFIT = "rows are learnt from once and not kept: the coefficients are those of stochastic descent"
 
 
 class Mission(BaseSelector):
@@ -174,7 +188,28 @@ class Mission(BaseSelector):
             raise ConfigError(problem, "class_weight", "leave it out, or pass sample weights")
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
-        return plan_mission(self._shape(shape.n_samples, shape.n_features, shape.dtype, 1), limits.task_nbytes)
+        return plan_mission(MissionShape.of(shape, self._settings()), limits.task_nbytes)
+
+    def _settings(self) -> Settings:
+        """Return what is asked of a fit."""
+        return Settings(
+            n_features_to_select=self.n_features_to_select,
+            loss=self.loss,
+            variant="heap" if self.heap else self.variant,
+            n_buckets=self.n_buckets,
+            n_hashes=0 if self.tail == "identity" else self.n_hashes,
+            n_epochs=self.n_epochs,
+            learning_rate=self.learning_rate,
+            intercept_rate=self.intercept_rate,
+            tail_half_life=self.tail_half_life,
+            block_rows=self.block_rows,
+            n_replicas=self.n_replicas,
+            sync_every=self.sync_every,
+            standardize=self.standardize,
+            class_weight=self.class_weight,
+            refit=self.refit,
+            seed=seed_of(self.random_state) or 0,
+        )
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Mission:
         """Select features; see `BaseSelector.fit`."""
@@ -205,58 +240,88 @@ class Mission(BaseSelector):
         """
         self.check_parameters()
         before: MissionFit | None = getattr(self, "_stream", None)
-        is_first = before is None
-        if is_first:
+        if before is None:
             self._stream_labels = None if classes is None else np.unique(classes)
-        with self._opened(X, y, sample_weight, self._stream_labels, is_first) as (matrix, labels):
-            if is_first:
+        with self._opened(X, y, sample_weight, self._stream_labels, before is None) as (matrix, labels):
+            self._stream_labels, run, settings = labels, self._run(matrix), self._settings()
+            if before is None:
                 self._take_names(matrix)
                 self._labels = labels
-            self._stream_labels = labels
-            run = self._run(matrix)
-            self._stream = fit = learn_more(self, run, before, labels)
-            set_results(self, run, fit)
+                checked_target(matrix, self.loss)
+                target = self._encoded(settings, matrix, None if labels is None else len(labels))
+                fit = begin(run, settings, *target, n_epochs=1)
+            else:
+                fit = before.going_on(settings, matrix.shape[0])
+                run.seconds.update(before.seconds)
+                run.nbytes.update(before.nbytes)
+            refuse_new_classes(matrix, fit.sgd.target)
+            passes = Passes(run, fit)
+            passes.take("train", 0, 1)
+            self._stream = passes.learnt()
+            self._take(run, self._stream.selected(), None, passes.history, [*_notes_before(fit), NO_REFIT])
         if labels is not None:
             self.classes_ = labels
         return self
 
     def _fit(self, run: Run) -> None:
-        matrix = run.matrix
-        n_to_select(self.n_features_to_select, matrix.shape[1], DEFAULT_N_SELECTED)
-        checked_target(matrix, self.loss)
+        n_to_select(self.n_features_to_select, run.matrix.shape[1], DEFAULT_N_SELECTED)
+        checked_target(run.matrix, self.loss)
         notes: list[str] = []
-        rows = in_random_order(weighted_rows(matrix), self.random_state, notes)
-        fit = fit_mission(self, run.over(rows))
-        fit.notes[:0] = notes
+        rows = run.over(in_random_order(weighted_rows(run.matrix), self.random_state, notes))
+        settings = self._settings()
+        target = self._encoded(settings, rows.matrix, None)
+        passes = Passes(rows, begin(rows, settings, *target, self.n_epochs))  # step 1
+        passes.take("train", 0, self.n_epochs)  # steps 2 to 5
+        fit = passes.learnt().selected()
+        notes += [*_notes_before(fit), *_notes_after(fit)]
+        refit = passes.refit()  # step 6
         self._stream = None
-        set_results(self, run, fit)
+        self._take(run, fit, refit, passes.history, notes)
 
-    def _shape(
-        self, n_samples: int, n_features: int, dtype: np.dtype, n_outputs: int, nnz_per_row: float | None = None
-    ) -> MissionShape:
-        is_identity = self.tail == "identity"
-        model = ModelShape(
-            n_selected=n_to_select(self.n_features_to_select, n_features, DEFAULT_N_SELECTED),
-            n_buckets=n_features if is_identity else buckets_of(self.n_buckets, n_features),
-            n_hashes=0 if is_identity else self.n_hashes,
-            seed=seed_of(self.random_state) or 0,
-            n_outputs=n_outputs,
-            loss=self.loss,
-            variant=self._variant,
-            n_gathered=self._n_gathered,
+    def _encoded(self, settings: Settings, matrix: Matrix, n_classes: int | None) -> tuple[TargetEncoding, np.ndarray]:
+        """Return how the target is read, with the intercepts of the model without features; set `classes_`."""
+        target, intercept = encode_target(settings, matrix, n_classes, getattr(self, "_labels", None))
+        if target.classes is not None:
+            self.classes_ = target.classes
+        return target, intercept
+
+    def _take(self, run: Run, fit: MissionFit, refit: Refit | None, history: list[Line], notes: list[str]) -> None:
+        """Set what was selected, its coefficients on the scale of the data, and the result."""
+        n_features, model = int(run.matrix.shape[1]), fit.state
+        keys, sizes = model.keys.astype(np.int64), norms(model.weights).astype(np.float64)
+        coef, intercept = on_scale_of_data(fit.sgd.scaling, model) if refit is None else (refit.coef, refit.intercept)
+        self.selected_ = keys[np.lexsort((keys, -sizes))]
+        self.support_ = np.zeros(n_features, dtype=bool)
+        self.support_[keys] = True
+        self.scores_ = np.zeros(n_features)
+        self.scores_[keys] = sizes
+        if coef.shape[1] == 1:
+            self.coef_ = np.zeros(n_features)
+            self.coef_[keys] = coef[:, 0]
+            self.intercept_ = float(intercept[0])
+        else:
+            self.coef_ = np.zeros((coef.shape[1], n_features))
+            self.coef_[:, keys] = coef.T
+            self.intercept_ = np.array(intercept, dtype=np.float64)
+
+        lines = dict(zip(HISTORY, np.array(history, dtype=np.float64).reshape(-1, len(HISTORY)).T, strict=True))
+        lines |= {name: lines[name].astype(np.int64) for name in ("pass", "rows_seen", "n_active")}
+        table_coef, columns = _table(fit, refit)
+        self.result_ = self._result_of(
+            run,
+            notes=[*notes, *(refit.notes if refit else []), *_notes_on_selection(fit)],
+            history=lines,
+            chosen={
+                "n_features_to_select": fit.shape.model.n_selected,
+                "n_buckets": fit.shape.model.n_buckets,
+                "learning_rate": fit.sgd.rate,
+                "refit": None if refit is None else fit.shape.refit,
+            },
+            coef=table_coef,
+            columns=columns,
+            memory={"held_nbytes": {"model": fit.shape.model.nbytes}},
+            n_samples=fit.n_samples,
         )
-        refit = chosen_refit(self.refit, self.loss, n_outputs, n_samples, model.n_selected)
-        sizes = (self.n_epochs, self.n_replicas, self.block_rows)
-        return MissionShape(n_samples, n_features, dtype.itemsize, model, *sizes, refit, nnz_per_row)
-
-    @property
-    def _variant(self) -> str:
-        """As `ModelShape` names it; competitors have others."""
-        return "heap" if self.heap else self.variant
-
-    @property
-    def _n_gathered(self) -> int:
-        return 0
 
     @property
     def response(self) -> Response:
@@ -276,3 +341,59 @@ class Mission(BaseSelector):
         if find_loss(self.loss).is_classifier:
             tags.classifier_tags.multi_class = True
         return tags
+
+
+def _table(fit: MissionFit, refit: Refit | None) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Return the coefficients of the selected features, most important first, and further columns of the table."""
+    model = fit.state
+    order = np.lexsort((model.keys, -norms(model.weights).astype(np.float64)))
+    weights = on_scale_of_data(fit.sgd.scaling, model)[0][order]
+    leading = np.argmax(np.abs(weights), axis=1)  # the class with the largest weight
+    place = (np.arange(len(order)), leading)
+    deviation = np.full(len(order), np.nan) if refit is None else refit.deviation[order]
+    columns = {
+        "weight": weights[place],
+        "touches": model.touches[order],
+        "deviation": deviation,
+        "weight_x_deviation": np.abs(weights[place]) * deviation,
+    }
+    if weights.shape[1] > 1:
+        columns["class"] = leading
+    return (weights if refit is None else refit.coef[order])[place], columns
+
+
+def _notes_before(fit: MissionFit) -> list[str]:
+    """Return in words what was known before the first row was learnt from."""
+    model, survey, settings, notes = fit.shape.model, fit.survey, fit.shape.settings, []
+    if model.n_hashes and not model.forgets and model.variant != "hashing":
+        sizes = (model.n_selected, survey.n_ids, model.n_buckets, model.n_hashes)
+        notes.append(check_capacity(*sizes, model.variant, survey.nnz_per_row).text)
+    if settings.learning_rate is None:
+        notes.append(f"learning rate {fit.sgd.rate:.4g}, from a mean ‖x‖² of {survey.squared_norm:.4g}")
+    if model.n_selected == fit.shape.data.n_features:
+        notes.append("as many features are asked for as there are: nothing is left out")
+    if settings.tail_half_life is None and settings.n_epochs > 1:
+        notes.append("several passes without tail_half_life: features that were not selected gather weight")
+    return notes
+
+
+def _notes_after(fit: MissionFit) -> list[str]:
+    """Return in words whether the sketch was large enough for what it came to hold."""
+    model, threshold = fit.shape.model, fit.state.threshold
+    if not (threshold > 0.0 and model.n_hashes and model.variant == "active"):
+        return []
+    tail_norm = fit.history[-1].tail_norm
+    return [check_noise(tail_norm, threshold, fit.survey.n_ids, model.n_buckets, model.n_hashes).text]
+
+
+def _notes_on_selection(fit: MissionFit) -> list[str]:
+    """Return in words by what features were selected."""
+    settings, n_outputs = fit.shape.settings, fit.shape.model.n_outputs
+    chosen = "weight" if n_outputs == 1 else "norm of the weights over the classes"
+    n_selected = len(fit.state.keys)
+    notes = [f"selected: the {n_selected:,} features of largest {chosen} after {settings.n_epochs} pass(es)"]
+    if n_outputs > 1:
+        notes.append("coef of a feature is that of the class with its largest weight (column 'class' of selected.csv)")
+    if settings.n_replicas > 1:
+        notes.append(f"{settings.n_replicas} models were averaged every {settings.sync_every:,} rows")
+    return notes

@@ -1,4 +1,4 @@
-"""What MISSION does where the data is: a model learns from a stretch of rows; rows are surveyed.
+"""What MISSION does where the data is: the first rows are surveyed; a model learns from a range of rows.
 
 Imported by workers, hence light: numpy and the kernels.
 """
@@ -6,26 +6,28 @@ Imported by workers, hence light: numpy and the kernels.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from daskfs.errors import DataError
 from daskfs.kernels.blocks.sparse_rows import entries_of, standardised_entries
 from daskfs.kernels.linear.column_sums import add_column_sums, add_moments, row_norms
-from daskfs.kernels.sketch.rows import LOSS_SUM, WEIGHT_SUM, StepRule
+from daskfs.kernels.sketch.rows import StepRule
 from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows, SparseRows
 from daskfs.matrix.streaming import prefetched
-from daskfs.selectors.mission.model import MissionModel, ModelShape, NotFiniteRow
+from daskfs.selectors.mission.model import MissionModel, ModelShape, ModelState, NotFiniteRow
+from daskfs.selectors.shared.record import Record
 
 SPARSE_PIECE = 256  # sparse rows that are looked at together before anything is learnt
 SURVEY_VALUES = 1 << 20  # entries of them that suffice
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class TargetEncoding:
     """How the target and the weights of rows become what the kernels take."""
 
     classes: np.ndarray | None = None
@@ -49,8 +51,8 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Standard:
-    """What dense columns are brought to before they are learnt from: (x - centre) * factor."""
+class Scaling(Record):
+    """How dense columns are standardised before they are learnt from: (x - centre) * factor."""
 
     centre: np.ndarray
     factor: np.ndarray
@@ -58,25 +60,25 @@ class Standard:
 
 
 @dataclass(frozen=True, slots=True)
-class Learning:
-    """How a model learns; the same for all tasks of a run."""
+class SgdSettings:
+    """How a model learns by stochastic gradient descent; the same for all tasks of a run."""
 
     shape: ModelShape
-    target: Target
+    target: TargetEncoding
     rate: float
     """Of the first row."""
     period: float
-    """Row t has rate / sqrt(1 + t / period); infinite for a constant rate."""
+    """Row t has learning rate ``rate / sqrt(1 + t / period)``; infinite for a constant rate."""
     step_limit: float
     intercept_ratio: float
     half_life: float
     """Rows in which the tail loses half; infinite for never."""
     piece_rows: int
-    """Rows in memory at once; of no influence on the result."""
-    standard: Standard | None = None
+    """Rows in memory at once; without influence on the result."""
+    scaling: Scaling | None = None
 
     def rule(self, n_replicas: int) -> StepRule:
-        """Return what kernels take; of one of several models that are averaged afterwards.
+        """Return the step sizes as kernels take them, of one of several models that are averaged afterwards.
 
         Of the losses whose derivative is bounded, steps may be as much longer as there are models. Of the others they
         must not: each model would run away before it is averaged.
@@ -93,7 +95,7 @@ class Learning:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class RowRange:
     """Blocks of rows that one model takes in their order, while others take others."""
 
     blocks: tuple[Rows, ...]
@@ -110,82 +112,79 @@ class Stretch:
     """Whether sums over the active features' columns come back too."""
 
 
-def train_stretch(
-    matrix: Matrix, learning: Learning, arrays: dict[str, np.ndarray], stretch: Stretch
-) -> dict[str, np.ndarray]:
-    """Let a model learn from a stretch of rows.
+def train_on_rows(matrix: Matrix, settings: SgdSettings, state: ModelState, part: RowRange) -> ModelState:
+    """Let a model learn from a range of rows.
 
     Parameters
     ----------
     matrix : Matrix
-    learning : Learning
-    arrays : dict of ndarray
-        The model, from `MissionModel.to_arrays`; its cells are changed where the stretch says so.
-    stretch : Stretch
+    settings : SgdSettings
+    state : ModelState
+        The model before; its cells are changed where `part` says so.
+    part : RowRange
 
     Returns
     -------
-    dict of ndarray
-        The model afterwards; ``sums`` of shape (n_active, 3), in the order of its ids, where they were asked for.
+    ModelState
+        The model afterwards.
 
     Raises
     ------
     DataError
         NaN or infinity, with the column's name.
     """
-    model = MissionModel.from_arrays(learning.shape, arrays, copy=not stretch.in_place)
-    if stretch.number:  # counted once, where models are averaged
-        model.touches[:] = 0
-        model.numbers[:] = _without_counts(model.numbers)
-    rule = learning.rule(stretch.n_replicas)
-    sums = np.zeros((len(arrays["keys"]), 3))
-    seen = 0
-    for rows, entries, y, weight, ends_block in _pieces(matrix, learning, stretch.blocks):
+    if part.number:  # what has been counted so far counts once, where models are averaged
+        state = replace(state, touches=np.zeros_like(state.touches), loss_sum=0.0, weight_sum=0.0)
+    model = MissionModel.of(settings.shape, state, copy=not part.in_place)
+    rule = settings.rule(part.n_replicas)
+    sums = np.zeros((len(state.keys), 3)) if part.with_sums else None
+    n_seen = 0
+    for piece in _pieces(matrix, settings, part.blocks):
+        entries, weight = piece.entries, piece.weight
         try:
-            model.train(entries, y, weight, rule, stretch.frozen)
+            model.train(entries, piece.y, weight, rule, part.frozen)
         except NotFiniteRow as fault:
-            raise not_finite(matrix, rows, entries, fault.row) from None
-        seen += len(y) * stretch.n_replicas
-        if stretch.with_sums:
-            add_column_sums(entries.indptr, entries.indices, entries.data, weight, arrays["keys"], sums)
-        if ends_block and not stretch.frozen:
-            model.end_block(seen, learning.half_life)
-            seen = 0
-    trained = model.to_arrays()
-    return {**trained, "sums": sums} if stretch.with_sums else trained
+            raise not_finite(matrix, piece.rows, entries, fault.row) from None
+        n_seen += len(weight) * part.n_replicas
+        if sums is not None:
+            add_column_sums(entries.indptr, entries.indices, entries.data, weight, state.keys, sums)
+        if piece.ends_block and not part.frozen:
+            model.end_block(n_seen, settings.half_life)
+            n_seen = 0
+    return model.state(sums)
 
 
-def _without_counts(numbers: np.ndarray) -> np.ndarray:
-    numbers = numbers.copy()
-    numbers[[LOSS_SUM, WEIGHT_SUM]] = 0.0
-    return numbers
+class _Piece(NamedTuple):
+    """Rows that are in memory at once."""
+
+    rows: Rows
+    entries: SparseRows
+    y: np.ndarray
+    weight: np.ndarray
+    ends_block: bool
 
 
-def _pieces(
-    matrix: Matrix, learning: Learning, blocks: tuple[Rows, ...]
-) -> Iterator[tuple[Rows, SparseRows, np.ndarray, np.ndarray, bool]]:
-    """Yield rows, entries, target, weights and whether a block ends, read ahead by one."""
-    pieces = [piece for block in blocks for piece in _cut(block, learning.piece_rows)]
+def _pieces(matrix: Matrix, settings: SgdSettings, blocks: tuple[Rows, ...]) -> Iterator[_Piece]:
+    """Yield blocks of rows piece by piece, read ahead by one."""
 
-    def read(piece: tuple[Rows, bool]) -> tuple[Rows, SparseRows, np.ndarray, np.ndarray, bool]:
-        return (
-            piece[0],
-            read_entries(matrix, piece[0], learning.standard),
-            *learning.target.read(matrix, piece[0]),
-            piece[1],
+    def read(piece: tuple[Rows, bool]) -> _Piece:
+        rows, ends_block = piece
+        return _Piece(
+            rows, read_entries(matrix, rows, settings.scaling), *settings.target.read(matrix, rows), ends_block
         )
 
+    pieces = [piece for block in blocks for piece in _cut(block, settings.piece_rows)]
     return prefetched(read, pieces, 0 if matrix.is_resident else 1)
 
 
-def read_entries(matrix: Matrix, rows: Rows, standard: Standard | None = None) -> SparseRows:
+def read_entries(matrix: Matrix, rows: Rows, scaling: Scaling | None = None) -> SparseRows:
     """Return rows as the kernels take them: ids unsigned, values float32, as they stand or from a dense block."""
     found = matrix.sparse_rows(rows)
     if found is None:
         X = _dense(matrix, rows)
-        if standard is None:
+        if scaling is None:
             return SparseRows(*entries_of(X))
-        return SparseRows(*standardised_entries(X, standard.centre, standard.factor))
+        return SparseRows(*standardised_entries(X, scaling.centre, scaling.factor))
     indices = found.indices
     if indices.dtype.itemsize not in (4, 8) or indices.dtype.kind not in "iu":
         indices = indices.astype(np.uint64)
@@ -206,23 +205,33 @@ def _writable(values: np.ndarray) -> np.ndarray:
     return np.require(values, requirements=["C", "W"])
 
 
-def survey_rows(
-    matrix: Matrix, target: Target, standardise: bool, piece_rows: int, rows: Rows
-) -> dict[str, np.ndarray]:
-    """Return what is to be known of rows before learning; they are read in pieces, which is of no consequence.
+@dataclass(frozen=True, slots=True)
+class Survey(Record):
+    """What is to be known of rows before anything is learnt; of sparse rows, of those with the first 2²⁰ entries."""
 
-    Returns
-    -------
-    dict of ndarray
-        ``squared_norm``: the weighted mean of ‖x‖²; ``nnz``, ``n_rows`` and ``n_ids``, the different ids met. Where
-        columns are to be standardised, their ``centre`` and ``factor``. Of sparse rows, those of the first 2²⁰ entries.
-    """
+    squared_norm: float
+    """The weighted mean of ‖x‖²."""
+    nnz: int
+    n_rows: int
+    n_ids: int
+    """Different features met; of dense rows all."""
+    scaling: Scaling | None = None
+    """Where columns are to be standardised."""
+
+    @property
+    def nnz_per_row(self) -> float:
+        """Mean entries of a row."""
+        return self.nnz / self.n_rows
+
+
+def survey_rows(matrix: Matrix, target: TargetEncoding, standardize: bool, piece_rows: int, rows: Rows) -> Survey:
+    """Look at rows before learning; they are read in pieces, which is of no consequence."""
     is_dense = matrix.sparse_rows(slice(0, 1)) is None
     pieces = _cut(rows, piece_rows if is_dense else SPARSE_PIECE)
-    standard = _standard(matrix, target, [piece for piece, _ in pieces]) if standardise else None
+    scaling = _scaling(matrix, target, [piece for piece, _ in pieces]) if standardize else None
     norms, weights, ids, nnz = [], [], [], 0
     for piece, _ in pieces:
-        entries = read_entries(matrix, piece, standard)
+        entries = read_entries(matrix, piece, scaling)
         norms.append(np.empty(len(entries.indptr) - 1))
         row_norms(entries.indptr, entries.data, norms[-1])
         if not np.isfinite(norms[-1]).all():
@@ -233,13 +242,10 @@ def survey_rows(
             ids.append(entries.indices)
             if nnz >= SURVEY_VALUES:
                 break
-    found = {
-        "squared_norm": np.array(np.average(np.concatenate(norms), weights=np.concatenate(weights))),
-        "nnz": np.array(nnz),
-        "n_rows": np.array(sum(len(part) for part in norms)),
-        "n_ids": np.array(matrix.shape[1] if is_dense else _n_different(np.concatenate(ids))),
-    }
-    return found if standard is None else {**found, "centre": standard.centre, "factor": standard.factor}
+    squared_norms = np.concatenate(norms)
+    mean = float(np.average(squared_norms, weights=np.concatenate(weights)))
+    n_ids = int(matrix.shape[1]) if is_dense else _n_different(np.concatenate(ids))
+    return Survey(mean, nnz, len(squared_norms), n_ids, scaling)
 
 
 def _cut(rows: Rows, length: int) -> list[tuple[Rows, bool]]:
@@ -253,7 +259,7 @@ def _cut(rows: Rows, length: int) -> list[tuple[Rows, bool]]:
     return pieces
 
 
-def _standard(matrix: Matrix, target: Target, pieces: list[Rows]) -> Standard:
+def _scaling(matrix: Matrix, target: TargetEncoding, pieces: list[Rows]) -> Scaling:
     """Return weighted means, and one over the standard deviations, of dense columns."""
     with np.errstate(invalid="ignore", over="ignore"):  # the rows' own check says where
         shift = _dense(matrix, _cut(pieces[0], 1)[0][0])[0].astype(np.float64)  # differences from it do not cancel
@@ -267,7 +273,7 @@ def _standard(matrix: Matrix, target: Target, pieces: list[Rows]) -> Standard:
         mean = sums / total
         centre, spread = shift + mean, np.sqrt(np.maximum(squares / total - mean**2, 0.0))
     is_constant = ~(spread > 1e-7 * np.abs(centre))  # or not finite
-    return Standard(np.where(np.isfinite(centre), centre, 0.0), 1.0 / np.where(is_constant, 1.0, spread))
+    return Scaling(np.where(np.isfinite(centre), centre, 0.0), 1.0 / np.where(is_constant, 1.0, spread))
 
 
 def _n_different(ids: np.ndarray) -> int:

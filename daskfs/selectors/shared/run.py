@@ -108,7 +108,9 @@ class Run:
         self._timed: list[str] = []
         self._reported: list[str] = []
 
-    def over(self, matrix: Matrix, *, by: Literal["rows", "columns"] | None = None) -> Self:
+    def over(
+        self, matrix: Matrix, *, by: Literal["rows", "columns"] | None = None, task_limit: int | None = None
+    ) -> Self:
         """Return the same run over another matrix, most often some rows of this one.
 
         Parameters
@@ -117,9 +119,12 @@ class Run:
         by : {"rows", "columns"}, optional
             What parts are. Tasks that take rows are sent the matrix's base and the rows of that; tasks that take
             columns are sent the matrix as it is, with which rows it has. By default as before, "rows" at first.
+        task_limit : int, optional
+            By default as before.
         """
         run = copy(self)
         run.matrix, run._by = matrix, by or self._by
+        run.task_limit = self.task_limit if task_limit is None else task_limit
         return run
 
     def within(self, prefix: str) -> Self:

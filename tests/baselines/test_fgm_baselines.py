@@ -1,4 +1,4 @@
-"""The competitors of FGM: the same face, and what is known of each."""
+"""The baselines of FGM: the same face, and what is known of each."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from daskfs.errors import ConfigError, PlanError
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.fgm.selector import FGM
 from daskfs.sources.ingest import ingest
+from tests.contract.lab import Interrupted, Kept
 
 
 @pytest.fixture(scope="module")
@@ -78,3 +79,19 @@ def test_what_does_not_fit_in_memory_is_refused():
         L1Liblinear(3, C=1.0).fit_matrix(ArrayMatrix(np.ones((3, 4)), np.arange(3)))
     with pytest.raises(ConfigError, match="did you mean"):
         L1Liblinear(loss="logistik").plan(10, 10, "float32", None)
+
+
+@pytest.mark.parametrize("method", [L1Liblinear, SgdSlr])
+def test_penalties_that_were_solved_are_not_solved_again(data, method, monkeypatch):
+    matrix, kept = ArrayMatrix(*data), Kept()
+    first = method(5).fit_matrix(matrix, checkpoint=kept)
+    assert kept.n_saved == first.n_fits_ > 3
+    interrupted = Kept(killed_after=3)
+    with pytest.raises(Interrupted):
+        method(5).fit_matrix(matrix, checkpoint=interrupted)
+    solved, solve = [], method._solve
+    monkeypatch.setattr(method, "_solve", lambda self, C, *rows: solved.append(C) or solve(self, C, *rows))
+    resumed = method(5).fit_matrix(matrix, checkpoint=interrupted)
+    assert len(solved) == first.n_fits_ - 3
+    np.testing.assert_array_equal(resumed.coef_, first.coef_)
+    assert (resumed.C_, resumed.n_fits_, resumed.n_iter_) == (first.C_, first.n_fits_, first.n_iter_)
