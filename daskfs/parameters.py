@@ -22,8 +22,9 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from numbers import Integral, Real
-from types import NoneType, SimpleNamespace, UnionType
+from types import MappingProxyType, NoneType, SimpleNamespace, UnionType
 from typing import (
     Annotated,
     Any,
@@ -229,7 +230,8 @@ class Parameters:
         super().__setstate__({self._renamed.get(name, name): value for name, value in state.items()})  # type: ignore[misc]
 
 
-def parameters_of(cls: type[Parameters]) -> dict[str, Parameter]:
+@cache
+def parameters_of(cls: type[Parameters]) -> Mapping[str, Parameter]:
     """Return the parameters of a class by name, in the constructor's order."""
     texts = _entries(cls.__doc__ or "")
     found = {}
@@ -241,7 +243,7 @@ def parameters_of(cls: type[Parameters]) -> dict[str, Parameter]:
         default = getattr(cls, name)
         may_be_none = default is None or NoneType in alternatives
         found[name] = Parameter(name, default, kinds, may_be_none, texts.get(name, ("", ""))[1])
-    return found
+    return MappingProxyType(found)
 
 
 def n_to_select(asked: int | None, n_features: int, default: int) -> int:
