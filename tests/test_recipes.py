@@ -1,9 +1,16 @@
-"""A new method, parameter and loss: what has to be written, and that all else follows."""
+"""The recipes of CONTRIBUTING.md: their code is run as it stands there."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import jsonschema
 import numpy as np
 import pytest
 
+import daskfs
 import daskfs.methods
 from daskfs.errors import ConfigError
 from daskfs.losses import LOSSES, Loss
@@ -12,72 +19,26 @@ from daskfs.pipeline.run import run_pipeline
 from daskfs.pipeline.schemas import json_schema
 from daskfs.pipeline.selections import section_of
 from daskfs.selectors.message.selector import Message
+from daskfs.sources import registry
 
-CORRELATION = '''
-"""Select the columns that correlate most with the target."""
-
-from __future__ import annotations
-
-from typing import Annotated
-
-import numpy as np
-
-from daskfs.losses import NUMBERS
-from daskfs.parameters import Count, LossOf, Share, n_to_select
-from daskfs.result import SelectionResult, selection_table
-from daskfs.selectors.base import BaseSelector
-from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
-from daskfs.selectors.shared.run import Run
+ROOT = Path(__file__).parents[1]
+BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL)
 
 
-class Correlation(BaseSelector):
-    """Select the columns that correlate most with the target.
-
-    Parameters
-    ----------
-    n_features_to_select : int, optional
-        How many; two by default.
-    loss : {"squared"}
-        Least squares.
-    threshold : float
-        Smallest correlation of a column that is selected.
-    """
-
-    method = "correlation"
-    score_kind = "coefficient"
-
-    n_features_to_select: Count | None = None
-    loss: Annotated[str, LossOf(NUMBERS, among=("squared",))] = "squared"
-    threshold: Share = 0.0
-
-    def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
-        rows = Budget().add("all rows", 2 * shape.n_samples * shape.n_features * 8)
-        return SelectorPlan(1, 1, shape.nbytes, rows, Budget(), "all rows at once")
-
-    def _fit(self, run: Run) -> None:
-        X, y = np.array(run.matrix.read(slice(None)), float), np.asarray(run.matrix.read_target(slice(None)))
-        X, y = X - X.mean(axis=0), y - y.mean()
-        self.scores_ = np.abs(X.T @ y) / np.sqrt((X**2).sum(axis=0) * (y**2).sum())
-        k = n_to_select(self.n_features_to_select, X.shape[1], 2)
-        best = np.argsort(-self.scores_, kind="stable")[:k]
-        self.selected_ = best[self.scores_[best] >= self.threshold]
-        self.support_ = np.isin(np.arange(X.shape[1]), self.selected_)
-        self.coef_ = np.zeros(X.shape[1])
-        self.coef_[self.selected_] = np.linalg.lstsq(X[:, self.selected_], y)[0]
-        self.intercept_ = 0.0
-        table = selection_table(self.selected_, self.coef_[self.selected_], self.scores_[self.selected_])
-        self.result_ = SelectionResult(self.method, table, 0.0, {}, len(y), X.shape[1], scores=self.scores_)
-'''
+def recipe(first_line):
+    (found,) = [block for block in BLOCKS if block.startswith(f"# {first_line}")]
+    return found
 
 
 @pytest.fixture
 def line(tmp_path, monkeypatch):
-    """One line: a name and where the class is."""
-    (tmp_path / "correlation_of_columns.py").write_text(CORRELATION)
+    """The recipe's file, and its one line: a name and where the class is."""
+    (tmp_path / "correlation.py").write_text(recipe("correlation.py"))
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setitem(daskfs.methods.METHODS, "correlation", "correlation_of_columns:Correlation")
+    monkeypatch.setitem(daskfs.methods.METHODS, "correlation", "correlation:Correlation")
     yield
     section_of.cache_clear()
+    sys.modules.pop("correlation", None)
 
 
 @pytest.fixture
@@ -106,11 +67,10 @@ def test_a_new_method_is_a_file_and_a_line(line, document):
     assert "correlation" in (pipeline.output_path / "report.html").read_text()
 
 
-def test_a_new_parameter_is_a_line_and_its_meaning(line, document, tmp_path):
-    module = tmp_path / "correlation_of_columns.py"
-    text = module.read_text()
+def test_a_new_parameter_is_a_line_and_its_meaning(line, tmp_path):
+    text = (tmp_path / "correlation.py").read_text()
     text = text.replace("    threshold: Share = 0.0\n", "    threshold: Share = 0.0\n    n_folds: Count = 5\n")
-    text = text.replace('    """\n\n    method', '    n_folds : int\n        Of nothing.\n    """\n\n    method')
+    text = text.replace('    """\n\n    method', '    n_folds : int\n        Parts of the rows.\n    """\n\n    method')
     (tmp_path / "folded.py").write_text(text)
     selector = daskfs.methods.load("folded:Correlation")
     assert selector(n_folds=3).get_params()["n_folds"] == 3
@@ -118,7 +78,7 @@ def test_a_new_parameter_is_a_line_and_its_meaning(line, document, tmp_path):
         selector(n_folds=0).fit(np.eye(4), np.arange(4.0))
 
 
-def test_a_new_loss_is_a_record_and_every_method_that_can_takes_it(monkeypatch):
+def test_a_new_loss_is_taken_by_every_method_whose_requirements_it_meets(monkeypatch):
     cauchy = Loss("cauchy", 8, "½ log(1 + (z - y)²)", "number", curvature_bound=1.0, is_likelihood=True)
     with pytest.raises(ConfigError, match=r"loss: expected one of squared, .* found 'cauchy'"):
         Message(loss="cauchy").check_parameters()
@@ -126,3 +86,61 @@ def test_a_new_loss_is_a_record_and_every_method_that_can_takes_it(monkeypatch):
     Message(loss="cauchy").check_parameters()
     with pytest.raises(ConfigError, match=r"loss: Mission does not take 'cauchy': its gradient is not known row"):
         daskfs.Mission(loss="cauchy").check_parameters()
+
+
+@pytest.mark.slow
+def test_the_recipe_of_a_loss_makes_one(tmp_path):
+    """Applied to a copy of the package: MESSAGE selects with it, robustly."""
+    shutil.copytree(ROOT / "daskfs", tmp_path / "daskfs", ignore=shutil.ignore_patterns("__pycache__"))
+    parts = re.split(r"^# (daskfs/.*)\n", recipe("daskfs/losses.py"), flags=re.MULTILINE)
+    code = dict(zip(parts[1::2], parts[2::2], strict=True))
+    losses = tmp_path / "daskfs" / "losses.py"
+    text = losses.read_text()
+    text = text.replace(" = range(8)", ", LOG_COSH = range(9)", 1)
+    text = text.replace("    )\n}", f"        {code['daskfs/losses.py, among LOSSES'].strip()}\n    )\n}}", 1)
+    losses.write_text(text)
+    kernels = tmp_path / "daskfs" / "kernels" / "losses.py"
+    text = kernels.read_text().replace("import EPSILON_INSENSITIVE,", "import LOG_COSH, EPSILON_INSENSITIVE,", 1)
+    for function in ("values", "derivatives"):
+        place = text.index("        else:\n            ", text.index(f"def {function}("))
+        text = text[:place] + code[f"daskfs/kernels/losses.py, in {function}"].rstrip() + "\n" + text[place:]
+    kernels.write_text(text + "\n\n" + code["daskfs/kernels/losses.py"])
+    script = """
+import numpy as np, daskfs
+rng = np.random.default_rng(0)
+X = rng.standard_normal((1500, 20))
+y = 2 * X[:, 3] - X[:, 7] + 0.3 * rng.standard_normal(1500)
+y[::100] += 1e3
+selector = daskfs.Message(n_subsets=3, loss="log_cosh").fit(X, y)
+print(daskfs.__file__, sorted(selector.selected_.tolist()), np.round(selector.coef_[[3, 7]]).tolist())
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert str(tmp_path) in done.stdout
+    assert "[3, 7] [2.0, -1.0]" in done.stdout
+
+
+def test_a_new_source_is_a_file_and_a_line(tmp_path, monkeypatch, document):
+    """Its options are checked in YAML and stand in the schema; relative paths are those of the pipeline file."""
+    (tmp_path / "npz.py").write_text(recipe("npz.py"))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(registry.SOURCES, "npz", "npz:NpzSource")
+    monkeypatch.setitem(registry.ENDINGS, ".npz", "npz")
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 8))
+    np.savez(tmp_path / "data.npz", X=X, z=X[:, 2] + 0.1 * rng.standard_normal(300))
+    over = ["select={method: message, n_subsets: 3}", "source={kind: npz, path: data.npz, target: z}"]
+    try:
+        assert load_pipeline(document, over).source.path == str(tmp_path / "data.npz")
+        with pytest.raises(ConfigError, match=r"source.targt: unknown key .did you mean 'target'"):
+            load_pipeline(document, [*over, "source.targt=z"])
+        assert "NpzSource" in json_schema("pipeline")["$defs"]
+        (result,) = run_pipeline(load_pipeline(document, over)).results.values()
+        assert result.table["index"].tolist() == [2]
+        store = daskfs.ingest(tmp_path / "data.npz", tmp_path / "again.zarr", target="z")
+        assert store.shape == (300, 8)
+        with pytest.raises(daskfs.DaskfsError, match="expected an array 'y', found"):
+            daskfs.ingest(tmp_path / "data.npz", tmp_path / "none.zarr")
+    finally:
+        registry.section_of.cache_clear()
+        sys.modules.pop("npz", None)

@@ -41,8 +41,10 @@ from daskfs.selectors.inputs import (
     seed_of,
 )
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
+from daskfs.selectors.shared.refit import MeanLoss, SelectedFit, refit_selected
 from daskfs.selectors.shared.responses import Response, log_odds, mean_or_label, probabilities
 from daskfs.selectors.shared.run import Checkpoint, Run
+from daskfs.selectors.shared.targets import checked_target, classes_of
 
 NORMS = "the table's coefficients are their norms over the classes; coef_ has those of each class"
 
@@ -359,6 +361,28 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
             time=run.seconds,
             notes=list(notes),
         )
+
+    def _target_and_weight(self, matrix: Matrix) -> tuple[np.ndarray, np.ndarray]:
+        """Return target and weight of all rows as arrays of their own; of two classes, which it learns, -1 and +1."""
+        y, given = checked_target(matrix, self.loss), matrix.read_weight(slice(None))
+        weight = np.ones(len(y)) if given is None else np.array(given, dtype=np.float64)
+        if _is_classifier(self):
+            self.classes_ = classes_of(y[weight > 0.0], None)
+            y = np.where(y == self.classes_[1], 1.0, -1.0)
+        return np.array(y, dtype=np.float64), weight
+
+    def _refitted(self, run: Run, columns: np.ndarray, ridge: float = 0.0) -> SelectedFit:
+        """Return the fit of the loss, of two classes at most, on some columns alone."""
+        positive = float(self.classes_[1]) if _is_classifier(self) else None
+        return refit_selected(run, columns, MeanLoss(self.loss, positive, ridge=ridge))
+
+    def _set_selection(self, columns: np.ndarray, scores: np.ndarray, coef: np.ndarray, intercept: float) -> None:
+        """Set which columns are selected, by their scores, and their coefficients on the scale of the data."""
+        self.support_ = np.zeros(self.n_features_in_, dtype=bool)
+        self.support_[columns] = True
+        self.scores_, self.coef_ = np.zeros((2, self.n_features_in_))
+        self.scores_[columns], self.coef_[columns], self.intercept_ = scores, coef, float(intercept)
+        self.selected_ = columns[np.lexsort((columns, -scores))]
 
     def _take_names(self, matrix: Matrix) -> None:
         self.n_features_in_ = int(matrix.shape[1])

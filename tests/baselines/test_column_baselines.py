@@ -1,4 +1,4 @@
-"""The competitors of online substitution, held against scikit-learn and their definitions."""
+"""The baselines of online substitution, held against scikit-learn and their definitions."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from sklearn.svm import LinearSVC
 
 from daskfs.baselines.columns.alpha_investing import AlphaInvesting
 from daskfs.baselines.columns.base import ColumnBaseline
-from daskfs.baselines.columns.grafting import Grafting
+from daskfs.baselines.columns.l1_stream import Grafting, OnlineL1, _Model
 from daskfs.baselines.columns.lasso_cut import LassoCut
 from daskfs.baselines.columns.online_l0 import OnlineL0
-from daskfs.baselines.columns.online_l1 import OnlineL1
 from daskfs.baselines.columns.orthogonal_matching_pursuit import OrthogonalMatchingPursuit
 from daskfs.baselines.columns.proj_gd import ProjGD
 from daskfs.errors import ConfigError, DataError, PlanError
@@ -220,20 +219,20 @@ def test_enough_epochs_end_at_the_lasso(baseline, Z, targets):
     "baseline", [Grafting(5, n_epochs=40), OnlineL1(5, n_epochs=300)], ids=["grafting", "online_l1"]
 )
 def test_enough_epochs_end_where_no_gradient_exceeds_the_penalty(baseline, loss, Z, targets, monkeypatch):
-    ends = {}
-    kept = type(baseline)._coefficients
+    models = []
+    made = _Model.__init__
 
-    def watched(self, model, n_features):
-        ends["coef"] = kept(self, model, n_features)
-        ends["at"] = getattr(model, "at", None) or model.state.at
-        return ends["coef"]
+    def watched(self, problem):
+        made(self, problem)
+        models.append(self)
 
-    monkeypatch.setattr(type(baseline), "_coefficients", watched)
+    monkeypatch.setattr(_Model, "__init__", watched)
     clone(baseline).set_params(penalty=0.05, loss=loss).fit(Z, targets[loss])
-    gradient = Z.T @ ends["at"].residual
-    active = ends["coef"] != 0
+    (model,) = models
+    coef, gradient = model.coefficients(), Z.T @ model.at.residual
+    active = coef != 0
     assert 4 < active.sum() < 60
-    np.testing.assert_allclose(gradient[active], 0.05 * np.sign(ends["coef"][active]), atol=2e-4)
+    np.testing.assert_allclose(gradient[active], 0.05 * np.sign(coef[active]), atol=2e-4)
     assert np.abs(gradient).max() < 0.0502
 
 
@@ -389,6 +388,25 @@ class TestEveryBaseline:
             tracemalloc.stop()
         assert peak <= planned.client_nbytes
         assert limit is None or planned.client_nbytes <= limit
+
+
+class Memory(dict):
+    """A checkpoint."""
+
+    load, save = dict.get, dict.__setitem__
+
+
+@pytest.mark.parametrize(
+    ("baseline", "names"),
+    [(LassoCut(5), ["penalty_", "n_active_"]), (OnlineL1(5), ["penalty_", "n_active_"]), (ProjGD(5), ["n_iter_"])],
+    ids=["lasso_cut", "online_l1", "proj_gd"],
+)
+def test_a_resumed_fit_knows_what_the_interrupted_one_knew(baseline, names, X, targets):
+    matrix, memory = ArrayMatrix(X, targets["squared"]), Memory()
+    first, resumed = (clone(baseline).fit_matrix(matrix, checkpoint=memory) for _ in range(2))
+    assert [getattr(resumed, name) for name in names] == [getattr(first, name) for name in names]
+    assert resumed.result_.notes == first.result_.notes
+    assert resumed.result_.history.equals(first.result_.history)
 
 
 @pytest.mark.parametrize("baseline", STREAMING, ids=[baseline.method for baseline in STREAMING])

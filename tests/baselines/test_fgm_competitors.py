@@ -1,4 +1,4 @@
-"""The competitors of FGM: the same face, and what is known of each."""
+"""The baselines of FGM: the same face, and what is known of each."""
 
 from __future__ import annotations
 
@@ -78,3 +78,20 @@ def test_what_does_not_fit_in_memory_is_refused():
         L1Liblinear(3, C=1.0).fit_matrix(ArrayMatrix(np.ones((3, 4)), np.arange(3)))
     with pytest.raises(ConfigError, match="did you mean"):
         L1Liblinear(loss="logistik").plan(10, 10, "float32", None)
+
+
+@pytest.mark.parametrize("method", [L1Liblinear, SgdSlr])
+def test_penalties_that_were_solved_are_not_solved_again(data, method, monkeypatch):
+    class Memory(dict):
+        load, save = dict.get, dict.__setitem__
+
+    matrix, memory = ArrayMatrix(*data), Memory()
+    first = method(5).fit_matrix(matrix, checkpoint=memory)
+    assert len(memory) == first.n_fits_ > 3
+    half = Memory(list(memory.items())[: first.n_fits_ // 2])
+    solved, solve = [], method._solve
+    monkeypatch.setattr(method, "_solve", lambda self, C, *rows: solved.append(C) or solve(self, C, *rows))
+    resumed = method(5).fit_matrix(matrix, checkpoint=half)
+    assert len(solved) == first.n_fits_ - first.n_fits_ // 2
+    np.testing.assert_array_equal(resumed.coef_, first.coef_)
+    assert (resumed.C_, resumed.n_fits_, resumed.n_iter_) == (first.C_, first.n_fits_, first.n_iter_)

@@ -14,28 +14,21 @@ Differs from the papers
 * The stream ends when n_features_to_select columns have joined; often fewer do, for none ever leaves.
 * The p-value is that of the partial t-test (squared loss; by a normal approximation good to a few parts in 1,000), or
   of Rao's score test, so that a column which does not join is never fitted. Refits with other losses than squares have
-  a small ridge, or labels that the model's columns tell apart would end the stream.
+  a small ridge, or classes that the model's columns separate linearly would end the stream.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import ClassVar
 
 import numpy as np
 
-from daskfs.baselines.columns.base import (
-    MOST_BY_DEFAULT,
-    RIDGE_SHARE,
-    TOLERANCE,
-    ColumnBaseline,
-    Selection,
-    null_model,
-)
+from daskfs.baselines.columns.base import MOST_BY_DEFAULT, TOLERANCE, Chosen, ColumnBaseline, null_model
 from daskfs.baselines.columns.standard_columns import StandardColumns
 from daskfs.kernels.baselines.online_descent import predict, refresh
 from daskfs.kernels.baselines.score_tests import Tested, invest, refresh_hessian
 from daskfs.kernels.glm.newton import Problem, factorise, newton
-from daskfs.losses import find_loss
 from daskfs.parameters import Count, PositiveShare
 
 
@@ -74,6 +67,7 @@ class AlphaInvesting(ColumnBaseline):
     """
 
     method = "alpha_investing"
+    history_columns: ClassVar = {"index": int, "test": int, "price": float, "wealth": float}
 
     wealth: PositiveShare = 0.5
     payout: PositiveShare = 0.5
@@ -87,41 +81,28 @@ class AlphaInvesting(ColumnBaseline):
     def _held_nbytes(self, n_samples: int, n_features: int, n_select: int) -> int:
         return 8 * n_samples * (n_select + 10) + 16 * (n_select + 1) * (n_select + 3) + 8 * n_features
 
-    def _planned_passes(self, n_features: int, n_select: int) -> tuple[int, str]:
+    def _planned_passes(self, n_select: int) -> tuple[int, str]:
         return self.n_epochs, "a pass over the columns for each epoch, until enough have joined"
 
-    def _why(self) -> str:
-        return "each was worth the price of its test when it came"
-
-    def _select(
-        self, columns: StandardColumns, problem: Problem, total: float, n_select: int, notes: list[str]
-    ) -> Selection:
-        model = _Model(problem, n_select, total, 0.0 if self.loss == "squared" else self._ridge())
+    def _select(self, columns: StandardColumns, problem: Problem, n_select: int) -> Chosen:
+        model = _Model(problem, n_select, columns.total_weight, self._loss.ridge * self._loss.curvature_bound)
         is_member = np.zeros(columns.n_features, dtype=bool)
-        purse = np.array([float(self.wealth), 0.0, 0.0])
-        lines: list[tuple[int, int, float, float]] = []
+        purse = np.array([float(self.wealth), 0.0, 0.0])  # wealth, tests so far, price of the last
+        lines: list[tuple[float, ...]] = []
         for _ in range(self.n_epochs):
             if len(lines) == n_select:
                 break
-            for first, block in columns.blocks("alpha-investing"):
+            for first, block in columns.blocks():
                 for f in model.discoveries(block, first, is_member, purse):
                     is_member[first + f] = True
                     purse[0] += float(self.payout) - purse[2]
-                    lines.append((first + f, int(purse[1]), float(purse[2]), float(purse[0])))
-        history = {
-            "index": np.array([line[0] for line in lines], dtype=np.int64),
-            "test": np.array([line[1] for line in lines], dtype=np.int64),
-            "price": np.array([line[2] for line in lines], dtype=np.float64),
-            "wealth": np.array([line[3] for line in lines], dtype=np.float64),
-        }
-        return Selection(history["index"], history)
-
-    def _ridge(self) -> float:
-        return RIDGE_SHARE * find_loss(self.loss).curvature_bound
+                    lines.append((first + f, purse[1], purse[2], purse[0]))
+        features = np.array([line[0] for line in lines], dtype=np.int64)
+        return features, lines, ["each was worth the price of its test when it came"]
 
 
 class _Model:
-    """The model that newcomers are tested against, and how it grows."""
+    """The model that candidates are tested against, and how it grows."""
 
     def __init__(self, problem: Problem, capacity: int, total: float, ridge: float) -> None:
         self.problem, self.capacity, self.total, self.ridge, self.n = problem, capacity, total, ridge, 0

@@ -1,4 +1,4 @@
-"""What the competitors of online substitution share: s columns out of a matrix, chosen their way, refitted one way.
+"""What the baselines of online substitution share: s columns out of a matrix, chosen their way, refitted one way.
 
 All see the columns centred and of unit variance, with an intercept that no constraint touches, and refit the columns
 they selected on all rows: least squares with the squared loss, the minimum of the loss with the others.
@@ -7,41 +7,46 @@ they selected on all rows: least squares with the squared loss, the minimum of t
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Annotated, Any, ClassVar, NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, TypeAlias
 
 import numpy as np
 
 from daskfs.baselines.columns.standard_columns import CACHE_NBYTES, StandardColumns, blocks_nbytes
 from daskfs.kernels.glm.newton import Predictions, Problem, advance, new_predictions
 from daskfs.kernels.glm.null_model import fit_null_model
-from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE, find_loss
+from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE, Loss, find_loss
 from daskfs.parameters import Count, LossOf, n_to_select
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
-from daskfs.selectors.shared.refit import MeanLoss, refit_selected
+from daskfs.selectors.shared.record import Record
 from daskfs.selectors.shared.rows import weighted_rows
-from daskfs.selectors.shared.run import Checkpoint, Run
-from daskfs.selectors.shared.targets import checked_target, classes_of
+from daskfs.selectors.shared.run import Run
 
 MOST_BY_DEFAULT = 100
-RIDGE_SHARE = 0.03  # of the bound of the curvature: labels that a hundred columns can tell apart leave no gradient
 TOLERANCE = 1e-9
 REFIT_NBYTES = 128 << 20  # of selected columns that the refit keeps
 REFIT_BLOCKS_NBYTES = 24 << 20
 KEPT_COLUMNS = "standardised columns, kept"
 
+Chosen: TypeAlias = tuple[np.ndarray, list[tuple[float, ...]], list[str]]
+"""Column numbers, the lines of the history, and notes."""
 
-class Selection(NamedTuple):
-    """What a method chose."""
+
+@dataclass(frozen=True, slots=True)
+class Selection(Record):
+    """What a method chose, as a checkpoint keeps it."""
 
     features: np.ndarray
     """Column numbers, int64."""
-    history: dict[str, np.ndarray]
-    """Arrays of one length: what the method did on its way."""
+    lines: np.ndarray
+    """Its history: shape (n_lines, n_history_columns), float64."""
+    notes: tuple[str, ...]
+    n_passes: int
 
 
 class ColumnBaseline(BaseSelector):
-    """Base of the competitors that select a number of columns; each defines `_select` and what it holds.
+    """Base of the baselines that select a number of columns; each defines `_select` and what it holds.
 
     Parameters
     ----------
@@ -49,12 +54,10 @@ class ColumnBaseline(BaseSelector):
         The paper's s; by default half of the features and at most 100.
     loss : {"squared", "logistic", "squared_hinge"}
         Of numbers, or of two classes.
-    random_state : int, RandomState or None
-        Nothing is drawn; for the common face of all selectors.
     memory_limit : int or str, optional
         What the fit may take beside the process, "1GiB" for example; refused where it does not suffice.
     client : distributed.Client, optional
-        For the common face of all selectors: the method is sequential and runs here.
+        Has no effect: the method is sequential and runs in this process.
 
     Attributes
     ----------
@@ -71,6 +74,8 @@ class ColumnBaseline(BaseSelector):
 
     keeps_columns: ClassVar[bool] = False
     """Whether the standardised columns stay in memory between passes, where they fit."""
+    history_columns: ClassVar[dict[str, type]]
+    """Names and types of what the history says in each line."""
 
     score_kind = "standardised coefficient"
 
@@ -78,17 +83,15 @@ class ColumnBaseline(BaseSelector):
     loss: Annotated[str, LossOf(BOUNDED_CURVATURE, AT_ONCE, among=("squared", "logistic", "squared_hinge"))] = "squared"
 
     @abstractmethod
-    def _select(
-        self, columns: StandardColumns, problem: Problem, total: float, n_select: int, notes: list[str]
-    ) -> Selection:
-        """Choose up to `n_select` columns; `total` is the sum of the weights."""
+    def _select(self, columns: StandardColumns, problem: Problem, n_select: int) -> Chosen:
+        """Choose up to `n_select` columns, and say why in the last note."""
 
     @abstractmethod
     def _held_nbytes(self, n_samples: int, n_features: int, n_select: int) -> int:
         """Return the memory in bytes of what the method holds beside the blocks."""
 
     @abstractmethod
-    def _planned_passes(self, n_features: int, n_select: int) -> tuple[int, str]:
+    def _planned_passes(self, n_select: int) -> tuple[int, str]:
         """Return how often all columns are read at most, and what there is to say of it."""
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
@@ -101,7 +104,7 @@ class ColumnBaseline(BaseSelector):
         kept = self._kept_nbytes(n_samples, n_features, client.nbytes, limits.task_nbytes)
         if kept:
             client.add(KEPT_COLUMNS, kept)
-        n_passes, text = self._planned_passes(n_features, n_select)
+        n_passes, text = self._planned_passes(n_select)
         where = "columns stay in memory after the first" if kept else "columns in blocks"
         return SelectorPlan(
             n_tasks=1,
@@ -136,77 +139,48 @@ class ColumnBaseline(BaseSelector):
             return max(1, min(MOST_BY_DEFAULT, n_features // 2))
         return self.n_features_to_select
 
+    @property
+    def _loss(self) -> Loss:
+        return find_loss(self.loss)
+
     def _fit(self, run: Run) -> None:
-        matrix, limit, checkpoint = run.matrix, run.task_limit, run.checkpoint
-        n_features = int(matrix.shape[1])
-        n_select = n_to_select(self._n_select(n_features), n_features, MOST_BY_DEFAULT)
-        y = checked_target(matrix, self.loss)
-        rows = weighted_rows(matrix)
-        keeps = KEPT_COLUMNS in self._plan(DataShape.of(rows), Limits(limit)).client.terms
-        problem, total, weight = self._problem(rows, y)
-        columns = StandardColumns(rows, problem.y, weight, keep=keeps, progress=run.progress)
-        notes: list[str] = []
+        n_features = int(run.matrix.shape[1])
+        n_wanted = self._n_select(n_features)
+        n_select = n_to_select(n_wanted, n_features, MOST_BY_DEFAULT)
+        rows = weighted_rows(run.matrix)
+        y, weight = self._target_and_weight(rows)
+        keeps = KEPT_COLUMNS in self._plan(DataShape.of(rows), Limits(run.task_limit)).client.terms
         with run.timed("select"):
-            chosen = self._chosen_before(columns, checkpoint, notes)
+            chosen = run.load("", Selection)
             if chosen is None:
-                chosen = self._select(columns, problem, total, n_select, notes)
-                notes.append(self._why())
-                if checkpoint is not None:
-                    checkpoint.save(self.method, _to_arrays(chosen, columns, notes))
+                told = Run(rows, self.method, progress=run.progress)  # pass by pass; their time is that of one step
+                columns = StandardColumns(told, y, weight, keep=keeps)
+                problem = Problem(self._loss.code, 0.0, y, weight / columns.total_weight)
+                features, lines, notes = self._select(columns, problem, n_select)
+                table = np.array(lines, dtype=np.float64).reshape(-1, len(self.history_columns))
+                chosen = Selection(features, table, tuple(notes), columns.n_passes)
+                run.save("", chosen)
+        notes = list(chosen.notes)
         if len(chosen.features) < n_select:
             notes.append(f"{len(chosen.features)} of the {n_select} features asked for were found")
-        notes += self._refit(run.over(rows), columns, chosen.features)
-        notes.append(f"{columns.n_passes} passes over all columns")
-        n_wanted = self._n_select(n_features)
-        self.result_ = self._result_of(
-            run, notes=notes, history=chosen.history, chosen={"n_features_to_select": n_wanted}
-        )
+        notes += self._refit(run.over(rows), np.sort(chosen.features))
+        notes.append(f"{chosen.n_passes} passes over all columns")
+        kinds = self.history_columns.items()
+        history: dict[str, np.ndarray] = {name: chosen.lines[:, k].astype(kind) for k, (name, kind) in enumerate(kinds)}
+        self.result_ = self._result_of(run, notes=notes, history=history, chosen={"n_features_to_select": n_wanted})
 
-    def _problem(self, rows: Any, y: np.ndarray) -> tuple[Problem, float, np.ndarray]:
-        """Return what is minimised, the sum of the weights, and the weights."""
-        y = np.require(rows.read_target(slice(None)), dtype=np.float64, requirements=["C", "W"])
-        weight = rows.read_weight(slice(None))
-        weight = np.ones(len(y)) if weight is None else np.require(weight, np.float64, ["C", "W"])
-        if find_loss(self.loss).is_classifier:
-            self.classes_ = classes_of(y, None)
-            y = np.where(y == self.classes_[1], 1.0, -1.0)
-        total = float(weight.sum())
-        return Problem(find_loss(self.loss).code, 0.0, y, weight / total), total, weight
-
-    def _chosen_before(
-        self, columns: StandardColumns, checkpoint: Checkpoint | None, notes: list[str]
-    ) -> Selection | None:
-        """Return what an interrupted run had chosen already."""
-        saved = None if checkpoint is None else checkpoint.load(self.method)
-        if saved is None:
-            return None
-        columns.mean, columns.scale, columns.n_passes = saved["mean"], saved["scale"], int(saved["n_passes"])
-        history = {name.removeprefix("history-"): saved[name] for name in saved if name.startswith("history-")}
-        notes += bytes(saved["notes"]).decode().split("\n")
-        return Selection(saved["features"], history)
-
-    def _refit(self, run: Run, columns: StandardColumns, features: np.ndarray) -> list[str]:
+    def _refit(self, run: Run, features: np.ndarray) -> list[str]:
         """Fit the selected columns on all rows; importance is the size of their standardised coefficients."""
-        members = np.sort(features)
-        positive = float(self.classes_[1]) if find_loss(self.loss).is_classifier else None
-        fit = refit_selected(run, members, MeanLoss(self.loss, positive))
-        self.coef_, self.scores_ = np.zeros((2, columns.n_features))
-        self.support_ = np.zeros(columns.n_features, dtype=bool)
-        self.support_[members] = True
-        self.coef_[members] = fit.coef
-        self.scores_[members] = np.abs(fit.coef) * fit.scale
-        self.intercept_ = fit.intercept
-        self.selected_ = members[np.lexsort((members, -self.scores_[members]))]
+        fit = self._refitted(run, features)
+        self._set_selection(features, np.abs(fit.coef) * fit.scale, fit.coef, fit.intercept)
         notes = []
         if fit.n_dependent:
             notes.append(f"{fit.n_dependent} selected columns are combinations of others and have no coefficient")
         if fit.is_separable:
-            notes.append("the selected columns separate the classes: their coefficients are held by a small ridge")
+            notes.append(
+                "the classes are linearly separable by the selected columns: a small ridge bounds the coefficients"
+            )
         return notes
-
-    @abstractmethod
-    def _why(self) -> str:
-        """Return by what the selected columns were chosen, for a reader."""
 
 
 def null_model(problem: Problem) -> tuple[float, Predictions]:
@@ -223,14 +197,3 @@ def largest(size: np.ndarray, n_select: int) -> np.ndarray:
     """Return the places of the `n_select` largest positive numbers, the largest first, ties in order."""
     order = np.argsort(-size, kind="stable")[:n_select]
     return order[size[order] > 0.0]
-
-
-def _to_arrays(chosen: Selection, columns: StandardColumns, notes: list[str]) -> dict[str, np.ndarray]:
-    return {
-        "features": chosen.features,
-        "mean": columns.mean,
-        "scale": columns.scale,
-        "n_passes": np.array(columns.n_passes),
-        "notes": np.frombuffer("\n".join(notes).encode(), dtype=np.uint8),
-        **{f"history-{name}": array for name, array in chosen.history.items()},
-    }

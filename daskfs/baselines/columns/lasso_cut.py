@@ -19,15 +19,15 @@ Differs from the paper
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
-from daskfs.baselines.columns.base import ColumnBaseline, Selection, largest
+from daskfs.baselines.columns.base import Chosen, ColumnBaseline, largest
 from daskfs.baselines.columns.standard_columns import StandardColumns
+from daskfs.baselines.liblinear import l1_model
 from daskfs.kernels.glm.newton import Problem
 from daskfs.selectors.inputs import seed_of
 
@@ -59,7 +59,7 @@ class LassoCut(ColumnBaseline):
     -----
     Needs all columns in memory, 16 bytes for each value with the squared loss (lars_path works on a copy), 40 with the
     others (LIBLINEAR has 16 for each value beside the array); a `memory_limit` that is too small is refused. The other
-    competitors stream.
+    baselines stream.
 
     Examples
     --------
@@ -72,35 +72,38 @@ class LassoCut(ColumnBaseline):
     """
 
     method = "lasso_cut"
+    history_columns: ClassVar = {"penalty": float, "n_active": int}
 
     def _held_nbytes(self, n_samples: int, n_features: int, n_select: int) -> int:
         values = n_samples * n_features
         path = 8 * n_features * 3 * n_select + 16 * n_samples * n_select
         return 16 * values + path if self.loss == "squared" else 40 * values
 
-    def _planned_passes(self, n_features: int, n_select: int) -> tuple[int, str]:
+    def _planned_passes(self, n_select: int) -> tuple[int, str]:
         return 1, "all columns in memory"
 
-    def _why(self) -> str:
-        return f"they have the largest of {self.n_active_} coefficients with the penalty {self.penalty_:.4g}"
+    @property
+    def penalty_(self) -> float:
+        """λ of the model that was cut."""
+        return float(self.result_.history["penalty"].iloc[int(self.result_.history["n_active"].argmax())])
 
-    def _select(
-        self, columns: StandardColumns, problem: Problem, total: float, n_select: int, notes: list[str]
-    ) -> Selection:
+    @property
+    def n_active_(self) -> int:
+        """Columns with a coefficient before the cut."""
+        return int(self.result_.history["n_active"].max())
+
+    def _select(self, columns: StandardColumns, problem: Problem, n_select: int) -> Chosen:
         rows = np.empty((columns.n_features, columns.n_samples))
-        for first, block in columns.blocks("lasso-cut"):
+        for first, block in columns.blocks():
             rows[first : first + len(block)] = block
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             tried = self._trials(rows.T, problem, n_select)
-        said = {str(warning.message).splitlines()[0] for warning in caught}
-        notes += sorted(f"scikit-learn: {text}" for text in said)
-        n_active = np.array([np.count_nonzero(coef) for _, coef in tried])
-        enough = np.flatnonzero(n_active >= n_select)
-        best = int(enough[0]) if len(enough) else int(np.argmax(n_active))
-        self.penalty_, self.n_active_ = float(tried[best][0]), int(n_active[best])
-        history = {"penalty": np.array([penalty for penalty, _ in tried]), "n_active": n_active}
-        return Selection(largest(np.abs(tried[best][1]), n_select), history)
+        notes = sorted({f"scikit-learn: {str(warning.message).splitlines()[0]}" for warning in caught})
+        lines: list[tuple[float, ...]] = [(penalty, int(np.count_nonzero(coef))) for penalty, coef in tried]
+        best = max(range(len(tried)), key=lambda k: lines[k][1])  # the first, and the last if it has enough
+        notes.append(f"they have the largest of {lines[best][1]} coefficients with the penalty {lines[best][0]:.4g}")
+        return largest(np.abs(tried[best][1]), n_select), lines, notes
 
     def _trials(self, X: np.ndarray, problem: Problem, n_select: int) -> list[tuple[float, np.ndarray]]:
         """Return penalties and coefficients, in order, up to the first that keeps enough columns."""
@@ -157,24 +160,9 @@ def _liblinear(X: np.ndarray, problem: Problem, loss: str, seed: int | None) -> 
 
     X = np.ascontiguousarray(X)
     weight = problem.share * len(problem.y)
-    factor = 2.0 if loss == "squared_hinge" else 1.0
-    C = float(l1_min_c(X, problem.y, loss="squared_hinge" if loss == "squared_hinge" else "log", fit_intercept=True))
+    factor, name = (2.0, loss) if loss == "squared_hinge" else (1.0, "log")
+    C = float(l1_min_c(X, problem.y, loss=name, fit_intercept=True))
     for _ in range(MAX_TRIALS):
         C *= GROWTH
-        model = _svm(C, seed) if loss == "squared_hinge" else _logistic(C, seed)
+        model = l1_model(loss, C, tol=1e-3, max_iter=1000, random_state=seed)
         yield 1.0 / (factor * C * len(problem.y)), model.fit(X, problem.y, sample_weight=weight).coef_[0].copy()
-
-
-def _svm(C: float, seed: int | None) -> Any:
-    from sklearn.svm import LinearSVC
-
-    return LinearSVC(penalty="l1", loss="squared_hinge", dual=False, C=C, tol=1e-3, max_iter=1000, random_state=seed)
-
-
-def _logistic(C: float, seed: int | None) -> Any:
-    from sklearn.linear_model import LogisticRegression
-
-    options: dict[str, Any] = {"l1_ratio": 1.0}  # of scikit-learn 1.8; before, a penalty by name
-    if inspect.signature(LogisticRegression).parameters["penalty"].default != "deprecated":
-        options = {"penalty": "l1"}
-    return LogisticRegression(solver="liblinear", C=C, tol=1e-3, max_iter=1000, random_state=seed, **options)

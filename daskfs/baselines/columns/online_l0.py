@@ -13,19 +13,20 @@ Differs from the paper
 ----------------------
 * Columns are standardised, so that L_j is the bound of the loss's curvature, and there is an intercept, which takes a
   step after each of theirs.
-* A newcomer whose coefficient is not larger than the smallest is refused before anything moves, as adding and
+* A candidate whose coefficient is not larger than the smallest is refused before anything moves, as adding and
   dropping it would end.
 """
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
-from daskfs.baselines.columns.base import ColumnBaseline, Selection, null_model
+from daskfs.baselines.columns.base import Chosen, ColumnBaseline, null_model
 from daskfs.baselines.columns.standard_columns import StandardColumns
 from daskfs.kernels.baselines.online_descent import l0_steps, no_columns
 from daskfs.kernels.glm.newton import Problem, mean_loss
-from daskfs.losses import find_loss
 from daskfs.parameters import Count
 
 
@@ -41,7 +42,7 @@ class OnlineL0(ColumnBaseline):
     ----------
     selected_, support_, coef_, intercept_, scores_ : as of `daskfs.baselines.columns.base.ColumnBaseline`
     result_ : SelectionResult
-        Its history has one row for each epoch: epoch, taken (newcomers), n_active, objective.
+        Its history has one row for each epoch: epoch, taken (candidates that came in), n_active, objective.
 
     Notes
     -----
@@ -58,33 +59,27 @@ class OnlineL0(ColumnBaseline):
     """
 
     method = "online_l0"
+    history_columns: ClassVar = {"epoch": int, "taken": int, "n_active": int, "objective": float}
 
     n_epochs: Count = 2
 
     def _held_nbytes(self, n_samples: int, n_features: int, n_select: int) -> int:
         return 8 * n_samples * (n_select + 8) + 8 * n_features
 
-    def _planned_passes(self, n_features: int, n_select: int) -> tuple[int, str]:
+    def _planned_passes(self, n_select: int) -> tuple[int, str]:
         return self.n_epochs, "a pass over all columns for each epoch"
 
-    def _why(self) -> str:
-        return f"they have the largest coefficients after {self.n_epochs} epochs of coordinate steps"
-
-    def _select(
-        self, columns: StandardColumns, problem: Problem, total: float, n_select: int, notes: list[str]
-    ) -> Selection:
-        bound = find_loss(self.loss).curvature_bound
+    def _select(self, columns: StandardColumns, problem: Problem, n_select: int) -> Chosen:
         first, at = null_model(problem)
         intercept = np.array([first])
         kept = no_columns(columns.n_samples, columns.n_features, n_select)
-        lines = []
+        lines: list[tuple[float, ...]] = []
         for epoch in range(self.n_epochs):
-            taken = 0
-            for start, block in columns.blocks("online-l0"):
-                taken += l0_steps(problem, bound, block, start, kept, intercept, at)
-            lines.append((epoch + 1, taken, int(kept.n_held[0]), float(mean_loss(problem, at.z, at))))
+            n_taken = 0
+            for start, block in columns.blocks():
+                n_taken += l0_steps(problem, self._loss.curvature_bound, block, start, kept, intercept, at)
+            lines.append((epoch + 1, n_taken, kept.n_held[0], mean_loss(problem, at.z, at)))
         n = int(kept.n_held[0])
         order = np.argsort(-np.abs(kept.coef[:n]), kind="stable")
-        names = ("epoch", "taken", "n_active", "objective")
-        history = {name: np.array(values) for name, values in zip(names, zip(*lines, strict=True), strict=True)}
-        return Selection(kept.features[:n][order], history)
+        why = f"they have the largest coefficients after {self.n_epochs} epochs of coordinate steps"
+        return kept.features[:n][order], lines, [why]

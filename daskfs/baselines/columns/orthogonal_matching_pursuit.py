@@ -20,21 +20,16 @@ Differs from the papers
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
-from daskfs.baselines.columns.base import (
-    RIDGE_SHARE,
-    TOLERANCE,
-    ColumnBaseline,
-    Selection,
-    largest,
-    null_model,
-)
+from daskfs.baselines.columns.base import TOLERANCE, Chosen, ColumnBaseline, largest, null_model
 from daskfs.baselines.columns.standard_columns import StandardColumns
 from daskfs.kernels.baselines.online_descent import predict, products, refresh
 from daskfs.kernels.glm.newton import Predictions, Problem, mean_loss, newton
 from daskfs.kernels.linear.linalg import extend_cholesky, solve_cholesky
-from daskfs.losses import find_loss
+from daskfs.losses import SQUARED
 from daskfs.parameters import Count, NotNegative
 
 EXPLAINED = 1e-12  # of the largest product at the start: below it nothing is left to explain
@@ -75,6 +70,7 @@ class OrthogonalMatchingPursuit(ColumnBaseline, renamed={"per_pass": "n_features
 
     method = "orthogonal_matching_pursuit"
     keeps_columns = True
+    history_columns: ClassVar = {"index": int, "pass": int, "product": float, "objective": float}
 
     n_features_per_pass: Count = 1
     ridge: NotNegative | None = None
@@ -82,30 +78,19 @@ class OrthogonalMatchingPursuit(ColumnBaseline, renamed={"per_pass": "n_features
     def _held_nbytes(self, n_samples: int, n_features: int, n_select: int) -> int:
         return 8 * n_samples * (n_select + 12) + 40 * (n_select + 1) ** 2 + 40 * n_features
 
-    def _planned_passes(self, n_features: int, n_select: int) -> tuple[int, str]:
-        return -(
-            -n_select // self.n_features_per_pass
-        ), f"a pass over all columns for every {self.n_features_per_pass} selected"
+    def _planned_passes(self, n_select: int) -> tuple[int, str]:
+        n_passes = -(-n_select // self.n_features_per_pass)
+        return n_passes, f"a pass over all columns for every {self.n_features_per_pass} selected"
 
-    def _why(self) -> str:
-        return "each had, when it joined, the largest product with the residual"
-
-    def _select(
-        self, columns: StandardColumns, problem: Problem, total: float, n_select: int, notes: list[str]
-    ) -> Selection:
-        ridge = self.ridge
-        if ridge is None:
-            ridge = 0.0 if self.loss == "squared" else RIDGE_SHARE * find_loss(self.loss).curvature_bound
+    def _select(self, columns: StandardColumns, problem: Problem, n_select: int) -> Chosen:
+        ridge = self._loss.ridge * self._loss.curvature_bound if self.ridge is None else self.ridge
         first, at = null_model(problem)
         model = _Growing(problem, n_select, first, ridge)
         is_out = np.zeros(columns.n_features, dtype=bool)
-        found = np.empty(columns.n_features)
-        lines: list[tuple[int, int, float]] = []
-        objectives: list[float] = []
-        enough = 0.0
+        lines: list[tuple[float, ...]] = []
+        notes, enough = [], 0.0
         while len(lines) < n_select:
-            for start, block in columns.blocks("omp"):
-                products(block, at.residual, found[start : start + len(block)])
+            found = columns.products(at.residual)
             size = np.where(is_out, 0.0, np.abs(found))
             enough = enough or EXPLAINED * float(size.max())
             size[size <= enough] = 0.0
@@ -115,15 +100,10 @@ class OrthogonalMatchingPursuit(ColumnBaseline, renamed={"per_pass": "n_features
                 notes.append("no column is left that explains more")
                 break
             model.refit(at)
-            lines += [(j, columns.n_passes, float(found[j])) for j in joined]
-            objectives += [float(mean_loss(problem, at.z, at))] * len(joined)
-        history = {
-            "index": np.array([line[0] for line in lines], dtype=np.int64),
-            "pass": np.array([line[1] for line in lines], dtype=np.int64),
-            "product": np.array([line[2] for line in lines], dtype=np.float64),
-            "objective": np.array(objectives, dtype=np.float64),
-        }
-        return Selection(history["index"], history)
+            objective = mean_loss(problem, at.z, at)
+            lines += [(j, columns.n_passes, found[j], objective) for j in joined]
+        notes.append("each had, when it joined, the largest product with the residual")
+        return np.array([line[0] for line in lines], dtype=np.int64), lines, notes
 
 
 class _Growing:
@@ -137,7 +117,6 @@ class _Growing:
         self.cross = np.zeros(capacity)
         self.coef = np.zeros(capacity + 1)
         self.coef[0] = intercept
-        self._hessian, self._hessian_factor = np.zeros((2, 0, 0))
 
     def extend(self, source: StandardColumns, order: np.ndarray, wanted: int, is_out: np.ndarray) -> list[int]:
         """Take the first columns in `order` that no others combine to; return them."""
@@ -161,12 +140,12 @@ class _Growing:
     def refit(self, at: Predictions) -> None:
         """Fit the columns and bring predictions and residuals up to date."""
         n = self.n
-        if self.problem.loss == 0 and self.ridge == 0.0:
+        if self.problem.loss == SQUARED and self.ridge == 0.0:
             solve_cholesky(self.factor, n, self.cross, self.coef[1:])
-            predict(self.columns, n, self.coef[1:], self.coef[0], at.z)
-            refresh(self.problem, at)
-            return
-        hessian, factor = np.zeros((2, n + 1, n + 1))
-        newton(self.problem, self.columns, self.members, n, self.ridge, TOLERANCE, 1e-3, self.coef, at, hessian, factor)
+        else:
+            hessian, factor = np.zeros((2, n + 1, n + 1))
+            newton(
+                self.problem, self.columns, self.members, n, self.ridge, TOLERANCE, 1e-3, self.coef, at, hessian, factor
+            )  # fmt: skip
         predict(self.columns, n, self.coef[1:], self.coef[0], at.z)
         refresh(self.problem, at)

@@ -22,18 +22,16 @@ Differs from the papers
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from daskfs.baselines.columns.base import ColumnBaseline, Selection, largest, null_model
+from daskfs.baselines.columns.base import Chosen, ColumnBaseline, largest, null_model
 from daskfs.baselines.columns.standard_columns import StandardColumns
 from daskfs.kernels.baselines.online_descent import move_intercept, predict, products
 from daskfs.kernels.glm.newton import Problem, mean_loss
-from daskfs.losses import find_loss
 from daskfs.parameters import Count, Positive
 
-STEPS = ("normalised", "restricted", "half", "full")
 POWER_STEPS = 20
 MARGIN, SHRINK = 0.01, 2.0  # Blumensath and Davies' c and κ
 MAX_SHRINKS = 30
@@ -76,6 +74,7 @@ class ProjGD(ColumnBaseline):
 
     method = "proj_gd"
     keeps_columns = True
+    history_columns: ClassVar = {"iteration": int, "step": float, "replaced": int, "objective": float}
 
     step: Literal["normalised", "restricted", "half", "full"] = "normalised"
     max_iter: Count = 500
@@ -84,41 +83,39 @@ class ProjGD(ColumnBaseline):
     def _held_nbytes(self, n_samples: int, n_features: int, n_select: int) -> int:
         return 8 * n_samples * (4 * n_select + 8) + 40 * n_features
 
-    def _planned_passes(self, n_features: int, n_select: int) -> tuple[int, str]:
+    def _planned_passes(self, n_select: int) -> tuple[int, str]:
         n_passes = self.max_iter + 1 + (POWER_STEPS if self.step in ("half", "full") else 0)
         return n_passes, f"a pass over all columns for each of up to {self.max_iter} steps"
 
-    def _why(self) -> str:
-        return f"projected gradient descent, step {self.step}, {self.n_iter_} steps"
+    @property
+    def n_iter_(self) -> int:
+        """Steps that were taken."""
+        return len(self.result_.history)
 
-    def _select(
-        self, columns: StandardColumns, problem: Problem, total: float, n_select: int, notes: list[str]
-    ) -> Selection:
-        bound = find_loss(self.loss).curvature_bound
+    def _select(self, columns: StandardColumns, problem: Problem, n_select: int) -> Chosen:
+        bound = self._loss.curvature_bound
         first, at = null_model(problem)
         intercept = np.array([first])
         fixed = self._fixed_step(columns, problem, bound)
-        model = _Sparse(columns, n_select, len(problem.y))
-        lines = []
-        self.n_iter_ = 0
+        model = _Sparse(columns, n_select)
+        lines: list[tuple[float, ...]] = []
+        notes = []
         for iteration in range(self.max_iter):
-            descent = _products_with_all(columns, at.residual)
+            descent = columns.products(at.residual)
             step, trial, part = self._step(model, descent, fixed, problem, bound)
             change = trial - model.coef
-            replaced = len(np.setdiff1d(part.features, model.features))
-            model.take(trial, part)
+            n_replaced = len(np.setdiff1d(part.features, model.part.features))
+            model.coef, model.part = trial, part
             predict(part.values, len(part.features), model.coef[part.features], intercept[0], at.z)
             move_intercept(problem, bound, intercept, at)
-            lines.append((iteration + 1, step, replaced, float(mean_loss(problem, at.z, at))))
-            self.n_iter_ = iteration + 1
-            if not replaced and np.linalg.norm(change) <= self.tol * np.linalg.norm(model.coef):
+            lines.append((iteration + 1, step, n_replaced, mean_loss(problem, at.z, at)))
+            if not n_replaced and np.linalg.norm(change) <= self.tol * np.linalg.norm(model.coef):
                 break
         else:
             notes.append(f"not settled after {self.max_iter} steps; allow more, or a larger tol")
-        order = np.argsort(-np.abs(model.coef[model.features]), kind="stable")
-        names = ("iteration", "step", "replaced", "objective")
-        history = {name: np.array(values) for name, values in zip(names, zip(*lines, strict=True), strict=True)}
-        return Selection(model.features[order], history)
+        notes.append(f"projected gradient descent, step {self.step}, {len(lines)} steps")
+        features = model.part.features
+        return features[np.argsort(-np.abs(model.coef[features]), kind="stable")], lines, notes
 
     def _fixed_step(self, columns: StandardColumns, problem: Problem, bound: float) -> float:
         """Return the step from the largest eigenvalue of all columns' Gram matrix, or 0 where it is not fixed."""
@@ -129,40 +126,35 @@ class ProjGD(ColumnBaseline):
         for _ in range(POWER_STEPS):
             vector /= np.sqrt((problem.share * vector**2).sum())
             image = np.zeros_like(vector)
-            for _, block in columns.blocks("proj-gd-power"):
+            for _, block in columns.blocks():
                 weights, part = np.empty(len(block)), np.empty_like(vector)
                 products(block, problem.share * vector, weights)
                 predict(block, len(block), weights, 0.0, part)
                 image += part
-            vector, size = image, float(np.sqrt((problem.share * image**2).sum()))
+            vector, size = image, float(np.sqrt(_square(image, problem.share)))
         return (0.5 if self.step == "half" else 1.0) / (bound * size)
 
     def _step(
         self, model: _Sparse, descent: np.ndarray, fixed: float, problem: Problem, bound: float
-    ) -> tuple[float, np.ndarray, _Columns]:
+    ) -> tuple[float, np.ndarray, _Part]:
         """Return the length of the step, the coefficients after it and their columns."""
-        if self.step == "restricted":
-            start = model.columns if len(model.columns.features) else model.trial(descent)[1]
-            fixed = 0.5 / (bound * _largest_eigenvalue(start.values, problem.share))
-        if self.step != "normalised":
+        if self.step in ("half", "full"):
             return fixed, *model.trial(model.coef + fixed * descent)
-        start = model.columns if len(model.columns.features) else model.trial(descent)[1]
+        start = model.part if len(model.part.features) else model.trial(descent)[1]
+        if self.step == "restricted":
+            fixed = 0.5 / (bound * _largest_eigenvalue(start.values, problem.share))
+            return fixed, *model.trial(model.coef + fixed * descent)
+        # the step that is best along the gradient of the columns kept, shrunk until it falls where others come in
         along = descent[start.features]
-        step = float(along @ along) / (bound * max(_square(start.values, along, problem.share), 1e-300))
+        step = float(along @ along) / (bound * max(_square(start.image(along), problem.share), 1e-300))
         trial, part = model.trial(model.coef + step * descent)
         for _ in range(MAX_SHRINKS):
-            if not len(np.setdiff1d(part.features, model.features)):
+            if not len(np.setdiff1d(part.features, model.part.features)):
                 break
             change = trial - model.coef
-            image = np.zeros(len(problem.y))
-            for those in (part, model.columns):
-                mine = change[those.features].copy()
-                if those is model.columns:
-                    mine[np.isin(those.features, part.features)] = 0.0
-                moved = np.empty_like(image)
-                predict(those.values, len(mine), mine, 0.0, moved)
-                image += moved
-            curvature = bound * max(float((problem.share * image**2).sum()), 1e-300)
+            left = np.where(np.isin(model.part.features, part.features), 0.0, change[model.part.features])
+            image = part.image(change[part.features]) + model.part.image(left)
+            curvature = bound * max(_square(image, problem.share), 1e-300)
             if step <= (1.0 - MARGIN) * float(change @ change) / curvature:
                 break
             step /= SHRINK * (1.0 - MARGIN)
@@ -170,53 +162,43 @@ class ProjGD(ColumnBaseline):
         return step, trial, part
 
 
-class _Columns:
-    """Some standardised columns and their numbers, ascending."""
+class _Part(NamedTuple):
+    """Some standardised columns."""
 
-    def __init__(self, features: np.ndarray, values: np.ndarray) -> None:
-        self.features, self.values = features, values
+    features: np.ndarray
+    """Their numbers, ascending."""
+    values: np.ndarray
+    """Shape (n_columns, n_samples)."""
+
+    def image(self, coef: np.ndarray) -> np.ndarray:
+        """Return ``Σ_k coef_k column_k``."""
+        image = np.empty(self.values.shape[1])
+        predict(self.values, len(coef), coef, 0.0, image)
+        return image
 
 
 class _Sparse:
     """Coefficients of which few are not zero, with the columns of those."""
 
-    def __init__(self, source: StandardColumns, n_select: int, n_samples: int) -> None:
+    def __init__(self, source: StandardColumns, n_select: int) -> None:
         self.source, self.n_select = source, n_select
         self.coef = np.zeros(source.n_features)
-        self.columns = _Columns(np.empty(0, dtype=np.int64), np.empty((0, n_samples)))
+        self.part = _Part(np.empty(0, dtype=np.int64), np.empty((0, source.n_samples)))
 
-    @property
-    def features(self) -> np.ndarray:
-        """Columns with a coefficient."""
-        return self.columns.features
-
-    def trial(self, coef: np.ndarray) -> tuple[np.ndarray, _Columns]:
-        """Keep the largest coefficients; read the columns that are not here."""
+    def trial(self, coef: np.ndarray) -> tuple[np.ndarray, _Part]:
+        """Return the largest coefficients and their columns; those that are not here are read."""
         features = np.sort(largest(np.abs(coef), self.n_select))
         kept = np.zeros_like(coef)
         kept[features] = coef[features]
-        values = np.empty((len(features), self.columns.values.shape[1]))
-        is_here = np.isin(features, self.features)
-        values[is_here] = self.columns.values[np.searchsorted(self.features, features[is_here])]
+        values = np.empty((len(features), self.source.n_samples))
+        is_here = np.isin(features, self.part.features)
+        values[is_here] = self.part.values[np.searchsorted(self.part.features, features[is_here])]
         if not is_here.all():
             values[~is_here] = self.source.of(features[~is_here])
-        return kept, _Columns(features, values)
-
-    def take(self, coef: np.ndarray, columns: _Columns) -> None:
-        """Go on with these coefficients."""
-        self.coef, self.columns = coef, columns
+        return kept, _Part(features, values)
 
 
-def _products_with_all(columns: StandardColumns, residual: np.ndarray) -> np.ndarray:
-    out = np.empty(columns.n_features)
-    for first, block in columns.blocks("proj-gd"):
-        products(block, residual, out[first : first + len(block)])
-    return out
-
-
-def _square(values: np.ndarray, coef: np.ndarray, share: np.ndarray) -> float:
-    image = np.empty(values.shape[1])
-    predict(values, len(coef), coef, 0.0, image)
+def _square(image: np.ndarray, share: np.ndarray) -> float:
     return float((share * image**2).sum())
 
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from daskfs.kernels.baselines.online_descent import products
 from daskfs.kernels.linear.columns import copy_columns
 from daskfs.kernels.linear.moments import moments
-from daskfs.matrix.base import Matrix, Progress
+from daskfs.selectors.shared.run import Run
 
 BLOCK_VALUES = 1 << 20  # of a block: 8 MiB
 CACHE_NBYTES = 1 << 30  # of columns kept between passes, where no memory limit says otherwise
@@ -35,12 +36,11 @@ class StandardColumns:
 
     Parameters
     ----------
-    matrix : Matrix
-        Rows of positive weight.
+    run : Run
+        Over rows of positive weight; passes are told to it one by one.
     y, weight : ndarray of shape (n_samples,), float64
     keep : bool
         Whether standardised columns are kept in memory after the first pass.
-    progress : Progress, optional
 
     Attributes
     ----------
@@ -48,29 +48,23 @@ class StandardColumns:
         Known after the first pass; the scale of a constant column is 0.
     cross : ndarray of shape (n_features,), float64
         ⟨z_j, y - ȳ⟩, known after the first pass.
+    total_weight : float
     n_passes : int
         Passes made so far.
     """
 
-    def __init__(
-        self, matrix: Matrix, y: np.ndarray, weight: np.ndarray, keep: bool = False, progress: Progress | None = None
-    ) -> None:
-        self.matrix, self.progress = matrix, progress
-        self.n_samples, self.n_features = (int(size) for size in matrix.shape)
-        self._y, self._weight = y, weight
+    def __init__(self, run: Run, y: np.ndarray, weight: np.ndarray, keep: bool = False) -> None:
+        self.run, self.matrix = run, run.matrix
+        self.n_samples, self.n_features = (int(size) for size in run.matrix.shape)
+        self._y, self._weight, self.total_weight = y, weight, float(weight.sum())
         self.mean, self.scale, self.cross = np.zeros((3, self.n_features))
         self._width = block_columns(self.n_samples, self.n_features)
         self._is_known = np.zeros(self.n_features, dtype=bool)
         self._kept = np.empty((self.n_features, self.n_samples)) if keep else None
         self.n_passes = 0
 
-    def blocks(self, name: str) -> Iterator[tuple[int, np.ndarray]]:
+    def blocks(self) -> Iterator[tuple[int, np.ndarray]]:
         """Pass over all columns.
-
-        Parameters
-        ----------
-        name : str
-            Of the step, as progress shows it.
 
         Yields
         ------
@@ -85,15 +79,18 @@ class StandardColumns:
             NaN or infinity, with its column and row.
         """
         self.n_passes += 1
-        starts = range(0, self.n_features, self._width)
-        if self.progress is not None:
-            self.progress.start(f"{name}-{self.n_passes}", len(starts))
-        for first, block in self._kept_blocks() if self._has_all() else self._read_blocks():
-            yield first, block
-            if self.progress is not None:
-                self.progress.advance()
-        if self.progress is not None:
-            self.progress.finish()
+        n_blocks = -(-self.n_features // self._width)
+        with self.run.reported(f"pass-{self.n_passes}", n_blocks) as advance:
+            for first, block in self._kept_blocks() if self._has_all() else self._read_blocks():
+                yield first, block
+                advance()
+
+    def products(self, vector: np.ndarray) -> np.ndarray:
+        """Return the product of every column with a vector over the rows, in one pass."""
+        out = np.empty(self.n_features)
+        for first, block in self.blocks():
+            products(block, vector, out[first : first + len(block)])
+        return out
 
     def of(self, features: np.ndarray) -> np.ndarray:
         """Return some columns, each a row of the result; after the first pass."""
@@ -103,11 +100,6 @@ class StandardColumns:
         out = np.zeros((len(features), self.n_samples))
         self._standardise(block, features, out)
         return out
-
-    @property
-    def varies(self) -> np.ndarray:
-        """Columns that are not constant, bool of shape (n_features,); after the first pass."""
-        return self.scale > 0.0
 
     def _has_all(self) -> bool:
         return self._kept is not None and bool(self._is_known.all())

@@ -1,8 +1,11 @@
-"""What the competitors of FGM share that hold all rows: columns of unit variance, classes as -1 and +1, a result."""
+"""What the baselines of FGM that hold all rows share: standardised columns, the search for C, the result."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,16 +17,27 @@ from daskfs.parameters import Count, Positive, n_to_select
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.fgm.loss_weight import default_C
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
-from daskfs.selectors.shared.refit import MeanLoss, refit_selected
+from daskfs.selectors.shared.record import Record
 from daskfs.selectors.shared.run import Run
-from daskfs.selectors.shared.targets import checked_target, classes_of
+
+
+@dataclass(frozen=True, slots=True)
+class PenalisedFit(Record):
+    """A fit at one weight of the loss."""
+
+    coef: np.ndarray
+    """Shape (n_features,), of standardised columns."""
+    intercept: float
+    n_iter: int
 
 
 class LinearBaseline(BaseSelector):
     """Base of l1-SVM, l1-LR and SGD-SLR: a penalised fit of all columns in memory, by falling penalties.
 
     The first fit with at least `n_features_to_select` columns, found by bisection, is kept, and of its columns those
-    with the largest coefficients (standardised, where the matrix is dense).
+    with the largest coefficients. Dense columns are standardised first; those of a sparse matrix are not, so the
+    penalty and the order of the coefficients depend on their units, and other features may be selected than from the
+    same numbers in a dense matrix. A fit that is interrupted goes on after the last penalty that was solved.
 
     Parameters
     ----------
@@ -47,8 +61,8 @@ class LinearBaseline(BaseSelector):
     debias = False
 
     @abstractmethod
-    def _fit_at(self, C: float, X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, float]:
-        """Return coefficients and shift for one weight of the loss."""
+    def _solve(self, C: float, X: Any, y: np.ndarray, weight: np.ndarray) -> PenalisedFit:
+        """Return the fit for one weight of the loss."""
 
     @abstractmethod
     def _least(self, X: Any, y: np.ndarray, weight: np.ndarray) -> float:
@@ -76,71 +90,66 @@ class LinearBaseline(BaseSelector):
             raise ConfigError("expected C or n_features_to_select, found both", self.method, "leave one out")
 
     def _fit(self, run: Run) -> None:
-        matrix, limit = run.matrix, run.task_limit
-        n_samples, n_features = (int(length) for length in matrix.shape)
-        n_to_select(self.n_features_to_select, n_features, n_features)
-        self._plan(run.shape, Limits(limit))  # refuses what does not fit
-        y, found = checked_target(matrix, self.loss), matrix.read_weight(slice(None))
-        weight = np.ones(n_samples) if found is None else np.array(found, dtype=np.float64)
+        n_to_select(self.n_features_to_select, run.shape.n_features, run.shape.n_features)
+        self._plan(run.shape, run.limits)  # refuses what does not fit
+        y, weight = self._target_and_weight(run.matrix)
         used = weight > 0.0
-        self.classes_ = classes_of(y[used], None)
-        signs = np.where(y == self.classes_[1], 1.0, -1.0)
+        self.n_fits_ = 0
         with run.reported("", 1) as advance, run.timed("select"):
-            X, mean, scale = _columns(matrix, weight)
-            coef, shift, self.C_, self.n_fits_ = self._search(X[used], signs[used], weight[used])
+            X, mean, scale = _columns(run.matrix, weight)
+            rows = X[used], y[used], weight[used]
+            coef, intercept = self._search(self._least(*rows), partial(self._fit_at, run, *rows))
             advance()
-        self._finish(run, coef, shift, mean, scale, float(weight.sum()))
+        columns = np.flatnonzero(coef)
+        on_scale = coef[columns] * scale[columns]
+        self._set_selection(columns, np.abs(coef[columns]), on_scale, intercept - (mean[columns] * on_scale).sum())
+        notes = [f"{len(columns)} columns have a coefficient at C = {self.C_:.4g}, found in {self.n_fits_} fit(s)"]
+        if self.n_features_to_select is not None and len(columns) < self.n_features_to_select:
+            notes.append(f"{self.n_features_to_select} features were asked for, but no penalty tried keeps as many")
+        if self.debias and len(columns):
+            notes.append(self._debiased(run, float(weight.sum())))
+        self.result_ = self._result_of(run, notes=notes, chosen={"C": self.C_})
 
-    def _search(self, X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, float, float, int]:
-        """Return coefficients, shift, C and how many fits it took."""
-        if self.n_features_to_select is None:
-            C = float(self.C) if self.C is not None else 10.0 * self._least(X, y, weight)
-            return (*self._fit_at(C, X, y, weight), C, 1)
-        wanted, low = self.n_features_to_select, self._least(X, y, weight)
-        high, n_fits = 1.5 * low, 1
-        fit = self._fit_at(high, X, y, weight)
-        while np.count_nonzero(fit[0]) < wanted and n_fits < 30:
-            low, high, n_fits = high, 1.5 * high, n_fits + 1
-            fit = self._fit_at(high, X, y, weight)
+    def _search(self, least: float, fit_at: Callable[[float], PenalisedFit]) -> tuple[np.ndarray, float]:
+        """Set C, and return coefficients, of standardised columns, and intercept."""
+        wanted = self.n_features_to_select
+        if wanted is None:
+            self.C_ = 10.0 * least if self.C is None else float(self.C)
+            fit = fit_at(self.C_)
+            return fit.coef, fit.intercept
+        low, high = least, 1.5 * least
+        fit = fit_at(high)
+        while np.count_nonzero(fit.coef) < wanted and self.n_fits_ < 30:
+            low, high = high, 1.5 * high
+            fit = fit_at(high)
         for _ in range(10):
-            if np.count_nonzero(fit[0]) <= wanted:
+            if np.count_nonzero(fit.coef) <= wanted:
                 break
             middle = float(np.sqrt(low * high))
-            n_fits += 1
-            trial = self._fit_at(middle, X, y, weight)
-            if np.count_nonzero(trial[0]) >= wanted:
+            trial = fit_at(middle)
+            if np.count_nonzero(trial.coef) >= wanted:
                 high, fit = middle, trial
             else:
                 low = middle
-        coef, shift = fit
-        order = np.lexsort((np.arange(len(coef)), -np.abs(coef)))
-        coef[order[wanted:]] = 0.0
-        return coef, shift, high, n_fits
+        self.C_, coef = high, fit.coef.copy()
+        coef[np.lexsort((np.arange(len(coef)), -np.abs(coef)))[wanted:]] = 0.0
+        return coef, fit.intercept
 
-    def _finish(
-        self, run: Run, coef: np.ndarray, shift: float, mean: np.ndarray, scale: np.ndarray, total_weight: float
-    ) -> None:
-        chosen = np.flatnonzero(coef)
-        self.support_ = coef != 0.0
-        self.scores_ = np.abs(coef)
-        self.coef_ = coef * scale
-        self.intercept_ = float(shift - (mean[chosen] * self.coef_[chosen]).sum())
-        self.selected_ = chosen[np.lexsort((chosen, -self.scores_[chosen]))]
-        notes = [f"{len(chosen)} columns have a coefficient at C = {self.C_:.4g}, found in {self.n_fits_} fit(s)"]
-        wanted = self.n_features_to_select
-        if wanted is not None and len(chosen) < wanted:
-            notes.append(f"{wanted} features were asked for, but no penalty tried keeps as many")
-        if self.debias and len(self.selected_):
-            notes.append(self._refit(run, total_weight))
-        self.result_ = self._result_of(run, notes=notes, chosen={"C": self.C_})
+    def _fit_at(self, run: Run, X: Any, y: np.ndarray, weight: np.ndarray, C: float) -> PenalisedFit:
+        """Return the fit at C: the one that a checkpoint has, or a new one."""
+        fit = run.load(f"C-{C!r}", PenalisedFit)
+        if fit is None:
+            fit = self._solve(C, X, y, weight)
+            run.save(f"C-{C!r}", fit)
+        self.n_fits_, self.n_iter_ = self.n_fits_ + 1, fit.n_iter
+        return fit
 
-    def _refit(self, run: Run, total_weight: float) -> str:
+    def _debiased(self, run: Run, total_weight: float) -> str:
         """Fit the selected columns alone, without the penalty that shrank them, as FGM does with its default C."""
-        columns, loss = self.selected_, str(self.loss)
-        ridge = 1.0 / (default_C(total_weight, loss, 1.0) * total_weight)
-        fit = refit_selected(run, columns, MeanLoss(loss, float(self.classes_[1]), ridge=ridge))
-        self.coef_[columns], self.intercept_ = fit.coef, fit.intercept
-        return f"the coefficients are those of a refit on the {len(columns)} columns alone"
+        ridge = 1.0 / (default_C(total_weight, self.loss, 1.0) * total_weight)
+        fit = self._refitted(run, self.selected_, ridge)
+        self.coef_[self.selected_], self.intercept_ = fit.coef, fit.intercept
+        return f"the coefficients are those of a refit on the {len(self.selected_)} columns alone"
 
 
 def _columns(matrix: Matrix, weight: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:

@@ -3,13 +3,14 @@
     min over w, b of ‖(w, b)‖₁ + C Σ_i loss(x_iᵀ w + b, y_i)
 
 R.-E. Fan, K.-W. Chang, C.-J. Hsieh, X.-R. Wang and C.-J. Lin, "LIBLINEAR: A library for large linear classification",
-Journal of Machine Learning Research 9 (2008); the competitors of Tan, Tsang and Wang (2014), section 8.
+Journal of Machine Learning Research 9 (2008); baselines of Tan, Tsang and Wang (2014), section 8.
 
 Differs from the paper
 ----------------------
 * The number of features may be asked for: C is bisected. The squared hinge is half of liblinear's, so C is twice its.
-* Dense columns are standardised first.
-* liblinear counts the intercept in the penalty, as the paper's experiments with a shift do.
+* Dense columns are standardised first. Sparse ones are taken as they are, so that they stay sparse: other features may
+  be selected from a sparse matrix than from the same numbers in a dense one, unless its columns have equal scales.
+* liblinear counts the intercept in the penalty, as the paper's experiments with an intercept do.
 """
 
 from __future__ import annotations
@@ -19,10 +20,9 @@ from typing import Annotated, Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
-from sklearn.svm import LinearSVC
 
-from daskfs.baselines.linear.base import LinearBaseline
+from daskfs.baselines.liblinear import l1_model
+from daskfs.baselines.linear.base import LinearBaseline, PenalisedFit
 from daskfs.losses import TWO_CLASSES
 from daskfs.parameters import Count, LossOf, Positive
 
@@ -37,9 +37,9 @@ class L1Liblinear(LinearBaseline):
     fit_intercept : bool
         Whether there is an intercept.
     tol : float
-        liblinear's.
+        By which liblinear ends its iterations.
     max_iter : int
-        liblinear's.
+        Of liblinear, at most.
     debias : bool
         Whether `coef_` are those of a refit on the selected features alone, as `FGM` with its default C makes it.
     random_state : int, RandomState or None
@@ -55,7 +55,7 @@ class L1Liblinear(LinearBaseline):
     intercept_ : float
     classes_ : ndarray of shape (2,)
     scores_ : ndarray of shape (n_features,)
-        Size of the (standardised) coefficient.
+        Size of the coefficient, of a dense matrix of the standardised one.
     C_ : float
     n_fits_ : int
     n_iter_ : int
@@ -64,7 +64,9 @@ class L1Liblinear(LinearBaseline):
 
     Notes
     -----
-    Holds all values three times: in double precision, and in liblinear's own sparse form.
+    Holds all values three times: in double precision, and in liblinear's own sparse form. From a sparse matrix, whose
+    columns are not standardised, other features may be selected than from a dense one. The fits for all values of C
+    so far are kept in a checkpoint.
 
     Examples
     --------
@@ -86,20 +88,18 @@ class L1Liblinear(LinearBaseline):
     debias: bool = False
 
     def _least(self, X: Any, y: np.ndarray, weight: np.ndarray) -> float:
-        slope = 0.5 if self.loss == "logistic" else 1.0
+        derivative = 0.5 if self.loss == "logistic" else 1.0
         largest = float(np.abs(X.T @ (weight * y)).max())
         if self.fit_intercept:
             largest = max(largest, abs(float(weight @ y)))
-        return 1.0 / (slope * largest) if largest > 0.0 else 1.0
+        return 1.0 / (derivative * largest) if largest > 0.0 else 1.0
 
-    def _fit_at(self, C: float, X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, float]:
-        shared = {"fit_intercept": self.fit_intercept, "tol": self.tol, "max_iter": self.max_iter}
-        if self.loss == "logistic":
-            model = LogisticRegression(l1_ratio=1.0, solver="liblinear", C=C, random_state=self.random_state, **shared)
-        else:
-            model = LinearSVC(penalty="l1", dual=False, C=0.5 * C, random_state=self.random_state, **shared)
+    def _solve(self, C: float, X: Any, y: np.ndarray, weight: np.ndarray) -> PenalisedFit:
+        options = {"fit_intercept": self.fit_intercept, "tol": self.tol, "max_iter": self.max_iter}
+        C = C if self.loss == "logistic" else 0.5 * C
+        model = l1_model(self.loss, C, random_state=self.random_state, **options)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             model.fit(X, y, sample_weight=weight)
-        self.n_iter_ = int(np.max(model.n_iter_))
-        return np.ravel(model.coef_).astype(np.float64), float(np.ravel(model.intercept_)[0])
+        coef = np.ravel(model.coef_).astype(np.float64)
+        return PenalisedFit(coef, float(np.ravel(model.intercept_)[0]), int(np.max(model.n_iter_)))

@@ -6,13 +6,14 @@
     3. Until the duality gap is below tol, or n_epochs.
 
 S. Shalev-Shwartz and T. Zhang, "Accelerated proximal stochastic dual coordinate ascent for regularized loss
-minimization", Mathematical Programming 155 (2016); a competitor of Tan, Tsang and Wang (2014), section 8, who set
+minimization", Mathematical Programming 155 (2016); a baseline of Tan, Tsang and Wang (2014), section 8, who set
 λ = 1e-4 and tol = 1e-5 and vary σ.
 
 Differs from the paper
 ----------------------
 * The number of features may be asked for: the penalty is bisected.
-* Columns are standardised first. Sparse matrices are taken as dense ones.
+* Dense columns are standardised first. Those of a sparse matrix are not (it is made dense for the fit): other features
+  may be selected from it than from the same numbers in a dense matrix, unless its columns have equal scales.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.baselines.linear.base import LinearBaseline
+from daskfs.baselines.linear.base import LinearBaseline, PenalisedFit
 from daskfs.kernels.baselines.sdca import sdca_epoch, sdca_gap
 from daskfs.parameters import Count, Positive
 from daskfs.selectors.inputs import seed_of
@@ -50,8 +51,13 @@ class SgdSlr(LinearBaseline, renamed={"max_epochs": "n_epochs"}):
 
     Attributes
     ----------
-    selected_, support_, coef_, intercept_, classes_, scores_, C_, n_fits_, result_
-        As of `daskfs.baselines.linear.l1_liblinear.L1Liblinear`.
+    selected_, support_, coef_, intercept_, classes_, scores_, C_, n_fits_, n_iter_, result_
+        As of `daskfs.baselines.linear.l1_liblinear.L1Liblinear`; an iteration is an epoch.
+
+    Notes
+    -----
+    Holds all values as float64. From a sparse matrix, whose columns are not standardised, other features may be
+    selected than from a dense one. The fits for all values of C so far are kept in a checkpoint.
 
     Examples
     --------
@@ -76,7 +82,7 @@ class SgdSlr(LinearBaseline, renamed={"max_epochs": "n_epochs"}):
         largest = float(np.abs(X.T @ (weight * y)).max())
         return 2.0 / largest if largest > 0.0 else 1.0
 
-    def _fit_at(self, C: float, X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, float]:
+    def _solve(self, C: float, X: Any, y: np.ndarray, weight: np.ndarray) -> PenalisedFit:
         X = X.toarray() if hasattr(X, "toarray") else X
         share = weight / weight.sum()
         penalty = 1.0 / (C * weight.sum())
@@ -91,4 +97,4 @@ class SgdSlr(LinearBaseline, renamed={"max_epochs": "n_epochs"}):
                 gap, w = sdca_gap(X, y, share, self.ridge, penalty, alpha, u)
                 if gap <= self.tol:
                     break
-        return w[:-1].copy(), float(w[-1])
+        return PenalisedFit(w[:-1].copy(), float(w[-1]), epoch + 1)

@@ -39,7 +39,6 @@ from annotated_types import Gt, Lt
 
 from daskfs.kernels.fgm.shift import new_rows
 from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE, ONE_PREDICTION, find_loss
-from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, LossOf, Positive, Tolerance, n_to_select
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.fgm.loss_weight import C_FACTORS, VALIDATION_SHARE, default_C, typical_variance
@@ -49,9 +48,7 @@ from daskfs.selectors.fgm.restricted_problem import RestrictedProblem, SolverSet
 from daskfs.selectors.fgm.tasks import scored_in_place
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
-from daskfs.selectors.shared.refit import MeanLoss, refit_selected
 from daskfs.selectors.shared.run import Run
-from daskfs.selectors.shared.targets import checked_target, classes_of
 
 
 class FGM(BaseSelector):
@@ -178,7 +175,7 @@ class FGM(BaseSelector):
 
     def _fit(self, run: Run) -> None:
         run = run.over(run.matrix, by="columns")
-        y, weight = self._target(run.matrix)
+        y, weight = self._target_and_weight(run.matrix)
         columns = self._columns(run, weight)
         held_out = self._held_out(weight, self.validation)
         self.C_ = self._chosen_C(columns, y, weight)
@@ -194,16 +191,6 @@ class FGM(BaseSelector):
             notes.append(self._refit(passes, y, weight))
         chosen = {"C": self.C_, "n_features_per_pass": passes.sizes.per_pass}
         self.result_ = self._result_of(run, notes=notes, history=passes.history_columns(), chosen=chosen)
-
-    def _target(self, matrix: Matrix) -> tuple[np.ndarray, np.ndarray]:
-        """Return the target (classes as -1 and +1) and the weights of all rows."""
-        y = checked_target(matrix, self.loss)
-        found = matrix.read_weight(slice(None))
-        weight = np.ones(len(y)) if found is None else np.array(found, dtype=np.float64)
-        if find_loss(self.loss).is_classifier:
-            self.classes_ = classes_of(y[weight > 0.0], None)
-            y = np.where(y == self.classes_[1], 1.0, -1.0)
-        return np.array(y, dtype=np.float64), weight
 
     def _columns(self, run: Run, weight: np.ndarray) -> Columns:
         """Return the columns, cut to the limits and standardised."""
@@ -258,15 +245,11 @@ class FGM(BaseSelector):
 
     def _take(self, passes: Passes) -> None:
         """Set the selection, its coefficients on the scale of the data, and what is known of the optimum."""
-        scaling, n_features = passes.columns.scaling, passes.columns.run.shape.n_features
+        scaling = passes.columns.scaling
         features, standardised = passes.selected()
-        self.support_ = np.zeros(n_features, dtype=bool)
-        self.support_[features] = True
-        self.scores_, self.coef_ = np.zeros((2, n_features))
-        self.scores_[features] = np.abs(standardised)
-        self.coef_[features] = standardised * scaling.inverse[features]
-        self.intercept_ = float(passes.problem.shift - (scaling.centre[features] * self.coef_[features]).sum())
-        self.selected_ = features[np.lexsort((features, -self.scores_[features]))]
+        coef = standardised * scaling.inverse[features]
+        intercept = passes.problem.shift - (scaling.centre[features] * coef).sum()
+        self._set_selection(features, np.abs(standardised), coef, intercept)
         self.n_passes_ = passes.columns.n_passes
         self.dual_gap_ = passes.gap
 
@@ -297,9 +280,7 @@ class FGM(BaseSelector):
     def _refit(self, passes: Passes, y: np.ndarray, weight: np.ndarray) -> str:
         """Refit on the selected features alone; return both fits' accuracies in words."""
         features, problem = np.flatnonzero(self.support_), passes.problem
-        positive = float(self.classes_[1]) if find_loss(self.loss).is_classifier else None
-        ridge = 1.0 / (self.C_ * float(weight.sum()))
-        fit = refit_selected(passes.columns.run, features, MeanLoss(self.loss, positive, ridge=ridge))
+        fit = self._refitted(passes.columns.run, features, ridge=1.0 / (self.C_ * float(weight.sum())))
         self.coef_[features], self.intercept_ = fit.coef, fit.intercept
         fitted = problem.predictions() + problem.shift
         refitted = problem.columns_of(features).T.astype(np.float64) @ fit.coef + fit.intercept
