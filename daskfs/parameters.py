@@ -22,7 +22,6 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from numbers import Integral, Real
 from types import MappingProxyType, NoneType, SimpleNamespace, UnionType
 from typing import (
@@ -173,6 +172,7 @@ class Parameters:
     _keyword_only: ClassVar[frozenset[str]] = frozenset()
     _renamed: ClassVar[dict[str, str]] = {}
     """New names by their old ones."""
+    _parameters: ClassVar[Mapping[str, Parameter]]
 
     def __init_subclass__(
         cls,
@@ -230,9 +230,14 @@ class Parameters:
         super().__setstate__({self._renamed.get(name, name): value for name, value in state.items()})  # type: ignore[misc]
 
 
-@cache
 def parameters_of(cls: type[Parameters]) -> Mapping[str, Parameter]:
-    """Return the parameters of a class by name, in the constructor's order."""
+    """Return the parameters of a class by name, in the constructor's order; they are made out once."""
+    if "_parameters" not in vars(cls):
+        cls._parameters = MappingProxyType(_made_out(cls))
+    return cls._parameters
+
+
+def _made_out(cls: type[Parameters]) -> dict[str, Parameter]:
     texts = _entries(cls.__doc__ or "")
     found = {}
     for name, owner in cls._parameter_owners.items():
@@ -243,7 +248,7 @@ def parameters_of(cls: type[Parameters]) -> Mapping[str, Parameter]:
         default = getattr(cls, name)
         may_be_none = default is None or NoneType in alternatives
         found[name] = Parameter(name, default, kinds, may_be_none, texts.get(name, ("", ""))[1])
-    return MappingProxyType(found)
+    return found
 
 
 def n_to_select(asked: int | None, n_features: int, default: int) -> int:

@@ -53,7 +53,8 @@ class Record:
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays and numbers."""
-        return sum(nbytes_of(getattr(self, name)) for name in _hints(type(self)))
+        kind: Any = type(self)
+        return sum(nbytes_of(getattr(self, name)) for name in _hints(kind))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).unpack, (self.pack(),)
