@@ -35,7 +35,7 @@ from matplotlib.figure import Figure
 from daskfs.baselines.lasso.full_data import FullData
 from daskfs.baselines.lasso.subset_estimates import Averaging, Median
 from daskfs.pipeline.config import load_pipeline
-from daskfs.pipeline.facts import open_source
+from daskfs.pipeline.planning import open_source
 from daskfs.pipeline.progress import Silent
 from daskfs.pipeline.run import make_store
 from daskfs.selectors.message.selector import Message

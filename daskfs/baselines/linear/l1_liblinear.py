@@ -71,10 +71,8 @@ class L1Liblinear(LinearBaseline):
     Examples
     --------
     >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.standard_normal((500, 30))
-    >>> y = X[:, 3] - X[:, 7] > 0
-    >>> np.sort(L1Liblinear(2).fit(X, y).selected_)
+    >>> X = np.random.default_rng(0).standard_normal((500, 30))
+    >>> np.sort(L1Liblinear(2).fit(X, X[:, 3] > X[:, 7]).selected_)
     array([3, 7])
     """
 
