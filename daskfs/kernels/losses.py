@@ -26,7 +26,7 @@ import math
 import numpy as np
 
 from daskfs.kernels.numba_cache import elementwise, kernel
-from daskfs.losses import EPSILON_INSENSITIVE, HINGE, LOGISTIC, POISSON, SQUARED, SQUARED_HINGE
+from daskfs.losses import EPSILON_INSENSITIVE, HINGE, HUBER, LOGISTIC, POISSON, SQUARED, SQUARED_HINGE
 
 HUBER_EFFICIENCY = 1.345  # threshold in standard deviations of the noise: 95 % efficient under normal noise
 SPAN = 512  # predictions taken at once: all arrays of a span stay in the first-level cache
@@ -46,6 +46,13 @@ def default_threshold(y: np.ndarray, weight: np.ndarray) -> float:
     if scale <= 0.0:
         scale = float(np.average(deviation, weights=weight)) * math.sqrt(math.pi / 2.0)
     return HUBER_EFFICIENCY * scale
+
+
+def threshold_of(code: int, threshold: float | None, y: np.ndarray, weight: np.ndarray) -> float:
+    """Return a threshold that was given, or else Huber's default; 0 for the losses that have none."""
+    if threshold is None:
+        return default_threshold(y, weight) if code == HUBER else 0.0
+    return float(threshold)
 
 
 def weighted_median(values: np.ndarray, weight: np.ndarray) -> float:

@@ -201,7 +201,8 @@ def _norms(groups: Groups, coef: np.ndarray) -> np.ndarray:
 def _ridge(groups, rows, root, u, shift, with_shift, v):  # type: ignore[no-untyped-def]
     """Minimise ½ ‖u‖² + Σ_i share_i loss(z_i) by Newton's method in place; return shift, value, loss.
 
-    `v` is left at the dual variables.
+    `v` is left at the dual variables. Apart from `daskfs.kernels.glm.newton.newton`: the squared hinge's
+    curvature jumps, so that a step is halved by the value, and the ridge keeps every Hessian regular.
     """
     n_members, n_samples = u.shape[0], rows.y.shape[0]
     n = n_members + 1

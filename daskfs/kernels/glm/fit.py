@@ -9,6 +9,8 @@ import numpy as np
 
 from daskfs.kernels.glm.newton import (
     CONVERGED,
+    LONGEST_LAST_STEP,
+    TOLERANCE,
     Predictions,
     Problem,
     advance,
@@ -16,18 +18,15 @@ from daskfs.kernels.glm.newton import (
     mean_loss,
     new_predictions,
     newton,
+    weak_ridge,
 )
 from daskfs.kernels.glm.null_model import start_null_model
 from daskfs.kernels.linear.columns import copy_columns
 from daskfs.kernels.linear.linalg import factorise, minimum_norm
 from daskfs.kernels.linear.moments import Moments, moments
 from daskfs.kernels.linear.weighted_gram import extend_hessian
-from daskfs.kernels.losses import default_threshold, saturated_values
-from daskfs.losses import HUBER, LOGISTIC, POISSON, find_loss
-
-TOLERANCE = 1e-9  # of the last step, in standard deviations of the coefficients times √n
-LONGEST_LAST_STEP = 1e-3  # of a coefficient, where the loss may have no finite minimum
-PRIOR_DEVIATION = 5.0  # log-odds (or log-means) per standard deviation of a column, where the data sets no bound
+from daskfs.kernels.losses import saturated_values, threshold_of
+from daskfs.losses import LOGISTIC, POISSON, find_loss
 
 
 class GlmFit(NamedTuple):
@@ -92,10 +91,8 @@ def glm_fit(X: np.ndarray, y: np.ndarray, weight: np.ndarray, *, loss: str, thre
     if not weight.all():
         X, y, weight = X[weight > 0.0], y[weight > 0.0], weight[weight > 0.0]
     code = find_loss(loss).code
-    if threshold is None:
-        threshold = default_threshold(y, weight) if code == HUBER else 0.0
     m = moments(X, y, weight)
-    problem = Problem(code, float(threshold), y, weight / m.total)
+    problem = Problem(code, threshold_of(code, threshold, y, weight), y, weight / m.total)
     features = np.flatnonzero(m.scale > 0.0)
     columns = np.empty((len(features), len(y)))
     copy_columns(X, m.mean, m.scale, features, columns)
@@ -118,7 +115,7 @@ def fit_columns(problem: Problem, columns: np.ndarray, total: float, at: Predict
     hessian, factor = np.zeros((2, n, n))
     longest = LONGEST_LAST_STEP if problem.loss in (LOGISTIC, POISSON) else math.inf
     full_rank = n
-    for ridge in (0.0, 1.0 / (total * PRIOR_DEVIATION**2)):
+    for ridge in (0.0, weak_ridge(total)):
         solution = np.zeros(n)
         solution[0] = null
         value, status, rank = newton(

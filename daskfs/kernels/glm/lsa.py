@@ -26,9 +26,9 @@ from daskfs.kernels.linear.columns import copy_columns, copy_into
 from daskfs.kernels.linear.linalg import factorise, solve_cholesky
 from daskfs.kernels.linear.moments import Moments, moments
 from daskfs.kernels.linear.weighted_gram import extend_hessian
-from daskfs.kernels.losses import default_threshold, saturated_values
+from daskfs.kernels.losses import saturated_values, threshold_of
 from daskfs.kernels.numba_cache import kernel
-from daskfs.losses import HUBER, find_loss
+from daskfs.losses import find_loss
 
 TOLERANCE = 1e-8  # of coordinate descent, in standard deviations of coefficients times √n
 
@@ -73,10 +73,8 @@ def lsa_path(
     if not weight.all():
         X, y, weight = X[weight > 0.0], y[weight > 0.0], weight[weight > 0.0]
     code = find_loss(loss).code
-    if threshold is None:
-        threshold = default_threshold(y, weight) if code == HUBER else 0.0
     m = moments(X, y, weight)
-    problem = Problem(code, float(threshold), y, weight / m.total)
+    problem = Problem(code, threshold_of(code, threshold, y, weight), y, weight / m.total)
     parabola = _fit_parabola(problem, X, m)
     cross = parabola.hessian @ parabola.full
     if lambdas is None:

@@ -20,6 +20,9 @@ from daskfs.kernels.numba_cache import kernel
 from daskfs.losses import HUBER, LOGISTIC, POISSON
 
 CONVERGED, SEPARABLE = range(2)
+TOLERANCE = 1e-9  # of the last step, in standard deviations of the coefficients times √n
+LONGEST_LAST_STEP = 1e-3  # of a coefficient, where the loss may have no finite minimum
+PRIOR_DEVIATION = 5.0  # log-odds (or log-means) per standard deviation of a column, where the data sets no bound
 MAX_STEPS = 60  # a finite minimum takes ten; where there is none, the predictions grow by about 1 per step
 STALE = 0.05  # the factor is made anew when the squared step shrinks by less
 HUBER_FLOOR = 0.05  # outside its threshold the Huber loss has no curvature, and a Hessian needs some
@@ -51,6 +54,11 @@ def new_predictions(n_samples: int) -> Predictions:
     """Return predictions of zero; residuals and curvatures follow with the first `advance`."""
     z, residual, curvature, scratch = np.zeros((4, n_samples))
     return Predictions(z, residual, curvature, scratch, np.zeros(SPAN, dtype=np.int64))
+
+
+def weak_ridge(total: float) -> float:
+    """Return the ridge on the mean loss of rows of so much weight that bounds a fit without a finite minimum."""
+    return 1.0 / (total * PRIOR_DEVIATION**2)
 
 
 @kernel

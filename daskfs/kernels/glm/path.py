@@ -42,8 +42,8 @@ from daskfs.kernels.glm.state import (
 from daskfs.kernels.glm.steps import follow
 from daskfs.kernels.lasso.path import default_max_features as default_max_features_of_gram
 from daskfs.kernels.linear.moments import Moments
-from daskfs.kernels.losses import default_threshold, saturated_values
-from daskfs.losses import HUBER, find_loss
+from daskfs.kernels.losses import saturated_values, threshold_of
+from daskfs.losses import find_loss
 
 COLUMNS_NBYTES = 256 << 20
 STOPS = ("end of the grid", "patience", "max_features", "entered features")
@@ -179,13 +179,11 @@ def glm_path(
     """
     X, y, weight = rows_of_weight(X, y, weight)
     code = find_loss(loss).code
-    if threshold is None:
-        threshold = default_threshold(y, weight) if code == HUBER else 0.0
     n_features = X.shape[1]
     total = float(weight.sum())
     if max_features is None:
         max_features = default_max_features(total, n_features)
-    problem = Problem(code, float(threshold), y, weight / total)
+    problem = Problem(code, threshold_of(code, threshold, y, weight), y, weight / total)
     state = new_state(len(y), n_features, entered_capacity(n_features, max_features))
     has_null = fit_null_model(problem, state.coef, state.at)
     m = block_moments(X, state.at.residual / problem.share, weight)

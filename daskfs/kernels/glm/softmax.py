@@ -12,14 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daskfs.kernels.glm.fit import LONGEST_LAST_STEP, PRIOR_DEVIATION
+from daskfs.kernels.glm.newton import LONGEST_LAST_STEP, MAX_STEPS, TOLERANCE, weak_ridge
 from daskfs.kernels.linear.columns import copy_columns, copy_into, row_dot
 from daskfs.kernels.linear.linalg import factorise, solve_cholesky
 from daskfs.kernels.linear.moments import Moments, moments
 from daskfs.kernels.numba_cache import kernel
 
-TOLERANCE = 1e-9  # of the last step, in the norm of the Hessian
-MAX_STEPS, MAX_HALVINGS = 60, 40
+MAX_HALVINGS = 40
 NEAR = 1e-8  # a step so short, squared, gains what rounding of the value hides: it is taken as it is
 
 
@@ -78,7 +77,7 @@ def softmax_fit(X: np.ndarray, y: np.ndarray, weight: np.ndarray, n_classes: int
     code, share = y.astype(np.int64), weight / m.total
     n = (n_classes - 1) * (len(features) + 1)
     has_all = len(np.unique(code)) == n_classes
-    for ridge in (0.0, 1.0 / (m.total * PRIOR_DEVIATION**2)):
+    for ridge in (0.0, weak_ridge(m.total)):
         if ridge == 0.0 and not has_all:
             continue
         solution, factor = np.zeros((n_classes - 1, len(features) + 1)), np.zeros((n, n))
@@ -197,7 +196,11 @@ def _fill(columns, weight, scaled, top, left, hessian):  # type: ignore[no-untyp
 
 @kernel
 def _newton(columns, code, share, ridge, coef, factor):  # type: ignore[no-untyped-def]
-    """Minimise from the start in `coef`, in place; return whether it ended at a minimum, and the Hessian's rank."""
+    """Minimise from the start in `coef`, in place; return whether it ended at a minimum, and the Hessian's rank.
+
+    Apart from `daskfs.kernels.glm.newton.newton`: each class has a prediction of its own, so the Hessian has blocks of
+    classes, and the value comes with it; a step is halved by the value, for which no gradient is needed.
+    """
     n_free, width = coef.shape
     n = n_free * width
     gradient, hessian, step = np.zeros(n), np.zeros((n, n)), np.zeros(n)

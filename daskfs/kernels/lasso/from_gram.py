@@ -6,14 +6,22 @@ them: the path goes as far as the rows allow and says which ones it wants next.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from daskfs.kernels.lasso.gram_cache import GramCache, cache_gram
 from daskfs.kernels.lasso.least_squares import Fit, least_squares_from_cache
 from daskfs.kernels.lasso.path import STOPS, LassoPath, _by_homotopy, _range, default_max_features, gram_capacity
-from daskfs.kernels.lasso.steps import ENTERED, ROWS, TOO_MANY_GRAM_ROWS, PathState, Rule, follow, new_state, restart
+from daskfs.kernels.lasso.steps import (
+    ENTERED,
+    ROWS,
+    TOO_MANY_GRAM_ROWS,
+    PathState,
+    Rule,
+    follow,
+    new_rule,
+    new_state,
+    restart,
+)
 from daskfs.kernels.linear.moments import Moments
 
 
@@ -55,10 +63,7 @@ def lasso_path_from_gram(
     n_features = len(m.scale)
     if max_features is None:
         max_features = default_max_features(m.total, n_features)
-    rule = Rule(
-        float(penalty), math.nan if sigma2 is None else float(sigma2), gic_rss == "refit",
-        -1 if patience is None else int(patience), int(max_features),
-    )  # fmt: skip
+    rule = new_rule(penalty, sigma2, gic_rss, patience, max_features)
     state = new_state(n_features, len(features), min(max_features, n_features) + 16)
     state.gram[:] = gram
     state.row_of[features] = np.arange(len(features))

@@ -33,6 +33,7 @@ from daskfs.kernels.lasso.steps import (
     Rule,
     follow,
     keep_rows,
+    new_rule,
     new_state,
     restart,
 )
@@ -178,10 +179,7 @@ def lasso_path(
     n_features = X.shape[1]
     if max_features is None:
         max_features = default_max_features(m.total, n_features)
-    rule = Rule(
-        float(penalty), math.nan if sigma2 is None else float(sigma2), gic_rss == "refit",
-        -1 if patience is None else int(patience), int(max_features),
-    )  # fmt: skip
+    rule = new_rule(penalty, sigma2, gic_rss, patience, max_features)
     state = new_state(n_features, gram_capacity(n_features, max_features), min(max_features, n_features) + 16)
     if is_narrow:
         keep_rows(gram, m.scale, state)

@@ -36,6 +36,13 @@ class Rule(NamedTuple):
     max_features: int
 
 
+def new_rule(penalty: float, sigma2: float | None, gic_rss: str, patience: int | None, max_features: int) -> Rule:
+    """Return the rule of parameters as `daskfs.kernels.lasso.path.lasso_path` takes them."""
+    variance = math.nan if sigma2 is None else float(sigma2)
+    most_worse = -1 if patience is None else int(patience)
+    return Rule(float(penalty), variance, gic_rss == "refit", most_worse, int(max_features))
+
+
 class PathState(NamedTuple):
     """What the steps of one path share.
 

@@ -31,7 +31,7 @@ def add_products(columns, sums):  # type: ignore[no-untyped-def]
     """
     for a in range(0, columns.shape[0], TILE):
         for b in range(a, columns.shape[0], TILE):
-            _add_tile(columns, a, b, sums)
+            add_tile(columns, a, columns, b, 0.0, sums)
 
 
 @kernel
@@ -83,13 +83,13 @@ def _transpose(row0, row1, row2, row3, row4, row5, row6, row7, origin, share, i,
 
 
 @inner_loop
-def _add_tile(columns, a, b, sums):  # type: ignore[no-untyped-def]
-    """Add the dot products of columns a to a + 3 with columns b to b + 3."""
-    a0, a1, a2, a3 = columns[a], columns[a + 1], columns[a + 2], columns[a + 3]
-    b0, b1, b2, b3 = columns[b], columns[b + 1], columns[b + 2], columns[b + 3]
-    s00 = s01 = s02 = s03 = s10 = s11 = s12 = s13 = 0.0
-    s20 = s21 = s22 = s23 = s30 = s31 = s32 = s33 = 0.0
-    for i in range(columns.shape[1]):
+def add_tile(left, a, right, b, zero, sums):  # type: ignore[no-untyped-def]
+    """Add the dot products of rows a to a + 3 with rows b to b + 3 of `right`; `zero` is of the type to sum in."""
+    a0, a1, a2, a3 = left[a], left[a + 1], left[a + 2], left[a + 3]
+    b0, b1, b2, b3 = right[b], right[b + 1], right[b + 2], right[b + 3]
+    s00 = s01 = s02 = s03 = s10 = s11 = s12 = s13 = zero
+    s20 = s21 = s22 = s23 = s30 = s31 = s32 = s33 = zero
+    for i in range(left.shape[1]):
         x0, x1, x2, x3 = a0[i], a1[i], a2[i], a3[i]
         y0, y1, y2, y3 = b0[i], b1[i], b2[i], b3[i]
         s00, s01, s02, s03 = s00 + x0 * y0, s01 + x0 * y1, s02 + x0 * y2, s03 + x0 * y3

@@ -15,11 +15,11 @@ import math
 
 import numpy as np
 
+from daskfs.kernels.linear.gram_tiles import TILE, add_tile
 from daskfs.kernels.linear.moments import CONSTANT_RATIO
 from daskfs.kernels.numba_cache import inner_loop, kernel
 
 BAND_ROWS = 520  # of two packed panels of 64 columns in the second-level cache; 520 x 128² < 2²⁴
-TILE = 4
 SPAN = 2048  # rows of a combination summed at once: they stay in the first-level cache
 NO_WEIGHT = np.empty(0)
 """Stands for weights that are all 1."""
@@ -68,7 +68,7 @@ def _add_bands(left, right, weight, left_panel, right_panel, sums, is_symmetric)
                 _copy(right[b, start:stop], right_panel[b])
         for a in range(0, left_panel.shape[0], TILE):
             for b in range(a if is_symmetric else 0, right_panel.shape[0], TILE):
-                _add_tile(left_panel, a, right_panel, b, zero, sums)
+                add_tile(left_panel, a, right_panel, b, zero, sums)
 
 
 @inner_loop
@@ -81,25 +81,6 @@ def _copy(row, out):  # type: ignore[no-untyped-def]
 def _weigh(row, weight, out):  # type: ignore[no-untyped-def]
     for i in range(row.shape[0]):
         out[i] = row[i] * weight[i]
-
-
-@inner_loop
-def _add_tile(left, a, right, b, zero, sums):  # type: ignore[no-untyped-def]
-    """Add the dot products of rows a to a + 3 with rows b to b + 3."""
-    a0, a1, a2, a3 = left[a], left[a + 1], left[a + 2], left[a + 3]
-    b0, b1, b2, b3 = right[b], right[b + 1], right[b + 2], right[b + 3]
-    s00 = s01 = s02 = s03 = s10 = s11 = s12 = s13 = zero
-    s20 = s21 = s22 = s23 = s30 = s31 = s32 = s33 = zero
-    for i in range(left.shape[1]):
-        x0, x1, x2, x3 = a0[i], a1[i], a2[i], a3[i]
-        y0, y1, y2, y3 = b0[i], b1[i], b2[i], b3[i]
-        s00, s01, s02, s03 = s00 + x0 * y0, s01 + x0 * y1, s02 + x0 * y2, s03 + x0 * y3
-        s10, s11, s12, s13 = s10 + x1 * y0, s11 + x1 * y1, s12 + x1 * y2, s13 + x1 * y3
-        s20, s21, s22, s23 = s20 + x2 * y0, s21 + x2 * y1, s22 + x2 * y2, s23 + x2 * y3
-        s30, s31, s32, s33 = s30 + x3 * y0, s31 + x3 * y1, s32 + x3 * y2, s33 + x3 * y3
-    for q, found in enumerate(((s00, s01, s02, s03), (s10, s11, s12, s13), (s20, s21, s22, s23), (s30, s31, s32, s33))):
-        for r in range(TILE):
-            sums[a + q, b + r] += found[r]
 
 
 @kernel

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from daskfs.kernels.glm.fit import LONGEST_LAST_STEP, PRIOR_DEVIATION
+from daskfs.kernels.glm.newton import LONGEST_LAST_STEP, weak_ridge
 from daskfs.kernels.linear.linalg import factorise, solve_cholesky
 from daskfs.kernels.losses import default_threshold
 from daskfs.losses import HUBER, LOGISTIC, POISSON, SQUARED, SQUARED_HINGE, find_loss
@@ -100,7 +100,7 @@ def refit_selected(run: Run, columns: np.ndarray, mean_loss: MeanLoss = MeanLoss
         fit = _descend(blocks, model, total, ridge, code)
         is_separable = fit is None
         if fit is None:  # no finite minimum
-            fit = _descend(blocks, model, total, max(ridge, 1.0 / (total * PRIOR_DEVIATION**2)), code, is_bounded=True)
+            fit = _descend(blocks, model, total, max(ridge, weak_ridge(total)), code, is_bounded=True)
     solution, mean, n_steps, n_dependent = fit  # type: ignore[misc]  # bounded fits are never None
     coef = np.divide(solution[1:], scale, out=np.zeros(len(scale)), where=scale > 0.0)
     intercept = float(solution[0] - (coef * centre).sum())
@@ -110,7 +110,11 @@ def refit_selected(run: Run, columns: np.ndarray, mean_loss: MeanLoss = MeanLoss
 def _descend(
     blocks: SelectedBlocks, model: Model, total: float, ridge: float, code: int, is_bounded: bool = False
 ) -> tuple[np.ndarray, float, int, int] | None:
-    """Return solution, mean loss, number of steps and of dependent columns; None where there is no finite minimum."""
+    """Return solution, mean loss, number of steps and of dependent columns; None where there is no finite minimum.
+
+    Apart from `daskfs.kernels.glm.newton.newton`, whose rows are in memory: here each look is a pass over all
+    rows, which gives value, gradient and Hessian at once. So no factor is kept, and a step is halved by the value.
+    """
     penalised = np.concatenate([[0.0], np.ones(len(model.scale))])
     value, gradient, hessian = blocks.terms(model, total, ridge * penalised)
     null, n_features = value, int((model.scale > 0.0).sum())
