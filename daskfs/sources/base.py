@@ -43,18 +43,18 @@ class Source(ABC):
     Attributes
     ----------
     kind : str
-        The word a pipeline file uses.
+        Name of this kind of source in a pipeline file.
     exchangeable : bool
-        Whether the rows already stand in random order, so that a store need not permute them.
+        True where the rows are in random order already, so that a store need not permute them.
     notes : list of str
-        What a reader of the result must know: rows dropped, categories pooled, columns left out. Grows while reading.
+        Facts for the reader of a result: rows dropped, categories pooled, columns left out. Grows while reading.
     """
 
     kind: ClassVar[str]
     options: ClassVar[type[SourceOptions]]
-    """What a pipeline file may say of it, by the names of its constructor's parameters."""
+    """Its options in a pipeline file, by the names of its constructor's parameters."""
     knows_true_features: ClassVar[bool] = False
-    """Whether recall and precision of a selection can be measured."""
+    """True where recall and precision of a selection can be measured."""
     exchangeable: bool = False
     has_weight: bool = False
     notes: list[str]
@@ -69,7 +69,7 @@ class Source(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Look at the header only: is the source there, whole as far as one can see, and of the form expected?
+        """Check, by the header only, that the source exists, is complete as far as visible, and has the expected form.
 
         Raises
         ------
