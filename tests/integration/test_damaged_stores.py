@@ -194,7 +194,9 @@ def test_a_full_disk_ends_ingest_in_one_line_and_leaves_nothing(workshop, small_
     workshop.pipeline(store={"path": "disk/s.zarr"})
     before = workshop.contents()
     for command in (["ingest", "table.csv", "disk/s.zarr", "--target", "y"], ["run", "pipeline.yaml"]):
-        refused(workshop.daskfs(*command), "disk/s.zarr: the disk is full", "needed are 7", "free space, or choose")
+        refused(
+            workshop.daskfs(*command), "disk/s.zarr: the disk is full", "needed are 7", "free disk space, or choose"
+        )
         assert workshop.contents() == before
 
 
