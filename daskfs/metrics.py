@@ -59,7 +59,7 @@ def accuracy(y: np.ndarray, prediction: np.ndarray, weight: np.ndarray | None = 
 
 
 def auc(y: np.ndarray, score: np.ndarray, weight: np.ndarray | None = None) -> float:
-    """Area under the ROC curve: probability that a sample of the greater label scores above one of the lesser, ties half.
+    """Area under the ROC curve: probability that a sample of the greater label scores above one of the lesser.
 
     Parameters
     ----------

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from daskfs.errors import DataError, SourceError
-from daskfs.matrix.arrays import ArrayMatrix as ArrayMatrix  # where it stood before
 from daskfs.matrix.arrays import as_column, as_matrix, as_names, as_targets, dense_rows, pieces_of_rows
 from daskfs.matrix.names import Names
 from daskfs.sources.base import Source, SourceBlock
@@ -47,11 +46,14 @@ class ArraySource(Source):
     ) -> None:
         self._X = as_matrix(X)
         n_samples, n_features = self._X.shape
-        self._names = Names(n_features, None if feature_names is None else as_names(feature_names, n_features)).tolist()
+        self.n_samples: int = int(n_samples)
+        self.feature_names = Names(
+            n_features, None if feature_names is None else as_names(feature_names, n_features)
+        ).tolist()
         self._y = None if y is None else as_targets(y, n_samples)
         self._weight = None if weight is None else as_column(weight, n_samples, "weight")
         self.has_weight = weight is not None
-        self._target_names = _name_targets(self._y, target_names)
+        self.target_names = _name_targets(self._y, target_names)
         self._description = description
         self.notes = []
 
@@ -87,25 +89,10 @@ class ArraySource(Source):
             )
 
     @property
-    def n_samples(self) -> int:
-        """Rows of X."""
-        return int(self._X.shape[0])
-
-    @property
-    def feature_names(self) -> list[str]:
-        """Names of the columns."""
-        return self._names
-
-    @property
-    def target_names(self) -> list[str]:
-        """Names of the targets."""
-        return self._target_names
-
-    @property
     def encoding(self) -> dict[str, Any]:
         """Names of features and targets: renamed columns make another store."""
-        joined = "\n".join(self._names)
-        return {"features": hashlib.sha256(joined.encode()).hexdigest(), "targets": self._target_names}
+        joined = "\n".join(self.feature_names)
+        return {"features": hashlib.sha256(joined.encode()).hexdigest(), "targets": self.target_names}
 
     def row_blocks(self, block_rows: int, dtype: np.dtype | type = np.float64) -> Iterator[SourceBlock]:
         """Yield consecutive rows; blocks of a dense array are views of it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -46,6 +46,14 @@ class Source(ABC):
         Name of this kind of source in a pipeline file.
     exchangeable : bool
         True where the rows are in random order already, so that a store need not permute them.
+    n_samples : int or None
+        Number of rows, or None while it is not known.
+    feature_names : list of str
+        Names of the columns of X; a table may have to be read once to know its categories.
+    target_names : sequence of str
+        Empty where there is no target.
+    label_names : sequence of str
+        Names of the id and split columns.
     notes : list of str
         Facts for the reader of a result: rows dropped, categories pooled, columns left out. Grows while reading.
     """
@@ -57,6 +65,10 @@ class Source(ABC):
     """True where recall and precision of a selection can be measured."""
     exchangeable: bool = False
     has_weight: bool = False
+    n_samples: int | None = None
+    feature_names: list[str]
+    target_names: Sequence[str] = ()
+    label_names: Sequence[str] = ()
     notes: list[str]
 
     @abstractmethod
@@ -67,8 +79,7 @@ class Source(ABC):
     def digest(self) -> str:
         """Return the SHA-256 of the content: equal content, equal digest."""
 
-    @abstractmethod
-    def check(self) -> None:
+    def check(self) -> None:  # noqa: B027 - nothing left to check where the constructor has
         """Check, by the header only, that the source exists, is complete as far as visible, and has the expected form.
 
         Raises
@@ -76,26 +87,6 @@ class Source(ABC):
         DaskfsError
             With place and remedy.
         """
-
-    @property
-    def n_samples(self) -> int | None:
-        """Rows that will be yielded, or None while that is not known."""
-        return None
-
-    @property
-    @abstractmethod
-    def feature_names(self) -> list[str]:
-        """Names of the columns of X; a table may have to be read once to know its categories."""
-
-    @property
-    def target_names(self) -> list[str]:
-        """Names of the targets; empty where there is none."""
-        return []
-
-    @property
-    def label_names(self) -> list[str]:
-        """Names of the id and split columns."""
-        return []
 
     @property
     def encoding(self) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import zip_longest
@@ -16,9 +15,9 @@ from daskfs.documents import check_document
 from daskfs.errors import DaskfsError, SchemaError, SourceError, did_you_mean
 from daskfs.sources import csv_faults
 from daskfs.sources.csv_types import arrow_type, guessed_type, trimmed
-from daskfs.sources.files import COMPRESSED, digest_of, expand_paths, fingerprint, same_stamps, stamp, text_ratio
+from daskfs.sources.files import COMPRESSED, PathLike, stamp, text_ratio
 from daskfs.sources.roles import Names
-from daskfs.sources.table import TableBatch, TableOptions, TableSource
+from daskfs.sources.table import FileTable, TableBatch, TableOptions
 from daskfs.sources.table_schema import ColumnSchema, TableFormat
 from daskfs.sources.text import first_line_nbytes, open_text, read_header
 
@@ -46,7 +45,7 @@ class CsvOptions(TableOptions):
     skip_initial_space: bool | None = None
 
 
-class CsvSource(TableSource):
+class CsvSource(FileTable):
     """One or several CSV files with the same columns.
 
     Parameters
@@ -66,52 +65,29 @@ class CsvSource(TableSource):
         A schema that is wrong, or an unknown field of the layout.
     """
 
-    kind, options = "csv", CsvOptions
+    kind, options, endings = "csv", CsvOptions, ENDINGS
 
     def __init__(
         self,
-        path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        path: PathLike | Sequence[PathLike],
         schema: Any = None,
         target: Names = None,
         weight: str | None = None,
         missing: Any = "error",
         **layout: Any,
     ) -> None:
-        super().__init__(schema, target, weight, missing)
-        self.files = expand_paths(path, ENDINGS)
+        super().__init__(path, schema, target, weight, missing)
         base = (
             self.schema.format
             if self.schema is not None
-            else TableFormat.model_validate({"delimiter": _usual_delimiter(self.files[0])})
+            else TableFormat.model_validate({"delimiter": "\t" if ".tsv" in self.files[0].suffixes else ","})
         )
         given = {key: value for key, value in layout.items() if value is not None}
         self.layout = check_document(TableFormat, base.model_dump() | given, "source", SchemaError)
 
-    @property
-    def place(self) -> str:
-        """The first file."""
-        return str(self.files[0])
-
     def describe(self) -> dict[str, Any]:
         """Return the files with size, time and SHA-256, and how they are laid out."""
-        return {
-            "kind": self.kind,
-            "description": _listed(self.files),
-            "files": self._prints,
-            "format": self.layout.model_dump(),
-        }
-
-    @cached_property
-    def _prints(self) -> list[dict[str, Any]]:
-        return [fingerprint(file) for file in self.files]
-
-    def digest(self) -> str:
-        """Return the digest of the bytes of all files."""
-        return digest_of(self._prints)
-
-    def is_unchanged(self, description: dict[str, Any], digest: str) -> bool:
-        """Compare sizes and times first, and the bytes only where these differ."""
-        return same_stamps(self.files, description.get("files", [])) or self.digest() == digest
+        return {**super().describe(), "format": self.layout.model_dump()}
 
     @property
     def encoding(self) -> dict[str, Any]:
@@ -296,11 +272,3 @@ class CsvSource(TableSource):
 def _require_rows(stream: Any, file: Path) -> None:
     if not stream.peek(1):
         raise SourceError("expected rows, found a header only", str(file), "check how the file was made")
-
-
-def _usual_delimiter(file: Path) -> str:
-    return "\t" if ".tsv" in file.suffixes else ","
-
-
-def _listed(files: Sequence[Path]) -> str:
-    return str(files[0]) if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"

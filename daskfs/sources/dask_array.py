@@ -44,10 +44,11 @@ class DaskArraySource(Source):
             raise DataError(f"expected a matrix with a known number of columns, found shape {X.shape}", "X")
         self._X = X if X.numblocks[1] == 1 else X.rechunk({1: -1})
         self._y = y
-        self._names = [str(name) for name in (feature_names if feature_names is not None else Names(X.shape[1]))]
-        self._target_names = [str(name) for name in target_names or ["target"]] if y is not None else []
-        if len(self._names) != X.shape[1]:
-            raise DataError(f"expected {X.shape[1]} feature names, found {len(self._names)}", "names")
+        self.n_samples = None if math.isnan(X.shape[0]) else int(X.shape[0])
+        self.feature_names = [str(name) for name in (feature_names if feature_names is not None else Names(X.shape[1]))]
+        self.target_names = [str(name) for name in target_names or ["target"]] if y is not None else []
+        if len(self.feature_names) != X.shape[1]:
+            raise DataError(f"expected {X.shape[1]} feature names, found {len(self.feature_names)}", "names")
         if y is not None and hasattr(y, "numblocks") and y.numblocks[0] != self._X.numblocks[0]:
             raise DataError(
                 f"expected the {self._X.numblocks[0]} row chunks of X, found {y.numblocks[0]}", "y", "rechunk y as X is"
@@ -73,28 +74,11 @@ class DaskArraySource(Source):
             sha256.update(np.ascontiguousarray(y, dtype=np.float64).data)
         return sha256.hexdigest()
 
-    def check(self) -> None:
-        """Nothing more to see without computing."""
-
-    @property
-    def n_samples(self) -> int | None:
-        """Rows, where the lengths of the chunks are known."""
-        return None if math.isnan(self._X.shape[0]) else int(self._X.shape[0])
-
-    @property
-    def feature_names(self) -> list[str]:
-        """Names of the columns."""
-        return self._names
-
-    @property
-    def target_names(self) -> list[str]:
-        """Name of the target."""
-        return self._target_names
-
     @property
     def encoding(self) -> dict[str, Any]:
         """Names of features and targets."""
-        return {"features": hashlib.sha256("\n".join(self._names).encode()).hexdigest(), "targets": self._target_names}
+        joined = "\n".join(self.feature_names)
+        return {"features": hashlib.sha256(joined.encode()).hexdigest(), "targets": self.target_names}
 
     def row_blocks(self, block_rows: int, dtype: np.dtype | type = np.float64) -> Iterator[SourceBlock]:
         """Yield each chunk in pieces of at most `block_rows` rows (pieces end where chunks end)."""

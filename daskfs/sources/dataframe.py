@@ -76,7 +76,7 @@ class FrameSource(TableSource):
         return sha256.hexdigest()
 
     @property
-    def n_samples(self) -> int | None:
+    def n_samples(self) -> int | None:  # type: ignore[override]
         """Rows, where none can be dropped."""
         if any(column.missing == "drop" for column in self.columns.values()):
             return super().n_samples
@@ -175,10 +175,6 @@ class DaskFrameSource(TableSource):
                 batch = _as_arrow(frame.iloc[start : start + _BATCH_ROWS], columns, self.place)
                 yield TableBatch(batch, self.place, done + start)
             done += len(frame)
-
-    def estimate_shape(self) -> tuple[int | None, int]:
-        """Return (None, n_features): how many rows there are is known when all partitions were computed."""
-        return super().estimate_shape()
 
 
 def target_name(y: Any, taken: list[str]) -> str:

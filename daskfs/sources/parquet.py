@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from daskfs.errors import SourceError
-from daskfs.sources.files import digest_of, expand_paths, fingerprint, same_stamps
-from daskfs.sources.roles import Names
-from daskfs.sources.table import TableBatch, TableOptions, TableSource
+from daskfs.sources.table import FileTable, TableBatch, TableOptions
 from daskfs.sources.table_schema import ColumnSchema
 
-ENDINGS = (".parquet", ".pq")
 _BATCH_NBYTES = 4 * 2**20
 _BUFFER_NBYTES = 2**20
 
@@ -28,7 +23,7 @@ class ParquetOptions(TableOptions):
     """Parquet: one file, several, a glob or a folder."""
 
 
-class ParquetSource(TableSource):
+class ParquetSource(FileTable):
     """One or several Parquet files with the same columns.
 
     Parameters
@@ -44,43 +39,10 @@ class ParquetSource(TableSource):
         A missing, empty or unreadable file.
     """
 
-    kind, options = "parquet", ParquetOptions
-
-    def __init__(
-        self,
-        path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-        schema: Any = None,
-        target: Names = None,
-        weight: str | None = None,
-        missing: Any = "error",
-    ) -> None:
-        super().__init__(schema, target, weight, missing)
-        self.files = expand_paths(path, ENDINGS)
+    kind, options, endings = "parquet", ParquetOptions, (".parquet", ".pq")
 
     @property
-    def place(self) -> str:
-        """The first file."""
-        return str(self.files[0])
-
-    def describe(self) -> dict[str, Any]:
-        """Return the files with size, time and SHA-256."""
-        more = f" and {len(self.files) - 1} more" if len(self.files) > 1 else ""
-        return {"kind": self.kind, "description": f"{self.place}{more}", "files": self._prints}
-
-    @cached_property
-    def _prints(self) -> list[dict[str, Any]]:
-        return [fingerprint(file) for file in self.files]
-
-    def digest(self) -> str:
-        """Return the digest of the bytes of all files."""
-        return digest_of(self._prints)
-
-    def is_unchanged(self, description: dict[str, Any], digest: str) -> bool:
-        """Compare sizes and times first, and the bytes only where these differ."""
-        return same_stamps(self.files, description.get("files", [])) or self.digest() == digest
-
-    @property
-    def n_samples(self) -> int | None:
+    def n_samples(self) -> int | None:  # type: ignore[override]
         """Rows of all files, where none can be dropped."""
         if any(column.missing == "drop" for column in self.columns.values()):
             return super().n_samples

@@ -99,6 +99,7 @@ class SyntheticSource(Source):
     kind, options = "synthetic", SyntheticOptions
     knows_true_features = True
     exchangeable = True
+    target_names = ("y",)
 
     def __init__(
         self,
@@ -143,6 +144,7 @@ class SyntheticSource(Source):
         self.noise_scale = float(default_scale if noise_scale is None else noise_scale)
         self.random_state = int(random_state)
         self.support, self.coef = draw_coef(design, *self._shape, int(n_informative), self.random_state)
+        self.n_samples = self._shape[0]
         self.notes = []
 
     @cached_property
@@ -173,27 +175,10 @@ class SyntheticSource(Source):
         """Return the SHA-256 of the parameters, which determine every value."""
         return hashlib.sha256(json.dumps(self.describe(), sort_keys=True).encode()).hexdigest()
 
-    def check(self) -> None:
-        """The parameters were checked when the source was made."""
-
-    @property
-    def n_samples(self) -> int:
-        """Rows to draw."""
-        return self._shape[0]
-
     @cached_property
     def feature_names(self) -> list[str]:  # type: ignore[override]
         """x0, x1, ..."""
         return [f"x{j}" for j in range(self._shape[1])]
-
-    @property
-    def target_names(self) -> list[str]:
-        """One target, y."""
-        return ["y"]
-
-    def estimate_shape(self) -> tuple[int, int]:
-        """Return (n_samples, n_features)."""
-        return self._shape
 
     def row_blocks(self, block_rows: int, dtype: np.dtype | type = np.float64) -> Iterator[SourceBlock]:
         """Yield blocks of float32 X and float64 y; a chunk cut by a block's end is drawn again."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ from daskfs.errors import DataError, SourceError
 from daskfs.sources.base import Source, SourceBlock
 from daskfs.sources.columns import BadValue, CategoryEncoder, Encoder
 from daskfs.sources.encoded_block import EncodedBlock
+from daskfs.sources.files import PathLike, digest_of, expand_paths, fingerprint, same_stamps
 from daskfs.sources.options import SourceOptions
 from daskfs.sources.roles import Names, resolve_columns
 from daskfs.sources.survey import Survey, make_encoder, needs_survey
@@ -124,12 +125,12 @@ class TableSource(Source):
         return [name for name, column in self.columns.items() if column.role in roles]
 
     @property
-    def target_names(self) -> list[str]:
+    def target_names(self) -> list[str]:  # type: ignore[override]
         """Columns to predict."""
         return self.named("target")
 
     @property
-    def label_names(self) -> list[str]:
+    def label_names(self) -> list[str]:  # type: ignore[override]
         """Columns of role id and split."""
         return self.named("id", "split")
 
@@ -164,7 +165,7 @@ class TableSource(Source):
             survey.update(table)
 
     @property
-    def n_samples(self) -> int | None:
+    def n_samples(self) -> int | None:  # type: ignore[override]
         """Rows that are kept, known once a survey was needed and made."""
         survey = self.__dict__.get("_survey")
         return survey.n_samples if survey is not None and survey.columns else None
@@ -271,3 +272,50 @@ class TableSource(Source):
                 )
                 encoder.n_unseen = 0
         self.notes[:] = notes
+
+
+class FileTable(TableSource):
+    """A table of one or several files with the same columns.
+
+    Parameters
+    ----------
+    path : path-like or list of path-like
+        A file, several, a pattern or a folder, in which the files with one of the class's `endings` count.
+    schema, target, weight, missing
+        See `TableSource`.
+    """
+
+    endings: ClassVar[tuple[str, ...]]
+
+    def __init__(
+        self,
+        path: PathLike | Sequence[PathLike],
+        schema: Any = None,
+        target: Names = None,
+        weight: str | None = None,
+        missing: Any = "error",
+    ) -> None:
+        super().__init__(schema, target, weight, missing)
+        self.files = expand_paths(path, self.endings)
+
+    @property
+    def place(self) -> str:
+        """The first file."""
+        return str(self.files[0])
+
+    def describe(self) -> dict[str, Any]:
+        """Return the files with size, time and SHA-256."""
+        more = f" and {len(self.files) - 1} more" if len(self.files) > 1 else ""
+        return {"kind": self.kind, "description": f"{self.place}{more}", "files": self._prints}
+
+    @cached_property
+    def _prints(self) -> list[dict[str, Any]]:
+        return [fingerprint(file) for file in self.files]
+
+    def digest(self) -> str:
+        """Return the digest of the bytes of all files."""
+        return digest_of(self._prints)
+
+    def is_unchanged(self, description: dict[str, Any], digest: str) -> bool:
+        """Compare sizes and times first, and the bytes only where these differ."""
+        return same_stamps(self.files, description.get("files", [])) or self.digest() == digest

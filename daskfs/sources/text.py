@@ -174,11 +174,10 @@ def reader_options(layout: TableFormat) -> dict[str, object]:
     }
 
 
-def not_utf8(path: Path, line: int, found: bytes, column: str = "") -> SourceError:
+def not_utf8(path: Path, line: int, found: bytes) -> SourceError:
     """Return the error for a byte that is not UTF-8."""
-    place = f"{path}:{line}" + (f", column '{column}'" if column else "")
     return SourceError(
         f"expected UTF-8 text, found byte 0x{found.hex()}",
-        place,
+        f"{path}:{line}",
         "set format.encoding (for example latin-1) in the table schema, or save the file as UTF-8",
     )

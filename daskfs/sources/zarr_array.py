@@ -72,10 +72,13 @@ class ZarrSource(Source):
             raise DataError(
                 f"expected {n_samples} targets as the rows of X, found {len(self._y)}", str(self._y_path or "y")
             )
-        self._names = [str(name) for name in (Names(n_features) if names is None else names)]
-        if len(self._names) != n_features:
-            raise DataError(f"expected {n_features} feature names, found {len(self._names)}", "names")
-        self._target = target or "target"
+        self.n_samples: int = int(n_samples)
+        self.feature_names = [str(name) for name in (Names(n_features) if names is None else names)]
+        if len(self.feature_names) != n_features:
+            raise DataError(f"expected {n_features} feature names, found {len(self.feature_names)}", "names")
+        target = target or "target"
+        if self._y is not None:
+            self.target_names = [target] if self._y.ndim == 1 else [f"{target}{k}" for k in range(self._y.shape[1])]
         self.notes = []
 
     def describe(self) -> dict[str, Any]:
@@ -109,30 +112,10 @@ class ZarrSource(Source):
         beside = self._y is not None and self._y_path is None
         return (not beside and same_stamps(self._files, description.get("files", []))) or self.digest() == digest
 
-    def check(self) -> None:
-        """The header was read when the source was made."""
-
-    @property
-    def n_samples(self) -> int:
-        """Rows of the array."""
-        return int(self._array.shape[0])
-
-    @property
-    def feature_names(self) -> list[str]:
-        """Names of the columns."""
-        return self._names
-
-    @property
-    def target_names(self) -> list[str]:
-        """Names of the targets."""
-        if self._y is None:
-            return []
-        return [self._target] if self._y.ndim == 1 else [f"{self._target}{k}" for k in range(self._y.shape[1])]
-
     @property
     def encoding(self) -> dict[str, Any]:
         """Names of features and targets."""
-        return {"features": self._names, "targets": self.target_names}
+        return {"features": self.feature_names, "targets": self.target_names}
 
     def row_blocks(self, block_rows: int, dtype: np.dtype | type = np.float64) -> Iterator[SourceBlock]:
         """Yield rows; whole rows of chunks at a time where these fit in a block."""
