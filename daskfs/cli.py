@@ -207,7 +207,12 @@ def verify(store: StorePath) -> None:
         damaged = open_store(store).verify(progress=progress)
     if damaged:
         raise CorruptStoreError(
-            "\n".join([*damaged, f"{store}: damaged parts: {len(damaged)}; remove it and ingest the source again"])
+            "\n".join(
+                [
+                    *damaged,
+                    f"{store}: {len(damaged)} damaged {'part' if len(damaged) == 1 else 'parts'}; remove it and ingest the source again",
+                ]
+            )
         )
     print(f"{store}: whole")
 

@@ -61,6 +61,8 @@ def accuracy(y: np.ndarray, prediction: np.ndarray, weight: np.ndarray | None = 
 def auc(y: np.ndarray, score: np.ndarray, weight: np.ndarray | None = None) -> float:
     """Area under the ROC curve: probability that a sample of the greater label scores above one of the lesser.
 
+    Ties count half.
+
     Parameters
     ----------
     y : ndarray of shape (n_samples,)
