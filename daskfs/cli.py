@@ -206,14 +206,8 @@ def verify(store: StorePath) -> None:
     with _shown_progress() as progress:
         damaged = open_store(store).verify(progress=progress)
     if damaged:
-        raise CorruptStoreError(
-            "\n".join(
-                [
-                    *damaged,
-                    f"{store}: {len(damaged)} damaged {'part' if len(damaged) == 1 else 'parts'}; remove it and ingest the source again",
-                ]
-            )
-        )
+        count = f"{len(damaged)} damaged {'part' if len(damaged) == 1 else 'parts'}"
+        raise CorruptStoreError("\n".join([*damaged, f"{store}: {count}; remove it and ingest the source again"]))
     print(f"{store}: whole")
 
 
