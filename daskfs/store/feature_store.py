@@ -83,7 +83,7 @@ class FeatureStore(Matrix):
         (n_samples, n_features).
     dtype : dtype
     shuffled : bool
-        Whether the rows stand in random order.
+        True where the rows are in random order.
     header : StoreHeader
 
     Notes
