@@ -48,9 +48,6 @@ class FrameSource(TableSource):
         if y is not None:
             target = target or target_name(y, list(frame.columns))
         super().__init__(schema, target, weight, missing)
-        twice = frame.columns[frame.columns.duplicated()]
-        if len(twice):
-            raise DataError(f"two columns are called {twice[0]!r}", self.place, "rename one of them")
         self._frame, self._y = frame, y
 
     @property

@@ -97,10 +97,6 @@ def cuts(selection: slice | np.ndarray, tile: int) -> list[Cut]:
     tile : int
         Length of a tile along this axis.
 
-    Returns
-    -------
-    list of Cut
-
     Examples
     --------
     >>> [(cut.tile, cut.inside, cut.outside) for cut in cuts(slice(3, 6), 4)]

@@ -11,6 +11,7 @@ from daskfs.kernels.substitution.exchange import invert, multiply
 from daskfs.kernels.substitution.products import NO_WEIGHT, row_products
 from daskfs.losses import EPSILON_INSENSITIVE, SQUARED, Loss, find_loss
 from daskfs.selectors.online_substitution.columns import Columns
+from daskfs.selectors.online_substitution.engines.base import BatchWidth, Engine, Rule
 from daskfs.selectors.online_substitution.engines.quadratic import curved_products
 from daskfs.selectors.online_substitution.members import Members
 from daskfs.selectors.shared.record import Record
@@ -212,3 +213,39 @@ class Point:
             inverse[:k, :k] = found
             optimum[:k] -= multiply(found, self.members_gradient(derivative))
         return Quadratic(total, derivative, sums, inverse, optimum)
+
+
+class PointEngine(Engine):
+    """An engine for any loss: its coefficients, intercept and objective are those of a point.
+
+    Parameters
+    ----------
+    members : Members
+        Of floating point.
+    rule, mode, width
+        See `Engine`.
+    y : ndarray of shape (n_samples,), float64
+        Classes are -1 and +1.
+    loss : LossSettings
+    """
+
+    def __init__(
+        self, members: Members, rule: Rule, mode: str, width: BatchWidth, y: np.ndarray, loss: LossSettings
+    ) -> None:
+        super().__init__(members, rule, mode, width)
+        self.point = Point(members, y, loss, rule.ridge)
+
+    @property
+    def coef(self) -> np.ndarray:
+        """Coefficients of the standardised columns, of shape (capacity,)."""
+        return self.point.coef
+
+    @property
+    def intercept(self) -> float:
+        """What is added to the prediction."""
+        return self.point.intercept
+
+    @property
+    def value(self) -> float:
+        """The objective."""
+        return self.point.value
