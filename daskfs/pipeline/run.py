@@ -19,13 +19,13 @@ from daskfs.cluster.workers import Workers
 from daskfs.documents import dump_yaml
 from daskfs.errors import DaskfsError, RunError, StoreError
 from daskfs.losses import find_loss
-from daskfs.matrix.base import Matrix, Progress
+from daskfs.matrix.base import Matrix, Progress, Silent
 from daskfs.metrics import PREDICTION_METRICS, precision, recall
 from daskfs.pipeline.compile_ahead import compile_ahead
 from daskfs.pipeline.config import Pipeline
 from daskfs.pipeline.facts import check_pipeline, check_sizes, make_selector, plan_data, plan_pipeline, plan_store
 from daskfs.pipeline.plan import Plan, available_nbytes, ingest_limit
-from daskfs.pipeline.progress import Silent, StepTimes, logged
+from daskfs.pipeline.progress import StepTimes, logged
 from daskfs.pipeline.run_folder import RunFolder, check_output
 from daskfs.report.plots import draw_history
 from daskfs.report.runs import load_run, write_report

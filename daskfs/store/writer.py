@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from daskfs.errors import DataError, PlanError, StoreError
-from daskfs.matrix.base import Progress
+from daskfs.matrix.base import Progress, Silent
 from daskfs.store.band_writer import BandWriter
 from daskfs.store.column_statistics import RunningStatistics, statistics_rows
 from daskfs.store.header import FORMAT_VERSION, StoreHeader, content_digest, versions
@@ -126,7 +126,7 @@ class StoreWriter:
         shard_nbytes: int = SHARD_NBYTES,
         progress: Progress | None = None,
     ) -> None:
-        self.progress = progress
+        self.progress = progress or Silent()
         self.path = Path(path).expanduser().absolute()
         self.n_features, self.dtype = n_features, np.dtype(dtype)
         if self.dtype.kind not in "iuf" or self.dtype.itemsize > 8:
@@ -285,15 +285,12 @@ class StoreWriter:
     def _write_matrix(self, order: np.ndarray | None) -> None:
         bands = self._bands or self._new_bands(self._n_rows)
         if self._spool is not None:
-            if self.progress is not None:
-                self.progress.start("tiles", self._n_rows)
+            self.progress.start("tiles", self._n_rows)
             for rows in self._spool.rows(np.arange(self._n_rows) if order is None else order):
                 bands.write(rows)
-                if self.progress is not None:
-                    self.progress.advance(len(rows))
+                self.progress.advance(len(rows))
             shutil.rmtree(self._spool.folder, ignore_errors=True)
-            if self.progress is not None:
-                self.progress.finish()
+            self.progress.finish()
         bands.close()
         self._layout = bands.layout
 
