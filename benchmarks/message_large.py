@@ -36,7 +36,7 @@ from daskfs.baselines.lasso.full_data import FullData
 from daskfs.baselines.lasso.subset_estimates import Averaging, Median
 from daskfs.matrix.base import Silent
 from daskfs.pipeline.config import load_pipeline
-from daskfs.pipeline.facts import open_source
+from daskfs.pipeline.planning import open_source
 from daskfs.pipeline.run import make_store
 from daskfs.selectors.message.selector import Message
 from daskfs.sources.base import Source, SourceBlock

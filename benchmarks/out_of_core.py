@@ -26,7 +26,7 @@ from pathlib import Path
 import psutil
 
 from daskfs.cluster.open import parse_bytes
-from daskfs.pipeline.plan import REHEARSAL_NBYTES
+from daskfs.pipeline.planning import REHEARSAL_NBYTES
 
 MIB = 2**20
 

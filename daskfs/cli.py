@@ -36,7 +36,7 @@ class _Commands(TyperGroup):
             _say(str(fault), *getattr(fault, "__notes__", ()))
             raise typer.Exit(fault.exit_code) from None
         except KeyboardInterrupt as fault:
-            sys.unraisablehook = lambda _: None  # what is torn down half-way complains about it
+            sys.unraisablehook = lambda _: None  # objects that are torn down half-way complain
             _say("interrupted", *getattr(fault, "__notes__", ()))
             raise typer.Exit(EXIT_INTERRUPTED) from None
         except BrokenPipeError:
@@ -59,7 +59,7 @@ def _terminated_is_interrupted() -> Iterator[None]:
 
 app = typer.Typer(
     cls=_Commands,
-    help="Select the few features that matter out of data too big for memory.",
+    help="Select the few features that matter from data larger than memory.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -70,15 +70,15 @@ PipelineFile = Annotated[Path, typer.Argument(metavar="PIPELINE.yaml", show_defa
 StorePath = Annotated[Path, typer.Argument(metavar="STORE.zarr", show_default=False)]
 Overrides = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY.PATH=VALUE", help="Replace a value of the pipeline, read as YAML. Repeatable."),
+    typer.Option("--set", metavar="KEY.PATH=VALUE", help="Set a value of the pipeline, read as YAML. Repeatable."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-MemoryLimit = Annotated[str | None, typer.Option(help="Of each process: 4GiB, say.", metavar="SIZE")]
-RandomState = Annotated[int, typer.Option(help="Seed.", min=0)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
+MemoryLimit = Annotated[str | None, typer.Option(help="Memory limit per process, e.g. 4GiB.", metavar="SIZE")]
+RandomState = Annotated[int, typer.Option(help="Random seed.", min=0)]
 Force = Annotated[bool, typer.Option("--force", help="Replace a finished run.")]
 Resume = Annotated[Path | None, typer.Option(metavar="RUN_DIR", help="Continue the interrupted run in this folder.")]
 Scheduler = Annotated[
-    str | None, typer.Option(metavar="ADDRESS", help="Run on the workers of this Dask scheduler: tcp://host:8786.")
+    str | None, typer.Option(metavar="ADDRESS", help="Address of a Dask scheduler to run on, e.g. tcp://host:8786.")
 ]
 
 
@@ -110,19 +110,19 @@ def run(
 
 @app.command()
 def plan(pipeline_file: PipelineFile, overrides: Overrides = None, as_json: AsJson = False) -> None:
-    """Say what a pipeline will read, write and take in memory; reads no data, refuses what exceeds the limit."""
+    """Print what a pipeline will read, write and hold in memory, without reading data; refuse it over the limit."""
     pipeline = _load(pipeline_file, overrides)
-    from daskfs.pipeline.facts import check_pipeline, plan_pipeline
+    from daskfs.pipeline.planning import check_pipeline, facts_of, plan_pipeline
 
-    planned = plan_pipeline(pipeline, check_pipeline(pipeline))
+    planned = plan_pipeline(pipeline, facts_of(pipeline, check_pipeline(pipeline)))
     print(json.dumps(planned.to_document(), indent=2) if as_json else planned.to_text())
 
 
 @app.command()
 def validate(pipeline_file: PipelineFile, overrides: Overrides = None) -> None:
-    """Check a pipeline, its schema and the header of its source or store; compute nothing."""
+    """Check a pipeline, its table schema and the header of its source or store, without computing."""
     pipeline = _load(pipeline_file, overrides)
-    from daskfs.pipeline.facts import check_pipeline
+    from daskfs.pipeline.planning import check_pipeline
 
     check_pipeline(pipeline)
     print(f"{pipeline_file}: valid")
@@ -132,20 +132,28 @@ def validate(pipeline_file: PipelineFile, overrides: Overrides = None) -> None:
 def ingest(
     source: Annotated[
         str,
-        typer.Argument(metavar="SOURCE", help="File, glob, folder, Zarr array or sklearn:NAME.", show_default=False),
+        typer.Argument(
+            metavar="SOURCE", help="File, glob pattern, folder, Zarr array or sklearn:NAME.", show_default=False
+        ),
     ],
     store: StorePath,
-    target: Annotated[str | None, typer.Option(help="The column to predict.", metavar="COLUMN")] = None,
-    schema: Annotated[Path | None, typer.Option(help="What the columns mean.", metavar="SCHEMA.yaml")] = None,
-    weight: Annotated[str | None, typer.Option(help="The column of sample weights.", metavar="COLUMN")] = None,
-    delimiter: Annotated[str | None, typer.Option(help="Between the values of a text table.")] = None,
-    dtype: Annotated[Literal["float32", "float64", "int8"], typer.Option(help="Of the stored matrix.")] = "float32",
-    codec: Annotated[Literal["raw", "lz4"] | None, typer.Option(help="Chosen by the data if not given.")] = None,
-    shuffle: Annotated[bool, typer.Option(help="Permute the rows, as subsets of rows must be random.")] = True,
+    target: Annotated[str | None, typer.Option(help="Target column.", metavar="COLUMN")] = None,
+    schema: Annotated[
+        Path | None, typer.Option(help="Table schema: names, types and roles of the columns.", metavar="SCHEMA.yaml")
+    ] = None,
+    weight: Annotated[str | None, typer.Option(help="Column of sample weights.", metavar="COLUMN")] = None,
+    delimiter: Annotated[str | None, typer.Option(help="Field delimiter of a text table.")] = None,
+    dtype: Annotated[
+        Literal["float32", "float64", "int8"], typer.Option(help="dtype of the stored matrix.")
+    ] = "float32",
+    codec: Annotated[
+        Literal["raw", "lz4"] | None, typer.Option(help="Compression codec; by default chosen from the data.")
+    ] = None,
+    shuffle: Annotated[bool, typer.Option(help="Permute the rows, as methods on subsets of rows require.")] = True,
     random_state: RandomState = 0,
     memory_limit: MemoryLimit = "1GiB",
 ) -> None:
-    """Make a feature store of a source."""
+    """Convert a source to a feature store."""
     from daskfs.cluster.open import parse_bytes
     from daskfs.sources.ingest import ingest as ingest_source
 
@@ -169,7 +177,7 @@ def ingest(
 
 @app.command()
 def info(store: StorePath, as_json: AsJson = False) -> None:
-    """Say what a feature store holds."""
+    """Describe a feature store."""
     from daskfs.store.feature_store import open_store
 
     facts = open_store(store).info()
@@ -182,7 +190,7 @@ def info(store: StorePath, as_json: AsJson = False) -> None:
 
 @app.command()
 def verify(store: StorePath) -> None:
-    """Read a feature store and hold it against its checksums; name every damaged part."""
+    """Check every checksum of a feature store and list the damaged parts."""
     from daskfs.errors import CorruptStoreError
     from daskfs.store.feature_store import open_store
 
@@ -190,7 +198,7 @@ def verify(store: StorePath) -> None:
         damaged = open_store(store).verify(progress=progress)
     if damaged:
         raise CorruptStoreError(
-            "\n".join([*damaged, f"{store}: {len(damaged)} damaged; remove it and ingest the source again"])
+            "\n".join([*damaged, f"{store}: damaged parts: {len(damaged)}; remove it and ingest the source again"])
         )
     print(f"{store}: whole")
 
@@ -198,31 +206,40 @@ def verify(store: StorePath) -> None:
 @app.command()
 def select(
     store: StorePath,
-    method: Annotated[str, typer.Option(help="message, or any other that `select` of a pipeline takes.")] = "message",
+    method: Annotated[str, typer.Option(help="Method, by its name in a pipeline file.")] = "message",
     n_features: Annotated[
         int | None,
-        typer.Option(help="Features to select; with message at most so many per subset.", min=1),
+        typer.Option(help="Number of features to select; for message the most per subset.", min=1),
     ] = None,
     parameters: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Any parameter of the method, read as YAML. Repeatable."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Set a parameter of the method, read as YAML. Repeatable."),
     ] = None,
-    n_subsets: Annotated[int | None, typer.Option(help="Subsets of the rows.", min=1)] = None,
-    subset_size: Annotated[int | None, typer.Option(help="Rows of a subset, instead of their number.", min=2)] = None,
-    criterion: Annotated[str | None, typer.Option(help="ebic, bic, ric; message: vote.")] = None,
-    gamma: Annotated[float | None, typer.Option(help="Of ebic.", min=0, max=1)] = None,
-    test: Annotated[float, typer.Option(help="Share of the rows to test on; 0 for none.", min=0, max=0.99)] = 0.2,
+    n_subsets: Annotated[
+        int | None, typer.Option(help="message and its baselines: number of subsets of the rows.", min=1)
+    ] = None,
+    subset_size: Annotated[
+        int | None, typer.Option(help="message and its baselines: rows per subset, instead of --n-subsets.", min=2)
+    ] = None,
+    criterion: Annotated[str | None, typer.Option(help="message and its baselines: information criterion.")] = None,
+    gamma: Annotated[
+        float | None, typer.Option(help="message and its baselines: EBIC parameter (0 to 1).", min=0, max=1)
+    ] = None,
+    test: Annotated[float, typer.Option(help="Proportion of test rows; 0 for none.", min=0, max=0.99)] = 0.2,
     random_state: RandomState = 0,
-    n_workers: Annotated[int | None, typer.Option(help="Processes on this machine.", min=1)] = None,
+    n_workers: Annotated[int | None, typer.Option(help="Number of worker processes on this machine.", min=1)] = None,
     scheduler: Scheduler = None,
     memory_limit: MemoryLimit = None,
     output: Annotated[
-        Path | None, typer.Option(metavar="RUN_DIR", help="The run's folder; runs/<store>-<method> if not given.")
+        Path | None, typer.Option(metavar="RUN_DIR", help="Folder of the run; by default runs/<store>-<method>.")
     ] = None,
     resume: Resume = None,
     force: Force = False,
 ) -> None:
-    """Select features from a store: the short way, without YAML."""
+    """Select features from a store, without a pipeline file.
+
+    The options of single methods (`--n-subsets`, `--subset-size`, `--criterion`, `--gamma`) are short for `--set`.
+    """
     from daskfs.pipeline.config import apply_override, build_pipeline
     from daskfs.pipeline.selections import key_of_n_features
     from daskfs.store.feature_store import open_store
@@ -260,16 +277,18 @@ def select(
 @app.command()
 def report(
     run_dirs: Annotated[list[Path], typer.Argument(metavar="RUN_DIR...", show_default=False)],
-    output: Annotated[Path | None, typer.Option(metavar="PAGE.html", help="Where the page is written.")] = None,
+    output: Annotated[Path | None, typer.Option(metavar="PAGE.html", help="Path of the page.")] = None,
 ) -> None:
-    """Write the HTML page of a run again, or of several runs side by side."""
+    """Write the HTML report of a run again, or compare several runs in one."""
     from daskfs.report.runs import write_report
 
     print(write_report(run_dirs, output))
 
 
 @app.command()
-def schema(name: Annotated[str, typer.Argument(help="pipeline, store, result or table.")] = "pipeline") -> None:
+def schema(
+    name: Annotated[str, typer.Argument(help="Document: pipeline, store, result or table.")] = "pipeline",
+) -> None:
     """Print a JSON Schema."""
     from daskfs.pipeline.schemas import json_schema_text
 
@@ -278,11 +297,11 @@ def schema(name: Annotated[str, typer.Argument(help="pipeline, store, result or 
 
 @app.command()
 def warmup(
-    method: Annotated[list[str] | None, typer.Option(help="Method to compile for; may be repeated.")] = None,
-    loss: Annotated[str | None, typer.Option(help="Loss to compile for; by default the method's own.")] = None,
+    method: Annotated[list[str] | None, typer.Option(help="Method to compile for. Repeatable.")] = None,
+    loss: Annotated[str | None, typer.Option(help="Loss to compile for; by default the default of the method.")] = None,
     dtype: Annotated[str, typer.Option(help="dtype of the matrix.")] = "float32",
 ) -> None:
-    """Compile the kernels of the five selectors, or of some methods, so that later commands start at once."""
+    """Compile the kernels of the five selectors, or of some methods, so that later commands start without delay."""
     from daskfs.methods import SELECTORS, find_method
     from daskfs.pipeline.compile_ahead import compile_ahead
 
@@ -340,7 +359,7 @@ def _say(*lines: str) -> None:
 
 @contextmanager
 def _shown_progress() -> Iterator[_Bar | _Lines]:
-    """Show progress on stderr: a bar on a terminal, which is taken away whatever ends the work; else lines."""
+    """Show progress on stderr: on a terminal a bar, removed however the work ends; else lines."""
     shown = _Bar() if sys.stderr.isatty() else _Lines()
     try:
         yield shown

@@ -145,7 +145,7 @@ def _mapping_without_duplicates(loader: _StrictLoader, node: yaml.MappingNode) -
             raise yaml.constructor.ConstructorError(None, None, "a key must be a word", key_node.start_mark)
         if key in seen:
             raise yaml.constructor.ConstructorError(
-                None, None, f"key {key!r} stands twice (first on line {seen[key]})", key_node.start_mark
+                None, None, f"duplicate key {key!r} (first on line {seen[key]})", key_node.start_mark
             )
         seen[key] = line
     return yaml.constructor.SafeConstructor.construct_mapping(loader, node, deep=True)
@@ -194,7 +194,7 @@ def read_yaml(path: str | os.PathLike[str], error: type[DaskfsError] = ConfigErr
             "save the file as UTF-8",
         ) from None
     except OSError as fault:
-        raise error(f"cannot be read: {fault.strerror}", str(path), "check the path and its rights") from None
+        raise error(f"cannot be read: {fault.strerror}", str(path), "check the path and its permissions") from None
     document = parse_yaml(text, str(path), error)
     if not isinstance(document, dict):
         found = "an empty file" if document is None else f"a {type(document).__name__}"
@@ -220,9 +220,9 @@ def parse_yaml(text: str, where: str, error: type[DaskfsError] = ConfigError) ->
     except yaml.MarkedYAMLError as fault:
         mark = fault.problem_mark or fault.context_mark
         place = f"{where}:{mark.line + 1}:{mark.column + 1}" if mark else where
-        raise error(f"not valid YAML: {fault.problem or fault.context}", place, "mend the line") from None
+        raise error(f"not valid YAML: {fault.problem or fault.context}", place, "fix the line") from None
     except (yaml.YAMLError, ValueError, RecursionError) as fault:
-        raise error(f"not valid YAML: {' '.join(str(fault).split())}", where, "mend the file") from None
+        raise error(f"not valid YAML: {' '.join(str(fault).split())}", where, "fix the file") from None
 
 
 def dump_yaml(document: Mapping[str, Any]) -> str:

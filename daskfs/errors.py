@@ -1,13 +1,13 @@
 """Every error a user can meet, and the tree they hang on.
 
-    DaskfsError                 exit code 2: something the user can mend
+    DaskfsError                 exit code 2: a user error
     ├── ConfigError             a pipeline file, a --set, a parameter
     ├── SchemaError             a table schema
     ├── SourceError             a file or array that cannot be read as asked
     ├── DataError               values that cannot be used: NaN, a constant target, duplicate names
     ├── PlanError               a plan over the memory limit
     ├── StoreError              a feature store
-    │   ├── StoreExistsError    another store, or a store being written, stands at the path
+    │   ├── StoreExistsError    another store, or a store being written, exists at the path
     │   ├── StoreFormatError    not a store, an unfinished one, or one of a newer format
     │   └── CorruptStoreError   a chunk missing, truncated or with a wrong checksum
     └── RunError                a run folder, a lost cluster, a full disk
@@ -25,16 +25,16 @@ from collections.abc import Iterable
 
 
 class DaskfsError(ValueError):
-    """An error that the user can mend, in one line.
+    """A user error, in one line.
 
     Parameters
     ----------
     problem : str
         What was expected and what was found.
     where : str
-        File, line, column, key or array the problem sits in.
+        File, line, column, key or array.
     remedy : str
-        What to do about it.
+        How to fix it.
     """
 
     exit_code = 2
@@ -71,13 +71,13 @@ class PlanError(DaskfsError):
     Parameters
     ----------
     problem, where : str
-        As of every error.
+        As for every error.
     remedy : str
-        By default to allow `needed_nbytes`, or the alternative.
+        By default: allow `needed_nbytes`, or the alternative.
     needed_nbytes : int, optional
-        The limit that would do.
+        A memory limit that is large enough.
     alternative : str
-        What would do as well: ``"set n_subsets=40"``.
+        Another remedy: ``"set n_subsets=40"``.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class StoreError(DaskfsError):
 
 
 class StoreExistsError(StoreError):
-    """Something else stands where the store should be written."""
+    """Something already exists at the path of the store."""
 
 
 class StoreFormatError(StoreError):

@@ -42,9 +42,9 @@ BASELINES = {
     "proj_gd": "daskfs.baselines.columns.proj_gd:ProjGD",
     "lasso_cut": "daskfs.baselines.columns.lasso_cut:LassoCut",
     "orthogonal_matching_pursuit": "daskfs.baselines.columns.orthogonal_matching_pursuit:OrthogonalMatchingPursuit",
-    "grafting": "daskfs.baselines.columns.l1_stream:Grafting",
-    "online_l1": "daskfs.baselines.columns.l1_stream:OnlineL1",
-    "online_l0": "daskfs.baselines.columns.online_l0:OnlineL0",
+    "grafting": "daskfs.baselines.columns.streams:Grafting",
+    "online_l1": "daskfs.baselines.columns.streams:OnlineL1",
+    "online_l0": "daskfs.baselines.columns.streams:OnlineL0",
     "alpha_investing": "daskfs.baselines.columns.alpha_investing:AlphaInvesting",
 }
 """The papers' comparison methods, public as ``daskfs.baselines.<Class>``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from daskfs.errors import RunError
+from daskfs.files import written_whole
 
 FORMAT_VERSION = 1
 TABLE_COLUMNS = ("rank", "index", "name", "coef", "score")
@@ -32,7 +33,7 @@ class SelectedFeature:
 
 @dataclass(frozen=True)
 class ResultRecord:
-    """What stands in result.json; sizes in bytes, times in seconds, undefined numbers as null."""
+    """The content of result.json; sizes in bytes, times in seconds, undefined numbers as null."""
 
     format_version: int
     created_with: str
@@ -202,9 +203,9 @@ class SelectionResult:
         Parameters
         ----------
         folder : path-like
-            Made when it is not there.
+            Created where it does not exist.
         overwrite : bool, default=False
-            Replace a result that stands in the folder.
+            Replace a result that exists in the folder.
 
         Returns
         -------
@@ -214,24 +215,28 @@ class SelectionResult:
         Raises
         ------
         RunError
-            A result stands in the folder already, or it cannot be written.
+            A result already exists in the folder, or it cannot be written.
         """
         folder = Path(folder)
         if (folder / "result.json").exists() and not overwrite:
-            raise RunError("a result stands here already", str(folder), "choose another folder or overwrite it")
+            raise RunError(
+                "a result already exists in this folder", str(folder), "choose another folder, or pass overwrite=True"
+            )
         record = json.dumps(asdict(self.to_record()), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            _replace(folder / "selected.csv", lambda path: self.table.to_csv(path, index=False))
-            _replace(folder / "history.parquet", lambda path: self.history.to_parquet(path, index=False))
+            with written_whole(folder / "selected.csv") as path:
+                self.table.to_csv(path, index=False)
+            with written_whole(folder / "history.parquet") as path:
+                self.history.to_parquet(path, index=False)
             if self.scores is not None:
-                every = self._every_feature()
-                _replace(folder / "scores.parquet", lambda path: every.to_parquet(path, index=False))
-            _replace(folder / "result.json", lambda path: path.write_text(record, encoding="utf-8"))
+                with written_whole(folder / "scores.parquet") as path:
+                    self._every_feature().to_parquet(path, index=False)
+            with written_whole(folder / "result.json") as path:
+                path.write_text(record, encoding="utf-8")
         except OSError as fault:
-            raise RunError(
-                f"cannot write the result: {fault}", str(folder), "free the disk or mend the rights"
-            ) from fault
+            remedy = "free disk space or fix the permissions"
+            raise RunError(f"cannot write the result: {fault}", str(folder), remedy) from fault
         return folder
 
     @classmethod
@@ -353,16 +358,6 @@ def _read_record(path: Path) -> dict[str, Any]:
         problem = f"format {version} is newer than this daskfs reads ({FORMAT_VERSION})"
         raise RunError(problem, folder, "upgrade daskfs")
     return record
-
-
-def _replace(path: Path, write: Callable[[Path], Any]) -> None:
-    """Write a file so that its name always stands for a whole one."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        write(temporary)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _plain(value: Any) -> Any:

@@ -126,7 +126,7 @@ def test_an_error_of_the_users_is_one_line_and_leaves_nothing(run, pipeline, tmp
     ("content", "message"),
     [
         ("- a\n", "expected a mapping of keys to values, found a list"),
-        (PIPELINE + "name: again\n", ":6:1: not valid YAML: key 'name' stands twice (first on line 3)"),
+        (PIPELINE + "name: again\n", ":6:1: not valid YAML: duplicate key 'name' (first on line 3)"),
         (PIPELINE + "x: !!python/object/apply:os.mkdir [gone]\n", "tags are never executed"),
         (PIPELINE.replace("{kind: sklearn, name: diabetes}", "[1, 2"), "not valid YAML"),
         ("", "found an empty file"),
@@ -156,8 +156,8 @@ def test_a_finished_run_is_kept_unless_forced(run, pipeline, tmp_path):
     assert run("run", pipeline)[0] == 0
     code, _, errors = run("run", pipeline)
     assert code == 2
-    assert errors == f"{tmp_path / 'runs' / 'quick'}: a finished run stands here; " + (
-        "choose another output, or --force replaces it\n"
+    assert errors == f"{tmp_path / 'runs' / 'quick'}: a finished run already exists at this path; " + (
+        "choose another output, or replace it with --force\n"
     )
     assert run("run", pipeline, "--force")[0] == 0
     code, _, errors = run("run", pipeline, "--resume", "runs/quick")
@@ -247,7 +247,7 @@ def test_verify_names_what_is_damaged(run, tmp_path):
     code, _, errors = run("verify", "d.zarr")
     assert code == 2
     assert "X" in errors
-    assert errors.endswith("d.zarr: 1 damaged; remove it and ingest the source again\n")
+    assert errors.endswith("d.zarr: damaged parts: 1; remove it and ingest the source again\n")
 
 
 def test_report_compares_runs(run, tmp_path):

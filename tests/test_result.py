@@ -67,7 +67,7 @@ def test_saving_leaves_only_the_files_it_names(result, tmp_path):
 
 def test_a_result_is_not_overwritten_unless_asked(result, tmp_path):
     result.save(tmp_path)
-    with pytest.raises(RunError, match="stands here already"):
+    with pytest.raises(RunError, match="already exists in this folder"):
         result.save(tmp_path)
     result.notes = ["second"]
     result.save(tmp_path, overwrite=True)

@@ -209,7 +209,9 @@ def _connect(address: str | None) -> Iterator[Client]:
     from distributed import Client
 
     if not address:
-        raise ConfigError("expected the scheduler's address, found none", "cluster.address", "tcp://host:8786, say")
+        raise ConfigError(
+            "expected the scheduler's address, found none", "cluster.address", "for example tcp://host:8786"
+        )
     try:
         client = Client(address, set_as_default=False, timeout=CONNECT_TIMEOUT)
     except (OSError, ValueError) as fault:
@@ -259,5 +261,5 @@ def parse_bytes(text: str | int) -> int:
     except (ValueError, TypeError, AttributeError):
         nbytes = 0
     if nbytes <= 0:
-        raise ConfigError(f"expected a size, found {text!r}", "memory_limit", "4GiB, say")
+        raise ConfigError(f"expected a size, found {text!r}", "memory_limit", "for example 4GiB")
     return nbytes

@@ -38,7 +38,7 @@ def rows_to_test(
     if by in ("random", "order"):
         in_source_order = np.arange(n_samples) if source_rows is None else np.argsort(source_rows, kind="stable")
         is_test = np.zeros(n_samples, dtype=bool)
-        n_test = math.ceil(_share(test) * n_samples)
+        n_test = math.ceil(_proportion(test) * n_samples)
         chosen = np.arange(n_samples - n_test, n_samples)
         if by == "random":
             chosen = np.random.default_rng(random_state).permutation(n_samples)[:n_test]
@@ -56,7 +56,7 @@ def rows_to_test(
     return is_test
 
 
-def _share(test: Any) -> float:
+def _proportion(test: Any) -> float:
     if isinstance(test, bool) or not isinstance(test, (int, float)) or not 0 < test < 1:
-        raise ConfigError(f"expected a share between 0 and 1, found {test!r}", "split.test", "0.2, say")
+        raise ConfigError(f"expected a proportion between 0 and 1, found {test!r}", "split.test", "for example 0.2")
     return test

@@ -44,8 +44,8 @@ def _known_size(value: Any) -> Any:
 def _no_job_queue(kind: Any) -> Any:
     if kind in ("slurm", "pbs", "lsf", "sge", "oar"):
         raise ValueError(
-            f"{kind!r} is not started from here; start the cluster with dask-jobqueue and give its scheduler's "
-            "address with kind: address"
+            f"{kind!r} is not supported; start the cluster with dask-jobqueue and give the address of its scheduler "
+            "with kind: address"
         )
     return kind
 
@@ -61,7 +61,7 @@ Source: TypeAlias = Annotated[SerializeAsAny[SourceOptions], ByTag("kind", SOURC
 
 
 class Store(Section):
-    """The feature store: made once, used again when source and encoding are unchanged."""
+    """The feature store: made once, reused when source and encoding are unchanged."""
 
     path: Annotated[str | None, PATH] = Field(
         default=None, description="runs/<name>.zarr beside the pipeline file by default"
@@ -74,10 +74,10 @@ class Store(Section):
 
 
 class Split(Section):
-    """Which rows are kept for testing."""
+    """How the rows are split into training and test rows."""
 
     test: float | str | list[str] = Field(
-        default=0.2, description="a share of the rows, or the values that mark test rows"
+        default=0.2, description="proportion of test rows, or the values that mark test rows"
     )
     by: str = Field(default="random", description="random, order, or the name of a column of role split")
     random_state: Seed = 0
@@ -87,7 +87,7 @@ class Split(Section):
         by_share = self.by in ("random", "order")
         if by_share and not (isinstance(self.test, (int, float)) and 0 < self.test < 1):
             raise ValueError(
-                f"test: expected a share between 0 and 1, found {self.test!r}; "
+                f"test: expected a proportion between 0 and 1, found {self.test!r}; "
                 "write `split: null` to train on every row"
             )
         return self
@@ -101,33 +101,39 @@ Select: TypeAlias = Annotated[
 
 
 class Refit(Section):
-    """How the coefficients of the selected features are found: as the method's authors do."""
+    """The refit on the selected features, as each method defines it; it has no options."""
 
-    by: Literal["method"] = "method"
+    @model_validator(mode="before")
+    @classmethod
+    def _without_by(cls, given: Any) -> Any:
+        return {} if given == {"by": "method"} else given  # as pipeline.yaml of earlier runs has it
 
 
 class Evaluate(Section):
-    """What is measured on the test rows; recall and precision where the source knows its true features."""
+    """Metrics on the test rows; recall and precision only where the source knows its true features."""
 
     metrics: list[Metric] | None = Field(
-        default=None, min_length=1, description="mse and r2 by default; of classes accuracy and auc"
+        default=None, min_length=1, description="by default mse and r2; for classes accuracy and auc"
     )
 
     def metrics_of(self, loss: Loss) -> list[str]:
-        """Return the metrics that say something of a selection with this loss."""
+        """Return the metrics that apply to this loss."""
         if self.metrics is None:
             return list(loss.default_metrics)
         return [name for name in self.metrics if name in loss.metrics or name not in PREDICTION_METRICS]
 
 
 class Cluster(Section):
-    """Where the work runs: here, threads, processes of this machine, or a running scheduler's address."""
+    """Where the work runs: in this process, in threads, in processes on this machine, or on a running Dask cluster."""
 
     kind: Annotated[Literal["none", "threads", "local", "address"], BeforeValidator(_no_job_queue)] = "none"
     n_workers: Count = 1
-    memory_limit: Size = Field(default="4GiB", description="of this process, or of each worker process where there are")
+    memory_limit: Size = Field(
+        default="4GiB", description="memory limit of this process or, with workers, of each worker process"
+    )
     client_memory_limit: Size | None = Field(
-        default=None, description="of this process, where there are workers; memory_limit, or 1GiB if that is less"
+        default=None,
+        description="memory limit of the client process, with workers; memory_limit by default, at least 1GiB",
     )
     address: str | None = None
     dashboard_address: str | None = "127.0.0.1:0"
@@ -138,14 +144,14 @@ class Cluster(Section):
         if self.kind == "address" and self.address is None:
             raise ValueError("address: this key is required with kind: address; add it")
         if self.kind != "address" and self.address is not None:
-            raise ValueError(f"address: of no use with kind: {self.kind}; write kind: address")
+            raise ValueError(f"address: has no effect with kind: {self.kind}; write kind: address")
         if self.client_memory_limit is not None and not self.has_workers:
-            raise ValueError(f"client_memory_limit: of no use with kind: {self.kind}; memory_limit is this process's")
+            raise ValueError(f"client_memory_limit: has no effect with kind: {self.kind}; set memory_limit")
         return self
 
     @property
     def has_workers(self) -> bool:
-        """Whether the work runs in other processes."""
+        """True where the work runs in worker processes."""
         return self.kind in ("local", "address")
 
     @property
@@ -163,7 +169,7 @@ class Pipeline(Section):
 
     version: Literal[1]
     name: str = Field(pattern=r"^[\w.-]+$")
-    source: Source | None = Field(default=None, description="may be left out where the store stands already")
+    source: Source | None = Field(default=None, description="optional where the store exists already")
     store: Store = Store()
     split: Split | None = Split()
     select: Select
@@ -179,7 +185,7 @@ class Pipeline(Section):
         labels = self._labels()
         for label in labels:
             if labels.count(label) > 1:
-                raise ValueError(f"select: the label {label!r} stands twice; give each selection its own")
+                raise ValueError(f"select: duplicate label {label!r}; give each selection its own")
         return self
 
     @model_validator(mode="after")
@@ -195,7 +201,7 @@ class Pipeline(Section):
         return self.select if isinstance(self.select, list) else [self.select]
 
     def _labels(self) -> list[str]:
-        """Labels as given; a method that stands among others is numbered."""
+        """Labels as given; without one, a method among several is numbered."""
         listed = self._listed()
         if len(listed) == 1:
             return [listed[0].label or listed[0].method]
@@ -208,12 +214,12 @@ class Pipeline(Section):
 
     @property
     def store_path(self) -> Path:
-        """Where the feature store stands or will stand."""
+        """Path of the feature store."""
         return Path(self.store.path or "")
 
     @property
     def output_path(self) -> Path:
-        """The run's folder."""
+        """Path of the run's folder."""
         return Path(self.output or "")
 
     def to_document(self) -> dict[str, Any]:
@@ -259,7 +265,7 @@ def build_pipeline(document: dict[str, Any], where: str, folder: Path) -> Pipeli
     _keep_apart(pipeline, where)
     if pipeline.source is None and not pipeline.store_path.exists():
         problem = f"expected a source, or a store at {pipeline.store_path}; found neither"
-        raise ConfigError(problem, f"{where}: source", "add the source or mend store.path")
+        raise ConfigError(problem, f"{where}: source", "add the source or fix store.path")
     return pipeline
 
 
@@ -277,7 +283,7 @@ def apply_override(document: dict[str, Any], override: str) -> None:
     key_path, equals, text = override.partition("=")
     keys = key_path.strip().split(".")
     if not equals or not all(keys):
-        raise ConfigError("expected key.path=value", place, "--set select.n_subsets=20, say")
+        raise ConfigError("expected key.path=value", place, "for example --set select.n_subsets=20")
     node: Any = document
     for depth, key in enumerate(keys):
         index = _entry(node, key, place, ".".join(keys[:depth]))

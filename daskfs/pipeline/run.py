@@ -23,12 +23,20 @@ from daskfs.matrix.base import Matrix, Progress, Silent
 from daskfs.metrics import PREDICTION_METRICS, precision, recall
 from daskfs.pipeline.compile_ahead import compile_ahead
 from daskfs.pipeline.config import Pipeline
-from daskfs.pipeline.facts import check_pipeline, check_sizes, make_selector, plan_data, plan_pipeline, plan_store
-from daskfs.pipeline.plan import Plan, available_nbytes, ingest_limit
+from daskfs.pipeline.folder import RunFolder, check_output
+from daskfs.pipeline.planning import (
+    DataFacts,
+    Plan,
+    check_pipeline,
+    check_sizes,
+    facts_of,
+    facts_of_store,
+    plan_pipeline,
+)
 from daskfs.pipeline.progress import StepTimes, logged
-from daskfs.pipeline.run_folder import RunFolder, check_output
+from daskfs.report.html import render_report
 from daskfs.report.plots import draw_history
-from daskfs.report.runs import load_run, write_report
+from daskfs.report.runs import write_page
 from daskfs.result import SelectionResult
 from daskfs.selectors.base import BaseSelector
 from daskfs.sources.base import Source
@@ -36,7 +44,7 @@ from daskfs.sources.ingest import ingest
 from daskfs.store.feature_store import FeatureStore, open_store
 
 TEST_BLOCK_NBYTES = 8 * 2**20
-"""Of the stream of test rows: two blocks and their copies in double precision stay small."""
+"""Memory limit of the blocks of test rows: two blocks and their copies in double precision stay small."""
 
 
 @dataclass(frozen=True)
@@ -59,40 +67,43 @@ def run_pipeline(
     resume : bool
         Continue the interrupted run of `pipeline.output`; it ends with the same result.
     force : bool
-        Replace a run that stands at `pipeline.output`, once the new one is finished.
+        Replace a run that exists at `pipeline.output`, once the new one is finished.
     progress : Progress, optional
-        Who shows it.
+        What shows it.
+
+    Returns
+    -------
+    RunOutcome
 
     Raises
     ------
     DaskfsError
-        Something the user can mend. Nothing half-made is left, except that a run that lost its workers or its disk
-        can be resumed.
+        A user error. Nothing unfinished is left, except that a run that lost its workers or its disk can be resumed.
     KeyboardInterrupt
         With a note on how to resume, where something was computed.
     """
     if not resume:
         check_output(pipeline.output_path, force=force)
     source = check_pipeline(pipeline)
-    plan = plan_pipeline(pipeline, source)
+    plan = plan_pipeline(pipeline, facts_of(pipeline, source))
     output = pipeline.output_path
     folder = RunFolder.resume(output) if resume else RunFolder.start(output, force=force)
     try:
         with _explained(folder.path), logged(folder.path / "run.log", progress or Silent()) as steps:
-            _Run(pipeline, folder, plan, source, steps).write()
+            results = _Run(pipeline, folder, plan, source, steps).write()
         folder.finish()
     except BaseException as fault:
-        is_mendable = isinstance(fault, DaskfsError) and not isinstance(fault, RunError)
-        can_resume = folder.let_go(keep=not is_mendable)
-        if can_resume and not is_mendable:
+        is_user_error = isinstance(fault, DaskfsError) and not isinstance(fault, RunError)
+        can_resume = folder.let_go(keep=not is_user_error)
+        if can_resume and not is_user_error:
             fault.add_note(f"continue with --resume {output}")
         raise
-    return RunOutcome(output, output / "report.html", load_run(output))
+    return RunOutcome(output, output / "report.html", results)
 
 
 @contextmanager
 def _explained(folder: Path) -> Iterator[None]:
-    """Say in one line that the run's folder cannot be written."""
+    """Raise an error of one line where the run's folder cannot be written."""
     try:
         yield
     except OSError as fault:
@@ -115,8 +126,8 @@ class _Run:
         self.steps = steps
         self.ingest_seconds = 0.0
 
-    def write(self) -> None:
-        """Compute everything and write every file."""
+    def write(self) -> dict[str, SelectionResult]:
+        """Compute everything, write every file and return the results by label."""
         pipeline, path = self.pipeline, self.folder.path
         (path / "pipeline.yaml").write_text(dump_yaml(pipeline.to_document()), encoding="utf-8")
         for line in self.plan.to_text().splitlines():
@@ -135,26 +146,33 @@ class _Run:
             local_directory=cluster.local_directory,
         ) as workers:
             if kind == "address":
-                self.plan = plan_data(pipeline, self.plan.data, workers.n_threads).after(self.plan)
+                self._plan_again(self.plan.data, workers.n_threads)
             with workers.performance_report(path / "dask.html"):
                 results = {label: self._select(label, store, workers) for label in pipeline.selections}
             self._write_results(results, workers)
+        return results
+
+    def _plan_again(self, facts: DataFacts, n_workers: int) -> None:
+        """Plan again where the sizes, or the number of workers, turn out other than planned with."""
+        if (facts, n_workers) != (self.plan.data, self.plan.limits.n_workers):
+            self.plan = plan_pipeline(self.pipeline, facts, n_workers)
 
     def _warm_up(self, store: FeatureStore) -> None:
-        """Have the kernels compiled elsewhere: a process that compiled for itself would exceed its memory."""
+        """Have the kernels compiled in other processes: the compiler would take this one over its memory limit."""
         self.steps.start("warmup", 1)
         compile_ahead((one.model_dump(mode="json") for one in self.pipeline.selections.values()), str(store.dtype))
         self.steps.advance()
         self.steps.finish()
 
     def _store(self) -> FeatureStore:
-        """Make or open the store, and plan again now that its sizes are known."""
+        """Make or open the store, whose sizes were estimates where its source is text."""
         since = time.perf_counter()
-        limit = ingest_limit(self.pipeline.cluster, self.plan.data.n_samples)
+        facts, limits = self.plan.data, self.plan.limits
+        limit = limits.ingest_nbytes(facts.n_samples)
         store = make_store(self.pipeline, self.source, limit, self.steps)
         self.ingest_seconds = time.perf_counter() - since
         check_sizes(self.pipeline, store.shape[1])
-        self.plan = plan_store(self.pipeline, store).after(self.plan)
+        self._plan_again(facts_of_store(self.pipeline, store, is_new=not facts.store_stands), limits.n_workers)
         return store
 
     def _select(self, label: str, store: FeatureStore, workers: Workers) -> SelectionResult:
@@ -165,9 +183,7 @@ class _Run:
         if pipeline.split is not None:
             split = pipeline.split
             train, test = store.split(split.test, by=split.by, random_state=split.random_state)
-        n_workers = self.plan.n_workers
-        available = available_nbytes(pipeline.cluster, self.plan.data, n_workers)
-        selector = make_selector(pipeline.selections[label], available)
+        selector = pipeline.selections[label].make_selector(self.plan.available_nbytes)
         selector.fit_matrix(train, workers=workers, progress=steps, checkpoint=self.folder.checkpoint.part(label))
         result: SelectionResult = selector.result_
         if test is not None:
@@ -182,7 +198,7 @@ class _Run:
         return result
 
     def _own_notes(self) -> list[str]:
-        return ["resumed: times are those of the last part"] if self.folder.resumed else []
+        return ["resumed: the times are those of the last part of the run"] if self.folder.resumed else []
 
     def _evaluate(self, selector: BaseSelector, store: FeatureStore, test: Matrix) -> dict[str, float]:
         y, weight = test.read_target(), test.read_weight()
@@ -203,22 +219,22 @@ class _Run:
     def _write_results(self, results: dict[str, SelectionResult], workers: Workers) -> None:
         path, several = self.folder.path, len(results) > 1
         self.steps.start("report", 1)
-        first = next(iter(results.values()))
-        draw_history(first.history, first.history_kind)  # before the peak is read, for drawing takes memory too
+        # The page shows the peak memory, and drawing its figures takes part in it: they are drawn first.
+        figures = {label: draw_history(one.history, one.history_kind) for label, one in results.items()}
         measured = workers.peak_memory()
         for label, result in results.items():
             result.memory |= {
-                "limit_nbytes": result.memory.get("limit_nbytes", {}) | self.plan.limits_nbytes,
+                "limit_nbytes": result.memory.get("limit_nbytes", {}) | self.plan.limits.by_process,
                 "promised_nbytes": self.plan.promised_nbytes,
                 "measured_nbytes": measured,
             }
             if several:
                 result.save(path / label, overwrite=True)
-        first.save(path, overwrite=True)
+        next(iter(results.values())).save(path, overwrite=True)
         metrics = {label: result.to_record().metrics for label, result in results.items()}
         text = json.dumps(metrics if several else next(iter(metrics.values())), indent=2) + "\n"
         (path / "metrics.json").write_text(text, encoding="utf-8")
-        write_report([path], path / "report.html", title=self.pipeline.name)
+        write_page(path / "report.html", render_report(self.pipeline.name, results, figures))
         self.steps.advance()
         self.steps.finish()
 
@@ -232,7 +248,7 @@ def make_store(pipeline: Pipeline, source: Source | None, memory_limit: int, pro
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as fault:
-        problem = f"cannot make the store's folder: {fault.strerror}"
+        problem = f"cannot create the store's folder: {fault.strerror}"
         raise StoreError(problem, str(path), "choose another store.path") from None
     return ingest(
         source,

@@ -34,6 +34,10 @@ class Selection(Section):
         """The loss, a parameter of most methods."""
         return LOSSES[getattr(self, "loss", self.selector.loss)]
 
+    def make_selector(self, memory_limit: int) -> Any:
+        """Return the selector, which may take so many bytes for one task."""
+        return self.selector(**self.model_dump(exclude={"method", "label"}), memory_limit=memory_limit)
+
     @model_validator(mode="before")
     @classmethod
     def _with_new_names(cls, given: Any) -> Any:

@@ -17,11 +17,11 @@ N_BARS = 40
 N_ROWS = 500
 
 SCORE_KINDS = {
-    "inclusion frequency": "The share of the subsets whose model holds the feature. ",
-    "loss increase": "What the mean loss would rise by without the feature. ",
-    "standardised coefficient": "The size of the coefficient of the standardised column. ",
-    "coefficient": "The size of the coefficient. ",
-    "weight": "The size of the weight before the refit. ",
+    "inclusion frequency": "Proportion of the subsets whose model contains the feature. ",
+    "loss increase": "Increase of the mean loss without the feature. ",
+    "standardised coefficient": "Absolute coefficient of the standardized column. ",
+    "coefficient": "Absolute coefficient. ",
+    "weight": "Absolute weight before the refit. ",
 }
 
 _STYLE = """
@@ -37,8 +37,14 @@ td.number, th.number { text-align: right; }
 """
 
 
-def render_report(title: str, results: Mapping[str, SelectionResult]) -> str:
-    """Write the page.
+Figure = tuple[str, str]
+"""Title and SVG."""
+
+
+def render_report(
+    title: str, results: Mapping[str, SelectionResult], figures: Mapping[str, Sequence[Figure]] | None = None
+) -> str:
+    """Return the page.
 
     Parameters
     ----------
@@ -46,6 +52,8 @@ def render_report(title: str, results: Mapping[str, SelectionResult]) -> str:
         Name of the pipeline, or of what is compared.
     results : mapping of str to SelectionResult
         By label; several are first compared, then shown one after the other.
+    figures : mapping of str to sequences of (str, str), optional
+        Figures of each history, as `draw_history` returns them, where they are drawn already.
 
     Returns
     -------
@@ -58,7 +66,8 @@ def render_report(title: str, results: Mapping[str, SelectionResult]) -> str:
     for label, result in results.items():
         if len(results) > 1:
             parts.append(f"<h1>{escape(label)}</h1>")
-        parts += _one_result(result)
+        drawn = draw_history(result.history, result.history_kind) if figures is None else figures[label]
+        parts += _one_result(result, drawn)
     body = "\n".join(part for part in parts if part)
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
@@ -66,23 +75,24 @@ def render_report(title: str, results: Mapping[str, SelectionResult]) -> str:
     )
 
 
-def _one_result(result: SelectionResult) -> list[str]:
+def _one_result(result: SelectionResult, figures: Sequence[Figure]) -> list[str]:
+    record = result.to_record()  # what is saved: the page is the same from memory and from disk
     return [
         _summary(result),
         f"<h2>Selected features</h2>{_selected(result)}",
         f"<h2>{'Inclusion frequencies' if _are_shares(result) else 'Scores'}</h2>{_bars(result)}",
-        *(f"<h2>{title}</h2>{svg}" for title, svg in draw_history(result.history, result.history_kind)),
+        *(f"<h2>{title}</h2>{svg}" for title, svg in figures),
         f"<h2>Notes</h2>{_list(result.notes)}" if result.notes else "",
         f"<h2>Time</h2>{_table(['step', 'seconds'], [[k, f'{v:.2f}'] for k, v in result.time.items()])}",
         f"<h2>Memory</h2>{_memory(result)}",
-        f"<h2>Parameters</h2>{_table(['parameter', 'value'], [[k, _shown(v)] for k, v in result.parameters.items()])}",
+        f"<h2>Parameters</h2>{_table(['parameter', 'value'], [[k, _shown(v)] for k, v in record.parameters.items()])}",
     ]
 
 
 def _summary(result: SelectionResult) -> str:
     rows = [
         ["method", result.method],
-        ["data", f"{result.n_samples:,} samples to train on, {result.n_features:,} features"],
+        ["data", f"{result.n_samples:,} training samples, {result.n_features:,} features"],
         ["selected", f"{len(result.table):,} features"],
         ["intercept", _shown(result.intercept)],
         *([f"{name} on the test rows", _shown(value)] for name, value in result.metrics.items()),
@@ -130,9 +140,9 @@ def _bars(result: SelectionResult) -> str:
         f'<td class="number">{score:{shown_as}}</td></tr>'
         for name, score, selected in shown
     )
-    half = ", the shade changes at one half of the scale" if are_shares else ""
+    half = "; the shade changes at one half" if are_shares else ""
     meaning = SCORE_KINDS.get(result.score_kind, "")
-    return f'<p class="muted">{meaning}Dark bars were selected{half}.</p><table>{rows}</table>'
+    return f'<p class="muted">{meaning}Dark bars: selected features{half}.</p><table>{rows}</table>'
 
 
 def _memory(result: SelectionResult) -> str:
@@ -223,6 +233,8 @@ def _mib(nbytes: int | None) -> str:
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
     if isinstance(value, (float, np.floating)):
         return f"{value:.6g}" if math.isfinite(value) else "not defined"
     return str(value)

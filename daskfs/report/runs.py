@@ -1,4 +1,4 @@
-"""The reports of runs that stand on disk: the page of one again, or several side by side."""
+"""The reports of finished runs, read from disk: the page of one again, or several side by side."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from daskfs.errors import RunError
+from daskfs.files import written_whole
 from daskfs.report.html import render_report
 from daskfs.result import SelectionResult
 
@@ -18,7 +19,7 @@ def load_run(folder: str | os.PathLike[str]) -> dict[str, SelectionResult]:
     Raises
     ------
     RunError
-        No finished run stands there.
+        There is no finished run.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -54,7 +55,7 @@ def write_report(
     path : path-like, optional
         The page; ``report.html`` in the folder of one run, ``comparison.html`` beside the first of several.
     title : str, optional
-        Of the page; the names of the folders by default.
+        Title of the page; the names of the folders by default.
 
     Returns
     -------
@@ -79,12 +80,10 @@ def write_report(
 
 
 def write_page(path: Path, page: str) -> Path:
-    """Write a page so that its name always stands for a whole one."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    """Write a page under a temporary name and rename it, so that no reader meets half of one."""
     try:
-        temporary.write_text(page, encoding="utf-8")
-        temporary.replace(path)
+        with written_whole(path) as temporary:
+            temporary.write_text(page, encoding="utf-8")
     except OSError as fault:
-        temporary.unlink(missing_ok=True)
         raise RunError(f"cannot write the report: {fault.strerror}", str(path), "choose another place") from None
     return path

@@ -21,24 +21,24 @@ def lines_by_size(results: Mapping[str, SelectionResult]) -> dict[str, list[Sele
     Returns
     -------
     dict of str to list of SelectionResult
-        By method, with the settings that tell its lines apart. Empty where no line has two sizes, and where not all are
-        of the same data.
+        By method, with the settings that distinguish its lines. Empty where no line has two sizes, or not all results
+        are from the same data.
 
     Notes
     -----
-    Words, switches and what was left open tell the lines of a method apart wherever they differ. Numbers do only where
-    two selections that agree in these were asked for as many features: else they may follow from that number, as a
-    penalty does.
+    Words, booleans and None distinguish the lines of a method wherever they differ. Numbers do only where two
+    selections that agree in these were asked for the same number of features: otherwise they may follow from that
+    number, as a penalty does.
     """
     lines: dict[str, list[SelectionResult]] = {}
     asked = [result for result in results.values() if result.parameters.get(ASKED) is not None]
     if len({(result.store_digest, result.n_samples, result.n_features) for result in asked}) > 1:
         return {}
     for method in dict.fromkeys(result.method for result in asked):
-        family = [result for result in asked if result.method == method]
-        names = _telling_apart(family)
-        for result in family:
-            settings = [f"{name} = {_shown(result.parameters.get(name))}" for name in names]
+        family = [(result, result.to_record().parameters) for result in asked if result.method == method]
+        names = _distinguishing([parameters for _, parameters in family])
+        for result, parameters in family:
+            settings = [f"{name} = {_shown(parameters.get(name))}" for name in names]
             lines.setdefault(", ".join([method, *settings]), []).append(result)
     for line in lines.values():
         line.sort(key=lambda result: len(result.table))
@@ -46,9 +46,8 @@ def lines_by_size(results: Mapping[str, SelectionResult]) -> dict[str, list[Sele
     return lines if has_path else {}
 
 
-def _telling_apart(family: Sequence[SelectionResult]) -> list[str]:
+def _distinguishing(parameters: Sequence[dict[str, Any]]) -> list[str]:
     """Return the names of the parameters by which selections of one method fall into lines."""
-    parameters = [result.parameters for result in family]
     known = [name for name in dict.fromkeys(name for found in parameters for name in found) if name != ASKED]
     is_words = {name: not all(_is_number(found.get(name)) for found in parameters) for name in known}
     words = [name for name in known if is_words[name] and len({_shown(found.get(name)) for found in parameters}) > 1]

@@ -63,20 +63,20 @@ def checked_numbers(
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         row = _first_that_is_no_number(values)
         raise BadValue(
-            name, row, f"expected a number, found {values[row].as_py()!r}", "set dtype: string, or mend the value"
+            name, row, f"expected a number, found {values[row].as_py()!r}", "set dtype: string, or fix the value"
         ) from None
     if values.null_count:
         null = pc.is_null(values).to_numpy(zero_copy_only=False)
         if fill is None:
             row = int(np.flatnonzero(null)[0])
-            remedy = _HOW_TO_FILL if is_feature else "set missing: drop for the column, or mend the value"
+            remedy = _HOW_TO_FILL if is_feature else "set missing: drop for the column, or fix the value"
             raise BadValue(name, row, "expected a number, found a missing value", remedy)
         numbers = np.where(null, fill, numbers)
     finite = np.isfinite(numbers)
     if not finite.all():
         row = int(np.flatnonzero(~finite)[0])
         raise BadValue(
-            name, row, f"expected a finite number, found {numbers[row]}", "name it in format.missing, or mend the value"
+            name, row, f"expected a finite number, found {numbers[row]}", "name it in format.missing, or fix the value"
         )
     if integer and (fractions := numbers != np.floor(numbers)).any():
         row = int(np.flatnonzero(fractions)[0])
@@ -282,7 +282,7 @@ def checked_dates(name: str, values: pa.Array, date_format: str) -> pa.Array:
             name,
             row,
             f"expected a date like {date_format!r}, found {values[row].as_py()!r}",
-            "mend the value, or set the column's format",
+            "fix the value, or set the column's format",
         )
     return dates
 

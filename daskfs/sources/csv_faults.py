@@ -118,7 +118,7 @@ def _ragged(path: Path, line: int, record: list[str], names: Sequence[str], is_l
 
 
 def _unreadable(path: Path, line: int, name: str, text: str, layout: TableFormat) -> SourceError:
-    remedy = "mend the value, add it to format.missing, or set the column's dtype"
+    remedy = "fix the value, add it to format.missing, or set the column's dtype"
     if layout.decimal == "." and _is_number(text.strip(), ","):
         remedy = "set format.decimal: ',' in the table schema"
     return SourceError(f"expected a number, found {_shown(text)}", f"{path}:{line}, column '{name}'", remedy)

@@ -68,7 +68,7 @@ def _checked_weights(name: str, values: pa.Array) -> np.ndarray:
     weights = checked_numbers(name, values, is_feature=False)
     if (weights < 0).any():
         row = int(np.flatnonzero(weights < 0)[0])
-        raise BadValue(name, row, f"expected a weight of at least 0, found {weights[row]:g}", "mend the value")
+        raise BadValue(name, row, f"expected a weight of at least 0, found {weights[row]:g}", "fix the value")
     return weights
 
 

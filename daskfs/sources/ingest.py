@@ -240,16 +240,20 @@ def _existing(path: Path, source: Source, encoding: str, on_exists: str) -> Feat
     """Return the store at `path` if it holds this source in this encoding."""
     remedy = "remove it or choose another name"
     if on_exists == "error":
-        raise StoreExistsError("something stands there already", str(path), remedy)
+        raise StoreExistsError("something already exists at this path", str(path), remedy)
     try:
         store = open_store(path)
     except StoreFormatError as fault:
-        raise StoreExistsError(f"something else stands there ({fault.problem})", str(path), remedy) from None
+        raise StoreExistsError(
+            f"something else already exists at this path ({fault.problem})", str(path), remedy
+        ) from None
     differing = []
     if not source.is_unchanged(store.source, str(store.source.get("digest", ""))):
         differing.append("another source")
     if store.encoding_digest != encoding:
         differing.append("other settings (schema, target, dtype, row order, codec or tiles)")
     if differing:
-        raise StoreExistsError(f"a store made from {' and '.join(differing)} stands there", str(path), remedy)
+        raise StoreExistsError(
+            f"a store made from {' and '.join(differing)} already exists at this path", str(path), remedy
+        )
     return store

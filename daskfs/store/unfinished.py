@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import socket
 import sys
 import time
 import uuid
 from pathlib import Path
 
 from daskfs.errors import StoreError, StoreExistsError
-from daskfs.files import is_alive, this_process
+from daskfs.files import LockOwner
 from daskfs.store.manifest import LOCK
 
 SUFFIX = ".unfinished"
@@ -25,7 +23,7 @@ class UnfinishedStore:
     Parameters
     ----------
     target : Path
-        Where the finished store goes; nothing may stand there.
+        Path of the finished store; nothing may exist there.
 
     Attributes
     ----------
@@ -36,7 +34,7 @@ class UnfinishedStore:
     Raises
     ------
     StoreExistsError
-        Something stands at the target, or another process is writing there.
+        Something exists at the target, or another process is writing there.
     StoreError
         The parent folder is missing or not writable.
     """
@@ -51,7 +49,7 @@ class UnfinishedStore:
         draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
         try:
             draft.mkdir()
-            (draft / LOCK).write_text(json.dumps(this_process()), encoding="utf-8")
+            (draft / LOCK).write_text(LockOwner.this_process().to_text(), encoding="utf-8")
             draft.rename(self.folder)  # fails where another writer was faster, for its folder is not empty
         except OSError as fault:
             shutil.rmtree(draft, ignore_errors=True)
@@ -90,29 +88,30 @@ class UnfinishedStore:
     def _refuse_existing(self) -> None:
         if os.path.lexists(self.target):
             raise StoreExistsError(
-                "something stands there already; a store is never overwritten",
+                "something already exists at this path; a store is never overwritten",
                 str(self.target),
                 "remove it or choose another name",
             )
 
     def _remove_dead(self) -> None:
         try:
-            owner = json.loads((self.folder / LOCK).read_bytes())
-            pid, host, started = int(owner["pid"]), str(owner["host"]), float(owner["started"])
-        except (OSError, ValueError, KeyError, TypeError):
+            owner = LockOwner.of(self.folder / LOCK)
+        except FileNotFoundError:
+            owner = None
+        if owner is None:
             raise StoreExistsError(
                 f"expected a lock of daskfs in it, found no readable {LOCK}", str(self.folder), "remove it by hand"
-            ) from None
-        if host != socket.gethostname():
-            raise StoreExistsError(
-                f"process {pid} on host {host} is writing it, or was interrupted",
-                str(self.folder),
-                f"if no such process runs on {host}, remove the folder",
             )
-        if is_alive(pid, started):
-            raise self._being_written(f"process {pid}")
+        if not owner.is_here:
+            raise StoreExistsError(
+                f"process {owner.pid} on host {owner.host} is writing it, or was interrupted",
+                str(self.folder),
+                f"if no such process runs on {owner.host}, remove the folder",
+            )
+        if owner.is_alive:
+            raise self._being_written(f"process {owner.pid}")
         _remove(self.folder)
-        self.notes.append(f"removed the unfinished store that process {pid} had left behind")
+        self.notes.append(f"removed the unfinished store that process {owner.pid} had left behind")
 
     def _being_written(self, who: str) -> StoreExistsError:
         return StoreExistsError(f"{who} is writing this store", str(self.folder), "wait for it or choose another name")

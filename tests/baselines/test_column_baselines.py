@@ -15,14 +15,14 @@ from sklearn.svm import LinearSVC
 
 from daskfs.baselines.columns.alpha_investing import AlphaInvesting
 from daskfs.baselines.columns.base import ColumnBaseline
-from daskfs.baselines.columns.l1_stream import Grafting, OnlineL1, _Model
 from daskfs.baselines.columns.lasso_cut import LassoCut
-from daskfs.baselines.columns.online_l0 import OnlineL0
 from daskfs.baselines.columns.orthogonal_matching_pursuit import OrthogonalMatchingPursuit
 from daskfs.baselines.columns.proj_gd import ProjGD
+from daskfs.baselines.columns.streams import Grafting, OnlineL0, OnlineL1, _Model
 from daskfs.errors import ConfigError, DataError, PlanError
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
+from tests.contract.lab import Kept
 
 TRUE_FEATURES = [3, 20, 47, 70, 111]
 BASELINES = [
@@ -390,20 +390,14 @@ class TestEveryBaseline:
         assert limit is None or planned.client_nbytes <= limit
 
 
-class Memory(dict):
-    """A checkpoint."""
-
-    load, save = dict.get, dict.__setitem__
-
-
 @pytest.mark.parametrize(
     ("baseline", "names"),
     [(LassoCut(5), ["penalty_", "n_active_"]), (OnlineL1(5), ["penalty_", "n_active_"]), (ProjGD(5), ["n_iter_"])],
     ids=["lasso_cut", "online_l1", "proj_gd"],
 )
 def test_a_resumed_fit_knows_what_the_interrupted_one_knew(baseline, names, X, targets):
-    matrix, memory = ArrayMatrix(X, targets["squared"]), Memory()
-    first, resumed = (clone(baseline).fit_matrix(matrix, checkpoint=memory) for _ in range(2))
+    matrix, kept = ArrayMatrix(X, targets["squared"]), Kept()
+    first, resumed = (clone(baseline).fit_matrix(matrix, checkpoint=kept) for _ in range(2))
     assert [getattr(resumed, name) for name in names] == [getattr(first, name) for name in names]
     assert resumed.result_.notes == first.result_.notes
     assert resumed.result_.history.equals(first.result_.history)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from daskfs.baselines.columns.alpha_investing import AlphaInvesting
-from daskfs.baselines.columns.l1_stream import Grafting, OnlineL1
 from daskfs.baselines.columns.lasso_cut import LassoCut
-from daskfs.baselines.columns.online_l0 import OnlineL0
 from daskfs.baselines.columns.orthogonal_matching_pursuit import OrthogonalMatchingPursuit
 from daskfs.baselines.columns.proj_gd import ProjGD
+from daskfs.baselines.columns.streams import Grafting, OnlineL0, OnlineL1
 from daskfs.pipeline.config import build_pipeline
 from daskfs.pipeline.run import run_pipeline
 

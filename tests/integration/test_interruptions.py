@@ -188,5 +188,5 @@ def test_of_two_runs_into_one_folder_one_is_refused(at_work, whole):
     ended = sorted((at_work.finish(process) for process in processes), key=lambda run: run.code)
     assert ended[0].code == 0, str(ended)
     refused(ended[1], "trial")
-    assert any(words in ended[1].errors for words in ("is running here", "another process runs here", "stands here"))
+    assert any(words in ended[1].errors for words in ("is running in this folder", "already exists"))
     same_bits(at_work, whole)

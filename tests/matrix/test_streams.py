@@ -240,9 +240,9 @@ def test_a_split_by_a_column_tests_on_the_rows_it_marks():
 @pytest.mark.parametrize(
     ("test", "by", "match"),
     [
-        (1.5, "random", "share between 0 and 1, found 1.5"),
-        (0, "order", "share between 0 and 1"),
-        (True, "random", "share between 0 and 1"),
+        (1.5, "random", "proportion between 0 and 1, found 1.5"),
+        (0, "order", "proportion between 0 and 1"),
+        (True, "random", "proportion between 0 and 1"),
         ("test", "group", "no column 'group'"),
         ("nothing", "fold", "0 for testing"),
     ],

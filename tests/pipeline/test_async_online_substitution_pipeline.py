@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from daskfs.cli import app
 from daskfs.pipeline.config import load_pipeline
-from daskfs.pipeline.facts import plan_pipeline
+from daskfs.pipeline.planning import facts_of, plan_pipeline
 from daskfs.pipeline.run import run_pipeline
 from daskfs.result import SelectionResult
 
@@ -51,11 +51,14 @@ def test_the_report_shows_the_trace(outcome):
 
 
 def test_the_plan_says_how_many_workers_hold_what():
-    plan = plan_pipeline(load_pipeline(PIPELINE, ["cluster.n_workers=4"]))
-    text = plan.to_text()
+    def text_of(*overrides):
+        pipeline = load_pipeline(PIPELINE, overrides)
+        return plan_pipeline(pipeline, facts_of(pipeline)).to_text()
+
+    text = text_of("cluster.n_workers=4")
     assert "4 workers beside a central node, 8 columns each" in text
     assert "5 tasks" in text
-    assert "1 worker" not in plan_pipeline(load_pipeline(PIPELINE, ["select.0.n_workers=3"])).to_text()
+    assert "1 worker" not in text_of("select.0.n_workers=3")
 
 
 def test_the_command_line_takes_every_parameter(outcome):

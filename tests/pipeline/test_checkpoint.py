@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from daskfs.errors import RunError
-from daskfs.pipeline.checkpoint import Checkpoint
+from daskfs.pipeline.folder import Checkpoint
 
 SETTINGS = {"store": {"digest": "a"}, "select": [{"n_subsets": 3, "gamma": 0.5}]}
 
@@ -78,6 +78,6 @@ def test_a_full_disk_says_how_to_go_on(checkpoint, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(RunError, match="No space left on device; free space, mend the rights"):
+    with pytest.raises(RunError, match="No space left on device; free disk space, fix the permissions"):
         checkpoint.save("task", {"x": np.ones(3)})
     assert list(checkpoint.folder.iterdir()) == []

@@ -97,14 +97,14 @@ def test_an_override_that_goes_nowhere_is_refused(document, write, override, mes
         ("select.n_subsets=true", "select.n_subsets: expected a valid integer, found True"),
         ("select.n_subsets=0", "select.n_subsets: expected greater than or equal to 1, found 0"),
         ("select.criterion=aic", "select.criterion: expected 'vote', 'bic', 'ric' or 'ebic', found 'aic'"),
-        ("select=[{method: message, label: a}, {method: message, label: a}]", "the label 'a' stands twice"),
+        ("select=[{method: message, label: a}, {method: message, label: a}]", "duplicate label 'a'"),
         ("select.label=../up", "select.label: string should match pattern"),
-        ("split.test=2", "split: test: expected a share between 0 and 1, found 2"),
+        ("split.test=2", "split: test: expected a proportion between 0 and 1, found 2"),
         ("evaluate.metrics=[mse, r3]", "evaluate.metrics.1: expected 'mse', 'rmse', 'mae', 'r2'"),
-        ("cluster.kind=slurm", "start the cluster with dask-jobqueue and give its scheduler's address"),
+        ("cluster.kind=slurm", "start the cluster with dask-jobqueue and give the address of its scheduler"),
         ("cluster.kind=lokal", "found 'lokal' (did you mean 'local'?)"),
         ("cluster.kind=address", "cluster: address: this key is required with kind: address"),
-        ("cluster.address=tcp://a:1", "cluster: address: of no use with kind: none"),
+        ("cluster.address=tcp://a:1", "cluster: address: has no effect with kind: none"),
         ("cluster.memory_limit=lots", "cluster.memory_limit: expected a size, found 'lots'"),
         ("cluster.memory_limit=0", "cluster.memory_limit: expected greater than or equal to 1, found 0"),
         ("version=2", "version: expected 1, found 2"),
@@ -121,7 +121,7 @@ def test_every_wrong_word_has_its_place_and_what_was_expected(document, write, o
 
 def test_an_int_stands_for_a_share_only_between_the_ends(document, write):
     document["split"] = {"test": 1}
-    assert "expected a share between 0 and 1" in fault_of(write(document))
+    assert "expected a proportion between 0 and 1" in fault_of(write(document))
 
 
 def test_a_column_may_say_which_rows_are_for_testing(document, write):

@@ -87,7 +87,7 @@ def test_a_stopped_run_is_resumed_to_the_same_bits(whole, pipeline, how, code):
     if code == 130:
         assert f"interrupted\ncontinue with --resume {runs / 'stopped'}\n" in errors
 
-    with pytest.raises(RunError, match="an interrupted run stands here"):
+    with pytest.raises(RunError, match="an interrupted run already exists at this path"):
         run_pipeline(load_pipeline(pipeline))
     with pytest.raises(RunError, match="had select"):
         run_pipeline(load_pipeline(pipeline, ["select.0.n_subsets=9"]), resume=True)
@@ -122,11 +122,11 @@ def test_a_run_whose_report_fails_can_be_resumed(document, write, tmp_path, monk
         raise RuntimeError("no ink")
 
     with monkeypatch.context() as patched:
-        patched.setattr("daskfs.pipeline.run.write_report", broken)
+        patched.setattr("daskfs.pipeline.run.render_report", broken)
         with pytest.raises(RuntimeError, match="no ink"):
             run_pipeline(load_pipeline(write(document)))
     log = (tmp_path / "runs" / "table.unfinished" / "run.log").read_text()
     assert log.rstrip().endswith("stopped: no ink")
     outcome = run_pipeline(load_pipeline(write(document)), resume=True)
-    assert "resumed: times are those of the last part" in outcome.results["message"].notes
+    assert "resumed: the times are those of the last part of the run" in outcome.results["message"].notes
     assert list(outcome.results["message"].table["name"]) == ["f1", "f6"]

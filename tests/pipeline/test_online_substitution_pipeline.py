@@ -43,7 +43,7 @@ def test_the_pipeline_that_ships_finds_the_true_features_by_every_rule(outcome):
 def test_the_report_shows_how_the_objective_fell(outcome):
     page = (outcome[0] / "run" / "report.html").read_text(encoding="utf-8")
     assert page.count("Objective as columns were presented") == 4
-    assert "share of the subsets" not in page
+    assert "subsets whose model" not in page
     widths = [float(width) for width in re.findall(r'class="bar selected" style="width:([0-9.]+)%', page)]
     assert max(widths) == 100.0
 

@@ -2,11 +2,23 @@ import pytest
 
 from daskfs.errors import ConfigError, PlanError
 from daskfs.pipeline.config import Cluster, load_pipeline
-from daskfs.pipeline.facts import check_pipeline, plan_pipeline, plan_store
-from daskfs.pipeline.plan import BASE_CLIENT_NBYTES, BASE_WORKER_NBYTES, MIB, DataFacts, make_plan
+from daskfs.pipeline.planning import (
+    BASE_CLIENT_NBYTES,
+    BASE_WORKER_NBYTES,
+    MIB,
+    DataFacts,
+    ProcessLimits,
+    check_pipeline,
+    facts_of,
+    facts_of_store,
+    limits_of,
+    make_plan,
+    plan_pipeline,
+)
 from daskfs.selectors.shared.budget import Budget, SelectorPlan
 from daskfs.sources.ingest import ingest
 
+GIB = 1024 * MIB
 DATA = DataFacts(
     n_samples=1_000_000,
     n_features=1000,
@@ -34,22 +46,22 @@ def synthetic(write, **changes):
 
 
 def test_each_kind_of_cluster_says_where_the_memory_goes():
-    here = make_plan(DATA, SELECT, Cluster(memory_limit="4GiB")).promised_nbytes
-    threads = make_plan(DATA, SELECT, Cluster(kind="threads", n_workers=4, memory_limit="4GiB")).promised_nbytes
-    local = make_plan(DATA, SELECT, Cluster(kind="local", n_workers=4, memory_limit="4GiB")).promised_nbytes
+    here = make_plan(DATA, SELECT, ProcessLimits("none", 1, 4 * GIB)).promised_nbytes
+    threads = make_plan(DATA, SELECT, ProcessLimits("threads", 4, 4 * GIB)).promised_nbytes
+    local = make_plan(DATA, SELECT, ProcessLimits("local", 4, 4 * GIB, 4 * GIB)).promised_nbytes
     assert set(here) == set(threads) == {"client"}
     assert set(local) == {"client", "worker"}
     assert local["worker"] == BASE_WORKER_NBYTES + 200 * MIB
     stands = DATA.__class__(**{**DATA.__dict__, "store_stands": True})
-    one = make_plan(stands, SELECT, Cluster(memory_limit="4GiB")).promised_nbytes["client"]
-    four = make_plan(stands, SELECT, Cluster(kind="threads", n_workers=4, memory_limit="4GiB")).promised_nbytes
+    one = make_plan(stands, SELECT, ProcessLimits("none", 1, 4 * GIB)).promised_nbytes["client"]
+    four = make_plan(stands, SELECT, ProcessLimits("threads", 4, 4 * GIB)).promised_nbytes
     assert four["client"] - one == 3 * 200 * MIB
 
 
 @pytest.mark.parametrize("limit", ["600MiB", "1GiB", "3GiB", "64GiB"])
 def test_ingest_keeps_within_any_limit_that_the_process_itself_allows(limit):
-    plan = make_plan(DATA, {}, Cluster(kind="local", memory_limit=limit))
-    assert BASE_CLIENT_NBYTES < plan.promised_nbytes["client"] <= plan.limits_nbytes["client"]
+    plan = make_plan(DATA, {}, limits_of(Cluster(kind="local", memory_limit=limit)))
+    assert BASE_CLIENT_NBYTES < plan.promised_nbytes["client"] <= plan.limits.client
 
 
 def test_a_plan_over_the_limit_says_what_would_do():
@@ -57,16 +69,16 @@ def test_a_plan_over_the_limit_says_what_would_do():
         make_plan(
             DATA,
             {"message": SelectorPlan(1, 1, 1, Budget({"rows": 4 * 2**30}), Budget({"votes": 1}), "")},
-            Cluster(kind="local", memory_limit="4GiB"),
+            ProcessLimits("local", 1, 4 * GIB, 4 * GIB),
         )
     assert "allow at least 4280MiB" in str(caught.value)
 
 
 def test_a_pipeline_over_data_larger_than_memory_is_planned_from_its_sizes_alone(write, tmp_path):
     pipeline = synthetic(write)
-    plan = plan_pipeline(pipeline, check_pipeline(pipeline))
+    plan = plan_pipeline(pipeline, facts_of(pipeline, check_pipeline(pipeline)))
     assert plan.data.store_nbytes > 30_000_000_000
-    assert max(plan.promised_nbytes.values()) <= plan.limits_nbytes["client"] == 2 * 2**30
+    assert max(plan.promised_nbytes.values()) <= plan.limits.client == 2 * 2**30
     assert [step.name for step in plan.steps] == ["ingest", "message", "evaluate"]
     assert sum(step.read_nbytes for step in plan.steps if step.name != "ingest") >= 30_000_000_000
     assert "10,000,000 samples x 750 features" in plan.to_text()
@@ -76,28 +88,30 @@ def test_a_pipeline_over_data_larger_than_memory_is_planned_from_its_sizes_alone
 def test_a_limit_below_the_process_itself_is_refused(write):
     pipeline = synthetic(write, **{"cluster.memory_limit": "100MiB"})
     with pytest.raises(PlanError, match=r"a process takes .* before its first block.*allow at least"):
-        plan_pipeline(pipeline)
+        plan_pipeline(pipeline, facts_of(pipeline))
 
 
 def test_a_subset_over_the_limit_gets_the_sizes_that_would_fit(write):
     pipeline = synthetic(write, **{"select.n_subsets": 3})
     with pytest.raises(PlanError, match=r"one subset of 2,666,667 rows.*allow at least .* or set n_subsets="):
-        plan_pipeline(pipeline)
+        plan_pipeline(pipeline, facts_of(pipeline))
 
 
 def test_the_rows_of_a_text_table_are_an_estimate_until_it_is_a_store(document, write):
     pipeline = load_pipeline(write(document))
-    plan = plan_pipeline(pipeline)
+    plan = plan_pipeline(pipeline, facts_of(pipeline))
     assert plan.data.is_estimate
     assert 540 <= plan.data.n_samples <= 660
     assert plan.data.n_features == 8
     pipeline.store_path.parent.mkdir()
     source = pipeline.source
     store = ingest(source.path, pipeline.store_path, schema=source.table_schema)
-    again = plan_pipeline(pipeline)
-    assert again == plan_store(pipeline, store)
+    again = plan_pipeline(pipeline, facts_of(pipeline))
+    assert again.data == facts_of_store(pipeline, store)
     assert (again.data.n_samples, again.data.n_train, again.data.is_estimate) == (600, 480, False)
-    assert [step.name for step in again.after(plan).steps] == ["ingest", "message", "evaluate"]
+    assert [step.name for step in again.steps] == ["message", "evaluate"]
+    made = plan_pipeline(pipeline, facts_of_store(pipeline, store, is_new=True))
+    assert [step.name for step in made.steps] == ["ingest", "message", "evaluate"]
 
 
 def test_more_features_than_exist_are_refused_before_anything_is_read(document, write, tmp_path):
@@ -137,6 +151,6 @@ def test_the_client_of_small_workers_has_a_limit_of_its_own():
     asked = Cluster(kind="local", memory_limit="200MiB", client_memory_limit="512MiB")
     assert asked.limits_nbytes == small | {"client": 512 * MIB}
     with pytest.raises(PlanError, match=r"cluster.client_memory_limit: the client would take"):
-        make_plan(DATA, SELECT, Cluster(kind="local", memory_limit="4GiB", client_memory_limit="300MiB"))
-    with pytest.raises(ValueError, match="of no use with kind: none"):
+        make_plan(DATA, SELECT, ProcessLimits("local", 1, 300 * MIB, 4 * GIB))
+    with pytest.raises(ValueError, match="has no effect with kind: none"):
         Cluster(client_memory_limit="1GiB")

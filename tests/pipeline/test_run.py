@@ -11,6 +11,7 @@ from daskfs.metrics import auc, mse, r2
 from daskfs.pipeline.config import Pipeline, load_pipeline
 from daskfs.pipeline.run import run_pipeline
 from daskfs.pipeline.schemas import json_schema
+from daskfs.report.runs import write_report
 from daskfs.result import SelectionResult
 from daskfs.store.feature_store import open_store
 
@@ -146,6 +147,13 @@ def test_several_selections_are_compared_in_the_order_of_the_pipeline(document, 
     assert page.index("<h1>three</h1>") < page.index("<h1>one</h1>")
 
 
+def test_the_page_written_by_the_run_is_the_page_written_again_from_its_folder(document, write, tmp_path):
+    document["select"] = [{"method": "message", "n_subsets": 3}, {"method": "mission", "n_features_to_select": 2}]
+    outcome = run_pipeline(load_pipeline(write(document)))
+    again = write_report([outcome.folder], tmp_path / "again.html", title="table")
+    assert again.read_text() == outcome.report.read_text()
+
+
 def test_a_split_by_column_tests_on_its_rows(document, write):
     document["split"] = {"by": "part", "test": "late"}
     result = run_pipeline(load_pipeline(write(document))).results["message"]
@@ -185,7 +193,7 @@ def test_the_same_bits_come_from_here_threads_and_processes(document, write, kin
 def test_a_finished_run_is_replaced_only_when_forced(document, write):
     first = run_pipeline(load_pipeline(write(document)))
     before = (first.folder / "selected.csv").stat().st_ino
-    with pytest.raises(RunError, match="a finished run stands here"):
+    with pytest.raises(RunError, match="a finished run already exists at this path"):
         run_pipeline(load_pipeline(write(document)))
     assert (first.folder / "selected.csv").stat().st_ino == before
     run_pipeline(load_pipeline(write(document), ["select.n_subsets=1"]), force=True)

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from daskfs.errors import RunError
-from daskfs.pipeline.run_folder import RunFolder, check_output
+from daskfs.pipeline.folder import RunFolder, check_output
 
 
 @pytest.fixture
@@ -38,7 +38,9 @@ def test_a_run_gets_its_name_when_it_is_whole(output):
 
 def test_a_finished_run_is_replaced_only_by_force_and_only_by_a_whole_one(output):
     finished(output, "old")
-    with pytest.raises(RunError, match="a finished run stands here; choose another output, or --force"):
+    with pytest.raises(
+        RunError, match="a finished run already exists at this path; choose another output, or replace it with --force"
+    ):
         RunFolder.start(output)
     folder = RunFolder.start(output, force=True)
     assert (output / "result.json").read_text() == "old"
@@ -52,7 +54,7 @@ def test_a_finished_run_is_replaced_only_by_force_and_only_by_a_whole_one(output
 def test_what_is_no_run_is_never_replaced(output, force):
     output.mkdir(parents=True)
     (output / "thesis.tex").write_text("x")
-    with pytest.raises(RunError, match="expected a run's folder or nothing"):
+    with pytest.raises(RunError, match="expected a run's folder or nothing at this path"):
         RunFolder.start(output, force=force)
     assert names(output) == ["thesis.tex"]
 
@@ -75,7 +77,7 @@ def test_an_interrupted_run_is_resumed_or_started_again(output):
     folder = RunFolder.start(output)
     folder.checkpoint.save("task", {"x": np.ones(1)})
     assert folder.let_go(keep=True) is True
-    with pytest.raises(RunError, match=f"continue it with --resume {output}, or --force starts again"):
+    with pytest.raises(RunError, match=f"continue it with --resume {output}, or start again with --force"):
         RunFolder.start(output)
     resumed = RunFolder.resume(output)
     assert resumed.checkpoint.load("task") is not None
@@ -103,15 +105,15 @@ def lock(output, **changes):
 def test_a_live_process_is_not_disturbed(output, force):
     parent = psutil.Process(os.getppid())
     lock(output, pid=parent.pid, started=parent.create_time())
-    with pytest.raises(RunError, match=f"process {parent.pid} is running here"):
+    with pytest.raises(RunError, match=f"process {parent.pid} is running in this folder"):
         RunFolder.start(output, force=force)
-    with pytest.raises(RunError, match=f"process {parent.pid} is running here"):
+    with pytest.raises(RunError, match=f"process {parent.pid} is running in this folder"):
         RunFolder.resume(output)
 
 
 def test_a_process_on_another_host_may_be_alive(output):
     lock(output, host="elsewhere")
-    with pytest.raises(RunError, match="on elsewhere may be running here"):
+    with pytest.raises(RunError, match="on elsewhere may be running in this folder"):
         RunFolder.start(output, force=True)
 
 

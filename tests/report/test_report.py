@@ -173,8 +173,8 @@ def test_a_methods_own_columns_and_learning_curve_are_shown():
     assert "weight x deviation" in page
     assert "0.125" in page
     assert "Mean loss of the rows before they were learnt from" in page
-    assert "The size of the weight before the refit." in page
-    assert "share of the subsets" not in page
+    assert "Absolute weight before the refit." in page
+    assert "subsets whose model" not in page
 
 
 @pytest.mark.parametrize("method", METHODS)

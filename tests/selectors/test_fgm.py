@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 from daskfs.errors import ConfigError, DataError, PlanError
 from daskfs.matrix.arrays import ArrayMatrix
-from daskfs.pipeline.checkpoint import Checkpoint
+from daskfs.pipeline.folder import Checkpoint
 from daskfs.selectors.fgm.restricted_problem import RestrictedProblem
 from daskfs.selectors.fgm.selector import FGM
 from daskfs.sources.ingest import ingest

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from daskfs.errors import PlanError
-from daskfs.pipeline.checkpoint import Checkpoint
+from daskfs.pipeline.folder import Checkpoint
 from daskfs.selectors.online_substitution.selector import OnlineSubstitution
 from daskfs.selectors.shared.budget import DataShape
 from daskfs.sources.ingest import ingest

@@ -181,7 +181,11 @@ BAD = {
     "two names": (b"a,a,y\n1,2,3\n", SourceError, ["table.csv:1", "'a' (columns 1 and 2)", "rename"]),
     "missing value": (b"a,b,y\n1,x,2\n,x,2\n", SourceError, ["table.csv:3, column 'a', value ''", "missing: drop"]),
     "missing target": (b"a,b,y\n1,x,NA\n", SourceError, ["table.csv:2, column 'y', value 'NA'", "missing"]),
-    "infinity": (b"a,b,y\n1,x,2\n-inf,x,2\n", SourceError, ["table.csv:3, column 'a', value '-inf'", "finite", "mend"]),
+    "infinity": (
+        b"a,b,y\n1,x,2\n-inf,x,2\n",
+        SourceError,
+        ["table.csv:3, column 'a', value '-inf'", "finite", "fix the value"],
+    ),
     "dates": (b"a,y\n2020-01-01,2\n2020-01-02,3\n", SchemaError, ["column 'a'", "dates", "date_parts"]),
 }
 

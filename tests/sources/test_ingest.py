@@ -36,11 +36,11 @@ def test_an_unchanged_source_is_not_read_again(write, tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"table": TABLE + "100,u,1\n"}, "made from another source stands there; remove it"),
+        ({"table": TABLE + "100,u,1\n"}, "made from another source already exists at this path; remove it"),
         ({"dtype": "float64"}, "made from other settings"),
         ({"target": "a"}, "made from other settings"),
         ({"random_state": 1}, "made from other settings"),
-        ({"on_exists": "error"}, "something stands there already"),
+        ({"on_exists": "error"}, "something already exists at this path"),
     ],
 )
 def test_another_store_is_never_overwritten(write, tmp_path, change, words):
@@ -53,7 +53,7 @@ def test_another_store_is_never_overwritten(write, tmp_path, change, words):
 def test_something_else_at_the_path_is_left_alone(write, tmp_path):
     (tmp_path / "s.zarr").mkdir()
     (tmp_path / "s.zarr" / "precious").touch()
-    with pytest.raises(StoreExistsError, match="something else stands there"):
+    with pytest.raises(StoreExistsError, match="something else already exists at this path"):
         ingest(write(TABLE), tmp_path / "s.zarr", target="y")
     assert (tmp_path / "s.zarr" / "precious").exists()
 

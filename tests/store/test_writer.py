@@ -195,7 +195,10 @@ def test_nothing_is_overwritten(make_store, matrix, tmp_path):
             path.write_text("precious")
         if path.name == "folder.zarr":
             path.mkdir()
-        with pytest.raises(StoreExistsError, match="something stands there already"), StoreWriter(path, 70, source={}):
+        with (
+            pytest.raises(StoreExistsError, match="something already exists at this path"),
+            StoreWriter(path, 70, source={}),
+        ):
             pass
     assert store.verify() == []
     assert (tmp_path / "file.zarr").read_text() == "precious"

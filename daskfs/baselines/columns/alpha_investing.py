@@ -59,10 +59,8 @@ class AlphaInvesting(ColumnBaseline):
     Examples
     --------
     >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.standard_normal((500, 30))
-    >>> y = 2 * X[:, 3] - X[:, 7] + rng.standard_normal(500)
-    >>> AlphaInvesting(2, wealth=0.05).fit(X, y).selected_  # the first column costs half the wealth
+    >>> X = np.random.default_rng(0).standard_normal((500, 30))
+    >>> AlphaInvesting(2, wealth=0.05).fit(X, 2 * X[:, 3] - X[:, 7]).selected_  # the first column costs half the wealth
     array([3, 7])
     """
 

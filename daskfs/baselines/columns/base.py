@@ -96,42 +96,29 @@ class ColumnBaseline(BaseSelector):
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         """All of it is held by the client process: these methods are sequential."""
-        n_samples, n_features = shape.n_samples, shape.n_features
-        n_select = min(self._n_select(n_features), n_features)
-        client = self._client(shape, n_select)
-        what = f"{self.method} of {n_select:,} out of {n_features:,} columns of {n_samples:,} rows holds"
-        client.refuse_over(limits.task_nbytes, what, "select fewer features")
-        kept = self._kept_nbytes(n_samples, n_features, client.nbytes, limits.task_nbytes)
-        if kept:
-            client.add(KEPT_COLUMNS, kept)
-        n_passes, text = self._planned_passes(n_select)
-        where = "columns stay in memory after the first" if kept else "columns in blocks"
-        return SelectorPlan(
-            n_tasks=1,
-            n_passes=n_passes,
-            read_nbytes=(1 if kept else n_passes) * shape.nbytes,
-            task=Budget(),
-            client=client,
-            text=f"{self.method}: {text}, {where}, in this process",
-        )
-
-    def _client(self, shape: DataShape, n_select: int) -> Budget:
         n_samples, n_features, itemsize = shape.n_samples, shape.n_features, shape.itemsize
-        kept = 2 * min(REFIT_NBYTES, itemsize * n_samples * n_select)
-        return (
+        n_select = min(self._n_select(n_features), n_features)
+        refitted = 2 * min(REFIT_NBYTES, itemsize * n_samples * n_select)
+        client = (
             Budget()
             .add("blocks of columns", blocks_nbytes(n_samples, n_features, itemsize))
             .add("what the method holds", self._held_nbytes(n_samples, n_features, n_select))
-            .add("refit", kept + 48 * (n_select + 1) ** 2 + REFIT_BLOCKS_NBYTES)
+            .add("refit", refitted + 48 * (n_select + 1) ** 2 + REFIT_BLOCKS_NBYTES)
             .add("vectors over the rows", 160 * n_samples)
             .add("vectors over the columns", 80 * n_features)
         )
-
-    def _kept_nbytes(self, n_samples: int, n_features: int, needed: int, memory_limit: int | None) -> int:
-        """Return the bytes of the columns that stay in memory: all or none."""
-        every = 8 * n_samples * n_features
-        room = CACHE_NBYTES if memory_limit is None else min(CACHE_NBYTES, memory_limit - needed)
-        return every if self.keeps_columns and every <= room else 0
+        what = f"{self.method} of {n_select:,} out of {n_features:,} columns of {n_samples:,} rows holds"
+        client.refuse_over(limits.task_nbytes, what, "select fewer features")
+        n_passes, text = self._planned_passes(n_select)
+        n_reads, where = n_passes, "columns in blocks"
+        every, room = 8 * n_samples * n_features, CACHE_NBYTES
+        if limits.task_nbytes is not None:
+            room = min(room, limits.task_nbytes - client.nbytes)
+        if self.keeps_columns and every <= room:  # all or none
+            client.add(KEPT_COLUMNS, every)
+            n_reads, where = 1, "columns stay in memory after the first"
+        text = f"{self.method}: {text}, {where}, in this process"
+        return SelectorPlan(1, n_passes, n_reads * shape.nbytes, Budget(), client, text)
 
     def _n_select(self, n_features: int) -> int:
         """Return how many columns to select."""
@@ -145,8 +132,7 @@ class ColumnBaseline(BaseSelector):
 
     def _fit(self, run: Run) -> None:
         n_features = int(run.matrix.shape[1])
-        n_wanted = self._n_select(n_features)
-        n_select = n_to_select(n_wanted, n_features, MOST_BY_DEFAULT)
+        n_select = n_to_select(self._n_select(n_features), n_features, MOST_BY_DEFAULT)
         rows = weighted_rows(run.matrix)
         y, weight = self._target_and_weight(rows)
         keeps = KEPT_COLUMNS in self._plan(DataShape.of(rows), Limits(run.task_limit)).client.terms
@@ -167,7 +153,7 @@ class ColumnBaseline(BaseSelector):
         notes.append(f"{chosen.n_passes} passes over all columns")
         kinds = self.history_columns.items()
         history: dict[str, np.ndarray] = {name: chosen.lines[:, k].astype(kind) for k, (name, kind) in enumerate(kinds)}
-        self.result_ = self._result_of(run, notes=notes, history=history, chosen={"n_features_to_select": n_wanted})
+        self.result_ = self._result_of(run, notes=notes, history=history, chosen={"n_features_to_select": n_select})
 
     def _refit(self, run: Run, features: np.ndarray) -> list[str]:
         """Fit the selected columns on all rows; importance is the size of their standardised coefficients."""

@@ -64,10 +64,8 @@ class LassoCut(ColumnBaseline):
     Examples
     --------
     >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.standard_normal((500, 30))
-    >>> y = 2 * X[:, 3] - X[:, 7] + rng.standard_normal(500)
-    >>> LassoCut(2).fit(X, y).selected_
+    >>> X = np.random.default_rng(0).standard_normal((500, 30))
+    >>> LassoCut(2).fit(X, 2 * X[:, 3] - X[:, 7]).selected_
     array([3, 7])
     """
 

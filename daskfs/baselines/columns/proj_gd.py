@@ -22,7 +22,9 @@ Differs from the papers
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -65,10 +67,8 @@ class ProjGD(ColumnBaseline):
     Examples
     --------
     >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.standard_normal((500, 30))
-    >>> y = 2 * X[:, 3] - X[:, 7] + rng.standard_normal(500)
-    >>> ProjGD(2).fit(X, y).selected_
+    >>> X = np.random.default_rng(0).standard_normal((500, 30))
+    >>> ProjGD(2).fit(X, 2 * X[:, 3] - X[:, 7]).selected_
     array([3, 7])
     """
 
@@ -97,25 +97,22 @@ class ProjGD(ColumnBaseline):
         first, at = null_model(problem)
         intercept = np.array([first])
         fixed = self._fixed_step(columns, problem, bound)
-        model = _Sparse(columns, n_select)
+        w = _Sparse(np.zeros(columns.n_features), np.empty(0, dtype=np.int64), np.empty((0, columns.n_samples)))
         lines: list[tuple[float, ...]] = []
         notes = []
         for iteration in range(self.max_iter):
             descent = columns.products(at.residual)
-            step, trial, part = self._step(model, descent, fixed, problem, bound)
-            change = trial - model.coef
-            n_replaced = len(np.setdiff1d(part.features, model.part.features))
-            model.coef, model.part = trial, part
-            predict(part.values, len(part.features), model.coef[part.features], intercept[0], at.z)
+            before, (step, w) = w, self._step(w, descent, fixed, problem, bound, partial(_projected, columns, n_select))
+            predict(w.values, len(w.features), w.coef[w.features], intercept[0], at.z)
             move_intercept(problem, bound, intercept, at)
+            n_replaced = len(np.setdiff1d(w.features, before.features))
             lines.append((iteration + 1, step, n_replaced, mean_loss(problem, at.z, at)))
-            if not n_replaced and np.linalg.norm(change) <= self.tol * np.linalg.norm(model.coef):
+            if not n_replaced and np.linalg.norm(w.coef - before.coef) <= self.tol * np.linalg.norm(w.coef):
                 break
         else:
             notes.append(f"not settled after {self.max_iter} steps; allow more, or a larger tol")
         notes.append(f"projected gradient descent, step {self.step}, {len(lines)} steps")
-        features = model.part.features
-        return features[np.argsort(-np.abs(model.coef[features]), kind="stable")], lines, notes
+        return w.features[np.argsort(-np.abs(w.coef[w.features]), kind="stable")], lines, notes
 
     def _fixed_step(self, columns: StandardColumns, problem: Problem, bound: float) -> float:
         """Return the step from the largest eigenvalue of all columns' Gram matrix, or 0 where it is not fixed."""
@@ -135,40 +132,43 @@ class ProjGD(ColumnBaseline):
         return (0.5 if self.step == "half" else 1.0) / (bound * size)
 
     def _step(
-        self, model: _Sparse, descent: np.ndarray, fixed: float, problem: Problem, bound: float
-    ) -> tuple[float, np.ndarray, _Part]:
-        """Return the length of the step, the coefficients after it and their columns."""
+        self, w: _Sparse, descent: np.ndarray, fixed: float, problem: Problem, bound: float, project: Projection
+    ) -> tuple[float, _Sparse]:
+        """Return the length of the step, and where it leads."""
         if self.step in ("half", "full"):
-            return fixed, *model.trial(model.coef + fixed * descent)
-        start = model.part if len(model.part.features) else model.trial(descent)[1]
+            return fixed, project(w.coef + fixed * descent, w)
+        start = w if len(w.features) else project(descent, w)
         if self.step == "restricted":
             fixed = 0.5 / (bound * _largest_eigenvalue(start.values, problem.share))
-            return fixed, *model.trial(model.coef + fixed * descent)
+            return fixed, project(w.coef + fixed * descent, w)
         # the step that is best along the gradient of the columns kept, shrunk until it falls where others come in
         along = descent[start.features]
         step = float(along @ along) / (bound * max(_square(start.image(along), problem.share), 1e-300))
-        trial, part = model.trial(model.coef + step * descent)
         for _ in range(MAX_SHRINKS):
-            if not len(np.setdiff1d(part.features, model.part.features)):
+            trial = project(w.coef + step * descent, w)
+            if not len(np.setdiff1d(trial.features, w.features)):
                 break
-            change = trial - model.coef
-            left = np.where(np.isin(model.part.features, part.features), 0.0, change[model.part.features])
-            image = part.image(change[part.features]) + model.part.image(left)
+            change = trial.coef - w.coef
+            left = np.where(np.isin(w.features, trial.features), 0.0, change[w.features])
+            image = trial.image(change[trial.features]) + w.image(left)
             curvature = bound * max(_square(image, problem.share), 1e-300)
             if step <= (1.0 - MARGIN) * float(change @ change) / curvature:
                 break
             step /= SHRINK * (1.0 - MARGIN)
-            trial, part = model.trial(model.coef + step * descent)
-        return step, trial, part
+        else:
+            trial = project(w.coef + step * descent, w)
+        return step, trial
 
 
-class _Part(NamedTuple):
-    """Some standardised columns."""
+class _Sparse(NamedTuple):
+    """Coefficients of which few are not zero, and the columns of those."""
 
+    coef: np.ndarray
+    """Shape (n_features,)."""
     features: np.ndarray
-    """Their numbers, ascending."""
+    """Numbers of the columns, ascending."""
     values: np.ndarray
-    """Shape (n_columns, n_samples)."""
+    """The columns, standardised: shape (n_columns, n_samples)."""
 
     def image(self, coef: np.ndarray) -> np.ndarray:
         """Return ``Σ_k coef_k column_k``."""
@@ -177,25 +177,20 @@ class _Part(NamedTuple):
         return image
 
 
-class _Sparse:
-    """Coefficients of which few are not zero, with the columns of those."""
+Projection: TypeAlias = Callable[[np.ndarray, _Sparse], _Sparse]
 
-    def __init__(self, source: StandardColumns, n_select: int) -> None:
-        self.source, self.n_select = source, n_select
-        self.coef = np.zeros(source.n_features)
-        self.part = _Part(np.empty(0, dtype=np.int64), np.empty((0, source.n_samples)))
 
-    def trial(self, coef: np.ndarray) -> tuple[np.ndarray, _Part]:
-        """Return the largest coefficients and their columns; those that are not here are read."""
-        features = np.sort(largest(np.abs(coef), self.n_select))
-        kept = np.zeros_like(coef)
-        kept[features] = coef[features]
-        values = np.empty((len(features), self.source.n_samples))
-        is_here = np.isin(features, self.part.features)
-        values[is_here] = self.part.values[np.searchsorted(self.part.features, features[is_here])]
-        if not is_here.all():
-            values[~is_here] = self.source.of(features[~is_here])
-        return kept, _Part(features, values)
+def _projected(columns: StandardColumns, n_select: int, coef: np.ndarray, near: _Sparse) -> _Sparse:
+    """Return the largest coefficients and their columns; those that are not near are read."""
+    features = np.sort(largest(np.abs(coef), n_select))
+    kept = np.zeros_like(coef)
+    kept[features] = coef[features]
+    values = np.empty((len(features), columns.n_samples))
+    is_near = np.isin(features, near.features)
+    values[is_near] = near.values[np.searchsorted(near.features, features[is_near])]
+    if not is_near.all():
+        values[~is_near] = columns.of(features[~is_near])
+    return _Sparse(kept, features, values)
 
 
 def _square(image: np.ndarray, share: np.ndarray) -> float:

@@ -59,7 +59,6 @@ class StandardColumns:
         self._y, self._weight, self.total_weight = y, weight, float(weight.sum())
         self.mean, self.scale, self.cross = np.zeros((3, self.n_features))
         self._width = block_columns(self.n_samples, self.n_features)
-        self._is_known = np.zeros(self.n_features, dtype=bool)
         self._kept = np.empty((self.n_features, self.n_samples)) if keep else None
         self.n_passes = 0
 
@@ -79,10 +78,9 @@ class StandardColumns:
             NaN or infinity, with its column and row.
         """
         self.n_passes += 1
-        n_blocks = -(-self.n_features // self._width)
-        with self.run.reported(f"pass-{self.n_passes}", n_blocks) as advance:
-            for first, block in self._kept_blocks() if self._has_all() else self._read_blocks():
-                yield first, block
+        with self.run.reported(f"pass-{self.n_passes}", -(-self.n_features // self._width)) as advance:
+            for block in self._read_blocks() if self._kept is None or self.n_passes == 1 else self._kept_blocks():
+                yield block
                 advance()
 
     def products(self, vector: np.ndarray) -> np.ndarray:
@@ -94,49 +92,41 @@ class StandardColumns:
 
     def of(self, features: np.ndarray) -> np.ndarray:
         """Return some columns, each a row of the result; after the first pass."""
-        if self._has_all():
-            return self._kept[features]  # type: ignore[index]
-        block = _as_float(self.matrix.read(slice(None), features))
-        out = np.zeros((len(features), self.n_samples))
-        self._standardise(block, features, out)
-        return out
-
-    def _has_all(self) -> bool:
-        return self._kept is not None and bool(self._is_known.all())
+        if self._kept is not None:
+            return self._kept[features]
+        X = _as_float(self.matrix.read(slice(None), features))
+        return self._standardised(X, features, np.empty((len(features), self.n_samples)))
 
     def _kept_blocks(self) -> Iterator[tuple[int, np.ndarray]]:
         for first in range(0, self.n_features, self._width):
             yield first, self._kept[first : first + self._width]  # type: ignore[index]
 
     def _read_blocks(self) -> Iterator[tuple[int, np.ndarray]]:
-        room = np.empty((self._width, self.n_samples)) if self._kept is None else None
+        room = np.empty((self._width, self.n_samples)) if self._kept is None else self._kept
         for read in self.matrix.column_blocks(block_columns=self._width):
-            X = _as_float(read.X)
-            features = np.arange(read.start, read.stop)
-            self._learn(X, features)
-            out = self._kept[read.start : read.stop] if room is None else room[: len(features)]  # type: ignore[index]
-            out[:] = 0.0
-            self._standardise(X, features, out)
-            self._is_known[features] = True
-            yield read.start, out
+            X, features = _as_float(read.X), np.arange(read.start, read.stop)
+            if self.n_passes == 1:
+                self._learn(X, features)
+            out = room[: len(features)] if self._kept is None else room[features[0] : features[-1] + 1]
+            yield read.start, self._standardised(X, features, out)
 
     def _learn(self, X: np.ndarray, features: np.ndarray) -> None:
-        """Take the moments of a block that is seen for the first time."""
-        if self._is_known[features].all():
-            return
+        """Take the moments of a block."""
         found = moments(X, self._y, self._weight)
         if not np.isfinite(found.scale).all():
             raise self.matrix.bad_column(int(features[np.flatnonzero(~np.isfinite(found.scale))[0]]))
         self.mean[features], self.scale[features], self.cross[features] = found.mean, found.scale, found.cross
 
-    def _standardise(self, X: np.ndarray, features: np.ndarray, out: np.ndarray) -> None:
+    def _standardised(self, X: np.ndarray, features: np.ndarray, out: np.ndarray) -> np.ndarray:
+        """Write the columns, standardised, to `out`, those that are constant as 0; return it."""
         varying = np.flatnonzero(self.scale[features] > 0.0)
-        if len(varying) == len(features):
-            copy_columns(X, self.mean[features], self.scale[features], varying, out)
-            return
-        part = np.empty((len(varying), self.n_samples))
-        copy_columns(X, self.mean[features], self.scale[features], varying, part)
-        out[varying] = part
+        mean, scale, is_every = self.mean[features], self.scale[features], len(varying) == len(features)
+        part = out if is_every else np.empty((len(varying), self.n_samples))
+        copy_columns(X, mean, scale, varying, part)
+        if not is_every:
+            out[:] = 0.0
+            out[varying] = part
+        return out
 
 
 def _as_float(X: np.ndarray) -> np.ndarray:

@@ -38,10 +38,8 @@ class ActiveSet(
     Examples
     --------
     >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.standard_normal((500, 30))
-    >>> y = X[:, 3] - X[:, 7] > 0
-    >>> np.sort(ActiveSet(2).fit(X, y).selected_)
+    >>> X = np.random.default_rng(0).standard_normal((500, 30))
+    >>> np.sort(ActiveSet(2).fit(X, X[:, 3] > X[:, 7]).selected_)
     array([3, 7])
     """
 

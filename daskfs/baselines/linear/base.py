@@ -35,9 +35,7 @@ class LinearBaseline(BaseSelector):
     """Base of l1-SVM, l1-LR and SGD-SLR: a penalised fit of all columns in memory, by falling penalties.
 
     The first fit with at least `n_features_to_select` columns, found by bisection, is kept, and of its columns those
-    with the largest coefficients. Dense columns are standardised first; those of a sparse matrix are not, so the
-    penalty and the order of the coefficients depend on their units, and other features may be selected than from the
-    same numbers in a dense matrix. A fit that is interrupted goes on after the last penalty that was solved.
+    with the largest coefficients. A fit that is interrupted goes on after the last C that was solved.
 
     Parameters
     ----------
@@ -72,18 +70,11 @@ class LinearBaseline(BaseSelector):
         n_samples, n_features = shape.n_samples, shape.n_features
         client = Budget().add("all values as they are stored", shape.nbytes)
         client.add("as the solver takes them", self.copies * n_samples * n_features)
+        client.add("vectors over rows and columns", 200 * (n_samples + n_features))
         what = f"{self.method} holds all {n_samples:,} rows x {n_features:,} columns,"
-        client.add("vectors over rows and columns", 200 * (n_samples + n_features)).refuse_over(
-            limits.task_nbytes, what, "select with FGM, which reads columns block by block"
-        )
-        return SelectorPlan(
-            n_tasks=1,
-            n_passes=1,
-            read_nbytes=shape.nbytes,
-            task=Budget(),
-            client=client,
-            text=f"{self.method}: all rows and columns in this process",
-        )
+        client.refuse_over(limits.task_nbytes, what, "select with FGM, which reads columns block by block")
+        text = f"{self.method}: all rows and columns in this process"
+        return SelectorPlan(1, 1, shape.nbytes, Budget(), client, text)
 
     def _check_combination(self) -> None:
         if self.C is not None and self.n_features_to_select is not None:

@@ -8,8 +8,7 @@ Journal of Machine Learning Research 9 (2008); baselines of Tan, Tsang and Wang 
 Differs from the paper
 ----------------------
 * The number of features may be asked for: C is bisected. The squared hinge is half of liblinear's, so C is twice its.
-* Dense columns are standardised first. Sparse ones are taken as they are, so that they stay sparse: other features may
-  be selected from a sparse matrix than from the same numbers in a dense one, unless its columns have equal scales.
+* Dense columns are standardised first; sparse ones are taken as they are, so that they stay sparse.
 * liblinear counts the intercept in the penalty, as the paper's experiments with an intercept do.
 """
 
@@ -64,17 +63,18 @@ class L1Liblinear(LinearBaseline):
 
     Notes
     -----
-    Holds all values three times: in double precision, and in liblinear's own sparse form. From a sparse matrix, whose
-    columns are not standardised, other features may be selected than from a dense one. The fits for all values of C
-    so far are kept in a checkpoint.
+    Holds all values three times: in double precision, and in liblinear's own sparse form.
+
+    The columns of a sparse matrix are not standardised: the penalty depends on their units, and other features may be
+    selected than from the same numbers in a dense matrix. Scale them beforehand where their scales differ.
+
+    A checkpoint keeps the fit for each C: an interrupted search goes on after the last.
 
     Examples
     --------
     >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.standard_normal((500, 30))
-    >>> y = X[:, 3] - X[:, 7] > 0
-    >>> np.sort(L1Liblinear(2).fit(X, y).selected_)
+    >>> X = np.random.default_rng(0).standard_normal((500, 30))
+    >>> np.sort(L1Liblinear(2).fit(X, X[:, 3] > X[:, 7]).selected_)
     array([3, 7])
     """
 

@@ -12,8 +12,7 @@ minimization", Mathematical Programming 155 (2016); a baseline of Tan, Tsang and
 Differs from the paper
 ----------------------
 * The number of features may be asked for: the penalty is bisected.
-* Dense columns are standardised first. Those of a sparse matrix are not (it is made dense for the fit): other features
-  may be selected from it than from the same numbers in a dense matrix, unless its columns have equal scales.
+* Dense columns are standardised first; a sparse matrix is made dense, and its columns are taken as they are.
 """
 
 from __future__ import annotations
@@ -56,16 +55,14 @@ class SgdSlr(LinearBaseline, renamed={"max_epochs": "n_epochs"}):
 
     Notes
     -----
-    Holds all values as float64. From a sparse matrix, whose columns are not standardised, other features may be
-    selected than from a dense one. The fits for all values of C so far are kept in a checkpoint.
+    Holds all values as float64. As in `L1Liblinear` a checkpoint keeps the fit for each C, and the columns of a sparse
+    matrix are not standardised: other features may be selected than from the same numbers in a dense one.
 
     Examples
     --------
     >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.standard_normal((500, 30))
-    >>> y = X[:, 3] - X[:, 7] > 0
-    >>> np.sort(SgdSlr(2).fit(X, y).selected_)
+    >>> X = np.random.default_rng(0).standard_normal((500, 30))
+    >>> np.sort(SgdSlr(2).fit(X, X[:, 3] > X[:, 7]).selected_)
     array([3, 7])
     """
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from daskfs.errors import ConfigError, DataError, RunError
+from daskfs.files import written_whole
 from daskfs.kernels.sketch.count_sketch import MAX_BUCKETS, N_HASHES, add, estimate, rows_of, seed_word
 from daskfs.kernels.sketch.rows import squared_norm
 
@@ -185,19 +186,19 @@ class CountSketch:
 
 
 def save_arrays(path: str | os.PathLike[str], arrays: dict[str, Any]) -> None:
-    """Write arrays as one .npz file, under a temporary name first, so that the name always stands for a whole file."""
-    target = Path(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    """Write arrays as one .npz file; the name always stands for a whole file.
+
+    Raises
+    ------
+    RunError
+        It cannot be written.
+    """
     try:
-        with temporary.open("wb") as file:
+        with written_whole(Path(path)) as temporary, temporary.open("wb") as file:
             np.savez(file, **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
     except OSError as fault:
-        temporary.unlink(missing_ok=True)
-        remedy = "free space, or fix the permissions"
-        raise RunError(f"cannot be written: {fault.strerror}", str(target), remedy) from fault
+        remedy = "free disk space, or fix the permissions"
+        raise RunError(f"cannot be written: {fault.strerror}", str(path), remedy) from fault
 
 
 def load_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:

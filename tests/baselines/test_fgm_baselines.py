@@ -11,6 +11,7 @@ from daskfs.errors import ConfigError, PlanError
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.fgm.selector import FGM
 from daskfs.sources.ingest import ingest
+from tests.contract.lab import Interrupted, Kept
 
 
 @pytest.fixture(scope="module")
@@ -82,16 +83,15 @@ def test_what_does_not_fit_in_memory_is_refused():
 
 @pytest.mark.parametrize("method", [L1Liblinear, SgdSlr])
 def test_penalties_that_were_solved_are_not_solved_again(data, method, monkeypatch):
-    class Memory(dict):
-        load, save = dict.get, dict.__setitem__
-
-    matrix, memory = ArrayMatrix(*data), Memory()
-    first = method(5).fit_matrix(matrix, checkpoint=memory)
-    assert len(memory) == first.n_fits_ > 3
-    half = Memory(list(memory.items())[: first.n_fits_ // 2])
+    matrix, kept = ArrayMatrix(*data), Kept()
+    first = method(5).fit_matrix(matrix, checkpoint=kept)
+    assert kept.n_saved == first.n_fits_ > 3
+    interrupted = Kept(killed_after=3)
+    with pytest.raises(Interrupted):
+        method(5).fit_matrix(matrix, checkpoint=interrupted)
     solved, solve = [], method._solve
     monkeypatch.setattr(method, "_solve", lambda self, C, *rows: solved.append(C) or solve(self, C, *rows))
-    resumed = method(5).fit_matrix(matrix, checkpoint=half)
-    assert len(solved) == first.n_fits_ - first.n_fits_ // 2
+    resumed = method(5).fit_matrix(matrix, checkpoint=interrupted)
+    assert len(solved) == first.n_fits_ - 3
     np.testing.assert_array_equal(resumed.coef_, first.coef_)
     assert (resumed.C_, resumed.n_fits_, resumed.n_iter_) == (first.C_, first.n_fits_, first.n_iter_)

@@ -1,0 +1,257 @@
+"""The folder of a run: written as ``<name>.unfinished`` by one process at a time, renamed when whole.
+
+While the run lasts, a checkpoint inside it keeps what was computed, small arrays with one file per piece, so that an
+interrupted run continues where it stopped.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from daskfs.errors import RunError
+from daskfs.files import LockOwner, written_whole
+
+UNFINISHED = ".unfinished"
+_LOCK = "running.json"
+_SETTINGS = "settings.json"
+_SIGNS_OF_A_RUN = ("result.json", "pipeline.yaml")
+
+
+class RunFolder:
+    """A run's folder while it is being written.
+
+    Parameters
+    ----------
+    output : Path
+        Path of the finished run.
+    resumed : bool
+        Continue an interrupted run.
+    force : bool
+        Replace a finished run at `output`.
+    """
+
+    def __init__(self, output: Path, *, resumed: bool, force: bool) -> None:
+        self.output = output
+        self.path = output.with_name(output.name + UNFINISHED)
+        self.resumed = resumed
+        self.force = force
+        self.checkpoint = Checkpoint(self.path / "checkpoint")
+
+    @classmethod
+    def start(cls, output: Path, *, force: bool = False) -> RunFolder:
+        """Begin a run; what exists at `output` is not touched before the run is finished.
+
+        Raises
+        ------
+        RunError
+            A finished run, an interrupted run or something else exists at `output`; or another process runs there.
+        """
+        folder = cls(output, resumed=False, force=force)
+        check_output(output, force=force)
+        if force and folder.path.exists():
+            shutil.rmtree(folder.path)
+        folder._lock()
+        return folder
+
+    @classmethod
+    def resume(cls, output: Path) -> RunFolder:
+        """Continue an interrupted run.
+
+        Raises
+        ------
+        RunError
+            There is none, or another process runs there.
+        """
+        folder = cls(output, resumed=True, force=False)
+        if not folder.path.is_dir():
+            done = "the run is finished" if (output / "result.json").exists() else "there is no interrupted run"
+            raise RunError(f"nothing to resume: {done}", str(output), "run it without --resume")
+        _check_lock(folder.path)
+        check_output(output, force=False, resume=True)
+        folder._lock()
+        return folder
+
+    def finish(self) -> Path:
+        """Remove what only an interrupted run needs, and give the folder its name."""
+        shutil.rmtree(self.checkpoint.folder, ignore_errors=True)
+        (self.path / _LOCK).unlink(missing_ok=True)
+        replaced = self.output.with_name(self.output.name + ".replaced")
+        if self.force and self.output.exists():
+            shutil.rmtree(replaced, ignore_errors=True)
+            self.output.rename(replaced)
+        self.path.rename(self.output)  # over an empty folder, or nothing
+        shutil.rmtree(replaced, ignore_errors=True)
+        return self.output
+
+    def let_go(self, *, keep: bool) -> bool:
+        """Leave an unfinished run, to be resumed where something was computed and `keep` is true.
+
+        Returns
+        -------
+        bool
+            True where there is something to resume.
+        """
+        (self.path / _LOCK).unlink(missing_ok=True)
+        if self.resumed or (keep and not self.checkpoint.is_empty):
+            return True
+        shutil.rmtree(self.path, ignore_errors=True)
+        return False
+
+    def _lock(self) -> None:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            with (self.path / _LOCK).open("x", encoding="utf-8") as file:
+                file.write(LockOwner.this_process().to_text())
+        except FileExistsError:
+            raise RunError("another process is running in this folder", str(self.path), "wait for it") from None
+        except OSError as fault:
+            problem = f"cannot create the run's folder: {fault.strerror}"
+            raise RunError(problem, str(self.path), "choose another output") from None
+
+
+def check_output(output: Path, *, force: bool, resume: bool = False) -> None:
+    """Check that a run may write to `output`; nothing is changed, except that a dead process's lock is removed.
+
+    Raises
+    ------
+    RunError
+        See `RunFolder.start`.
+    """
+    unfinished = output.with_name(output.name + UNFINISHED)
+    if output.exists() and not (output.is_dir() and not any(output.iterdir())):
+        is_run = output.is_dir() and any((output / sign).exists() for sign in _SIGNS_OF_A_RUN)
+        if not is_run:
+            raise RunError("expected a run's folder or nothing at this path", str(output), "move away what is there")
+        if not force:
+            remedy = "choose another output, or replace it with --force"
+            raise RunError("a finished run already exists at this path", str(output), remedy)
+    if unfinished.exists() and not resume:
+        _check_lock(unfinished)
+        if not force:
+            raise RunError(
+                "an interrupted run already exists at this path",
+                str(unfinished),
+                f"continue it with --resume {output}, or start again with --force",
+            )
+
+
+def _check_lock(unfinished: Path) -> None:
+    """Refuse where a live process holds the folder; remove the lock of a dead one."""
+    lock = unfinished / _LOCK
+    try:
+        owner = LockOwner.of(lock)
+    except FileNotFoundError:
+        return
+    if owner is not None and not owner.is_here:
+        remedy = f"wait for it, or remove {lock} if it is dead"
+        raise RunError(f"process {owner.pid} on {owner.host} may be running in this folder", str(unfinished), remedy)
+    if owner is not None and owner.pid != os.getpid() and owner.is_alive:
+        raise RunError(f"process {owner.pid} is running in this folder", str(unfinished), "wait for it, or stop it")
+    lock.unlink(missing_ok=True)  # of a dead process, or cut short when its writer was killed
+
+
+class Checkpoint:
+    """Named sets of arrays in a folder.
+
+    Each is written whole or not at all, whatever kills the process.
+
+    Parameters
+    ----------
+    folder : Path
+        Made when the first arrays are saved.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def is_empty(self) -> bool:
+        """True while nothing has been computed."""
+        return not any(self.folder.rglob("*.npz"))
+
+    def part(self, label: str) -> Checkpoint:
+        """Return a checkpoint inside this one, for one selection of several."""
+        return Checkpoint(self.folder / label)
+
+    def save(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
+        """Keep some arrays under a name.
+
+        Raises
+        ------
+        RunError
+            They cannot be written, because the disk is full for example.
+        """
+        named: dict[str, Any] = {key: np.asarray(value) for key, value in arrays.items()}
+        with _kept(self.folder / f"{name}.npz") as file:
+            np.savez(file, **named)
+
+    def load(self, name: str) -> dict[str, np.ndarray] | None:
+        """Return the arrays kept under a name; None where there are none, or the file is damaged."""
+        try:
+            content = io.BytesIO((self.folder / f"{name}.npz").read_bytes())
+            with np.load(content, allow_pickle=False) as arrays:
+                return {key: arrays[key] for key in arrays.files}
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+            return None
+
+    def claim(self, settings: Mapping[str, Any]) -> None:
+        """Bind the checkpoint to what its arrays depend on, or check that it is bound to the same.
+
+        Parameters
+        ----------
+        settings : mapping
+            As JSON can hold it.
+
+        Raises
+        ------
+        RunError
+            It was made with other settings; the message names the first that differs.
+        """
+        path = self.folder / _SETTINGS
+        wanted = json.loads(json.dumps(settings))
+        if not path.exists():
+            with _kept(path) as file:
+                file.write(json.dumps(wanted, indent=2).encode())
+            return
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as fault:
+            raise RunError(f"cannot be read: {fault}", str(path), "start again with --force") from None
+        if found != wanted:
+            key, before, now = _first_difference(found, wanted)
+            raise RunError(
+                f"the interrupted run had {key} = {before!r}, now it is {now!r}",
+                str(self.folder.parent),
+                "resume with the settings it was started with, or start again with --force",
+            )
+
+
+@contextmanager
+def _kept(path: Path) -> Iterator[BinaryIO]:
+    """Open a file of a checkpoint to be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with written_whole(path) as temporary, temporary.open("wb") as file:
+            yield file
+    except OSError as fault:
+        problem = f"cannot write a checkpoint: {fault.strerror}"
+        remedy = "free disk space, fix the permissions, or choose another output"
+        raise RunError(problem, str(path), remedy) from fault
+
+
+def _first_difference(found: Any, wanted: Any, key: str = "") -> tuple[str, Any, Any]:
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        for name in [*wanted, *found]:
+            if found.get(name) != wanted.get(name):
+                return _first_difference(found.get(name), wanted.get(name), f"{key}.{name}".strip("."))
+    return key or "settings", found, wanted

@@ -1,0 +1,492 @@
+"""What a pipeline will cost: bytes read, passes, tasks, bytes on disk, peak memory per process; no data are read.
+
+First what headers, metadata and the head of a text file tell (`DataFacts`), and what they forbid; then the plan, made
+of sizes alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from daskfs.errors import ConfigError, PlanError, did_you_mean
+from daskfs.pipeline.config import Cluster, Pipeline, Split
+from daskfs.selectors.shared.budget import Budget
+from daskfs.sources.base import Source
+from daskfs.sources.registry import find_source, make_source
+from daskfs.store.feature_store import FeatureStore, open_store
+from daskfs.store.layout import choose_layout, store_nbytes
+
+MIB = 2**20
+
+REHEARSAL_NBYTES = 1024 * MIB
+"""The two processes that compile the kernels together, see `daskfs.pipeline.compile_ahead`; 450 MiB each measured."""
+BASE_CLIENT_NBYTES = 384 * MIB
+"""The client process before any data: Python with NumPy, SciPy, numba, pandas, PyArrow, Zarr, scikit-learn, Dask and
+Matplotlib; 345 to 365 MiB measured at the end of runs over 442 rows."""
+BASE_WORKER_NBYTES = 184 * MIB
+"""A worker process before any data: Dask (62 MiB), numba (55), the compiled kernels (45), this library; 174 to 178 MiB
+measured."""
+CLIENT_ROW_NBYTES = 64
+"""Per row, in the client process: target, weight, order of the source, the split and its sorting (int64 each)."""
+EVALUATE_NBYTES = 32 * MIB
+"""Blocks of test rows, selected columns only, and their copies in double precision."""
+READER_NBYTES = 64 * MIB
+"""Text or columns that a source has read and not yet encoded."""
+INGEST_SHARE = 2
+"""Ingest holds the rows it is cutting into tiles and the permuted copy of them, never more than its limit."""
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """What is known of the data before they are read.
+
+    Parameters
+    ----------
+    n_samples, n_features : int
+    dtype : str
+        dtype of the store.
+    tile_shape : tuple of int
+    n_train : int
+        Number of training rows, where the split determines it without labels; else all rows.
+    is_estimate : bool
+        True where the shape is estimated from the head of a text table.
+    store_stands : bool
+        True where the store exists already, so that nothing is ingested.
+    store_nbytes : int
+        Bytes on disk, before compression.
+    """
+
+    n_samples: int
+    n_features: int
+    dtype: str
+    tile_shape: tuple[int, int]
+    n_train: int
+    is_estimate: bool
+    store_stands: bool
+    store_nbytes: int
+
+    @property
+    def row_nbytes(self) -> int:
+        """Bytes of one row in memory."""
+        return self.n_features * np.dtype(self.dtype).itemsize
+
+
+def open_source(pipeline: Pipeline) -> Source | None:
+    """Return the pipeline's source, its header checked; None where it has none.
+
+    Raises
+    ------
+    SourceError, SchemaError
+    """
+    if pipeline.source is None:
+        return None
+    source = make_source(**pipeline.source.model_dump(by_alias=True))
+    source.check()
+    return source
+
+
+def check_pipeline(pipeline: Pipeline) -> Source | None:
+    """Check what can be checked without computing: the source's or store's header against the pipeline.
+
+    Raises
+    ------
+    DaskfsError
+        With place and remedy.
+    """
+    wanted = set(pipeline.evaluate.metrics or ())
+    knows_truth = pipeline.source is not None and find_source(pipeline.source.kind).knows_true_features
+    if wanted & {"recall", "precision"} and not knows_truth:
+        remedy = "use a synthetic source, or drop them"
+        raise ConfigError("recall and precision need a source that knows its true features", "evaluate.metrics", remedy)
+    source = open_source(pipeline)
+    if pipeline.store_path.exists():
+        store = open_store(pipeline.store_path)
+        _check_target(store.target_names, str(pipeline.store_path))
+        _check_split(pipeline.split, store.label_names, str(pipeline.store_path))
+        check_sizes(pipeline, store.shape[1])
+    elif source is not None:
+        _check_target(source.target_names, "source")
+        _check_split(pipeline.split, source.label_names, "source")
+        check_sizes(pipeline, source.estimate_shape()[1])
+    return source
+
+
+def check_sizes(pipeline: Pipeline, n_features: int) -> None:
+    """Refuse to select more features than there are."""
+    for label, selection in pipeline.selections.items():
+        for key in ("max_features", "n_features_to_select"):
+            asked = getattr(selection, key, None)
+            if asked is not None and asked > n_features:
+                up_to = "up to " if key == "max_features" else ""
+                raise ConfigError(
+                    f"asks for {up_to}{asked:,} features, but there are {n_features:,}",
+                    f"select.{key} ({label})",
+                    f"ask for at most {n_features:,}",
+                )
+
+
+def _check_split(split: Split | None, label_names: Any, where: str) -> None:
+    if split is None or split.by in ("random", "order") or split.by in label_names:
+        return
+    raise ConfigError(
+        f"split.by: no column {split.by!r} with role split or id"
+        f"{did_you_mean(split.by, [*label_names, 'random', 'order'])}; there are: {', '.join(label_names) or 'none'}",
+        where,
+        "give it such a role in the table schema, or split by random or order",
+    )
+
+
+def _check_target(target_names: Any, where: str) -> None:
+    if len(target_names) == 0:
+        raise ConfigError("expected a target, found none", where, "name the target in the schema or as source.target")
+    if len(target_names) > 1:
+        names = ", ".join(str(name) for name in target_names)
+        raise ConfigError(f"expected one target, found {names}", where, "name one as source.target")
+
+
+def facts_of(pipeline: Pipeline, source: Source | None = None) -> DataFacts:
+    """Return what is known of a pipeline's data before they are read.
+
+    Parameters
+    ----------
+    pipeline : Pipeline
+    source : Source, optional
+        The pipeline's source, where it is open already.
+
+    Raises
+    ------
+    DaskfsError
+        The source or the store cannot be used.
+    """
+    if pipeline.store_path.exists():
+        return facts_of_store(pipeline, open_store(pipeline.store_path))
+    source = source or open_source(pipeline)
+    if source is None:
+        raise ConfigError("expected a source or a store, found neither", "source", "add one")
+    n_samples, n_features = source.estimate_shape()
+    if n_samples is None:
+        problem = "the number of rows cannot be determined without reading the data"
+        raise ConfigError(problem, "source", "ingest it first")
+    wanted = pipeline.store
+    tile_shape = None if wanted.tile_shape is None else (wanted.tile_shape[0], wanted.tile_shape[1])
+    layout = choose_layout(n_samples, n_features, wanted.dtype, wanted.codec, tile_shape=tile_shape)
+    return DataFacts(
+        n_samples=n_samples,
+        n_features=n_features,
+        dtype=wanted.dtype,
+        tile_shape=layout.tile_shape,
+        n_train=_n_train(pipeline.split, n_samples),
+        is_estimate=source.n_samples is None,
+        store_stands=False,
+        store_nbytes=store_nbytes(n_samples, n_features, wanted.dtype, layout),
+    )
+
+
+def facts_of_store(pipeline: Pipeline, store: FeatureStore, *, is_new: bool = False) -> DataFacts:
+    """Return what is known of a store; `is_new` where this run has made it, so that its plan begins with the ingest."""
+    n_samples, n_features = store.shape
+    layout = choose_layout(n_samples, n_features, store.dtype, tile_shape=store.tile_shape)
+    return DataFacts(
+        n_samples=n_samples,
+        n_features=n_features,
+        dtype=str(store.dtype),
+        tile_shape=store.tile_shape,
+        n_train=_n_train(pipeline.split, n_samples),
+        is_estimate=False,
+        store_stands=not is_new,
+        store_nbytes=store_nbytes(n_samples, n_features, store.dtype, layout),
+    )
+
+
+def _n_train(split: Split | None, n_samples: int) -> int:
+    if split is None or split.by not in ("random", "order"):
+        return n_samples
+    return n_samples - math.ceil(float(split.test) * n_samples)  # type: ignore[arg-type]  # a share: see Split
+
+
+class ProcessLimits(NamedTuple):
+    """Where the work runs, and the peak resident bytes allowed there to each process."""
+
+    kind: str
+    """As `cluster.kind` of a pipeline."""
+    n_workers: int
+    client: int
+    worker: int | None = None
+    """None where no work is done in other processes."""
+
+    @property
+    def by_process(self) -> dict[str, int]:
+        """The limits by process: client and, where there are any, worker."""
+        return {"client": self.client} | ({} if self.worker is None else {"worker": self.worker})
+
+    @property
+    def n_tasks_in_process(self) -> int:
+        """Tasks that share the memory of a process: one for each thread."""
+        return self.n_workers if self.kind == "threads" else 1
+
+    @property
+    def for_tasks(self) -> int:
+        """The limit of the process in which the tasks run."""
+        return self.client if self.worker is None else self.worker
+
+    def available_nbytes(self, data: DataFacts) -> int:
+        """Return the bytes one task may take, in addition to the process it runs in.
+
+        Raises
+        ------
+        PlanError
+            The limit is below what the process itself takes.
+        """
+        base = BASE_CLIENT_NBYTES + CLIENT_ROW_NBYTES * data.n_samples if self.worker is None else BASE_WORKER_NBYTES
+        available = (self.for_tasks - base) // self.n_tasks_in_process
+        if available < data.row_nbytes:
+            raise PlanError(
+                f"a process takes {shown_nbytes(base)} before its first block, "
+                f"but the memory limit is {shown_nbytes(self.for_tasks)}",
+                "cluster.memory_limit",
+                f"allow at least {_enough(base + self.n_tasks_in_process * max(16 * MIB, 8 * data.row_nbytes))}",
+            )
+        return available
+
+    def ingest_nbytes(self, n_samples: int) -> int:
+        """Return the bytes that ingest may take in the client process, in addition to what that takes anyway."""
+        return max(self.client - BASE_CLIENT_NBYTES - READER_NBYTES - CLIENT_ROW_NBYTES * n_samples, 16 * MIB)
+
+
+def limits_of(cluster: Cluster, n_workers: int | None = None) -> ProcessLimits:
+    """Return the limits that a pipeline sets; `n_workers` of a running cluster, where they are known."""
+    return ProcessLimits(cluster.kind, n_workers or cluster.n_workers, **cluster.limits_nbytes)
+
+
+@dataclass(frozen=True)
+class PlannedStep:
+    """One step of a run: bytes read, passes over the training rows, tasks, and the peak memory of each process."""
+
+    name: str
+    read_nbytes: int
+    n_passes: int
+    n_tasks: int
+    disk_nbytes: int
+    client: Budget
+    worker: Budget
+    text: str
+
+    @property
+    def client_nbytes(self) -> int:
+        """Peak of the client process."""
+        return self.client.nbytes
+
+    @property
+    def worker_nbytes(self) -> int:
+        """Peak of a worker process; 0 where there is none."""
+        return self.worker.nbytes
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the step as JSON can hold it."""
+        document = asdict(self)
+        for process in ("client", "worker"):
+            budget = document.pop(process)
+            document[f"{process}_nbytes"], document[f"{process}_terms"] = getattr(self, process).nbytes, budget["terms"]
+        return document
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run costs.
+
+    Parameters
+    ----------
+    data : DataFacts
+    steps : list of PlannedStep
+    limits : ProcessLimits
+    available_nbytes : int
+        Bytes for one task: the `memory_limit` of each selector.
+    """
+
+    data: DataFacts
+    steps: list[PlannedStep]
+    limits: ProcessLimits
+    available_nbytes: int
+
+    @property
+    def promised_nbytes(self) -> dict[str, int]:
+        """Peak resident bytes of the client process and, on a cluster, of each worker."""
+        promised = {"client": max(step.client_nbytes for step in self.steps)}
+        if self.limits.worker is not None:
+            promised["worker"] = max(step.worker_nbytes for step in self.steps)
+        return promised
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the plan as JSON can hold it."""
+        return {
+            "data": asdict(self.data) | {"tile_shape": list(self.data.tile_shape)},
+            "steps": [step.to_document() for step in self.steps],
+            "cluster_kind": self.limits.kind,
+            "n_workers": self.limits.n_workers,
+            "limits_nbytes": self.limits.by_process,
+            "promised_nbytes": self.promised_nbytes,
+        }
+
+    def to_text(self) -> str:
+        """Return the plan for a reader."""
+        data, limits = self.data, self.limits
+        about = "about " if data.is_estimate else ""
+        state = "exists already" if data.store_stands else "will be made"
+        lines = [
+            f"data     {about}{data.n_samples:,} samples x {data.n_features:,} features, {data.dtype}, "
+            f"tiles {data.tile_shape[0]:,} x {data.tile_shape[1]:,}; {data.n_train:,} samples to train on",
+            f"store    {state}: {shown_nbytes(data.store_nbytes)} on disk before compression",
+        ]
+        for step in self.steps:
+            passes, tasks = _counted(step.n_passes, "pass", "passes"), _counted(step.n_tasks, "task", "tasks")
+            read = f"{step.name:<8} reads {shown_nbytes(step.read_nbytes)} in {passes}, {tasks}"
+            lines.append("; ".join(part for part in (read, step.text) if part))
+        where = {"none": "in this process", "threads": f"on {limits.n_workers} threads"}
+        runs = where.get(limits.kind, f"on {limits.n_workers} workers ({limits.kind})")
+        peaks = ", ".join(
+            f"{process} {shown_nbytes(nbytes)} (limit {shown_nbytes(limits.by_process[process])})"
+            for process, nbytes in self.promised_nbytes.items()
+        )
+        lines.append(f"memory   {runs}, at most: {peaks}")
+        lines += [f"         {line}" for line in self._terms()]
+        apart = f"in two separate processes, up to {shown_nbytes(REHEARSAL_NBYTES)} together"
+        lines.append(f"compile  kernels not yet compiled on this machine, before the work, {apart}")
+        return "\n".join(lines)
+
+    def _terms(self) -> list[str]:
+        """Return what the peaks are made of, by process, the largest first."""
+        lines = []
+        for process in self.promised_nbytes:
+            step = max(self.steps, key=lambda step: getattr(step, process).nbytes)
+            terms = sorted(getattr(step, process).terms.items(), key=lambda term: -term[1])
+            shown = ", ".join(f"{name} {shown_nbytes(nbytes)}" for name, nbytes in terms if nbytes)
+            lines.append(f"{process} in {step.name}: {shown}")
+        return lines
+
+
+def plan_pipeline(pipeline: Pipeline, facts: DataFacts, n_workers: int | None = None) -> Plan:
+    """Plan every step of a pipeline.
+
+    Parameters
+    ----------
+    pipeline : Pipeline
+    facts : DataFacts
+    n_workers : int, optional
+        Number of workers of a running cluster; `cluster.n_workers` by default.
+
+    Raises
+    ------
+    PlanError
+        A process would exceed its memory limit; with the limit that would be enough.
+    """
+    limits = limits_of(pipeline.cluster, n_workers)
+    available = limits.available_nbytes(facts)
+    n_threads = 1 if limits.kind == "none" else limits.n_workers
+    size = (facts.n_train, facts.n_features, facts.dtype, available)
+    plans = {}
+    for label, selection in pipeline.selections.items():
+        try:
+            selector = selection.make_selector(available)
+            plans[label] = selector.plan(*size, n_threads=n_threads, tile_shape=facts.tile_shape)
+        except PlanError as fault:
+            raise _of_process(fault, limits, available) from None
+    return make_plan(facts, plans, limits)
+
+
+def _of_process(fault: PlanError, limits: ProcessLimits, available: int) -> PlanError:
+    """Return a task's excess as what the user can set: the limit of the whole process."""
+    if fault.needed_nbytes is None:
+        return fault
+    needed = limits.for_tasks + (fault.needed_nbytes - available) * limits.n_tasks_in_process
+    problem = f"{fault.problem}, which is what {shown_nbytes(limits.for_tasks)} leave to a task"
+    remedy = f"allow at least {_enough(needed)}" + (f", or {fault.alternative}" if fault.alternative else "")
+    return PlanError(problem, "cluster.memory_limit", remedy, needed_nbytes=needed, alternative=fault.alternative)
+
+
+def make_plan(data: DataFacts, selector_plans: Mapping[str, Any], limits: ProcessLimits) -> Plan:
+    """Put the costs of all steps together and compare them with the limits.
+
+    Parameters
+    ----------
+    data : DataFacts
+    selector_plans : mapping of str to SelectorPlan
+        One for each selection, by label.
+    limits : ProcessLimits
+
+    Raises
+    ------
+    PlanError
+        A process would exceed its limit; with the limit that would be enough.
+    """
+    steps = [] if data.store_stands else [_ingest_step(data, limits)]
+    steps += [_select_step(label, plan, data, limits) for label, plan in selector_plans.items()]
+    steps.append(_evaluate_step(data))
+    whole = Plan(data, steps, limits, limits.available_nbytes(data))
+    for process, nbytes in whole.promised_nbytes.items():
+        limit = limits.by_process[process]
+        if nbytes > limit:
+            key = "client_memory_limit" if process == "client" and limits.worker is not None else "memory_limit"
+            raise PlanError(
+                f"the {process} would take {shown_nbytes(nbytes)}, but the memory limit is {shown_nbytes(limit)}",
+                f"cluster.{key}",
+                f"allow at least {_enough(nbytes)}",
+            )
+    return whole
+
+
+def _client(data: DataFacts) -> Budget:
+    """Return what the client process takes whatever it does."""
+    base = Budget().add("the process", BASE_CLIENT_NBYTES)
+    return base.add("target, weights and order of the rows", CLIENT_ROW_NBYTES * data.n_samples)
+
+
+def _ingest_step(data: DataFacts, limits: ProcessLimits) -> PlannedStep:
+    client = _client(data).add("text or columns not yet encoded", READER_NBYTES)
+    client.add("rows being permuted", min(INGEST_SHARE * data.store_nbytes, limits.ingest_nbytes(data.n_samples)))
+    text = "rows permuted, tiles written"
+    return PlannedStep("ingest", data.store_nbytes, 1, 1, data.store_nbytes, client, Budget(), text)
+
+
+def _select_step(label: str, plan: Any, data: DataFacts, limits: ProcessLimits) -> PlannedStep:
+    client, worker = _client(data) + plan.client, Budget()
+    if limits.worker is None:
+        client.include(plan.task.times(limits.n_tasks_in_process))
+    else:
+        worker = Budget().add("the process", BASE_WORKER_NBYTES) + plan.task
+    return PlannedStep(label, plan.read_nbytes, plan.n_passes, plan.n_tasks, 0, client, worker, plan.text)
+
+
+def _evaluate_step(data: DataFacts) -> PlannedStep:
+    n_test = data.n_samples - data.n_train
+    client = _client(data).add("blocks of test rows", EVALUATE_NBYTES)
+    return PlannedStep("evaluate", n_test * data.row_nbytes, 1, 1, 0, client, Budget(), "selected columns only")
+
+
+def shown_nbytes(nbytes: int) -> str:
+    """Return a size for a reader.
+
+    Examples
+    --------
+    >>> shown_nbytes(1536), shown_nbytes(5 * 2**30)
+    ('1.5 KiB', '5.0 GiB')
+    """
+    size = float(nbytes)
+    for unit in ("bytes", "KiB", "MiB", "GiB", "TiB"):
+        if size < 1024 or unit == "TiB":
+            break
+        size /= 1024
+    return f"{nbytes} bytes" if unit == "bytes" else f"{size:.1f} {unit}"
+
+
+def _enough(nbytes: int) -> str:
+    """Return a size that is not below `nbytes`, as a pipeline takes it."""
+    return f"{-(-nbytes // MIB)}MiB"
+
+
+def _counted(count: int, one: str, several: str) -> str:
+    return f"{count:,} {one if count == 1 else several}"
