@@ -56,15 +56,12 @@ def _is_group(description: Path) -> bool:
 def _damaged_tiles(folder: Path, name: str, files: dict[str, int], progress: Progress) -> list[str]:
     found = []
     reader = _open(folder / name, name)
-    per_file = np.ones(len(reader.tile_shape), np.int64)
-    if getattr(reader, "shard_shape", None):
-        per_file = np.array(reader.shard_shape) // np.array(reader.tile_shape)
     for tile in np.ndindex(*reader.grid_shape):
         try:
             reader.check_tile(*tile)
         except CorruptStoreError as fault:
             found.append(str(fault))
-        if not (np.array(tile) % per_file).any():
+        if not (np.array(tile) % reader.tiles_per_file).any():
             progress.advance()
     found += _wrong_lengths(folder, name, files, found)
     return found
