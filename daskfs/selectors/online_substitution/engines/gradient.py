@@ -193,7 +193,7 @@ class GradientEngine(PointEngine):
         while start < len(columns):
             rest = columns.take(slice(start, None))
             derivatives = point.gradient(rest, point.derivative)
-            if n_accepted == 0 or start == 0 or not self._has_constant_curvature():
+            if n_accepted == 0 or start == 0 or point.loss.loss.code != SQUARED:
                 curved = self._curvature_of(columns)
             steps = 1.0 / (np.maximum(curved[start:], FLOOR * squares[start:]) + self.rule.ridge)
             b = self._first(rest, usable[start:], -steps * derivatives)
@@ -206,9 +206,6 @@ class GradientEngine(PointEngine):
                     self._estimate()
                 self._step(1.0 / self._steepest())
         return n_accepted
-
-    def _has_constant_curvature(self) -> bool:
-        return bool(self.point.loss.loss.code == SQUARED)
 
     def _curvature_of(self, columns: Columns) -> np.ndarray:
         curvature = self.point.curvature
