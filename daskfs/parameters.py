@@ -23,7 +23,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
-from types import NoneType, SimpleNamespace, UnionType
+from types import MappingProxyType, NoneType, SimpleNamespace, UnionType
 from typing import (
     Annotated,
     Any,
@@ -172,6 +172,7 @@ class Parameters:
     _keyword_only: ClassVar[frozenset[str]] = frozenset()
     _renamed: ClassVar[dict[str, str]] = {}
     """New names by their old ones."""
+    _parameters: ClassVar[Mapping[str, Parameter]]
 
     def __init_subclass__(
         cls,
@@ -229,8 +230,14 @@ class Parameters:
         super().__setstate__({self._renamed.get(name, name): value for name, value in state.items()})  # type: ignore[misc]
 
 
-def parameters_of(cls: type[Parameters]) -> dict[str, Parameter]:
-    """Return the parameters of a class by name, in the constructor's order."""
+def parameters_of(cls: type[Parameters]) -> Mapping[str, Parameter]:
+    """Return the parameters of a class by name, in the constructor's order; they are made out once."""
+    if "_parameters" not in vars(cls):
+        cls._parameters = MappingProxyType(_made_out(cls))
+    return cls._parameters
+
+
+def _made_out(cls: type[Parameters]) -> dict[str, Parameter]:
     texts = _entries(cls.__doc__ or "")
     found = {}
     for name, owner in cls._parameter_owners.items():

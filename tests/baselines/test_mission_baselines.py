@@ -164,3 +164,12 @@ def test_what_cannot_be_is_refused():
     assert "grew beyond all bounds" in IHT(5, step_size=1000.0).fit(X, y).result_.notes[0]
     with pytest.raises(PlanError, match="holds all"):
         ITI(2, memory_limit=1000).fit(X, y)
+
+
+def test_hashed_features_are_learnt_from_a_stream_too(sparse):
+    X, y, _ = sparse
+    stream = FeatureHashing(n_buckets=1 << 12, loss="logistic")
+    for start in range(0, len(y), 1000):
+        stream.partial_fit(X[start : start + 1000], y[start : start + 1000], classes=[0, 1])
+    assert stream.support_.all()
+    assert stream.score(X, y) > 0.75

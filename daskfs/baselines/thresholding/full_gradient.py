@@ -6,7 +6,7 @@
     3. Repeat; then least squares on the k columns.
     Return them
 
-The competitors of sections 3.1 and 5 of A. Aghazadeh et al., "MISSION: Ultra Large-Scale Feature Selection using
+The baselines of sections 3.1 and 5 of A. Aghazadeh et al., "MISSION: Ultra Large-Scale Feature Selection using
 Count-Sketches", ICML 2018: T. Blumensath and M. E. Davies, "Iterative hard thresholding for compressed sensing" (2009);
 A. Maleki, "Coherence analysis of iterative thresholding algorithms" (2009); P. Jain, A. Tewari and I. S. Dhillon,
 "Partial hard thresholding" (2017).
@@ -32,6 +32,7 @@ from daskfs.kernels.baselines.hard_thresholding import PHT as PHT_CODE
 from daskfs.kernels.baselines.hard_thresholding import accumulate, threshold
 from daskfs.kernels.sketch.count_sketch import rows_of, seed_word
 from daskfs.losses import NUMBERS
+from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, LossOf, Positive, PositiveShare, PowerOfTwo, n_to_select
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.inputs import seed_of
@@ -84,41 +85,52 @@ class FullGradient(BaseSelector):
         return SelectorPlan(1, 1, shape.nbytes, task, client, f"{self.method}: all rows in memory, read once")
 
     def _fit(self, run: Run) -> None:
-        matrix, limit = run.matrix, run.task_limit
-        k = n_to_select(self.n_features_to_select, matrix.shape[1], DEFAULT_N_SELECTED)
-        checked_target(matrix, self.loss)
-        rows = weighted_rows(matrix)
-        self._plan(DataShape.of(rows), Limits(limit))
-        X = np.asarray(rows.read(slice(None)), dtype=np.float64)
-        y, weight = np.asarray(rows.read_target()), rows.read_weight()
-        if not np.isfinite(X).all():
-            row, column = (int(part[0]) for part in np.nonzero(~np.isfinite(X)))
-            raise rows.bad_value(row, column, X[row, column])
-        weight = np.ones(len(y)) if weight is None else weight / np.mean(weight)
-        root = np.sqrt(weight)
-        X = (X - np.average(X, axis=0, weights=weight)) * root[:, None]
-        y = (y - np.average(y, weights=weight)) * root
-        X, step, has_grown = np.ascontiguousarray(X), 2.0 * float(self.step_size), True
-        while step > 0.0 and has_grown:  # steps that were too long: once more with half of them
+        k = n_to_select(self.n_features_to_select, run.shape.n_features, DEFAULT_N_SELECTED)
+        checked_target(run.matrix, self.loss)
+        run = run.over(weighted_rows(run.matrix))
+        self._plan(run.shape, run.limits)
+        with run.reported("descent", 1) as advance, run.timed("descent"):
+            chosen, sizes, step = self._descend(*_centred(run.matrix), k)
+            advance()
+        halved = f"steps of {self.step_size:g} / n grew beyond all bounds: {step:g} / n was taken"
+        self._take(run, chosen, np.abs(sizes))
+        notes = [] if step == self.step_size else [halved]
+        self.result_ = self._result_of(run, notes=notes, chosen={"n_features_to_select": len(chosen)})
+
+    def _descend(self, X: np.ndarray, y: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, float]:
+        """Return columns, coefficients and step size, halved until the steps do not grow."""
+        step, has_grown = 2.0 * float(self.step_size), True
+        while step > 0.0 and has_grown:
             step *= 0.5
             chosen, sizes = self._select(X, y, k, step)
             with np.errstate(over="ignore", invalid="ignore"):
                 residual = y - X[:, chosen] @ sizes
                 has_grown = not residual @ residual <= GROWN * max(y @ y, 1e-300)
-        halved = f"steps of {self.step_size:g} / n grew beyond all bounds: {step:g} / n was taken"
-        self._finish(run.over(rows), chosen, np.abs(sizes), [halved] if step != self.step_size else [])
+        return chosen, sizes, step
 
-    def _finish(self, run: Run, chosen: np.ndarray, sizes: np.ndarray, notes: list[str]) -> None:
-        n_features = int(run.matrix.shape[1])
+    def _take(self, run: Run, chosen: np.ndarray, sizes: np.ndarray) -> None:
+        """Set what was selected, and least squares on it."""
         self.selected_ = chosen[np.lexsort((chosen, -sizes))]
-        self.support_ = np.zeros(n_features, dtype=bool)
+        self.support_ = np.zeros(run.shape.n_features, dtype=bool)
         self.support_[chosen] = True
-        self.scores_, self.coef_ = np.zeros(n_features), np.zeros(n_features)
+        self.scores_, self.coef_ = np.zeros((2, run.shape.n_features))
         self.scores_[chosen] = sizes
         columns = np.sort(chosen)
         refit = refit_selected(run, columns)
         self.coef_[columns], self.intercept_ = refit.coef, refit.intercept
-        self.result_ = self._result_of(run, notes=notes, chosen={"n_features_to_select": len(chosen)})
+
+
+def _centred(rows: Matrix) -> tuple[np.ndarray, np.ndarray]:
+    """Return X and y, centred and times the roots of the weights."""
+    X = np.asarray(rows.read(slice(None)), dtype=np.float64)
+    y, weight = np.asarray(rows.read_target()), rows.read_weight()
+    if not np.isfinite(X).all():
+        row, column = (int(part[0]) for part in np.nonzero(~np.isfinite(X)))
+        raise rows.bad_value(row, column, X[row, column])
+    weight = np.ones(len(y)) if weight is None else weight / np.mean(weight)
+    root = np.sqrt(weight)
+    X = (X - np.average(X, axis=0, weights=weight)) * root[:, None]
+    return np.ascontiguousarray(X), (y - np.average(y, weights=weight)) * root
 
 
 class _Thresholding(FullGradient):

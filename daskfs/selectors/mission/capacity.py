@@ -85,7 +85,7 @@ def check_capacity(
     ghosts = expected_ghosts(n_ids, n_features_to_select, n_buckets, n_hashes)
     is_enough = n_buckets >= wanted
     per_row = "" if nnz_per_row is None else f" ({nnz_per_row:,.0f} entries a row)"
-    held = "the active features' weights are exact, so that most of them do not arise" if relief > 1 else "they all do"
+    held = "the active features' weights are exact, so most of them do not arise" if relief > 1 else "all of them arise"
     text = (
         f"sketch of {n_hashes} x {n_buckets:,} cells for {n_features_to_select:,} of at least {n_ids:,} features"
         f"{per_row}: {ghosts:,.0f} ghosts if all weights were in it; {held}"

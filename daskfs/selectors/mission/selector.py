@@ -91,17 +91,17 @@ class Mission(BaseSelector):
     n_epochs : int
         Passes over the rows.
     learning_rate : float, optional
-        Of the first row. By default from the mean squared norm of the rows.
+        Learning rate of the first row; by default set from the mean squared norm of the rows.
     intercept_rate : float
-        Of the intercept, as a share of the learning rate.
+        Learning rate of the intercept, as a share of `learning_rate`.
     tail_half_life : float or None
-        Passes in which the weights outside the active set lose half; None: never, as the paper has it (then stay at one
-        pass). Shorter where memory is tight.
+        Half-life, in passes, of the weights outside the active set; None: they never decay, as in the paper (then take
+        one pass only). Choose it shorter where memory is tight.
     block_rows : int
         Rows between two selections of the k largest. Later passes take these blocks in random order.
     n_replicas : int
         Models that learn side by side, each from its own rows with so many times the rate, and are averaged. The result
-        depends on this number, and not on the workers there are.
+        depends on this number, and not on the number of workers.
     sync_every : int
         Rows of each replica between two averages. Every average sends whole models to and fro: with fast networks and
         costly rows only is this faster than one model.
@@ -109,13 +109,13 @@ class Mission(BaseSelector):
         Whether dense columns are centred and scaled, by the first rows, before they are learnt from. Sparse ones are
         taken as they are.
     class_weight : "balanced" or mapping of a class to its weight, optional
-        Times the sample weights.
+        Multiplies the sample weights.
     refit : {"auto", "exact", "sgd"} or None
         The fit of the selected features alone: to the minimum of the loss, by further passes of stochastic descent, or
         not at all. By default the first where it is cheap (n k² up to 4e9, of classes 2e8) and classes have ten rows
         for each feature.
     random_state : int, RandomState or None
-        Of the sketch's hash, the order of rows in memory and of later passes.
+        Seed of the sketch's hash, of the order of rows in memory and of later passes.
 
     Attributes
     ----------

@@ -52,20 +52,23 @@ class Record:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays."""
-        return sum(array.nbytes for array in self.pack().values())
+        """Bytes of all arrays and numbers."""
+        kind: Any = type(self)
+        return sum(nbytes_of(getattr(self, name)) for name in _hints(kind))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).unpack, (self.pack(),)
 
 
 def nbytes_of(result: Any) -> int:
-    """Return the bytes of the arrays that a task returned: one, a record, or several in a tuple or a dictionary."""
+    """Return the bytes of what a task returned: arrays, numbers, records, several in a tuple or a dictionary."""
+    if isinstance(result, (np.ndarray, Record)):
+        return int(result.nbytes)
+    if isinstance(result, (float, int)):
+        return 8
     if isinstance(result, dict):
         return sum(nbytes_of(value) for value in result.values())
-    if isinstance(result, (tuple, list)):
-        return sum(nbytes_of(value) for value in result)
-    return int(result.nbytes) if isinstance(result, (np.ndarray, Record)) else 0
+    return sum(nbytes_of(value) for value in result) if isinstance(result, (tuple, list)) else 0
 
 
 @cache
