@@ -66,8 +66,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-PipelineFile = Annotated[Path, typer.Argument(metavar="PIPELINE.yaml", show_default=False)]
-StorePath = Annotated[Path, typer.Argument(metavar="STORE.zarr", show_default=False)]
+PipelineFile = Annotated[Path, typer.Argument(metavar="PIPELINE.yaml", help="Pipeline file.", show_default=False)]
+StorePath = Annotated[Path, typer.Argument(metavar="STORE.zarr", help="Feature store.", show_default=False)]
 Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY.PATH=VALUE", help="Set a value of the pipeline, read as YAML. Repeatable."),
@@ -110,7 +110,10 @@ def run(
 
 @app.command()
 def plan(pipeline_file: PipelineFile, overrides: Overrides = None, as_json: AsJson = False) -> None:
-    """Print what a pipeline will read, write and hold in memory, without reading data; refuse it over the limit."""
+    """Print the cost of a pipeline without reading data.
+
+    Bytes read and written, passes, tasks and peak memory of each process. A plan over the memory limit is refused.
+    """
     pipeline = _load(pipeline_file, overrides)
     from daskfs.pipeline.planning import check_pipeline, facts_of, plan_pipeline
 
@@ -120,7 +123,10 @@ def plan(pipeline_file: PipelineFile, overrides: Overrides = None, as_json: AsJs
 
 @app.command()
 def validate(pipeline_file: PipelineFile, overrides: Overrides = None) -> None:
-    """Check a pipeline, its table schema and the header of its source or store, without computing."""
+    """Check a pipeline file without computing.
+
+    Its keys, its table schema and the header of its source or store are checked.
+    """
     pipeline = _load(pipeline_file, overrides)
     from daskfs.pipeline.planning import check_pipeline
 
@@ -190,16 +196,18 @@ def info(store: StorePath, as_json: AsJson = False) -> None:
 
 @app.command()
 def verify(store: StorePath) -> None:
-    """Check every checksum of a feature store and list the damaged parts."""
+    """Check every checksum of a feature store.
+
+    The damaged parts are listed, each with its file.
+    """
     from daskfs.errors import CorruptStoreError
     from daskfs.store.feature_store import open_store
 
     with _shown_progress() as progress:
         damaged = open_store(store).verify(progress=progress)
     if damaged:
-        raise CorruptStoreError(
-            "\n".join([*damaged, f"{store}: damaged parts: {len(damaged)}; remove it and ingest the source again"])
-        )
+        count = f"{len(damaged)} damaged {'part' if len(damaged) == 1 else 'parts'}"
+        raise CorruptStoreError("\n".join([*damaged, f"{store}: {count}; remove it and ingest the source again"]))
     print(f"{store}: whole")
 
 
@@ -276,10 +284,12 @@ def select(
 
 @app.command()
 def report(
-    run_dirs: Annotated[list[Path], typer.Argument(metavar="RUN_DIR...", show_default=False)],
+    run_dirs: Annotated[
+        list[Path], typer.Argument(metavar="RUN_DIR...", help="Folders of finished runs.", show_default=False)
+    ],
     output: Annotated[Path | None, typer.Option(metavar="PAGE.html", help="Path of the page.")] = None,
 ) -> None:
-    """Write the HTML report of a run again, or compare several runs in one."""
+    """Write the HTML report of a run, or of several to compare."""
     from daskfs.report.runs import write_report
 
     print(write_report(run_dirs, output))
@@ -298,10 +308,13 @@ def schema(
 @app.command()
 def warmup(
     method: Annotated[list[str] | None, typer.Option(help="Method to compile for. Repeatable.")] = None,
-    loss: Annotated[str | None, typer.Option(help="Loss to compile for; by default the default of the method.")] = None,
+    loss: Annotated[str | None, typer.Option(help="Loss to compile for; by default that of the method.")] = None,
     dtype: Annotated[str, typer.Option(help="dtype of the matrix.")] = "float32",
 ) -> None:
-    """Compile the kernels of the five selectors, or of some methods, so that later commands start without delay."""
+    """Compile the kernels ahead of the first run.
+
+    By default those of the five selectors. They are kept on disk, so that later commands start without delay.
+    """
     from daskfs.methods import SELECTORS, find_method
     from daskfs.pipeline.compile_ahead import compile_ahead
 

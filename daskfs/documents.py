@@ -28,7 +28,7 @@ from daskfs.errors import ConfigError, DaskfsError, did_you_mean
 
 
 class Document(BaseModel):
-    """Base of every checked document: unknown keys are refused, values are not coerced behind one's back."""
+    """Base of every checked document: unknown keys are refused, values are not coerced silently."""
 
     model_config = ConfigDict(extra="forbid", strict=True, validate_default=True)
 
@@ -51,7 +51,7 @@ class ByTag:
     ----------
     key : str
     names : iterable of str
-        What the key may say.
+        Values that the key may have.
     model_of : callable
         Name to model.
     """

@@ -32,9 +32,9 @@ class Loss:
     curvature_bound: float = math.inf
     """Largest second derivative in z; infinite where there is none, or where the first derivative jumps."""
     has_bounded_derivative: bool = False
-    """Whether one row, however far off, pulls with no more than a fixed force."""
+    """Whether the derivative is bounded, so that a single outlier has bounded influence."""
     is_likelihood: bool = False
-    """Whether it has a deviance, on which information criteria stand."""
+    """Whether it is a log-likelihood, as information criteria require."""
     has_probabilities: bool = False
     """Whether `predict_proba` is defined."""
     has_formula_of_many_rows: bool = True
@@ -45,7 +45,7 @@ class Loss:
     """In parts of `curvature_bound`, where a method needs one and none is given: where classes are linearly separable,
     or errors cost nothing, derivatives and curvatures would vanish."""
     learning_rate: float = 0.0
-    """Of stochastic gradient descent in one pass, times the mean squared norm of a row; 0 where there is none."""
+    """Default in one pass of stochastic gradient descent, times the mean squared norm of a row; 0: none."""
     longest_step: float = math.inf
     """Largest learning rate times the squared norm of the row itself: a step beyond would grow, not fall."""
 

@@ -1,4 +1,4 @@
-"""How good a prediction and a selection are: errors, accuracy, area under the curve, recall, stability."""
+"""Metrics of predictions and selections: errors, accuracy, area under the curve, recall, stability."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def mae(y: np.ndarray, prediction: np.ndarray, weight: np.ndarray | None = None)
 
 
 def r2(y: np.ndarray, prediction: np.ndarray, weight: np.ndarray | None = None) -> float:
-    """Share of the variance of y explained: 1 - SSE/SST, NaN where y is constant; parameters as in `mse`.
+    """Proportion of the variance of y explained: 1 - SSE/SST, NaN where y is constant; parameters as in `mse`.
 
     Examples
     --------
@@ -52,14 +52,16 @@ def r2(y: np.ndarray, prediction: np.ndarray, weight: np.ndarray | None = None) 
 
 
 def accuracy(y: np.ndarray, prediction: np.ndarray, weight: np.ndarray | None = None) -> float:
-    """Share of labels predicted right; parameters as in `mse`."""
+    """Proportion of labels predicted correctly; parameters as in `mse`."""
     y, prediction = np.asarray(y), np.asarray(prediction)
     _check_lengths(y, prediction)
     return float(np.average(y == prediction, weights=weight))
 
 
 def auc(y: np.ndarray, score: np.ndarray, weight: np.ndarray | None = None) -> float:
-    """Probability that a sample of the greater label scores above one of the lesser; ties count half.
+    """Area under the ROC curve: probability that a sample of the greater label scores above one of the lesser.
+
+    Ties count half.
 
     Parameters
     ----------
@@ -92,7 +94,7 @@ def auc(y: np.ndarray, score: np.ndarray, weight: np.ndarray | None = None) -> f
 
 
 def recall(selected: Collection[int], true: Collection[int]) -> float:
-    """Share of the true features that were selected; 1 where there are none.
+    """Proportion of the true features that were selected; 1 where there are none.
 
     Examples
     --------
@@ -103,12 +105,12 @@ def recall(selected: Collection[int], true: Collection[int]) -> float:
 
 
 def precision(selected: Collection[int], true: Collection[int]) -> float:
-    """Share of the selected features that are true; 1 where nothing was selected."""
+    """Proportion of the selected features that are true; 1 where nothing was selected."""
     return len(set(selected) & set(true)) / len(set(selected)) if len(selected) else 1.0
 
 
 def jaccard(first: Collection[int], second: Collection[int]) -> float:
-    """Size of the intersection over the size of the union; 1 for two empty selections.
+    """Jaccard index, the size of the intersection over that of the union; 1 for two empty selections.
 
     Examples
     --------

@@ -57,11 +57,11 @@ class Kind:
     in_yaml: Any = None
     """The type for pydantic; None: it cannot be written in a pipeline file."""
     words: tuple[str, ...] = ()
-    """Where it is one of some words: what a misspelt one may have meant."""
+    """The words allowed, to suggest one for a misspelling."""
 
 
 class LossOf:
-    """A loss that has all that is required, or of these one of some. ``Annotated[str, LossOf(LIKELIHOOD)]``."""
+    """A loss that meets all requirements, or one of some of these. ``Annotated[str, LossOf(LIKELIHOOD)]``."""
 
     expected, words = "", ()
 
@@ -215,7 +215,7 @@ class Parameters:
         self._check_combination()
 
     def _check_combination(self) -> None:
-        """Refuse what parameters cannot be together, each of them being what it may be."""
+        """Refuse combinations of parameters that are valid one by one."""
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters by their names, and of an estimator inside as ``name__parameter``.

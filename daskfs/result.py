@@ -1,4 +1,4 @@
-"""What a selection leaves behind: which features, with which coefficients and scores, how, at what cost."""
+"""The result of a selection: the features, their coefficients and scores, how they were found and at what cost."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def selection_table(
     coef, scores : iterable of float
         In the order of `selected`.
     feature_names : ndarray of shape (n_features,), optional
-        Names of all columns; ``x0``, ``x1``, ... where nobody gave any.
+        Names of all columns; ``x0``, ``x1``, ... by default.
 
     Returns
     -------
@@ -112,35 +112,35 @@ class SelectionResult:
     table : DataFrame
         The selected features, most important first: rank, index, name, coef, score (see `selection_table`).
     intercept : float
-        Of the model refitted on the selected features.
+        Intercept of the model refitted on the selected features.
     parameters : dict
-        Of the selector, defaults and automatic choices resolved.
+        Parameters of the selector, with default values and automatic choices resolved.
     n_samples, n_features : int
         Shape of the matrix that the selector read.
     history : DataFrame
-        What the method did on its way; for MESSAGE the GIC path of the first subset.
+        Course of the method; for MESSAGE the GIC path of the first subset.
     scores : ndarray of shape (n_features,), optional
-        Of every feature, selected or not; NaN where a feature has none.
+        Scores of every feature, selected or not; NaN where a feature has none.
     feature_names : ndarray of shape (n_features,), optional
         Names of every feature.
     store_digest : str, optional
         Identity of the feature store it was read from.
     metrics : dict of float
-        On the test rows.
+        Metrics on the test rows.
     memory : dict
         In bytes, where known: ``limit_nbytes``, ``promised_nbytes`` and ``measured_nbytes``, each by process ("client",
         "worker", of limits also "task"), and ``held_nbytes`` by what is held ("members", "model").
     communication : dict of int
-        Bytes that the tasks of each step returned: all that left the data.
+        Bytes that the tasks of each step returned.
     time : dict of float
         Seconds of each step.
     notes : list of str
-        What a reader must know: rows dropped, columns not estimable, choices made.
+        Facts for the reader: rows dropped, columns not estimable, choices made.
     score_kind : str
-        What the scores are: "inclusion frequency", "loss increase", "coefficient", "standardised coefficient" or
+        Meaning of the scores: "inclusion frequency", "loss increase", "coefficient", "standardised coefficient" or
         "weight".
     history_kind : str
-        What the history is of, so that a report can draw it: "criterion path", "passes" and others.
+        Kind of history, by which a report draws it: "criterion path", "passes" and others.
 
     Examples
     --------

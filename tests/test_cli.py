@@ -247,7 +247,7 @@ def test_verify_names_what_is_damaged(run, tmp_path):
     code, _, errors = run("verify", "d.zarr")
     assert code == 2
     assert "X" in errors
-    assert errors.endswith("d.zarr: damaged parts: 1; remove it and ingest the source again\n")
+    assert errors.endswith("d.zarr: 1 damaged part; remove it and ingest the source again\n")
 
 
 def test_report_compares_runs(run, tmp_path):

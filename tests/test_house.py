@@ -49,6 +49,7 @@ DOORS = {  # library: the rooms or modules that may import it
 
 INNER_FLOORS = {  # within a room, from the top down; packages and files not named here stand below these
     "selectors": [{"asy_os"}, {"message", "online_substitution", "fgm", "mission"}, {"base"}, {"shared"}, {"inputs"}],
+    "kernels": [{"baselines", "fgm", "substitution"}, {"glm", "sketch"}, {"lasso"}, {"blocks"}, {"linear"}],
     "baselines": [{"lasso", "columns", "linear", "thresholding"}],
     "pipeline": [{"schemas"}, {"run"}, {"compile_ahead"}],
     "report": [{"runs"}, {"html"}, {"plots", "size_curves"}],

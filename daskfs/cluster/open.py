@@ -40,15 +40,16 @@ def open_cluster(
     Parameters
     ----------
     kind : {"none", "threads", "local", "address"}
-        Here in this thread, threads of this process, processes of this machine, or a running scheduler.
+        This thread, threads of this process, processes on this machine, or a running scheduler.
     n_workers : int
         Threads or processes; each process has one thread.
     memory_limit : int, optional
-        Bytes of each process; a process that exceeds it is restarted. Not with an address or with threads.
+        Memory limit of each process in bytes; a process that exceeds it is restarted. Only
+        for processes of this machine.
     address : str, optional
-        Of the scheduler: ``tcp://host:8786``.
+        Address of the scheduler: ``tcp://host:8786``.
     dashboard_address : str or None
-        Where Dask's dashboard listens: a free port on loopback unless told otherwise; None for no dashboard.
+        Address of Dask's dashboard; by default a free port on loopback, None for no dashboard.
     local_directory : str, optional
         Scratch folder of the workers.
 

@@ -29,7 +29,7 @@ class ArrayMatrix(Matrix):
     weight : array-like of shape (n_samples,), optional
     feature_names : sequence of str, optional
     shuffled : bool
-        Whether the rows already stand in random order.
+        The rows are in random order already.
 
     Raises
     ------
@@ -57,7 +57,7 @@ class ArrayMatrix(Matrix):
 
     @property
     def names(self) -> Names:
-        """Names of the columns: x0, x1, ... where nobody gave any."""
+        """Names of the columns: x0, x1, ... by default."""
         return self._names
 
     @property
@@ -67,7 +67,7 @@ class ArrayMatrix(Matrix):
 
     @property
     def rows_are_random(self) -> bool:
-        """Whether the rows were said to stand in random order."""
+        """Whether the rows were declared to be in random order."""
         return self._shuffled
 
     def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:

@@ -69,7 +69,7 @@ class Matrix(ABC):
     shape : tuple of int
         (n_samples, n_features).
     dtype : dtype
-        Of the blocks that `read` returns.
+        dtype of the blocks that `read` returns.
 
     Notes
     -----
@@ -93,7 +93,7 @@ class Matrix(ABC):
 
     @property
     def names(self) -> Names:
-        """Names of the columns: x0, x1, ... where nobody gave any."""
+        """Names of the columns: x0, x1, ... by default."""
         return Names(self.shape[1])
 
     @property
@@ -292,7 +292,7 @@ class Matrix(ABC):
         Parameters
         ----------
         row : int
-            Of this matrix.
+            Row number in this matrix.
         column : int or str
             Its number; or what else the value belongs to, "target".
         value : number

@@ -1,4 +1,4 @@
-"""Names of columns that nobody has to hold: read when they are asked for, or made from the column's number."""
+"""Names of columns without a list of them: read when they are asked for, or made from the column's number."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from daskfs.errors import DataError, did_you_mean
 
 
 class Names(Sequence[str]):
-    """Names of n columns: those given, or x0, x1, ... where nobody gave any.
+    """Names of n columns: those given, or by default x0, x1, ...
 
     Parameters
     ----------
@@ -39,19 +39,19 @@ class Names(Sequence[str]):
 
     @property
     def are_given(self) -> bool:
-        """Whether somebody named the columns; reads nothing."""
+        """Whether names were given; reads nothing."""
         return self._read is not None or self._array is not None
 
     @property
     def given(self) -> np.ndarray | None:
-        """The names that were given, of shape (n_features,); None where nobody gave any."""
+        """The names that were given, of shape (n_features,); None for default names."""
         if self._array is None and self._read is not None:
             self._array = self._read()
         return self._array
 
     @property
     def are_default(self) -> bool:
-        """Whether they are x0, x1, ..., which stand for no names, whoever wrote them down."""
+        """Whether they are x0, x1, ..., which count as no names even where they were given."""
         given = self.given
         return given is None or all(str(name) == f"x{j}" for j, name in enumerate(given))
 

@@ -131,7 +131,9 @@ def check_output(output: Path, *, force: bool, resume: bool = False) -> None:
     if output.exists() and not (output.is_dir() and not any(output.iterdir())):
         is_run = output.is_dir() and any((output / sign).exists() for sign in _SIGNS_OF_A_RUN)
         if not is_run:
-            raise RunError("expected a run's folder or nothing at this path", str(output), "move away what is there")
+            raise RunError(
+                "expected a run's folder or nothing at this path, found something else", str(output), "move it away"
+            )
         if not force:
             remedy = "choose another output, or replace it with --force"
             raise RunError("a finished run already exists at this path", str(output), remedy)

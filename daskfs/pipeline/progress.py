@@ -1,4 +1,4 @@
-"""Progress of a run: shown by whoever runs it, timed and written to the run's log here."""
+"""Progress of a run: passed on to what shows it, timed, and written to the run's log."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class StepTimes:
     Parameters
     ----------
     shown : Progress
-        Who shows it.
+        What shows it.
     log : TextIO
-        Where lines with the time of day go.
+        The log, which gets lines with the time of day.
     """
 
     def __init__(self, shown: Progress, log: TextIO) -> None:

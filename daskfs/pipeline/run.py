@@ -110,7 +110,7 @@ def _explained(folder: Path) -> Iterator[None]:
         if fault.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES):
             raise
         problem = f"the run's folder cannot be written: {os.strerror(fault.errno).lower()}"
-        raise RunError(problem, str(fault.filename or folder), "free space, or choose another output") from fault
+        raise RunError(problem, str(fault.filename or folder), "free disk space, or choose another output") from fault
 
 
 class _Run:

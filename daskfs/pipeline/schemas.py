@@ -1,6 +1,6 @@
 """The JSON Schemas of what daskfs reads and writes, made from the code.
 
-``python -m daskfs.pipeline.schemas`` writes the copies in ``data_schemas/``; a test holds them against the code.
+``python -m daskfs.pipeline.schemas`` writes the copies in ``data_schemas/``; a test compares them with the code.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ def _tag_of_value(value: Any) -> str:
 
 
 def _known_loss(kind: LossOf) -> Any:
-    """Return what says of a loss that another method takes, why this one does not."""
+    """Return a check which says of a loss that only other methods take why this one does not."""
 
     def check(value: Any) -> Any:
         if isinstance(value, str) and value in LOSSES:
@@ -117,5 +117,5 @@ AnySelection: TypeAlias = Annotated[Selection, ByTag("method", METHODS, section_
 
 
 def key_of_n_features(method: str) -> str:
-    """Return the parameter by which a method is told how many features to select."""
+    """Return the parameter that sets the number of features a method selects."""
     return "n_features_to_select" if "n_features_to_select" in parameters_of(find_method(method)) else "max_features"

@@ -21,13 +21,13 @@ MAX_TICKS = 8  # one for each number of features, as long as they do not run int
 
 
 def draw_history(history: DataFrame, kind: str) -> list[tuple[str, str]]:
-    """Draw what a history shows.
+    """Draw the figures of a history.
 
     Parameters
     ----------
     history : DataFrame
     kind : str
-        What it is of: a key of `FIGURES`, or anything else for what is not drawn.
+        A key of `FIGURES`; other kinds have no figure.
 
     Returns
     -------
@@ -74,7 +74,7 @@ def draw_gic_path(history: DataFrame) -> str | None:
 
 
 def draw_objective(history: DataFrame) -> str | None:
-    """Draw how the objective fell while columns were presented, an epoch beside the other.
+    """Draw the objective against the number of columns presented, one epoch after the other.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def draw_passes(history: DataFrame) -> str | None:
             axes.annotate(f"{count:.0f}", (x, y), xytext=(0, 4), textcoords="offset points", fontsize=7)
         gaps = axes.twinx()
         gaps.plot(number, gap, color=RED, linestyle="--", label="duality gap before the pass")
-        gaps.set_ylabel("share of the objective")
+        gaps.set_ylabel("gap relative to the objective")
         gaps.set_ylim(0.0, 1.05)
         _legend(axes, gaps)
 
@@ -129,7 +129,7 @@ def draw_passes(history: DataFrame) -> str | None:
 
 
 def draw_learning_curve(history: DataFrame) -> str | None:
-    """Draw the mean loss of the rows before they were learnt from, pass after pass.
+    """Draw the progressive validation loss, the mean loss of rows before training on them, pass after pass.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def draw_learning_curve(history: DataFrame) -> str | None:
 
 
 def draw_trace(history: DataFrame) -> str | None:
-    """Draw how the objective fell while several workers pushed, and how old the predictions were that they pushed on.
+    """Draw the objective while several workers push updates, and the staleness of the predictions they started from.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ def draw_trace(history: DataFrame) -> str | None:
     def draw(axes: Any) -> None:
         axes.set(xlabel="seconds" if is_timed else "version", ylabel="objective")
         axes.plot(moment, objective, color=BLUE, label="objective")
-        axes.plot(moment[refused], objective[refused], "|", color=RED, label="refused")
+        axes.plot(moment[refused], objective[refused], "|", color=RED, label="rejected")
         ages = axes.twinx()
         ages.plot(moment, staleness, ".", color=GREY, markersize=2, label="staleness")
         ages.set_ylabel("versions behind")
@@ -216,9 +216,9 @@ FIGURES: dict[str, tuple[tuple[str, Callable[[DataFrame], str | None]], ...]] = 
     "blocks of columns": (("Objective as columns were presented", draw_objective),),
     "pushes": (("Objective and staleness of every push", draw_trace),),
     "passes": (("Passes over the columns", draw_passes),),
-    "rows": (("Mean loss of the rows before they were learnt from", draw_learning_curve),),
+    "rows": (("Progressive validation: mean loss of rows before training on them", draw_learning_curve),),
 }
-"""By what a history is of: titles and figures."""
+"""Titles and figures by the kind of history."""
 
 
 def _holds(history: DataFrame, *names: str) -> bool:

@@ -43,26 +43,26 @@ class Source(ABC):
     Attributes
     ----------
     kind : str
-        The word a pipeline file uses.
+        Name of this kind of source in a pipeline file.
     exchangeable : bool
-        Whether the rows already stand in random order, so that a store need not permute them.
+        True where the rows are in random order already, so that a store need not permute them.
     n_samples : int or None
-        Rows that will be yielded, or None while that is not known.
+        Number of rows, or None while it is not known.
     feature_names : list of str
         Names of the columns of X; a table may have to be read once to know its categories.
     target_names : sequence of str
         Empty where there is no target.
     label_names : sequence of str
-        Of the id and split columns.
+        Names of the id and split columns.
     notes : list of str
-        What a reader of the result must know: rows dropped, categories pooled, columns left out. Grows while reading.
+        Facts for the reader of a result: rows dropped, categories pooled, columns left out. Grows while reading.
     """
 
     kind: ClassVar[str]
     options: ClassVar[type[SourceOptions]]
-    """What a pipeline file may say of it, by the names of its constructor's parameters."""
+    """Its options in a pipeline file, by the names of its constructor's parameters."""
     knows_true_features: ClassVar[bool] = False
-    """Whether recall and precision of a selection can be measured."""
+    """True where recall and precision of a selection can be measured."""
     exchangeable: bool = False
     has_weight: bool = False
     n_samples: int | None = None
@@ -79,8 +79,8 @@ class Source(ABC):
     def digest(self) -> str:
         """Return the SHA-256 of the content: equal content, equal digest."""
 
-    def check(self) -> None:  # noqa: B027 - nothing to see where the constructor has seen it
-        """Look at the header only: is the source there, whole as far as one can see, and of the form expected?
+    def check(self) -> None:  # noqa: B027 - nothing left to check where the constructor has
+        """Check, by the header only, that the source exists, is complete as far as visible, and has the expected form.
 
         Raises
         ------

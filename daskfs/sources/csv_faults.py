@@ -31,7 +31,7 @@ def find_fault(
     path : Path
     layout : TableFormat
     names : sequence of str
-        Of the columns, in the file's order.
+        Names of the columns, in the file's order.
     columns : mapping of str to ColumnSchema
         Those in use.
     n_good : int

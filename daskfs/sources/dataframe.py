@@ -217,6 +217,6 @@ def _column_as_arrow(values: pd.Series, place: str) -> pa.Array:
         raise SourceError(
             f"the column mixes types ({fault})",
             f"{place}, column '{values.name}'",
-            "give it one type: .astype(str), say",
+            "give it one type, for example .astype(str)",
         ) from None
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array

@@ -23,14 +23,14 @@ CUT_SHORT = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)
 
 
 def expand_paths(paths: PathLike | Sequence[PathLike], endings: tuple[str, ...] = ()) -> list[Path]:
-    """Return the files that a path, a list of paths, a pattern or a folder stands for, sorted within each pattern.
+    """Return the files that a path, a list of paths, a pattern or a folder names, sorted within each pattern.
 
     Parameters
     ----------
     paths : path-like or list of path-like
         A name that exists is taken as it is, even where it holds ``*`` or ``[``.
     endings : tuple of str
-        Of the files to take when a path is a folder.
+        File name endings that are taken from a folder.
 
     Raises
     ------

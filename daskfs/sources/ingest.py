@@ -1,4 +1,4 @@
-"""From a source to a feature store: made once, and taken as it stands when source and encoding are unchanged."""
+"""From a source to a feature store: made once, and reused when source and encoding are unchanged."""
 
 from __future__ import annotations
 
@@ -52,11 +52,12 @@ def ingest(
         CSV (also .gz, .bz2, .xz, .zst) and Parquet files, patterns and folders, Zarr arrays, ``"sklearn:diabetes"``;
         pandas and dask DataFrames; numpy, scipy.sparse and dask arrays.
     path : path-like
-        Where the store goes.
+        Path of the store.
     target : str or list of str, optional
-        The column to predict, where no schema says so; for arrays the name of `y`.
+        Column to predict, where no schema names it; for arrays the name of `y`.
     schema : path, mapping or TableSchema, optional
-        What the columns of a table mean. Without one, numbers are numbers and texts categories.
+        Names, types and roles of the columns of a table. Without one, numbers are taken as numbers, texts as
+        categories.
     y : array-like of shape (n_samples,), optional
         Targets of an array, or of a frame without them.
     weight : str or array-like of shape (n_samples,), optional
@@ -64,10 +65,10 @@ def ingest(
     names : sequence of str, optional
         Feature names of an array.
     dtype : {"float32", "float64", "int8"}
-        Of the stored matrix.
+        dtype of the stored matrix.
     shuffle : bool
-        Whether to store the rows in random order, as MESSAGE's subsets need; sources whose rows are drawn
-        independently stay as they are.
+        Store the rows in random order, as MESSAGE's subsets require; sources whose rows are drawn independently keep
+        their order.
     random_state : int or None
         Seed of that order.
     codec : {"raw", "lz4"}, optional
@@ -77,12 +78,12 @@ def ingest(
     memory_limit : int or str
         Bytes for all buffers together.
     on_exists : {"reuse", "error"}
-        Whether a store of the same content at `path` is returned or refused.
+        Return or refuse a store of the same content that exists at `path`.
     progress : Progress, optional
     missing : {"error", "drop", "mean", "zero"} or float, optional
-        What missing values become in columns that no schema names.
+        Treatment of missing values in columns that no schema names.
     **layout
-        Of CSV files: delimiter, quote, header, encoding, decimal, comment, skip_initial_space.
+        Format of CSV files: delimiter, quote, header, encoding, decimal, comment, skip_initial_space.
 
     Returns
     -------
@@ -93,7 +94,7 @@ def ingest(
     SourceError, SchemaError, DataError
         The source cannot be used; nothing is left behind.
     StoreExistsError
-        Another store stands at `path`: the message says whether its source or its encoding differs.
+        Another store exists at `path`; the message says whether its source or its encoding differs.
     PlanError
         `memory_limit` is too small for even a few rows.
 

@@ -1,4 +1,4 @@
-"""What a pipeline file may say of a source: each class of `daskfs.sources.registry` declares it beside itself."""
+"""Options of a source in a pipeline file: each class of `daskfs.sources.registry` has its own beside it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A source from its name (pipeline files) or from what it is (Python): the one list of kinds."""
+"""The registry of sources: a source from its name (pipeline files) or from an object (Python)."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ def make_source(kind: str, **options: Any) -> Source:
     ----------
     kind : {"csv", "parquet", "sklearn", "zarr", "synthetic"}
     **options
-        Of the kind; those that are None are left out.
+        Options of this kind of source; those that are None are left out.
 
     Raises
     ------
     ConfigError
-        An unknown kind or option, or one that is required and lacks.
+        An unknown kind or option, or a missing required one.
     """
     known = options_of(kind)
     given = {name: value for name, value in options.items() if value is not None}
@@ -118,7 +118,7 @@ def as_source(
     target : str or list of str, optional
         Column of a table, or the name of `y`.
     schema : path, mapping or TableSchema, optional
-        Of a table.
+        Schema of a table.
     weight : str or array-like, optional
         Column of a table, or the weights of an array's rows.
     names : sequence of str, optional

@@ -29,7 +29,7 @@ def resolve_columns(
     header : mapping of str to Arrow type or None
     schema : TableSchema, optional
     place : str
-        Of the table, for messages.
+        Name of the table, for messages.
     target, weight : names, optional
         Override the schema's roles.
     missing : policy for the numbers of columns that the schema does not name

@@ -42,7 +42,9 @@ class SyntheticOptions(SourceOptions):
     """A design of the papers, whose true features are known."""
 
     design: Literal["message", "online_substitution", "fgm", "mission"] = "message"
-    n_samples: Annotated[int, Field(ge=2)] | None = Field(default=None, description="1.2 s log2 p where it may lack")
+    n_samples: Annotated[int, Field(ge=2)] | None = Field(
+        default=None, description="1.2 s log2 p by default, where optional"
+    )
     n_features: Count
     n_informative: Annotated[int, Field(ge=0)] | None = None
     correlation: Annotated[float, Field(ge=0, lt=1)] | None = None
@@ -82,12 +84,11 @@ class SyntheticSource(Source):
     random_state : int
         Seed; rows [1024 k, 1024 (k + 1)) have a seed of their own.
     structure : {"independent", "common_factor", "autoregressive", "factors", "near_duplicates"}
-        Of the features of online_substitution.
+        Correlation structure of the features; online_substitution only.
     columns : {"standard", "unit"}
-        Of online_substitution: variance 1, or 1 / n_samples, so that columns have length 1.
-
+        Variance of the columns: 1, or 1 / n_samples, so that columns have length 1; online_substitution only.
     attenuation : float
-        Of mission: by which the informative columns are divided.
+        Divisor of the informative columns; mission only.
 
     Raises
     ------

@@ -30,9 +30,9 @@ import numpy as np
 STRUCTURES = ("independent", "common_factor", "autoregressive", "factors", "near_duplicates")
 N_FACTORS = 20
 FACTOR_SHARE = 0.7
-"""Of the variance of a feature that the 20 factors explain."""
+"""Proportion of the variance of a feature that the 20 factors explain."""
 COPY_SHARE = 0.2
-"""Of the features that are near-duplicates of others."""
+"""Proportion of the features that are near-duplicates of others."""
 COPY_NOISE = 1e-3
 DEFAULT_CORRELATION = {"common_factor": 0.5, "autoregressive": 0.9}
 
@@ -74,9 +74,9 @@ class Features:
     structure : str
         One of `STRUCTURES`; the message design's correlation is a common factor.
     correlation : float
-        Of the common factor, or of neighbouring columns.
+        Variance of the common factor, or correlation of neighbouring columns.
     random_state : int
-        Of what all rows share: loadings, copies.
+        Seed of what all rows share: loadings, copies.
     """
 
     def __init__(self, n_features: int, structure: str, correlation: float, random_state: int) -> None:

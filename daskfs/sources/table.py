@@ -46,12 +46,12 @@ class TableOptions(SourceOptions):
 
     path: Annotated[Words, PATH]
     table_schema: Annotated[str | None, PATH] = Field(
-        default=None, alias="schema", description="YAML file that says what the columns mean"
+        default=None, alias="schema", description="table schema (YAML): names, types and roles of the columns"
     )
-    target: Words | None = Field(default=None, description="the column to predict, instead of the schema's")
-    weight: str | None = Field(default=None, description="the column of sample weights")
+    target: Words | None = Field(default=None, description="target column; overrides the schema")
+    weight: str | None = Field(default=None, description="column of sample weights")
     missing: Fill | None = Field(
-        default=None, description="what missing numbers become, in columns that the schema does not name"
+        default=None, description="treatment of missing numbers in columns that the schema does not name"
     )
 
 
@@ -102,7 +102,7 @@ class TableSource(Source):
         """Yield these columns in batches of bounded size."""
 
     def locate(self, file: str, row: int, column: str) -> str:
-        """Return where a value stands, for a message."""
+        """Return the place of a value, for a message."""
         return f"{file}, row {row}, column '{column}'"
 
     def check(self) -> None:

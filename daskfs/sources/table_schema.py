@@ -40,13 +40,13 @@ class TableFormat(Document):
     delimiter: str = Field(",", min_length=1, max_length=1, description='One character; "\\t" for tabs')
     quote: str = Field('"', max_length=1, description="Character around quoted values; empty: none")
     header: bool = Field(
-        True, description="Whether the first line holds the names; if not, they are the schema's, in order"
+        True, description="The first line holds the names; if false, they are those of the schema, in order"
     )
-    encoding: str = Field("utf-8", description="Of the text, e.g. latin-1")
+    encoding: str = Field("utf-8", description="Encoding of the text, e.g. latin-1")
     decimal: Literal[".", ","] = "."
-    comment: str = Field("", max_length=1, description="Lines that start with this character are left out")
-    skip_initial_space: bool = Field(False, description="Whether spaces around names and values are left out")
-    missing: list[str] = Field(DEFAULT_MISSING, description="Texts that stand for a missing value")
+    comment: str = Field("", max_length=1, description="Character that starts a comment line; empty: no comments")
+    skip_initial_space: bool = Field(False, description="Strip spaces around names and values")
+    missing: list[str] = Field(DEFAULT_MISSING, description="Texts that mean a missing value")
 
     @field_validator("encoding")
     @classmethod
@@ -77,17 +77,17 @@ class ColumnSchema(Document):
 
     role: Literal["feature", "target", "weight", "id", "split", "ignore"] = "feature"
     dtype: Literal["number", "integer", "string", "date", "time", "datetime"] = "number"
-    format: str | None = Field(None, description="Of dates and times, in strptime's letters; ISO by default")
+    format: str | None = Field(None, description="Format of dates and times, as for strptime; ISO by default")
     encoding: Literal["number", "standardised", "category"] | DateEncoding | None = Field(
-        None, description="By default: numbers as they are, strings as categories"
+        None, description="Encoding as columns; by default numbers unchanged, strings as categories"
     )
     missing: MissingPolicy = "error"
     categories: list[str] | None = Field(None, min_length=1, description="The categories; by default those in the data")
     min_count: int = Field(1, ge=1, description="Categories with fewer rows are pooled into one called other")
-    max_categories: int | None = Field(None, ge=1, description="Only the most frequent are kept, the rest is pooled")
-    unseen: Literal["error", "zero", "other"] = Field("error", description="What a category outside the list becomes")
-    required: bool = Field(True, description="Whether a table without this column is refused")
-    drop_first: bool = Field(False, description="Leave out the first dummy, which the others then are measured against")
+    max_categories: int | None = Field(None, ge=1, description="Keep the most frequent categories and pool the rest")
+    unseen: Literal["error", "zero", "other"] = Field("error", description="Treatment of a category outside the list")
+    required: bool = Field(True, description="Refuse a table without this column")
+    drop_first: bool = Field(False, description="Leave out the first dummy, as the reference category")
 
     @field_validator("categories", mode="before")
     @classmethod
@@ -120,11 +120,9 @@ class ColumnSchema(Document):
         if self.categories is not None and self.model_fields_set & {"min_count", "max_categories"}:
             raise ValueError("give either categories, or min_count and max_categories to choose them by")
         if self.role in ("target", "weight") and self.missing not in ("error", "drop"):
-            raise ValueError(
-                f"a {self.role} is never invented: expected missing: error or drop, found {self.missing!r}"
-            )
+            raise ValueError(f"a {self.role} is never imputed: expected missing: error or drop, found {self.missing!r}")
         if self.categories is not None and len(set(self.categories)) < len(self.categories):
-            raise ValueError("categories: every category may stand only once")
+            raise ValueError("categories: duplicate category; name each once")
         return self
 
     def _check_dates(self) -> None:

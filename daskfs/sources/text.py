@@ -26,7 +26,7 @@ class Utf8Text(io.RawIOBase):
     Attributes
     ----------
     open_quote : bool
-        Whether an odd number of quotes has passed: at the end of the file, a quoted value that nobody closed.
+        True where an odd number of quotes has passed: at the end of the file, a quoted value that is not closed.
     last_byte : bytes
         The last byte that passed.
     """
@@ -45,7 +45,7 @@ class Utf8Text(io.RawIOBase):
 
     @property
     def open_quote(self) -> bool:
-        """Whether a quoted value is open where the stream stands."""
+        """Whether a quoted value is open at the present position."""
         return self._n_quotes % 2 == 1
 
     def readable(self) -> bool:
@@ -179,5 +179,5 @@ def not_utf8(path: Path, line: int, found: bytes) -> SourceError:
     return SourceError(
         f"expected UTF-8 text, found byte 0x{found.hex()}",
         f"{path}:{line}",
-        "set format.encoding (latin-1, say) in the table schema, or save the file as UTF-8",
+        "set format.encoding (for example latin-1) in the table schema, or save the file as UTF-8",
     )

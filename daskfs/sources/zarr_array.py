@@ -1,4 +1,4 @@
-"""Zarr arrays that somebody else made: a matrix, and perhaps a target beside it."""
+"""Zarr arrays made by other programs: a matrix, and optionally a target."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ZarrSource(Source):
     y : path-like or array-like of shape (n_samples,), optional
         The target, an array or the path of another Zarr array.
     names : sequence of str, optional
-        Of the features.
+        Names of the features.
     target : str
         Name of the target.
 

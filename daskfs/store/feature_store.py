@@ -83,7 +83,7 @@ class FeatureStore(Matrix):
         (n_samples, n_features).
     dtype : dtype
     shuffled : bool
-        Whether the rows stand in random order.
+        True where the rows are in random order.
     target_names, label_names : tuple of str
         Of the targets, and of the text columns kept beside X.
     digest : str

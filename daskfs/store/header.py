@@ -18,7 +18,7 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True)
 class StoreHeader:
-    """What a store says of itself.
+    """Metadata of a store.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class StoreHeader:
     codec : str
         "raw" or "lz4", of X.
     shuffled : bool
-        Whether the rows were put in random order.
+        True where the rows were put in random order.
     random_state : int or None
         The seed of that order.
     target_names, label_names : tuple of str
@@ -43,7 +43,7 @@ class StoreHeader:
     digest : str
         Identity of the content: source, encoding, row order and format.
     notes : tuple of str
-        What happened on the way: rows dropped, rare categories pooled.
+        Notes of the ingest: rows dropped, rare categories pooled.
     created_with : dict of str
         Versions of the software.
     """

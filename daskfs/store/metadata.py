@@ -28,7 +28,7 @@ class ArrayMetadata:
         Several tiles in one file; None: one file per tile.
     dtype : dtype
     has_blosc, has_checksum : bool
-        Whether a tile is compressed, and whether four bytes of crc32c follow it.
+        A tile is compressed; four bytes of crc32c follow it.
     """
 
     shape: tuple[int, ...]

@@ -23,7 +23,7 @@ def convert_rows(rows: Any, out: np.ndarray, *, names: Sequence[str], first_row:
     first_row : int
         Number of the first row within the source, for messages.
     allow_missing : bool
-        Whether NaN may stay; a floating point `out` only.
+        Allow NaN; only with a floating point `out`.
 
     Raises
     ------
@@ -113,7 +113,7 @@ def check_names(names: Sequence[str] | None, n_features: int) -> list[str]:
     Raises
     ------
     DataError
-        Too many or few, one that stands twice, or one that is not valid Unicode.
+        Too many or too few, a duplicate, or one that is not valid Unicode.
     """
     if names is None:
         return [f"x{j}" for j in range(n_features)]
@@ -122,7 +122,9 @@ def check_names(names: Sequence[str] | None, n_features: int) -> list[str]:
         raise DataError(f"expected {n_features} feature names, found {len(checked)}", "feature_names")
     if len(set(checked)) < n_features:
         name, count = Counter(checked).most_common(1)[0]
-        raise DataError(f"feature name {name!r} stands {count} times", "feature_names", "give each column its own name")
+        raise DataError(
+            f"duplicate feature name {name!r} ({count} times)", "feature_names", "give each column its own name"
+        )
     for name in checked:
         try:
             name.encode("utf-8")

@@ -1,4 +1,4 @@
-"""What a store keeps of each row beside X: target, weight, labels and the row's number in the source."""
+"""The row vectors of a store: target, weight, labels and the row's number in the source."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from daskfs.store.metadata import REMEDY, ArrayMetadata, parse_metadata, read_me
 STRIP_NBYTES = 256 << 10
 """A strip and its copy fit in a second-level cache; smaller ones cost more calls than they save."""
 DIRECT_STRIP_NBYTES = 1 << 20
-"""Of a tile that is read to its place at once: only the checksum reads it again."""
+"""Strips of a tile that is read to its place at once: only the checksum reads it again."""
 
 _ABSENT = 2**64 - 1
 _CHECKSUM = struct.Struct("<I")
@@ -81,7 +81,7 @@ class TileReader(Tiled):
         rows, columns : slice, int64 array (any order, with repeats) or boolean mask
             A vector has no columns.
         out : ndarray, optional
-            Of the block's shape and the array's dtype; filled and returned.
+            With the block's shape and the array's dtype; filled and returned.
 
         Returns
         -------

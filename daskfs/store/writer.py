@@ -39,10 +39,10 @@ class StoreWriter:
     Parameters
     ----------
     path : path-like
-        Where the store goes; nothing may stand there.
+        Path of the store; nothing may exist there.
     n_features : int
     dtype : dtype
-        Of X: floating point or integer.
+        dtype of X: floating point or integer.
     feature_names : sequence of str, optional
         Unique; default x0, x1, ...
     target_names : sequence of str
@@ -51,11 +51,11 @@ class StoreWriter:
     label_names : sequence of str
         Text columns kept beside X (for splits, identifiers).
     shuffle : bool
-        Whether to put the rows in random order.
+        Put the rows in random order.
     random_state : int or None
         Seed of that order; None draws one, which the header keeps.
     source : dict
-        What the rows come from; its entry "digest" is its identity. JSON-able.
+        Description of the source; its entry "digest" is its identity. JSON-able.
     encoding_digest : str
         Identity of how the source was turned into numbers.
     codec : {"raw", "lz4"}, optional
@@ -63,21 +63,21 @@ class StoreWriter:
     n_samples : int, optional
         How many rows will come, where known; saves a copy on disk when rows keep their order.
     memory_limit : int
-        Bytes that the writer's blocks may take together. Beside these, the target, weights, keys and labels of
+        Bytes that the writer's blocks may take together. In addition, the target, weights, keys and labels of
         all rows are in memory: 32 bytes per row and more for labels.
     tile_shape : tuple of int, optional
     notes : sequence of str
     allow_missing : bool
-        Whether NaN may stay in X; counted per column.
+        Allow NaN in X; counted per column.
     max_files, shard_nbytes : int
         See `choose_layout`.
     progress : Progress, optional
-        Told how far the tiles are while spooled rows are put in order.
+        Shows how many tiles are written while spooled rows are put in order.
 
     Raises
     ------
     StoreExistsError
-        Something stands at the path, or somebody is writing there.
+        Something exists at the path, or another process is writing there.
     StoreError
         The disk is full, or the folder cannot be created.
     DataError
@@ -357,4 +357,4 @@ class StoreWriter:
         so_far = " for the rows read so far" if self.n_samples is None else ""
         needed = f"{nbytes:,} bytes{so_far}, and about as much again while rows are put in order"
         problem = f"the disk is full ({found}); needed are {needed}"
-        return StoreError(problem, str(self.path), "free space, or choose another disk")
+        return StoreError(problem, str(self.path), "free disk space, or choose another disk")

@@ -215,7 +215,7 @@ WRONG = {
     ),
     "string as number": ({"columns": {"a": {"dtype": "string", "encoding": "number"}}}, "only be encoded as category"),
     "mean of categories": ({"columns": {"a": {"dtype": "string", "missing": "mean"}}}, "missing: mean is for numbers"),
-    "invented target": ({"columns": {"a": {}, "y": {"role": "target", "missing": "mean"}}}, "never invented"),
+    "invented target": ({"columns": {"a": {}, "y": {"role": "target", "missing": "mean"}}}, "never imputed"),
     "pooled numbers": ({"columns": {"a": {"min_count": 3}}}, "min_count: only for encoding: category"),
     "delimiter": ({"format": {"delimiter": ",,"}, "columns": {"a": {}}}, "format.delimiter"),
     "encoding": ({"format": {"encoding": "utf-9"}, "columns": {"a": {}}}, "format.encoding", "name of an encoding"),
