@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daskfs.kernels.substitution.exchange import COLLINEAR, NO_ONE, exchange, invert, removal_costs
+from daskfs.kernels.linear.linalg import invert
+from daskfs.kernels.substitution.exchange import COLLINEAR, NO_ONE, exchange, removal_costs
 
 TOLERANCE = 1e-3
 

@@ -28,7 +28,8 @@ from daskfs.baselines.columns.base import MOST_BY_DEFAULT, TOLERANCE, Chosen, Co
 from daskfs.baselines.columns.standard_columns import StandardColumns
 from daskfs.kernels.baselines.online_descent import predict, refresh
 from daskfs.kernels.baselines.score_tests import Tested, invest, refresh_hessian
-from daskfs.kernels.glm.newton import Problem, factorise, newton
+from daskfs.kernels.glm.newton import Problem, newton
+from daskfs.kernels.linear.linalg import factorise
 from daskfs.parameters import Count, PositiveShare
 
 

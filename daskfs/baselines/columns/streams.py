@@ -38,9 +38,10 @@ from daskfs.baselines.columns.base import Chosen, ColumnBaseline, largest, null_
 from daskfs.baselines.columns.standard_columns import StandardColumns
 from daskfs.kernels.baselines.grafting import drop_zeros, graft_block
 from daskfs.kernels.baselines.online_descent import l0_steps, l1_steps, no_columns
-from daskfs.kernels.glm.newton import Problem, extend_hessian, hessian_weights, mean_loss
+from daskfs.kernels.glm.newton import Problem, hessian_weights, mean_loss
 from daskfs.kernels.glm.proximal import solve_entered
 from daskfs.kernels.glm.state import ENTERED, new_state
+from daskfs.kernels.linear.weighted_gram import extend_hessian
 from daskfs.parameters import Count, Positive
 
 FIRST_SHARE = 0.5  # of the smallest penalty that keeps nothing

@@ -38,7 +38,6 @@ from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.mission.plan import DEFAULT_N_SELECTED
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
-from daskfs.selectors.shared.refit import refit_selected
 from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target
@@ -93,7 +92,9 @@ class FullGradient(BaseSelector):
             chosen, sizes, step = self._descend(*_centred(run.matrix), k)
             advance()
         halved = f"steps of {self.step_size:g} / n grew beyond all bounds: {step:g} / n was taken"
-        self._take(run, chosen, np.abs(sizes))
+        order = np.argsort(chosen)
+        refit = self._refitted(run, chosen[order])
+        self._set_selection(chosen[order], np.abs(sizes[order]), refit.coef, refit.intercept)
         notes = [] if step == self.step_size else [halved]
         self.result_ = self._result_of(run, notes=notes, chosen={"n_features_to_select": len(chosen)})
 
@@ -107,17 +108,6 @@ class FullGradient(BaseSelector):
                 residual = y - X[:, chosen] @ sizes
                 has_grown = not residual @ residual <= GROWN * max(y @ y, 1e-300)
         return chosen, sizes, step
-
-    def _take(self, run: Run, chosen: np.ndarray, sizes: np.ndarray) -> None:
-        """Set what was selected, and least squares on it."""
-        self.selected_ = chosen[np.lexsort((chosen, -sizes))]
-        self.support_ = np.zeros(run.shape.n_features, dtype=bool)
-        self.support_[chosen] = True
-        self.scores_, self.coef_ = np.zeros((2, run.shape.n_features))
-        self.scores_[chosen] = sizes
-        columns = np.sort(chosen)
-        refit = refit_selected(run, columns)
-        self.coef_[columns], self.intercept_ = refit.coef, refit.intercept
 
 
 def _centred(rows: Matrix) -> tuple[np.ndarray, np.ndarray]:

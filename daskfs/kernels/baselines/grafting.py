@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 
-from daskfs.kernels.glm.newton import extend_hessian
 from daskfs.kernels.glm.proximal import solve_entered
 from daskfs.kernels.glm.state import ENTERED
 from daskfs.kernels.linear.columns import dot
+from daskfs.kernels.linear.weighted_gram import extend_hessian
 from daskfs.kernels.numba_cache import kernel
 
 

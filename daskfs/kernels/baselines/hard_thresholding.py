@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from daskfs.kernels.glm.newton import factorise, solve_factored
+from daskfs.kernels.linear.linalg import factorise, solve_cholesky
 from daskfs.kernels.numba_cache import inner_loop, kernel
 from daskfs.kernels.sketch.count_sketch import hash_word, updated
 
@@ -70,7 +70,7 @@ def _least_squares(X, y, chosen, coef):  # type: ignore[no-untyped-def]
         for i in range(X.shape[0]):
             right[a] += X[i, chosen[a]] * y[i]
     factorise(gram, k, RIDGE, factor)
-    solve_factored(factor, k, right, coef)
+    solve_cholesky(factor, k, right, coef)
 
 
 @kernel

@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daskfs.kernels.glm.newton import Predictions, extend_hessian, hessian_weights
+from daskfs.kernels.glm.newton import Predictions, hessian_weights
 from daskfs.kernels.linear.columns import dot, sum_of
 from daskfs.kernels.linear.linalg import forward_substitution
+from daskfs.kernels.linear.weighted_gram import extend_hessian
 from daskfs.kernels.numba_cache import kernel
 from daskfs.losses import SQUARED
 

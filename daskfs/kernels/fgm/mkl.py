@@ -17,8 +17,9 @@ import numpy as np
 
 from daskfs.kernels.fgm.grouped_columns import Groups, add_predictions, column_products, group_squares
 from daskfs.kernels.fgm.shift import Rows, dual_variables, total_loss
-from daskfs.kernels.glm.newton import extend_hessian, factorise, multiply, solve_factored
 from daskfs.kernels.linear.columns import dot, sum_of
+from daskfs.kernels.linear.linalg import factorise, solve_cholesky
+from daskfs.kernels.linear.weighted_gram import extend_hessian, member_products
 from daskfs.kernels.numba_cache import kernel
 
 MAX_NEWTON = 50
@@ -222,7 +223,7 @@ def _ridge(groups, rows, root, u, shift, with_shift, v):  # type: ignore[no-unty
     for _ in range(MAX_NEWTON):
         dual_variables(rows, z, shift, v)
         gradient[0] = sum_of(v) if with_shift else 0.0
-        multiply(columns, numbers, n_members, v, gradient)
+        member_products(columns, numbers, n_members, v, gradient)
         for m in range(n_members):
             gradient[m + 1] -= u[m]
         extend_hessian(columns, numbers, n_members, 0, rows.second, hessian, work)
@@ -231,7 +232,7 @@ def _ridge(groups, rows, root, u, shift, with_shift, v):  # type: ignore[no-unty
             hessian[:, 0] = 0.0
             hessian[0, 0] = 1.0
         factorise(hessian, n, 1.0, chol)
-        square = solve_factored(chol, n, gradient, step)
+        square = solve_cholesky(chol, n, gradient, step)
         length, is_lower = 1.0, False
         for _ in range(MAX_HALVINGS):
             for m in range(n_members):

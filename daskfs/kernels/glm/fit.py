@@ -13,16 +13,15 @@ from daskfs.kernels.glm.newton import (
     Problem,
     advance,
     estimate_dispersion,
-    extend_hessian,
-    factorise,
     mean_loss,
     new_predictions,
     newton,
 )
 from daskfs.kernels.glm.null_model import start_null_model
 from daskfs.kernels.linear.columns import copy_columns
-from daskfs.kernels.linear.linalg import minimum_norm
+from daskfs.kernels.linear.linalg import factorise, minimum_norm
 from daskfs.kernels.linear.moments import Moments, moments
+from daskfs.kernels.linear.weighted_gram import extend_hessian
 from daskfs.kernels.losses import default_threshold, saturated_values
 from daskfs.losses import HUBER, LOGISTIC, POISSON, find_loss
 

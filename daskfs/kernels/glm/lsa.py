@@ -17,21 +17,15 @@ from typing import NamedTuple
 import numpy as np
 
 from daskfs.kernels.glm.fit import fit_columns, has_no_fit
-from daskfs.kernels.glm.newton import (
-    Problem,
-    estimate_dispersion,
-    extend_hessian,
-    factorise,
-    hessian_weights,
-    new_predictions,
-    solve_factored,
-)
+from daskfs.kernels.glm.newton import Problem, estimate_dispersion, hessian_weights, new_predictions
 from daskfs.kernels.glm.path import STOPS, GlmPath, default_max_features, lambda_grid
 from daskfs.kernels.glm.proximal import descend
 from daskfs.kernels.glm.steps import GRID_ENDED, OUT_OF_PATIENCE, TOO_MANY_FEATURES
 from daskfs.kernels.lasso.steps import RSS_FLOOR
 from daskfs.kernels.linear.columns import copy_columns, copy_into
+from daskfs.kernels.linear.linalg import factorise, solve_cholesky
 from daskfs.kernels.linear.moments import Moments, moments
+from daskfs.kernels.linear.weighted_gram import extend_hessian
 from daskfs.kernels.losses import default_threshold, saturated_values
 from daskfs.kernels.numba_cache import kernel
 from daskfs.losses import HUBER, find_loss
@@ -200,4 +194,4 @@ def _refitted_distance(hessian, full, cross, members, n_members):  # type: ignor
         for b in range(n):
             inner[a, b] = hessian[row, members[b - 1] if b > 0 else 0]
     factorise(inner, n, 0.0, factor)
-    return max(total - solve_factored(factor, n, right, out), 0.0)
+    return max(total - solve_cholesky(factor, n, right, out), 0.0)

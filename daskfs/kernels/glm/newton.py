@@ -8,13 +8,13 @@ loss that is what one is used to.
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 
-from daskfs.kernels.linear.columns import add_four_rows, add_row, four_row_dots, row_dot, sum_of
-from daskfs.kernels.linear.linalg import MIN_PIVOT
+from daskfs.kernels.linear.columns import add_four_rows, add_row, sum_of
+from daskfs.kernels.linear.linalg import factorise, solve_cholesky
+from daskfs.kernels.linear.weighted_gram import extend_hessian, member_products
 from daskfs.kernels.losses import SPAN, derivatives, values
 from daskfs.kernels.numba_cache import kernel
 from daskfs.losses import HUBER, LOGISTIC, POISSON
@@ -77,7 +77,7 @@ def advance(problem, columns, members, n_members, step, factor, at, gradient):  
     derivatives(problem.loss, problem.threshold, z, problem.y, at.residual, at.curvature, at.bits)
     _weigh(problem.share, at.residual, -1.0)
     gradient[0] = sum_of(at.residual)
-    multiply(columns, members, n_members, at.residual, gradient)
+    member_products(columns, members, n_members, at.residual, gradient)
 
 
 @kernel
@@ -103,18 +103,6 @@ def _add_columns(columns, members, n_members, step, factor, z):  # type: ignore[
 
 
 @kernel
-def multiply(columns, members, n_members, vector, out):  # type: ignore[no-untyped-def]
-    """Write the products of the members with a vector into `out` from position 1 on."""
-    n_fours = n_members - n_members % 4
-    for q in range(0, n_fours, 4):
-        out[q + 1], out[q + 2], out[q + 3], out[q + 4] = four_row_dots(
-            columns, members[q], members[q + 1], members[q + 2], members[q + 3], vector
-        )
-    for q in range(n_fours, n_members):
-        out[q + 1] = row_dot(columns, members[q], vector)
-
-
-@kernel
 def _weigh(share, values, sign):  # type: ignore[no-untyped-def]
     for i in range(values.shape[0]):
         values[i] *= sign * share[i]
@@ -126,47 +114,6 @@ def hessian_weights(problem, at, out):  # type: ignore[no-untyped-def]
     floor = HUBER_FLOOR if problem.loss == HUBER else 1e-30
     for i in range(out.shape[0]):
         out[i] = problem.share[i] * max(at.curvature[i], floor)
-
-
-@kernel
-def extend_hessian(columns, members, n_members, first, weight, hessian, work):  # type: ignore[no-untyped-def]
-    """Write rows `first` to `n_members` of the weighted Gram matrix, and their mirror; row 0 is the intercept's."""
-    if first == 0:
-        hessian[0, 0] = sum_of(weight)
-    for a in range(max(first, 1), n_members + 1):
-        column = members[a - 1]
-        for i in range(work.shape[0]):
-            work[i] = weight[i] * columns[column, i]
-        hessian[a, 0] = sum_of(work)
-        multiply(columns, members, a, work, hessian[a])
-        for b in range(a):
-            hessian[b, a] = hessian[a, b]
-
-
-@kernel
-def factorise(hessian, n, ridge, factor):  # type: ignore[no-untyped-def]
-    """Factor the leading n x n part by Cholesky, `ridge` added to all but the first pivot; return the rank.
-
-    A position that depends on the ones before it gets a pivot of 0.
-    """
-    rank = 0
-    for a in range(n):
-        row = factor[a]
-        diagonal = hessian[a, a] + (ridge if a > 0 else 0.0)
-        pivot = diagonal
-        for b in range(a):
-            entry = 0.0
-            if factor[b, b] > 0.0:
-                entry = hessian[a, b]
-                for c in range(b):
-                    entry -= row[c] * factor[b, c]
-                entry /= factor[b, b]
-            row[b] = entry
-            pivot -= entry * entry
-        row[a] = math.sqrt(pivot) if pivot > MIN_PIVOT * diagonal else 0.0
-        if row[a] > 0.0:
-            rank += 1
-    return rank
 
 
 @kernel
@@ -249,7 +196,7 @@ def newton(problem, columns, members, n_members, ridge, tol, longest, coef, at, 
             hessian_weights(problem, at, weight)
             extend_hessian(columns, members, n_members, 0, weight, hessian, work)
             rank = factorise(hessian, n, ridge, factor)
-        square = solve_factored(factor, n, gradient, step)
+        square = solve_cholesky(factor, n, gradient, step)
         if square <= tol * tol and np.abs(step).max() <= longest:
             value = mean_loss(problem, at.z, at) - (0.5 * square if ridge == 0.0 else 0.0)
             for q in range(n):
@@ -287,25 +234,3 @@ def _take_step(problem, columns, members, n_members, ridge, coef, step, slope, a
         advance(problem, columns, members, n_members, step, shorter - length, at, gradient)
         length = shorter
     return length
-
-
-@kernel
-def solve_factored(factor, n, right, out):  # type: ignore[no-untyped-def]
-    """Write the solution of L Lᵀ out = right, 0 at pivots of 0; return the product of the two."""
-    square = 0.0
-    for a in range(n):
-        entry = 0.0
-        if factor[a, a] > 0.0:
-            entry = right[a]
-            for b in range(a):
-                entry -= factor[a, b] * out[b]
-            entry /= factor[a, a]
-        out[a] = entry
-        square += entry * entry
-    for a in range(n - 1, -1, -1):
-        if factor[a, a] > 0.0:
-            entry = out[a]
-            for b in range(a + 1, n):
-                entry -= factor[b, a] * out[b]
-            out[a] = entry / factor[a, a]
-    return square

@@ -6,9 +6,10 @@ import math
 
 import numpy as np
 
-from daskfs.kernels.glm.newton import MAX_SHORTENINGS, OVERSHOT, advance, extend_hessian, hessian_weights
+from daskfs.kernels.glm.newton import MAX_SHORTENINGS, OVERSHOT, advance, hessian_weights
 from daskfs.kernels.glm.state import ENTERED, HESSIANS, NEWTON_STEPS, UNSOLVED
 from daskfs.kernels.linear.columns import copy_into
+from daskfs.kernels.linear.weighted_gram import extend_hessian
 from daskfs.kernels.numba_cache import kernel
 
 MAX_NEWTON_STEPS = 200

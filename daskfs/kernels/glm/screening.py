@@ -7,10 +7,10 @@ import math
 import numpy as np
 
 from daskfs.kernels.blocks.any_block import multiply_columns, standardised_columns
-from daskfs.kernels.glm.newton import extend_hessian
 from daskfs.kernels.glm.state import DIRECTIONS, ENTERED, KNOWN, NEARBY, PASSES
 from daskfs.kernels.linear.columns import add_row, copy_into, row_dot
 from daskfs.kernels.linear.linalg import MIN_PIVOT
+from daskfs.kernels.linear.weighted_gram import extend_hessian
 from daskfs.kernels.numba_cache import kernel
 
 BATCH = 16  # features entered at once, at most

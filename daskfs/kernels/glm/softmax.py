@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from daskfs.kernels.glm.fit import LONGEST_LAST_STEP, PRIOR_DEVIATION
-from daskfs.kernels.glm.newton import factorise, solve_factored
 from daskfs.kernels.linear.columns import copy_columns, copy_into, row_dot
+from daskfs.kernels.linear.linalg import factorise, solve_cholesky
 from daskfs.kernels.linear.moments import Moments, moments
 from daskfs.kernels.numba_cache import kernel
 
@@ -208,7 +208,7 @@ def _newton(columns, code, share, ridge, coef, factor):  # type: ignore[no-untyp
         rank = factorise(hessian, n, 0.0, factor)
         if iteration == 0:
             first_rank = rank
-        square = solve_factored(factor, n, gradient, step)
+        square = solve_cholesky(factor, n, gradient, step)
         if square <= TOLERANCE * TOLERANCE:
             is_finite = rank == first_rank and (ridge > 0.0 or np.abs(step).max() <= LONGEST_LAST_STEP)
             return is_finite, first_rank

@@ -6,12 +6,13 @@ import math
 
 import numpy as np
 
-from daskfs.kernels.glm.newton import SEPARABLE, estimate_dispersion, extend_hessian, hessian_weights, mean_loss, newton
+from daskfs.kernels.glm.newton import SEPARABLE, estimate_dispersion, hessian_weights, mean_loss, newton
 from daskfs.kernels.glm.proximal import solve_entered
 from daskfs.kernels.glm.screening import admit
 from daskfs.kernels.glm.state import ENTERED, SEPARABLE_REFITS
 from daskfs.kernels.lasso.steps import RSS_FLOOR
 from daskfs.kernels.linear.columns import copy_into
+from daskfs.kernels.linear.weighted_gram import extend_hessian
 from daskfs.kernels.numba_cache import kernel
 from daskfs.losses import HUBER, SQUARED
 

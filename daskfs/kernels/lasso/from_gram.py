@@ -10,10 +10,10 @@ import math
 
 import numpy as np
 
+from daskfs.kernels.lasso.gram_cache import GramCache, cache_gram
 from daskfs.kernels.lasso.least_squares import Fit, least_squares_from_cache
 from daskfs.kernels.lasso.path import STOPS, LassoPath, _by_homotopy, _range, default_max_features, gram_capacity
 from daskfs.kernels.lasso.steps import ENTERED, ROWS, TOO_MANY_GRAM_ROWS, PathState, Rule, follow, new_state, restart
-from daskfs.kernels.linear.gram_cache import GramCache, cache_gram
 from daskfs.kernels.linear.moments import Moments
 
 

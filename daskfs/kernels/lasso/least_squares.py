@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daskfs.kernels.linear.gram_cache import GramCache
+from daskfs.kernels.lasso.gram_cache import GramCache
 from daskfs.kernels.linear.linalg import extend_cholesky, minimum_norm, solve_cholesky
 from daskfs.kernels.linear.moments import Moments, gram_rows, moments
 

@@ -10,7 +10,7 @@ coordinate descent with covariance updates (Friedman, Hastie and Tibshirani 2010
 the signs have settled, the solution for these signs is computed exactly. Both certify the conditions of optimality for
 all p columns from cached Gram rows. A missing Gram row costs a pass over the block, so each pass makes a few: those
 needed and, as a guess, those needed next; where rows are many and columns few, one pass makes all. The refit of the
-chosen model needs no further pass (`daskfs.kernels.linear.gram_cache`).
+chosen model needs no further pass (`daskfs.kernels.lasso.gram_cache`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import numpy as np
 
 from daskfs.kernels.blocks.any_block import block_moments
 from daskfs.kernels.blocks.column_entries import ColumnEntries
+from daskfs.kernels.lasso.gram_cache import GramCache, cache_gram
 from daskfs.kernels.lasso.homotopy import COLLINEAR, follow_knots
 from daskfs.kernels.lasso.steps import (
     BATCH,
@@ -35,7 +36,6 @@ from daskfs.kernels.lasso.steps import (
     new_state,
     restart,
 )
-from daskfs.kernels.linear.gram_cache import GramCache, cache_gram
 from daskfs.kernels.linear.gram_matrix import WHOLE_GRAM_COLUMNS, moments_and_gram, wants_whole_gram
 from daskfs.kernels.linear.moments import Moments
 

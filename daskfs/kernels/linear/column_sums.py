@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from daskfs.kernels.linear.columns import squared_norm_between
 from daskfs.kernels.numba_cache import kernel
-from daskfs.kernels.sketch.rows import squared_norm
 
 
 @kernel
@@ -59,4 +59,4 @@ def add_moments(X, shift, weight, sums, squares):  # type: ignore[no-untyped-def
 def row_norms(indptr, data, norms):  # type: ignore[no-untyped-def]
     """Write the squared norm of every row of entries into `norms`, float64 of shape (n_rows,)."""
     for row in range(norms.shape[0]):
-        norms[row] = squared_norm(data, indptr[row], indptr[row + 1])
+        norms[row] = squared_norm_between(data, indptr[row], indptr[row + 1])

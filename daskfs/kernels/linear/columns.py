@@ -5,6 +5,8 @@ A copied column stands in a row of its own, so that it is contiguous.
 
 from __future__ import annotations
 
+import numpy as np
+
 from daskfs.kernels.numba_cache import inner_loop, kernel
 
 
@@ -71,6 +73,27 @@ def sum_of(a):  # type: ignore[no-untyped-def]
     total = 0.0
     for i in range(a.shape[0]):
         total += a[i]
+    return total
+
+
+@inner_loop
+def squared_norm(a):  # type: ignore[no-untyped-def]
+    """Return Σ a_i² in float64, of numbers of any type."""
+    total = 0.0
+    for i in range(a.shape[0]):
+        total += np.float64(a[i]) * np.float64(a[i])
+    return total
+
+
+@inner_loop
+def squared_norm_between(a, start, stop):  # type: ignore[no-untyped-def]
+    """Return Σ a_i² of ``a[start:stop]``, one after the other.
+
+    A `start` that is not known to be positive keeps the compiler from summing in lanes: other bits than `squared_norm`.
+    """
+    total = 0.0
+    for i in range(start, stop):
+        total += np.float64(a[i]) * np.float64(a[i])
     return total
 
 

@@ -1,4 +1,4 @@
-"""Small dense systems: a Cholesky factor that grows, and what to do when it cannot.
+"""Small dense systems: Cholesky factors, inverses, and what to do where there is none.
 
 Written out rather than handed to LAPACK: a few hundred unknowns at most, and the same bits with any number of threads.
 """
@@ -9,6 +9,7 @@ import math
 
 import numpy as np
 
+from daskfs.kernels.linear.columns import dot_of_first
 from daskfs.kernels.numba_cache import kernel
 
 MIN_PIVOT = 1e-10  # 1 - R² of a column on the ones before it, below which it counts as their combination
@@ -35,24 +36,47 @@ def extend_cholesky(gram, members, n_members, n_kept, factor):  # type: ignore[n
         The rank.
     """
     for q in range(n_kept, n_members):
-        gram_row = gram[members[q]]
-        row = factor[q]
-        pivot = 1.0
         for r in range(q):
-            entry = 0.0
-            if factor[r, r] > 0.0:
-                entry = gram_row[members[r]]
-                for u in range(r):
-                    entry -= row[u] * factor[r, u]
-                entry /= factor[r, r]
-            row[r] = entry
-            pivot -= entry * entry
-        row[q] = math.sqrt(pivot) if pivot > MIN_PIVOT else 0.0
+            factor[q, r] = gram[members[q], members[r]]
+        _factor_row(factor, q, 1.0)
     rank = 0
     for q in range(n_members):
         if factor[q, q] > 0.0:
             rank += 1
     return rank
+
+
+@kernel
+def factorise(matrix, n, ridge, factor):  # type: ignore[no-untyped-def]
+    """Factor the leading n x n part, of any diagonal, `ridge` added to all but the first pivot; return the rank.
+
+    As `extend_cholesky` for a Hessian, whose position 0 is the intercept's: anew, without a choice of members.
+    """
+    rank = 0
+    for q in range(n):
+        for r in range(q):
+            factor[q, r] = matrix[q, r]
+        _factor_row(factor, q, matrix[q, q] + (ridge if q > 0 else 0.0))
+        if factor[q, q] > 0.0:
+            rank += 1
+    return rank
+
+
+@kernel
+def _factor_row(factor, q, diagonal):  # type: ignore[no-untyped-def]
+    """Turn row q, which holds the matrix's entries before its diagonal, into the factor's."""
+    row = factor[q]
+    pivot = diagonal
+    for r in range(q):
+        entry = 0.0
+        if factor[r, r] > 0.0:
+            entry = row[r]
+            for u in range(r):
+                entry -= row[u] * factor[r, u]
+            entry /= factor[r, r]
+        row[r] = entry
+        pivot -= entry * entry
+    row[q] = math.sqrt(pivot) if pivot > MIN_PIVOT * diagonal else 0.0
 
 
 @kernel
@@ -72,13 +96,80 @@ def forward_substitution(factor, n_members, right, out):  # type: ignore[no-unty
 
 @kernel
 def solve_cholesky(factor, n_members, right, out):  # type: ignore[no-untyped-def]
-    """Write (L Lᵀ)⁻¹ right into `out`; dependent members get 0."""
-    forward_substitution(factor, n_members, right, out)
+    """Write (L Lᵀ)⁻¹ right into `out`, 0 for dependent members; return the product of `right` and `out`."""
+    explained = forward_substitution(factor, n_members, right, out)
     for q in range(n_members - 1, -1, -1):
         if factor[q, q] > 0.0:
             for r in range(q + 1, n_members):
                 out[q] -= factor[r, q] * out[r]
             out[q] /= factor[q, q]
+    return explained
+
+
+@kernel
+def invert_independent(matrix):  # type: ignore[no-untyped-def]
+    """Return the inverse, 0 in rows and columns that depend on those before them, and which these are, bool."""
+    n = matrix.shape[0]
+    factor, inverse = np.zeros((n, n)), np.zeros((n, n))
+    factorise(matrix, n, 0.0, factor)
+    is_dependent = np.diag(factor) <= 0.0
+    unit, column = np.zeros(n), np.zeros(n)
+    for q in range(n):
+        if not is_dependent[q]:
+            unit[q] = 1.0
+            solve_cholesky(factor, n, unit, column)
+            inverse[:, q] = column
+            unit[q] = 0.0
+    return inverse, is_dependent
+
+
+@kernel
+def invert(matrix, inverse):  # type: ignore[no-untyped-def]
+    """Write the inverse of a symmetric positive definite matrix, by its Cholesky factor.
+
+    Apart from `factorise`: what depends on the others is refused, not left out, and sums over many unknowns are taken
+    in lanes, as this is done after each exchange.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (k, k), float64
+    inverse : ndarray of shape (k, k), float64
+        Written.
+
+    Returns
+    -------
+    bool
+        Whether the matrix is positive definite; what is written is of use only then.
+    """
+    k = matrix.shape[0]
+    factor = np.zeros((k, k))
+    for i in range(k):
+        for j in range(i):
+            factor[i, j] = (matrix[i, j] - dot_of_first(factor[i], factor[j], j)) / factor[j, j]
+        pivot = matrix[i, i] - dot_of_first(factor[i], factor[i], i)
+        if not pivot > 0.0:
+            return False
+        factor[i, i] = math.sqrt(pivot)
+    columns = np.zeros((k, k))  # row j: column j of L⁻¹
+    for j in range(k):
+        column = columns[j]
+        column[j] = 1.0 / factor[j, j]
+        for i in range(j + 1, k):
+            column[i] = -dot_of_first(factor[i, j:i], column[j:i], i - j) / factor[i, i]
+    for i in range(k):
+        for j in range(i + 1):
+            inverse[i, j] = dot_of_first(columns[i, i:], columns[j, i:], k - i)
+            inverse[j, i] = inverse[i, j]
+    return True
+
+
+@kernel
+def multiply(matrix, vector):  # type: ignore[no-untyped-def]
+    """Return a square matrix times a vector."""
+    out = np.zeros(vector.shape[0])
+    for i in range(vector.shape[0]):
+        out[i] = dot_of_first(matrix[i], vector, vector.shape[0])
+    return out
 
 
 @kernel

@@ -10,10 +10,11 @@ import math
 
 import numpy as np
 
+from daskfs.kernels.linear.columns import squared_norm_between
 from daskfs.kernels.losses import row_derivative, row_value
 from daskfs.kernels.numba_cache import inner_loop, kernel
 from daskfs.kernels.sketch.count_sketch import hash_word, updated
-from daskfs.kernels.sketch.rows import EMPTY, slot_of, squared_norm, step_of
+from daskfs.kernels.sketch.rows import EMPTY, slot_of, step_of
 from daskfs.losses import MULTINOMIAL
 
 
@@ -71,7 +72,7 @@ def train_classes(rows, first, last, rule, sketch, table, scalars, intercept, fr
         if n_active[0] >= full and not frozen:
             return row, True
         start, stop = indptr[row], indptr[row + 1]
-        norm = squared_norm(data, start, stop)
+        norm = squared_norm_between(data, start, stop)
         if not math.isfinite(norm):
             return row, False
         # The predictions z_c = intercept_c + Σ w_jc x_j over the active features; `places` holds these from the front,

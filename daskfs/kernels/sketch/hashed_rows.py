@@ -6,11 +6,12 @@ import math
 
 import numpy as np
 
+from daskfs.kernels.linear.columns import squared_norm_between
 from daskfs.kernels.losses import row_derivative, row_value
 from daskfs.kernels.numba_cache import inner_loop
 from daskfs.kernels.sketch.classes import loss_and_derivatives
 from daskfs.kernels.sketch.count_sketch import hash_word, rows_of
-from daskfs.kernels.sketch.rows import squared_norm, step_of
+from daskfs.kernels.sketch.rows import step_of
 
 ONE_ROW = rows_of(1)
 _ONE, _S31 = np.uint64(1), np.uint64(31)
@@ -35,7 +36,7 @@ def train_hashed_rows(  # type: ignore[no-untyped-def]
     mask = n_buckets - _ONE
     for row in range(first, last):
         start, stop = indptr[row], indptr[row + 1]
-        norm = squared_norm(data, start, stop)
+        norm = squared_norm_between(data, start, stop)
         if not math.isfinite(norm):
             return row, False
         z[:] = intercept

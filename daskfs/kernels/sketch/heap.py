@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from daskfs.kernels.linear.columns import squared_norm_between
 from daskfs.kernels.numba_cache import inner_loop, kernel
 from daskfs.kernels.sketch.count_sketch import A, hash_word, updated
 from daskfs.kernels.sketch.rows import (
     EMPTY,
     slot_of,
-    squared_norm,
     step_from,
 )
 
@@ -136,7 +136,7 @@ def train_rows_with_heap(  # type: ignore[no-untyped-def]
     scale = np.float32(scalars[0].tail_scale)
     for row in range(first, last):
         start, stop = indptr[row], indptr[row + 1]
-        norm = squared_norm(data, start, stop)
+        norm = squared_norm_between(data, start, stop)
         if not math.isfinite(norm):
             return row, False
         z, n_others = intercept[0], 0

@@ -10,12 +10,12 @@ import math
 
 import numpy as np
 
+from daskfs.kernels.linear.columns import squared_norm_between
 from daskfs.kernels.numba_cache import inner_loop
 from daskfs.kernels.sketch.count_sketch import hash_word, updated
 from daskfs.kernels.sketch.rows import (
     EMPTY,
     slot_of,
-    squared_norm,
     step_from,
 )
 
@@ -40,7 +40,7 @@ def train_rows_of_paper(  # type: ignore[no-untyped-def]
         if n_active[0] >= full:
             return row, True
         start, stop = indptr[row], indptr[row + 1]
-        norm = squared_norm(data, start, stop)
+        norm = squared_norm_between(data, start, stop)
         if not math.isfinite(norm):
             return row, False
         # The prediction z = intercept + Σ QUERY(j) x_j over the active features.

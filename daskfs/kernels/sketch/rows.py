@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from daskfs.kernels.linear.columns import squared_norm
 from daskfs.kernels.losses import row_derivative, row_value
 from daskfs.kernels.numba_cache import inner_loop, kernel
 from daskfs.kernels.sketch.count_sketch import A, fetch, hash_word, updated
@@ -147,15 +148,6 @@ def _put_among(others, n_others, place):  # type: ignore[no-untyped-def]
     others[k] = place
 
 
-@inner_loop
-def squared_norm(data, start, stop):  # type: ignore[no-untyped-def]
-    """Return the sum of squares of ``data[start:stop]``."""
-    total = 0.0
-    for i in range(start, stop):
-        total += np.float64(data[i]) * np.float64(data[i])
-    return total
-
-
 @kernel
 def step_of(rule, rows_seen, row_weight, norm):  # type: ignore[no-untyped-def]
     """Return the learning rate of a row times its weight, cut where it would overshoot."""
@@ -227,7 +219,7 @@ def train_rows(  # type: ignore[no-untyped-def]
         if n_active[0] >= full and not frozen:
             return row, True
         ids, values = indices[indptr[row] : indptr[row + 1]], data[indptr[row] : indptr[row + 1]]
-        norm = squared_norm(values, 0, values.shape[0])
+        norm = squared_norm(values)
         if not math.isfinite(norm):
             return row, False
         # The prediction z = intercept + Σ w_j x_j over the active features, those that the filter lets through.

@@ -19,7 +19,7 @@ dropped.
 
 from __future__ import annotations
 
-import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,21 +32,28 @@ MIN_GAIN = 1e-9
 COLLINEAR = -2
 NO_ONE = -1
 
+COUNTS = np.dtype([(name, np.int64) for name in ("n_presented", "n_refused")])
+"""Candidates of a walk. Kernels take an array of one such record and add to it."""
+
+
+class Candidates(NamedTuple):
+    """A block of columns that may enter."""
+
+    cross: np.ndarray  # (B, capacity) M between the candidates and the present members
+    linear: np.ndarray  # (B,) c_j
+    diagonal: np.ndarray  # (B,) M_jj
+    usable: np.ndarray  # (B,) bool; False: constant columns, and members
+
 
 @kernel
 def exchange_scan(  # type: ignore[no-untyped-def]
-    cross, linear, diagonal, usable, start, inverse, coef, n_members, n_fixed, tolerance, counts, change
+    candidates, start, inverse, coef, n_members, n_fixed, tolerance, counts, change
 ):
     """Walk through a block until a newcomer is accepted.
 
     Parameters
     ----------
-    cross : ndarray of shape (B, capacity), float64
-        M between the newcomers and the present members.
-    linear, diagonal : ndarray of shape (B,), float64
-        c_j and M_jj.
-    usable : ndarray of shape (B,), bool
-        False: constant columns, and members.
+    candidates : Candidates
     start : int
         First newcomer to look at.
     inverse : ndarray of shape (capacity, capacity), float64
@@ -56,8 +63,8 @@ def exchange_scan(  # type: ignore[no-untyped-def]
     n_members, n_fixed : int
     tolerance : float
         Least σ / d.
-    counts : ndarray of shape (2,), int64
-        Newcomers presented, and refused as collinear; added to.
+    counts : ndarray of shape (1,), COUNTS
+        Refused are the collinear ones.
     change : ndarray of shape (1,), float64
         What the model's value changed by; added to.
 
@@ -66,14 +73,15 @@ def exchange_scan(  # type: ignore[no-untyped-def]
     newcomer, slot : int
         Who was accepted and where; slot = n_members where there was room. The block's size and -1 where nobody was.
     """
+    cross, linear, diagonal, usable = candidates
     shift = np.zeros(coef.shape[0])
     for b in range(start, cross.shape[0]):
         if not usable[b]:
             continue
-        counts[0] += 1
+        counts[0].n_presented += 1
         slot = exchange(cross[b], linear[b], diagonal[b], inverse, coef, n_members, n_fixed, tolerance, shift, change)
         if slot == COLLINEAR:
-            counts[1] += 1
+            counts[0].n_refused += 1
         elif slot >= 0:
             return b, slot
     return cross.shape[0], NO_ONE
@@ -157,49 +165,3 @@ def removal_costs(inverse, coef, n_members):  # type: ignore[no-untyped-def]
     for i in range(n_members):
         costs[i] = 0.5 * coef[i] * coef[i] / inverse[i, i]
     return costs
-
-
-@kernel
-def invert(matrix, inverse):  # type: ignore[no-untyped-def]
-    """Write the inverse of a symmetric positive definite matrix, by its Cholesky factor.
-
-    Parameters
-    ----------
-    matrix : ndarray of shape (k, k), float64
-    inverse : ndarray of shape (k, k), float64
-        Written.
-
-    Returns
-    -------
-    bool
-        Whether the matrix is positive definite; what is written is of use only then.
-    """
-    k = matrix.shape[0]
-    factor = np.zeros((k, k))
-    for i in range(k):
-        for j in range(i):
-            factor[i, j] = (matrix[i, j] - dot_of_first(factor[i], factor[j], j)) / factor[j, j]
-        pivot = matrix[i, i] - dot_of_first(factor[i], factor[i], i)
-        if not pivot > 0.0:
-            return False
-        factor[i, i] = math.sqrt(pivot)
-    columns = np.zeros((k, k))  # row j: column j of L⁻¹
-    for j in range(k):
-        column = columns[j]
-        column[j] = 1.0 / factor[j, j]
-        for i in range(j + 1, k):
-            column[i] = -dot_of_first(factor[i, j:i], column[j:i], i - j) / factor[i, i]
-    for i in range(k):
-        for j in range(i + 1):
-            inverse[i, j] = dot_of_first(columns[i, i:], columns[j, i:], k - i)
-            inverse[j, i] = inverse[i, j]
-    return True
-
-
-@kernel
-def multiply(matrix, vector):  # type: ignore[no-untyped-def]
-    """Return a square matrix times a vector."""
-    out = np.zeros(vector.shape[0])
-    for i in range(vector.shape[0]):
-        out[i] = dot_of_first(matrix[i], vector, vector.shape[0])
-    return out

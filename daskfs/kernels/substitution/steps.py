@@ -15,51 +15,70 @@ As in `daskfs.kernels.substitution.exchange` the linear term may come from a pre
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from daskfs.kernels.linear.columns import dot_of_first
 from daskfs.kernels.numba_cache import kernel
+from daskfs.kernels.substitution.exchange import NO_ONE
 
 OS, PAPER = 0, 1
 MARGIN = 1.02  # on the power iteration's estimate of the largest eigenvalue
 COLD, WARM = 20, 3  # power iterations, at first and after an exchange
 
+STATE = np.dtype(
+    [*((name, np.float64) for name in ("largest", "value", "excess", "moved")), ("is_changed", np.bool_)], align=True
+)
+"""λ's estimate; f; the largest excess of f(next) over what inequality (11) allows; Σ |next - before|²; whether the
+members have changed since λ was estimated. Kernels take an array of one such record and write to it."""
+
+
+class Model(NamedTuple):
+    """The quadratic model of the members; all but the first of shape (capacity,)."""
+
+    matrix: np.ndarray  # (capacity, capacity) M, ridge included
+    linear: np.ndarray  # c
+    coef: np.ndarray  # v
+    product: np.ndarray  # M v; to be renewed after an acceptance
+    power: np.ndarray  # the power iteration's vector
+
+
+class StepRule(NamedTuple):
+    """Which steps are taken, and which candidates are refused."""
+
+    name: int  # OS, or PAPER, whose the numbers are
+    eta: float  # 0: 0.5 / L
+    m: float
+    c: float
+    lipschitz: float  # 0: a bound of λmax over the members and the candidate
+    checks: bool
+
 
 @kernel
-def steps_scan(  # type: ignore[no-untyped-def]
-    cross, linear, diagonal, usable, start, matrix, members_linear, coef, product, n_members, n_fixed,
-    rule, eta, m, c, lipschitz, checks, power, state, counts,
-):  # fmt: skip
+def steps_scan(candidates, start, model, n_members, n_fixed, rule, state, counts):  # type: ignore[no-untyped-def]
     """Walk through a block until a newcomer is accepted.
 
     Parameters
     ----------
-    cross, linear, diagonal, usable, start
+    candidates : Candidates
+    start : int
         As in `exchange_scan`.
-    matrix : ndarray of shape (capacity, capacity), float64
-        M of the members, ridge included.
-    members_linear, coef, product : ndarray of shape (capacity,), float64
-        c, v and M v of the members; `coef` and `product` are updated. `product` must be renewed after an acceptance.
+    model : Model
+        `coef`, `product` and `power` are updated.
     n_members, n_fixed : int
-    rule : int
-        `OS` or `PAPER`.
-    eta, m, c, lipschitz : float
-        Of the paper's rule; eta = 0: 0.5 / L; lipschitz = 0: a bound of λmax over the members and the newcomer.
-    checks : bool
-    power : ndarray of shape (capacity,), float64
-        The power iteration's vector.
-    state : ndarray of shape (5,), float64
-        λ's estimate; 1 where the members have changed since (else 0); f; the largest excess of f(next) over what
-        inequality (11) allows; Σ |next - before|².
-    counts : ndarray of shape (2,), int64
-        Newcomers presented, and refused by the check.
+    rule : StepRule
+    state : ndarray of shape (1,), STATE
+    counts : ndarray of shape (1,), COUNTS
+        Refused are those that the check stopped.
 
     Returns
     -------
     newcomer, slot : int
         As in `exchange_scan`.
     """
+    cross, linear, diagonal, usable = candidates
+    matrix, members_linear, coef, product, power = model
     n = n_members
     gradient = np.zeros(coef.shape[0])
     curved = np.zeros(coef.shape[0])
@@ -67,44 +86,44 @@ def steps_scan(  # type: ignore[no-untyped-def]
     for b in range(start, cross.shape[0]):
         if not usable[b]:
             continue
-        counts[0] += 1
+        counts[0].n_presented += 1
         h, d = cross[b], diagonal[b]
-        if state[1] > 0.0 and n > 0:
-            state[0] = MARGIN * largest_eigenvalue(matrix, n, power, COLD if state[0] == 0.0 else WARM)
-            state[1] = 0.0
-        bound = _bound(state[0], d, h, n) if lipschitz == 0.0 else lipschitz
-        if rule == PAPER:
-            step_j = 0.5 / bound if eta == 0.0 else eta
-            step_s = step_j / m
+        if state[0].is_changed and n > 0:
+            state[0].largest = MARGIN * largest_eigenvalue(matrix, n, power, COLD if state[0].largest == 0.0 else WARM)
+            state[0].is_changed = False
+        bound = _bound(state[0].largest, d, h, n) if rule.lipschitz == 0.0 else rule.lipschitz
+        if rule.name == PAPER:
+            step_j = 0.5 / bound if rule.eta == 0.0 else rule.eta
+            step_s = step_j / rule.m
         else:
             step_j = 1.0 / d
-            step_s = 1.0 / max(state[0], d) if n > 0 else 0.0
+            step_s = 1.0 / max(state[0].largest, d) if n > 0 else 0.0
         newcomer = step_j * (linear[b] - dot_of_first(h, coef, n))
         for i in range(n):
             gradient[i] = product[i] - members_linear[i]
         for i in range(n):
             curved[i] = dot_of_first(matrix[i], gradient, n)
         length, bend = dot_of_first(gradient, gradient, n), dot_of_first(gradient, curved, n)
-        if rule == OS and step_s * bend > 2.0 * length:  # the estimate was too low: f would rise
-            state[0] = MARGIN * bend / length
-            step_s = 1.0 / state[0]
-        before = state[2]
-        state[2] += step_s * (0.5 * step_s * bend - length)
+        if rule.name == OS and step_s * bend > 2.0 * length:  # the estimate was too low: f would rise
+            state[0].largest = MARGIN * bend / length
+            step_s = 1.0 / state[0].largest
+        before = state[0].value
+        state[0].value += step_s * (0.5 * step_s * bend - length)
         for i in range(n):
             step[i] = coef[i] - step_s * gradient[i]
             product[i] -= step_s * curved[i]
         moved = step_s * step_s * length
-        slot = -1
+        slot = NO_ONE
         if n < coef.shape[0]:
             slot = n
-            after = state[2] + newcomer * (dot_of_first(h, step, n) - linear[b]) + 0.5 * d * newcomer * newcomer
+            after = state[0].value + newcomer * (dot_of_first(h, step, n) - linear[b]) + 0.5 * d * newcomer * newcomer
             moved += newcomer * newcomer
         else:
             smallest = abs(newcomer)
             for i in range(n_fixed, n):
                 if abs(step[i]) < smallest:
                     smallest, slot = abs(step[i]), i
-            after = state[2]
+            after = state[0].value
             if slot >= 0:
                 old = step[slot]
                 after -= old * (product[slot] - members_linear[slot]) - 0.5 * old * old * matrix[slot, slot]
@@ -112,24 +131,24 @@ def steps_scan(  # type: ignore[no-untyped-def]
                     newcomer * (dot_of_first(h, step, n) - h[slot] * old - linear[b]) + 0.5 * d * newcomer * newcomer
                 )
                 dropped = moved - (step[slot] - coef[slot]) ** 2 + coef[slot] ** 2 + newcomer * newcomer
-                allowed = c * (0.5 * bound - 0.5 / step_j) * dropped if rule == PAPER else 0.0
-                if checks and after - before > allowed:
-                    counts[1] += 1
-                    slot = -1
-                    after = state[2]
+                allowed = rule.c * (0.5 * bound - 0.5 / step_j) * dropped if rule.name == PAPER else 0.0
+                if rule.checks and after - before > allowed:
+                    counts[0].n_refused += 1
+                    slot = NO_ONE
+                    after = state[0].value
                 else:
                     moved = dropped
         for i in range(n):
             coef[i] = step[i]
-        state[2] = after
-        if rule == PAPER:
-            state[3] = max(state[3], after - before - c * (0.5 * bound - 0.5 / step_j) * moved)
-        state[4] += moved
+        state[0].value = after
+        if rule.name == PAPER:
+            state[0].excess = max(state[0].excess, after - before - rule.c * (0.5 * bound - 0.5 / step_j) * moved)
+        state[0].moved += moved
         if slot >= 0:
             coef[slot] = newcomer
-            state[1] = 1.0
+            state[0].is_changed = True
             return b, slot
-    return cross.shape[0], -1
+    return cross.shape[0], NO_ONE
 
 
 @kernel

@@ -13,8 +13,8 @@ import numpy as np
 
 from daskfs.errors import ConfigError, DataError, RunError
 from daskfs.files import written_whole
+from daskfs.kernels.linear.columns import squared_norm_between
 from daskfs.kernels.sketch.count_sketch import MAX_BUCKETS, N_HASHES, add, estimate, rows_of, seed_word
-from daskfs.kernels.sketch.rows import squared_norm
 
 FORMAT_VERSION = 1
 HASH_NAME = "daskfs-mix64-1"
@@ -120,7 +120,7 @@ class CountSketch:
         cells, n_rows = self.cells.reshape(-1), max(self.n_hashes, 1)
         length = len(cells) // n_rows
         looked_at = min(length, NORM_BUCKETS * self.n_outputs) if self.n_hashes else length
-        squares = [squared_norm(cells, r * length, r * length + looked_at) for r in range(n_rows)]
+        squares = [squared_norm_between(cells, r * length, r * length + looked_at) for r in range(n_rows)]
         return float(np.sqrt(np.median(squares) * (length / looked_at)) * self.scale)
 
     def is_like(self, other: CountSketch) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from daskfs.kernels.glm.newton import factorise, solve_factored
+from daskfs.kernels.linear.linalg import invert_independent
 from daskfs.losses import SQUARED, find_loss
 from daskfs.selectors.shared.refit import MeanLoss, SelectedBlocks, SelectedFit, refit_selected
 from daskfs.selectors.shared.refit_on_block import Model
@@ -76,7 +76,7 @@ def _drop(products: np.ndarray, solution: np.ndarray, n_drop: int) -> tuple[np.n
     Columns that depend on others go in any case.
     """
     k = len(solution)
-    inverse, dead = _inverse(products)
+    inverse, dead = invert_independent(products)
     coef = solution.copy()
     alive = np.arange(1, k)
     costs = _costs(inverse, coef, alive, dead)
@@ -94,18 +94,3 @@ def _drop(products: np.ndarray, solution: np.ndarray, n_drop: int) -> tuple[np.n
 def _costs(inverse: np.ndarray, coef: np.ndarray, alive: np.ndarray, dead: np.ndarray) -> np.ndarray:
     costs: np.ndarray = 0.5 * coef[alive] ** 2 / np.where(dead[alive], 1.0, np.diag(inverse)[alive])
     return np.where(dead[alive], 0.0, costs)
-
-
-def _inverse(products: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the inverse, 0 in rows of columns that depend on those before them, and which these are."""
-    k = len(products)
-    factor = np.zeros_like(products)
-    factorise(products.copy(), k, 0.0, factor)
-    dead = np.diag(factor) <= 0.0
-    inverse = np.zeros_like(products)
-    for i in np.flatnonzero(~dead):
-        unit, column = np.zeros(k), np.zeros(k)
-        unit[i] = 1.0
-        solve_factored(factor, k, unit, column)
-        inverse[:, i] = column
-    return inverse, dead

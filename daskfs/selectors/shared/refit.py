@@ -16,7 +16,7 @@ from typing import Any, cast
 import numpy as np
 
 from daskfs.kernels.glm.fit import LONGEST_LAST_STEP, PRIOR_DEVIATION
-from daskfs.kernels.glm.newton import factorise, solve_factored
+from daskfs.kernels.linear.linalg import factorise, solve_cholesky
 from daskfs.kernels.losses import default_threshold
 from daskfs.losses import HUBER, LOGISTIC, POISSON, SQUARED, SQUARED_HINGE, find_loss
 from daskfs.matrix.arrays import ArrayMatrix
@@ -120,7 +120,7 @@ def _descend(
         rank = factorise(hessian, len(hessian), 0.0, factor)
         if n_steps == 1:
             n_dependent = n_features + 1 - rank
-        gain = solve_factored(factor, len(hessian), -gradient, step)
+        gain = solve_cholesky(factor, len(hessian), -gradient, step)
         is_short = gain <= TOLERANCE * null
         if code in (LOGISTIC, POISSON, SQUARED_HINGE) and not is_bounded and _runs_away(value, null, is_short, step):
             return None

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from daskfs.kernels.substitution.exchange import exchange_scan, multiply, removal_costs
+from daskfs.kernels.linear.linalg import multiply
+from daskfs.kernels.substitution.exchange import COUNTS, Candidates, exchange_scan, removal_costs
 from daskfs.selectors.online_substitution.engines.quadratic import QuadraticModel, QuadraticState
 
 
@@ -36,14 +37,14 @@ class ExchangeModel(QuadraticModel):
     def _scan(
         self, cross: np.ndarray, linear: np.ndarray, diagonal: np.ndarray, usable: np.ndarray, start: int
     ) -> tuple[int, int]:
-        counts, change = np.zeros(2, np.int64), np.zeros(1)
+        counts, change = np.zeros(1, COUNTS), np.zeros(1)
         members, state = self.members, self.state
         b, slot = exchange_scan(
-            cross, linear, diagonal, usable, start, state.inverse, state.coef,
+            Candidates(cross, linear, diagonal, usable), start, state.inverse, state.coef,
             members.n_members, members.n_fixed, self.rule.tolerance, counts, change,
         )  # fmt: skip
-        self.counters.n_presented += int(counts[0])
-        self.counters.n_refused += int(counts[1])
+        self.counters.n_presented += int(counts[0]["n_presented"])
+        self.counters.n_refused += int(counts[0]["n_refused"])
         state.value += float(change[0])
         return int(b), int(slot)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from daskfs.kernels.substitution.exchange import exchange_scan, removal_costs
+from daskfs.kernels.substitution.exchange import COUNTS, Candidates, exchange_scan, removal_costs
 from daskfs.kernels.substitution.products import NO_WEIGHT, row_products
 from daskfs.selectors.online_substitution.columns import Columns
 from daskfs.selectors.online_substitution.engines.base import BatchWidth, Engine, Finished, Rule, entrances
@@ -125,11 +125,11 @@ class GlmEngine(Engine):
         cross = np.zeros((len(columns), members.capacity))
         cross[:, :k] = point.weighted(rows, members.rows[:k], sums, quadratic.sums[:k], total)
         linear = row_products(cross, point.coef, NO_WEIGHT) - point.gradient(columns, quadratic.derivative)
-        counts, change = np.zeros(2, np.int64), np.zeros(1)
+        counts, change = np.zeros(1, COUNTS), np.zeros(1)
 
         def scan(start: int) -> tuple[int, int]:
             b, slot = exchange_scan(
-                cross, linear, diagonal, usable, start, quadratic.inverse, quadratic.optimum,
+                Candidates(cross, linear, diagonal, usable), start, quadratic.inverse, quadratic.optimum,
                 members.n_members, members.n_fixed, self.rule.tolerance, counts, change,
             )  # fmt: skip
             return int(b), int(slot)
@@ -149,8 +149,8 @@ class GlmEngine(Engine):
             quadratic.sums[slot] = sums[b]
             placed[slot] = b
         members.copy_in(columns, placed)
-        self.counters.n_presented += int(counts[0])
-        self.counters.n_refused += int(counts[1])
+        self.counters.n_presented += int(counts[0]["n_presented"])
+        self.counters.n_refused += int(counts[0]["n_refused"])
         return n_entered, n_exchanged
 
     def _diagonal(self, columns: Columns, total: float) -> tuple[np.ndarray, np.ndarray]:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from daskfs.kernels.linear.linalg import invert, multiply
 from daskfs.kernels.losses import SPAN, derivatives, values
-from daskfs.kernels.substitution.exchange import invert, multiply
 from daskfs.kernels.substitution.products import NO_WEIGHT, row_products
 from daskfs.losses import EPSILON_INSENSITIVE, SQUARED, Loss, find_loss
 from daskfs.selectors.online_substitution.columns import Columns

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from daskfs.kernels.substitution.exchange import invert, multiply
+from daskfs.kernels.linear.linalg import invert, multiply
 from daskfs.kernels.substitution.products import NO_WEIGHT, cross_products, row_products
 from daskfs.selectors.online_substitution.columns import Columns
 from daskfs.selectors.online_substitution.engines.base import Counters, Rule, entrances

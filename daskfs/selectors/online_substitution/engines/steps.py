@@ -9,8 +9,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from daskfs.kernels.substitution.exchange import multiply
-from daskfs.kernels.substitution.steps import COLD, MARGIN, OS, PAPER, largest_eigenvalue, steps_scan
+from daskfs.kernels.linear.linalg import multiply
+from daskfs.kernels.substitution.exchange import COUNTS, Candidates
+from daskfs.kernels.substitution.steps import (
+    COLD,
+    MARGIN,
+    OS,
+    PAPER,
+    STATE,
+    Model,
+    StepRule,
+    largest_eigenvalue,
+    steps_scan,
+)
 from daskfs.selectors.online_substitution.engines.base import Rule
 from daskfs.selectors.online_substitution.engines.quadratic import QuadraticModel, QuadraticState
 from daskfs.selectors.online_substitution.members import Members
@@ -51,17 +62,19 @@ class StepsModel(QuadraticModel):
     def _scan(
         self, cross: np.ndarray, linear: np.ndarray, diagonal: np.ndarray, usable: np.ndarray, start: int
     ) -> tuple[int, int]:
-        members, rule, state, counts = self.members, self.rule, self.state, np.zeros(2, np.int64)
-        numbers = np.array([state.largest, state.is_changed, state.value, state.excess, state.moved])
+        members, rule, state = self.members, self.rule, self.state
+        model = Model(state.matrix, state.linear, state.coef, state.product, state.power)
+        name = PAPER if rule.name == "paper" else OS
+        steps = StepRule(name, self._eta, rule.m, rule.c, self._lipschitz, rule.checks)
+        found = np.array([(state.largest, state.value, state.excess, state.moved, state.is_changed)], STATE)
+        counts = np.zeros(1, COUNTS)
         b, slot = steps_scan(
-            cross, linear, diagonal, usable, start, state.matrix, state.linear, state.coef, state.product,
-            members.n_members, members.n_fixed, PAPER if rule.name == "paper" else OS, self._eta, rule.m, rule.c,
-            self._lipschitz, rule.checks, state.power, numbers, counts,
+            Candidates(cross, linear, diagonal, usable), start, model, members.n_members, members.n_fixed, steps,
+            found, counts,
         )  # fmt: skip
-        state.largest, is_changed, state.value, state.excess, state.moved = numbers.tolist()
-        state.is_changed = is_changed > 0.0
-        self.counters.n_presented += int(counts[0])
-        self.counters.n_refused += int(counts[1])
+        state.largest, state.value, state.excess, state.moved, state.is_changed = found[0].item()
+        self.counters.n_presented += int(counts[0]["n_presented"])
+        self.counters.n_refused += int(counts[0]["n_refused"])
         return int(b), int(slot)
 
     def _entered(self) -> None:

@@ -1,0 +1,36 @@
+"""The Gram matrix of ones and some columns, with weights: the Hessian of a loss in an intercept and coefficients.
+
+Of all matrices and vectors position 0 is the intercept's; the columns' follow from position 1 on.
+"""
+
+from __future__ import annotations
+
+from daskfs.kernels.linear.columns import four_row_dots, row_dot, sum_of
+from daskfs.kernels.numba_cache import kernel
+
+
+@kernel
+def member_products(columns, members, n_members, vector, out):  # type: ignore[no-untyped-def]
+    """Write the products of the members with a vector into `out` from position 1 on."""
+    n_fours = n_members - n_members % 4
+    for q in range(0, n_fours, 4):
+        out[q + 1], out[q + 2], out[q + 3], out[q + 4] = four_row_dots(
+            columns, members[q], members[q + 1], members[q + 2], members[q + 3], vector
+        )
+    for q in range(n_fours, n_members):
+        out[q + 1] = row_dot(columns, members[q], vector)
+
+
+@kernel
+def extend_hessian(columns, members, n_members, first, weight, hessian, work):  # type: ignore[no-untyped-def]
+    """Write rows `first` to `n_members` of the weighted Gram matrix, and their mirror; row 0 is the intercept's."""
+    if first == 0:
+        hessian[0, 0] = sum_of(weight)
+    for a in range(max(first, 1), n_members + 1):
+        column = members[a - 1]
+        for i in range(work.shape[0]):
+            work[i] = weight[i] * columns[column, i]
+        hessian[a, 0] = sum_of(work)
+        member_products(columns, members, a, work, hessian[a])
+        for b in range(a):
+            hessian[b, a] = hessian[a, b]
