@@ -284,7 +284,7 @@ class Arrivals:
         seen = set(self.names)
         for name in new:
             if name in seen:
-                raise DataError(f"column {name!r} stands twice", "names", "give each column its own name")
+                raise DataError(f"duplicate column {name!r}", "names", "give each column its own name")
             seen.add(name)
         self.are_named |= names is not None
         self.names += new
