@@ -75,7 +75,7 @@ class _LazyTransform:
         Returns
         -------
         array, sparse matrix, DataFrame or lazy Dask collection
-            Of the kind that came in (`set_output` applies to what is in memory); a dense array for a store.
+            Same kind as the input (`set_output` applies to what is in memory); a dense array for a store.
         """
         if is_lazy(X):
             columns = self.get_support(indices=True)  # type: ignore[attr-defined]
@@ -156,7 +156,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
         n_threads : int
             Tasks that run at once.
         tile_shape : tuple of int, optional
-            Of the store.
+            Rows and columns of a tile of the store.
 
         Raises
         ------
@@ -241,15 +241,15 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
     def _opened(
         self, X: Any, y: Any, sample_weight: Any, labels: np.ndarray | None = None, is_first: bool = True
     ) -> Iterator[tuple[Matrix, np.ndarray | None]]:
-        """Give what the user handed over as a matrix, for as long as it is needed.
+        """Give the user's data as a matrix, for as long as it is needed.
 
         Parameters
         ----------
         X, y, sample_weight : as in `fit`
         labels : ndarray of shape (n_classes,), optional
-            Of a classifier, known from before; else those of `y`.
+            Labels of a classifier, where known already; else those of `y`.
         is_first : bool
-            Whether the number and names of the features are learnt, or checked against those of before.
+            Take the number and names of the features from X; if False, check them against the fitted ones.
 
         Yields
         ------
@@ -323,9 +323,9 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
         chosen : mapping, optional
             Parameters that the method chose.
         coef : ndarray of shape (n_selected,), optional
-            Of the table; by default `coef_`, of several classes their norms.
+            Coefficients in the table; by default `coef_`, for several classes the norms.
         columns : mapping of str to ndarray of shape (n_selected,), optional
-            Further ones of the table.
+            Further columns of the table.
         memory : mapping, optional
             ``promised_nbytes`` and ``held_nbytes``, see `SelectionResult`.
         n_samples : int, optional
@@ -376,11 +376,16 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
         positive = float(self.classes_[1]) if _is_classifier(self) else None
         return refit_selected(run, columns, MeanLoss(self.loss, positive, ridge=ridge))
 
-    def _set_selection(self, columns: np.ndarray, scores: np.ndarray, coef: np.ndarray, intercept: float) -> None:
-        """Set which columns are selected, by their scores, and their coefficients on the scale of the data."""
+    def _set_selection(
+        self, columns: np.ndarray, scores: np.ndarray, coef: np.ndarray, intercept: float, others: float = 0.0
+    ) -> None:
+        """Set which columns are selected, by their scores, and their coefficients on the scale of the data.
+
+        `others` is the score of the columns that are not selected.
+        """
         self.support_ = np.zeros(self.n_features_in_, dtype=bool)
         self.support_[columns] = True
-        self.scores_, self.coef_ = np.zeros((2, self.n_features_in_))
+        self.scores_, self.coef_ = np.full(self.n_features_in_, others), np.zeros(self.n_features_in_)
         self.scores_[columns], self.coef_[columns], self.intercept_ = scores, coef, float(intercept)
         self.selected_ = columns[np.lexsort((columns, -scores))]
 

@@ -74,7 +74,7 @@ def ingested(X: Any, y: Any, sample_weight: Any, path: Path, seed: int | None) -
 
 
 def seed_of(random_state: Any) -> int | None:
-    """Return the seed that a selector's random_state stands for."""
+    """Return the seed that a selector's random_state gives."""
     if random_state is None:
         return None
     if isinstance(random_state, Integral):
@@ -90,9 +90,9 @@ def lazy_columns(X: Any, columns: np.ndarray, n_features: int, names: np.ndarray
     X : dask Array or DataFrame
     columns : ndarray of shape (n_columns,), int64
     n_features : int
-        Of the fit.
+        Number of features in the fit.
     names : ndarray of shape (n_features,), optional
-        Of the fit: a frame's columns are then found by theirs.
+        Feature names of the fit, by which the columns of a frame are found.
 
     Raises
     ------
@@ -174,5 +174,5 @@ def columns_of(asked: Any, n_features: int, names: np.ndarray | None, parameter:
     columns = np.array(numbers, dtype=np.int64)
     if len(np.unique(columns)) < len(columns):
         values_, counts = np.unique(columns, return_counts=True)
-        raise DataError(f"column {int(values_[counts > 1][0])} stands twice", parameter, "name each column once")
+        raise DataError(f"duplicate column {int(values_[counts > 1][0])}", parameter, "name each column once")
     return columns

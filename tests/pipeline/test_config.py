@@ -183,3 +183,10 @@ def test_a_resolved_pipeline_keeps_to_its_json_schema(document, write):
     resolved = json.loads(json.dumps(load_pipeline(write(document)).to_document()))
     jsonschema.validate(resolved, json_schema("pipeline"))
     assert Pipeline.model_validate(resolved)
+
+
+@pytest.mark.parametrize("refit", ["{}", "{by: method}"])
+def test_the_refit_has_no_options(document, write, refit):
+    path = write(document)
+    assert load_pipeline(path, [f"refit={refit}"]).to_document()["refit"] == {}
+    assert "refit.by: unknown key" in fault_of(path, "refit={by: ols}")

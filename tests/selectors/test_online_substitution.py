@@ -241,7 +241,7 @@ def test_the_order_is_the_users(order):
         ({"n_epochs": 0}, "n_epochs"),
         ({"rule": "paper", "engine": "lazy"}, "cannot wait"),
         ({"rule": "paper", "sufficient_decrease": 2.0}, "sufficient_decrease: expected a number from 0 to 1"),
-        ({"order": [1, 1]}, "column 1 stands twice"),
+        ({"order": [1, 1]}, "duplicate column 1"),
         ({"always_include": [90]}, "numbers of columns from 0 to 89"),
         ({"n_features_to_select": 1, "always_include": [1, 2]}, "expected at most 1 columns"),
     ],

@@ -59,7 +59,7 @@ def test_what_does_not_fit_to_the_first_block_is_refused():
     selector = OnlineSubstitution(8).partial_fit(X[:, :20], names=[f"a{j}" for j in range(20)], y=y)
     with pytest.raises(DataError, match="expected 240 rows as in the first block, found 100"):
         selector.partial_fit(X[:100, 20:])
-    with pytest.raises(DataError, match="'a3' stands twice"):
+    with pytest.raises(DataError, match="duplicate column 'a3'"):
         selector.partial_fit(X[:, 20:21], names=["a3"])
     with pytest.raises(DataError, match="found NaN"):
         selector.partial_fit(np.full((240, 1), np.nan))

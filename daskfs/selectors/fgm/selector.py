@@ -126,7 +126,7 @@ class FGM(BaseSelector):
     The number of features, or rows held out, should end the passes; the gap says how far the optimum is, not how good
     the selection is. A large C goes on fitting once the loss is near 0, and picks columns for the noise.
 
-    Memory: two pieces of a block of columns in a task; in the leading process the selected columns as they are stored,
+    Memory: two pieces of a block of columns in a task; in the client process the selected columns as they are stored,
     up to 512 MiB of their inner products, and vectors over the rows. The same data and parameters give the same bits
     with any tiles, workers and order of completion.
 

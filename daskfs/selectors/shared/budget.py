@@ -48,7 +48,7 @@ class DataShape:
 
     @property
     def nbytes(self) -> int:
-        """Of all values, dense."""
+        """Bytes of all values, dense."""
         return self.n_samples * self.n_features * self.itemsize
 
 
@@ -57,7 +57,7 @@ class Limits:
     """What a fit may take."""
 
     task_nbytes: int | None = None
-    """Of one task, beside the process it runs in; None: as much as it likes."""
+    """Memory limit of one task, in addition to the process it runs in; None: unlimited."""
     n_threads: int = 1
     """Tasks that run at once."""
 
@@ -93,7 +93,7 @@ class Budget:
 
     @property
     def nbytes(self) -> int:
-        """Of all terms together."""
+        """Bytes of all terms together."""
         return sum(self.terms.values())
 
     @property
@@ -137,9 +137,9 @@ class SelectorPlan:
     read_nbytes: int
     """Decoded bytes read in all."""
     task: Budget
-    """Peak memory of one task, beside the process itself."""
+    """Peak memory of one task, in addition to the process itself."""
     client: Budget
-    """Memory of the client process, beside the process itself."""
+    """Memory of the client process, in addition to the process itself."""
     text: str
     """The plan in words."""
 

@@ -30,7 +30,7 @@ from daskfs.selectors.shared.targets import null_intercept
 BLOCK_VALUES = 2**20  # of X, in blocks that depend on the number of columns alone: the same sums everywhere
 MAX_STEPS, MAX_HALVINGS = 50, 30
 TOLERANCE = 1e-10  # of a step's gain, in parts of the loss without features: the error left is its square
-NEGLIGIBLE = 1e-6  # part of the loss without features, below which classes count as told apart without error
+NEGLIGIBLE = 1e-6  # part of the loss without features, below which classes count as linearly separable
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class SelectedFit:
     n_dependent: int
     """Columns that depend on those before them."""
     is_separable: bool
-    """Whether there was no finite minimum (classes told apart without error): a weak ridge bounds the fit."""
+    """Whether there was no finite minimum (classes linearly separable): a weak ridge bounds the fit."""
     n_steps: int
 
 
@@ -60,7 +60,7 @@ class MeanLoss:
     positive: float | None = None
     """With a loss of two classes, the target's value for the one that counts as +1."""
     threshold: float | None = None
-    """Of the Huber loss; by default 1.345 robust standard deviations of the target."""
+    """Threshold of the Huber loss; by default 1.345 robust standard deviations of the target."""
     ridge: float = 0.0
 
 

@@ -22,7 +22,7 @@ class Model:
     positive: float | None
     """The target's value for the class that counts as +1; None for a target of numbers."""
     threshold: float
-    """Of the Huber loss."""
+    """Threshold of the Huber loss."""
     solution: np.ndarray
     """The intercept, then the coefficients of ``(x - centre) / scale``."""
     centre: np.ndarray

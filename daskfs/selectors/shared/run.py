@@ -72,7 +72,7 @@ class Run:
     ----------
     matrix : Matrix
     name : str
-        Of the method: steps are called ``name-step`` on the dashboard, in the progress and in the checkpoint.
+        Name of the method: steps are called ``name-step`` on the dashboard, in the progress and in the checkpoint.
     workers : Workers, optional
         By default this thread.
     progress : Progress, optional
@@ -135,7 +135,7 @@ class Run:
 
     @property
     def shape(self) -> DataShape:
-        """Of the matrix, as plans take it."""
+        """Shape of the matrix, as plans take it."""
         return DataShape.of(self.matrix)
 
     @property
