@@ -34,9 +34,9 @@ from matplotlib.figure import Figure
 
 from daskfs.baselines.lasso.full_data import FullData
 from daskfs.baselines.lasso.subset_estimates import Averaging, Median
+from daskfs.matrix.base import Silent
 from daskfs.pipeline.config import load_pipeline
 from daskfs.pipeline.planning import open_source
-from daskfs.pipeline.progress import Silent
 from daskfs.pipeline.run import make_store
 from daskfs.selectors.message.selector import Message
 from daskfs.sources.base import Source, SourceBlock

@@ -197,8 +197,3 @@ def check_loss(
     lacks = [wanted.lack for wanted in requires if not wanted.holds(LOSSES[name])]
     why = f": {lacks[0]}" if lacks else ""
     raise ConfigError(f"{method} does not take {name!r}{why}", "loss", f"it takes {', '.join(taken)}")
-
-
-def loss_of_code(code: int) -> Loss:
-    """Return the record of the loss that kernels know by a code."""
-    return next(loss for loss in LOSSES.values() if loss.code == code)

@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from daskfs.cluster.memory import peak_memory_nbytes as peak_memory_nbytes
 from daskfs.cluster.workers import Here, OnDask, Workers
 from daskfs.errors import ConfigError, RunError
 

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from daskfs.cluster.actors import Actors, ActorsHere, ActorsOnDask
 from daskfs.cluster.client import SILENCE_S, cluster_errors, kept_on, threads_of
@@ -20,6 +20,9 @@ from daskfs.cluster.memory import peak_memory_nbytes
 
 if TYPE_CHECKING:
     from distributed import Client
+
+Task: TypeAlias = Callable[..., Any]
+"""Importable by name, free of side effects: a lost worker's tasks run again."""
 
 _TASKS_PER_THREAD = 2
 """Tasks in flight per thread: enough to keep it busy, few enough for results to leave as they come."""
@@ -40,14 +43,13 @@ class Workers(ABC):
 
     @abstractmethod
     def map_blocks(
-        self, function: Callable[..., Any], items: Sequence[Any], *, name: str, shared: Sequence[Any] = ()
+        self, function: Task, items: Sequence[Any], *, name: str, shared: Sequence[Any] = ()
     ) -> Iterator[tuple[int, Any]]:
         """Yield ``(k, function(*shared, items[k]))`` in order of completion.
 
         Parameters
         ----------
-        function : callable
-            Importable by name, free of side effects: a lost worker's tasks run again.
+        function : Task
         items : sequence
             One small item for each task: block numbers, rows.
         name : str
@@ -63,13 +65,7 @@ class Workers(ABC):
 
     @abstractmethod
     def reduce_blocks(
-        self,
-        function: Callable[..., Any],
-        items: Sequence[Any],
-        combine: Callable[[Any, Any], Any],
-        *,
-        name: str,
-        shared: Sequence[Any] = (),
+        self, function: Task, items: Sequence[Any], combine: Task, *, name: str, shared: Sequence[Any] = ()
     ) -> Any:
         """Combine all ``function(*shared, item)`` in a binary tree that depends on the number of items only."""
 
@@ -102,20 +98,14 @@ class Here(Workers):
         return 1
 
     def map_blocks(
-        self, function: Callable[..., Any], items: Sequence[Any], *, name: str, shared: Sequence[Any] = ()
+        self, function: Task, items: Sequence[Any], *, name: str, shared: Sequence[Any] = ()
     ) -> Iterator[tuple[int, Any]]:
         """Yield ``(k, function(*shared, items[k]))`` in order."""
         for k, item in enumerate(items):
             yield k, function(*shared, item)
 
     def reduce_blocks(
-        self,
-        function: Callable[..., Any],
-        items: Sequence[Any],
-        combine: Callable[[Any, Any], Any],
-        *,
-        name: str,
-        shared: Sequence[Any] = (),
+        self, function: Task, items: Sequence[Any], combine: Task, *, name: str, shared: Sequence[Any] = ()
     ) -> Any:
         """Combine as the tree of `OnDask` does, holding one result per level."""
         levels: list[tuple[int, Any]] = []  # (height of the subtree, its result), highest first
@@ -169,7 +159,7 @@ class OnDask(Workers):
         return ActorsOnDask(self.client)
 
     def map_blocks(
-        self, function: Callable[..., Any], items: Sequence[Any], *, name: str, shared: Sequence[Any] = ()
+        self, function: Task, items: Sequence[Any], *, name: str, shared: Sequence[Any] = ()
     ) -> Iterator[tuple[int, Any]]:
         """Yield results as they come; each leaves its worker at once and is released."""
         from concurrent.futures import CancelledError
@@ -215,13 +205,7 @@ class OnDask(Workers):
             asked = time.monotonic()
 
     def reduce_blocks(
-        self,
-        function: Callable[..., Any],
-        items: Sequence[Any],
-        combine: Callable[[Any, Any], Any],
-        *,
-        name: str,
-        shared: Sequence[Any] = (),
+        self, function: Task, items: Sequence[Any], combine: Task, *, name: str, shared: Sequence[Any] = ()
     ) -> Any:
         """Combine on the workers, neighbours first."""
         if not len(items):
@@ -237,7 +221,7 @@ class OnDask(Workers):
                 n_joined += len(pairs)
             return level[0].result()
 
-    def _submitter(self, function: Callable[..., Any], name: str, shared: Sequence[Any]) -> Callable[..., Any]:
+    def _submitter(self, function: Task, name: str, shared: Sequence[Any]) -> Callable[..., Any]:
         arguments = [self.keep(argument) for argument in shared]
         run = uuid.uuid4().hex[:8]
 

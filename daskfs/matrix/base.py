@@ -48,6 +48,19 @@ class Progress(Protocol):
         """End the step."""
 
 
+class Silent:
+    """Shows no progress."""
+
+    def start(self, name: str, total: int) -> None:
+        """Begin a step."""
+
+    def advance(self, k: int = 1) -> None:
+        """Go on."""
+
+    def finish(self) -> None:
+        """End the step."""
+
+
 class Matrix(ABC):
     """Rows and columns of numbers, with a target and weights.
 

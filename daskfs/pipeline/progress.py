@@ -12,19 +12,6 @@ from typing import TextIO
 from daskfs.matrix.base import Progress
 
 
-class Silent:
-    """Shows nothing."""
-
-    def start(self, name: str, total: int) -> None:
-        """Begin a step."""
-
-    def advance(self, k: int = 1) -> None:
-        """Go on."""
-
-    def finish(self) -> None:
-        """End the step."""
-
-
 class StepTimes:
     """Passes progress on, measures how long each step takes and logs it.
 

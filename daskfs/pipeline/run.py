@@ -19,7 +19,7 @@ from daskfs.cluster.workers import Workers
 from daskfs.documents import dump_yaml
 from daskfs.errors import DaskfsError, RunError, StoreError
 from daskfs.losses import find_loss
-from daskfs.matrix.base import Matrix, Progress
+from daskfs.matrix.base import Matrix, Progress, Silent
 from daskfs.metrics import PREDICTION_METRICS, precision, recall
 from daskfs.pipeline.compile_ahead import compile_ahead
 from daskfs.pipeline.config import Pipeline
@@ -33,7 +33,7 @@ from daskfs.pipeline.planning import (
     facts_of_store,
     plan_pipeline,
 )
-from daskfs.pipeline.progress import Silent, StepTimes, logged
+from daskfs.pipeline.progress import StepTimes, logged
 from daskfs.report.html import render_report
 from daskfs.report.plots import draw_history
 from daskfs.report.runs import write_page

@@ -376,11 +376,16 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
         positive = float(self.classes_[1]) if _is_classifier(self) else None
         return refit_selected(run, columns, MeanLoss(self.loss, positive, ridge=ridge))
 
-    def _set_selection(self, columns: np.ndarray, scores: np.ndarray, coef: np.ndarray, intercept: float) -> None:
-        """Set which columns are selected, by their scores, and their coefficients on the scale of the data."""
+    def _set_selection(
+        self, columns: np.ndarray, scores: np.ndarray, coef: np.ndarray, intercept: float, others: float = 0.0
+    ) -> None:
+        """Set which columns are selected, by their scores, and their coefficients on the scale of the data.
+
+        `others` is the score of the columns that are not selected.
+        """
         self.support_ = np.zeros(self.n_features_in_, dtype=bool)
         self.support_[columns] = True
-        self.scores_, self.coef_ = np.zeros((2, self.n_features_in_))
+        self.scores_, self.coef_ = np.full(self.n_features_in_, others), np.zeros(self.n_features_in_)
         self.scores_[columns], self.coef_[columns], self.intercept_ = scores, coef, float(intercept)
         self.selected_ = columns[np.lexsort((columns, -scores))]
 

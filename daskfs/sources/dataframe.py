@@ -21,7 +21,25 @@ _BATCH_ROWS = 65536
 _HEAD_ROWS = 1000
 
 
-class FrameSource(TableSource):
+class _AnyFrame(TableSource):
+    """A data frame, and perhaps a target beside it."""
+
+    def __init__(
+        self,
+        frame: Any,
+        schema: Any = None,
+        target: Names = None,
+        weight: str | None = None,
+        missing: Any = "error",
+        y: Any = None,
+    ) -> None:
+        if y is not None:
+            target = target or target_name(y, [str(name) for name in frame.columns])
+        super().__init__(schema, target, weight, missing)
+        self._frame, self._y = frame, y
+
+
+class FrameSource(_AnyFrame):
     """A pandas DataFrame; a Series is one column.
 
     Parameters
@@ -35,24 +53,6 @@ class FrameSource(TableSource):
 
     kind = "dataframe"
 
-    def __init__(
-        self,
-        frame: Any,
-        schema: Any = None,
-        target: Names = None,
-        weight: str | None = None,
-        missing: Any = "error",
-        y: Any = None,
-    ) -> None:
-        frame = frame.rename(columns=str)
-        if y is not None:
-            target = target or target_name(y, list(frame.columns))
-        super().__init__(schema, target, weight, missing)
-        twice = frame.columns[frame.columns.duplicated()]
-        if len(twice):
-            raise DataError(f"two columns are called {twice[0]!r}", self.place, "rename one of them")
-        self._frame, self._y = frame, y
-
     @property
     def place(self) -> str:
         """The data frame."""
@@ -60,7 +60,7 @@ class FrameSource(TableSource):
 
     @cached_property
     def _with_target(self) -> pd.DataFrame:
-        return _with_column(self._frame, self._y, self._target)
+        return _with_column(self._frame.rename(columns=str), self._y, self._target)
 
     def describe(self) -> dict[str, Any]:
         """Return kind and shape."""
@@ -98,7 +98,7 @@ class FrameSource(TableSource):
             yield TableBatch(batch, self.place, start)
 
 
-class DaskFrameSource(TableSource):
+class DaskFrameSource(_AnyFrame):
     """A dask DataFrame, computed one partition at a time, in order.
 
     Parameters
@@ -111,20 +111,6 @@ class DaskFrameSource(TableSource):
     """
 
     kind = "dask-dataframe"
-
-    def __init__(
-        self,
-        frame: Any,
-        schema: Any = None,
-        target: Names = None,
-        weight: str | None = None,
-        missing: Any = "error",
-        y: Any = None,
-    ) -> None:
-        if y is not None:
-            target = target or target_name(y, [str(name) for name in frame.columns])
-        super().__init__(schema, target, weight, missing)
-        self._frame, self._y = frame, y
 
     @property
     def place(self) -> str:

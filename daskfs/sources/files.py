@@ -11,16 +11,15 @@ import lzma
 import os
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from daskfs.errors import SourceError
+from daskfs.errors import SourceError, did_you_mean
 
 PathLike = str | os.PathLike[str]
 CUT_SHORT = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)
-COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 
 
 def expand_paths(paths: PathLike | Sequence[PathLike], endings: tuple[str, ...] = ()) -> list[Path]:
@@ -63,8 +62,6 @@ def expand_paths(paths: PathLike | Sequence[PathLike], endings: tuple[str, ...] 
 
 
 def _nearest(path: Path) -> str:
-    from daskfs.errors import did_you_mean
-
     if not path.parent.is_dir():
         return f"the folder {path.parent} does not exist either; check the path"
     return "check the path" + did_you_mean(path.name, [file.name for file in path.parent.iterdir()])
@@ -116,8 +113,9 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
     SourceError
         The compressed data end early or are damaged, wherever in the block that happens.
     """
+    reader = _READERS.get(path.suffix)
     try:
-        with _open(path) as stream:
+        with path.open("rb") if reader is None else io.BufferedReader(reader(path)) as stream:
             yield stream
     except CUT_SHORT as fault:
         raise cut_short(path, fault) from None
@@ -130,26 +128,14 @@ def cut_short(path: Path, fault: BaseException) -> SourceError:
     return SourceError(f"expected a whole {path.suffix} file, {found}", str(path), "copy or download the file again")
 
 
-def _open(path: Path) -> BinaryIO:
-    if path.suffix == ".gz":
-        return io.BufferedReader(gzip.GzipFile(path))
-    if path.suffix == ".bz2":
-        return io.BufferedReader(bz2.BZ2File(path))
-    if path.suffix == ".xz":
-        return io.BufferedReader(lzma.LZMAFile(path))
-    if path.suffix == ".zst":
-        return io.BufferedReader(_Zstd(path))
-    return path.open("rb")
-
-
 def text_ratio(path: Path, head_nbytes: int) -> float:
     """Return how many bytes of text a byte of the file holds, measured at its head; 1.0 where nothing compresses it."""
-    readers = {".gz": gzip.GzipFile, ".bz2": bz2.BZ2File, ".xz": lzma.LZMAFile}
-    if path.suffix not in readers:
-        return _USUAL_ZSTD_RATIO if path.suffix == ".zst" else 1.0
+    if path.suffix == ".zst":
+        return _USUAL_ZSTD_RATIO
+    if path.suffix not in COMPRESSED:
+        return 1.0
     with path.open("rb") as raw:
-        reader: Any = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else readers[path.suffix](raw)  # type: ignore[operator]
-        with reader:
+        with gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else _READERS[path.suffix](raw) as reader:
             n_text = len(reader.read(head_nbytes))
         return n_text / max(1, raw.tell())
 
@@ -184,3 +170,12 @@ class _Zstd(io.RawIOBase):
         """Close the file."""
         self._stream.close()
         super().close()
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    ".gz": gzip.GzipFile,
+    ".bz2": bz2.BZ2File,
+    ".xz": lzma.LZMAFile,
+    ".zst": _Zstd,
+}
+COMPRESSED = tuple(_READERS)

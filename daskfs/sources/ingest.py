@@ -13,7 +13,7 @@ import numpy as np
 
 from daskfs.cluster.open import parse_bytes
 from daskfs.errors import ConfigError, DataError, StoreExistsError, StoreFormatError
-from daskfs.matrix.base import Progress
+from daskfs.matrix.base import Progress, Silent
 from daskfs.sources.base import Source, SourceBlock
 from daskfs.sources.registry import as_source
 from daskfs.store.feature_store import FeatureStore, open_store
@@ -106,7 +106,7 @@ def ingest(
     """
     if on_exists not in ("reuse", "error"):
         raise ConfigError(f"expected 'reuse' or 'error', found {on_exists!r}", "on_exists")
-    limit = parse_bytes(memory_limit)
+    limit, progress = parse_bytes(memory_limit), progress or Silent()
     options = {"missing": missing, **layout}
     rows = as_source(source, target=target, schema=schema, weight=weight, names=names, y=y, options=options)
     rows.check()
@@ -150,7 +150,7 @@ def _checked_dtype(dtype: Any) -> np.dtype:
     return checked
 
 
-def _write(rows: Source, writer: StoreWriter, block_nbytes: int, progress: Progress | None) -> None:
+def _write(rows: Source, writer: StoreWriter, block_nbytes: int, progress: Progress) -> None:
     """Pass all blocks to the writer, watch for constants, and add the notes before the store is finished."""
     n_features = len(rows.feature_names)
     dtype = np.dtype(np.float32 if writer.dtype == np.float32 else np.float64)
@@ -158,18 +158,15 @@ def _write(rows: Source, writer: StoreWriter, block_nbytes: int, progress: Progr
     block_rows = max(1, min(block_nbytes, MAX_BLOCK_NBYTES) // row_nbytes)
     constants = _Constants()
     with writer:
-        if progress is not None:
-            progress.start("ingest", rows.n_samples or rows.estimate_shape()[0] or 0)
+        progress.start("ingest", rows.n_samples or rows.estimate_shape()[0] or 0)
         for block in rows.row_blocks(block_rows, dtype):
             writer.write(block)
             constants.update(block)
-            if progress is not None:
-                progress.advance(block.X.shape[0])
+            progress.advance(block.X.shape[0])
         constants.refuse_target(rows.target_names)
         constants.refuse_weights()
         writer.notes += [*rows.notes, *constants.notes(rows.feature_names)]
-        if progress is not None:
-            progress.finish()
+        progress.finish()
 
 
 class _Constants:

@@ -78,19 +78,13 @@ def _check_names(
     place: str,
     notes: list[str],
 ) -> None:
-    for name in targets:
+    asked = [("target", name) for name in targets]
+    if weight is not None:
+        asked.append(("weight", weight))
+    for role, name in asked:
         if name not in header:
-            raise SchemaError(
-                f"the target {name!r} is no column of the table{did_you_mean(name, header)}",
-                place,
-                _some_columns(header),
-            )
-    if weight is not None and weight not in header:
-        raise SchemaError(
-            f"the weight {weight!r} is no column of the table{did_you_mean(weight, header)}",
-            place,
-            _some_columns(header),
-        )
+            problem = f"the {role} {name!r} is no column of the table{did_you_mean(name, header)}"
+            raise SchemaError(problem, place, _some_columns(header))
     absent = {name: column for name, column in named.items() if name not in header and column.role != "ignore"}
     lacking = [name for name, column in absent.items() if column.required]
     if lacking:

@@ -3,10 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from daskfs.matrix.blocks import Rows
+
+
+class Tiled:
+    """An array in tiles, of which a file holds one or several."""
+
+    shape: tuple[int, ...]
+    tile_shape: tuple[int, ...]
+    shard_shape: tuple[int, ...] | None = None
+
+    @property
+    def grid_shape(self) -> tuple[int, ...]:
+        """How many tiles there are along each axis."""
+        return tuple(n_tiles(length, tile) for length, tile in zip(self.shape, self.tile_shape, strict=True))
+
+    @cached_property
+    def tiles_per_file(self) -> tuple[int, ...]:
+        """How many tiles a file has along each axis."""
+        file_shape = self.shard_shape or self.tile_shape
+        return tuple(whole // part for whole, part in zip(file_shape, self.tile_shape, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +116,6 @@ def cuts(selection: slice | np.ndarray, tile: int) -> list[Cut]:
         As `normalise` returns it; numbers may come in any order and repeat.
     tile : int
         Length of a tile along this axis.
-
-    Returns
-    -------
-    list of Cut
 
     Examples
     --------

@@ -25,10 +25,6 @@ def statistics_rows(n_features: int, itemsize: int) -> int:
 class RunningStatistics:
     """Statistics of columns over rows that arrive block by block.
 
-    Parameters
-    ----------
-    n_features : int
-
     Attributes
     ----------
     n_samples, n_missing, minimum, maximum : ndarray of shape (n_features,)

@@ -84,6 +84,16 @@ class FeatureStore(Matrix):
     dtype : dtype
     shuffled : bool
         True where the rows are in random order.
+    target_names, label_names : tuple of str
+        Of the targets, and of the text columns kept beside X.
+    digest : str
+        Identity of the content: source, encoding, row order and format.
+    source : dict
+        Where the rows came from: kind, description, digest, files ...
+    encoding_digest : str
+        Identity of how the source was turned into numbers.
+    notes : list of str
+        What happened on the way: rows dropped, rare categories pooled.
     header : StoreHeader
 
     Notes
@@ -97,6 +107,9 @@ class FeatureStore(Matrix):
         self.shape = header.shape
         self.dtype = np.dtype(header.dtype)
         self.shuffled = header.shuffled
+        self.target_names, self.label_names = header.target_names, header.label_names
+        self.digest, self.source, self.encoding_digest = header.digest, header.source, header.encoding_digest
+        self.notes = list(header.notes)
 
     def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
         """Return the dense block X[rows][:, columns].
@@ -172,16 +185,6 @@ class FeatureStore(Matrix):
         """Return the statistics of all columns, every row counted once."""
         return ColumnStatistics(self.mean, self.std, self.minimum, self.maximum, self.n_missing)
 
-    @property
-    def target_names(self) -> tuple[str, ...]:
-        """Names of the targets."""
-        return self.header.target_names
-
-    @property
-    def label_names(self) -> tuple[str, ...]:
-        """Names of the text columns kept beside X."""
-        return self.header.label_names
-
     @cached_property
     def target(self) -> np.ndarray | None:
         """All of y in the stored order, float64 of shape (n_samples,), or (n_samples, n_targets) of several."""
@@ -238,26 +241,6 @@ class FeatureStore(Matrix):
     def maximum(self) -> np.ndarray:
         """Largest value of each column, float64 of shape (n_features,)."""
         return self._open("statistics/maximum").read()
-
-    @property
-    def digest(self) -> str:
-        """Identity of the content: source, encoding, row order and format."""
-        return self.header.digest
-
-    @property
-    def source(self) -> dict[str, Any]:
-        """Where the rows came from: kind, description, digest, files ..."""
-        return self.header.source
-
-    @property
-    def encoding_digest(self) -> str:
-        """Identity of how the source was turned into numbers."""
-        return self.header.encoding_digest
-
-    @property
-    def notes(self) -> list[str]:
-        """What happened on the way: rows dropped, rare categories pooled."""
-        return list(self.header.notes)
 
     def verify(self, progress: Progress | None = None) -> list[str]:
         """Read every chunk and check every length and checksum.

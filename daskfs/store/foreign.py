@@ -10,11 +10,11 @@ import numpy as np
 
 from daskfs.errors import CorruptStoreError, SourceError
 from daskfs.matrix.blocks import Rows
-from daskfs.store.chunks import cuts, n_tiles, normalise, selection_length
+from daskfs.store.chunks import Tiled, cuts, normalise, selection_length
 from daskfs.store.metadata import REMEDY
 
 
-class ZarrReader:
+class ZarrReader(Tiled):
     """An array of a store in an encoding that `TileReader` does not know, read through Zarr; slower.
 
     Parameters
@@ -35,11 +35,6 @@ class ZarrReader:
         self._array: Any = zarr.open_array(self.folder, mode="r")
         self.shape, self.dtype = self._array.shape, np.dtype(self._array.dtype)
         self.tile_shape, self.shard_shape = self._array.chunks, self._array.shards
-
-    @property
-    def grid_shape(self) -> tuple[int, ...]:
-        """How many tiles there are along each axis."""
-        return tuple(n_tiles(length, tile) for length, tile in zip(self.shape, self.tile_shape, strict=True))
 
     def read(self, rows: Rows = slice(None), columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
         """Return the dense block ``array[rows][:, columns]``; see `TileReader.read`.
@@ -85,10 +80,8 @@ class ZarrReader:
 
     def _find(self, i: int, j: int) -> None:
         numbers = (i, j)[: len(self.shape)]
-        file_shape = self.shard_shape or self.tile_shape
-        sizes = zip(file_shape, self.tile_shape, strict=True)
-        key = [number // (whole // part) for number, (whole, part) in zip(numbers, sizes, strict=True)]
-        path = Path(self.folder, self._array.metadata.encode_chunk_key(tuple(key)))
+        key = tuple(number // n for number, n in zip(numbers, self.tiles_per_file, strict=True))
+        path = Path(self.folder, self._array.metadata.encode_chunk_key(key))
         if not path.is_file():
             label = numbers if len(numbers) > 1 else f"({i})"
             raise CorruptStoreError(f"{self.name} chunk {label} is missing", str(path), REMEDY)

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from daskfs.errors import StoreFormatError
-from daskfs.store.layout import Layout
 
 FORMAT_VERSION = 1
 
@@ -107,61 +106,31 @@ def parse_header(document: dict[str, Any], where: str) -> StoreHeader:
     return StoreHeader(**values)
 
 
-def make_header(
-    *,
-    shape: tuple[int, int],
-    dtype: np.dtype,
-    layout: Layout,
-    feature_names: list[str],
-    target_names: tuple[str, ...],
-    label_names: tuple[str, ...],
-    has_weight: bool,
-    shuffled: bool,
-    random_state: int | None,
-    source: dict[str, Any],
-    encoding_digest: str,
-    notes: tuple[str, ...],
-) -> StoreHeader:
-    """Return the header of a store that has just been written; see `StoreHeader`.
+def content_digest(header: StoreHeader, feature_names: list[str]) -> str:
+    """Return the identity of the content of a store that has just been written.
 
     Notes
     -----
-    Tiles and codec do not count in the digest: stores that hold the same rows in the same order have the same one.
+    Tiles and codec do not count: stores that hold the same rows in the same order have the same digest.
     The source counts by its entry "digest", or as a whole where it has none.
     """
     identity = [
-        FORMAT_VERSION,
-        source.get("digest", source),
-        encoding_digest,
-        shape,
-        dtype.str,
+        header.format_version,
+        header.source.get("digest", header.source),
+        header.encoding_digest,
+        header.shape,
+        np.dtype(header.dtype).str,
         feature_names,
-        target_names,
-        label_names,
-        has_weight,
-        random_state if shuffled else None,
+        header.target_names,
+        header.label_names,
+        header.has_weight,
+        header.random_state if header.shuffled else None,
     ]
-    return StoreHeader(
-        format_version=FORMAT_VERSION,
-        shape=shape,
-        dtype=dtype.name,
-        tile_shape=layout.tile_shape,
-        shard_shape=layout.shard_shape,
-        codec=layout.codec,
-        shuffled=shuffled,
-        random_state=random_state,
-        target_names=target_names,
-        label_names=label_names,
-        has_weight=has_weight,
-        source=source,
-        encoding_digest=encoding_digest,
-        digest=hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest(),
-        notes=notes,
-        created_with=_versions(),
-    )
+    return hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Return the versions of the software that writes."""
     import numcodecs
     import zarr
 

@@ -17,12 +17,6 @@ _CHUNK_LENGTH = 1 << 20
 class RowVectors:
     """Collects the vectors of all rows in the source's order and writes them in the stored one.
 
-    Parameters
-    ----------
-    target_names : tuple of str
-    has_weight : bool
-    label_names : tuple of str
-
     Notes
     -----
     All are in memory: 8 bytes per row for each target and for the weight, and the text of the labels.

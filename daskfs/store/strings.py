@@ -10,13 +10,13 @@ import numpy as np
 from crc32c import crc32c
 
 from daskfs.errors import CorruptStoreError
-from daskfs.store.chunks import n_tiles
+from daskfs.store.chunks import Tiled
 from daskfs.store.metadata import REMEDY, read_metadata
 
 STRINGS_PER_CHUNK = 100_000
 
 
-class StringReader:
+class StringReader(Tiled):
     """A 1-D array of strings, encoded as vlen-utf8 with crc32c.
 
     Parameters
@@ -37,13 +37,8 @@ class StringReader:
         codecs = [codec["name"] for codec in document["codecs"]]
         if document["data_type"] != "string" or codecs != ["vlen-utf8", "crc32c"]:
             raise CorruptStoreError(f"expected {name} as text with a checksum, found {codecs}", str(folder), REMEDY)
-        self.shape: tuple[int, ...] = tuple(document["shape"])
-        self.tile_shape: tuple[int, ...] = tuple(document["chunk_grid"]["configuration"]["chunk_shape"])
-
-    @property
-    def grid_shape(self) -> tuple[int, ...]:
-        """How many chunks there are."""
-        return (n_tiles(self.shape[0], self.tile_shape[0]),)
+        self.shape = tuple(document["shape"])
+        self.tile_shape = tuple(document["chunk_grid"]["configuration"]["chunk_shape"])
 
     def read(self) -> np.ndarray:
         """Return all strings, an object array of str.

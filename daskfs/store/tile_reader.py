@@ -20,7 +20,7 @@ from crc32c import crc32c
 
 from daskfs.errors import CorruptStoreError
 from daskfs.matrix.blocks import Rows
-from daskfs.store.chunks import Cut, cuts, n_tiles, normalise, selection_length
+from daskfs.store.chunks import Cut, Tiled, cuts, normalise, selection_length
 from daskfs.store.metadata import REMEDY, ArrayMetadata, parse_metadata, read_metadata
 
 STRIP_NBYTES = 256 << 10
@@ -45,7 +45,7 @@ class _Place:
     label: str
 
 
-class TileReader:
+class TileReader(Tiled):
     """A Zarr v3 array of one or two dimensions, read without Zarr.
 
     Parameters
@@ -70,15 +70,8 @@ class TileReader:
         self.tile_shape, self.shard_shape = metadata.tile_shape, metadata.shard_shape
         self._is_vector = len(self.shape) == 1
         self._tile: tuple[int, int] = (self.tile_shape[0], 1 if self._is_vector else self.tile_shape[1])
-        file_shape = self.shard_shape or self.tile_shape
-        self._tiles_per_file = tuple(f // t for f, t in zip(file_shape, self.tile_shape, strict=True))
         self._tile_nbytes = self._tile[0] * self._tile[1] * self.dtype.itemsize
         self._indices: dict[str, tuple[tuple[int, int, int], np.ndarray]] = {}
-
-    @property
-    def grid_shape(self) -> tuple[int, ...]:
-        """How many tiles there are along each axis."""
-        return tuple(n_tiles(length, tile) for length, tile in zip(self.shape, self.tile_shape, strict=True))
 
     def read(self, rows: Rows = slice(None), columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
         """Return the dense block ``array[rows][:, columns]``.
@@ -252,7 +245,7 @@ class TileReader:
     @contextmanager
     def _locate(self, i: int, j: int) -> Iterator[_Place]:
         numbers = (i,) if self._is_vector else (i, j)
-        shard = tuple(number // per for number, per in zip(numbers, self._tiles_per_file, strict=True))
+        shard = tuple(number // per for number, per in zip(numbers, self.tiles_per_file, strict=True))
         path = "/".join((self.folder, "c", *map(str, shard)))
         label = f"{self.name} chunk {numbers if len(numbers) > 1 else f'({i})'}"
         try:
@@ -262,7 +255,7 @@ class TileReader:
         try:
             offset, nbytes = 0, os.fstat(descriptor).st_size
             if self.shard_shape is not None:
-                within = tuple(number % per for number, per in zip(numbers, self._tiles_per_file, strict=True))
+                within = tuple(number % per for number, per in zip(numbers, self.tiles_per_file, strict=True))
                 offset, nbytes = self._index(descriptor, path, label)[within].tolist()
                 if offset == _ABSENT:
                     raise CorruptStoreError(f"{label} is missing from its shard", path, REMEDY)
@@ -277,7 +270,7 @@ class TileReader:
         known = self._indices.get(path)
         if known is not None and known[0] == stamp:
             return known[1]
-        nbytes = int(np.prod(self._tiles_per_file)) * 16
+        nbytes = int(np.prod(self.tiles_per_file)) * 16
         start = status.st_size - nbytes - _CHECKSUM.size
         place = _Place(descriptor, start, nbytes + _CHECKSUM.size, path, f"the shard of {label}")
         if start < 0:
@@ -285,7 +278,7 @@ class TileReader:
         table = np.empty(nbytes, np.uint8)
         self._fill(place, 0, table)
         self._check(place, crc32c(table.data), nbytes)
-        index = table.view("<u8").reshape(*self._tiles_per_file, 2)
+        index = table.view("<u8").reshape(*self.tiles_per_file, 2)
         self._indices[path] = (stamp, index)
         return index
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from daskfs.errors import CorruptStoreError
-from daskfs.matrix.base import Progress
+from daskfs.matrix.base import Progress, Silent
 from daskfs.store.manifest import check_description, read_manifest
 from daskfs.store.metadata import read_metadata
 from daskfs.store.strings import StringReader
@@ -34,10 +34,9 @@ def damaged_parts(folder: Path, progress: Progress | None = None) -> list[str]:
     except CorruptStoreError as fault:
         return [str(fault)]
     found: list[str] = []
-    if progress is not None:
-        progress.start("verify", len(manifest["files"]))
-    descriptions = sorted(manifest["sha256"])
-    for description in descriptions:
+    progress = progress or Silent()
+    progress.start("verify", len(manifest["files"]))
+    for description in sorted(manifest["sha256"]):
         try:
             check_description(folder, description, manifest)
             name = description.removesuffix("zarr.json").rstrip("/")
@@ -45,10 +44,8 @@ def damaged_parts(folder: Path, progress: Progress | None = None) -> list[str]:
                 found += _damaged_tiles(folder, name, manifest["files"], progress)
         except CorruptStoreError as fault:
             found.append(str(fault))
-        if progress is not None:
-            progress.advance()
-    if progress is not None:
-        progress.finish()
+        progress.advance()
+    progress.finish()
     return found
 
 
@@ -56,18 +53,15 @@ def _is_group(description: Path) -> bool:
     return b'"node_type": "group"' in description.read_bytes()
 
 
-def _damaged_tiles(folder: Path, name: str, files: dict[str, int], progress: Progress | None) -> list[str]:
+def _damaged_tiles(folder: Path, name: str, files: dict[str, int], progress: Progress) -> list[str]:
     found = []
     reader = _open(folder / name, name)
-    per_file = np.ones(len(reader.tile_shape), np.int64)
-    if getattr(reader, "shard_shape", None):
-        per_file = np.array(reader.shard_shape) // np.array(reader.tile_shape)
     for tile in np.ndindex(*reader.grid_shape):
         try:
             reader.check_tile(*tile)
         except CorruptStoreError as fault:
             found.append(str(fault))
-        if progress is not None and not (np.array(tile) % per_file).any():
+        if not (np.array(tile) % reader.tiles_per_file).any():
             progress.advance()
     found += _wrong_lengths(folder, name, files, found)
     return found

@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -15,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from daskfs.errors import DataError, PlanError, StoreError
-from daskfs.matrix.base import Progress
+from daskfs.matrix.base import Progress, Silent
 from daskfs.store.band_writer import BandWriter
 from daskfs.store.column_statistics import RunningStatistics, statistics_rows
-from daskfs.store.header import StoreHeader, make_header
+from daskfs.store.header import FORMAT_VERSION, StoreHeader, content_digest, versions
 from daskfs.store.layout import BAND_NBYTES, MAX_FILES, SHARD_NBYTES, Codec, Layout, choose_layout, store_nbytes
 from daskfs.store.manifest import write_manifest
 from daskfs.store.row_checks import check_names, convert_rows
@@ -125,7 +126,7 @@ class StoreWriter:
         shard_nbytes: int = SHARD_NBYTES,
         progress: Progress | None = None,
     ) -> None:
-        self.progress = progress
+        self.progress = progress or Silent()
         self.path = Path(path).expanduser().absolute()
         self.n_features, self.dtype = n_features, np.dtype(dtype)
         if self.dtype.kind not in "iuf" or self.dtype.itemsize > 8:
@@ -284,15 +285,12 @@ class StoreWriter:
     def _write_matrix(self, order: np.ndarray | None) -> None:
         bands = self._bands or self._new_bands(self._n_rows)
         if self._spool is not None:
-            if self.progress is not None:
-                self.progress.start("tiles", self._n_rows)
+            self.progress.start("tiles", self._n_rows)
             for rows in self._spool.rows(np.arange(self._n_rows) if order is None else order):
                 bands.write(rows)
-                if self.progress is not None:
-                    self.progress.advance(len(rows))
+                self.progress.advance(len(rows))
             shutil.rmtree(self._spool.folder, ignore_errors=True)
-            if self.progress is not None:
-                self.progress.finish()
+            self.progress.finish()
         bands.close()
         self._layout = bands.layout
 
@@ -302,20 +300,25 @@ class StoreWriter:
             write_vector(group, name, getattr(self._statistics, name))
 
     def _header(self) -> StoreHeader:
-        return make_header(
+        header = StoreHeader(
+            format_version=FORMAT_VERSION,
             shape=(self._n_rows, self.n_features),
-            dtype=self.dtype,
-            layout=self._layout,
-            feature_names=self.feature_names,
+            dtype=self.dtype.name,
+            tile_shape=self._layout.tile_shape,
+            shard_shape=self._layout.shard_shape,
+            codec=self._layout.codec,
+            shuffled=self.shuffle,
+            random_state=self.random_state,
             target_names=self.target_names,
             label_names=self.label_names,
             has_weight=self.has_weight,
-            shuffled=self.shuffle,
-            random_state=self.random_state,
             source=self.source,
             encoding_digest=self.encoding_digest,
+            digest="",
             notes=tuple(self.notes),
+            created_with=versions(),
         )
+        return replace(header, digest=content_digest(header, self.feature_names))
 
     def _new_bands(self, n_samples: int) -> BandWriter:
         def make_layout(codec: Codec | None) -> Layout:

@@ -116,7 +116,7 @@ BAD_ARRAYS = {
     "few names": (lambda: ArraySource(X, Y, feature_names=["a"]), "expected 4 feature names, found 1"),
     "negative weight": (lambda: ArraySource(X, Y, weight=-np.ones(50)), "weights of at least 0"),
     "no rows": (lambda: ArraySource(X[:0]).check(), "at least one row"),
-    "two names": (lambda: FrameSource(FRAME[["x0", "x0"]], target="x0"), "two columns are called 'x0'"),
+    "two names": (lambda: FrameSource(FRAME[["x0", "x0"]], target="x0").check(), "two columns are called 'x0'"),
     "no target": (lambda: FrameSource(FRAME).check(), "no column is the target"),
     "target missing": (lambda: FrameSource(FRAME, target="targt").check(), "did you mean 'target'?"),
     "weight missing": (lambda: FrameSource(FRAME, target="x0", weight="w").check(), "weight 'w' is no column"),

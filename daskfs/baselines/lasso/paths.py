@@ -66,18 +66,7 @@ class BlockPasses:
 
 
 def lasso_paths(passes: BlockPasses, weightings: list[Weighting], settings: SelectionSettings) -> list[LassoPath]:
-    """Return the Lasso path of every weighting, as far as the criterion needs it.
-
-    Parameters
-    ----------
-    passes : BlockPasses
-    weightings : list of Weighting
-    settings : SelectionSettings
-
-    Returns
-    -------
-    list of LassoPath
-    """
+    """Return the Lasso path of every weighting, as far as the criterion needs it."""
     n_features = passes.run.matrix.shape[1]
     all_moments = passes.moments(weightings)
     features = [np.empty(0, dtype=np.int64) for _ in weightings]

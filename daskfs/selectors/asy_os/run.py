@@ -43,13 +43,7 @@ MOST_NODES = 30
 
 
 class AsyncRun:
-    """A selection round a central node, and what it leaves.
-
-    Parameters
-    ----------
-    run : Run
-    settings : AsyncSettings
-    """
+    """A selection round a central node, and what it leaves."""
 
     def __init__(self, run: Run, settings: AsyncSettings) -> None:
         self.run, self.matrix, self.settings = run.over(run.matrix, by="columns"), run.matrix, settings
@@ -103,7 +97,9 @@ class AsyncRun:
                     if state is not None:
                         node.restore(state, self._contribution_on_workers(state.shares)).result()
                     self._show(node)
-                    tasks = self._tasks(node)
+                    shared = (self.matrix, ActorAddress(node), self.settings)
+                    name, numbers = f"{self.run.name}-worker", range(self.settings.n_workers)
+                    tasks = self.actors.keep_running(work_until_finished, numbers, name=name, shared=shared)
                 except (OSError, RuntimeError):  # lost already
                     self.n_nodes_lost += 1
                     continue
@@ -163,11 +159,6 @@ class AsyncRun:
             session.push(session.propose(read(session.lease)), unit)
         found: np.ndarray = node.shares().result()[0].columns
         return found
-
-    def _tasks(self, node: Any) -> LastingTasks:
-        shared = (self.matrix, ActorAddress(node), self.settings)
-        numbers = range(self.settings.n_workers)
-        return self.actors.keep_running(work_until_finished, numbers, name=f"{self.run.name}-worker", shared=shared)
 
     def _watch(self, node: Any, tasks: LastingTasks) -> tuple[list[Outcome], NodeState | None, bool]:
         """Wait for the tasks' end; meanwhile show progress and keep checkpoints."""

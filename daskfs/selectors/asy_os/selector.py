@@ -148,7 +148,9 @@ class AsyncOnlineSubstitution(SubstitutionSelector):
         mean_loss = MeanLoss(self.loss, settings.positive, settings.threshold)
         kept, n_new = self._union(run, workers, shape.n_selected, replace(mean_loss, ridge=settings.rule.ridge))
         fit = refit_selected(run, kept.columns, mean_loss)
-        self._conclude(run, kept, fit, target)
+        self._set_selection(kept.columns, kept.costs, fit.coef, fit.intercept, others=np.nan)
+        if target.classes is not None:
+            self.classes_ = target.classes
         self.n_workers_ = shape.n_workers
         self.result_ = self._result_of(
             run,
@@ -168,19 +170,6 @@ class AsyncOnlineSubstitution(SubstitutionSelector):
         again = workers.present_again(kept.columns, n_selected)
         n_new = int((~np.isin(again, kept.columns)).sum())
         return (eliminate(run, again, n_selected, loss) if n_new else kept), n_new
-
-    def _conclude(self, run: Run, kept: Kept, fit: SelectedFit, target: Target) -> None:
-        n_features = run.matrix.shape[1]
-        self.selected_ = kept.columns
-        self.support_ = np.zeros(n_features, bool)
-        self.support_[kept.columns] = True
-        self.scores_ = np.full(n_features, np.nan)
-        self.scores_[kept.columns] = kept.costs
-        self.coef_ = np.zeros(n_features)
-        self.coef_[kept.columns] = fit.coef
-        self.intercept_ = float(fit.intercept)
-        if target.classes is not None:
-            self.classes_ = target.classes
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         in_turn = self.schedule != "asynchronous" or limits.n_threads == 1

@@ -27,9 +27,6 @@ class Spent:
     reading_s: float = 0.0
     n_calls: int = 0
     n_columns: int = 0
-    n_blocks: int = 0
-    n_reconsidered: int = 0
-    n_undone: int = 0
     sent_nbytes: int = 0
     recent: list[float] = field(default_factory=list)
     """Of the last calls."""
@@ -84,7 +81,6 @@ class WorkerSession:
         proposal = self.worker.present(columns, self.reply)
         self.spent.computing_s += time.perf_counter() - started
         self.spent.n_columns += len(columns)
-        self.spent.n_blocks += 1
         return proposal
 
     def push(self, proposal: Proposal, wanted: int = 1) -> None:
@@ -95,7 +91,6 @@ class WorkerSession:
             started = time.perf_counter()
             proposal = self.worker.reconsider(reply)
             self.spent.computing_s += time.perf_counter() - started
-            self.spent.n_reconsidered += 1
             reply = self._step(proposal, wanted)
         if reply.verdict == "superseded":
             self.begin(wanted)
@@ -104,7 +99,6 @@ class WorkerSession:
         self._is_open = False
         self.reply = reply
         if reply.verdict == "refused":
-            self.spent.n_undone += 1
             self.reply = self._step(replace(proposal, delta=None), wanted)
             if self.reply.verdict == "superseded":
                 self.begin(wanted)

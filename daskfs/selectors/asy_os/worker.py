@@ -55,13 +55,7 @@ class WorkerSettings:
 
 
 class SubstitutionWorker:
-    """The columns of one worker, S(t), and their coefficients.
-
-    Parameters
-    ----------
-    settings : WorkerSettings
-    capacity : int
-    """
+    """The columns of one worker, S(t), and their coefficients."""
 
     def __init__(self, settings: WorkerSettings, capacity: int) -> None:
         n_samples = len(settings.objective.y)

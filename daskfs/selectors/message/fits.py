@@ -29,6 +29,7 @@ from daskfs.selectors.message.subset import (
     Point,
     SelectionSettings,
     SubsetChoice,
+    of_one,
 )
 from daskfs.selectors.message.votes import z_of_least_squares, z_of_likelihood
 from daskfs.selectors.shared.record import Record
@@ -148,8 +149,7 @@ def normal_equations(choice: SubsetChoice, columns: np.ndarray) -> NormalEquatio
     mean[constant] = choice.constant_value[is_constant]
     mean[targets], scale[targets], cross[targets] = met.mean[is_met], met.scale[is_met], met.cross[is_met]
     gram[np.ix_(targets, targets)] = met.gram()[np.ix_(is_met, is_met)]
-    values = (choice.total, choice.y_mean, met.y_variance, mean, scale, cross, gram)
-    return NormalEquations(*(np.asarray(value)[None] for value in values))
+    return NormalEquations(*of_one(choice.total, choice.y_mean, met.y_variance, mean, scale, cross, gram))
 
 
 def _places(known: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -310,7 +310,7 @@ def refit(
     if settings.loss == "squared":
         m = moments(X, y, weight)
         gram = _gram(X, weight, m)
-        return NormalEquations(*_one(m.total, m.y_mean, m.y_variance, m.mean, m.scale, m.cross, gram))
+        return NormalEquations(*of_one(m.total, m.y_mean, m.y_variance, m.mean, m.scale, m.cross, gram))
     fit: Any
     if settings.loss == "multinomial":
         fit = softmax_fit(X, y, weight, len(settings.classes))
@@ -320,10 +320,10 @@ def refit(
         y_mean, dispersion = fit.intercept + float(np.nansum(fit.coef * fit.moments.mean)), fit.dispersion
     m = fit.moments
     found = (m.total, y_mean, m.mean, m.scale, fit.coef, fit.is_singular, fit.is_separable, dispersion)
-    return MaximumLikelihood(*_one(*found))
+    return MaximumLikelihood(*of_one(*found))
 
 
-def _one(*values: Any) -> list[np.ndarray]:
+def of_one(*values: Any) -> list[np.ndarray]:
     """Return the values of one subset as arrays of a leading axis of length 1."""
     return [np.asarray(value)[None] for value in values]
 

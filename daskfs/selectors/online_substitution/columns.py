@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +11,6 @@ from daskfs.kernels.substitution.products import NO_WEIGHT, standardise
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import as_slice
 from daskfs.matrix.buffers import BufferPool
-from daskfs.matrix.streaming import prefetched
 from daskfs.selectors.shared.record import Record
 
 SHUFFLED_TOGETHER = 1024
@@ -137,44 +135,6 @@ def read_columns(
     if len(bad):
         raise matrix.bad_column(int(ids[bad[0]]))
     return columns
-
-
-def column_stream(
-    matrix: Matrix,
-    order: Sequence[np.ndarray],
-    batch: int,
-    settings: ColumnSettings,
-    weight: np.ndarray = NO_WEIGHT,
-    prefetch: int = 1,
-) -> Iterator[Columns]:
-    """Yield batches of columns, the next ones being read while the present one is used.
-
-    Parameters
-    ----------
-    matrix : Matrix
-    order : sequence of int64 arrays
-        The columns of each read, from `reads`.
-    batch : int
-        Columns yielded at once.
-    settings : ColumnSettings
-    weight : ndarray of shape (n_samples,), or `NO_WEIGHT`
-    prefetch : int
-        Reads ahead.
-
-    Yields
-    ------
-    Columns
-        Overwritten by later ones.
-    """
-    buffers = BufferPool()
-
-    def read(ids: np.ndarray) -> Columns:
-        return read_columns(matrix, ids, settings, weight, buffers)
-
-    for block in prefetched(read, order, prefetch):
-        for start in range(0, len(block), batch):
-            yield block.take(slice(start, start + batch))
-        del block  # or its buffer counts as in use while the next one is taken
 
 
 def epoch_order(n_features: int, order: Any, seed: Any, epoch: int) -> np.ndarray:

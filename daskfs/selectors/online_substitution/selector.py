@@ -284,15 +284,10 @@ class OnlineSubstitution(SubstitutionSelector):
     def _conclude(self, run: Run, stream: SubstitutionStream, target: Target) -> None:
         """Name the members, fit the loss on them, make the result."""
         members, finished = stream.engine.members, stream.engine.finish()
-        ids, k, n_features = members.columns.ids, members.n_members, run.matrix.shape[1]
-        order = np.lexsort((ids, -finished.costs, np.arange(k) >= members.n_fixed))
-        self.selected_ = ids[order]
-        self.support_ = np.zeros(n_features, bool)
-        self.support_[ids] = True
-        self.scores_ = np.full(n_features, np.nan)
-        self.scores_[ids] = finished.costs
-        self.coef_ = np.zeros(n_features)
-        self.coef_[ids], self.intercept_, is_separable = self._refit(members, finished, target, run.task_limit)
+        ids, is_free = members.columns.ids, np.arange(members.n_members) >= members.n_fixed
+        coef, intercept, is_separable = self._refit(members, finished, target, run.task_limit)
+        self._set_selection(ids, finished.costs, coef, intercept, others=np.nan)
+        self.selected_ = ids[np.lexsort((ids, -finished.costs, is_free))]
         if target.classes is not None:
             self.classes_ = target.classes
         self.n_epochs_ = stream.n_epochs

@@ -13,11 +13,12 @@ from daskfs.kernels.substitution.products import NO_WEIGHT
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
+from daskfs.matrix.buffers import BufferPool
 from daskfs.matrix.names import Names
+from daskfs.matrix.streaming import prefetched
 from daskfs.selectors.online_substitution.columns import (
     Columns,
     ColumnSettings,
-    column_stream,
     epoch_order,
     read_columns,
 )
@@ -81,10 +82,6 @@ class SubstitutionStream:
 
     def include(self, columns: np.ndarray) -> None:
         """Select columns that are never dropped.
-
-        Parameters
-        ----------
-        columns : ndarray of shape (n_columns,), int64
 
         Raises
         ------
@@ -183,13 +180,17 @@ class SubstitutionStream:
                 self.engine.take(screened.columns)
         return len(columns)
 
-    def _read(self, ids: np.ndarray) -> Columns:
-        return read_columns(self.matrix, ids, self.settings, self.weight)
+    def _read(self, ids: np.ndarray, buffers: BufferPool | None = None) -> Columns:
+        return read_columns(self.matrix, ids, self.settings, self.weight, buffers)
 
     def _batches(self, columns: np.ndarray) -> Iterator[Columns]:
-        width, batch, prefetch = self.plan.width, self.plan.batch, self.plan.prefetch
+        """Yield batches of columns, overwritten by later ones: the next are read while the present one is used."""
+        width, batch, buffers = self.plan.width, self.plan.batch, BufferPool()
         reads = [columns[start : start + width] for start in range(0, len(columns), width)]
-        return column_stream(self.matrix, reads, batch, self.settings, self.weight, prefetch)
+        for block in prefetched(lambda ids: self._read(ids, buffers), reads, self.plan.prefetch):
+            for start in range(0, len(block), batch):
+                yield block.take(slice(start, start + batch))
+            del block  # or its buffer counts as in use while the next one is taken
 
     def _record(self, epoch: int) -> None:
         counters, n_members = self.engine.counters, self.engine.members.n_members

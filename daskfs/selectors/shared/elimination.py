@@ -27,7 +27,6 @@ class Kept:
     """Shape (n_kept,), by cost, the dearest first."""
     costs: np.ndarray
     """What the mean loss would rise by without each of them, shape (n_kept,)."""
-    n_dropped: int
 
 
 def eliminate(run: Run, columns: np.ndarray, n_keep: int, mean_loss: MeanLoss) -> Kept:
@@ -42,7 +41,7 @@ def eliminate(run: Run, columns: np.ndarray, n_keep: int, mean_loss: MeanLoss) -
     mean_loss : MeanLoss
     """
     columns = np.sort(np.asarray(columns, dtype=np.int64))
-    n_before, is_squared = len(columns), find_loss(mean_loss.loss).code == SQUARED
+    is_squared = find_loss(mean_loss.loss).code == SQUARED
     rounds = 1 if is_squared else ROUNDS
     while True:
         fit = refit_selected(run, columns, mean_loss)
@@ -54,7 +53,7 @@ def eliminate(run: Run, columns: np.ndarray, n_keep: int, mean_loss: MeanLoss) -
         if len(columns) <= n_keep and (n_now == 0 or is_squared):
             break
     order = np.lexsort((columns, -costs))
-    return Kept(columns[order], costs[order], n_before - len(columns))
+    return Kept(columns[order], costs[order])
 
 
 def _parabola(run: Run, columns: np.ndarray, mean_loss: MeanLoss, fit: SelectedFit) -> tuple[np.ndarray, np.ndarray]:

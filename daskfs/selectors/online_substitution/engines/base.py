@@ -25,10 +25,10 @@ import numpy as np
 
 from daskfs.selectors.online_substitution.columns import Columns
 from daskfs.selectors.online_substitution.members import Members
+from daskfs.selectors.online_substitution.plan import LARGEST_BATCH, SMALLEST_BATCH
 from daskfs.selectors.online_substitution.screen import Screen
 from daskfs.selectors.shared.record import Record
 
-SMALLEST_BATCH, LARGEST_BATCH = 32, 128
 PAID_PRODUCTS = 12
 """Entrances from which on all products of a batch with itself cost less than those of each candidate that enters."""
 

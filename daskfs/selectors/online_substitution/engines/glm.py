@@ -13,9 +13,8 @@ import numpy as np
 from daskfs.kernels.substitution.exchange import COUNTS, Candidates, exchange_scan, removal_costs
 from daskfs.kernels.substitution.products import NO_WEIGHT, row_products
 from daskfs.selectors.online_substitution.columns import Columns
-from daskfs.selectors.online_substitution.engines.base import BatchWidth, Engine, Finished, Rule, entrances
-from daskfs.selectors.online_substitution.engines.point import Coefficients, LossSettings, Point, Quadratic
-from daskfs.selectors.online_substitution.members import Members
+from daskfs.selectors.online_substitution.engines.base import Finished, entrances
+from daskfs.selectors.online_substitution.engines.point import Coefficients, PointEngine, Quadratic
 from daskfs.selectors.online_substitution.screen import Screen
 
 NEWTON_STEPS = 1  # after each batch with an exchange
@@ -25,42 +24,10 @@ MAX_LAST_STEPS = 20
 ROUNDING = 1e-12
 
 
-class GlmEngine(Engine):
-    """Decides with any loss by the rule ``exchange``; see `Engine`.
+class GlmEngine(PointEngine):
+    """Decides with any loss by the rule ``exchange``; see `PointEngine`."""
 
-    Parameters
-    ----------
-    members : Members
-        Of floating point.
-    rule : Rule
-    mode : {"gram", "lazy", "naive"}
-    width : BatchWidth
-    y : ndarray of shape (n_samples,), float64
-        Classes are -1 and +1.
-    loss : LossSettings
-    """
-
-    def __init__(
-        self, members: Members, rule: Rule, mode: str, width: BatchWidth, y: np.ndarray, loss: LossSettings
-    ) -> None:
-        super().__init__(members, rule, mode, width)
-        self.point = Point(members, y, loss, rule.ridge)
-        self._approximation: Quadratic | None = None
-
-    @property
-    def value(self) -> float:
-        """The objective."""
-        return self.point.value
-
-    @property
-    def coef(self) -> np.ndarray:
-        """Coefficients of the standardised columns, of shape (capacity,)."""
-        return self.point.coef
-
-    @property
-    def intercept(self) -> float:
-        """What is added to the prediction."""
-        return self.point.intercept
+    _approximation: Quadratic | None = None
 
     def _take_batch(self, columns: Columns) -> int:
         quadratic, members = self._quadratic(), self.members

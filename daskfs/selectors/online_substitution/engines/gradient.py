@@ -16,8 +16,8 @@ from daskfs.kernels.substitution.products import combine, row_products
 from daskfs.kernels.substitution.steps import COLD, MARGIN, WARM
 from daskfs.losses import SQUARED
 from daskfs.selectors.online_substitution.columns import Columns
-from daskfs.selectors.online_substitution.engines.base import BatchWidth, Engine, Finished, Rule
-from daskfs.selectors.online_substitution.engines.point import Coefficients, LossSettings, Point
+from daskfs.selectors.online_substitution.engines.base import BatchWidth, Finished, Rule
+from daskfs.selectors.online_substitution.engines.point import Coefficients, LossSettings, PointEngine
 from daskfs.selectors.online_substitution.members import Members
 from daskfs.selectors.shared.record import Record
 
@@ -46,44 +46,16 @@ class _GradientState(Coefficients):
     steps: _Gradient
 
 
-class GradientEngine(Engine):
-    """Decides with any loss by the rules ``os`` and ``paper``; see `Engine`.
-
-    Parameters
-    ----------
-    members : Members
-        Of floating point.
-    rule : Rule
-    mode : {"naive", "lazy"}
-    width : BatchWidth
-    y : ndarray of shape (n_samples,), float64
-        Classes are -1 and +1.
-    loss : LossSettings
-        Of bounded curvature.
-    """
+class GradientEngine(PointEngine):
+    """Decides with any loss of bounded curvature by the rules ``os`` and ``paper``; see `PointEngine`."""
 
     def __init__(
         self, members: Members, rule: Rule, mode: str, width: BatchWidth, y: np.ndarray, loss: LossSettings
     ) -> None:
-        super().__init__(members, rule, mode, width)
-        self.point, self.kappa = Point(members, y, loss, rule.ridge), loss.loss.curvature_bound
+        super().__init__(members, rule, mode, width, y, loss)
+        self.kappa = loss.loss.curvature_bound
         self.steps = _Gradient(np.ones(members.capacity))
         self._image = np.zeros(len(y))
-
-    @property
-    def value(self) -> float:
-        """The objective."""
-        return self.point.value
-
-    @property
-    def coef(self) -> np.ndarray:
-        """Coefficients of the columns as they are held, of shape (capacity,)."""
-        return self.point.coef
-
-    @property
-    def intercept(self) -> float:
-        """What is added to the prediction."""
-        return self.point.intercept
 
     def _take_batch(self, columns: Columns) -> int:
         if self.mode == "lazy":
@@ -221,7 +193,7 @@ class GradientEngine(Engine):
         while start < len(columns):
             rest = columns.take(slice(start, None))
             derivatives = point.gradient(rest, point.derivative)
-            if n_accepted == 0 or start == 0 or not self._has_constant_curvature():
+            if n_accepted == 0 or start == 0 or point.loss.loss.code != SQUARED:
                 curved = self._curvature_of(columns)
             steps = 1.0 / (np.maximum(curved[start:], FLOOR * squares[start:]) + self.rule.ridge)
             b = self._first(rest, usable[start:], -steps * derivatives)
@@ -234,9 +206,6 @@ class GradientEngine(Engine):
                     self._estimate()
                 self._step(1.0 / self._steepest())
         return n_accepted
-
-    def _has_constant_curvature(self) -> bool:
-        return bool(self.point.loss.loss.code == SQUARED)
 
     def _curvature_of(self, columns: Columns) -> np.ndarray:
         curvature = self.point.curvature

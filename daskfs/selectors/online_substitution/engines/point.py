@@ -11,6 +11,7 @@ from daskfs.kernels.losses import SPAN, derivatives, values
 from daskfs.kernels.substitution.products import NO_WEIGHT, row_products
 from daskfs.losses import EPSILON_INSENSITIVE, SQUARED, Loss, find_loss
 from daskfs.selectors.online_substitution.columns import Columns
+from daskfs.selectors.online_substitution.engines.base import BatchWidth, Engine, Rule
 from daskfs.selectors.online_substitution.engines.quadratic import curved_products
 from daskfs.selectors.online_substitution.members import Members
 from daskfs.selectors.shared.record import Record
@@ -117,32 +118,16 @@ class Point:
 
     def predict(self) -> None:
         """Bring prediction, value and derivatives up to date with the coefficients."""
-        self.members.predict(self.coef, self.intercept, self.prediction)
-        self.evaluate()
-
-    def evaluate(self) -> None:
-        """Bring value and derivatives up to date with the prediction."""
-        self.value = self.value_at(self.prediction, self.coef)
-        derivatives(
-            self.loss.loss.code,
-            self.loss.threshold,
-            self.prediction,
-            self.y,
-            self.derivative,
-            self.curvature,
-            self._bits,
-        )
-        weight = self.members.weight
+        members, weight = self.members, self.members.weight
+        members.predict(self.coef, self.intercept, self.prediction)
+        at = (self.loss.loss.code, self.loss.threshold, self.prediction, self.y)
+        values(*at, self._values, self._bits)
+        derivatives(*at, self.derivative, self.curvature, self._bits)
+        total = float((self._values * weight).sum() if len(weight) else self._values.sum())
+        self.value = total / members.total + 0.5 * self.ridge * float((self.coef**2).sum())
         if len(weight):
             self.derivative *= weight
             self.curvature *= weight
-
-    def value_at(self, prediction: np.ndarray, coef: np.ndarray) -> float:
-        """Return the mean loss of a prediction, and the ridge's part for its coefficients."""
-        values(self.loss.loss.code, self.loss.threshold, prediction, self.y, self._values, self._bits)
-        weight = self.members.weight
-        total = float((self._values * weight).sum() if len(weight) else self._values.sum())
-        return total / self.members.total + 0.5 * self.ridge * float((coef**2).sum())
 
     def _start_intercept(self) -> None:
         """Minimise over the intercept alone."""
@@ -159,14 +144,6 @@ class Point:
                 step *= 0.5
             if abs(step) <= 1e-12 * (1.0 + abs(self.intercept)):
                 return
-
-    def profiled(self) -> np.ndarray:
-        """Return the derivative after the intercept's best answer to it: its sum is 0 where an intercept is fitted."""
-        curvature = float(self.curvature.sum())
-        if not self.loss.fits_intercept or curvature <= 0.0:
-            return self.derivative.copy()
-        profiled: np.ndarray = self.derivative - self.curvature * (float(self.derivative.sum()) / curvature)
-        return profiled
 
     def gradient(self, columns: Columns, derivative: np.ndarray) -> np.ndarray:
         """Return the mean loss's derivative in the coefficient of each column, without the ridge, of shape (B,)."""
@@ -199,7 +176,9 @@ class Point:
         """Return the loss to the second order at this point, minimised over the members."""
         members, k = self.members, self.members.n_members
         capacity, total = members.capacity, float(self.curvature.sum())
-        derivative, rows = self.profiled(), members.rows[:k]
+        derivative, rows = self.derivative.copy(), members.rows[:k]
+        if self.loss.fits_intercept and total > 0.0:  # after the intercept's best answer to it
+            derivative -= self.curvature * (float(self.derivative.sum()) / total)
         sums, inverse, optimum = np.zeros(capacity), np.zeros((capacity, capacity)), self.coef.copy()
         sums[:k] = row_products(rows, self.curvature, NO_WEIGHT)
         if k and total > 0.0:
@@ -212,3 +191,39 @@ class Point:
             inverse[:k, :k] = found
             optimum[:k] -= multiply(found, self.members_gradient(derivative))
         return Quadratic(total, derivative, sums, inverse, optimum)
+
+
+class PointEngine(Engine):
+    """An engine for any loss: its coefficients, intercept and objective are those of a point.
+
+    Parameters
+    ----------
+    members : Members
+        Of floating point.
+    rule, mode, width
+        See `Engine`.
+    y : ndarray of shape (n_samples,), float64
+        Classes are -1 and +1.
+    loss : LossSettings
+    """
+
+    def __init__(
+        self, members: Members, rule: Rule, mode: str, width: BatchWidth, y: np.ndarray, loss: LossSettings
+    ) -> None:
+        super().__init__(members, rule, mode, width)
+        self.point = Point(members, y, loss, rule.ridge)
+
+    @property
+    def coef(self) -> np.ndarray:
+        """Coefficients of the standardised columns, of shape (capacity,)."""
+        return self.point.coef
+
+    @property
+    def intercept(self) -> float:
+        """What is added to the prediction."""
+        return self.point.intercept
+
+    @property
+    def value(self) -> float:
+        """The objective."""
+        return self.point.value
