@@ -160,7 +160,6 @@ def ingest(
     memory_limit: MemoryLimit = "1GiB",
 ) -> None:
     """Convert a source to a feature store."""
-    from daskfs.cluster.open import parse_bytes
     from daskfs.sources.ingest import ingest as ingest_source
 
     options: dict[str, Any] = {"target": target, "schema": schema, "weight": weight, "delimiter": delimiter}
@@ -173,7 +172,7 @@ def ingest(
             codec=codec,
             shuffle=shuffle,
             random_state=random_state,
-            memory_limit=parse_bytes(memory_limit or "1GiB"),
+            memory_limit=memory_limit or "1GiB",
             progress=progress,
         )
     print(f"{store}: {made.shape[0]:,} samples x {made.shape[1]:,} features, {made.dtype}")

@@ -106,6 +106,7 @@ def ingest(
     """
     if on_exists not in ("reuse", "error"):
         raise ConfigError(f"expected 'reuse' or 'error', found {on_exists!r}", "on_exists")
+    limit, progress = parse_bytes(memory_limit), progress or Silent()
     options = {"missing": missing, **layout}
     rows = as_source(source, target=target, schema=schema, weight=weight, names=names, y=y, options=options)
     rows.check()
@@ -117,7 +118,6 @@ def ingest(
     path = Path(path).expanduser()
     if os.path.lexists(path):
         return _existing(path, rows, encoding, on_exists)
-    limit, progress = parse_bytes(memory_limit), progress or Silent()
     writer = StoreWriter(
         path,
         len(rows.feature_names),
