@@ -9,8 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from daskfs.methods import SELECTORS, by_class, load
-
-__version__ = "0.1.0"
+from daskfs.version import __version__
 
 _PLACE_OF = {
     **by_class(SELECTORS),

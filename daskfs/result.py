@@ -15,6 +15,7 @@ import pandas as pd
 
 from daskfs.errors import RunError
 from daskfs.files import written_whole
+from daskfs.version import __version__
 
 FORMAT_VERSION = 1
 TABLE_COLUMNS = ("rank", "index", "name", "coef", "score")
@@ -169,8 +170,6 @@ class SelectionResult:
 
     def to_record(self) -> ResultRecord:
         """Return what result.json holds."""
-        from daskfs import __version__
-
         rows = self.table[list(TABLE_COLUMNS)].itertuples(index=False, name=None)
         return ResultRecord(
             format_version=FORMAT_VERSION,

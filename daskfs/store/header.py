@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import sys
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from daskfs.errors import StoreFormatError
+from daskfs.version import __version__
 
 FORMAT_VERSION = 1
 
@@ -135,7 +135,7 @@ def versions() -> dict[str, str]:
     import zarr
 
     return {
-        "daskfs": sys.modules["daskfs"].__version__,  # the package stands above this room
+        "daskfs": __version__,
         "numpy": np.__version__,
         "zarr": zarr.__version__,
         "numcodecs": numcodecs.__version__,
