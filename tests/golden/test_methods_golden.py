@@ -66,9 +66,6 @@ def test_the_result_in_two_processes_is_the_golden_one(case, given, data, folder
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(
-    strict=True, reason="a kernel's callees are linked twice: which copy runs depends on what was loaded"
-)
 def test_a_process_that_compiles_gives_the_bits_of_one_that_loads(tmp_path):
     command = [sys.executable, "-m", "pytest", __file__, "-q", "-k", "online_substitution-dense and not two_processes"]
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
