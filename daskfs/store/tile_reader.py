@@ -163,7 +163,7 @@ class TileReader(Tiled):
         """Copy one tile's part of a block; the whole tile is read, for its checksum covers all of it."""
         rows, columns = row_cut.outside, column_cut.outside
         inside = row_cut.inside
-        if isinstance(rows, slice) and isinstance(columns, slice) and isinstance(inside, slice):
+        if all(isinstance(part, slice) for part in (rows, columns, inside, column_cut.inside)):  # in the tile's order
             target = block[rows, columns]
             if target.shape == self._tile and target.flags.c_contiguous:
                 for _ in self._strips(row_cut.tile, column_cut.tile, target):

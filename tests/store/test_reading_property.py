@@ -47,3 +47,14 @@ def test_reading_is_indexing(monkeypatch, stored, rows, columns, into):
     found = store.read(rows, columns, out)
     np.testing.assert_array_equal(found, expected)
     assert found is out if into else found.flags.c_contiguous
+
+
+@pytest.mark.parametrize("order", [[0, 0, 0], [2, 1, 0], [0, 2, 2]])
+def test_as_many_columns_as_a_tile_has_may_come_in_any_order(tmp_path, order):
+    """They are not the tile: it was once copied whole where they fill as many places."""
+    X = np.arange(5 * 7, dtype=np.float32).reshape(5, 7)
+    with StoreWriter(tmp_path / "a.zarr", 7, "float32", shuffle=False, source={}, tile_shape=(5, 3)) as writer:
+        writer.write(RowBlock(0, 5, X))
+    store = open_store(tmp_path / "a.zarr")
+    np.testing.assert_array_equal(store.read(slice(None), np.array(order)), X[:, order])
+    np.testing.assert_array_equal(store.read(np.array([4, 3, 2, 1, 0]), slice(0, 3)), X[::-1, :3])
