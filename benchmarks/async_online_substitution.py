@@ -116,20 +116,20 @@ def sequential(store: FeatureStore, s: int) -> tuple[Any, float, float]:
 @contextmanager
 def one_core_each() -> Iterator[None]:
     """Let the workers of a run keep to one core each, in turn; the process of the central node goes where it can."""
-    start = async_run.AsyncRun._tasks
+    watch = async_run.AsyncRun._watch
 
-    def kept(self: Any, node: Any) -> Any:
+    def kept(self: Any, node: Any, tasks: Any) -> Any:
         client, n_cores = self.run.workers.client, os.cpu_count() or 1
         for number, address in enumerate(self.actors.addresses()):
             is_worker = number < self.settings.n_workers
             client.run(_keep_to, {number % n_cores} if is_worker else set(range(n_cores)), workers=[address])
-        return start(self, node)
+        return watch(self, node, tasks)
 
-    async_run.AsyncRun._tasks = kept  # type: ignore[method-assign]
+    async_run.AsyncRun._watch = kept  # type: ignore[method-assign]
     try:
         yield
     finally:
-        async_run.AsyncRun._tasks = start  # type: ignore[method-assign]
+        async_run.AsyncRun._watch = watch  # type: ignore[method-assign]
 
 
 def _keep_to(cores: set[int]) -> None:
