@@ -56,7 +56,7 @@ class Task(NamedTuple):
     y_test: np.ndarray
     loss: str
     subsets: dict[str, Any]
-    """How MESSAGE and its competitors are told their subsets."""
+    """How MESSAGE and its baselines are told their subsets."""
 
 
 def draw_power(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
