@@ -92,7 +92,8 @@ class ModelShape:
     def nbytes(self) -> int:
         """Of one model in memory."""
         if self.has_heap:
-            return self.sketch_nbytes + self.n_outputs * (self.n_slots * (8 + 4 + 4 + 8 + 8) + 8 * self.n_selected)
+            heap_nbytes = self.n_slots * (8 + 4 + 4 + 8 + 8) + 8 * (self.n_selected + 1)
+            return self.sketch_nbytes + self.n_outputs * heap_nbytes
         return self.sketch_nbytes + self.n_slots * (8 + 8 + 4 * self.n_outputs)
 
     def sketch(self, cells: np.ndarray | None = None, scale: float = 1.0) -> CountSketch:
