@@ -54,14 +54,16 @@ def open_store(path: str | os.PathLike[str]) -> FeatureStore:
 
 
 def verify_store(path: str | os.PathLike[str], progress: Progress | None = None) -> list[str]:
-    """Return one line per damaged part, of a store that may be too damaged to be opened: see `FeatureStore.verify`.
+    """Return one line per damaged part of a store that may be too damaged to be opened; see `FeatureStore.verify`.
 
     Raises
     ------
-    StoreFormatError
-        As `open_store`.
+    StoreError
+        No store, or manifest or header are damaged: what there should be is not known.
     """
-    return damaged_parts(_existing(path), progress)
+    folder = _existing(path)
+    read_header(folder, read_manifest(folder))
+    return damaged_parts(folder, progress)
 
 
 def _existing(path: str | os.PathLike[str]) -> Path:
