@@ -115,7 +115,7 @@ class Mission(BaseSelector):
     intercept_rate : float, optional
         Learning rate of the intercept, as a share of `learning_rate`; 0.01 by default. With the paper's variant 0 by
         default, which there means that there is no intercept.
-    tail_half_life : {"auto"} or float or None
+    tail_half_life : float or "auto" or None
         Half-life, in passes, of the weights outside the active set; None: they never decay (then take one pass only).
         By default 1, with the paper's variant None. Choose it shorter where memory is tight.
     block_rows : int
