@@ -36,22 +36,20 @@ GRACE_S = 10.0
 
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGALRM", "SIGUSR1", "SIGUSR2")
 _MARK = 0
+_POLL_S = 0.1
 
 Handler = Callable[[int, FrameType | None], Any]
 
 
 class _State:
-    """What the main thread does, and what has come meanwhile."""
+    """What the main thread does, and what has come meanwhile; this is replaced where a guard begins and ends."""
 
-    def __init__(self) -> None:
-        self.thread = threading.main_thread().ident
-        self.is_open = False
+    def __init__(self, *, is_open: bool = False, is_command: bool = False) -> None:
+        self.is_open, self.is_command = is_open, is_command
         self.n_held = 0
         self.in_kernel = False
-        self.is_command = False
         self.is_concluding = False
         self.is_concluded = False
-        self.handlers: dict[int, Handler] = {}  # as they were before the guard
         self.raising: set[int] = set()  # signals that become a KeyboardInterrupt
         self.waiting: list[tuple[int, FrameType | None]] = []
         self.interrupted_at: float | None = None
@@ -74,7 +72,7 @@ class _Watcher:
                     self._marks.put(None)
                     continue
                 if number in _state.raising and _state.in_kernel and not _state.n_held:
-                    STOP.value = _state.thread or 0
+                    STOP.value = _thread or 0
                 with suppress(OSError):
                     os.write(self.next_ear, bytes([number]))
 
@@ -85,13 +83,16 @@ class _Watcher:
             self._marks.get(timeout=1.0)
 
 
+_thread = threading.main_thread().ident
 _state = _State()
+_handlers: dict[int, Any] = {}
+"""Those that stood where `_arrived` does."""
 _watcher: _Watcher | None = None
 
 
 def is_reached() -> bool:
     """Return whether signals reach this thread."""
-    return threading.get_ident() == _state.thread
+    return threading.get_ident() == _thread
 
 
 @contextmanager
@@ -112,7 +113,7 @@ def guard(*, command: bool = False) -> Iterator[None]:
     if not is_reached():
         yield
         return
-    with nullcontext() if _state.is_open else _installed(command):
+    with nullcontext() if _state.is_open else _opened(command):
         try:
             yield
             check()
@@ -128,7 +129,7 @@ def held() -> Iterator[None]:
     if not is_reached():
         yield
         return
-    with nullcontext() if _state.is_open else _installed(command=False):
+    with nullcontext() if _state.is_open else _opened():
         _state.n_held += 1
         try:
             yield
@@ -186,7 +187,10 @@ def call_aside(function: Callable[..., Any], *arguments: Any, **options: Any) ->
             ended.put((False, fault))
 
     threading.Thread(target=call, name="daskfs-aside", daemon=True).start()
-    is_result, found = ended.get()
+    while True:
+        with suppress(Empty):  # a signal that another thread was given does not end the wait
+            is_result, found = ended.get(timeout=_POLL_S)
+            break
     if is_result:
         return found
     raise found
@@ -233,13 +237,14 @@ def _raise_waiting() -> None:
 
 
 def _raise(number: int, frame: FrameType | None) -> None:
-    """Raise an interrupt, or call the handler that the signal had before the guard."""
+    """Raise an interrupt, or call the handler that the signal had before."""
     STOP.value = 0
     if number not in _state.raising:
-        _state.handlers[number](number, frame)
+        before = _handlers[number]
+        (before if callable(before) else signal.default_int_handler)(number, frame)
         return
-    before, now = _state.interrupted_at, time.monotonic()
-    if _state.is_concluded or (_state.is_command and before is not None and now - before < GRACE_S):
+    last, now = _state.interrupted_at, time.monotonic()
+    if _state.is_concluded or (_state.is_command and last is not None and now - last < GRACE_S):
         return
     _state.interrupted_at = now
     _state.waiting = [other for other in _state.waiting if other[0] not in _state.raising]
@@ -247,64 +252,60 @@ def _raise(number: int, frame: FrameType | None) -> None:
 
 
 @contextmanager
-def _installed(command: bool) -> Iterator[None]:
-    """Have the handlers in place, signals waiting while they are put there and taken away."""
-    _state.n_held += 1
-    _install(command)
+def _opened(command: bool = False) -> Iterator[None]:
+    """Have the handlers in place.
+
+    A signal may come between any two of these lines. `_arrived` does as the handler before it did wherever no guard is
+    open, and both states are at hand: whichever handlers stand, nothing is half open.
+    """
+    global _state
+    opened, closed = _State(is_open=True, is_command=command), _State()
+    _install(opened)
+    _state = opened
     try:
-        try:
-            _state.n_held -= 1
-            _raise_waiting()
-            yield
-        finally:
-            _state.n_held += 1
+        yield
     finally:
+        _state = closed
         _uninstall()
 
 
-def _install(command: bool) -> None:
+def _install(state: _State) -> None:
     """Put the handlers in place; what is ignored, or ends the process without Python's doing, stays so."""
     global _watcher
     _watcher = _watcher or _Watcher()
-    _state.is_open, _state.is_command = True, command
     for number in (getattr(signal, name) for name in _NAMES if hasattr(signal, name)):
         before = signal.getsignal(number)
-        is_end = command and number == signal.SIGTERM and before is signal.SIG_DFL
-        if is_end or before is signal.default_int_handler:
-            _state.raising.add(number)
-        if is_end or callable(before):
-            _state.handlers[number] = before  # type: ignore[assignment]
+        if before != _arrived:  # else it was not taken away, for a signal came
+            _handlers[number] = before
+        is_end = state.is_command and number == signal.SIGTERM and _handlers[number] is signal.SIG_DFL
+        if is_end or _handlers[number] is signal.default_int_handler:
+            state.raising.add(number)
+        if is_end or callable(_handlers[number]):
             signal.signal(number, _arrived)
-    _watcher.next_ear = signal.set_wakeup_fd(_watcher.ear, warn_on_full_buffer=False)
+    ear = signal.set_wakeup_fd(_watcher.ear, warn_on_full_buffer=False)
+    if ear != _watcher.ear:
+        _watcher.next_ear = ear
 
 
 def _uninstall() -> None:
-    """Put things back as they were before the guard, and raise what came meanwhile."""
-    global _state
-    over = _state
-    for number, handler in over.handlers.items():
-        if signal.getsignal(number) == _arrived:
-            signal.signal(number, handler)
+    """Put things back as they were."""
+    STOP.value = 0
     if _watcher is not None:
         with suppress(OSError, ValueError):  # the loop that heard of signals before has gone
             signal.set_wakeup_fd(_watcher.next_ear)
-        _watcher.next_ear = -1
-    _state = _State()
-    STOP.value = 0
-    if not over.is_concluded:
-        for number, frame in over.waiting:
-            if number in over.raising:
-                raise KeyboardInterrupt
-            over.handlers[number](number, frame)
+    for number, before in _handlers.items():
+        if signal.getsignal(number) == _arrived:
+            signal.signal(number, before)
 
 
 def _forget() -> None:
     """Begin anew in a process that was forked, which has no watcher and is in no guard."""
-    global _watcher
-    if _state.is_open:
+    global _watcher, _state, _thread
+    is_open, _state, _thread = _state.is_open, _State(), threading.get_ident()
+    if is_open:
         _uninstall()
         signal.set_wakeup_fd(-1)
-    _watcher, _state.thread = None, threading.get_ident()
+    _watcher = None
 
 
 if hasattr(os, "register_at_fork"):
