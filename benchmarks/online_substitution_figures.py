@@ -42,6 +42,8 @@ LOSS = {1: "squared", 2: "squared_hinge"}
 SIZES = {1: range(2000, 6001, 500), 2: range(1000, 5001, 500)}
 KEY = ("figure", "columns", "panel", "p", "seed", "method")
 EPOCHS = (1, 2, 3, 4, 5)
+SCANS = 3
+"""Of every online method in the left panels, ours and the rivals alike: the default of ours."""
 LINES = {
     "os exchange": ("#1f5f8b", "-"),
     "os": ("#1f5f8b", "--"),
@@ -79,20 +81,21 @@ def online_substitution(**options: Any) -> Any:
 
 
 def makers(s: int, loss: str, penalty: Penalty | None) -> dict[str, Callable[[], Any]]:
-    """Return the methods of the left panels, each with two scans of the features where it is online."""
+    """Return the methods of the left panels, each with `SCANS` scans of the features where it is online."""
     options: dict[str, Any] = {"n_features_to_select": s, "loss": loss}
+    online = options | {"n_epochs": SCANS}
     return {
-        "os exchange": lambda: online_substitution(**options),
-        "os": lambda: online_substitution(rule="os", **options),
-        "os paper": lambda: online_substitution(rule="paper", **options),
+        "os exchange": lambda: online_substitution(**online),
+        "os": lambda: online_substitution(rule="os", **online),
+        "os paper": lambda: online_substitution(rule="paper", **online),
         "omp": lambda: OrthogonalMatchingPursuit(**options),
         "proj-gd": lambda: ProjGD(**options),
         "proj-gd half": lambda: ProjGD(step="half", **options),
         "l1 batch": lambda: LassoCut(**options),
-        "grafting": lambda: Grafting(penalty=penalty.get(), **options),
-        "l1 descent": lambda: OnlineL1(penalty=penalty.get(), **options),
-        "l0 descent": lambda: OnlineL0(**options),
-        "alpha-investing": lambda: AlphaInvesting(**options),
+        "grafting": lambda: Grafting(penalty=penalty.get(), **online),
+        "l1 descent": lambda: OnlineL1(penalty=penalty.get(), **online),
+        "l0 descent": lambda: OnlineL0(**online),
+        "alpha-investing": lambda: AlphaInvesting(**online),
     }
 
 
