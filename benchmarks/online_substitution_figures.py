@@ -10,10 +10,10 @@ the refit from the true coefficients over their length, or the share of test row
 
 Panels: `methods`, all methods by number of features (the left columns); `epochs`, the number of scans (the middle). The
 right columns are those of async_online_substitution_figures.py. Grafting and L1 coordinate descent get the penalty with
-which the batch method kept 100 features, which online nobody knows; every online method scans the features three times,
-and `os paper` is the paper's Algorithm 1 to the letter. Every fit is a row of results.csv, and none that stands there is
-made again. Prints the tables, draws figure_<k>_<columns>.png, and ends with 1 where online substitution falls below what
-was promised of it.
+which the batch method kept 100 features, which online nobody knows; every online method scans the features three
+times, and `os paper` is the paper's Algorithm 1 to the letter. Every fit is a row of results.csv, and none that stands
+there is made again. Prints the tables, draws figure_<k>_<columns>.png, and ends with 1 where online substitution falls
+below what was promised of it.
 """
 
 from __future__ import annotations
