@@ -330,7 +330,13 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
             ``promised_nbytes`` and ``held_nbytes``, see `SelectionResult`.
         n_samples : int, optional
             Where there were more rows than those of the matrix.
+
+        Raises
+        ------
+        StoreError
+            Another store has taken the place of the one that was read.
         """
+        run.matrix.verify_unchanged()
         names, intercept = run.matrix.names.given, self.intercept_
         if coef is None:
             coef = self.coef_[..., self.selected_]
