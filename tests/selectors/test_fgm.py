@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse
 from sklearn.base import clone
 
-from daskfs.errors import ConfigError, DataError, PlanError
+from daskfs.errors import ConfigError, DataError, PlanError, SelectionWarning
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.pipeline.folder import Checkpoint
 from daskfs.selectors.fgm.restricted_problem import RestrictedProblem
@@ -279,12 +279,13 @@ def test_a_tie_goes_to_the_first_column():
 
 def test_nothing_to_select_is_said():
     X = np.ones((20, 3))
-    selector = FGM().fit(X, np.arange(20) % 2)
+    with pytest.warns(SelectionWarning, match="FGM: no feature was selected"):
+        selector = FGM().fit(X, np.arange(20) % 2)
     with pytest.warns(UserWarning, match="No features were selected"):
         selected = selector.transform(X)
     assert selected.shape == (20, 0)
     assert len(selector.selected_) == 0
-    assert "no column has a score above 0" in selector.result_.notes[0]
+    assert "no column has a score above 0" in selector.result_.notes[1]
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

@@ -257,12 +257,15 @@ class FGM(BaseSelector):
         self.n_passes_ = passes.columns.n_passes
         self.dual_gap_ = passes.gap
 
+    @property
+    def _n_asked(self) -> int | None:
+        """How many features were asked for: rows held out may choose fewer."""
+        return self.n_features_to_select if self.validation is None else None
+
     def _notes(self, passes: Passes) -> list[str]:
         """Return in words what was selected, why it ended there, and how far the optimum is."""
-        n_selected, wanted = len(self.selected_), self.n_features_to_select
+        n_selected = len(self.selected_)
         notes = [f"{n_selected} features in {len(passes.history)} passes: {passes.reason}"]
-        if wanted is not None and n_selected < wanted and self.validation is None:
-            notes.append(f"{wanted} features were asked for, but no more than {n_selected} have a score above 0")
         n_zero = n_selected - int(np.count_nonzero(self.coef_))
         if n_zero:
             notes.append(f"{n_zero} of the selected features have no coefficient: C = {self.C_:.3g} is too small")
