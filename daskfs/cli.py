@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,7 +31,7 @@ class _Commands(TyperGroup):
         from daskfs.errors import DaskfsError
 
         try:
-            with interrupts.guard(command=True):
+            with interrupts.guard(command=True), _warnings_in_a_line():
                 return super().invoke(ctx)
         except DaskfsError as fault:
             _say(str(fault), *getattr(fault, "__notes__", ()))
@@ -42,6 +43,25 @@ class _Commands(TyperGroup):
         except BrokenPipeError:
             sys.stderr.close()  # the reader of our output has left: `daskfs info ... | head`
             raise typer.Exit(1) from None
+
+
+@contextmanager
+def _warnings_in_a_line() -> Iterator[None]:
+    """Show what daskfs warns of as it shows errors: one line, no place in the code; of a selection each time."""
+    from daskfs.errors import SelectionWarning
+
+    with warnings.catch_warnings():
+        by_default = warnings.showwarning
+
+        def show(message: Any, category: type[Warning], *place: Any, **further: Any) -> None:
+            if category in (UserWarning, SelectionWarning):
+                _say(f"warning: {message}")
+            else:
+                by_default(message, category, *place, **further)
+
+        warnings.simplefilter("always", SelectionWarning)
+        warnings.showwarning = show
+        yield
 
 
 app = typer.Typer(
