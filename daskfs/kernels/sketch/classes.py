@@ -121,7 +121,7 @@ def train_classes(rows, first, last, rule, sketch, table, scalars, intercept, fr
                 tail[c] = updated(cells[:, c], n_buckets, hashes, h, steps[c] * data[i] * to_cells)
                 size += np.float64(tail[c]) * np.float64(tail[c])
             # By the norm of its vector a feature becomes active, and leaves the sketch.
-            if size >= threshold * threshold and n_active[0] < capacity:
+            if size >= threshold * threshold and size > 0.0 and n_active[0] < capacity:
                 keys[slot] = key
                 touches[slot] = 1
                 n_active[0] += 1

@@ -14,6 +14,7 @@ import numpy as np
 from daskfs.errors import DataError
 from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
+from daskfs.selectors.mission.choice import choose
 from daskfs.selectors.mission.model import MissionModel, ModelShape, ModelState, merged
 from daskfs.selectors.mission.plan import MissionShape, Settings, n_refit_epochs, plan_mission
 from daskfs.selectors.mission.tasks import (
@@ -256,7 +257,7 @@ class Passes:
     def __init__(self, run: Run, fit: MissionFit) -> None:
         self.run, self.fit, self.sgd, self.settings = run, fit, fit.sgd, fit.shape.settings
         self.state, self.history = fit.state, list(fit.history)
-        self._counted = (0.0, 0.0)  # sums of the loss and of the weights at the last line of the history
+        self._counted = (fit.state.loss_sum, fit.state.weight_sum)  # at the last line of the history
 
     def take(self, step: str, first: int, n_passes: int, *, frozen: bool = False) -> None:
         """Take all rows `n_passes` times.
@@ -337,6 +338,32 @@ class Passes:
         self._counted = (kept.state.loss_sum, kept.state.weight_sum)
         return kept.n_done
 
+    def choose(self) -> None:
+        """Of the candidates keep those that explain the target together, where there is a choice."""
+        shape, keys = self.fit.shape, self.state.keys
+        if not shape.has_choice or not len(keys):
+            return
+        run, columns = self._with_class_weights(), keys.astype(np.int64)
+        standardize = self.sgd.scaling is not None
+        keep = choose(run, columns, shape.n_selected, self._positives, standardize=standardize)
+        weights, touches = self.state.weights[keep], self.state.touches[keep]
+        self.state = replace(self.state, keys=keys[keep], weights=weights, touches=touches)
+
+    @property
+    def _positives(self) -> list[Any]:
+        """The classes that are each told from the rest, of two the second; [None] for a target of numbers."""
+        classes = self.sgd.target.classes
+        return [None] if classes is None else list(classes[1:] if len(classes) == 2 else classes)
+
+    def _with_class_weights(self) -> Run:
+        """Return the run over the matrix whose weights are those of the classes too, with room for exact statistics."""
+        matrix, target, limit = self.run.matrix, self.sgd.target, self.run.task_limit
+        weighted = matrix
+        if target.class_weight is not None:
+            weighted = matrix.weighted(target.read(matrix, slice(None))[1] * target.mean_weight)
+        room = self.fit.shape.exact_refit().nbytes
+        return self.run.over(weighted, task_limit=room if limit is None else min(limit, room))
+
     def refit(self) -> Refit | None:
         """Fit the selected columns alone, exactly or by further passes; None where neither is asked for."""
         kind = self.fit.shape.refit
@@ -346,16 +373,8 @@ class Passes:
 
     def _refit_exactly(self) -> Refit:
         """Return the minimum of the loss; with several classes, of each against the rest."""
-        matrix, target, limit = self.run.matrix, self.sgd.target, self.run.task_limit
-        weighted = matrix if target.class_weight is None else matrix.weighted(target.read(matrix, slice(None))[1])
-        room = self.fit.shape.exact_refit().nbytes
-        run = self.run.over(weighted, task_limit=room if limit is None else min(limit, room))
-        columns = self.state.keys.astype(np.int64)
-        classes: Any = [None] if target.classes is None else target.classes
-        classes = classes[1:] if len(classes) == 2 else classes
-        fits = [
-            refit_selected(run, columns, MeanLoss(self.sgd.shape.loss, positive, ridge=0.0)) for positive in classes
-        ]
+        run, columns = self._with_class_weights(), self.state.keys.astype(np.int64)
+        fits = [refit_selected(run, columns, MeanLoss(self.sgd.shape.loss, positive)) for positive in self._positives]
         notes = []
         if any(fit.is_separable for fit in fits):
             notes.append("the selected features separate the classes linearly; a weak ridge bounds the refit")

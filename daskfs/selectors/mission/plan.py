@@ -20,6 +20,9 @@ ROWS_PER_COLUMN = 10  # of two classes: with less, they are linearly separable b
 
 
 DEFAULT_N_SELECTED = 1000
+ROWS_OF_A_DEFAULT = 2  # for each feature, where no number is asked for
+CANDIDATES, FEWEST_CANDIDATES, MOST_CANDIDATES = 4, 400, 1000  # for each feature that is asked for; at least; at most
+CHOICE_COST = 4e9  # multiplications of the second moments of all candidates, up to which there is a choice
 DEFAULT_BUCKETS = 1 << 18
 FEWEST_BUCKETS = 1 << 10
 
@@ -59,15 +62,42 @@ class Settings:
     class_weight: Any
     refit: str | None
     seed: int
+    n_candidates: int | str | None = None
+    """"auto": as many as the rows' second moments cost little."""
     n_gathered: int = 0
     """As of `ModelShape`."""
+    is_stream: bool = False
+    """Whether rows are met once and are not all known."""
+
+    def n_selected(self, data: DataShape) -> int:
+        """Return how many features are selected in the end.
+
+        Raises
+        ------
+        ConfigError
+            More features are asked for than there are.
+        """
+        supported = DEFAULT_N_SELECTED
+        if not self.is_stream and self.variant != "hashing":
+            supported = max(1, min(supported, data.n_samples // ROWS_OF_A_DEFAULT))
+        return n_to_select(self.n_features_to_select, data.n_features, supported)
+
+    def n_learnt(self, data: DataShape, n_outputs: int) -> int:
+        """Return how many features are active after a selection: candidates, where there is a choice among them."""
+        n_selected, asked = self.n_selected(data), self.n_candidates
+        if asked is None or self.is_stream or self.refit is None:
+            return n_selected
+        if asked == "auto":
+            affordable = int(math.sqrt(CHOICE_COST / (data.n_samples * n_outputs)))
+            asked = min(max(CANDIDATES * n_selected, FEWEST_CANDIDATES), MOST_CANDIDATES, affordable)
+        return min(max(int(asked), n_selected), data.n_features)
 
     def half_life(self, n_samples: int) -> float:
         """Return the rows in which the tail loses half; infinite for never."""
         return math.inf if self.tail_half_life is None else self.tail_half_life * n_samples
 
-    def model(self, n_features: int, n_outputs: int) -> ModelShape:
-        """Return the model of so many features and outputs.
+    def model(self, data: DataShape, n_outputs: int) -> ModelShape:
+        """Return the model of so many outputs.
 
         Raises
         ------
@@ -75,8 +105,8 @@ class Settings:
             More features are asked for than there are.
         """
         return ModelShape(
-            n_selected=n_to_select(self.n_features_to_select, n_features, DEFAULT_N_SELECTED),
-            n_buckets=buckets_of(self.n_buckets, n_features) if self.n_hashes else n_features,
+            n_selected=self.n_learnt(data, n_outputs),
+            n_buckets=buckets_of(self.n_buckets, data.n_features) if self.n_hashes else data.n_features,
             n_hashes=self.n_hashes,
             seed=self.seed,
             n_outputs=n_outputs,
@@ -93,6 +123,9 @@ class MissionShape:
     data: DataShape
     settings: Settings
     model: ModelShape
+    """Whose active features are candidates, where there is a choice."""
+    n_selected: int
+    """Features that are selected in the end, at most."""
     refit: str | None
     """"exact", "sgd" or None."""
     nnz_per_row: float | None = None
@@ -101,9 +134,20 @@ class MissionShape:
     @classmethod
     def of(cls, data: DataShape, settings: Settings, n_outputs: int = 1, nnz_per_row: float | None = None) -> Self:
         """Return the shape of a fit."""
-        model = settings.model(data.n_features, n_outputs)
-        refit = chosen_refit(settings.refit, model.loss, n_outputs, data.n_samples, model.most_selected)
-        return cls(data, settings, model, refit, nnz_per_row)
+        model = settings.model(data, n_outputs)
+        n_selected = settings.n_selected(data) if not model.has_heap else min(model.most_selected, data.n_features)
+        refit = chosen_refit(settings.refit, model.loss, n_outputs, data.n_samples, n_selected)
+        return cls(data, settings, model, n_selected, refit, nnz_per_row)
+
+    @property
+    def has_choice(self) -> bool:
+        """Whether what is selected is chosen by exact statistics, if only to leave constant columns out."""
+        cost = self.model.n_outputs * self.data.n_samples * self.model.n_selected**2
+        return (
+            self.refit is not None
+            and self.settings.n_candidates is not None
+            and (self.model.n_selected > self.n_selected or cost <= CHOICE_COST)
+        )
 
     @property
     def row_nbytes(self) -> int:
@@ -130,11 +174,11 @@ class MissionShape:
         return budget.add("pieces of rows", N_PIECES * piece_rows * self.row_nbytes)
 
     def exact_refit(self) -> Budget:
-        """Return what a task of an exact refit holds; nothing where there is none."""
-        if self.refit != "exact":
-            return Budget()
-        k = min(self.model.most_selected, self.data.n_features)
+        """Return what a task holds that makes second moments, of candidates or for an exact refit; else nothing."""
+        k = max(self.n_selected * (self.refit == "exact"), self.model.n_selected * self.has_choice)
         n_values = self.data.n_samples * k
+        if not k:
+            return Budget()
         budget = Budget().add("selected columns", min(n_values * max(self.data.itemsize, 4), PIECE_NBYTES))
         budget.add("copies of a block of them", 3 * 8 * min(REFIT_VALUES, n_values))
         return budget.add("matrices of K x K", 4 * 8 * (k + 1) ** 2)
@@ -164,7 +208,7 @@ def plan_mission(shape: MissionShape, memory_limit: int | None) -> SelectorPlan:
         task=shape.task(shape.piece_rows(memory_limit)),
         client=client,
         text=(
-            f"mission: {model.n_selected:,} features, a sketch of {max(model.n_hashes, 1)} x {model.n_buckets:,} "
+            f"mission: {shape.n_selected:,} features, a sketch of {max(model.n_hashes, 1)} x {model.n_buckets:,} "
             f"cells; {n_passes} passes over all columns{refit}"
         ),
     )
