@@ -91,6 +91,10 @@ def train_classes(rows, first, last, rule, sketch, table, scalars, intercept, fr
             else:
                 n_other -= 1
                 places[n_other] = i
+        if frozen:  # what takes no step does not limit it
+            norm = 0.0
+            for k in range(n_found):
+                norm += np.float64(data[places[k]]) * np.float64(data[places[k]])
         # The gradient in z, and the step of each class's weight for x = 1.
         scalars[0].loss_sum += row_weight[row] * loss_and_derivatives(rule.loss, z, y[row], derivatives)
         scalars[0].weight_sum += row_weight[row]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daskfs.kernels.linear.columns import squared_norm
+from daskfs.kernels.linear.columns import squared_norm, squared_norm_between
 from daskfs.kernels.losses import row_derivative, row_value
 from daskfs.kernels.numba_cache import inner_loop, kernel
 from daskfs.kernels.sketch.count_sketch import A, fetch, hash_word, updated
@@ -244,6 +244,8 @@ def train_rows(  # type: ignore[no-untyped-def]
                 h = hash_word(np.uint64(ids[places[k]]), seed, hashes)
                 words[k] = h
                 fetch(cells, n_buckets, hashes, h)
+        if frozen:  # what takes no step does not limit it
+            norm = squared_norm_between(found, _ZERO, n_found)
         # w_j -= rate ∂loss/∂z x_j, exactly.
         step = step_from(rule, scalars, intercept, z, y[row], row_weight[row], norm)
         for k in range(n_found):

@@ -23,6 +23,7 @@ from daskfs.selectors.mission.tasks import (
     SgdSettings,
     Survey,
     TargetEncoding,
+    mean_squared_norm,
     survey_rows,
     train_on_rows,
 )
@@ -37,6 +38,9 @@ LEAST_SURVEYED = 256  # rows of it: standard deviations within 5 %
 
 PERIOD = 0.2
 """Of the falling learning rate, in epochs."""
+
+REFIT_SHARE = 0.5
+"""Of the rate of one pass, that of a refit by descent: it is to arrive, not to find."""
 
 PAPER_RATE = 0.5
 """Constant, of the paper's experiments (section 6.2), which have losses of classes; it does not say that of the squared
@@ -166,7 +170,7 @@ def begin(run: Run, settings: Settings, target: TargetEncoding, intercept: np.nd
     shape = replace(shape, nnz_per_row=survey.nnz_per_row if is_sparse else None)
     plan_mission(shape, run.task_limit)
     n_rows, is_constant = run.shape.n_samples, n_epochs == 1 or shape.model.is_in_sketch
-    rate, step_limit = _rate(settings, shape.model, survey, is_constant)
+    rate, step_limit = _rate(settings, shape.model, survey.squared_norm, is_constant)
     if shape.model.is_in_sketch and not settings.intercept_rate:
         intercept = np.zeros_like(intercept)
     sgd = SgdSettings(
@@ -183,14 +187,14 @@ def begin(run: Run, settings: Settings, target: TargetEncoding, intercept: np.nd
     return MissionFit(shape, sgd, survey, MissionModel(shape.model, intercept).state(), n_rows)
 
 
-def _rate(settings: Settings, model: ModelShape, survey: Survey, is_constant: bool) -> tuple[float, float]:
+def _rate(settings: Settings, model: ModelShape, squared_norm: float, is_constant: bool) -> tuple[float, float]:
     """Return the learning rate of the first row, and the longest step that it may lead to."""
     loss = find_loss(settings.loss)
     if settings.learning_rate is not None:
         return float(settings.learning_rate), math.inf
     if model.is_in_sketch and loss.has_bounded_derivative:
         return PAPER_RATE, math.inf
-    return loss.learning_rate * (1.0 if is_constant else 2.0) / (survey.squared_norm or 1.0), loss.longest_step
+    return loss.learning_rate * (1.0 if is_constant else 2.0) / (squared_norm or 1.0), loss.longest_step
 
 
 def _survey(run: Run, shape: MissionShape, target: TargetEncoding, is_sparse: bool) -> Survey:
@@ -385,14 +389,18 @@ class Passes:
 
     def _refit_by_descent(self) -> Refit:
         """Let the weights of the selected features learn alone."""
+        # The rate follows from the norms of the selected columns alone: all others stay as they are.
         n_samples, n_epochs, shape = self.run.shape.n_samples, self.settings.n_epochs, self.sgd.shape
         if n_epochs == 1 or shape.is_in_sketch:  # the constant rate falls from here on
             self.sgd = replace(self.sgd, period=PERIOD * n_samples)
         if shape.has_heap:  # which are for selecting: what is selected has exact weights from here on
             shape = replace(shape, variant="active", n_selected=len(self.state.keys))
-            rate, step_limit = _rate(self.settings, shape, self.fit.survey, n_epochs == 1)
-            self.sgd = replace(self.sgd, shape=shape, rate=rate, step_limit=step_limit)
-        self.take("refit", n_epochs, n_refit_epochs(n_epochs), frozen=True)
+        rows = self.run.rows(0, min(n_samples, max(LEAST_SURVEYED, SURVEY_VALUES // len(self.state.keys))))
+        norm = self.run.map("survey", mean_squared_norm, [rows], self.state.keys, self.sgd.scaling)[0]
+        rate, step_limit = _rate(self.settings, shape, float(norm), is_constant=True)
+        share = REFIT_SHARE if self.settings.learning_rate is None else 1.0
+        self.sgd = replace(self.sgd, shape=shape, rate=share * rate, step_limit=step_limit)
+        self.take("refit", n_epochs, n_refit_epochs(n_epochs, n_samples), frozen=True)
         state, scaling = self.state, self.sgd.scaling
         assert state.sums is not None  # the first of these passes added them up
         _, total, squares = state.sums.T / n_samples

@@ -15,6 +15,7 @@ N_PIECES = 3  # alive: one learnt from, one read ahead, one on its way
 N_MODELS = 3  # alive in a task: the one it was given, its own, the one it returns
 REFIT_VALUES = 1 << 20  # of the selected columns, in the blocks of an exact refit, with their copies
 EXACT_COST = {"squared": 4e9, "other": 2e8}  # multiplications of one Newton step, up to which a refit is exact
+REFIT_STEPS, MOST_REFIT_EPOCHS = 20_000, 100  # of a refit by descent: rows that it takes at least, passes at most
 FEW = 1e6  # of them, below which stochastic descent has too few rows to arrive anywhere
 ROWS_PER_COLUMN = 10  # of two classes: with less, they are linearly separable by chance
 
@@ -197,7 +198,7 @@ def plan_mission(shape: MissionShape, memory_limit: int | None) -> SelectorPlan:
     least = shape.task(1)
     if memory_limit is not None and least.nbytes > memory_limit:
         least.refuse_over(memory_limit, what, _fitting_buckets(shape, memory_limit))
-    n_passes = settings.n_epochs + (shape.refit == "sgd") * n_refit_epochs(settings.n_epochs)
+    n_passes = settings.n_epochs + (shape.refit == "sgd") * n_refit_epochs(settings.n_epochs, data.n_samples)
     client = Budget().add("models", (1 + N_MODELS) * model.nbytes)
     client.add("scores and coefficients", data.n_features * (64 + 16 * model.n_outputs))
     refit = {"exact": ", then the selected columns again", "sgd": ", refit passes among them", None: ""}[shape.refit]
@@ -214,9 +215,15 @@ def plan_mission(shape: MissionShape, memory_limit: int | None) -> SelectorPlan:
     )
 
 
-def n_refit_epochs(n_epochs: int) -> int:
-    """Return the passes of a refit by stochastic gradient descent."""
-    return 1 if n_epochs == 1 else 2
+def n_refit_epochs(n_epochs: int, n_samples: int) -> int:
+    """Return the passes of a refit by stochastic gradient descent: more where a pass has few rows.
+
+    Examples
+    --------
+    >>> n_refit_epochs(5, 100_000), n_refit_epochs(5, 1000), n_refit_epochs(1, 1000)
+    (2, 20, 20)
+    """
+    return max(1 if n_epochs == 1 else 2, min(MOST_REFIT_EPOCHS, -(-REFIT_STEPS // n_samples)))
 
 
 def chosen_refit(wanted: str | None, loss: str, n_outputs: int, n_samples: int, n_selected: int) -> str | None:

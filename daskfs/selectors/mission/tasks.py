@@ -248,6 +248,15 @@ def survey_rows(matrix: Matrix, target: TargetEncoding, standardize: bool, piece
     return Survey(mean, nnz, len(squared_norms), n_ids, scaling)
 
 
+def mean_squared_norm(matrix: Matrix, keys: np.ndarray, scaling: Scaling | None, rows: Rows) -> np.ndarray:
+    """Return the mean squared norm of rows, float64, as far as these columns go."""
+    columns = keys.astype(np.int64)
+    X = np.asarray(matrix.read(rows, columns), dtype=np.float64)
+    if scaling is not None:
+        X = (X - scaling.centre[columns]) * scaling.factor[columns]
+    return np.asarray(np.square(X).sum(axis=1).mean())
+
+
 def _cut(rows: Rows, length: int) -> list[tuple[Rows, bool]]:
     """Return pieces of rows of at most so many, each with whether it is the last."""
     n_rows = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
