@@ -51,8 +51,9 @@ class StochasticIHT(_Forgetful):
 
     Parameters
     ----------
-    loss : {"squared", "logistic", "squared_hinge", "hinge"}
-        Of numbers or two classes.
+    loss : {"auto", "squared", "logistic", "squared_hinge", "hinge"}
+        Of numbers or classes, by default squared or logistic as the target calls for; several are set one against the
+        rest.
 
     Attributes
     ----------
@@ -70,7 +71,7 @@ class StochasticIHT(_Forgetful):
 
     method = "iht_sgd"
 
-    loss: Annotated[str, LossOf(ROW_BY_ROW, ONE_PREDICTION)] = "squared"
+    loss: Annotated[str, LossOf(ROW_BY_ROW, ONE_PREDICTION, several=True)] = "auto"
 
     def _settings(self) -> Settings:
         return replace(super()._settings(), variant="iht")
