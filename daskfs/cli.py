@@ -307,9 +307,7 @@ def schema(
 @app.command()
 def warmup(
     method: Annotated[list[str] | None, typer.Option(help="Method to compile for. Repeatable.")] = None,
-    loss: Annotated[
-        str | None, typer.Option(help="Loss to compile for; by default those of numbers and two classes.")
-    ] = None,
+    loss: Annotated[str | None, typer.Option(help="Loss to compile for; by default those it takes unasked.")] = None,
     dtype: Annotated[str, typer.Option(help="dtype of the matrix.")] = "float32",
 ) -> None:
     """Compile the kernels ahead of the first run.

@@ -21,6 +21,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from numbers import Integral, Real
 from types import MappingProxyType, NoneType, SimpleNamespace, UnionType
@@ -85,6 +86,15 @@ class LossOf:
     def names(self) -> tuple[str, ...]:
         """The losses that can be asked for, as they are registered now."""
         return losses_with(self.requires, self.among)
+
+    @property
+    def by_default(self) -> list[str]:
+        """The losses that "auto" can stand for: of numbers, two classes and several."""
+        found = {}
+        for n_classes in (0, 2, 3):
+            with suppress(ConfigError):  # it does not take such a target
+                found[self.of("", AUTO, TargetKind(n_classes))] = n_classes
+        return list(found)
 
     @property
     def doc(self) -> str:

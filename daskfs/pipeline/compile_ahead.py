@@ -22,7 +22,7 @@ import numpy as np
 
 from daskfs.kernels.numba_cache import CACHE_DIRECTORY, make_stamped
 from daskfs.kernels.sources import stamp_of_all
-from daskfs.losses import AUTO, LOSSES, TargetKind
+from daskfs.losses import LOSSES
 from daskfs.matrix.blocks import RowBlock
 from daskfs.store.feature_store import open_store
 from daskfs.store.writer import StoreWriter
@@ -68,15 +68,14 @@ def compile_ahead(selections: Iterable[Mapping[str, Any]], dtype: str) -> None:
 
 
 def with_default_losses(method: str) -> list[dict[str, str]]:
-    """Return selections by a method with the losses that it takes for numbers and for two classes."""
+    """Return selections by a method with the losses that it takes where none is named."""
     from daskfs.methods import find_method
     from daskfs.parameters import LossOf, parameters_of
 
     parameter = parameters_of(find_method(method)).get("loss")
     if parameter is None or not isinstance(parameter.kinds[0], LossOf):
         return [{"method": method}]
-    losses = {parameter.kinds[0].of(method, AUTO, TargetKind(n_classes)) for n_classes in (0, 2)}
-    return [{"method": method, "loss": loss} for loss in sorted(losses)]
+    return [{"method": method, "loss": loss} for loss in parameter.kinds[0].by_default]
 
 
 def _start(jobs: list[tuple[dict[str, Any], Any]], dtype: str) -> subprocess.Popen[bytes]:

@@ -54,7 +54,7 @@ NORMS = "the table's coefficients are their norms over the classes; coef_ has th
 def _possible(selector: BaseSelector) -> list[Loss]:
     """Return the loss of a selector; before a fit with "auto" those that it may become."""
     name = selector.loss if selector.loss != AUTO else getattr(selector, "loss_", AUTO)
-    names = _loss_parameter(selector).names if name == AUTO else (name,)
+    names = _loss_parameter(selector).by_default if name == AUTO else (name,)
     return [LOSSES[one] for one in names if one in LOSSES]
 
 

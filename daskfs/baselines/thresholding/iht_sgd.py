@@ -52,8 +52,7 @@ class StochasticIHT(_Forgetful):
     Parameters
     ----------
     loss : {"auto", "squared", "logistic", "squared_hinge", "hinge"}
-        Of numbers or classes, by default squared or logistic as the target calls for; several are set one against the
-        rest.
+        Of numbers or two classes, by default squared or logistic as the target calls for.
 
     Attributes
     ----------
@@ -71,7 +70,7 @@ class StochasticIHT(_Forgetful):
 
     method = "iht_sgd"
 
-    loss: Annotated[str, LossOf(ROW_BY_ROW, ONE_PREDICTION, several=True)] = "auto"
+    loss: Annotated[str, LossOf(ROW_BY_ROW, ONE_PREDICTION)] = "auto"
 
     def _settings(self) -> Settings:
         return replace(super()._settings(), variant="iht")
