@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,7 +31,7 @@ class _Commands(TyperGroup):
         from daskfs.errors import DaskfsError
 
         try:
-            with _terminated_is_interrupted():
+            with _terminated_is_interrupted(), _warnings_in_a_line():
                 return super().invoke(ctx)
         except DaskfsError as fault:
             _say(str(fault), *getattr(fault, "__notes__", ()))
@@ -55,6 +56,25 @@ def _terminated_is_interrupted() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _warnings_in_a_line() -> Iterator[None]:
+    """Show what daskfs warns of as it shows errors: one line, no place in the code; of a selection each time."""
+    from daskfs.errors import SelectionWarning
+
+    with warnings.catch_warnings():
+        by_default = warnings.showwarning
+
+        def show(message: Any, category: type[Warning], *place: Any, **further: Any) -> None:
+            if category in (UserWarning, SelectionWarning):
+                _say(f"warning: {message}")
+            else:
+                by_default(message, category, *place, **further)
+
+        warnings.simplefilter("always", SelectionWarning)
+        warnings.showwarning = show
+        yield
 
 
 app = typer.Typer(
@@ -194,20 +214,30 @@ def info(store: StorePath, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def verify(store: StorePath) -> None:
+def verify(
+    store: StorePath,
+    seal: Annotated[
+        bool, typer.Option("--seal", help="Note all checksums in the manifest of a store made before it had them.")
+    ] = False,
+) -> None:
     """Check every checksum of a feature store.
 
     The damaged parts are listed, each with its file.
     """
     from daskfs.errors import CorruptStoreError
-    from daskfs.store.feature_store import open_store
+    from daskfs.store.feature_store import open_store, verify_store
 
     with _shown_progress() as progress:
-        damaged = open_store(store).verify(progress=progress)
+        damaged = verify_store(store, progress)
     if damaged:
         count = f"{len(damaged)} damaged {'part' if len(damaged) == 1 else 'parts'}"
         raise CorruptStoreError("\n".join([*damaged, f"{store}: {count}; remove it and ingest the source again"]))
+    opened = open_store(store)
+    if seal and not opened.is_sealed:
+        opened = opened.sealed()
     print(f"{store}: whole")
+    if not opened.is_sealed:
+        print("  its manifest has no checksums, so chunks that changed places are not told; --seal notes them")
 
 
 @app.command()

@@ -130,6 +130,10 @@ class Matrix(ABC):
         """Return whether it can still be read; a store may have been removed."""
         return True
 
+    def verify_unchanged(self) -> None:
+        """Raise a `StoreError` where what is stored was replaced since it was opened; a run ends with it."""
+        return None
+
     def labels(self, name: str) -> np.ndarray:
         """Return the values of an id or split column, shape (n_samples,)."""
         raise ConfigError(f"no column {name!r} with role 'split' or 'id'", "split.by", "add it to the schema")
@@ -411,6 +415,10 @@ class _View(Matrix):
     def exists(self) -> bool:
         """Return whether the base can still be read."""
         return self._matrix.exists()
+
+    def verify_unchanged(self) -> None:
+        """Raise an error where the base was replaced since it was opened."""
+        self._matrix.verify_unchanged()
 
 
 class RowView(_View):

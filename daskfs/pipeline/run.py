@@ -196,6 +196,7 @@ class _Run:
         result: SelectionResult = selector.result_
         if test is not None:
             result.metrics = self._evaluate(selector, store, test)
+            store.verify_unchanged()
         result.store_digest = store.digest
         result.notes = list(dict.fromkeys([*store.notes, *result.notes, *self._own_notes()]))
         result.time = {

@@ -22,7 +22,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from daskfs.cluster.open import parse_bytes, workers_of
 from daskfs.cluster.workers import Workers
-from daskfs.errors import DataError, warn
+from daskfs.errors import Caution, DataError, SelectionWarning, warn
 from daskfs.losses import AUTO, LOSSES, PLAIN_NUMBERS, Loss, TargetKind, find_loss
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix, Progress
@@ -171,7 +171,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
         if kind.n_whole and others and is_classifier == (kind.n_classes > 0):
             self._loss_note = doubt(kind, self.loss_, others)
             if not is_plan:
-                warn(self._loss_note)
+                warn(f"{type(self).__name__}: {self._loss_note}", SelectionWarning)  # before the work, not after it
         elif is_classifier:
             self._loss_note = f"the target has {kind.n_classes} classes: the loss is {self.loss_}"
 
@@ -407,13 +407,14 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
         memory: Mapping[str, Mapping[str, int]] | None = None,
         n_samples: int | None = None,
     ) -> SelectionResult:
-        """Return the result of a fit whose attributes are set.
+        """Return the result of a fit whose attributes are set, and warn of what its user must see.
 
         Parameters
         ----------
         run : Run
             With the matrix that was selected on, and what it took.
         notes : sequence of str
+            Those that are a `Caution` become warnings; that too little was selected is added here.
         history : mapping of str to ndarray, optional
             Its columns.
         chosen : mapping, optional
@@ -426,13 +427,23 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
             ``promised_nbytes`` and ``held_nbytes``, see `SelectionResult`.
         n_samples : int, optional
             Where there were more rows than those of the matrix.
+
+        Raises
+        ------
+        StoreError
+            Another store has taken the place of the one that was read.
         """
+        run.matrix.verify_unchanged()
         names, intercept = run.matrix.names.given, self.intercept_
         if coef is None:
             coef = self.coef_[..., self.selected_]
             if coef.ndim > 1:
                 coef = coefficient_norm(coef)
                 notes = [*notes, NORMS]
+        notes = [*self._shortfall(), *notes, *filter(None, [self._loss_note])]
+        for note in notes:
+            if isinstance(note, Caution):
+                warn(f"{type(self).__name__}: {note}", SelectionWarning)
         table = selection_table(self.selected_, coef, self.scores_[self.selected_], names)
         for name, column in (columns or {}).items():
             table[name] = column
@@ -457,8 +468,22 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
             memory={**limit, **(memory or {})},
             communication=run.nbytes,
             time=run.seconds,
-            notes=[*filter(None, [self._loss_note]), *notes],
+            notes=list(notes),
         )
+
+    @property
+    def _n_asked(self) -> int | None:
+        """How many features were asked for; None where the method decides."""
+        asked = getattr(self, "n_features_to_select", None)
+        return asked if isinstance(asked, int) else None
+
+    def _shortfall(self) -> list[str]:
+        n_selected, asked = len(self.selected_), self._n_asked
+        if not n_selected:
+            return [Caution("no feature was selected")]
+        if asked is not None and n_selected < asked:
+            return [Caution(f"{n_selected:,} of the {asked:,} features asked for were selected")]
+        return []
 
     def _target_and_weight(self, matrix: Matrix) -> tuple[np.ndarray, np.ndarray]:
         """Return target and weight of all rows as arrays of their own; of two classes, which it learns, -1 and +1."""

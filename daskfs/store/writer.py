@@ -21,10 +21,10 @@ from daskfs.store.band_writer import BandWriter
 from daskfs.store.column_statistics import RunningStatistics, statistics_rows
 from daskfs.store.header import FORMAT_VERSION, StoreHeader, content_digest, versions
 from daskfs.store.layout import BAND_NBYTES, MAX_FILES, SHARD_NBYTES, Codec, Layout, choose_layout, store_nbytes
-from daskfs.store.manifest import write_manifest
 from daskfs.store.row_checks import check_names, convert_rows
 from daskfs.store.row_vectors import RowVectors, write_vector
 from daskfs.store.spool import MAX_BUCKETS, Spool, draw_seed, stored_order
+from daskfs.store.stored_arrays import STATISTICS, seal
 from daskfs.store.strings import write_strings
 from daskfs.store.unfinished import UnfinishedStore
 
@@ -276,7 +276,7 @@ class StoreWriter:
         self._write_statistics()
         write_strings(self._group, "feature_names", np.array(self.feature_names, dtype=np.dtypes.StringDType()))
         self._group.attrs["daskfs"] = self._header().to_dict()
-        write_manifest(self._site.folder)
+        seal(self._site.folder)
         self._site.finish()
 
     def _wrong_length(self, found: str) -> DataError:
@@ -296,7 +296,7 @@ class StoreWriter:
 
     def _write_statistics(self) -> None:
         group = self._group.create_group("statistics")
-        for name in ("mean", "std", "n_missing", "minimum", "maximum"):
+        for name in STATISTICS:
             write_vector(group, name, getattr(self._statistics, name))
 
     def _header(self) -> StoreHeader:

@@ -96,6 +96,8 @@ def _selectors() -> Iterator[Case]:
     replicas = mission | {"n_replicas": 3, "sync_every": 50}
     yield Case("mission-replicas", "Mission", replicas, sparse=raw, on_tall_data={"sync_every": 10_000})
     yield Case("mission-paper", "Mission", mission | {"variant": "paper", "refit": "sgd"}, sparse=raw)
+    heaps = mission | {"variant": "paper", "loss": "multinomial"}
+    yield Case("mission-paper-multinomial", "Mission", heaps, "three classes", sparse=raw)
     yield Case("mission-multinomial", "Mission", mission | {"loss": "multinomial"}, "three classes", sparse=raw)
 
 

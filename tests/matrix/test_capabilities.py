@@ -6,6 +6,7 @@ A capability that is added to `Matrix` has to be examined here and forwarded by 
 from __future__ import annotations
 
 import pickle
+import shutil
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ import scipy.sparse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from daskfs.errors import ConfigError, DataError
+from daskfs.errors import ConfigError, DataError, StoreError
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix, Reweighted, RowView
 from daskfs.matrix.blocks import RowBlock
@@ -238,6 +239,9 @@ class Examination:
     def exists(self):
         assert self.matrix.exists() is self.root.exists() is True
 
+    def verify_unchanged(self):
+        assert self.matrix.verify_unchanged() is None
+
 
 def test_every_capability_is_examined():
     examined = {name for name in vars(Examination) if not name.startswith("_")}
@@ -308,3 +312,18 @@ def test_columns_that_came_and_went_answer_too():
 def test_weights_of_another_length_are_refused():
     with pytest.raises(DataError, match="expected 13 weights"):
         ArrayMatrix(values()).weighted(np.ones(5))
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_store_that_was_replaced_is_told_by_every_view_of_it(tmp_path, shuffle):
+    store, _ = stored(tmp_path, "float32", shuffle)
+    shutil.rmtree(store.path)
+    stored(tmp_path, "float64", shuffle)[0].path.rename(store.path)
+    for matrix in (
+        store,
+        store.take(np.arange(3)),
+        store.weighted(None),
+        store.take(np.arange(5)).weighted(np.ones(5)),
+    ):
+        with pytest.raises(StoreError, match="no longer the one that was opened"):
+            matrix.verify_unchanged()

@@ -6,7 +6,15 @@ import pandas as pd
 import pytest
 
 from daskfs.documents import read_yaml
-from daskfs.errors import ConfigError, CorruptStoreError, DataError, RunError, SourceError, StoreExistsError
+from daskfs.errors import (
+    ConfigError,
+    CorruptStoreError,
+    DataError,
+    RunError,
+    SelectionWarning,
+    SourceError,
+    StoreExistsError,
+)
 from daskfs.metrics import auc, mse, r2
 from daskfs.pipeline.config import Pipeline, load_pipeline
 from daskfs.pipeline.run import run_pipeline
@@ -258,7 +266,8 @@ def test_a_selection_of_nothing_predicts_the_mean(document, write, table):
     frame = pd.read_csv(table)
     frame["y"] = np.random.default_rng(0).normal(size=len(frame))
     frame.to_csv(table, index=False)
-    outcome = run_pipeline(load_pipeline(write(document), ["select.gamma=1.0"]))
+    with pytest.warns(SelectionWarning, match="no feature was selected"):
+        outcome = run_pipeline(load_pipeline(write(document), ["select.gamma=1.0"]))
     result = outcome.results["message"]
     assert len(result.table) == 0
     assert result.metrics["r2"] < 0.01

@@ -21,7 +21,7 @@ from daskfs.parameters import LossOf, parameters_of
 N = 300
 FEW = {"n_features_to_select": 2}
 SELECTORS = [daskfs.Message(n_subsets=3), daskfs.OnlineSubstitution(2), daskfs.FGM(2), daskfs.Mission(2)]
-GUESSED = pytest.mark.filterwarnings("ignore:the target takes 3 whole values")
+GUESSED = pytest.mark.filterwarnings("ignore:.*the target takes 3 whole values")
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def test_arrays_frames_stores_and_dask_collections_get_the_same_loss(X, z, name,
         assert is_regressor(selector) == (n_classes == 0)
         assert is_classifier(selector) == (n_classes > 0)
         if n_classes and "store" not in kind:
-            assert set(selector.predict(rows)) <= set(np.asarray(y)), kind
+            assert set(np.asarray(selector.predict(rows))) <= set(np.asarray(y)), kind
 
 
 @GUESSED
@@ -85,21 +85,19 @@ def test_two_classes_are_not_regressed(X, z, selector):
     assert fitted.score(X, label) > 0.9
 
 
-@pytest.mark.filterwarnings("ignore:the target takes 3 whole values")
+@pytest.mark.filterwarnings("ignore:.*the target takes 3 whole values")
 @pytest.mark.parametrize("method", list(METHODS))
 def test_a_method_takes_three_classes_or_says_what_does(X, z, method):
     y = np.array(["a", "b", "c"])[np.digitize(z, [-1.0, 1.0])]
     selector = find_method(method)()
     selector.set_params(**{name: value for name, value in FEW.items() if name in selector.get_params()})
-    try:
-        selector.fit(X, y)
-    except ValueError as refused:
-        assert "classes" in str(refused)
-        if isinstance(refused, ConfigError):
-            assert "use message or mission" in str(refused)
-    else:
-        assert len(selector.classes_) == 3
+    tags = selector.__sklearn_tags__().classifier_tags
+    if tags is not None and tags.multi_class:
+        assert len(selector.fit(X, y).classes_) == 3
         assert selector.loss_ != "squared"
+        return
+    with pytest.raises(ValueError, match=r"Only binary classification|takes .*; use message or mission"):
+        selector.fit(X, y)
 
 
 def test_iris_is_classified_and_that_is_said():
@@ -166,7 +164,8 @@ def test_no_loss_is_named_by_default(method):
 
 
 def test_before_a_fit_it_is_neither_a_classifier_nor_a_regressor():
-    assert not is_classifier(daskfs.Message()) and not is_regressor(daskfs.Message())
+    assert not is_classifier(daskfs.Message())
+    assert not is_regressor(daskfs.Message())
     assert is_classifier(daskfs.Message(loss="logistic"))
     assert is_regressor(daskfs.Message(loss="huber"))
     assert is_regressor(IHT())
@@ -200,11 +199,8 @@ def test_a_plan_knows_the_classes():
 def test_a_store_keeps_the_categories_of_its_target(X, z, tmp_path):
     y = pd.Series(np.where(z > 0, "yes", "no")).astype("category")
     store = daskfs.ingest(pd.DataFrame(X).assign(y=y), tmp_path / "s.zarr", target="y")
-    assert (
-        store.target_classes
-        == daskfs.open_store(tmp_path / "s.zarr").take(np.arange(9)).target_classes
-        == ("no", "yes")
-    )
+    assert store.target_classes == ("no", "yes")
+    assert daskfs.open_store(tmp_path / "s.zarr").take(np.arange(9)).target_classes == ("no", "yes")
     assert daskfs.ingest(X, tmp_path / "numbers.zarr", y=z).target_classes is None
 
 

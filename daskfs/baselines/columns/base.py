@@ -146,10 +146,7 @@ class ColumnBaseline(BaseSelector):
                 table = np.array(lines, dtype=np.float64).reshape(-1, len(self.history_columns))
                 chosen = Selection(features, table, tuple(notes), columns.n_passes)
                 run.save("", chosen)
-        notes = list(chosen.notes)
-        if len(chosen.features) < n_select:
-            notes.append(f"{len(chosen.features)} of the {n_select} features asked for were found")
-        notes += self._refit(run.over(rows), np.sort(chosen.features))
+        notes = [*chosen.notes, *self._refit(run.over(rows), np.sort(chosen.features))]
         notes.append(f"{chosen.n_passes} passes over all columns")
         kinds = self.history_columns.items()
         history: dict[str, np.ndarray] = {name: chosen.lines[:, k].astype(kind) for k, (name, kind) in enumerate(kinds)}

@@ -139,12 +139,9 @@ class LassoBaseline(BaseSelector, kw_only=True):
         self.intercept_ = estimate.intercept
         for name, value in estimate.attributes.items():
             setattr(self, name, value)
-        notes = list(estimate.notes)
         columns = np.flatnonzero(self.support_)
         size = coefficient_norm(self.coef_[..., columns])
         self.selected_ = columns[np.lexsort((columns, -size, -self.scores_[columns]))]
-        if not len(columns):
-            notes.append("no feature was selected")
         chosen = {name.removesuffix("_"): n for name, n in estimate.attributes.items() if name == "n_subsets_"}
         history = {} if estimate.path is None else estimate.path.columns()
-        self.result_ = self._result_of(run, notes=notes, history=history, chosen=chosen)
+        self.result_ = self._result_of(run, notes=estimate.notes, history=history, chosen=chosen)

@@ -299,7 +299,7 @@ class Message(BaseSelector, renamed={"penalty": "gic_penalty"}):
             columns, average = np.empty(0, dtype=np.int64), intercept_alone(choices, subsets.settings)
         else:
             columns, (average, step) = fits.columns, fits.averaged(self.average)
-        notes += notes_on_votes(vote.frequency, len(columns), run.matrix.names.given)
+        notes += notes_on_votes(vote.frequency, run.matrix.names.given)
         notes += [] if fits is None else fits.notes(step)
         self.n_subsets_, self.n_cached_ = len(choices), 0 if fits is None else fits.counts.n_cached
         self.n_selected_per_subset_ = np.array([choice.n_selected for choice in choices])
