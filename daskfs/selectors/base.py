@@ -20,6 +20,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from daskfs import interrupts
 from daskfs.cluster.open import parse_bytes, workers_of
 from daskfs.cluster.workers import Workers
 from daskfs.errors import Caution, DataError, SelectionWarning, warn
@@ -244,7 +245,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
             A loss that the target or the other parameters do not go with.
         """
         self.check_parameters()
-        with self._opened(X, y, sample_weight) as (matrix, labels):
+        with interrupts.guard(), self._opened(X, y, sample_weight) as (matrix, labels):
             self._fit_opened(matrix)
         if labels is not None:
             self.classes_ = labels
@@ -277,7 +278,8 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
         """
         self.check_parameters()
         self._settle_loss(kind_of_target(matrix))
-        self._fit_opened(matrix, workers, progress, checkpoint)
+        with interrupts.guard():
+            self._fit_opened(matrix, workers, progress, checkpoint)
         return self
 
     def _fit_opened(self, matrix: Matrix, *where: Any) -> None:
