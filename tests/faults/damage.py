@@ -39,6 +39,8 @@ import numpy as np
 MEMORY_NBYTES = 512 << 20
 """What a command may take beyond what the process has once all is imported and compiled."""
 TIMEOUT_S = 120.0
+START_S = 900.0
+"""Until kernels are compiled from nothing, on a busy machine."""
 COMMANDS = ("verify", "info", "message", "fgm", "online_substitution", "mission")
 VERDICTS = ("named", "unaffected", "accepted", "silent", "traceback", "hung")
 BAD = ("silent", "traceback", "hung")
@@ -487,20 +489,28 @@ class Reader:
                 env=environment,
                 cwd=root,
             )
+            assert self._line(self._process, START_S) == b"ready\n", "the process that reads did not start"
         process = self._process
         assert process.stdin is not None
-        assert process.stdout is not None
         process.stdin.write(json.dumps([command, str(path), replace]).encode() + b"\n")
         process.stdin.flush()
-        ready, _, _ = select.select([process.stdout], [], [], TIMEOUT_S)
-        line = process.stdout.readline() if ready else b""
+        line = self._line(process, TIMEOUT_S)
         if line:
             answer: dict[str, Any] = json.loads(line)
             return answer
         process.kill()
         process.communicate()
         self._process = None
-        return {"kind": "traceback" if ready else "hung", "content": "the process died" if ready else "no answer"}
+        if line is None:
+            return {"kind": "hung", "content": "no answer"}
+        return {"kind": "traceback", "content": f"the process died: {process.returncode}"}
+
+    @staticmethod
+    def _line(process: subprocess.Popen[bytes], timeout_s: float) -> bytes | None:
+        """Return the next line, None where there is none in time; empty: it died."""
+        assert process.stdout is not None
+        ready, _, _ = select.select([process.stdout], [], [], timeout_s)
+        return process.stdout.readline() if ready else None
 
 
 def _result(command: str, path: str) -> Any:
@@ -572,6 +582,8 @@ def _serve() -> None:
             _answer(command, str(store), None)
     taken = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     resource.setrlimit(resource.RLIMIT_AS, (taken + MEMORY_NBYTES, taken + MEMORY_NBYTES))
+    answers.write(b"ready\n")
+    answers.flush()
     for line in sys.stdin:
         answers.write(json.dumps(_answer(*json.loads(line))).encode() + b"\n")
         answers.flush()
