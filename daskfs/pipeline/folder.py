@@ -213,14 +213,13 @@ class Checkpoint:
             They cannot be written, because the disk is full for example.
         """
         named: dict[str, Any] = {key: np.asarray(value) for key, value in arrays.items()}
-        with _kept(self.folder / f"{name}.npz") as path:
-            np.savez(path, **named)
-            with zipfile.ZipFile(path, "a") as file:
-                file.comment = bytes(_DIGEST_NBYTES)  # stands last: room for the digest
-            with path.open("rb+") as file:
-                digest = self._digest(name, file)
-                file.seek(-_DIGEST_NBYTES, os.SEEK_END)
-                file.write(digest)
+        with _kept(self.folder / f"{name}.npz") as path, path.open("w+b") as file:
+            np.savez(file, **named)
+            with zipfile.ZipFile(file, "a") as archive:
+                archive.comment = bytes(_DIGEST_NBYTES)  # stands last: room for the digest
+            digest = self._digest(name, file)
+            file.seek(-_DIGEST_NBYTES, os.SEEK_END)
+            file.write(digest)
 
     def load(self, name: str) -> dict[str, np.ndarray] | None:
         """Return the arrays kept under a name; None where there are none that were written there."""
@@ -237,6 +236,7 @@ class Checkpoint:
 
     def _digest(self, name: str, file: BinaryIO) -> bytes:
         """Return the digest that belongs at the end of a file, and leave it there."""
+        file.flush()
         digest = hashlib.sha256(json.dumps([self.binding, self.label, name]).encode())
         left = os.fstat(file.fileno()).st_size - _DIGEST_NBYTES
         file.seek(0)
@@ -273,7 +273,8 @@ class Checkpoint:
             if not isinstance(found, dict):
                 raise ValueError("expected an object")
         except (OSError, ValueError) as fault:
-            raise RunError(f"cannot be read: {fault}", str(path), "start again with --force") from None
+            reason = getattr(fault, "strerror", None) or fault
+            raise RunError(f"cannot be read: {reason}", str(path), "start again with --force") from None
         if found.get("daskfs") != wanted["daskfs"]:
             by = found["daskfs"].get("version") if isinstance(found.get("daskfs"), dict) else None
             raise RunError(
