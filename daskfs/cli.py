@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
-import threading
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer.core import TyperGroup
+
+from daskfs import interrupts
 
 if TYPE_CHECKING:
     from daskfs.pipeline.config import Pipeline
@@ -30,7 +31,7 @@ class _Commands(TyperGroup):
         from daskfs.errors import DaskfsError
 
         try:
-            with _terminated_is_interrupted():
+            with interrupts.guard(command=True), _warnings_in_a_line():
                 return super().invoke(ctx)
         except DaskfsError as fault:
             _say(str(fault), *getattr(fault, "__notes__", ()))
@@ -45,16 +46,22 @@ class _Commands(TyperGroup):
 
 
 @contextmanager
-def _terminated_is_interrupted() -> Iterator[None]:
-    """Take a job queue's "time is up" as Ctrl-C, so that the checkpoint is kept."""
-    if threading.current_thread() is not threading.main_thread():
+def _warnings_in_a_line() -> Iterator[None]:
+    """Show what daskfs warns of as it shows errors: one line, no place in the code; of a selection each time."""
+    from daskfs.errors import SelectionWarning
+
+    with warnings.catch_warnings():
+        by_default = warnings.showwarning
+
+        def show(message: Any, category: type[Warning], *place: Any, **further: Any) -> None:
+            if category in (UserWarning, SelectionWarning):
+                _say(f"warning: {message}")
+            else:
+                by_default(message, category, *place, **further)
+
+        warnings.simplefilter("always", SelectionWarning)
+        warnings.showwarning = show
         yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 app = typer.Typer(
@@ -163,7 +170,7 @@ def ingest(
     from daskfs.sources.ingest import ingest as ingest_source
 
     options: dict[str, Any] = {"target": target, "schema": schema, "weight": weight, "delimiter": delimiter}
-    with _shown_progress() as progress:
+    with interrupts.concluding(), _shown_progress() as progress:
         made = ingest_source(
             source,
             store,
@@ -194,20 +201,30 @@ def info(store: StorePath, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def verify(store: StorePath) -> None:
+def verify(
+    store: StorePath,
+    seal: Annotated[
+        bool, typer.Option("--seal", help="Note all checksums in the manifest of a store made before it had them.")
+    ] = False,
+) -> None:
     """Check every checksum of a feature store.
 
     The damaged parts are listed, each with its file.
     """
     from daskfs.errors import CorruptStoreError
-    from daskfs.store.feature_store import open_store
+    from daskfs.store.feature_store import open_store, verify_store
 
     with _shown_progress() as progress:
-        damaged = open_store(store).verify(progress=progress)
+        damaged = verify_store(store, progress)
     if damaged:
         count = f"{len(damaged)} damaged {'part' if len(damaged) == 1 else 'parts'}"
         raise CorruptStoreError("\n".join([*damaged, f"{store}: {count}; remove it and ingest the source again"]))
+    opened = open_store(store)
+    if seal and not opened.is_sealed:
+        opened = opened.sealed()
     print(f"{store}: whole")
+    if not opened.is_sealed:
+        print("  its manifest has no checksums, so chunks that changed places are not told; --seal notes them")
 
 
 @app.command()
@@ -307,7 +324,7 @@ def schema(
 @app.command()
 def warmup(
     method: Annotated[list[str] | None, typer.Option(help="Method to compile for. Repeatable.")] = None,
-    loss: Annotated[str | None, typer.Option(help="Loss to compile for; by default that of the method.")] = None,
+    loss: Annotated[str | None, typer.Option(help="Loss to compile for; by default those it takes unasked.")] = None,
     dtype: Annotated[str, typer.Option(help="dtype of the matrix.")] = "float32",
 ) -> None:
     """Compile the kernels ahead of the first run.
@@ -315,17 +332,18 @@ def warmup(
     By default those of the five selectors. They are kept on disk, so that later commands start without delay.
     """
     from daskfs.methods import SELECTORS, find_method
-    from daskfs.pipeline.compile_ahead import compile_ahead
+    from daskfs.pipeline.compile_ahead import compile_ahead, with_default_losses
 
     names = method or list(SELECTORS)
     for name in names:
         find_method(name)
-    compile_ahead([{"method": name, **({"loss": loss} if loss else {})} for name in names], dtype)
+    named = [{"method": name, "loss": loss} for name in names] if loss else []
+    compile_ahead(named or [one for name in names for one in with_default_losses(name)], dtype)
     print("the kernels are compiled")
 
 
 def main() -> None:
-    """Run the command that the arguments name."""
+    """Run the command that the arguments name; ``daskfs.__main__`` does it for a process."""
     app(prog_name="daskfs")
 
 

@@ -14,6 +14,8 @@
 
 Each says what was expected and what was found (`problem`), where (`where`) and what to do (`remedy`).
 All are ValueErrors as well, as scikit-learn's callers expect of bad input.
+
+What a selection ends with all the same is a `SelectionWarning`; of a `Caution` among a result's notes there is one.
 """
 
 from __future__ import annotations
@@ -115,12 +117,31 @@ class RunError(DaskfsError):
     """A run that cannot be started, continued or finished."""
 
 
-def warn(message: str) -> None:
+class SelectionWarning(UserWarning):
+    """A selection that is not what was asked for: nothing or too little selected, rows ran out, not converged,
+    numbers that may have been meant as classes.
+    """
+
+
+class Caution(str):
+    """A note on a selection that its user must see: who makes the result warns of it, too.
+
+    Examples
+    --------
+    >>> notes = ["five subsets were chosen", Caution("not converged after 10 passes")]
+    >>> [note for note in notes if isinstance(note, Caution)]
+    ['not converged after 10 passes']
+    """
+
+    __slots__ = ()
+
+
+def warn(message: str, category: type[UserWarning] = UserWarning) -> None:
     """Warn the user: the line named is the one that called daskfs, however deep the reason lies."""
-    frame, depth = sys._getframe(1), 1
+    frame, depth = sys._getframe(1), 2  # the level of whoever called this
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "daskfs":
         frame, depth = frame.f_back, depth + 1
-    warnings.warn(message, UserWarning, stacklevel=depth)
+    warnings.warn(message, category, stacklevel=depth)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

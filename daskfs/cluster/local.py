@@ -16,13 +16,14 @@ import signal
 import stat
 import sys
 import tempfile
-import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
+from daskfs import interrupts
 from daskfs.errors import RunError
 
 LOOPBACK = "127.0.0.1"
@@ -69,7 +70,7 @@ def local_cluster(
     each: dict[str, Any] = {"nthreads": n_workers, "memory_limit": 0}
     if kind == "local":
         common = {"protocol": "tls://", "host": LOOPBACK, "security": distributed.Security.temporary()}
-        worker_class, each = distributed.Nanny, {"nthreads": 1, "memory_limit": memory_limit or 0, "env": environment}
+        worker_class, each = _nanny(), {"nthreads": 1, "memory_limit": memory_limit or 0, "env": environment}
     # bokeh would take 18 MiB of each worker's memory; the scheduler's dashboard shows the workers.
     each |= {"dashboard": False, "dashboard_address": f"{LOOPBACK}:0"}
     each |= {"local_directory": _own_folder(local_directory), "silence_logs": logging.CRITICAL}
@@ -77,7 +78,7 @@ def local_cluster(
     before = dict(os.environ)
     with ExitStack() as stack:
         stack.enter_context(dask.config.set({**settings, "temporary-directory": each["local_directory"]}))
-        with _children_ignore_interrupts(), _slow_disk_is_no_error():
+        with interrupts.held(), _slow_disk_is_no_error():  # what is half started would stay
             cluster = stack.enter_context(
                 distributed.SpecCluster(
                     scheduler={"cls": _scheduler_below(f"/{secret}"), "options": common | served},
@@ -143,17 +144,20 @@ def _slow_disk_is_no_error() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def _children_ignore_interrupts() -> Iterator[None]:
-    """Leave Ctrl-C, which the terminal sends to every process, to the client: it ends its workers in order."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)  # what is ignored stays so in a new process
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, handler)
+def _nanny() -> type:
+    """Return a nanny whose worker is deaf to Ctrl-C.
+
+    A terminal sends that to every process: the client ends its workers in order.
+    """
+    from distributed import Nanny
+
+    class DeafNanny(Nanny):
+        async def instantiate(self) -> Any:
+            resource_tracker.ensure_running()  # which leaves signals unblocked behind it
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # of this thread: a new process has what it has
+            return await super().instantiate()
+
+    return DeafNanny
 
 
 def _restore_environment(before: dict[str, str]) -> None:

@@ -121,9 +121,18 @@ class Matrix(ABC):
         """Row of the source that each row came from, int64 of shape (n_samples,); None: the same order."""
         return None
 
+    @property
+    def target_classes(self) -> tuple[str, ...] | None:
+        """Texts that the target's codes 0, 1, ... stand for; None where it is of numbers as they are."""
+        return None
+
     def exists(self) -> bool:
         """Return whether it can still be read; a store may have been removed."""
         return True
+
+    def verify_unchanged(self) -> None:
+        """Raise a `StoreError` where what is stored was replaced since it was opened; a run ends with it."""
+        return None
 
     def labels(self, name: str) -> np.ndarray:
         """Return the values of an id or split column, shape (n_samples,)."""
@@ -390,6 +399,11 @@ class _View(Matrix):
         """Row of the source that each row came from."""
         return self._matrix.source_rows
 
+    @property
+    def target_classes(self) -> tuple[str, ...] | None:
+        """Those of the base."""
+        return self._matrix.target_classes
+
     def source_row(self, row: int) -> int:
         """Return the row of the source that a row came from."""
         return self._matrix.source_row(row)
@@ -401,6 +415,10 @@ class _View(Matrix):
     def exists(self) -> bool:
         """Return whether the base can still be read."""
         return self._matrix.exists()
+
+    def verify_unchanged(self) -> None:
+        """Raise an error where the base was replaced since it was opened."""
+        self._matrix.verify_unchanged()
 
 
 class RowView(_View):

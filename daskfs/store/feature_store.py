@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import html
-import json
 import os
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from daskfs.errors import ConfigError, CorruptStoreError, StoreError, StoreFormatError, did_you_mean
+from daskfs.errors import ConfigError, StoreError, StoreFormatError, did_you_mean
 from daskfs.matrix.base import Matrix, Progress
 from daskfs.matrix.blocks import ColumnStatistics, Rows
 from daskfs.matrix.names import Names
-from daskfs.store.header import StoreHeader, parse_header
-from daskfs.store.manifest import MANIFEST, check_description, read_manifest
-from daskfs.store.metadata import REMEDY
-from daskfs.store.strings import StringReader
-from daskfs.store.tile_reader import TileReader, open_array
+from daskfs.store.header import StoreHeader
+from daskfs.store.manifest import MANIFEST, Manifest, identity_of, read_checksums, read_manifest
+from daskfs.store.stored_arrays import StoredArray, expected_arrays, header_document, read_array, read_header, seal
+from daskfs.store.tile_reader import TileReader
 from daskfs.store.unfinished import SUFFIX
 from daskfs.store.verify import damaged_parts
 
 _opened: dict[tuple[str, str], tuple[tuple[int, int], FeatureStore]] = {}
-"""Stores that this process was sent, by path and digest, with the manifest's inode and time."""
+"""Stores that this process was sent, by path and the manifest's digest, with the manifest's inode and time."""
 
 
 def open_store(path: str | os.PathLike[str]) -> FeatureStore:
-    """Open a feature store; reads its header, and neither the matrix nor the target.
+    """Open a feature store; reads its header and the descriptions of its arrays, and neither matrix nor target.
 
     Parameters
     ----------
@@ -44,8 +43,31 @@ def open_store(path: str | os.PathLike[str]) -> FeatureStore:
     StoreFormatError
         Nothing there, not a feature store, an unfinished one, or one of a newer format.
     CorruptStoreError
-        The header or the manifest is damaged.
+        The header, the manifest or the description of an array is damaged, or they contradict each other.
     """
+    folder = _existing(path)
+    manifest = read_manifest(folder)
+    header = read_header(folder, manifest)
+    checksums = read_checksums(folder, manifest)
+    arrays = {name: read_array(folder, name, header, manifest, checksums) for name in expected_arrays(header)}
+    return FeatureStore(folder, header, manifest, arrays)
+
+
+def verify_store(path: str | os.PathLike[str], progress: Progress | None = None) -> list[str]:
+    """Return one line per damaged part of a store that may be too damaged to be opened; see `FeatureStore.verify`.
+
+    Raises
+    ------
+    StoreError
+        No store, or manifest or header are damaged: what there should be is not known.
+    """
+    folder = _existing(path)
+    read_header(folder, read_manifest(folder))
+    return damaged_parts(folder, progress)
+
+
+def _existing(path: str | os.PathLike[str]) -> Path:
+    """Return the folder of a finished store."""
     folder = Path(path).expanduser().absolute()
     where = str(folder)
     if folder.name.endswith(SUFFIX):
@@ -60,17 +82,12 @@ def open_store(path: str | os.PathLike[str]) -> FeatureStore:
                 "wait, or ingest again",
             )
         raise StoreFormatError("no such store", where, "check the path, or ingest a source to it")
-    try:
-        group = json.loads((folder / "zarr.json").read_bytes())
-        document = group["attributes"]["daskfs"]
-        document["format_version"]
-    except (OSError, ValueError, KeyError, TypeError):
-        if (folder / MANIFEST).is_file():
-            raise CorruptStoreError("zarr.json is missing or damaged", str(folder / "zarr.json"), REMEDY) from None
-        raise StoreFormatError("not a feature store of daskfs", where, "ingest it first") from None
-    header = parse_header(document, where)
-    check_description(folder, "zarr.json", read_manifest(folder))
-    return FeatureStore(folder, header)
+    if not os.path.lexists(folder / MANIFEST):
+        try:
+            header_document(folder)
+        except StoreError:
+            raise StoreFormatError("not a feature store of daskfs", where, "ingest it first") from None
+    return folder
 
 
 class FeatureStore(Matrix):
@@ -95,15 +112,19 @@ class FeatureStore(Matrix):
     notes : list of str
         What happened on the way: rows dropped, rare categories pooled.
     header : StoreHeader
+    is_sealed : bool
+        True where the manifest holds the checksum of every chunk, so that none is read in another's place. Stores
+        written before it did are whole or not, chunk by chunk, and no more is known: `daskfs verify --seal`.
 
     Notes
     -----
-    Pickled, a store is its path and digest: tasks carry it and read where they run. Reading needs neither Zarr
-    nor any data frame library.
+    Pickled, a store is its path and its manifest's digest: tasks carry it and read where they run. Reading needs
+    neither Zarr nor any data frame library.
     """
 
-    def __init__(self, path: Path, header: StoreHeader) -> None:
-        self.path, self.header = path, header
+    def __init__(self, path: Path, header: StoreHeader, manifest: Manifest, arrays: Mapping[str, StoredArray]) -> None:
+        self.path, self.header, self._arrays = path, header, arrays
+        self.is_sealed, self._manifest_identity = manifest.is_sealed, manifest.identity
         self.shape = header.shape
         self.dtype = np.dtype(header.dtype)
         self.shuffled = header.shuffled
@@ -128,7 +149,7 @@ class FeatureStore(Matrix):
         Raises
         ------
         CorruptStoreError
-            A chunk that the block touches is missing, truncated or fails its checksum.
+            A chunk that the block touches is missing, truncated, fails its checksum or is not the one written there.
         """
         return self.tiles.read(rows, columns, out)
 
@@ -165,7 +186,7 @@ class FeatureStore(Matrix):
     @cached_property
     def feature_names(self) -> np.ndarray:
         """Names of shape (n_features,), an object array of str."""
-        return self._open_strings("feature_names").read()
+        return self._open("feature_names").read()
 
     @property
     def rows_are_random(self) -> bool:
@@ -177,9 +198,25 @@ class FeatureStore(Matrix):
         """Digest of the content."""
         return self.digest
 
+    @property
+    def target_classes(self) -> tuple[str, ...] | None:
+        """Texts that the target's codes 0, 1, ... stand for, where it was coded from categories."""
+        found = self.source.get("target_classes")
+        return None if found is None else tuple(found)
+
     def exists(self) -> bool:
         """Return whether the store's folder is still there."""
         return self.path.exists()
+
+    def verify_unchanged(self) -> None:
+        """Raise an error where the store is no longer the one that was opened.
+
+        Raises
+        ------
+        StoreError
+            It was removed, or another one stands in its place.
+        """
+        _compare(self.path, identity_of(self.path), self._manifest_identity)
 
     def column_statistics(self) -> ColumnStatistics:
         """Return the statistics of all columns, every row counted once."""
@@ -215,7 +252,7 @@ class FeatureStore(Matrix):
                 str(self.path),
                 "give it such a role in the table schema",
             )
-        return self._open_strings(f"labels/{self.label_names.index(name)}").read()
+        return self._open(f"labels/{self.label_names.index(name)}").read()
 
     @cached_property
     def mean(self) -> np.ndarray:
@@ -257,9 +294,27 @@ class FeatureStore(Matrix):
         """
         return damaged_parts(self.path, progress)
 
+    def sealed(self) -> FeatureStore:
+        """Note the checksums of all chunks, as they stand now, in the manifest; return the store opened again.
+
+        `verify` first. Of what happened to a store before it was sealed nothing can be said, and a run that reads it
+        meanwhile ends with an error.
+
+        Raises
+        ------
+        StoreError
+            The folder cannot be written.
+        """
+        try:
+            seal(self.path)
+        except OSError as fault:
+            remedy = "seal it where it can be written"
+            raise StoreError(f"cannot be sealed: {fault.strerror}", str(self.path), remedy) from None
+        return open_store(self.path)
+
     def info(self) -> dict[str, Any]:
         """Return what the store is, JSON-able; sizes in bytes."""
-        files = read_manifest(self.path)["files"]
+        files = read_manifest(self.path).files
         n_samples, n_features = self.shape
         return {
             "path": str(self.path),
@@ -269,17 +324,15 @@ class FeatureStore(Matrix):
             "disk_nbytes": sum(files.values()),
             "n_files": len(files),
             "n_missing": int(self.n_missing.sum()),
+            "sealed": self.is_sealed,
             **self.header.to_dict(),
         }
 
     def _open(self, name: str) -> Any:
-        return open_array(self.path / name, name)
-
-    def _open_strings(self, name: str) -> StringReader:
-        return StringReader(self.path / name, name)
+        return self._arrays[name].open()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (str(self.path), self.digest)
+        return _reopen, (str(self.path), self._manifest_identity)
 
     def __repr__(self) -> str:
         return f"<FeatureStore {self.path.name}: {self.shape[0]:,} samples x {self.shape[1]:,} features, {self.dtype}>"
@@ -304,18 +357,22 @@ class FeatureStore(Matrix):
         return f"<table>{lines}</table>"
 
 
-def _reopen(path: str, digest: str) -> FeatureStore:
+def _reopen(path: str, identity: str) -> FeatureStore:
     """Open a store that was sent here; once per process, as long as it stays the same."""
     try:
         status = (Path(path) / MANIFEST).stat()
         stamp = (status.st_ino, status.st_mtime_ns)
     except OSError:
         stamp = (0, 0)
-    known = _opened.get((path, digest))
+    known = _opened.get((path, identity))
     if known is not None and known[0] == stamp:
         return known[1]
     store = open_store(path)
-    if store.digest != digest:
-        raise StoreError("the store is no longer the one that was sent here", path, "open it again")
-    _opened[path, digest] = (stamp, store)
+    _compare(store.path, store._manifest_identity, identity)
+    _opened[path, identity] = (stamp, store)
     return store
+
+
+def _compare(path: Path, found: str, expected: str) -> None:
+    if found != expected:
+        raise StoreError("the store is no longer the one that was opened", str(path), "open it, and run, again")

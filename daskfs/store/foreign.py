@@ -11,7 +11,7 @@ import numpy as np
 from daskfs.errors import CorruptStoreError, SourceError
 from daskfs.matrix.blocks import Rows
 from daskfs.store.chunks import Tiled, cuts, normalise, selection_length
-from daskfs.store.metadata import REMEDY
+from daskfs.store.plain_files import REMEDY
 
 
 class ZarrReader(Tiled):

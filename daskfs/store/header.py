@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from daskfs.errors import StoreFormatError
+from daskfs.store.metadata import DTYPES, lengths
 from daskfs.version import __version__
 
 FORMAT_VERSION = 1
@@ -70,6 +73,24 @@ class StoreHeader:
         return json.loads(json.dumps(dataclasses.asdict(self)))
 
 
+def check_version(document: dict[str, Any], where: str) -> None:
+    """Refuse a header that a newer daskfs wrote; all else about it is read only where it can be read.
+
+    Raises
+    ------
+    StoreFormatError
+    """
+    version = document.get("format_version")
+    if type(version) is not int or version < 1:
+        raise StoreFormatError(
+            f"expected a format version, found {version!r}", where, "remove the store and ingest the source again"
+        )
+    if version > FORMAT_VERSION:
+        raise StoreFormatError(
+            f"the store has format {version}, this daskfs reads up to {FORMAT_VERSION}", where, "upgrade daskfs"
+        )
+
+
 def parse_header(document: dict[str, Any], where: str) -> StoreHeader:
     """Return the header of a store.
 
@@ -83,27 +104,86 @@ def parse_header(document: dict[str, Any], where: str) -> StoreHeader:
     Raises
     ------
     StoreFormatError
-        Written by a newer daskfs, or fields are missing.
+        Written by a newer daskfs, or a field is missing or not what it should be.
     """
-    version = document.get("format_version")
-    if not isinstance(version, int) or version < 1:
-        raise StoreFormatError(
-            f"expected a format version, found {version!r}", where, "remove the store and ingest the source again"
-        )
-    if version > FORMAT_VERSION:
-        raise StoreFormatError(
-            f"the store has format {version}, this daskfs reads up to {FORMAT_VERSION}", where, "upgrade daskfs"
-        )
+    check_version(document, where)
     names = {item.name for item in dataclasses.fields(StoreHeader)}
     missing = sorted(names - set(document))
     if missing:
         raise StoreFormatError(
             f"the header lacks {', '.join(missing)}", where, "remove the store and ingest the source again"
         )
-    values = {name: document[name] for name in names}
-    for name in ("shape", "tile_shape", "shard_shape", "target_names", "label_names", "notes"):
-        values[name] = None if values[name] is None else tuple(values[name])
+    values = {}
+    for name, (expected, converted) in _FIELDS.items():
+        try:
+            values[name] = converted(document[name])
+        except (ValueError, TypeError):
+            problem = f"expected {expected} as {name} in the header"
+            raise StoreFormatError(problem, where, "remove the store and ingest the source again") from None
     return StoreHeader(**values)
+
+
+def _pair(value: Any, least: int = 1) -> tuple[int, ...]:
+    if len(value) != 2:
+        raise ValueError("expected rows and columns")
+    return lengths(value, least)
+
+
+def _is(kind: type) -> Callable[[Any], Any]:
+    def convert(value: Any) -> Any:
+        if type(value) is not kind:
+            raise TypeError(f"expected {kind}")
+        return value
+
+    return convert
+
+
+def _one_of(*known: str) -> Callable[[Any], Any]:
+    def convert(value: Any) -> Any:
+        if value not in known:
+            raise ValueError(f"expected one of {known}")
+        return value
+
+    return convert
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if type(value) is not list or not all(type(text) is str for text in value):
+        raise TypeError("expected a list of text")
+    return tuple(value)
+
+
+def _source(value: Any) -> dict[str, Any]:
+    """A mapping whose entries that daskfs asks for are what it asks for."""
+    texts = [value[key] for key in ("kind", "description", "digest") if key in value]
+    if type(value) is not dict or not all(type(text) is str for text in texts):
+        raise TypeError("expected a mapping")
+    return value
+
+
+def _or_none(converted: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else converted(value)
+
+
+_FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "format_version": ("a number", _is(int)),
+    "shape": ("numbers of rows and columns", partial(_pair, least=0)),
+    "dtype": ("a dtype of numbers", _one_of(*DTYPES)),
+    "tile_shape": ("numbers of rows and columns", _pair),
+    "shard_shape": ("numbers of rows and columns, or null,", _or_none(_pair)),
+    "codec": ("raw or lz4", _one_of("raw", "lz4")),
+    "shuffled": ("true or false", _is(bool)),
+    "random_state": ("a whole number or null", _or_none(_is(int))),
+    "target_names": ("a list of names", _texts),
+    "label_names": ("a list of names", _texts),
+    "has_weight": ("true or false", _is(bool)),
+    "source": ("a description", _source),
+    "encoding_digest": ("text", _is(str)),
+    "digest": ("text", _is(str)),
+    "notes": ("a list of lines", _texts),
+    "created_with": ("a mapping", _is(dict)),
+}
+"""What is expected of each field, and what makes it what the header holds."""
 
 
 def content_digest(header: StoreHeader, feature_names: list[str]) -> str:

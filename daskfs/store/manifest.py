@@ -1,81 +1,206 @@
-"""The list of every file of a store and its length: what makes a missing chunk an error."""
+"""The list of every file of a store, its length, and the checksums of all chunks: what makes a wrong chunk an error.
+
+A chunk carries a checksum of its own, which says that it is whole, and not that it is the one that belongs there. So
+`checksums.bin` holds those of all chunks once more, array by array (four bytes each, in the order of the chunks), and
+the manifest its digest. Stores of before have a manifest of format 1, without: `seal` adds them.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from daskfs.errors import CorruptStoreError, StoreFormatError
-from daskfs.store.metadata import REMEDY
+from daskfs.files import written_whole
+from daskfs.store.plain_files import REMEDY, read_document, read_plain
 
 MANIFEST = "manifest.json"
+CHECKSUMS = "checksums.bin"
 LOCK = "writer.lock"
+MAX_NBYTES = 64 << 20
+"""Of the manifest and the store's own `zarr.json`, which lists the source's files: room for 10^6 of either."""
+FORMAT_VERSION = 2
+
+_DIGEST = re.compile("[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a finished store consists of.
+
+    Parameters
+    ----------
+    files : dict of int
+        Bytes of each file, by its name within the store.
+    sha256 : dict of str
+        Digest of each `zarr.json`.
+    n_tiles : dict of int or None
+        How many checksums `checksums.bin` holds of each array, one after the other; None: it is of format 1.
+    checksums_sha256 : str or None
+        Digest of that file.
+    identity : str
+        Digest of the manifest itself.
+    """
+
+    files: dict[str, int]
+    sha256: dict[str, str]
+    n_tiles: dict[str, int] | None
+    checksums_sha256: str | None
+    identity: str
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether it says which chunk belongs where."""
+        return self.n_tiles is not None
+
+    def files_of(self, array: str) -> dict[str, int]:
+        """Return the bytes of each chunk file of an array."""
+        return {name: nbytes for name, nbytes in self.files.items() if name.startswith(f"{array}/c/")}
 
 
 def store_files(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield every file of a store but the manifest and the writer's lock, as (name within the store, path)."""
+    """Yield every file of a store but the manifest and the writer's lock, as (name within the store, path).
+
+    Files whose names start with a dot are those of other programs.
+    """
     for parent, folders, names in os.walk(folder):
         folders.sort()
         for name in sorted(names):
             path = Path(parent, name)
             relative = path.relative_to(folder).as_posix()
-            if relative not in (MANIFEST, LOCK):
+            if relative not in (MANIFEST, LOCK) and not name.startswith("."):
                 yield relative, path
 
 
-def write_manifest(folder: Path) -> None:
-    """Write the manifest of all files that now lie in the folder."""
+def write_manifest(folder: Path, checksums: Mapping[str, np.ndarray]) -> None:
+    """Write the manifest of all files that now lie in the folder, and the checksums of all chunks of each array."""
+    content = b"".join(np.ascontiguousarray(each, "<u4").tobytes() for each in checksums.values())
+    with written_whole(folder / CHECKSUMS) as path:
+        path.write_bytes(content)
     files, descriptions = {}, {}
     for name, path in store_files(folder):
         files[name] = path.stat().st_size
         if path.name == "zarr.json":
             descriptions[name] = hashlib.sha256(path.read_bytes()).hexdigest()
-    body = {"format_version": 1, "files": files, "sha256": descriptions}
-    Path(folder, MANIFEST).write_text(json.dumps({**body, "self_sha256": _digest(body)}), encoding="utf-8")
+    body = {
+        "format_version": FORMAT_VERSION,
+        "files": files,
+        "sha256": descriptions,
+        "n_tiles": {name: int(each.size) for name, each in checksums.items()},
+        "checksums_sha256": hashlib.sha256(content).hexdigest(),
+    }
+    with written_whole(folder / MANIFEST) as path:
+        path.write_text(json.dumps({**body, "self_sha256": _digest(body)}), encoding="utf-8")
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """Return {"files": {name: bytes}, "sha256": {name of a zarr.json: digest}}.
+def read_manifest(folder: Path) -> Manifest:
+    """Return the manifest of a store.
 
     Raises
     ------
     StoreFormatError
-        There is none: the store was never finished.
-    CorruptStoreError
-        It is damaged.
+        There is none: the store was never finished. Or it is of a newer format.
+    StoreError
+        It is damaged, or cannot be read.
     """
     path = Path(folder, MANIFEST)
+    if not os.path.lexists(path):
+        raise StoreFormatError(f"{MANIFEST} is missing: not a finished store", str(folder), REMEDY)
+    document, content = read_document(path, MANIFEST, MAX_NBYTES)
     try:
-        document = json.loads(path.read_bytes())
         stated = document.pop("self_sha256")
         if stated != _digest(document):
             raise ValueError("it fails its checksum")
-        return document
-    except FileNotFoundError:
-        raise StoreFormatError(f"{MANIFEST} is missing: not a finished store", str(folder), REMEDY) from None
-    except (ValueError, KeyError, AttributeError, TypeError) as fault:
-        raise CorruptStoreError(f"{MANIFEST} is damaged: {fault}", str(path), REMEDY) from None
+        version = document["format_version"]
+        if type(version) is not int or version < 1:
+            raise ValueError(f"expected a format version, found {version!r}")
+        if version > FORMAT_VERSION:
+            problem = f"the manifest has format {version}, this daskfs reads up to {FORMAT_VERSION}"
+            raise StoreFormatError(problem, str(folder), "upgrade daskfs")
+        return Manifest(
+            _mapping(document, "files", _is_count),
+            _mapping(document, "sha256", _is_digest),
+            None if version == 1 else _mapping(document, "n_tiles", _is_count),
+            None if version == 1 else document["checksums_sha256"],
+            hashlib.sha256(content).hexdigest(),
+        )
+    except StoreFormatError:
+        raise
+    except (ValueError, KeyError) as fault:
+        reason = f"it lacks {fault}" if isinstance(fault, KeyError) else fault
+        raise CorruptStoreError(f"{MANIFEST} is damaged: {reason}", str(path), REMEDY) from None
 
 
-def check_description(folder: Path, name: str, manifest: dict[str, Any]) -> None:
-    """Check one `zarr.json` against the manifest.
+def identity_of(folder: Path) -> str:
+    """Return the digest of the manifest as it is now.
+
+    Raises
+    ------
+    StoreError
+        It is missing, or cannot be read.
+    """
+    return hashlib.sha256(read_plain(Path(folder, MANIFEST), MANIFEST, MAX_NBYTES)).hexdigest()
+
+
+def read_checksums(folder: Path, manifest: Manifest) -> dict[str, np.ndarray] | None:
+    """Return the checksums of all chunks of each array, uint32; None where the manifest is of format 1.
+
+    Raises
+    ------
+    StoreError
+        `checksums.bin` is missing or not the one that was written.
+    """
+    if manifest.n_tiles is None:
+        return None
+    path = Path(folder, CHECKSUMS)
+    nbytes = 4 * sum(manifest.n_tiles.values())
+    content = read_plain(path, CHECKSUMS, nbytes)
+    if len(content) != nbytes or hashlib.sha256(content).hexdigest() != manifest.checksums_sha256:
+        raise CorruptStoreError(f"{CHECKSUMS} is not the one that was written", str(path), REMEDY)
+    found, start = {}, 0
+    for array, n_tiles in manifest.n_tiles.items():
+        found[array] = np.frombuffer(content, "<u4", n_tiles, 4 * start)
+        start += n_tiles
+    return found
+
+
+def check_description(folder: Path, name: str, content: bytes, manifest: Manifest) -> None:
+    """Check what was read of one `zarr.json` against the manifest.
 
     Raises
     ------
     CorruptStoreError
-        It is missing or not the one that was written.
+        It is not the one that was written.
     """
-    path = Path(folder, name)
-    try:
-        found = hashlib.sha256(path.read_bytes()).hexdigest()
-    except FileNotFoundError:
-        raise CorruptStoreError(f"{name} is missing", str(path), REMEDY) from None
-    if found != manifest["sha256"].get(name):
-        raise CorruptStoreError(f"{name} is not the one that was written", str(path), REMEDY)
+    if hashlib.sha256(content).hexdigest() != manifest.sha256.get(name):
+        raise CorruptStoreError(f"{name} is not the one that was written", str(Path(folder, name)), REMEDY)
+
+
+def _mapping(document: dict[str, Any], key: str, is_right: Any) -> dict[str, Any]:
+    found = document[key]
+    if not isinstance(found, dict) or not all(map(_is_name, found)) or not all(map(is_right, found.values())):
+        raise ValueError(f"it has other {key!r} than a manifest has")
+    return found
+
+
+def _is_name(name: str) -> bool:
+    return "\0" not in name and not {"", ".", ".."} & set(name.split("/"))
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 2**62
+
+
+def _is_digest(value: Any) -> bool:
+    return isinstance(value, str) and _DIGEST.fullmatch(value) is not None
 
 
 def _digest(body: dict[str, Any]) -> str:

@@ -1,9 +1,8 @@
-"""What `zarr.json` says of an array, and whether the tile reader knows the encoding."""
+"""What `zarr.json` says of an array, and whether the encoding is one that we write."""
 
 from __future__ import annotations
 
-import json
-import sys
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,13 +11,22 @@ from typing import Any
 import numpy as np
 
 from daskfs.errors import CorruptStoreError
+from daskfs.store.chunks import n_tiles
+from daskfs.store.plain_files import REMEDY, read_document
 
-REMEDY = "remove the store and ingest the source again; `daskfs verify` lists all damage"
+MAX_NBYTES = 1 << 20
+"""Of an array's `zarr.json`, which takes less than a kilobyte."""
+MAX_LENGTH = 2**48
+"""Of an axis, so that no product of two is beyond what NumPy counts."""
+TEXT = np.dtype(object)
+
+DTYPES = {name: np.dtype(name) for name in ("bool", "float16", "float32", "float64")}
+DTYPES |= {f"{sign}int{bits}": np.dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayMetadata:
-    """Shape and encoding of an array that the tile reader can read.
+    """Shape and encoding of an array as we write it.
 
     Parameters
     ----------
@@ -27,6 +35,7 @@ class ArrayMetadata:
     shard_shape : tuple of int or None
         Several tiles in one file; None: one file per tile.
     dtype : dtype
+        `TEXT` for strings.
     has_blosc, has_checksum : bool
         A tile is compressed; four bytes of crc32c follow it.
     """
@@ -38,52 +47,76 @@ class ArrayMetadata:
     has_blosc: bool
     has_checksum: bool
 
+    @property
+    def grid_shape(self) -> tuple[int, ...]:
+        """How many tiles there are along each axis."""
+        return tuple(n_tiles(length, tile) for length, tile in zip(self.shape, self.tile_shape, strict=True))
 
-def read_metadata(folder: Path, name: str) -> dict[str, Any]:
-    """Return an array's `zarr.json`.
+    @property
+    def n_files(self) -> int:
+        """How many files hold the tiles."""
+        files = zip(self.shape, self.shard_shape or self.tile_shape, strict=True)
+        return math.prod(n_tiles(length, file) for length, file in files)
+
+    @property
+    def least_nbytes(self) -> int:
+        """How many bytes the files hold at least."""
+        n_all = math.prod(self.grid_shape)
+        if self.dtype == TEXT:  # the length of each
+            return 4 * self.shape[0] + 8 * n_all
+        tile_nbytes = math.prod(self.tile_shape) * self.dtype.itemsize
+        return n_all * (tile_nbytes // _LZ4_RATIO + 16 if self.has_blosc else tile_nbytes)
+
+
+_LZ4_RATIO = 256
+"""A byte of LZ4 stands for 255 at most."""
+
+
+def read_metadata(folder: Path, name: str) -> tuple[dict[str, Any], bytes]:
+    """Return an array's `zarr.json`, and its bytes.
 
     Raises
     ------
-    CorruptStoreError
-        It is missing or no JSON document of an array.
+    StoreError
+        It is missing, no regular file, or no JSON document of an array.
     """
     path = folder / "zarr.json"
-    try:
-        document = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise CorruptStoreError(f"the description of array {name} is missing", str(path), REMEDY) from None
-    except (ValueError, OSError) as fault:
-        raise CorruptStoreError(f"the description of array {name} is damaged: {fault}", str(path), REMEDY) from None
-    if not isinstance(document, dict) or document.get("node_type") != "array":
+    document, content = read_document(path, f"the description of array {name}", MAX_NBYTES)
+    if document.get("node_type") != "array":
         raise CorruptStoreError(f"expected the description of array {name}", str(path), REMEDY)
-    return document
+    return document, content
 
 
 def parse_metadata(document: dict[str, Any]) -> ArrayMetadata | None:
-    """Return what the tile reader needs, or None where the encoding is not one of those we write.
+    """Return shape and encoding, or None where the encoding is not one of those we write.
 
     Known are little-endian numbers, with or without Blosc, with or without crc32c, in one file per tile or in
-    shards whose index stands at the end and has a checksum.
+    shards whose index stands at the end and has a checksum; and strings with a checksum.
     """
     try:
-        dtype = np.dtype(document["data_type"])
-        grid = document["chunk_grid"]
-        keys = document["chunk_key_encoding"]
-        shape = tuple(int(length) for length in document["shape"])
-        file_shape = tuple(int(length) for length in grid["configuration"]["chunk_shape"])
-        codecs = document["codecs"]
-    except (KeyError, TypeError, ValueError):
+        return _parse(document)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
         return None
+
+
+def _parse(document: dict[str, Any]) -> ArrayMetadata | None:
+    grid, keys = document["chunk_grid"], document["chunk_key_encoding"]
+    shape = lengths(document["shape"], least=0)
+    file_shape = lengths(grid["configuration"]["chunk_shape"])
+    codecs = document["codecs"]
     if (
-        dtype.kind not in "iufb"
-        or sys.byteorder != "little"
-        or len(shape) not in (1, 2)
+        len(shape) not in (1, 2)
+        or len(file_shape) != len(shape)
         or grid["name"] != "regular"
         or keys["name"] != "default"
         or keys.get("configuration", {}).get("separator", "/") != "/"
         or document.get("storage_transformers")
     ):
         return None
+    if document["data_type"] == "string":
+        is_ours = [codec["name"] for codec in codecs] == ["vlen-utf8", "crc32c"] and len(shape) == 1
+        return ArrayMetadata(shape, file_shape, None, TEXT, False, True) if is_ours else None
+    dtype = DTYPES[document["data_type"]]
     tile_shape, shard_shape = file_shape, None
     if len(codecs) == 1 and codecs[0]["name"] == "sharding_indexed":
         inner = _parse_shard(codecs[0]["configuration"])
@@ -99,11 +132,29 @@ def parse_metadata(document: dict[str, Any]) -> ArrayMetadata | None:
     return ArrayMetadata(shape, tile_shape, shard_shape, dtype, "blosc" in names, "crc32c" in names)
 
 
+def lengths(value: Any, least: int = 1) -> tuple[int, ...]:
+    """Return a list of lengths as it stands in a document.
+
+    Raises
+    ------
+    ValueError
+        It is no list of whole numbers, or one is out of range.
+
+    Examples
+    --------
+    >>> lengths([4, 2])
+    (4, 2)
+    """
+    if not isinstance(value, list) or not all(type(n) is int and least <= n <= MAX_LENGTH for n in value):
+        raise ValueError(f"expected whole numbers from {least} to {MAX_LENGTH}")
+    return tuple(value)
+
+
 def _parse_shard(configuration: dict[str, Any]) -> tuple[tuple[int, ...], Sequence[dict[str, Any]]] | None:
     index = _codec_names(configuration["index_codecs"], 8)
     if index != ["crc32c"] or configuration.get("index_location", "end") != "end":
         return None
-    return tuple(int(length) for length in configuration["chunk_shape"]), configuration["codecs"]
+    return lengths(configuration["chunk_shape"]), configuration["codecs"]
 
 
 def _codec_names(codecs: Sequence[dict[str, Any]], itemsize: int) -> list[str] | None:

@@ -11,7 +11,8 @@ from crc32c import crc32c
 
 from daskfs.errors import CorruptStoreError
 from daskfs.store.chunks import Tiled
-from daskfs.store.metadata import REMEDY, read_metadata
+from daskfs.store.metadata import ArrayMetadata
+from daskfs.store.plain_files import MISPLACED, REMEDY, read_plain
 
 STRINGS_PER_CHUNK = 100_000
 
@@ -24,21 +25,24 @@ class StringReader(Tiled):
     folder : path-like
     name : str
         The array's name within its store, for messages.
-
-    Raises
-    ------
-    CorruptStoreError
-        The description is missing or damaged, or tells of another encoding.
+    metadata : ArrayMetadata
+        What `zarr.json` says.
+    max_nbytes : int
+        The most that a chunk may take on disk.
+    checksums : ndarray of uint32, of shape (n_chunks,), optional
+        Of all chunks, from the store's manifest.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], name: str) -> None:
-        self.folder, self.name = Path(folder), name
-        document = read_metadata(self.folder, name)
-        codecs = [codec["name"] for codec in document["codecs"]]
-        if document["data_type"] != "string" or codecs != ["vlen-utf8", "crc32c"]:
-            raise CorruptStoreError(f"expected {name} as text with a checksum, found {codecs}", str(folder), REMEDY)
-        self.shape = tuple(document["shape"])
-        self.tile_shape = tuple(document["chunk_grid"]["configuration"]["chunk_shape"])
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        name: str,
+        metadata: ArrayMetadata,
+        max_nbytes: int,
+        checksums: np.ndarray | None = None,
+    ) -> None:
+        self.folder, self.name, self._max_nbytes, self._checksums = Path(folder), name, max_nbytes, checksums
+        self.shape, self.tile_shape = metadata.shape, metadata.tile_shape
 
     def read(self) -> np.ndarray:
         """Return all strings, an object array of str.
@@ -58,17 +62,20 @@ class StringReader(Tiled):
     def _read_chunk(self, i: int) -> np.ndarray:
         from numcodecs.vlen import VLenUTF8
 
-        path = self.folder / "c" / str(i)
+        path, label = self.folder / "c" / str(i), f"{self.name} chunk ({i})"
+        encoded = read_plain(path, label, self._max_nbytes)
+        checksum = crc32c(encoded[:-4])
+        if len(encoded) < 8 or checksum != int.from_bytes(encoded[-4:], "little"):
+            raise CorruptStoreError(f"{label} fails its checksum", str(path), REMEDY)
+        if self._checksums is not None and checksum != self._checksums[i]:
+            raise CorruptStoreError(f"{label} {MISPLACED}", str(path), REMEDY)
+        n_strings = int.from_bytes(encoded[:4], "little")
+        if n_strings != self.tile_shape[0] or 4 * n_strings > len(encoded) - 8:  # before the decoder allocates them
+            raise CorruptStoreError(f"{label} has the wrong length", str(path), REMEDY)
         try:
-            encoded = path.read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
-            raise CorruptStoreError(f"{self.name} chunk ({i}) is missing", str(path), REMEDY) from None
-        if len(encoded) < 8 or crc32c(encoded[:-4]) != int.from_bytes(encoded[-4:], "little"):
-            raise CorruptStoreError(f"{self.name} chunk ({i}) fails its checksum", str(path), REMEDY)
-        strings = VLenUTF8().decode(encoded[:-4])
-        if len(strings) != self.tile_shape[0]:
-            raise CorruptStoreError(f"{self.name} chunk ({i}) has the wrong length", str(path), REMEDY)
-        return strings
+            return VLenUTF8().decode(encoded[:-4])
+        except ValueError as fault:
+            raise CorruptStoreError(f"{label} cannot be decoded: {fault}", str(path), REMEDY) from None
 
 
 def write_strings(group: Any, name: str, strings: np.ndarray) -> None:

@@ -6,8 +6,10 @@ block costs one pass over memory, as a copy out of a memory map does, and nothin
 
 from __future__ import annotations
 
+import math
 import os
 import struct
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +23,8 @@ from crc32c import crc32c
 from daskfs.errors import CorruptStoreError
 from daskfs.matrix.blocks import Rows
 from daskfs.store.chunks import Cut, Tiled, cuts, normalise, selection_length
-from daskfs.store.metadata import REMEDY, ArrayMetadata, parse_metadata, read_metadata
+from daskfs.store.metadata import TEXT, ArrayMetadata, parse_metadata, read_metadata
+from daskfs.store.plain_files import MISPLACED, REMEDY, open_plain
 
 STRIP_NBYTES = 256 << 10
 """A strip and its copy fit in a second-level cache; smaller ones cost more calls than they save."""
@@ -36,13 +39,14 @@ _buffers = threading.local()
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where an encoded tile lies: an open file, the first byte and the number of bytes."""
+    """Where an encoded tile lies: an open file, the first byte and the number of bytes; the checksum it should have."""
 
     descriptor: int
     offset: int
     nbytes: int
     path: str
     label: str
+    expected: int | None = None
 
 
 class TileReader(Tiled):
@@ -56,6 +60,8 @@ class TileReader(Tiled):
         What `zarr.json` says; see `open_array`.
     name : str
         The array's name within its store, for messages.
+    checksums : ndarray of uint32, of the grid's shape, optional
+        Of all tiles as encoded (crc32c), from the store's manifest. A tile that is whole may lie in another's place.
 
     Notes
     -----
@@ -64,13 +70,20 @@ class TileReader(Tiled):
     (256 KiB, and for Blosc one tile decoded and one encoded). Missing chunks are errors, never zeros.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], metadata: ArrayMetadata, name: str) -> None:
-        self.folder, self.name, self.metadata = str(folder), name, metadata
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        metadata: ArrayMetadata,
+        name: str,
+        checksums: np.ndarray | None = None,
+    ) -> None:
+        self.folder, self.name, self.metadata, self._checksums = str(folder), name, metadata, checksums
         self.shape, self.dtype = metadata.shape, metadata.dtype
         self.tile_shape, self.shard_shape = metadata.tile_shape, metadata.shard_shape
         self._is_vector = len(self.shape) == 1
         self._tile: tuple[int, int] = (self.tile_shape[0], 1 if self._is_vector else self.tile_shape[1])
         self._tile_nbytes = self._tile[0] * self._tile[1] * self.dtype.itemsize
+        self._tail_nbytes = _CHECKSUM.size * metadata.has_checksum
         self._indices: dict[str, tuple[tuple[int, int, int], np.ndarray]] = {}
 
     def read(self, rows: Rows = slice(None), columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
@@ -98,10 +111,13 @@ class TileReader(Tiled):
         row_numbers = normalise(rows, self.shape[0])
         column_numbers = normalise(columns, 1 if self._is_vector else self.shape[1])
         shape = (selection_length(row_numbers), selection_length(column_numbers))
+        row_cuts, column_cuts = cuts(row_numbers, self._tile[0]), cuts(column_numbers, self._tile[1])
+        if out is None and row_cuts and column_cuts:  # nothing is allocated for what is not there
+            with self._locate(row_cuts[0].tile, column_cuts[0].tile) as place:
+                self._check_length(place)
         block = self._output(shape[:1] if self._is_vector else shape, out)
         matrix = block.reshape(shape) if self._is_vector else block
-        column_cuts = cuts(column_numbers, self._tile[1])
-        for row_cut in cuts(row_numbers, self._tile[0]):
+        for row_cut in row_cuts:
             for column_cut in column_cuts:
                 self._read_cut(row_cut, column_cut, matrix)
         return block
@@ -152,6 +168,26 @@ class TileReader(Tiled):
         for _ in self._strips(i, j, None):
             pass
 
+    def stored_checksum(self, i: int, j: int = 0) -> int:
+        """Return the checksum that stands at the end of a tile; the tile itself is not read.
+
+        Raises
+        ------
+        CorruptStoreError
+            The tile is missing or has no room for one.
+        """
+        with self._locate(i, j) as place:
+            if place.nbytes < _CHECKSUM.size:
+                raise self._truncated(place, _CHECKSUM.size, place.nbytes)
+            stored = np.empty(_CHECKSUM.size, np.uint8)
+            self._fill(place, place.nbytes - _CHECKSUM.size, stored)
+            return int(_CHECKSUM.unpack(stored.data)[0])
+
+    def misplaced(self, i: int, j: int = 0) -> CorruptStoreError:
+        """Return the error of a tile that is whole and not the one that was written there."""
+        with self._locate(i, j) as place:
+            return self._misplaced(place)
+
     def _output(self, shape: tuple[int, ...], out: np.ndarray | None) -> np.ndarray:
         if out is None:
             return np.empty(shape, self.dtype)
@@ -198,42 +234,43 @@ class TileReader(Tiled):
     def _raw_strips(self, place: _Place, tile: np.ndarray | None) -> Iterator[tuple[int, np.ndarray]]:
         n_rows, n_columns = self._tile
         row_nbytes = n_columns * self.dtype.itemsize
-        tail_nbytes = _CHECKSUM.size * self.metadata.has_checksum
-        if place.nbytes != self._tile_nbytes + tail_nbytes:
-            raise self._truncated(place, self._tile_nbytes + tail_nbytes, place.nbytes)
+        self._check_length(place)
         height = min(n_rows, max(1, (STRIP_NBYTES if tile is None else DIRECT_STRIP_NBYTES) // row_nbytes))
         if tile is None:
             scratch = _scratch("strip", height * row_nbytes)[: height * row_nbytes]
             strips = scratch.view(self.dtype).reshape(height, n_columns)
+        tail = np.empty(self._tail_nbytes, np.uint8)
+        is_checked = bool(self._tail_nbytes) or place.expected is not None
         checksum = 0
         for start in range(0, n_rows, height):
             count = min(height, n_rows - start)
             strip = strips[:count] if tile is None else tile[start : start + count]
-            self._fill(place, start * row_nbytes, strip)
-            if tail_nbytes:
+            self._fill(place, start * row_nbytes, strip, *([tail] if start + count == n_rows else []))
+            if is_checked:
                 checksum = crc32c(strip.data, checksum)
             yield start, strip
-        if tail_nbytes:
-            self._check(place, checksum, self._tile_nbytes)
+        if is_checked:
+            self._check(place, checksum, tail)
+            self._check_expected(place, checksum)
 
     def _decode(self, place: _Place, tile: np.ndarray | None) -> np.ndarray:
         from numcodecs import blosc
 
         blosc.use_threads = False  # as Zarr does: its pool is shared by all threads of the process
-        tail_nbytes = _CHECKSUM.size * self.metadata.has_checksum
-        nbytes = place.nbytes - tail_nbytes
-        if nbytes < 16:
-            raise self._truncated(place, 16 + tail_nbytes, place.nbytes)
+        self._check_length(place)
+        nbytes = place.nbytes - self._tail_nbytes
         encoded = _scratch("encoded", nbytes)[:nbytes]
-        self._fill(place, 0, encoded)
-        if tail_nbytes:
-            self._check(place, crc32c(encoded.data), nbytes)
+        tail = np.empty(self._tail_nbytes, np.uint8)
+        self._fill(place, 0, encoded, tail)
+        checksum = crc32c(encoded.data)
+        self._check(place, checksum, tail)
         *_, decoded_nbytes, _, encoded_nbytes = _BLOSC_HEADER.unpack(encoded[:16].data)
         # Blosc reads past the end of a short buffer and writes past the end of a small one.
         if encoded_nbytes != nbytes:
-            raise self._truncated(place, encoded_nbytes + tail_nbytes, place.nbytes)
+            raise self._truncated(place, encoded_nbytes + self._tail_nbytes, place.nbytes)
         if decoded_nbytes != self._tile_nbytes:
             raise self._corrupt(place, f"decodes to {decoded_nbytes} bytes, expected {self._tile_nbytes}")
+        self._check_expected(place, checksum)
         if tile is None:
             tile = _scratch("tile", self._tile_nbytes)[: self._tile_nbytes].view(self.dtype).reshape(self._tile)
         try:
@@ -242,65 +279,87 @@ class TileReader(Tiled):
             raise self._corrupt(place, f"cannot be decoded: {fault}") from None
         return tile
 
+    def _check_length(self, place: _Place) -> None:
+        """Check that a tile is as long as one may be, before anything is allocated for it."""
+        whole = self._tile_nbytes + self._tail_nbytes
+        if not self.metadata.has_blosc:
+            if place.nbytes != whole:
+                raise self._truncated(place, whole, place.nbytes)
+        elif place.nbytes < _BLOSC_HEADER.size + self._tail_nbytes:
+            raise self._truncated(place, _BLOSC_HEADER.size + self._tail_nbytes, place.nbytes)
+        elif place.nbytes > _BLOSC_HEADER.size + whole:  # what cannot be compressed is stored as it is
+            raise self._truncated(place, _BLOSC_HEADER.size + whole, place.nbytes)
+
     @contextmanager
     def _locate(self, i: int, j: int) -> Iterator[_Place]:
         numbers = (i,) if self._is_vector else (i, j)
         shard = tuple(number // per for number, per in zip(numbers, self.tiles_per_file, strict=True))
         path = "/".join((self.folder, "c", *map(str, shard)))
         label = f"{self.name} chunk {numbers if len(numbers) > 1 else f'({i})'}"
+        descriptor, status = open_plain(path, label)
         try:
-            descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
-        except (FileNotFoundError, NotADirectoryError):
-            raise CorruptStoreError(f"{label} is missing", path, REMEDY) from None
-        try:
-            offset, nbytes = 0, os.fstat(descriptor).st_size
+            offset, nbytes = 0, status.st_size
             if self.shard_shape is not None:
                 within = tuple(number % per for number, per in zip(numbers, self.tiles_per_file, strict=True))
-                offset, nbytes = self._index(descriptor, path, label)[within].tolist()
+                offset, nbytes = self._index(descriptor, status, path, label)[within].tolist()
                 if offset == _ABSENT:
                     raise CorruptStoreError(f"{label} is missing from its shard", path, REMEDY)
-            yield _Place(descriptor, offset, nbytes, path, label)
+                if offset + nbytes > status.st_size:
+                    place = _Place(descriptor, 0, status.st_size, path, f"the shard of {label}")
+                    raise self._truncated(place, offset + nbytes, status.st_size)
+            expected = None if self._checksums is None else int(self._checksums[numbers])
+            yield _Place(descriptor, offset, nbytes, path, label, expected)
         finally:
             os.close(descriptor)
 
-    def _index(self, descriptor: int, path: str, label: str) -> np.ndarray:
+    def _index(self, descriptor: int, status: os.stat_result, path: str, label: str) -> np.ndarray:
         """Return where each tile of a shard starts and how long it is; uint64, tiles per shard x 2."""
-        status = os.fstat(descriptor)
         stamp = (status.st_ino, status.st_size, status.st_mtime_ns)
         known = self._indices.get(path)
         if known is not None and known[0] == stamp:
             return known[1]
-        nbytes = int(np.prod(self.tiles_per_file)) * 16
+        nbytes = math.prod(self.tiles_per_file) * 16
         start = status.st_size - nbytes - _CHECKSUM.size
         place = _Place(descriptor, start, nbytes + _CHECKSUM.size, path, f"the shard of {label}")
         if start < 0:
             raise self._truncated(place, nbytes + _CHECKSUM.size, status.st_size)
-        table = np.empty(nbytes, np.uint8)
-        self._fill(place, 0, table)
-        self._check(place, crc32c(table.data), nbytes)
+        table, tail = np.empty(nbytes, np.uint8), np.empty(_CHECKSUM.size, np.uint8)
+        self._fill(place, 0, table, tail)
+        self._check(place, crc32c(table.data), tail)
         index = table.view("<u8").reshape(*self.tiles_per_file, 2)
         self._indices[path] = (stamp, index)
         return index
 
-    def _fill(self, place: _Place, start: int, array: np.ndarray) -> None:
-        """Read bytes [start, start + array.nbytes) of a tile's place into a C-ordered array."""
-        buffer = array.data.cast("B")
-        done = 0
-        while done < len(buffer):
+    def _fill(self, place: _Place, start: int, *arrays: np.ndarray) -> None:
+        """Read the bytes from `start` of a tile's place on into C-ordered arrays, one after the other."""
+        buffers = [array.data.cast("B") for array in arrays if array.nbytes]
+        position = place.offset + start
+        while buffers:
             try:
-                count = os.preadv(place.descriptor, [buffer[done:]], place.offset + start + done)
+                count = os.preadv(place.descriptor, buffers, position)
             except OSError as fault:  # a bad sector, a lost network file system
                 raise self._corrupt(place, f"cannot be read: {fault.strerror}") from None
             if count == 0:
-                raise self._truncated(place, start + len(buffer), start + done)
-            done += count
+                end = position + sum(map(len, buffers))
+                raise self._truncated(place, end - place.offset, position - place.offset)
+            position += count
+            while buffers and count >= len(buffers[0]):
+                count -= len(buffers.pop(0))
+            if count:
+                buffers[0] = buffers[0][count:]
 
-    def _check(self, place: _Place, checksum: int, start: int) -> None:
-        """Compare with the checksum that stands `start` bytes into the place."""
-        stored = np.empty(_CHECKSUM.size, np.uint8)
-        self._fill(place, start, stored)
-        if _CHECKSUM.unpack(stored.data)[0] != checksum:
+    def _check(self, place: _Place, checksum: int, tail: np.ndarray) -> None:
+        """Compare a tile's checksum with the one that follows it, where one does."""
+        if len(tail) and _CHECKSUM.unpack(tail.data)[0] != checksum:
             raise self._corrupt(place, "fails its checksum")
+
+    def _check_expected(self, place: _Place, checksum: int) -> None:
+        """Compare a tile's checksum with the one that belongs here."""
+        if place.expected is not None and place.expected != checksum:
+            raise self._misplaced(place)
+
+    def _misplaced(self, place: _Place) -> CorruptStoreError:
+        return self._corrupt(place, MISPLACED)
 
     def _truncated(self, place: _Place, expected: int, found: int) -> CorruptStoreError:
         return self._corrupt(place, f"has the wrong length: expected {expected} bytes, found {found}")
@@ -328,8 +387,8 @@ def open_array(folder: str | os.PathLike[str], name: str) -> Any:
     CorruptStoreError
         The array's description is missing or damaged.
     """
-    metadata = parse_metadata(read_metadata(Path(folder), name))
-    if metadata is not None:
+    metadata = parse_metadata(read_metadata(Path(folder), name)[0])
+    if metadata is not None and metadata.dtype != TEXT and sys.byteorder == "little":
         return TileReader(folder, metadata, name)
     from daskfs.store.foreign import ZarrReader
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from daskfs.errors import CorruptStoreError
+from daskfs.errors import CorruptStoreError, StoreError
 from daskfs.matrix.base import Progress, Silent
-from daskfs.store.manifest import check_description, read_manifest
-from daskfs.store.metadata import read_metadata
-from daskfs.store.strings import StringReader
-from daskfs.store.tile_reader import open_array
+from daskfs.store.manifest import MAX_NBYTES, check_description, read_checksums, read_manifest
+from daskfs.store.plain_files import REMEDY, read_plain
+from daskfs.store.stored_arrays import StoredArray, expected_arrays, read_array, read_header
 
 
 def damaged_parts(folder: Path, progress: Progress | None = None) -> list[str]:
@@ -28,60 +26,70 @@ def damaged_parts(folder: Path, progress: Progress | None = None) -> list[str]:
     -------
     list of str
         Empty: every length and checksum is right.
+
+    Raises
+    ------
+    StoreFormatError
+        Unfinished, or of a newer format.
     """
+    progress = progress or Silent()
     try:
         manifest = read_manifest(folder)
     except CorruptStoreError as fault:
         return [str(fault)]
+    progress.start("verify", len(manifest.files))
     found: list[str] = []
-    progress = progress or Silent()
-    progress.start("verify", len(manifest["files"]))
-    for description in sorted(manifest["sha256"]):
+    checksums = None
+    try:
+        checksums = read_checksums(folder, manifest)
+    except StoreError as fault:
+        found.append(str(fault))
+    progress.advance(int(manifest.is_sealed))
+    for name in sorted(manifest.sha256):
         try:
-            check_description(folder, description, manifest)
-            name = description.removesuffix("zarr.json").rstrip("/")
-            if name and not _is_group(folder / description):
-                found += _damaged_tiles(folder, name, manifest["files"], progress)
-        except CorruptStoreError as fault:
+            check_description(folder, name, read_plain(folder / name, name, MAX_NBYTES), manifest)
+        except StoreError as fault:
             found.append(str(fault))
         progress.advance()
+    try:
+        header = read_header(folder, manifest)
+    except CorruptStoreError as fault:
+        return found or [str(fault)]
+    for name in expected_arrays(header):
+        try:
+            found += _damaged_tiles(read_array(folder, name, header, manifest, checksums), progress)
+        except StoreError as fault:
+            if not any(line.startswith(f"{fault.where}: ") for line in found):
+                found.append(str(fault))
+    found += _wrong_lengths(folder, manifest.files, found)
     progress.finish()
     return found
 
 
-def _is_group(description: Path) -> bool:
-    return b'"node_type": "group"' in description.read_bytes()
-
-
-def _damaged_tiles(folder: Path, name: str, files: dict[str, int], progress: Progress) -> list[str]:
+def _damaged_tiles(array: StoredArray, progress: Progress) -> list[str]:
     found = []
-    reader = _open(folder / name, name)
+    reader = array.open()
     for tile in np.ndindex(*reader.grid_shape):
         try:
             reader.check_tile(*tile)
-        except CorruptStoreError as fault:
+        except StoreError as fault:
             found.append(str(fault))
         if not (np.array(tile) % reader.tiles_per_file).any():
             progress.advance()
-    found += _wrong_lengths(folder, name, files, found)
     return found
 
 
-def _open(folder: Path, name: str) -> Any:
-    if read_metadata(folder, name)["data_type"] == "string":
-        return StringReader(folder, name)
-    return open_array(folder, name)
-
-
-def _wrong_lengths(folder: Path, name: str, files: dict[str, int], found: list[str]) -> list[str]:
+def _wrong_lengths(folder: Path, files: dict[str, int], found: list[str]) -> list[str]:
     """Compare with the manifest what the chunks' own checks cannot see, such as bytes added to a shard."""
     lines = []
+    named = "\n".join(found)
     for file, nbytes in files.items():
         path = folder / file
-        if not file.startswith(f"{name}/") or any(str(path) in line for line in found):
+        if f"{path}: " in named:
             continue
         size = path.stat().st_size if path.is_file() else None
         if size != nbytes:
             what = "is missing" if size is None else f"has {size} bytes, expected {nbytes}"
-            lines.append(f"{path}: a file of {name} {what}")
+            problem = f"a file of {file.rpartition('/c/')[0] or 'the store'} {what}"
+            lines.append(str(CorruptStoreError(problem, str(path), REMEDY)))
     return lines

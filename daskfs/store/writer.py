@@ -15,16 +15,17 @@ from typing import Any
 
 import numpy as np
 
+from daskfs import interrupts
 from daskfs.errors import DataError, PlanError, StoreError
 from daskfs.matrix.base import Progress, Silent
 from daskfs.store.band_writer import BandWriter
 from daskfs.store.column_statistics import RunningStatistics, statistics_rows
 from daskfs.store.header import FORMAT_VERSION, StoreHeader, content_digest, versions
 from daskfs.store.layout import BAND_NBYTES, MAX_FILES, SHARD_NBYTES, Codec, Layout, choose_layout, store_nbytes
-from daskfs.store.manifest import write_manifest
 from daskfs.store.row_checks import check_names, convert_rows
 from daskfs.store.row_vectors import RowVectors, write_vector
 from daskfs.store.spool import MAX_BUCKETS, Spool, draw_seed, stored_order
+from daskfs.store.stored_arrays import STATISTICS, seal
 from daskfs.store.strings import write_strings
 from daskfs.store.unfinished import UnfinishedStore
 
@@ -153,13 +154,16 @@ class StoreWriter:
     def __enter__(self) -> StoreWriter:
         import zarr
 
-        self._site = UnfinishedStore(self.path)
-        self.notes += self._site.notes
+        is_begun = False
         try:
+            with interrupts.held():
+                self._site, is_begun = UnfinishedStore(self.path), True
+            self.notes += self._site.notes
             self._group: Any = zarr.create_group(str(self._site.folder), zarr_format=3)
             self._prepare()
         except BaseException:
-            self._site.remove()
+            if is_begun:
+                self._site.remove()
             raise
         return self
 
@@ -260,7 +264,8 @@ class StoreWriter:
         finally:
             self._bands, self._spool, self._keys = None, None, []
             if not is_done:
-                self._site.remove()
+                with interrupts.held():
+                    self._site.remove()
 
     def _finish(self) -> None:
         if not self._is_whole:
@@ -276,7 +281,7 @@ class StoreWriter:
         self._write_statistics()
         write_strings(self._group, "feature_names", np.array(self.feature_names, dtype=np.dtypes.StringDType()))
         self._group.attrs["daskfs"] = self._header().to_dict()
-        write_manifest(self._site.folder)
+        seal(self._site.folder)
         self._site.finish()
 
     def _wrong_length(self, found: str) -> DataError:
@@ -296,7 +301,7 @@ class StoreWriter:
 
     def _write_statistics(self) -> None:
         group = self._group.create_group("statistics")
-        for name in ("mean", "std", "n_missing", "minimum", "maximum"):
+        for name in STATISTICS:
             write_vector(group, name, getattr(self._statistics, name))
 
     def _header(self) -> StoreHeader:

@@ -11,7 +11,7 @@ from daskfs.baselines.lasso.bolasso import Bolasso
 from daskfs.baselines.lasso.full_data import FullData
 from daskfs.baselines.lasso.subset_estimates import Averaging, Median
 from daskfs.baselines.lasso.tasks import RowPart, Weighting
-from daskfs.errors import PlanError
+from daskfs.errors import PlanError, SelectionWarning
 from daskfs.kernels.glm.path import glm_path
 from daskfs.kernels.lasso.criteria import feature_penalty
 from daskfs.matrix.arrays import ArrayMatrix
@@ -94,7 +94,8 @@ def test_bolasso_of_classes_intersects_the_samples_and_refits_by_maximum_likelih
 @pytest.mark.parametrize("baseline", BASELINES, ids=NAMES)
 def test_of_noise_the_odds_remain(X, baseline):
     y = (np.random.default_rng(9).random(len(X)) < 0.25).astype(float)
-    selector = clone(baseline).set_params(loss="logistic", gamma=1.0).fit(X, y)
+    with pytest.warns(SelectionWarning, match="no feature was selected"):
+        selector = clone(baseline).set_params(loss="logistic", gamma=1.0).fit(X, y)
     assert len(selector.selected_) == 0
     assert selector.intercept_ == pytest.approx(np.log(y.mean() / (1 - y.mean())), abs=0.05)
 

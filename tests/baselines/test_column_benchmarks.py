@@ -28,6 +28,7 @@ def load(monkeypatch):
     return load
 
 
+@pytest.mark.filterwarnings("ignore::daskfs.errors.SelectionWarning")
 def test_the_figures_of_the_paper_are_drawn_and_go_on_where_they_stood(load, tmp_path, capsys):
     arguments = ["--sizes", "150", *SMALL, "--output", str(tmp_path), "--methods", *COMPETITORS]
     assert load("online_substitution_figures").main(arguments) == 0

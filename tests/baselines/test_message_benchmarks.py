@@ -44,6 +44,7 @@ def test_the_other_recipes_run_too(load, tmp_path, recipe):
     assert len(pd.read_csv(tmp_path / "figures.csv")) == 6
 
 
+@pytest.mark.filterwarnings("ignore::daskfs.errors.SelectionWarning")
 def test_the_table_of_outliers_is_printed(load, capsys):
     small = ["--n-samples", "2000", "--n-features", "50", "--replicates", "2"]
     assert load("message_heavy_tails").main(small) in (0, 1)

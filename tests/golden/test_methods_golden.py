@@ -18,6 +18,7 @@ import pytest
 from tests.golden.cases import CASES, Data, fitted, results_of
 from tests.golden.records import FOLDER, machine_code, read_records
 
+pytestmark = pytest.mark.filterwarnings("ignore::daskfs.errors.SelectionWarning")
 EVERY = [(case, given) for case in CASES for given in case.inputs]
 ON_WORKERS = [(case, given) for case in CASES if case.arrives == "at once" for given in ("dense", "store")]
 

@@ -367,7 +367,7 @@ def test_odd_tables_run(workshop, case):
     workshop.pipeline(source={"kind": "csv", "path": "table.csv", "target": "y", **weight})
     ended = workshop.daskfs("run", "pipeline.yaml")
     assert ended.code == 0, ended
-    assert ended.complaints == []
+    assert set(ended.complaints) <= {"warning: Message: no feature was selected"}
 
 
 @pytest.mark.parametrize("n_rows", [1, 2])

@@ -6,6 +6,7 @@ A capability that is added to `Matrix` has to be examined here and forwarded by 
 from __future__ import annotations
 
 import pickle
+import shutil
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ import scipy.sparse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from daskfs.errors import ConfigError, DataError
+from daskfs.errors import ConfigError, DataError, StoreError
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix, Reweighted, RowView
 from daskfs.matrix.blocks import RowBlock
@@ -57,7 +58,8 @@ def in_memory(X, **options):
 def stored(folder, dtype, shuffle):
     path, X = folder / f"{dtype}-{shuffle}.zarr", values(dtype)
     folds = np.where(np.arange(N) % 3 == 0, "test", "train").astype(object)
-    options = {"target_names": ["y"], "has_weight": True, "label_names": ["fold"], "source": {"digest": "1"}}
+    source = {"digest": "1", "target_classes": ["no", "yes"]}
+    options = {"target_names": ["y"], "has_weight": True, "label_names": ["fold"], "source": source}
     options |= {"feature_names": NAMED, "shuffle": shuffle, "tile_shape": (4, 3)}
     with StoreWriter(path, P, dtype, **options) as writer:
         writer.write(RowBlock(0, N, X, Y, WEIGHT), {"fold": folds})
@@ -231,8 +233,14 @@ class Examination:
     def identity(self):
         assert self.matrix.identity == self.root.identity
 
+    def target_classes(self):
+        assert self.matrix.target_classes == self.root.target_classes
+
     def exists(self):
         assert self.matrix.exists() is self.root.exists() is True
+
+    def verify_unchanged(self):
+        assert self.matrix.verify_unchanged() is None
 
 
 def test_every_capability_is_examined():
@@ -304,3 +312,18 @@ def test_columns_that_came_and_went_answer_too():
 def test_weights_of_another_length_are_refused():
     with pytest.raises(DataError, match="expected 13 weights"):
         ArrayMatrix(values()).weighted(np.ones(5))
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_store_that_was_replaced_is_told_by_every_view_of_it(tmp_path, shuffle):
+    store, _ = stored(tmp_path, "float32", shuffle)
+    shutil.rmtree(store.path)
+    stored(tmp_path, "float64", shuffle)[0].path.rename(store.path)
+    for matrix in (
+        store,
+        store.take(np.arange(3)),
+        store.weighted(None),
+        store.take(np.arange(5)).weighted(np.ones(5)),
+    ):
+        with pytest.raises(StoreError, match="no longer the one that was opened"):
+            matrix.verify_unchanged()

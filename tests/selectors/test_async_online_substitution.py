@@ -9,10 +9,12 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from daskfs.errors import ConfigError, DataError, PlanError
+from daskfs.errors import ConfigError, DataError, PlanError, SelectionWarning
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.asy_os.plan import AsyncShape, capacity_of, choose_widths
 from daskfs.selectors.asy_os.selector import AsyncOnlineSubstitution
+from daskfs.selectors.asy_os.task import PlacedNode
+from daskfs.selectors.online_substitution.engines.steps import StepsModel
 from daskfs.selectors.online_substitution.selector import OnlineSubstitution
 from daskfs.selectors.shared.elimination import eliminate
 from daskfs.selectors.shared.refit import MeanLoss
@@ -108,14 +110,24 @@ def test_correlated_features_diverge_without_the_check_and_not_with_it():
     assert held["objective"].max() <= 0.5 * y.var() * (1 + 1e-9)
 
 
-def test_the_step_of_theorem_2_is_shorter_with_more_workers(problem):
-    X, y = problem
-    slow = AsyncOnlineSubstitution(8, n_workers=8, schedule="simulated", rule="paper", n_epochs=1, slots=1.0).fit(X, y)
-    told = AsyncOnlineSubstitution(
-        8, n_workers=8, schedule="simulated", rule="paper", n_epochs=1, slots=1.0, step_size=0.5
-    )
-    first_moves = [s.fit(X, y).result_.history["objective"].iloc[0] for s in (slow, told)]
-    assert first_moves[0] > first_moves[1]  # a shorter step lowers it less
+@pytest.mark.parametrize(("schedule", "tau_max"), [("simulated", None), ("synchronous", None), ("simulated", 9)])
+def test_the_papers_step_obeys_theorem_2_with_the_staleness_that_the_node_allows(
+    problem, schedule, tau_max, monkeypatch
+):
+    told = {"rule": "paper", "step_divisor": 2.0, "n_workers": 4, "slots": 1.0, "block_columns": 4}
+    selector = AsyncOnlineSubstitution(8, schedule=schedule, tau_max=tau_max, lipschitz=3.0, **told)
+    nodes, steps = [], []
+    made, shorten = PlacedNode.__init__, StepsModel._shorten_step
+    monkeypatch.setattr(PlacedNode, "__init__", lambda node, *given: (made(node, *given), nodes.append(node))[0])
+    monkeypatch.setattr(StepsModel, "_shorten_step", lambda model: (shorten(model), steps.append(model._eta))[0])
+    selector.fit(*problem)
+    tau = nodes[0]._tau_max
+    assert tau == selector.result_.parameters["tau_max"] == (3 if tau_max is None else 9)
+    assert selector.result_.history["staleness"].max() <= tau
+    n_features = problem[0].shape[1]
+    rho = (0.5 / (2.0**2 * 4) + 0.5 / (n_features - 8)) * tau**2 / 0.5  # L_f = L_F = 3, c = 0.5
+    limit = 0.5 / (3.0 * (1.0 + rho))
+    assert 0.9 * limit < max(steps) < limit
 
 
 @pytest.mark.parametrize("n_workers", [2, 3, 7])
@@ -131,7 +143,8 @@ def test_constant_columns_and_copies_are_not_selected(problem):
     X = np.hstack([X, np.full((N_SAMPLES, 1), 7.0), X[:, TRUE]])
     selector = AsyncOnlineSubstitution(8, n_workers=3).fit(X, y)
     assert sorted({j if j < N_FEATURES else TRUE[j - N_FEATURES - 1] for j in found(selector)}) == TRUE
-    few = AsyncOnlineSubstitution(5, n_workers=2).fit(np.hstack([X[:, :1]] * 5 + [X[:, 1:3]]), y)
+    with pytest.warns(SelectionWarning, match="3 of the 5 features asked for"):
+        few = AsyncOnlineSubstitution(5, n_workers=2).fit(np.hstack([X[:, :1]] * 5 + [X[:, 1:3]]), y)
     assert len(few.selected_) == 3
     assert any("3 features were selected, not 5" in note for note in few.result_.notes)
 
@@ -272,7 +285,7 @@ def test_backward_elimination_drops_what_costs_least(problem):
     X, y = problem
     matrix = ArrayMatrix(X, y)
     columns = np.array([*TRUE, 0, 1, 2])
-    kept = eliminate(Run(matrix, "test"), columns, 8, MeanLoss())
+    kept = eliminate(Run(matrix, "test"), columns, 8, MeanLoss(ridge=0.0))
     assert sorted(kept.columns.tolist()) == TRUE
     full = np.column_stack([np.ones(N_SAMPLES), X[:, kept.columns]])
     value = np.linalg.lstsq(full, y, rcond=None)[1][0]
@@ -289,7 +302,7 @@ def test_backward_elimination_drops_what_costs_least(problem):
 def test_a_column_that_depends_on_others_is_dropped_first(problem):
     X, y = problem
     X = np.hstack([X, X[:, [3]] + X[:, [17]]])
-    kept = eliminate(Run(ArrayMatrix(X, y), "test"), np.array([3, 17, 40, N_FEATURES]), 3, MeanLoss())
+    kept = eliminate(Run(ArrayMatrix(X, y), "test"), np.array([3, 17, 40, N_FEATURES]), 3, MeanLoss(ridge=0.0))
     assert len(set(kept.columns.tolist()) & {3, 17, N_FEATURES}) == 2
 
 

@@ -148,7 +148,8 @@ class MessagesAtRandom(RuleBasedStateMachine):
             return
         if reply.verdict == "accepted" and push.delta is not None:
             talker.share = push.share
-        talker.reply = reply
+        talker.reply = reply.after(talker.reply)
+        assert talker.reply.orders != "work" or talker.reply.prediction is not None
 
     @precondition(lambda self: self.talkers)
     @rule(data=st.data(), waited_s=st.sampled_from([0.0, 2.0]))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Lasso, LogisticRegression
 
-from daskfs.errors import DataError
+from daskfs.errors import DataError, SelectionWarning
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.message.selector import Message
 from daskfs.sources.ingest import ingest
@@ -58,7 +58,8 @@ def test_the_same_bits_from_a_store_here_and_in_threads(trees, threads, tmp_path
 def test_classes_without_a_feature_leave_their_shares(trees):
     rng = np.random.default_rng(1)
     X, y = rng.standard_normal((1000, 6)), rng.choice(3, 1000, p=[0.5, 0.3, 0.2])
-    message = Message(loss="multinomial", n_subsets=3, gic_penalty=50.0).fit(X, y)
+    with pytest.warns(SelectionWarning, match="no feature was selected"):
+        message = Message(loss="multinomial", n_subsets=3, gic_penalty=50.0).fit(X, y)
     assert not len(message.selected_)
     np.testing.assert_allclose(message.predict_proba(X[:1])[0], np.bincount(y) / 1000, atol=1e-12)
 

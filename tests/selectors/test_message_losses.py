@@ -11,7 +11,7 @@ from sklearn.base import is_classifier
 from sklearn.linear_model import HuberRegressor, LogisticRegression, PoissonRegressor
 from sklearn.model_selection import cross_val_score
 
-from daskfs.errors import DataError
+from daskfs.errors import DataError, SelectionWarning
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.message.selector import Message
 from daskfs.sources.ingest import ingest
@@ -131,7 +131,8 @@ def test_a_subset_of_one_class_does_no_harm():
 def test_no_related_column_leaves_the_log_odds():
     rng = np.random.default_rng(4)
     y = rng.random(600) < 0.3
-    selector = Message(n_subsets=3, loss="logistic").fit(rng.standard_normal((600, 4)), y)
+    with pytest.warns(SelectionWarning, match="no feature was selected"):
+        selector = Message(n_subsets=3, loss="logistic").fit(rng.standard_normal((600, 4)), y)
     assert not selector.support_.any()
     assert selector.predict_proba(np.zeros((1, 4)))[0, 1] == pytest.approx(y.mean())
 

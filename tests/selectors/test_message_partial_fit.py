@@ -9,7 +9,7 @@ import weakref
 import numpy as np
 import pytest
 
-from daskfs.errors import DataError
+from daskfs.errors import DataError, SelectionWarning
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.message.selector import Message
 from daskfs.sources.ingest import ingest
@@ -104,7 +104,8 @@ def test_classes_may_be_named_before_rows_of_a_store_have_them_all(problem, tmp_
     y = targets("logistic", X)
     store = ingest(X, tmp_path / "whole.zarr", y=y)
     rows = np.flatnonzero(store.read_target() == 1.0)
-    selector = Message(n_subsets=1, loss="logistic").partial_fit(store.take(rows[:300]), classes=[0.0, 1.0])
+    with pytest.warns(SelectionWarning, match="no feature was selected"):
+        selector = Message(n_subsets=1, loss="logistic").partial_fit(store.take(rows[:300]), classes=[0.0, 1.0])
     selector.set_params(n_subsets=3).partial_fit(store.take(np.arange(600, 1200)))
     assert list(selector.classes_) == [0.0, 1.0]
     assert selector.score(X, y) > 0.65  # the target is noisy

@@ -43,6 +43,7 @@ def test_entries_give_what_dense_rows_give(loss):
     np.testing.assert_allclose(found.intercept_, expected.intercept_, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore::daskfs.errors.SelectionWarning")
 @pytest.mark.parametrize("options", [{"estimator": Lasso(0.05)}, {"approx": "lsa", "loss": "logistic"}])
 def test_other_ways_to_choose_take_sparse_rows_too(options):
     X, y = text(options.get("loss", "squared"))

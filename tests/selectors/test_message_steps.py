@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression, Ridge
 
+from daskfs.errors import SelectionWarning
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.message.fits import Average, Part, fit_subsets, newton_step
 from daskfs.selectors.message.passes import SubsetPasses
@@ -83,7 +84,8 @@ def test_a_penalty_of_the_users_takes_the_place_of_the_criterion(problem):
     bic = Message(n_subsets=3, criterion="bic").fit(*problem)
     own = Message(n_subsets=3, gic_penalty=float(np.log(400))).fit(*problem)
     np.testing.assert_array_equal(own.result_.history["gic"], bic.result_.history["gic"])
-    assert not Message(n_subsets=3, gic_penalty=1e6).fit(*problem).support_.any()
+    with pytest.warns(SelectionWarning, match="no feature was selected"):
+        assert not Message(n_subsets=3, gic_penalty=1e6).fit(*problem).support_.any()
 
 
 def test_the_noise_variance_may_be_known(problem):

@@ -72,6 +72,10 @@ class AlphaInvesting(ColumnBaseline):
     payout: PositiveShare = 0.5
     n_epochs: Count = 1
 
+    @property
+    def _n_asked(self) -> None:
+        """So many columns at most are asked for: the stream may end with fewer."""
+
     def _n_select(self, n_features: int) -> int:
         if self.n_features_to_select is None:
             return min(MOST_BY_DEFAULT, n_features)

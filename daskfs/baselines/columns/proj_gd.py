@@ -30,6 +30,7 @@ import numpy as np
 
 from daskfs.baselines.columns.base import Chosen, ColumnBaseline, largest, null_model
 from daskfs.baselines.columns.standard_columns import StandardColumns
+from daskfs.errors import Caution
 from daskfs.kernels.baselines.online_descent import move_intercept, predict, products
 from daskfs.kernels.glm.newton import Problem, mean_loss
 from daskfs.parameters import Count, Positive
@@ -99,7 +100,7 @@ class ProjGD(ColumnBaseline):
         fixed = self._fixed_step(columns, problem, bound)
         w = _Sparse(np.zeros(columns.n_features), np.empty(0, dtype=np.int64), np.empty((0, columns.n_samples)))
         lines: list[tuple[float, ...]] = []
-        notes = []
+        notes: list[str] = []
         for iteration in range(self.max_iter):
             descent = columns.products(at.residual)
             before, (step, w) = w, self._step(w, descent, fixed, problem, bound, partial(_projected, columns, n_select))
@@ -110,7 +111,7 @@ class ProjGD(ColumnBaseline):
             if not n_replaced and np.linalg.norm(w.coef - before.coef) <= self.tol * np.linalg.norm(w.coef):
                 break
         else:
-            notes.append(f"not settled after {self.max_iter} steps; allow more, or a larger tol")
+            notes.append(Caution(f"not converged after {self.max_iter} steps; allow more, or a larger tol"))
         notes.append(f"projected gradient descent, step {self.step}, {len(lines)} steps")
         return w.features[np.argsort(-np.abs(w.coef[w.features]), kind="stable")], lines, notes
 

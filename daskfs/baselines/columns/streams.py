@@ -146,6 +146,11 @@ class L1Stream(ColumnBaseline):
         """Columns with a coefficient before the cut."""
         return int(self.result_.history["n_active"].iloc[-1])
 
+    @property
+    def _n_asked(self) -> int | None:
+        """How many columns are asked for: a penalty of the user's may leave fewer."""
+        return self.n_features_to_select if self.penalty is None else None
+
     def _planned_passes(self, n_select: int) -> tuple[int, str]:
         if self.penalty is not None:
             return self.n_epochs, "a pass over all columns for each epoch"

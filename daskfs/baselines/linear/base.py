@@ -95,8 +95,8 @@ class LinearBaseline(BaseSelector):
         on_scale = coef[columns] * scale[columns]
         self._set_selection(columns, np.abs(coef[columns]), on_scale, intercept - (mean[columns] * on_scale).sum())
         notes = [f"{len(columns)} columns have a coefficient at C = {self.C_:.4g}, found in {self.n_fits_} fit(s)"]
-        if self.n_features_to_select is not None and len(columns) < self.n_features_to_select:
-            notes.append(f"{self.n_features_to_select} features were asked for, but no penalty tried keeps as many")
+        if self._shortfall():
+            notes.append("no penalty tried keeps more features")
         if self.debias and len(columns):
             notes.append(self._debiased(run, float(weight.sum())))
         self.result_ = self._result_of(run, notes=notes, chosen={"C": self.C_})
@@ -137,7 +137,7 @@ class LinearBaseline(BaseSelector):
 
     def _debiased(self, run: Run, total_weight: float) -> str:
         """Fit the selected columns alone, without the penalty that shrank them, as FGM does with its default C."""
-        ridge = 1.0 / (default_C(total_weight, self.loss, 1.0) * total_weight)
+        ridge = 1.0 / (default_C(total_weight, self.loss_, 1.0) * total_weight)
         fit = self._refitted(run, self.selected_, ridge)
         self.coef_[self.selected_], self.intercept_ = fit.coef, fit.intercept
         return f"the coefficients are those of a refit on the {len(self.selected_)} columns alone"

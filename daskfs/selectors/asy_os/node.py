@@ -90,13 +90,19 @@ class Reply:
     """"work" (on the first lease), "wait", "contribute", "register" or "finished"."""
     version: int
     prediction: np.ndarray | None
-    """u_C of this version, with the orders to work."""
+    """u_C of this version, with the orders to work, unless the step it answers was computed from this version."""
     leases: tuple[Lease, ...] = ()
     held: np.ndarray = field(default_factory=lambda: NO_COLUMNS)
     """Columns of the leases that others hold."""
     share: Share | None = None
     """Whose contribution is asked for."""
     epoch: int = 0
+
+    def after(self, before: Reply) -> Reply:
+        """Return the reply with the u_C that the worker has already, where it was not sent again."""
+        if self.prediction is None and self.version == before.version and self.leases:
+            return replace(self, prediction=before.prediction)
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +246,7 @@ class CentralNode:
         worker = proposal.share.worker
         if sequence == self._sequence[worker] and sequence % TICKET:  # seen already
             self._counters.repeated += 1
-            return self._reply(worker, self._verdict[worker])
+            return self._reply(worker, self._verdict[worker], proposal.version)
         held = self._held_leases[worker]
         if sequence != self._sequence[worker] + 1 or not held:
             return Reply("superseded", "register", self._version, None)
@@ -256,7 +262,7 @@ class CentralNode:
             self._lease(worker, wanted)
             self._end_epoch()
         self._remember(worker, staleness, 0.0 if fault else 1.0)
-        return self._reply(worker, self._verdict[worker])
+        return self._reply(worker, self._verdict[worker], proposal.version)
 
     def wait(self, worker: int, sequence: int, waited_s: float, wanted: int = 1) -> Reply:
         """Ask again for something to do.
@@ -454,8 +460,8 @@ class CentralNode:
         else:
             self._is_finished = True
 
-    def _reply(self, worker: int, verdict: str) -> Reply:
-        """Tell a worker what to do next."""
+    def _reply(self, worker: int, verdict: str, known: int | None = None) -> Reply:
+        """Tell a worker what to do next; it has the u_C of the version that is known."""
         leases, share = tuple(self._held_leases[worker]), None
         if leases:
             orders = "work"
@@ -468,7 +474,7 @@ class CentralNode:
         else:
             orders = "wait"
         held = self._held_in(worker, leases)
-        prediction = self._prediction if leases else None
+        prediction = self._prediction if leases and self._version != known else None
         return Reply(verdict, orders, self._version, prediction, leases, held, share, self._leases.epoch)
 
     def _remember(self, worker: int, staleness: int, accepted: float) -> None:

@@ -33,9 +33,10 @@ def capacity_of(n_selected: int, n_workers: int, slots: float) -> int:
 
 
 def stretch_of(n_workers: int, n_features: int, n_selected: int, m: float, c: float, tau_max: int) -> float:
-    """Return ρ of Theorem 2, where L_f is that of the columns held: the step is 0.5 / L_F (1 + ρ).
+    """Return ρ of Theorem 2, which asks for a step below 0.5 / L_F (1 + ρ).
 
-    The theorem asks for eta < 1 / 2 (L_F + (1/2m²q + 1/2(p - s)) L_f² τ² / c L_F).
+    ρ = (1/2m²q + 1/2(p - s)) τ² / c is the theorem's term where L_f is L_F: L_f bounds the gradient over the whole X,
+    which a stream does not know. τ is the staleness that the central node allows.
 
     Examples
     --------

@@ -20,11 +20,11 @@ Substitution Algorithm and Its Asynchronous Parallel Variation", KDD 2016, and o
 
 Differs from the paper
 ----------------------
-* A worker takes a block of features for each message, so wide that messages take less than a tenth of its time. With
+* A worker takes a block of features for each message, the wider the longer a message takes beside its work. With
   ``block_columns=1`` it is the box, letter by letter.
 * Candidates are decided on by the rule ``exchange`` of `daskfs.OnlineSubstitution`; ``rule="paper"`` is lines 6 to 9,
-  with the step of Theorem 2, ``rule="os"`` the same with steps that need no tuning. L_F and L_f are bounds over the
-  columns that are held: a stream does not know the whole X.
+  with 0.99 of the limit that Theorem 2 sets to steps for the staleness that is allowed, ``rule="os"`` the same with
+  steps that need no tuning. L_F and L_f are one bound, over the columns that are held: a stream does not know all of X.
 * The central node checks that the objective does not rise, inequality (15) with c = 0, which the paper omits "in
   practice": it has u_C and y, so that it costs no message. A refused worker fits its features to the new u_C and pushes
   again; refused twice, it goes back. Without the check correlated features diverge (``check=False`` to see it).
@@ -77,10 +77,12 @@ class AsyncOnlineSubstitution(SubstitutionSelector):
     check : bool
         Whether the central node refuses what raises the objective.
     tau_max : int, optional
-        Versions of u_C that may pass while a worker uses one; 2 q by default.
+        Versions of u_C that may pass while a worker uses one; by default 2 q with "asynchronous", and q - 1, the most
+        that happens, with the others. The step of ``rule="paper"`` shrinks with its square.
     block_columns : int, optional
-        Columns for each message. By default measured on a cluster, so that messages take less than a tenth of the time;
-        1 with "simulated"; up to 64 in this process; never so many that a worker has fewer than 20 blocks in an epoch.
+        Columns for each message. By default measured on a cluster: as many as keep messages below a tenth of the time,
+        but never so many that a worker has fewer than 20 blocks in an epoch, which with few or short columns comes
+        first (see Notes); 1 with "simulated"; up to 64 in this process.
     timeout_s : float
         Seconds that a worker with nothing to do waits for one that does not answer before it takes its columns over.
     random_state : int, RandomState or None
@@ -110,7 +112,13 @@ class AsyncOnlineSubstitution(SubstitutionSelector):
     Notes
     -----
     Each worker holds ``slots`` s / q columns, those of a block and of the next, and a dozen vectors of n numbers; the
-    central node a dozen vectors. A message has n float64 numbers in each direction.
+    central node a dozen vectors. A message has n float64 numbers in each direction, none where nothing has changed.
+
+    A call takes a millisecond and more: of the time of two workers it was .77 at n = 1,000 and .38 at 10,000 (8,192
+    columns), and .16 at 100,000. Below 10⁵ rows `daskfs.OnlineSubstitution` is the faster one on one machine
+    (``benchmarks/async_online_substitution.py speed``). On correlated columns several workers see less of each other
+    than one does of itself: expect some hundredths less recall than the sequential selector with as many epochs
+    (``benchmarks/async_online_substitution_figures.py stability``).
 
     Examples
     --------
@@ -138,14 +146,14 @@ class AsyncOnlineSubstitution(SubstitutionSelector):
         in_turn = self.schedule != "asynchronous" or not run.workers.actors.are_apart
         n_threads = 1 if in_turn else run.workers.n_threads
         shape = self._shape(DataShape.of(run.matrix), n_threads, in_turn)
-        target = read_target(run.matrix, self.loss, self.epsilon, fits_intercept=True)
+        target = read_target(run.matrix, self.loss_, self.epsilon, fits_intercept=True)
         settings = self._settings(shape, target, np.dtype(run.matrix.dtype), run.task_limit)
         workers = AsyncRun(run, settings)
         if in_turn:
             workers.in_turn(self.schedule == "synchronous")
         else:
             workers.on_cluster()
-        mean_loss = MeanLoss(self.loss, settings.positive, settings.threshold)
+        mean_loss = MeanLoss(self.loss_, settings.positive, settings.threshold, self.ridge)
         kept, n_new = self._union(run, workers, shape.n_selected, replace(mean_loss, ridge=settings.rule.ridge))
         fit = refit_selected(run, kept.columns, mean_loss)
         self._set_selection(kept.columns, kept.costs, fit.coef, fit.intercept, others=np.nan)
@@ -197,8 +205,9 @@ class AsyncOnlineSubstitution(SubstitutionSelector):
 
     def _settings(self, shape: AsyncShape, target: Target, dtype: np.dtype, limit: int | None) -> AsyncSettings:
         n_workers, loss, widths = shape.n_workers, target.loss, choose_widths(shape, limit)
+        tau_max = self._tau_max(n_workers)
         stretch = stretch_of(
-            n_workers, shape.n_features, shape.n_selected, self.step_divisor, self.sufficient_decrease, n_workers - 1
+            n_workers, shape.n_features, shape.n_selected, self.step_divisor, self.sufficient_decrease, tau_max
         )
         return AsyncSettings(
             loss=loss.loss.code,
@@ -211,7 +220,7 @@ class AsyncOnlineSubstitution(SubstitutionSelector):
             dtype=str(self._columns().dtype_of(dtype)),
             n_workers=n_workers,
             capacity=shape.capacity,
-            tau_max=2 * n_workers if self.tau_max is None else int(self.tau_max),
+            tau_max=tau_max,
             n_epochs=self.n_epochs,
             unit=widths.unit,
             narrowest=widths.narrowest,
@@ -219,6 +228,12 @@ class AsyncOnlineSubstitution(SubstitutionSelector):
             exchanges=self.other_worker,
             timeout_s=float(self.timeout_s),
         )  # fmt: skip
+
+    def _tau_max(self, n_workers: int) -> int:
+        """Return the staleness that the central node allows: where workers take turns, what happens anyway."""
+        if self.tau_max is not None:
+            return int(self.tau_max)
+        return 2 * n_workers if self.schedule == "asynchronous" else n_workers - 1
 
     def _notes(self, workers: AsyncRun, shape: AsyncShape, n_new: int, fit: SelectedFit) -> list[str]:
         """Return what the reader of the result must know of how it went."""

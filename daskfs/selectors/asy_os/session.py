@@ -144,7 +144,7 @@ class WorkerSession:
         self._sequence += 1
         self.spent.sent_nbytes += 0 if proposal.delta is None else proposal.delta.nbytes
         reply: Reply = self._call("step", self._sequence, proposal, wanted)
-        return reply
+        return reply.after(self.reply)
 
     def _call(self, method: str, *arguments: Any) -> Any:
         started = time.perf_counter()

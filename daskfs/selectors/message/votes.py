@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from daskfs.errors import Caution
 from daskfs.kernels.lasso.criteria import binomial_tail, feature_penalty
 from daskfs.selectors.message.subset import Ballot, NormalEquations, SubsetChoice
 
@@ -235,18 +236,19 @@ def notes_on_choices(choices: Sequence[SubsetChoice]) -> list[str]:
         notes.append(f"the target is constant on {n_silent} of {m} subsets: they have no vote")
     if n_unsolved := sum(choice.n_unsolved > 0 for choice in choices):
         notes.append(
-            f"on {n_unsolved} of {m} subsets columns nearly depend on each other, and descent along the path stopped "
-            "before it was exact"
+            Caution(
+                f"not converged on {n_unsolved} of {m} subsets: columns nearly depend on each other, and descent along "
+                "the path stopped before it was exact"
+            )
         )
     return notes
 
 
-def notes_on_votes(frequency: np.ndarray, n_selected: int, names: np.ndarray | None) -> list[str]:
-    """Return the notes on columns that nobody could vote on, and on a vote that chose nothing."""
-    notes = []
+def notes_on_votes(frequency: np.ndarray, names: np.ndarray | None) -> list[str]:
+    """Return the notes on columns that nobody could vote on."""
     constant = np.flatnonzero(np.isnan(frequency))
-    if len(constant):
-        shown = ", ".join(f"x{j}" if names is None else str(names[j]) for j in constant[:5])
-        more = ", ..." if len(constant) > 5 else ""
-        notes.append(f"{len(constant)} column(s) are constant and cannot be selected: {shown}{more}")
-    return notes if n_selected else [*notes, "no feature was chosen by a majority of the subsets"]
+    if not len(constant):
+        return []
+    shown = ", ".join(f"x{j}" if names is None else str(names[j]) for j in constant[:5])
+    more = ", ..." if len(constant) > 5 else ""
+    return [f"{len(constant)} column(s) are constant and cannot be selected: {shown}{more}"]

@@ -46,7 +46,7 @@ class Rule:
     c: float = 0.5
     lipschitz: float = 0.0
     stretch: float | None = None
-    """ρ of Theorem 2, where a prediction is shared: eta = 0.5 / L_F (1 + ρ), unless given; None: nobody shares."""
+    """ρ of Theorem 2, where a prediction is shared: eta < 0.5 / L_F (1 + ρ), unless given; None: nobody shares."""
 
 
 @dataclass(slots=True)

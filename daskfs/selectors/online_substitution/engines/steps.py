@@ -26,6 +26,9 @@ from daskfs.selectors.online_substitution.engines.base import Rule
 from daskfs.selectors.online_substitution.engines.quadratic import QuadraticModel, QuadraticState
 from daskfs.selectors.online_substitution.members import Members
 
+PART_OF_LIMIT = 0.99
+"""Of Theorem 2's limit, which is not allowed itself: by Theorem 3 the longest step has the best local optimum."""
+
 
 @dataclass(slots=True)
 class StepsState(QuadraticState):
@@ -104,7 +107,7 @@ class StepsModel(QuadraticModel):
         self.state.is_changed = True
 
     def _shorten_step(self) -> None:
-        """Theorem 2's step of the paper's rule, for the members as they are."""
+        """Set the step of the paper's rule below Theorem 2's limit for the members as they are."""
         state, rule, k = self.state, self.rule, self.members.n_members
         if rule.stretch is None or rule.name != "paper" or rule.eta > 0.0:
             return
@@ -112,4 +115,4 @@ class StepsModel(QuadraticModel):
         if bound == 0.0:
             largest = MARGIN * largest_eigenvalue(state.matrix, k, state.power, COLD) if k else 0.0
             bound = largest + 1.0  # a candidate of unit size adds no more than its own
-        self._eta, self._lipschitz = 0.5 / (bound * (1.0 + rule.stretch)), bound
+        self._eta, self._lipschitz = PART_OF_LIMIT * 0.5 / (bound * (1.0 + rule.stretch)), bound

@@ -1,0 +1,171 @@
+"""The arrays of a store: which there are, whether each is what header, manifest and files say, and their readers."""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from daskfs.errors import CorruptStoreError
+from daskfs.store.header import StoreHeader, check_version, parse_header
+from daskfs.store.manifest import MANIFEST, MAX_NBYTES, Manifest, check_description, write_manifest
+from daskfs.store.metadata import TEXT, ArrayMetadata, parse_metadata, read_metadata
+from daskfs.store.plain_files import REMEDY, read_document
+from daskfs.store.strings import StringReader
+from daskfs.store.tile_reader import TileReader
+
+STATISTICS = ("mean", "std", "n_missing", "minimum", "maximum")
+
+
+@dataclass(frozen=True)
+class StoredArray:
+    """An array of a store whose description has been checked.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the store.
+    name : str
+    metadata : ArrayMetadata
+    max_nbytes : int
+        Length of its longest file.
+    checksums : ndarray of uint32, of the grid's shape, or None
+        Of all chunks, as the manifest has them.
+    """
+
+    folder: Path
+    name: str
+    metadata: ArrayMetadata
+    max_nbytes: int
+    checksums: np.ndarray | None = None
+
+    def open(self) -> Any:
+        """Return what reads it: a `TileReader`, or a `StringReader` of text."""
+        folder = self.folder / self.name
+        if self.metadata.dtype == TEXT:
+            return StringReader(folder, self.name, self.metadata, self.max_nbytes, self.checksums)
+        reader = TileReader(folder, self.metadata, self.name, self.checksums)
+        return reader if sys.byteorder == "little" else self._big_endian(reader)
+
+    def _big_endian(self, reader: TileReader) -> Any:
+        """Return Zarr's reader, which swaps bytes, and holds each chunk against the checksum compared here."""
+        from daskfs.store.foreign import ZarrReader
+
+        for tile in np.ndindex(*reader.grid_shape):
+            if self.checksums is not None and reader.stored_checksum(*tile) != self.checksums[tile]:
+                raise reader.misplaced(*tile)
+        return ZarrReader(reader.folder, self.name)
+
+
+def read_header(folder: Path, manifest: Manifest) -> StoreHeader:
+    """Return the header of a store, held against the manifest.
+
+    Raises
+    ------
+    StoreError
+        The store's `zarr.json` is damaged or not the one that was written, or its header is of a newer format.
+    """
+    document, content = header_document(folder)
+    check_version(document, str(folder))
+    check_description(folder, "zarr.json", content, manifest)
+    return parse_header(document, str(folder))
+
+
+def header_document(folder: Path) -> tuple[dict[str, Any], bytes]:
+    """Return the attribute "daskfs" of a store's `zarr.json`, and that file's bytes.
+
+    Raises
+    ------
+    CorruptStoreError
+        There is none.
+    """
+    path = folder / "zarr.json"
+    try:
+        document, content = read_document(path, "zarr.json", MAX_NBYTES)
+        header = document["attributes"]["daskfs"]
+        if not isinstance(header, dict):
+            raise TypeError("expected a header")
+    except (CorruptStoreError, KeyError, TypeError):
+        raise CorruptStoreError("zarr.json is missing or damaged", str(path), REMEDY) from None
+    return header, content
+
+
+def expected_arrays(header: StoreHeader) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
+    """Return dtype and shape of every array that a store with this header has, by name."""
+    (n_samples, n_features), n_targets = header.shape, len(header.target_names)
+    arrays: dict[str, tuple[np.dtype, tuple[int, ...]]] = {"X": (np.dtype(header.dtype), header.shape)}
+    if n_targets:
+        arrays["target"] = (np.dtype("f8"), (n_samples, n_targets) if n_targets > 1 else (n_samples,))
+    if header.has_weight:
+        arrays["weight"] = (np.dtype("f8"), (n_samples,))
+    if header.shuffled:
+        arrays["source_rows"] = (np.dtype("i8"), (n_samples,))
+    for number in range(len(header.label_names)):
+        arrays[f"labels/{number}"] = (TEXT, (n_samples,))
+    for name in STATISTICS:
+        arrays[f"statistics/{name}"] = (np.dtype("i8" if name == "n_missing" else "f8"), (n_features,))
+    arrays["feature_names"] = (TEXT, (n_features,))
+    return arrays
+
+
+def read_array(
+    folder: Path, name: str, header: StoreHeader, manifest: Manifest, checksums: dict[str, np.ndarray] | None
+) -> StoredArray:
+    """Return an array of a store, its description held against the manifest, the header and the length of its files.
+
+    So whoever allocates what it claims to hold allocates no more than there is on disk, but for compression.
+
+    Raises
+    ------
+    StoreError
+        The description is damaged, is not the one that was written, or says what the others do not.
+    """
+    where = folder / name / "zarr.json"
+    document, content = read_metadata(folder / name, name)
+    check_description(folder, f"{name}/zarr.json", content, manifest)
+    metadata = parse_metadata(document)
+    if metadata is None:
+        raise CorruptStoreError(f"{name} is in an encoding that daskfs does not write", str(where), REMEDY)
+    is_expected = (metadata.dtype, metadata.shape) == expected_arrays(header)[name]
+    if not is_expected or (name == "X" and not _is_X(metadata, header)):
+        raise CorruptStoreError(f"the description of array {name} contradicts the store's header", str(where), REMEDY)
+    files = manifest.files_of(name)
+    if len(files) != metadata.n_files or sum(files.values()) < metadata.least_nbytes:
+        problem = f"the description of array {name} contradicts the lengths of its files"
+        raise CorruptStoreError(problem, str(where), REMEDY)
+    max_nbytes = max(files.values(), default=0)
+    if checksums is None:
+        return StoredArray(folder, name, metadata, max_nbytes)
+    found = checksums.get(name)
+    if found is None or len(found) != math.prod(metadata.grid_shape):
+        problem = f"{MANIFEST} does not hold one checksum for each chunk of {name}"
+        raise CorruptStoreError(problem, str(folder / MANIFEST), REMEDY)
+    return StoredArray(folder, name, metadata, max_nbytes, found.reshape(metadata.grid_shape))
+
+
+def _is_X(metadata: ArrayMetadata, header: StoreHeader) -> bool:
+    layout = (header.tile_shape, header.shard_shape, header.codec == "lz4")
+    return (metadata.tile_shape, metadata.shard_shape, metadata.has_blosc) == layout
+
+
+def seal(folder: Path) -> None:
+    """Write the checksums of all chunks, as they lie there, and the manifest.
+
+    Raises
+    ------
+    StoreError
+        An array is missing or is not what the header says.
+    """
+    checksums = {}
+    for name in expected_arrays(parse_header(header_document(folder)[0], str(folder))):
+        metadata = parse_metadata(read_metadata(folder / name, name)[0])
+        if metadata is None:
+            raise CorruptStoreError(f"{name} is in an encoding that daskfs does not write", str(folder / name), REMEDY)
+        tiles = TileReader(folder / name, metadata, name)
+        found = [tiles.stored_checksum(*tile) for tile in np.ndindex(*metadata.grid_shape)]
+        checksums[name] = np.array(found, "<u4")
+    write_manifest(folder, checksums)
