@@ -174,13 +174,13 @@ def measure(name: str, split: Split) -> dict[str, Any]:
     for k in sizes:
         models: dict[str, Any] = {
             "Mission": Mission(k, loss, n_buckets=n_buckets),
-            "IHT": StochasticIHT(k, loss) if loss == "logistic" else None,
+            "IHT": StochasticIHT(k, loss),
             "batch IHT": BatchIHT(k, 3 * n_buckets if loss == "logistic" else n_buckets, loss),
         }
-        scores = {key: None if m is None else float(m.fit(X, y).score(X_test, y_test)) for key, m in models.items()}
+        scores = {key: float(model.fit(X, y).score(X_test, y_test)) for key, model in models.items()}
         found["K"][str(k)] = scores
-        shown = [f"{'-' if score is None else format(score, '.4f')}" for score in scores.values()]
-        print(f"    {k:>7,}{shown[0]:>9}{shown[1]:>9}{shown[2]:>11}", flush=True)
+        mission, iht, batch = scores.values()
+        print(f"    {k:>7,}{mission:>9.4f}{iht:>9.4f}{batch:>11.4f}", flush=True)
     k = 1000 if n_features > 3000 else 100
     found["memory"] = {}
     line = f"    K = {k:,}, accuracy by cells in a row: "

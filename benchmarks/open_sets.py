@@ -82,7 +82,9 @@ def open_set(name: str) -> OpenSet:
         X = X[np.flatnonzero(known)]
         y = y[known] if task == "regression" else y
     if scipy.sparse.issparse(X):
-        return OpenSet(name, scipy.sparse.csr_array(X, dtype=np.float32), y, task)
+        X = scipy.sparse.csr_array(X, dtype=np.float32)
+        X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)  # liblinear takes no others
+        return OpenSet(name, X, y, task)
     return OpenSet(name, np.ascontiguousarray(X, dtype=np.float32), y, task)
 
 

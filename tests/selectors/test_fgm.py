@@ -15,6 +15,7 @@ from daskfs.pipeline.folder import Checkpoint
 from daskfs.selectors.fgm.restricted_problem import RestrictedProblem
 from daskfs.selectors.fgm.selector import FGM
 from daskfs.sources.ingest import ingest
+from tests.contract.lab import assert_same_bits
 
 TRUE = [3, 17, 40, 41, 59]
 LOSSES = ["squared_hinge", "logistic", "squared"]
@@ -89,8 +90,13 @@ def test_the_gap_of_an_early_stop_is_wide_and_is_said():
     selector = FGM(5, C=10.0, certify=True).fit(X, y)
     assert selector.dual_gap_ > 0.1
     assert any("duality gap of the final model" in note for note in selector.result_.notes)
-    gaps = selector.result_.history["gap"].to_numpy()
-    assert (np.diff(gaps) <= 1e-12).all() or gaps[-1] <= 1.0
+    history = selector.result_.history
+    lower = history["objective"].to_numpy()[:-1] * (1.0 - history["gap"].to_numpy()[1:])
+    assert (np.diff(lower) >= -1e-9 * lower[-1]).all()  # the best bound so far, before each pass
+    end = FGM(5, n_features_per_pass=1, C=10.0, certify=True, solver="exact", tol=0.0, max_passes=80)
+    end.n_features_to_select = None
+    optimum = end.fit(X, y).result_.history["objective"].iloc[-1]
+    assert lower[-1] <= optimum * (1.0 + 1e-9)
 
 
 def test_the_objective_falls_with_every_pass():
@@ -157,6 +163,61 @@ def test_scores_of_columns_as_they_are_depend_on_their_scale():
     X[:, 20] *= 50.0
     assert 20 in FGM(5, center=False, normalize=False).fit(X, y).selected_
     assert 20 not in FGM(5).fit(X, y).selected_
+
+
+def dummies(seed, n_samples=1000, n_rare=3000):
+    """Twenty categories of some use, and many of 5 to 15 rows that say nothing."""
+    rng = np.random.default_rng(seed)
+    share = np.concatenate([rng.uniform(0.05, 0.3, 20), rng.uniform(5.0, 15.0, n_rare) / n_samples])
+    X = (rng.random((n_samples, len(share))) < share).astype(float)
+    z = X[:, :20] @ rng.choice([-0.7, 0.7], 20)
+    return X, z - np.median(z) + rng.logistic(size=n_samples) > 0.0
+
+
+def test_categories_of_few_rows_are_not_selected_by_chance():
+    found = []
+    for seed in range(8):
+        X, y = dummies(seed)
+        found.append([(FGM(20, normalize=way).fit(X, y).selected_ < 20).sum() for way in ("auto", True)])
+        assert (FGM(20).fit(X, y).selected_ < 20).sum() == found[-1][0]
+    auto, divided = np.array(found).T
+    assert auto.min() >= 16
+    assert auto.mean() >= divided.mean() + 3.0
+
+
+def test_dummies_beside_measured_columns_in_any_unit_are_found_as_before():
+    X, y = make()
+    rng = np.random.default_rng(1)
+    D = (rng.random((400, 60)) < 0.4).astype(float)
+    z = X[:, TRUE] @ [1.5, -1.0, 1.0, -1.2, 0.9] + 2.0 * D[:, 7] - 0.5
+    both = np.hstack([D, X * rng.uniform(0.001, 1000.0, 60)])
+    selector = FGM(6).fit(both, z > 0.0)
+    assert sorted(selector.selected_) == [7, *(60 + j for j in TRUE)]
+    assert any("60 of 120 columns have zeros and no value below" in note for note in selector.result_.notes)
+    assert any("none is of dummies" in note for note in FGM(6).fit(X, y).result_.notes)
+
+
+def test_dummies_as_arrays_entries_and_stores_are_scaled_alike(tmp_path):
+    X, y = dummies(0, 600, 200)
+    X = X.astype(np.float32)
+    X[:, 5] += 1.0  # no zeros, X[:, 6] below: neither is divided by more than its deviation
+    X[:, 6] -= 1.0
+    X[:, 7] *= 1000.0
+    weight = np.random.default_rng(0).integers(0, 3, 600)
+    X[weight == 0, 8] = -1.0  # rows without weight say nothing of a column
+    for sample_weight in (None, weight):
+        dense = FGM(20).fit(X, y, sample_weight=sample_weight)
+        for kind in (scipy.sparse.csr_array, scipy.sparse.csc_array):
+            assert_same_bits(FGM(20).fit(kind(X), y, sample_weight=sample_weight), dense)
+        used = X if sample_weight is None else X[weight > 0]
+        n_mostly_zero = ((used.min(axis=0) == 0.0) & (used.max(axis=0) > 0.0)).sum()
+        assert any(f"{n_mostly_zero} of 220 columns have zeros" in note for note in dense.result_.notes)
+    plain, target = FGM(20).fit(X, y), y.astype(float)
+    for k, tile_shape in enumerate([(600, 220), (64, 7)]):
+        stored = ingest(X, tmp_path / f"{k}.zarr", y=target, tile_shape=tile_shape, shuffle=False)
+        selector = FGM(20).fit(stored)
+        np.testing.assert_array_equal(selector.selected_, plain.selected_)
+        np.testing.assert_allclose(selector.coef_, plain.coef_, rtol=1e-6)
 
 
 @pytest.mark.parametrize("density", [0.001, 0.01, 0.1, 1.0])
@@ -248,6 +309,7 @@ class ArrayMatrixUnchecked(ArrayMatrix):
 @pytest.mark.parametrize(
     ("options", "place"),
     [
+        ({"normalize": "always"}, "normalize"),
         ({"loss": "hinge"}, "loss"), ({"solver": "mkl"}, "solver"), ({"C": -1.0}, "C"), ({"C": "cv"}, "C"),
         ({"n_features_to_select": 0}, "n_features_to_select"), ({"tol": 1.5}, "tol"),
         ({"validation": 1.0}, "validation"), ({"center": 1}, "center"),

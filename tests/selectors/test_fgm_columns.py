@@ -70,6 +70,7 @@ def test_means_and_deviations_are_exact_where_columns_are_constant(kind):
     np.testing.assert_allclose(std, np.sqrt(np.average((X - expected) ** 2, axis=0, weights=weight)), atol=1e-9)
     assert std[0] == std[1] == 0.0
     assert mean[1] == 0.1
+    np.testing.assert_array_equal(moments.minimum, X[weight > 0.0].min(axis=0))
 
 
 @pytest.mark.parametrize("cuts", [[0, 70], [0, 1, 30, 70], [0, 17, 34, 51, 68, 70], list(range(71))])

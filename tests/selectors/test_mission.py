@@ -77,13 +77,13 @@ def test_exact_weights_withstand_small_sketches_better_than_the_papers(sparse):
     X, y = sparse
     recalls = {
         variant: np.mean([
-            len(set(Mission(20, loss="logistic", variant=variant, n_buckets=128, random_state=s).fit(X, y).selected_)
+            len(set(Mission(20, "logistic", variant, n_epochs=1, n_buckets=128, random_state=s).fit(X, y).selected_)
                 & set(RELEVANT)) / 20
             for s in range(5)
         ])
         for variant in ("active", "paper")
     }  # fmt: skip
-    assert recalls["active"] > recalls["paper"] + 0.05
+    assert recalls["active"] > recalls["paper"] + 0.3
 
 
 def test_without_decay_a_tail_gathers_weight(sparse):

@@ -17,8 +17,8 @@ from daskfs.selectors.fgm.selector import FGM
 class ActiveSet(
     FGM,
     fixed={
-        "n_features_per_pass": 1, "center": True, "normalize": True, "validation": None, "patience": 3, "solver": "apg",
-        "certify": False, "debias": False,
+        "n_features_per_pass": 1, "center": True, "normalize": "auto", "validation": None, "patience": 3,
+        "solver": "apg", "certify": False, "debias": False,
     },
 ):  # fmt: skip
     """Select one column in each pass.

@@ -20,10 +20,8 @@ Differs from the paper
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
 
-from daskfs.losses import ONE_PREDICTION, ROW_BY_ROW
-from daskfs.parameters import Count, LossOf
+from daskfs.parameters import Count
 from daskfs.selectors.mission.plan import Settings
 from daskfs.selectors.mission.selector import Mission
 
@@ -49,10 +47,7 @@ class _Forgetful(
 class StochasticIHT(_Forgetful):
     """Keep the k largest weights after every row; what is cut starts from zero when it is met again.
 
-    Parameters
-    ----------
-    loss : {"squared", "logistic", "squared_hinge", "hinge"}
-        Of numbers or two classes.
+    With more than two classes the k largest of each, as in the paper.
 
     Attributes
     ----------
@@ -69,8 +64,6 @@ class StochasticIHT(_Forgetful):
     """
 
     method = "iht_sgd"
-
-    loss: Annotated[str, LossOf(ROW_BY_ROW, ONE_PREDICTION)] = "squared"
 
     def _settings(self) -> Settings:
         return replace(super()._settings(), variant="iht")

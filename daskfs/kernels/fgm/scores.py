@@ -158,7 +158,7 @@ def sparse_scores(starts, rows, values, v, granule, out):  # type: ignore[no-unt
 
 
 @kernel
-def column_sums(flat, stride, n_rows, n_columns, weight, origin, total, sums, squares):  # type: ignore[no-untyped-def]
+def column_sums(flat, stride, n_rows, n_columns, weight, origin, total, sums, squares, least):  # type: ignore[no-untyped-def]
     """Add up the values of columns that are not 0, row after row: Σ w_i, Σ w_i (x_ij - o_j) and Σ w_i (x_ij - o_j)².
 
     Parameters
@@ -169,16 +169,19 @@ def column_sums(flat, stride, n_rows, n_columns, weight, origin, total, sums, sq
     origin : ndarray of shape (n_columns,), float64
         o_j: 0, then the first value of the column that is not 0.
     total, sums, squares : ndarray of shape (n_columns,), float64
+    least : ndarray of shape (n_columns,), float64
+        The least value so far.
     """
     for i in range(n_rows):
         if weight[i] != 0.0:
-            _add_squares(flat[i * stride : i * stride + n_columns], weight[i], origin, total, sums, squares)
+            _add_squares(flat[i * stride : i * stride + n_columns], weight[i], origin, total, sums, squares, least)
 
 
 @kernel
-def _add_squares(x, weight, origin, total, sums, squares):  # type: ignore[no-untyped-def]
+def _add_squares(x, weight, origin, total, sums, squares, least):  # type: ignore[no-untyped-def]
     for j in range(sums.shape[0]):
         value = np.float64(x[j])
+        least[j] = min(least[j], value)
         origin[j] = value if origin[j] == 0.0 else origin[j]
         w = 0.0 if value == 0.0 else weight
         deviation = value - origin[j]
@@ -188,10 +191,14 @@ def _add_squares(x, weight, origin, total, sums, squares):  # type: ignore[no-un
 
 
 @kernel
-def sparse_column_sums(starts, rows, values, weight, origin, total, sums, squares):  # type: ignore[no-untyped-def]
+def sparse_column_sums(starts, rows, values, weight, origin, total, sums, squares, least):  # type: ignore[no-untyped-def]
     """Write the sums of `column_sums` for sparse columns, bit for bit; rows ascending within a column."""
+    n_rows = 0
+    for i in range(weight.shape[0]):
+        n_rows += weight[i] != 0.0
     for j in range(sums.shape[0]):
         first, count, one, two = 0.0, 0.0, 0.0, 0.0
+        lowest, n_zeros = least[j], n_rows
         for k in range(starts[j], starts[j + 1]):
             x, w = np.float64(values[k]), weight[rows[k]]
             if x != 0.0 and w != 0.0:
@@ -200,4 +207,7 @@ def sparse_column_sums(starts, rows, values, weight, origin, total, sums, square
                 count += w
                 one += w * deviation
                 two += w * deviation * deviation
+                lowest = min(lowest, x)
+                n_zeros -= 1
+        least[j] = min(lowest, 0.0) if n_zeros > 0 else lowest
         origin[j], total[j], sums[j], squares[j] = first, count, one, two

@@ -15,12 +15,14 @@ from daskfs.selectors.fgm.tasks import ColumnMoments, ColumnRange, best_of_block
 from daskfs.selectors.shared.record import Record
 from daskfs.selectors.shared.run import Run
 
+PRIOR_ROWS = 30.0  # of dummies, counts and tf-idf, see `prior_variance`
+COMMON_SIZE = 3.0  # factor up to which columns are taken to share a unit
 OPTIMAL_GAP = 1e-7  # at which the passes end: what has been selected is the optimum over all columns
 HISTORY = ("pass", "features", "new", "objective", "loss", "gap", "largest_score", "iterations", "held_out_loss")
 
 
 def column_moments(run: Run, cut: Cut, weight: np.ndarray, is_weighted: bool) -> ColumnMoments:
-    """Return means and standard deviations of all columns: the store's, or of these rows, in a pass.
+    """Return means, standard deviations and minima of all columns: the store's, or of these rows, in a pass.
 
     Parameters
     ----------
@@ -43,7 +45,7 @@ def column_moments(run: Run, cut: Cut, weight: np.ndarray, is_weighted: bool) ->
     bad = np.flatnonzero((known.n_missing > 0) | ~np.isfinite(known.minimum) | ~np.isfinite(known.maximum))
     if len(bad):
         raise run.matrix.bad_column(int(bad[0]))
-    return ColumnMoments(known.mean, known.std)
+    return ColumnMoments(known.mean, known.std, known.minimum)
 
 
 def _blocks(run: Run, cut: Cut) -> list[ColumnRange]:
@@ -62,16 +64,61 @@ class Scaling:
     """0 of a column that says nothing; else 1 where columns are not normalised."""
     variance: np.ndarray
     """Of the columns x̃_j about their means."""
+    n_mostly_zero: int = 0
+    """Columns whose deviations were taken with `PRIOR_ROWS` more rows."""
 
     @classmethod
-    def of(cls, moments: ColumnMoments, is_centred: bool, is_normalised: bool) -> Self:
-        """Return the scaling of columns with these moments."""
+    def of(cls, moments: ColumnMoments, n_rows: float, is_centred: bool, normalize: bool | str) -> Self:
+        """Return the scaling of columns with these moments over so many rows; `normalize` is that of FGM."""
         mean, deviation = moments.mean, moments.deviation
         spread = deviation if is_centred else np.sqrt(deviation * deviation + mean * mean)
-        inverse = np.divide(1.0, spread, out=np.zeros(len(spread)), where=spread > 0.0)
-        if not is_normalised:
+        further, n_mostly_zero = np.zeros(len(spread)), 0
+        if normalize == "auto":
+            further = prior_variance(moments, n_rows)
+            n_mostly_zero = int((further > 0.0).sum())
+        scale = np.hypot(spread, np.sqrt(further))
+        inverse = np.divide(1.0, scale, out=np.zeros(len(scale)), where=spread > 0.0)
+        if not normalize:
             inverse = (spread > 0.0).astype(np.float64)
-        return cls(mean.copy() if is_centred else np.zeros(len(mean)), inverse, (deviation * inverse) ** 2)
+        centre = mean.copy() if is_centred else np.zeros(len(mean))
+        return cls(centre, inverse, (deviation * inverse) ** 2, n_mostly_zero)
+
+
+def prior_variance(moments: ColumnMoments, n_rows: float) -> np.ndarray:
+    """Return what is added to the variances of dummies, counts and tf-idf, by which columns are divided; 0 of others.
+
+    Columns are taken for such where no value is below 0 and some are 0. Divided by its deviation alone, a category of 5
+    rows of 10,000 scores as high as one of 5,000 where both say as much of their own rows: the few rows of each of
+    many categories say something by chance. `PRIOR_ROWS` more rows, as large as the column's own that are not 0, let it
+    count for ``m / (m + PRIOR_ROWS)`` of that, m = (Σ x)² / Σ x² rows on which it stands. How large they are is the
+    columns' common size where a column's own is within `COMMON_SIZE` of it, so that a word's many mentions count.
+
+    Parameters
+    ----------
+    moments : ColumnMoments
+    n_rows : float
+        The sum of the weights.
+
+    Returns
+    -------
+    ndarray of shape (n_features,), float64
+
+    Examples
+    --------
+    >>> share = np.array([0.5, 0.01])
+    >>> dummies = ColumnMoments(share, np.sqrt(share * (1.0 - share)), np.zeros(2))
+    >>> prior_variance(dummies, 1000.0).round(3)
+    array([0.022, 0.022])
+    """
+    mean, variance = moments.mean, moments.deviation**2
+    chosen = (moments.minimum == 0.0) & (variance > 0.0)
+    further = np.zeros(len(mean))
+    if chosen.any():
+        mean, variance = mean[chosen], variance[chosen]
+        size = variance * (1.0 + (moments.deviation[chosen] / mean) ** 2)  # n variance / m
+        common = np.median(size)
+        further[chosen] = PRIOR_ROWS / n_rows * np.clip(common, size / COMMON_SIZE**2, size * COMMON_SIZE**2)
+    return further
 
 
 class Columns:

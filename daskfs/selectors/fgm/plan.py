@@ -22,6 +22,7 @@ from daskfs.selectors.shared.budget import TILES_NBYTES, Budget, DataShape, Limi
 
 TASK_NBYTES = 64 << 20  # of columns that one task reads: hides Dask's cost of a task
 BUFFER_NBYTES = 12 << 20  # of a piece of rows
+SUMS_NBYTES = 48  # of the sums that a task keeps of a column
 N_BUFFERS = 3  # pieces alive at once: one is scored, one is ready, one is read
 KEPT_NBYTES = 512 << 20  # of inner products of groups; the oldest groups are merged beyond it
 MAX_PASSES, PER_PASS = 20, 10  # by default
@@ -112,7 +113,7 @@ def cut_columns(shape: DataShape, sizes: Sizes, limits: Limits, in_place: bool =
     room = BUFFER_NBYTES if limit is None else min(BUFFER_NBYTES, (limit - fixed.nbytes) // N_BUFFERS)
     widest = max(1, room // (GRANULE * itemsize + 24))
     if limit is not None:  # the sums of many columns must leave room to read one that the client keeps
-        widest = min(widest, max(1, (limit - fixed.nbytes - 2 * n * itemsize) // 40))
+        widest = min(widest, max(1, (limit - fixed.nbytes - 2 * n * itemsize) // SUMS_NBYTES))
     wanted = m if in_place else max(tile_columns, TASK_NBYTES // max(1, n * itemsize), -(-m // 4096))
     wanted = min(wanted, -(-m // (2 * limits.n_threads)) if limits.n_threads > 1 else m, m)
     wanted = min(-(-wanted // tile_columns) * tile_columns, m)
@@ -121,7 +122,7 @@ def cut_columns(shape: DataShape, sizes: Sizes, limits: Limits, in_place: bool =
     step = tile_rows if piece >= tile_rows and tile_rows % GRANULE == 0 else GRANULE
     piece = min(piece - piece % step, -(-n // GRANULE) * GRANULE)
     n_read = max(1, min(sizes.per_pass, room // (n * itemsize)))
-    task = fixed + Budget({"sums of the columns": 40 * width})
+    task = fixed + Budget({"sums of the columns": SUMS_NBYTES * width})
     task.add_largest(
         pieces_of_columns=0 if in_place else N_BUFFERS * min(piece, n) * width * itemsize,
         columns_for_the_client=2 * n * n_read * itemsize,
@@ -152,7 +153,7 @@ def plan_fgm(shape: DataShape, sizes: Sizes, limits: Limits, solver: str, n_scor
         .add("inner products of groups", 3 * min(n_kept, n_scored) * column_nbytes)
         .add("Newton steps", mkl_nbytes(n_samples, sizes.most) if solver != "apg" else 0)
         .add("vectors over the rows", n_samples * 160)
-        .add("means, scales and scores", shape.n_features * 64)
+        .add("means, scales and scores", shape.n_features * 72)
     )
     n_passes = n_scored + 1  # one for means and standard deviations
     merged = max(0, n_scored - n_kept)

@@ -18,8 +18,9 @@ Differs from the paper:
   released code has C Σ ξ². The squared loss is ours.
 - The shift is added (z = Xω + shift), and moved by Newton's method with Armijo's rule, which ends in one or two steps
   where steepest descent takes many; the dual variables therefore add up to 0, as (11) asks.
-- Scores depend on the scale of the columns. They are standardised on the fly with the store's statistics, unless
-  `center` or `normalize` is False: then as in the paper.
+- Scores depend on the scale of the columns. They are standardised on the fly with the store's statistics, dummies,
+  counts and tf-idf by deviations that are kept from vanishing; as in the paper where `center` and `normalize` are
+  False.
 - An iteration of the descent that raises the objective is taken back and repeated without momentum (the step length
   may grow, so the paper's proof does not exclude it).
 - FGM run to the end is the loss with half the squared k-support norm (Argyriou, Foygel and Srebro 2012), k = B, whose
@@ -42,7 +43,7 @@ from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE, ONE_PREDICTION, find_loss
 from daskfs.parameters import Count, LossOf, Positive, Tolerance, n_to_select
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.fgm.loss_weight import C_FACTORS, VALIDATION_SHARE, default_C, typical_variance
-from daskfs.selectors.fgm.passes import Columns, Passes, Scaling, Stopping, column_moments
+from daskfs.selectors.fgm.passes import PRIOR_ROWS, Columns, Passes, Scaling, Stopping, column_moments
 from daskfs.selectors.fgm.plan import Sizes, choose_sizes, cut_columns, n_kept_groups, plan_fgm
 from daskfs.selectors.fgm.restricted_problem import RestrictedProblem, SolverSettings
 from daskfs.selectors.fgm.tasks import scored_in_place
@@ -61,8 +62,9 @@ class FGM(BaseSelector):
     n_features_per_pass : int, optional
         The paper's B: columns of a pass. By default 10, or a tenth of `n_features_to_select`. Few find more of the
         true features, many take fewer passes over the data.
-    loss : {"squared", "logistic", "squared_hinge"}
-        The paper's PROX-FGM and PROX-SLR, for two classes with any labels; or least squares.
+    loss : {"auto", "squared", "logistic", "squared_hinge"}
+        Least squares, the paper's PROX-SLR and PROX-FGM, for two classes with any labels; by default the last of
+        classes and the first of numbers.
     C : float or "validation", optional
         Weight of the loss against half the squared norm. By default 0.01, with fewer than 1,000 rows 10 / n, divided by
         the columns' typical variance where they are not normalised, and four times as much for the logistic loss.
@@ -71,8 +73,10 @@ class FGM(BaseSelector):
         Whether there is an intercept. Without, columns are not centred.
     center : bool
         Whether columns are taken about their means; nothing is written, and sparse columns stay sparse.
-    normalize : bool
-        Whether columns are divided by their standard deviations (not centred: by their root mean squares).
+    normalize : bool or "auto"
+        Whether columns are divided by their standard deviations (not centred: by their root mean squares). "auto":
+        they are, those without a value below 0 and with some that are 0 (dummies, counts, tf-idf) by what it would be
+        with 30 more rows of their typical size, so that categories of few rows are not selected by chance.
     tol : float
         Without `n_features_to_select`: ends where a pass lowers the objective by no more than this share of what it
         was without features, the paper's (38).
@@ -148,12 +152,19 @@ class FGM(BaseSelector):
     n_features_to_select: Count | None = None
     n_features_per_pass: Count | None = None
     loss: Annotated[
-        str, LossOf(BOUNDED_CURVATURE, ONE_PREDICTION, AT_ONCE, among=("squared", "logistic", "squared_hinge"))
-    ] = "squared_hinge"
+        str,
+        LossOf(
+            BOUNDED_CURVATURE,
+            ONE_PREDICTION,
+            AT_ONCE,
+            among=("squared", "logistic", "squared_hinge"),
+            prefers="squared_hinge",
+        ),
+    ] = "auto"
     C: Positive | Literal["validation"] | None = None
     fit_intercept: bool = True
     center: bool = True
-    normalize: bool = True
+    normalize: bool | Literal["auto"] = "auto"
     tol: Tolerance = 1e-3
     max_passes: Count | None = None
     validation: Annotated[float, Gt(0), Lt(1)] | None = None
@@ -198,7 +209,8 @@ class FGM(BaseSelector):
         in_place = scored_in_place(matrix, first) is not None or matrix.sparse_columns(first) is not None
         cut = cut_columns(run.shape, self._sizes(run.shape.n_features), run.limits, in_place)
         moments = column_moments(run, cut, weight, matrix.read_weight(slice(None)) is not None)
-        return Columns(run, cut, Scaling.of(moments, self.center and self.fit_intercept, self.normalize))
+        is_centred = self.center and self.fit_intercept
+        return Columns(run, cut, Scaling.of(moments, float(weight.sum()), is_centred, self.normalize))
 
     def _held_out(self, weight: np.ndarray, share: float | None) -> np.ndarray:
         """Return a mask of the rows held out."""
@@ -214,7 +226,7 @@ class FGM(BaseSelector):
         """Return C: as given, from the rows and columns, or by the loss of rows held out."""
         if self.C is not None and self.C != "validation":
             return float(self.C)
-        start = default_C(float(weight.sum()), self.loss, typical_variance(columns.scaling.variance))
+        start = default_C(float(weight.sum()), self.loss_, typical_variance(columns.scaling.variance))
         if self.C is None:
             return start
         held_out = self._held_out(weight, self.validation or VALIDATION_SHARE)
@@ -238,7 +250,7 @@ class FGM(BaseSelector):
         dtype = np.dtype(np.float64 if shape.dtype == np.float64 else np.float32)
         n_kept = n_kept_groups(shape.n_samples, dtype.itemsize)
         settings = SolverSettings(self.solver, float(self.inner_tol), int(self.max_inner), self.fit_intercept, n_kept)
-        problem = RestrictedProblem(new_rows(find_loss(self.loss).code, y, share), settings, sizes.most, dtype)
+        problem = RestrictedProblem(new_rows(find_loss(self.loss_).code, y, share), settings, sizes.most, dtype)
         held_out_weight = np.where(held_out, weight, 0.0) if held_out.any() else None
         stopping = Stopping(self.n_features_to_select, self.tol, held_out_weight, self.patience)
         return Passes(columns, problem, sizes, stopping, name)
@@ -275,6 +287,8 @@ class FGM(BaseSelector):
             f"duality gap {when}: the optimum over all columns, which need not be sparse, is at least "
             f"{100 * (1.0 - gap):.3g} % of the objective"
         )
+        if self.normalize == "auto":
+            notes.append(_how_scaled(passes.columns.scaling.n_mostly_zero, self.n_features_in_))
         n_constant = int((passes.columns.scaling.inverse == 0.0).sum())
         if n_constant:
             notes.append(f"{n_constant} column(s) are constant and cannot be selected")
@@ -287,10 +301,20 @@ class FGM(BaseSelector):
         self.coef_[features], self.intercept_ = fit.coef, fit.intercept
         fitted = problem.predictions() + problem.shift
         refitted = problem.columns_of(features).T.astype(np.float64) @ fit.coef + fit.intercept
-        if find_loss(self.loss).is_classifier:
+        if find_loss(self.loss_).is_classifier:
             before, after = (float(np.average((z > 0.0) == (y > 0.0), weights=weight)) for z in (fitted, refitted))
             return f"accuracy on the training rows: {before:.4f} as fitted, {after:.4f} after the refit (in coef_)"
         before, after = (float(np.average((z - y) ** 2, weights=weight)) for z in (fitted, refitted))
         return (
             f"mean squared error on the training rows: {before:.6g} as fitted, {after:.6g} after the refit (in coef_)"
         )
+
+
+def _how_scaled(n_mostly_zero: int, n_features: int) -> str:
+    """Return in words what ``normalize="auto"`` made of the columns."""
+    if not n_mostly_zero:
+        return "columns were divided by their standard deviations: none is of dummies, counts or tf-idf"
+    return (
+        f"{n_mostly_zero:,} of {n_features:,} columns have zeros and no value below (dummies, counts, tf-idf): their "
+        f"standard deviations, by which columns were divided, are those with {PRIOR_ROWS:g} more rows"
+    )

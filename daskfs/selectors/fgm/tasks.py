@@ -56,10 +56,11 @@ class ColumnMoments(Record):
     mean: np.ndarray
     deviation: np.ndarray
     """Population standard deviation, exactly 0 of a constant column."""
+    minimum: np.ndarray
 
 
 def sums_of_block(matrix: Matrix, weight: np.ndarray, columns: ColumnRange) -> ColumnMoments:
-    """Return mean and standard deviation of the columns of a block, both about rows of positive weight.
+    """Return mean, standard deviation and minimum of the columns of a block, over rows of positive weight.
 
     Parameters
     ----------
@@ -77,25 +78,26 @@ def sums_of_block(matrix: Matrix, weight: np.ndarray, columns: ColumnRange) -> C
         NaN or infinity, with the column's name.
     """
     origin, total, sums, squares = np.zeros((4, columns.stop - columns.start))
+    least = np.full(len(sums), np.inf)
     sparse = sparse_block(matrix, columns.start, columns.stop, weight)
     if sparse is not None:
         sparse_column_sums(
-            sparse.starts, sparse.rows, sparse.values, sparse.vector, origin, total, sums, squares
+            sparse.starts, sparse.rows, sparse.values, sparse.vector, origin, total, sums, squares, least
         )  # fmt: skip
     else:
         for first, block in _pieces(matrix, columns):
             flat, stride = flattened(block)
             column_sums(
-                flat, stride, *block.shape, weight[first : first + len(block)], origin, total, sums, squares
+                flat, stride, *block.shape, weight[first : first + len(block)], origin, total, sums, squares, least
             )  # fmt: skip
     if not np.isfinite(squares).all():
         raise matrix.bad_column(columns.start + int(np.flatnonzero(~np.isfinite(squares))[0]))
-    return _mean_and_deviation(origin, total, sums, squares, weight)
+    return ColumnMoments(*_mean_and_deviation(origin, total, sums, squares, weight), least)
 
 
 def _mean_and_deviation(
     origin: np.ndarray, total: np.ndarray, sums: np.ndarray, squares: np.ndarray, weight: np.ndarray
-) -> ColumnMoments:
+) -> tuple[np.ndarray, np.ndarray]:
     """Return means and standard deviations from the sums over the values that are not 0, and the weight of the zeros.
 
     Source: Chan, Golub and LeVeque (1983), "Algorithms for computing the sample variance", The American Statistician
@@ -106,7 +108,7 @@ def _mean_and_deviation(
     divisor = np.where(total > 0.0, total, 1.0)
     mean = origin + sums / divisor
     variance = (squares - sums * sums / divisor) / whole + mean * mean * share * ((whole - total) / whole)
-    return ColumnMoments(mean * share, np.sqrt(np.maximum(variance, 0.0)))
+    return mean * share, np.sqrt(np.maximum(variance, 0.0))
 
 
 def best_of_block(matrix: Matrix, v: np.ndarray, n_wanted: int, columns: ColumnRange) -> tuple[np.ndarray, np.ndarray]:

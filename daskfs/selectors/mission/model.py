@@ -12,8 +12,7 @@ import numpy as np
 from daskfs.errors import DataError
 from daskfs.kernels.sketch.classes import train_classes
 from daskfs.kernels.sketch.hashed_rows import train_hashed_rows
-from daskfs.kernels.sketch.heap import HeapTable, push, train_rows_with_heap
-from daskfs.kernels.sketch.paper import train_rows_of_paper
+from daskfs.kernels.sketch.heap import FORGETS, FRESH, STALE, Heaps, fill_heap, train_rows_with_heaps
 from daskfs.kernels.sketch.rows import (
     EMPTY,
     SCALARS,
@@ -32,8 +31,8 @@ from daskfs.selectors.shared.record import Record
 SLACK = 4096
 """Features that a row may make active beyond those that ask for a selection; the others wait in the sketch."""
 
-HYSTERESIS = 1.05
-"""Of the authors' heap: a feature moves when its size has changed by this factor."""
+POLICIES = {"paper": FRESH, "heap": STALE, "iht": FORGETS}
+"""Of the variants that keep the k largest of each class in a heap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ class ModelShape:
     """What a model's arrays look like, and what it learns."""
 
     n_selected: int
-    """K, the active features that a selection leaves."""
+    """K, the active features that a selection leaves; where there is a heap, of each class."""
     n_buckets: int
     n_hashes: int
     seed: int
@@ -60,8 +59,13 @@ class ModelShape:
 
     @property
     def has_heap(self) -> bool:
-        """Whether a heap finds the K largest, feature by feature."""
-        return self.variant in ("heap", "iht")
+        """Whether heaps, one for each output, hold the K largest of every row."""
+        return self.variant in POLICIES
+
+    @property
+    def most_selected(self) -> int:
+        """Features that may be active when all rows are learnt from."""
+        return self.n_selected * (self.n_outputs if self.has_heap else 1)
 
     @property
     def forgets(self) -> bool:
@@ -75,8 +79,9 @@ class ModelShape:
 
     @property
     def n_slots(self) -> int:
-        """Of the table: a power of two, of which half is used."""
-        return 1 << (2 * (self.full + SLACK) - 1).bit_length()
+        """Of a table: a power of two, of which half is used."""
+        most = self.n_selected + 1 if self.has_heap else self.full + SLACK
+        return 1 << (2 * most - 1).bit_length()
 
     @property
     def sketch_nbytes(self) -> int:
@@ -86,6 +91,9 @@ class ModelShape:
     @property
     def nbytes(self) -> int:
         """Of one model in memory."""
+        if self.has_heap:
+            heap_nbytes = self.n_slots * (8 + 4 + 4 + 8 + 8) + 8 * (self.n_selected + 1)
+            return self.sketch_nbytes + self.n_outputs * heap_nbytes
         return self.sketch_nbytes + self.n_slots * (8 + 8 + 4 * self.n_outputs)
 
     def sketch(self, cells: np.ndarray | None = None, scale: float = 1.0) -> CountSketch:
@@ -100,7 +108,7 @@ class ModelState(Record):
     keys: np.ndarray
     """Ids of the active features, ascending."""
     weights: np.ndarray
-    """Theirs, of shape (n_active, n_outputs)."""
+    """Theirs, of shape (n_active, n_outputs); of heaps 0 where not active for the class."""
     touches: np.ndarray
     """Rows that had the feature while it was active."""
     cells: np.ndarray
@@ -146,14 +154,22 @@ class MissionModel:
     ) -> None:
         self.shape = shape
         self.sketch = shape.sketch() if sketch is None else sketch
-        self.keys = np.full(shape.n_slots, EMPTY, dtype=np.uint64)
-        self.weights = np.zeros((shape.n_slots, shape.n_outputs), dtype=np.float32)
-        self.touches = np.zeros(shape.n_slots, dtype=np.int64)
-        self.n_active = np.zeros(1, dtype=np.int64)
         if shape.has_heap:
-            self.ranks = np.zeros(shape.n_slots, dtype=np.float32)
-            self.heap = np.zeros(shape.n_selected, dtype=np.int64)
-            self.places = np.zeros(shape.n_slots, dtype=np.int64)
+            tables = (shape.n_outputs, shape.n_slots)
+            self.heaps = Heaps(
+                keys=np.full(tables, EMPTY, dtype=np.uint64),
+                weights=np.zeros(tables, dtype=np.float32),
+                ranks=np.zeros(tables, dtype=np.float32),
+                touches=np.zeros(tables, dtype=np.int64),
+                places=np.zeros(tables, dtype=np.int64),
+                heap=np.zeros((shape.n_outputs, shape.n_selected), dtype=np.int64),
+                n_active=np.zeros(shape.n_outputs, dtype=np.int64),
+            )
+        else:
+            self.keys = np.full(shape.n_slots, EMPTY, dtype=np.uint64)
+            self.weights = np.zeros((shape.n_slots, shape.n_outputs), dtype=np.float32)
+            self.touches = np.zeros(shape.n_slots, dtype=np.int64)
+            self.n_active = np.zeros(1, dtype=np.int64)
         self.intercept = np.zeros(shape.n_outputs) if intercept is None else np.array(intercept, dtype=np.float64)
         self.scalars = np.zeros(1, SCALARS)
 
@@ -196,52 +212,64 @@ class MissionModel:
         if self.shape.variant == "hashing":
             n_buckets, _, seed = self.sketch.hashing
             return train_hashed_rows(rows, first, last, rule, cells, n_buckets, seed, *state, work.words)
+        if self.shape.has_heap:
+            sketch, policy = Sketch(cells, *self.sketch.hashing), POLICIES[self.shape.variant]
+            return train_rows_with_heaps(rows, first, last, rule, sketch, self.heaps, *state, policy, work)
         is_single = self.shape.n_outputs == 1
         sketch = Sketch(cells.reshape(-1) if is_single else cells, *self.sketch.hashing)
-        if self.shape.has_heap and not frozen:
-            how = (self.shape.forgets, 1.0 if self.shape.forgets else HYSTERESIS)
-            return train_rows_with_heap(rows, first, last, rule, sketch, self._heap_table(), *state, *how, work.places)
         weights = self.weights.reshape(-1) if is_single else self.weights
         table = Table(self.keys, weights, self.touches, self.n_active, self.shape.full)
-        kernel = train_rows_of_paper if self.shape.variant == "paper" and not frozen else train_rows
-        kernel = kernel if is_single else train_classes
+        kernel = train_rows if is_single else train_classes
         return kernel(rows, first, last, rule, sketch, table, *state, frozen, work)
-
-    def _heap_table(self) -> HeapTable:
-        weights, n_selected = self.weights.reshape(-1), self.shape.n_selected
-        return HeapTable(self.keys, weights, self.ranks, self.heap, self.places, self.n_active, n_selected)
 
     def select(self) -> None:
         """Keep the K active features of largest weight; what the others weighed goes back to the sketch."""
-        if not self.shape.has_heap:  # which keeps them all the time
-            self._fill(*self._selected(*self.active()))
+        keys, weights, touches = self.active()
+        if not self.shape.has_heap:
+            self._fill(*self._selected(keys, weights, touches))
+            return
+        self._check_finite(weights)  # heaps hold the K largest all the time
+        sizes, is_full = np.abs(weights[weights != 0.0]), (self.heaps.n_active == self.shape.n_selected).all()
+        if self.shape.is_in_sketch:
+            self.scalars["threshold"] = sizes.min() if is_full and len(sizes) else 0.0
 
     def _selected(
         self, keys: np.ndarray, weights: np.ndarray, touches: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the K largest of these, and put what the others weigh into the sketch."""
-        if self.shape.variant == "paper":  # the sketch alone knows the weights
-            weights = self.sketch.estimate(keys).reshape(weights.shape)
+        self._check_finite(weights)
         sizes = norms(weights)
-        if not np.isfinite(sizes).all() or not np.isfinite(self.intercept).all():
-            raise DataError(
-                "expected weights that stay finite, found ones that grew beyond all bounds",
-                "learning_rate",
-                "lower it, or scale the columns",
-            )
         if len(keys) <= self.shape.n_selected:
             return keys, weights, touches
         keep = largest(sizes, keys, self.shape.n_selected)
         if self.shape.forgets:
             return keys[keep], weights[keep], touches[keep]
-        if not self.shape.is_in_sketch:
-            is_dropped = np.ones(len(keys), dtype=bool)
-            is_dropped[keep] = False
-            dropped = np.flatnonzero(is_dropped)
-            order = dropped[np.argsort(keys[dropped])]  # whatever the table's layout
-            self.sketch.add(keys[order], weights[order])
+        is_dropped = np.ones(len(keys), dtype=bool)
+        is_dropped[keep] = False
+        dropped = np.flatnonzero(is_dropped)
+        order = dropped[np.argsort(keys[dropped])]  # whatever the table's layout
+        self.sketch.add(keys[order], weights[order])
         self.scalars["threshold"] = sizes[keep].min()
         return keys[keep], weights[keep], touches[keep]
+
+    def _selected_by_class(self, keys: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Return the weights, 0 where one is not among the K largest of its class."""
+        if self.shape.is_in_sketch:  # which alone knows them
+            weights = self.sketch.estimate(keys).reshape(weights.shape)
+        self._check_finite(weights)
+        selected = np.zeros_like(weights)
+        for c in range(self.shape.n_outputs):
+            keep = largest(np.abs(weights[:, c]), keys, self.shape.n_selected)
+            selected[keep, c] = weights[keep, c]
+        return selected
+
+    def _check_finite(self, weights: np.ndarray) -> None:
+        if not np.isfinite(weights).all() or not np.isfinite(self.intercept).all():
+            raise DataError(
+                "expected weights that stay finite, found ones that grew beyond all bounds",
+                "learning_rate",
+                "lower it, or scale the columns",
+            )
 
     def end_block(self, n_rows: float, half_life: float) -> None:
         """Select, and let the tail fade by what so many rows take of its half-life (rows; infinite for never)."""
@@ -256,15 +284,32 @@ class MissionModel:
             self.sketch.add(keys[order], (1.0 - factor) * weights[order])
 
     def active(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return ids, weights of shape (n_active, n_outputs) and touches of the active features, in no known order."""
+        """Return ids, weights of shape (n_active, n_outputs) and touches of the active features, in no known order.
+
+        Of heaps a weight is 0 where the feature is not active for its class.
+        """
+        if self.shape.has_heap:
+            return self._active_of_heaps()
         occupied = np.flatnonzero(self.keys != EMPTY)
         return self.keys[occupied], self.weights[occupied], self.touches[occupied]
 
+    def _active_of_heaps(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        heaps = self.heaps
+        occupied = [np.flatnonzero(keys != EMPTY) for keys in heaps.keys]
+        keys = np.unique(np.concatenate([heaps.keys[c, slots] for c, slots in enumerate(occupied)]))
+        weights, touches = np.zeros((len(keys), len(occupied)), np.float32), np.zeros(len(keys), np.int64)
+        estimates = self.sketch.estimate(keys).reshape(weights.shape) if self.shape.variant == "paper" else weights
+        for c, slots in enumerate(occupied):
+            at = np.searchsorted(keys, heaps.keys[c, slots])
+            weights[at, c] = estimates[at, c] if self.shape.variant == "paper" else heaps.weights[c, slots]
+            np.maximum.at(touches, at, heaps.touches[c, slots])
+        return keys, weights, touches
+
     def _fill(self, keys: np.ndarray, weights: np.ndarray, touches: np.ndarray) -> None:
         if self.shape.has_heap:
-            table = self._heap_table()
-            for key, weight in zip(keys, weights[:, 0], strict=True):
-                push(*table, key, weight, 1.0)
+            for c, *table in zip(range(self.shape.n_outputs), *self.heaps[:-1], strict=True):
+                n_active = self.heaps.n_active[c : c + 1]
+                fill_heap(keys, np.ascontiguousarray(weights[:, c]), touches, *table, n_active)
             return
         fill_table(keys, weights, touches, self.keys, self.weights, self.touches)
         self.n_active[0] = len(keys)
@@ -288,7 +333,9 @@ class MissionModel:
         model = cls(shape, state.intercept, shape.sketch(state.cells.copy() if copy else state.cells, state.scale))
         model.scalars[0] = (state.threshold, state.scale, state.rows_seen, state.loss_sum, state.weight_sum)
         keys, weights, touches = state.keys, state.weights, state.touches
-        if state.n_merged > 1:
+        if state.n_merged > 1 and shape.has_heap:
+            weights = model._selected_by_class(keys, weights)
+        elif state.n_merged > 1:
             keys, weights, touches = model._selected(keys, weights, touches)
         model._fill(keys, weights, touches)
         return model

@@ -102,7 +102,7 @@ class MissionShape:
     def of(cls, data: DataShape, settings: Settings, n_outputs: int = 1, nnz_per_row: float | None = None) -> Self:
         """Return the shape of a fit."""
         model = settings.model(data.n_features, n_outputs)
-        refit = chosen_refit(settings.refit, model.loss, n_outputs, data.n_samples, model.n_selected)
+        refit = chosen_refit(settings.refit, model.loss, n_outputs, data.n_samples, model.most_selected)
         return cls(data, settings, model, refit, nnz_per_row)
 
     @property
@@ -133,7 +133,8 @@ class MissionShape:
         """Return what a task of an exact refit holds; nothing where there is none."""
         if self.refit != "exact":
             return Budget()
-        k, n_values = self.model.n_selected, self.data.n_samples * self.model.n_selected
+        k = min(self.model.most_selected, self.data.n_features)
+        n_values = self.data.n_samples * k
         budget = Budget().add("selected columns", min(n_values * max(self.data.itemsize, 4), PIECE_NBYTES))
         budget.add("copies of a block of them", 3 * 8 * min(REFIT_VALUES, n_values))
         return budget.add("matrices of K x K", 4 * 8 * (k + 1) ** 2)

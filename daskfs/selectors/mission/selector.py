@@ -13,15 +13,29 @@
 
 After algorithm 1 of A. Aghazadeh, R. Spring, D. LeJeune, G. Dasarathy, A. Shrivastava and R. G. Baraniuk, "MISSION:
 Ultra Large-Scale Feature Selection using Count-Sketches", Proceedings of the 35th International Conference on Machine
-Learning (2018). ``variant="paper"`` is that algorithm: every weight is in the sketch, and the active features are those
-whose estimates are largest. ``tail="identity"`` is the paper's section 5.1: one cell for each feature.
+Learning (2018). ``variant="paper"`` is that algorithm, ``heap=True`` the authors' program for it, ``tail="identity"``
+the paper's section 5.1, one cell for each feature:
+
+    1. Sketch S = 0, β = 0; of several classes, S and β of each.
+    2. For each row i: UPDATE(S, j, -λ g_j) for every non-zero feature j of the row.
+    3. β = the k largest of QUERY(S, j) over the active features and those of the row.
+    Return β
+
+with the constant rate λ = 0.5 of its experiments (of the squared loss it says none, and the default below serves), in
+one pass, without intercept, fading, standardising or refit unless they are asked for. One thing is not as algorithm 1
+reads: the top k of a whole sketch cannot be listed without all ids, so that features that are not active are looked at
+when a row has them. That is what a top-k heap beside a count-sketch does, which sections 1 and 7 speak of.
 
 Differs from the paper
 ----------------------
+With the default variant:
+
 * Active features have exact weights (as in K. S. Tai, V. Sharan, P. Bailis and G. Valiant, "Sketching linear
   classifiers over data streams", SIGMOD 2018). In the paper's algorithm they share cells with others: features without
   weight look heavy, about 1.5 d (k / w)² of d in a sketch of three rows of w cells.
-* Candidates are the features of the rows as they pass: the top k of a whole sketch cannot be listed without all ids.
+* The active features are selected again every `block_rows` rows, not after each: until then up to max(k, 1,024) more
+  predict, all that reached the threshold.
+* With several classes the k features are the same for all, by the norm of their weights; the paper has k of each.
 * The tail fades (section 5.1 of the paper scales it by hand). Without that, a second pass makes the selection worse:
   features outside the active set are pushed by residuals that they never lower.
 * The intercept starts at the model without features and learns at a hundredth of the rate; the paper has none.
@@ -31,13 +45,14 @@ Differs from the paper
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import numpy as np
 
 from daskfs.errors import ConfigError
-from daskfs.losses import ROW_BY_ROW, find_loss
+from daskfs.losses import ROW_BY_ROW, Loss, find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import ClassWeights, Count, LossOf, Positive, PowerOfTwo, Share, n_to_select
 from daskfs.selectors.base import BaseSelector
@@ -63,6 +78,9 @@ from daskfs.selectors.shared.rows import in_random_order, weighted_rows
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target
 
+N_EPOCHS, INTERCEPT_RATE, HALF_LIFE = 5, 0.01, 1.0
+"""By default, where the paper's algorithm has one pass, no intercept, and no fading tail."""
+
 NO_REFIT = "rows are learnt from once and not kept: the coefficients are those of stochastic descent"
 
 
@@ -72,31 +90,35 @@ class Mission(BaseSelector):
     Parameters
     ----------
     n_features_to_select : int, optional
-        The paper's k; 1,000 by default, or all where there are fewer.
-    loss : {"squared", "logistic", "multinomial", "squared_hinge", "hinge"}
+        The paper's k; 1,000 by default, or all where there are fewer. With the paper's variant and more than two
+        classes so many of each class, as the paper has it: what is selected are those of any class.
+    loss : {"auto", "squared", "logistic", "multinomial", "squared_hinge", "hinge"}
         The model: of numbers, or of two classes (any labels). With more than two, "multinomial" is one model of all
         classes (cross-entropy), the others set one class against the rest; either way a feature is selected for all
-        classes together, by the Euclidean norm of its weights.
+        classes together, by the Euclidean norm of its weights. By default squared, logistic or multinomial, as the
+        target calls for.
     variant : {"active", "paper"}
-        Whether the active features' weights are exact, or in the sketch with all others.
+        Whether the active features' weights are exact, or the published algorithm to the letter.
     heap : bool
         With the paper's variant, whether the k largest stand in a heap that is corrected lazily, as in the authors'
-        program: slower, and predictions use estimates from when a feature was last met.
+        program: predictions use estimates from when a feature was last met.
     tail : {"sketch", "identity"}
         What holds the other features' weights: a count-sketch, or one cell for each feature.
     n_buckets : int, optional
         Cells in a row of the sketch, a power of two; 2¹⁸ by default, fewer where there are fewer features.
     n_hashes : {1, 3, 5}
         Rows of the sketch. 3 is best where the memory suffices, 1 where it is tight.
-    n_epochs : int
-        Passes over the rows.
+    n_epochs : int, optional
+        Passes over the rows: 5 by default, with the paper's variant 1.
     learning_rate : float, optional
-        Learning rate of the first row; by default set from the mean squared norm of the rows.
-    intercept_rate : float
-        Learning rate of the intercept, as a share of `learning_rate`.
-    tail_half_life : float or None
-        Half-life, in passes, of the weights outside the active set; None: they never decay, as in the paper (then take
-        one pass only). Choose it shorter where memory is tight.
+        Learning rate of the first row; by default set from the mean squared norm of the rows. With the paper's variant
+        constant, and 0.5 by default unless the loss grows with the square.
+    intercept_rate : float, optional
+        Learning rate of the intercept, as a share of `learning_rate`; 0.01 by default. With the paper's variant 0 by
+        default, which there means that there is no intercept.
+    tail_half_life : float or "auto" or None
+        Half-life, in passes, of the weights outside the active set; None: they never decay (then take one pass only).
+        By default 1, with the paper's variant None. Choose it shorter where memory is tight.
     block_rows : int
         Rows between two selections of the k largest. Later passes take these blocks in random order.
     n_replicas : int
@@ -105,15 +127,15 @@ class Mission(BaseSelector):
     sync_every : int
         Rows of each replica between two averages. Every average sends whole models to and fro: with fast networks and
         costly rows only is this faster than one model.
-    standardize : bool
-        Whether dense columns are centred and scaled, by the first rows, before they are learnt from. Sparse ones are
-        taken as they are.
+    standardize : bool, optional
+        Whether dense columns are centred and scaled, by the first rows, before they are learnt from: by default, but
+        not with the paper's variant. Sparse ones are taken as they are.
     class_weight : "balanced" or mapping of a class to its weight, optional
         Multiplies the sample weights.
     refit : {"auto", "exact", "sgd"} or None
         The fit of the selected features alone: to the minimum of the loss, by further passes of stochastic descent, or
         not at all. By default the first where it is cheap (n k² up to 4e9, of classes 2e8) and classes have ten rows
-        for each feature.
+        for each feature; with the paper's variant none.
     random_state : int, RandomState or None
         Seed of the sketch's hash, of the order of rows in memory and of later passes.
 
@@ -139,7 +161,8 @@ class Mission(BaseSelector):
     -----
     Memory: 4 n_hashes n_buckets bytes of sketch (times the classes, where there are more than two), 20 bytes for each
     of about 4 k + 8,192 slots, and blocks of rows; besides, what is reported of every feature. Sparse input stays
-    sparse. The same data, parameters and seed give the same bits with any tiles, workers and memory.
+    sparse. The same data, parameters and seed give the same bits with any tiles, workers and memory. The paper's
+    variant asks the sketch for all k active features after every row that has others: its time grows with k.
 
     Columns of very different scale learn at very different speeds, and an |x| a thousand times larger makes a weight a
     thousand times smaller: scale sparse columns first, by tf-idf or their largest value.
@@ -161,53 +184,57 @@ class Mission(BaseSelector):
     history_kind = "rows"
 
     n_features_to_select: Count | None = None
-    loss: Annotated[str, LossOf(ROW_BY_ROW)] = "squared"
+    loss: Annotated[str, LossOf(ROW_BY_ROW, several=True)] = "auto"
     variant: Literal["active", "paper"] = "active"
     heap: bool = False
     tail: Literal["sketch", "identity"] = "sketch"
     n_buckets: PowerOfTwo | None = None
     n_hashes: Literal[1, 3, 5] = 3
-    n_epochs: Count = 5
+    n_epochs: Count | None = None
     learning_rate: Positive | None = None
-    intercept_rate: Share = 0.01
-    tail_half_life: Positive | None = 1.0
+    intercept_rate: Share | None = None
+    tail_half_life: Positive | Literal["auto"] | None = "auto"
     block_rows: Count = 4096
     n_replicas: Count = 1
     sync_every: Count = 1000
-    standardize: bool = True
+    standardize: bool | None = None
     class_weight: Literal["balanced"] | ClassWeights | None = None
     refit: Literal["auto", "exact", "sgd"] | None = "auto"
 
     def _check_combination(self) -> None:
-        if self.refit == "exact" and not find_loss(self.loss).has_formula_of_many_rows:
-            raise ConfigError(f"there is no exact refit of the {self.loss} loss", "refit", 'refit="sgd"')
         if self.heap and self.variant != "paper":
             raise ConfigError("only the paper's variant has a heap", "heap", 'variant="paper"')
-        if self.class_weight is not None and not find_loss(self.loss).is_classifier:
-            problem = f"the {self.loss} loss has no classes"
+
+    def _check_loss(self, loss: Loss) -> None:
+        if self.refit == "exact" and not loss.has_formula_of_many_rows:
+            raise ConfigError(f"there is no exact refit of the {loss.name} loss", "refit", 'refit="sgd"')
+        if self.class_weight is not None and not loss.is_classifier:
+            problem = f"the {loss.name} loss has no classes"
             raise ConfigError(problem, "class_weight", "leave it out, or pass sample weights")
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
-        return plan_mission(MissionShape.of(shape, self._settings()), limits.task_nbytes)
+        n_outputs = shape.n_classes if shape.n_classes > 2 and find_loss(self.loss_).is_classifier else 1
+        return plan_mission(MissionShape.of(shape, self._settings(), n_outputs), limits.task_nbytes)
 
     def _settings(self) -> Settings:
-        """Return what is asked of a fit."""
+        """Return what is asked of a fit, with the default values of its variant."""
+        is_paper, intercept_rate, half_life = self.variant == "paper", self.intercept_rate, self.tail_half_life
         return Settings(
             n_features_to_select=self.n_features_to_select,
-            loss=self.loss,
+            loss=self.loss_,
             variant="heap" if self.heap else self.variant,
             n_buckets=self.n_buckets,
             n_hashes=0 if self.tail == "identity" else self.n_hashes,
-            n_epochs=self.n_epochs,
+            n_epochs=self.n_epochs or (1 if is_paper else N_EPOCHS),
             learning_rate=self.learning_rate,
-            intercept_rate=self.intercept_rate,
-            tail_half_life=self.tail_half_life,
+            intercept_rate=(0.0 if is_paper else INTERCEPT_RATE) if intercept_rate is None else intercept_rate,
+            tail_half_life=(None if is_paper else HALF_LIFE) if half_life == "auto" else half_life,
             block_rows=self.block_rows,
             n_replicas=self.n_replicas,
             sync_every=self.sync_every,
-            standardize=self.standardize,
+            standardize=not is_paper if self.standardize is None else self.standardize,
             class_weight=self.class_weight,
-            refit=self.refit,
+            refit=None if is_paper and self.refit == "auto" else self.refit,
             seed=seed_of(self.random_state) or 0,
         )
 
@@ -247,7 +274,7 @@ class Mission(BaseSelector):
             if before is None:
                 self._take_names(matrix)
                 self._labels = labels
-                checked_target(matrix, self.loss)
+                checked_target(matrix, self.loss_)
                 target = self._encoded(settings, matrix, None if labels is None else len(labels))
                 fit = begin(run, settings, *target, n_epochs=1)
             else:
@@ -265,13 +292,13 @@ class Mission(BaseSelector):
 
     def _fit(self, run: Run) -> None:
         n_to_select(self.n_features_to_select, run.matrix.shape[1], DEFAULT_N_SELECTED)
-        checked_target(run.matrix, self.loss)
+        checked_target(run.matrix, self.loss_)
         notes: list[str] = []
         rows = run.over(in_random_order(weighted_rows(run.matrix), self.random_state, notes))
         settings = self._settings()
         target = self._encoded(settings, rows.matrix, None)
-        passes = Passes(rows, begin(rows, settings, *target, self.n_epochs))  # step 1
-        passes.take("train", 0, self.n_epochs)  # steps 2 to 5
+        passes = Passes(rows, begin(rows, settings, *target, settings.n_epochs))  # step 1
+        passes.take("train", 0, settings.n_epochs)  # steps 2 to 5
         fit = passes.learnt().selected()
         notes += [*_notes_before(fit), *_notes_after(fit)]
         refit = passes.refit()  # step 6
@@ -326,7 +353,7 @@ class Mission(BaseSelector):
     @property
     def response(self) -> Response:
         """What `predict` makes of the linear predictor: a mean, the likelier class, the likeliest class."""
-        if not find_loss(self.loss).is_classifier:
+        if not find_loss(self.loss_).is_classifier:
             return super().response
         return mean_or_label("logistic" if len(self.classes_) == 2 else "multinomial", self.classes_)
 
@@ -334,13 +361,7 @@ class Mission(BaseSelector):
     def _probabilities(self) -> Response:
         if len(self.classes_) == 2:
             return probabilities("logistic")
-        return probabilities("multinomial") if self.loss == "multinomial" else one_against_rest
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        if find_loss(self.loss).is_classifier:
-            tags.classifier_tags.multi_class = True
-        return tags
+        return probabilities("multinomial") if self.loss_ == "multinomial" else one_against_rest
 
 
 def _table(fit: MissionFit, refit: Refit | None) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -368,7 +389,9 @@ def _notes_before(fit: MissionFit) -> list[str]:
     if model.n_hashes and not model.forgets and model.variant != "hashing":
         sizes = (model.n_selected, survey.n_ids, model.n_buckets, model.n_hashes)
         notes.append(check_capacity(*sizes, model.variant, survey.nnz_per_row).text)
-    if settings.learning_rate is None:
+    if settings.learning_rate is None and model.is_in_sketch and math.isinf(fit.sgd.step_limit):
+        notes.append(f"learning rate {fit.sgd.rate:.4g} throughout, the paper's")
+    elif settings.learning_rate is None:
         notes.append(f"learning rate {fit.sgd.rate:.4g}, from a mean ‖x‖² of {survey.squared_norm:.4g}")
     if model.n_selected == fit.shape.data.n_features:
         notes.append("as many features are asked for as there are: nothing is left out")
@@ -391,6 +414,8 @@ def _notes_on_selection(fit: MissionFit) -> list[str]:
     settings, n_outputs = fit.shape.settings, fit.shape.model.n_outputs
     chosen = "weight" if n_outputs == 1 else "norm of the weights over the classes"
     n_selected = len(fit.state.keys)
+    if n_outputs > 1 and fit.shape.model.has_heap:
+        chosen = f"weight for a class, up to {fit.shape.model.n_selected:,} for each,"
     notes = [f"selected: the {n_selected:,} features of largest {chosen} after {settings.n_epochs} pass(es)"]
     if n_outputs > 1:
         notes.append("coef of a feature is that of the class with its largest weight (column 'class' of selected.csv)")
