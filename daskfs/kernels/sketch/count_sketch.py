@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from daskfs.kernels.numba_cache import kernel, prefetch
+from daskfs.kernels.numba_cache import is_stopped, kernel, prefetch
 
 MAX_BUCKETS = 1 << 31
 N_HASHES = (1, 3, 5)
@@ -195,6 +195,8 @@ def positions(keys, n_buckets, rows, seed, buckets, signs):  # type: ignore[no-u
         Written: -1 or +1.
     """
     for j in range(keys.shape[0]):
+        if j % 1024 == 0 and is_stopped():
+            break
         h = mixed(keys[j], seed)
         for r in range(len(rows)):
             buckets[j, r] = bucket_of(h, r, n_buckets)
@@ -214,6 +216,8 @@ def add(cells, n_buckets, rows, seed, keys, values):  # type: ignore[no-untyped-
     values : ndarray of shape (n_keys,), float32
     """
     for j in range(keys.shape[0]):
+        if j % 1024 == 0 and is_stopped():
+            break
         updated(cells, n_buckets, rows, hash_word(keys[j], seed, rows), values[j])
 
 
@@ -224,4 +228,6 @@ def estimate(cells, n_buckets, rows, seed, keys, estimates):  # type: ignore[no-
     Adding zero leaves every cell as it is.
     """
     for j in range(keys.shape[0]):
+        if j % 1024 == 0 and is_stopped():
+            break
         estimates[j] = updated(cells, n_buckets, rows, hash_word(keys[j], seed, rows), np.float32(0.0))
