@@ -111,8 +111,8 @@ def test_the_refit_by_descent_comes_near_the_exact_one(sparse):
     for refit in ("exact", "sgd", None):
         z = Mission(20, loss="logistic", refit=refit).fit(X, y).decision_function(X)
         losses[refit] = np.logaddexp(0, -(2 * y - 1) * z).mean()
-    assert losses["exact"] < losses["sgd"] < losses[None]
-    assert losses["sgd"] < losses["exact"] + 0.03
+    assert abs(losses["sgd"] - losses["exact"]) < 0.02  # the exact one has a ridge, and is not the least loss either
+    assert losses["sgd"] < losses[None]
 
 
 def test_the_table_tells_weight_touches_and_deviation(sparse):

@@ -14,6 +14,7 @@ import numpy as np
 from daskfs.errors import DataError
 from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
+from daskfs.matrix.blocks import Rows
 from daskfs.selectors.mission.choice import choose
 from daskfs.selectors.mission.model import MissionModel, ModelShape, ModelState, merged
 from daskfs.selectors.mission.plan import MissionShape, Settings, n_refit_epochs, plan_mission
@@ -39,7 +40,7 @@ LEAST_SURVEYED = 256  # rows of it: standard deviations within 5 %
 PERIOD = 0.2
 """Of the falling learning rate, in epochs."""
 
-REFIT_SHARE = 0.5
+REFIT_SHARE = 0.25
 """Of the rate of one pass, that of a refit by descent: it is to arrive, not to find."""
 
 PAPER_RATE = 0.5
@@ -199,13 +200,19 @@ def _rate(settings: Settings, model: ModelShape, squared_norm: float, is_constan
 
 def _survey(run: Run, shape: MissionShape, target: TargetEncoding, is_sparse: bool) -> Survey:
     """Look at the first rows."""
-    n_rows, piece_rows = min(SURVEY_ROWS, run.shape.n_samples), 1
+    piece_rows = 1 if is_sparse else shape.piece_rows(run.task_limit)
+    standardize = shape.settings.standardize and not is_sparse
+    rows = _first_rows(run, is_sparse)
+    survey: Survey = run.map("survey", survey_rows, [rows], target, standardize, piece_rows)[0]
+    return survey
+
+
+def _first_rows(run: Run, is_sparse: bool) -> Rows:
+    """Return the rows that say enough of all."""
+    n_rows = min(SURVEY_ROWS, run.shape.n_samples)
     if not is_sparse:
         n_rows = min(n_rows, max(LEAST_SURVEYED, SURVEY_VALUES // run.shape.n_features))
-        piece_rows = shape.piece_rows(run.task_limit)
-    standardize = shape.settings.standardize and not is_sparse
-    survey: Survey = run.map("survey", survey_rows, [run.rows(0, n_rows)], target, standardize, piece_rows)[0]
-    return survey
+    return run.rows(0, n_rows)
 
 
 def refuse_new_classes(matrix: Matrix, target: TargetEncoding) -> None:
@@ -395,8 +402,8 @@ class Passes:
             self.sgd = replace(self.sgd, period=PERIOD * n_samples)
         if shape.has_heap:  # which are for selecting: what is selected has exact weights from here on
             shape = replace(shape, variant="active", n_selected=len(self.state.keys))
-        rows = self.run.rows(0, min(n_samples, max(LEAST_SURVEYED, SURVEY_VALUES // len(self.state.keys))))
-        norm = self.run.map("survey", mean_squared_norm, [rows], self.state.keys, self.sgd.scaling)[0]
+        rows = _first_rows(self.run, self.fit.shape.nnz_per_row is not None)
+        norm = self.run.map("survey", mean_squared_norm, [rows], self.state.keys, self.run.keep(self.sgd))[0]
         rate, step_limit = _rate(self.settings, shape, float(norm), is_constant=True)
         share = REFIT_SHARE if self.settings.learning_rate is None else 1.0
         self.sgd = replace(self.sgd, shape=shape, rate=share * rate, step_limit=step_limit)

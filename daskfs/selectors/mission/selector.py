@@ -141,7 +141,7 @@ class Mission(BaseSelector):
         The fit of the selected features alone: to the minimum of the loss, by further passes of stochastic descent, or
         not at all. By default the first where it is cheap (n k² up to 4e9, of classes 2e8), with a ridge that the data
         choose, and classes have ten rows for each feature; with the paper's variant none.
-    n_candidates : int or "auto", optional
+    n_candidates : int or "auto" or None
         Features that are learnt, out of which `n_features_to_select` are chosen by forward selection on their exact
         second moments, read in one more pass; None: those of largest weight are selected. By default four for each
         feature, at least 400 and at most 1,000, or fewer where the moments of n rows cost more than 4e9 multiplications
