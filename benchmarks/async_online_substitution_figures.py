@@ -9,8 +9,8 @@ feature at a time. `improved` is the default (exchange, the central check, 1.5 s
 epoch, the last choice among what is held); `plain` is the paper's box, s / q places, the same worker, no check, with
 the parameter-free steps; `paper` is that with the step of Theorem 2. Beside them the sequential selector.
 
-Stability: blocks of several widths, four epochs, with and without the check. `worst` is the highest objective of a run
-in parts of that without features: over 1, it has diverged.
+Stability: blocks of several widths, four epochs, the sequential selector's too, with and without the check. `worst` is
+the highest objective of a run in parts of that without features: over 1, it has diverged.
 
 Rows go to results.csv; what stands there is not made again, so that an interrupted run goes on. Ends with 1 where the
 default with 20 workers is more than 0.03 of recall behind the sequential selector, or diverges.
@@ -112,10 +112,9 @@ def stability(arguments: argparse.Namespace, table: Table) -> int:
                 if table.has(**place):
                     continue
                 case = case or draw(p, seed, structure=structure, n_informative=s)
-                told: dict[str, Any] = {"n_features_to_select": s}
+                told: dict[str, Any] = {"n_features_to_select": s, "n_epochs": arguments.n_epochs}
                 if q:
                     told |= {"n_workers": q, "schedule": "synchronous", "block_columns": width, "check": checks}
-                    told["n_epochs"] = arguments.n_epochs
                 selector: Any = AsyncOnlineSubstitution(**told) if q else OnlineSubstitution(**told)
                 with np.errstate(over="ignore", invalid="ignore"):
                     try:

@@ -48,7 +48,7 @@ from sklearn.linear_model import (
     LogisticRegressionCV,
     OrthogonalMatchingPursuit,
     RidgeCV,
-    lasso_path,
+    lars_path,
 )
 from sklearn.metrics import roc_auc_score
 from sklearn.multiclass import OneVsRestClassifier
@@ -156,7 +156,8 @@ def l1(size: int, task: str, X: Any, y: np.ndarray, X_test: Any, y_test: np.ndar
     """Return the l1 model with the most features that are not more than asked for."""
     if task == "regression":
         mean = y.mean()
-        _, coefs, _ = lasso_path(np.asfortranarray(X, dtype=float), y - mean, n_alphas=200, eps=1e-3)
+        with np.errstate(all="ignore"):
+            _, _, coefs = lars_path(np.asarray(X, dtype=float), y - mean, method="lasso", max_iter=4 * size)
         counts = np.count_nonzero(coefs, axis=0)
         best = int(np.flatnonzero(counts <= size).max())
         return np.flatnonzero(coefs[:, best]), measure_of(task, y_test, X_test @ coefs[:, best] + mean)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
-import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -15,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer.core import TyperGroup
+
+from daskfs import interrupts
 
 if TYPE_CHECKING:
     from daskfs.pipeline.config import Pipeline
@@ -31,7 +31,7 @@ class _Commands(TyperGroup):
         from daskfs.errors import DaskfsError
 
         try:
-            with _terminated_is_interrupted(), _warnings_in_a_line():
+            with interrupts.guard(command=True), _warnings_in_a_line():
                 return super().invoke(ctx)
         except DaskfsError as fault:
             _say(str(fault), *getattr(fault, "__notes__", ()))
@@ -43,19 +43,6 @@ class _Commands(TyperGroup):
         except BrokenPipeError:
             sys.stderr.close()  # the reader of our output has left: `daskfs info ... | head`
             raise typer.Exit(1) from None
-
-
-@contextmanager
-def _terminated_is_interrupted() -> Iterator[None]:
-    """Take a job queue's "time is up" as Ctrl-C, so that the checkpoint is kept."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager
@@ -183,7 +170,7 @@ def ingest(
     from daskfs.sources.ingest import ingest as ingest_source
 
     options: dict[str, Any] = {"target": target, "schema": schema, "weight": weight, "delimiter": delimiter}
-    with _shown_progress() as progress:
+    with interrupts.concluding(), _shown_progress() as progress:
         made = ingest_source(
             source,
             store,
@@ -355,7 +342,7 @@ def warmup(
 
 
 def main() -> None:
-    """Run the command that the arguments name."""
+    """Run the command that the arguments name; ``daskfs.__main__`` does it for a process."""
     app(prog_name="daskfs")
 
 

@@ -11,11 +11,12 @@ import multiprocessing
 import os
 import signal
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING, Any
 
+from daskfs import interrupts
 from daskfs.cluster.workers import Here, OnDask, Workers
 from daskfs.errors import ConfigError, RunError
 
@@ -158,7 +159,7 @@ def _local_cluster(
     options["scheduler_kwargs"] = {"dashboard": dashboard_address is not None}
     if kind == "local":
         options |= {"n_workers": n_workers, "threads_per_worker": 1, "processes": True, "host": "127.0.0.1"}
-        options |= {"memory_limit": memory_limit or 0, "env": environment, "worker_class": _nanny_without_dashboard()}
+        options |= {"memory_limit": memory_limit or 0, "env": environment, "worker_class": _nanny()}
     else:
         options |= {"n_workers": 1, "threads_per_worker": n_workers, "processes": False, "memory_limit": 0}
     if local_directory is not None:
@@ -166,35 +167,28 @@ def _local_cluster(
     before = dict(os.environ)
     with ExitStack() as stack:
         stack.enter_context(dask.config.set(settings))
-        with _children_ignore_interrupts():
+        with interrupts.held():  # what is half started would stay
             cluster = stack.enter_context(distributed.LocalCluster(**options))
         _restore_environment(before)  # starting workers leaks their variables into this process
         yield cluster
 
 
-@contextmanager
-def _children_ignore_interrupts() -> Iterator[None]:
-    """Leave Ctrl-C, which the terminal sends to every process, to the client: it ends its workers in order."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)  # what is ignored stays so in a new process
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, handler)
+def _nanny() -> type:
+    """Return a nanny whose worker has no dashboard of its own, and is deaf to Ctrl-C.
 
-
-def _nanny_without_dashboard() -> type:
-    """Return a nanny whose worker has no dashboard of its own: bokeh would take 18 MiB of each worker's memory.
-
-    Workers answer for their health on loopback all the same; the scheduler's dashboard shows them.
+    Bokeh would take 18 MiB of each worker's memory; workers answer for their health on loopback all the same, and the
+    scheduler's dashboard shows them. A terminal sends Ctrl-C to every process: the client ends its workers in order.
     """
     from distributed import Nanny
 
     class QuietNanny(Nanny):
         def __init__(self, *args: Any, dashboard: bool = False, **kwargs: Any) -> None:
             super().__init__(*args, dashboard=False, **kwargs)
+
+        async def instantiate(self) -> Any:
+            resource_tracker.ensure_running()  # which leaves signals unblocked behind it
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # of this thread: a new process has what it has
+            return await super().instantiate()
 
     return QuietNanny
 

@@ -58,8 +58,14 @@ def compile_ahead(selections: Iterable[Mapping[str, Any]], dtype: str) -> None:
     # Methods share the processes; one method shares them by what differs most, tall blocks and wide ones.
     together = [[TALL, WIDE]] if len(new) > 1 else [[TALL], [WIDE]]
     jobs = [(options, shapes) for options in new.values() for shapes in together]
-    running = [_start(jobs[number::N_PROCESSES], dtype) for number in range(N_PROCESSES)]
-    codes = [process.wait() for process in running]
+    running: list[subprocess.Popen[bytes]] = []
+    try:
+        for number in range(N_PROCESSES):
+            running.append(_start(jobs[number::N_PROCESSES], dtype))
+        codes = [process.wait() for process in running]
+    finally:
+        for process in running:
+            process.terminate()  # where it still runs, there was an interrupt
     if not any(codes):
         with suppress(OSError):  # a full disk, a folder that cannot be written: it is rehearsed again then
             for mark in new:

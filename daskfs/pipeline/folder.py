@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from daskfs import interrupts
 from daskfs.errors import RunError
 from daskfs.files import LockOwner, written_whole
 
@@ -45,6 +46,7 @@ class RunFolder:
         self.path = output.with_name(output.name + UNFINISHED)
         self.resumed = resumed
         self.force = force
+        self.is_finished = False
         self.checkpoint = Checkpoint(self.path / "checkpoint")
 
     @classmethod
@@ -83,14 +85,17 @@ class RunFolder:
 
     def finish(self) -> Path:
         """Remove what only an interrupted run needs, and give the folder its name."""
-        shutil.rmtree(self.checkpoint.folder, ignore_errors=True)
-        (self.path / _LOCK).unlink(missing_ok=True)
-        replaced = self.output.with_name(self.output.name + ".replaced")
-        if self.force and self.output.exists():
+        with interrupts.held():
+            shutil.rmtree(self.checkpoint.folder, ignore_errors=True)
+            (self.path / _LOCK).unlink(missing_ok=True)
+            replaced = self.output.with_name(self.output.name + ".replaced")
+            if self.force and self.output.exists():
+                shutil.rmtree(replaced, ignore_errors=True)
+                self.output.rename(replaced)
+            self.path.rename(self.output)  # over an empty folder, or nothing
+            self.is_finished = True
             shutil.rmtree(replaced, ignore_errors=True)
-            self.output.rename(replaced)
-        self.path.rename(self.output)  # over an empty folder, or nothing
-        shutil.rmtree(replaced, ignore_errors=True)
+            interrupts.conclude()
         return self.output
 
     def let_go(self, *, keep: bool) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from daskfs import interrupts
 from daskfs.cluster.open import open_cluster
 from daskfs.cluster.workers import Workers
 from daskfs.documents import dump_yaml
@@ -87,14 +88,21 @@ def run_pipeline(
     source = check_pipeline(pipeline)
     plan = plan_pipeline(pipeline, facts_of(pipeline, source))
     output = pipeline.output_path
-    folder = RunFolder.resume(output) if resume else RunFolder.start(output, force=force)
+    folder: RunFolder | None = None
     try:
-        with _explained(folder.path), logged(folder.path / "run.log", progress or Silent()) as steps:
+        with interrupts.held():
+            folder = RunFolder.resume(output) if resume else RunFolder.start(output, force=force)
+        log = folder.path / "run.log"
+        with interrupts.guard(), _explained(folder.path), logged(log, progress or Silent()) as steps:
             results = _Run(pipeline, folder, plan, source, steps).write()
-        folder.finish()
+        with interrupts.concluding():
+            folder.finish()
     except BaseException as fault:
+        if folder is None or folder.is_finished:
+            raise
         is_user_error = isinstance(fault, DaskfsError) and not isinstance(fault, RunError)
-        can_resume = folder.let_go(keep=not is_user_error)
+        with interrupts.held():
+            can_resume = folder.let_go(keep=not is_user_error)
         if can_resume and not is_user_error:
             fault.add_note(f"continue with --resume {output}")
         raise

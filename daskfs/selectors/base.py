@@ -19,6 +19,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from daskfs import interrupts
 from daskfs.cluster.open import parse_bytes, workers_of
 from daskfs.cluster.workers import Workers
 from daskfs.errors import Caution, DataError, SelectionWarning, warn
@@ -189,7 +190,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
         DataError
             NaN or infinity (with the column and the row), a constant target, no target.
         """
-        with self._opened(X, y, sample_weight) as (matrix, labels):
+        with interrupts.guard(), self._opened(X, y, sample_weight) as (matrix, labels):
             self.fit_matrix(matrix)
         if labels is not None:
             self.classes_ = labels
@@ -222,7 +223,8 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
         """
         self.check_parameters()
         self._take_names(matrix)
-        self._fit(self._run(matrix, workers, progress, checkpoint))
+        with interrupts.guard():
+            self._fit(self._run(matrix, workers, progress, checkpoint))
         return self
 
     def _run(

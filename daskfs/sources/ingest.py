@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from daskfs import interrupts
 from daskfs.cluster.open import parse_bytes
 from daskfs.errors import ConfigError, DataError, StoreExistsError, StoreFormatError
 from daskfs.matrix.base import Progress, Silent
@@ -136,7 +137,8 @@ def ingest(
         tile_shape=tile_shape,
         progress=progress,
     )
-    _write(rows, writer, limit // 8, progress)
+    with interrupts.guard():
+        _write(rows, writer, limit // 8, progress)
     return open_store(path)
 
 
@@ -160,12 +162,14 @@ def _write(rows: Source, writer: StoreWriter, block_nbytes: int, progress: Progr
     with writer:
         progress.start("ingest", rows.n_samples or rows.estimate_shape()[0] or 0)
         for block in rows.row_blocks(block_rows, dtype):
+            interrupts.check()  # Arrow imports pandas where nothing can be raised
             writer.write(block)
             constants.update(block)
             progress.advance(block.X.shape[0])
         constants.refuse_target(rows.target_names)
         constants.refuse_weights()
         writer.notes += [*rows.notes, *constants.notes(rows.feature_names)]
+        interrupts.check()
         progress.finish()
 
 

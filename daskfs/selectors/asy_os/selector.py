@@ -153,7 +153,7 @@ class AsyncOnlineSubstitution(SubstitutionSelector):
             workers.in_turn(self.schedule == "synchronous")
         else:
             workers.on_cluster()
-        mean_loss = MeanLoss(self.loss, settings.positive, settings.threshold)
+        mean_loss = MeanLoss(self.loss, settings.positive, settings.threshold, self.ridge)
         kept, n_new = self._union(run, workers, shape.n_selected, replace(mean_loss, ridge=settings.rule.ridge))
         fit = refit_selected(run, kept.columns, mean_loss)
         self._set_selection(kept.columns, kept.costs, fit.coef, fit.intercept, others=np.nan)

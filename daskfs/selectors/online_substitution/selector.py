@@ -285,7 +285,7 @@ class OnlineSubstitution(SubstitutionSelector):
         """Name the members, fit the loss on them, make the result."""
         members, finished = stream.engine.members, stream.engine.finish()
         ids, is_free = members.columns.ids, np.arange(members.n_members) >= members.n_fixed
-        coef, intercept, is_separable = self._refit(members, finished, target, run.task_limit)
+        coef, intercept, is_separable = self._refit(members, finished, target, run)
         self._set_selection(ids, finished.costs, coef, intercept, others=np.nan)
         self.selected_ = ids[np.lexsort((ids, -finished.costs, is_free))]
         if target.classes is not None:
@@ -301,9 +301,7 @@ class OnlineSubstitution(SubstitutionSelector):
             memory={**promise, "held_nbytes": {"members": members.nbytes}},
         )
 
-    def _refit(
-        self, members: Members, finished: Finished, target: Target, limit: int | None
-    ) -> tuple[np.ndarray, float, bool]:
+    def _refit(self, members: Members, finished: Finished, target: Target, run: Run) -> tuple[np.ndarray, float, bool]:
         """Return the loss's fit on the members, on the scale of the data: coefficients, intercept, is it separable."""
         k = members.n_members
         coef, offset = members.coefficients(finished.coef)
@@ -313,8 +311,9 @@ class OnlineSubstitution(SubstitutionSelector):
             return coef, target.location + offset + finished.intercept, False
         held = ArrayMatrix(members.held.T, target.y, target.weight if len(target.weight) else None)
         loss = target.loss.loss
-        mean_loss = MeanLoss(loss.name, 1.0 if loss.is_two_class else None, target.loss.threshold)
-        fit = refit_selected(Run(held, self.method, task_limit=limit), np.arange(k), mean_loss)
+        mean_loss = MeanLoss(loss.name, 1.0 if loss.is_two_class else None, target.loss.threshold, self.ridge)
+        here = Run(held, self.method, task_limit=run.task_limit)
+        fit = refit_selected(here, np.arange(k), mean_loss, n_candidates=run.matrix.shape[1])
         if members.columns.is_int8:
             return fit.coef, fit.intercept + target.location, fit.is_separable
         coef = fit.coef / members.scale[:k]
