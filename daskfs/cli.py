@@ -324,7 +324,7 @@ def schema(
 @app.command()
 def warmup(
     method: Annotated[list[str] | None, typer.Option(help="Method to compile for. Repeatable.")] = None,
-    loss: Annotated[str | None, typer.Option(help="Loss to compile for; by default that of the method.")] = None,
+    loss: Annotated[str | None, typer.Option(help="Loss to compile for; by default those it takes unasked.")] = None,
     dtype: Annotated[str, typer.Option(help="dtype of the matrix.")] = "float32",
 ) -> None:
     """Compile the kernels ahead of the first run.
@@ -332,12 +332,13 @@ def warmup(
     By default those of the five selectors. They are kept on disk, so that later commands start without delay.
     """
     from daskfs.methods import SELECTORS, find_method
-    from daskfs.pipeline.compile_ahead import compile_ahead
+    from daskfs.pipeline.compile_ahead import compile_ahead, with_default_losses
 
     names = method or list(SELECTORS)
     for name in names:
         find_method(name)
-    compile_ahead([{"method": name, **({"loss": loss} if loss else {})} for name in names], dtype)
+    named = [{"method": name, "loss": loss} for name in names] if loss else []
+    compile_ahead(named or [one for name in names for one in with_default_losses(name)], dtype)
     print("the kernels are compiled")
 
 

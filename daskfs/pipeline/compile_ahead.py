@@ -73,6 +73,17 @@ def compile_ahead(selections: Iterable[Mapping[str, Any]], dtype: str) -> None:
                 mark.touch()
 
 
+def with_default_losses(method: str) -> list[dict[str, str]]:
+    """Return selections by a method with the losses that it takes where none is named."""
+    from daskfs.methods import find_method
+    from daskfs.parameters import LossOf, parameters_of
+
+    parameter = parameters_of(find_method(method)).get("loss")
+    if parameter is None or not isinstance(parameter.kinds[0], LossOf):
+        return [{"method": method}]
+    return [{"method": method, "loss": loss} for loss in parameter.kinds[0].by_default]
+
+
 def _start(jobs: list[tuple[dict[str, Any], Any]], dtype: str) -> subprocess.Popen[bytes]:
     paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
     environment = {

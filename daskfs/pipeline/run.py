@@ -28,6 +28,7 @@ from daskfs.pipeline.folder import RunFolder, check_output
 from daskfs.pipeline.planning import (
     DataFacts,
     Plan,
+    check_losses,
     check_pipeline,
     check_sizes,
     facts_of,
@@ -168,7 +169,14 @@ class _Run:
     def _warm_up(self, store: FeatureStore) -> None:
         """Have the kernels compiled in other processes: the compiler would take this one over its memory limit."""
         self.steps.start("warmup", 1)
-        compile_ahead((one.model_dump(mode="json") for one in self.pipeline.selections.values()), str(store.dtype))
+        losses = check_losses(self.pipeline, self.plan.data.target)
+        compile_ahead(
+            (
+                _named_loss(one.model_dump(mode="json"), losses[label])
+                for label, one in self.pipeline.selections.items()
+            ),
+            str(store.dtype),
+        )
         self.steps.advance()
         self.steps.finish()
 
@@ -217,7 +225,8 @@ class _Run:
         prediction = selector.response(predictor)
         selected = selector.selected_.tolist()
         values: dict[str, float] = {}
-        for name in self.pipeline.evaluate.metrics_of(find_loss(selector.loss)):
+        loss = find_loss("multinomial" if predictor.ndim > 1 else selector.loss_)
+        for name in self.pipeline.evaluate.metrics_of(loss):
             if name in ("recall", "precision"):
                 truth = _true_features(store)
                 values[name] = (recall if name == "recall" else precision)(selected, truth)
@@ -294,6 +303,10 @@ def linear_predictor(selector: BaseSelector, matrix: Matrix, progress: Progress)
 def _true_features(store: FeatureStore) -> list[int]:
     """Return the columns that a synthetic source says its target depends on."""
     return [int(j) for j in store.source["support"]]
+
+
+def _named_loss(selection: dict[str, Any], loss: str) -> dict[str, Any]:
+    return selection | {"loss": loss} if "loss" in selection else selection
 
 
 def _settings(pipeline: Pipeline, store: FeatureStore) -> dict[str, Any]:

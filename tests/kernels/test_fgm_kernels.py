@@ -141,9 +141,7 @@ def test_problems_that_share_their_columns_are_solved_alike_by_all(loss):
     products = np.empty(36)
     column_products(groups, z, products)
     np.testing.assert_allclose(products.reshape(12, 3), standardised @ z.reshape(3, -1).T, rtol=1e-9, atol=1e-7)
-    end = descend(
-        groups, three, np.zeros(36), np.zeros(3), 1.0, fit_intercept=True, tol=1e-15, max_iter=5000, n_kept=2
-    )
+    end = descend(groups, three, np.zeros(36), np.zeros(3), 1.0, fit_intercept=True, tol=1e-15, max_iter=5000, n_kept=2)
     for solve, start in ((alternate, np.ones(36)), (simple_mkl, np.zeros(36))):
         other = solve(groups, three, start, np.zeros(3), fit_intercept=True, tol=1e-9, max_iter=2000)
         assert other.objective == pytest.approx(end.objective, rel=1e-6)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
+from daskfs.losses import TargetKind
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.pipeline.folder import Checkpoint
 from daskfs.selectors.fgm.restricted_problem import RestrictedProblem
@@ -73,7 +74,9 @@ def test_run_to_the_end_it_is_the_optimum_of_the_k_support_norm_of_the_columns_n
     selector.fit(X, y)
     assert 0.0 <= selector.dual_gap_ < 1e-6
     margins = np.where(y[:, None] == selector.classes_, 1.0, -1.0) * selector.decision_function(X)
-    value = (0.5 * np.maximum(0.0, 1.0 - margins) ** 2 if loss == "squared_hinge" else np.logaddexp(0.0, -margins)).sum()
+    value = (
+        0.5 * np.maximum(0.0, 1.0 - margins) ** 2 if loss == "squared_hinge" else np.logaddexp(0.0, -margins)
+    ).sum()
     objective = 0.5 * k_support_norm_squared(selector.scores_, 3) + 0.05 * value
     assert objective == pytest.approx(selector.result_.history["objective"].iloc[-1], rel=1e-6)
 
@@ -154,8 +157,6 @@ def test_an_interrupted_run_ends_with_the_same_result(tmp_path, monkeypatch):
 
 
 def test_a_plan_counts_the_vectors_of_every_class():
-    from daskfs.selectors.shared.budget import DataShape, Limits
-
-    plans = [FGM(50)._plan(DataShape(100_000, 500, np.dtype("float32"), None, n), Limits(None, 1)) for n in (2, 20)]
+    plans = [FGM(50).plan(100_000, 500, "float32", None, target=TargetKind(n)) for n in (2, 20)]
     assert plans[1].task_nbytes - plans[0].task_nbytes >= 19 * 100_000 * 16
     assert plans[1].client_nbytes - plans[0].client_nbytes >= 19 * 100_000 * 160

@@ -142,7 +142,7 @@ class traced:
         from daskfs.selectors.online_substitution.engines.point import LossSettings
         from daskfs.selectors.online_substitution.members import Members
 
-        members = Members(8, len(y), np.dtype(float))
+        members, selector.loss_ = Members(8, len(y), np.dtype(float)), "squared"
         self.engine = make_engine(members, y, selector._rule(), selector._mode(), LossSettings(EVERY_LOSS["squared"]))
         rule = self.engine.rule
         allowed = rule.c * (0.5 * rule.lipschitz - 0.5 / rule.eta)

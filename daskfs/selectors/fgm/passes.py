@@ -42,7 +42,8 @@ def column_moments(run: Run, cut: Cut, weight: np.ndarray, is_weighted: bool) ->
     if known is None:
         parts = run.map("statistics", sums_of_block, _blocks(run, cut), weight, record=ColumnMoments)
         return ColumnMoments.joined(parts)
-    bad = np.flatnonzero((known.n_missing > 0) | ~np.isfinite(known.minimum) | ~np.isfinite(known.maximum))
+    is_finite = np.isfinite(known.minimum) & np.isfinite(known.maximum) & np.isfinite(known.std)
+    bad = np.flatnonzero((known.n_missing > 0) | ~is_finite)
     if len(bad):
         raise run.matrix.bad_column(int(bad[0]))
     return ColumnMoments(known.mean, known.std, known.minimum)

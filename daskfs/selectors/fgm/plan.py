@@ -136,7 +136,9 @@ def cut_columns(shape: DataShape, sizes: Sizes, limits: Limits, in_place: bool =
     return Cut(width, piece, n_read, task)
 
 
-def plan_fgm(shape: DataShape, sizes: Sizes, limits: Limits, solver: str, n_scored: int) -> SelectorPlan:
+def plan_fgm(
+    shape: DataShape, sizes: Sizes, limits: Limits, solver: str, n_scored: int, n_problems: int = 1
+) -> SelectorPlan:
     """Return what FGM will read and hold.
 
     Parameters
@@ -145,14 +147,16 @@ def plan_fgm(shape: DataShape, sizes: Sizes, limits: Limits, solver: str, n_scor
     solver : str
     n_scored : int
         Passes in which all columns are scored.
+    n_problems : int
+        As in `cut_columns`.
 
     Raises
     ------
     PlanError
         The limit is too small; with the size that would fit.
     """
-    n_problems, n_samples = shape.n_classes if shape.n_classes > 2 else 1, shape.n_samples
-    cut, n_rows = cut_columns(shape, sizes, limits, n_problems=n_problems), n_samples * n_problems
+    cut, n_samples = cut_columns(shape, sizes, limits, n_problems=n_problems), shape.n_samples
+    n_rows = n_samples * n_problems
     column_nbytes, n_kept = n_samples * max(shape.itemsize, 4), n_kept_groups(n_rows, shape.itemsize)
     client = (
         Budget()

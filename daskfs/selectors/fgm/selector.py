@@ -67,8 +67,9 @@ class FGM(BaseSelector):
     n_features_per_pass : int, optional
         The paper's B: columns of a pass. By default 10, or a tenth of `n_features_to_select`. Few find more of the
         true features, many take fewer passes over the data.
-    loss : {"squared", "logistic", "squared_hinge"}
-        The paper's PROX-FGM and PROX-SLR, for classes with any labels, several each against the rest; or least squares.
+    loss : {"auto", "squared", "logistic", "squared_hinge"}
+        Least squares, the paper's PROX-SLR and PROX-FGM, for classes with any labels, several each against the rest; by
+        default the last of classes and the first of numbers.
     C : float or "validation", optional
         Weight of the loss against half the squared norm. By default 0.01, with fewer than 1,000 rows 10 / n, divided by
         the columns' typical variance where they are not normalised, and four times as much for the logistic loss.
@@ -156,8 +157,16 @@ class FGM(BaseSelector):
     n_features_to_select: Count | None = None
     n_features_per_pass: Count | None = None
     loss: Annotated[
-        str, LossOf(BOUNDED_CURVATURE, ONE_PREDICTION, AT_ONCE, among=("squared", "logistic", "squared_hinge"))
-    ] = "squared_hinge"
+        str,
+        LossOf(
+            BOUNDED_CURVATURE,
+            ONE_PREDICTION,
+            AT_ONCE,
+            among=("squared", "logistic", "squared_hinge"),
+            prefers="squared_hinge",
+            several=True,
+        ),
+    ] = "auto"
     C: Positive | Literal["validation"] | None = None
     fit_intercept: bool = True
     center: bool = True
@@ -175,7 +184,8 @@ class FGM(BaseSelector):
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         sizes = self._sizes(shape.n_features)
         n_passes = sizes.n_passes if self.n_features_to_select is None else -(-sizes.most // sizes.per_pass)
-        return plan_fgm(shape, sizes, limits, self.solver, n_passes + self.certify)
+        n_problems = shape.n_classes if shape.n_classes > 2 and find_loss(self.loss_).is_classifier else 1
+        return plan_fgm(shape, sizes, limits, self.solver, n_passes + self.certify, n_problems)
 
     def _sizes(self, n_features: int) -> Sizes:
         n_to_select(self.n_features_to_select, n_features, n_features)
@@ -205,9 +215,9 @@ class FGM(BaseSelector):
 
         Several classes are as many problems, in each of which one of them is +1 and the others are -1.
         """
-        y, given = checked_target(matrix, self.loss), matrix.read_weight(slice(None))
+        y, given = checked_target(matrix, self.loss_), matrix.read_weight(slice(None))
         weight = np.ones(len(y)) if given is None else np.array(given, dtype=np.float64)
-        if not find_loss(self.loss).is_classifier:
+        if not find_loss(self.loss_).is_classifier:
             return np.array(y, dtype=np.float64)[None], weight
         self.classes_ = classes_of(y[weight > 0.0], None, many=True)
         return signs_of(y, self.classes_), weight
@@ -235,7 +245,7 @@ class FGM(BaseSelector):
         """Return C: as given, from the rows and columns, or by the loss of rows held out."""
         if self.C is not None and self.C != "validation":
             return float(self.C)
-        start = default_C(float(weight.sum()), self.loss, typical_variance(columns.scaling.variance))
+        start = default_C(float(weight.sum()), self.loss_, typical_variance(columns.scaling.variance))
         if self.C is None:
             return start
         held_out = self._held_out(weight, self.validation or VALIDATION_SHARE)
@@ -259,7 +269,7 @@ class FGM(BaseSelector):
         dtype = np.dtype(np.float64 if shape.dtype == np.float64 else np.float32)
         n_kept = n_kept_groups(y.size, dtype.itemsize)
         settings = SolverSettings(self.solver, float(self.inner_tol), int(self.max_inner), self.fit_intercept, n_kept)
-        rows = new_rows(find_loss(self.loss).code, y, share)
+        rows = new_rows(find_loss(self.loss_).code, y, share)
         problem = RestrictedProblem(rows, len(y), settings, sizes.most, dtype)
         held_out_weight = np.where(held_out, weight, 0.0) if held_out.any() else None
         stopping = Stopping(self.n_features_to_select, self.tol, held_out_weight, self.patience)
@@ -310,9 +320,9 @@ class FGM(BaseSelector):
     def _debiased(self, passes: Passes, y: np.ndarray, weight: np.ndarray) -> str:
         """Refit on the selected features alone; return both fits' accuracies in words."""
         features, problem, run = np.flatnonzero(self.support_), passes.problem, passes.columns.run
-        ridge, is_classifier = 1.0 / (self.C_ * float(weight.sum())), find_loss(self.loss).is_classifier
+        ridge, is_classifier = 1.0 / (self.C_ * float(weight.sum())), find_loss(self.loss_).is_classifier
         positives = [None] if not is_classifier else self.classes_.tolist()[-len(y) :]
-        fits = [refit_selected(run, features, MeanLoss(self.loss, one, ridge=ridge)) for one in positives]
+        fits = [refit_selected(run, features, MeanLoss(self.loss_, one, ridge=ridge)) for one in positives]
         coef, intercept = np.array([fit.coef for fit in fits]), np.array([fit.intercept for fit in fits])
         self.coef_[..., features] = coef if len(y) > 1 else coef[0]
         self.intercept_ = intercept if len(y) > 1 else float(intercept[0])

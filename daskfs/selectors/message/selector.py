@@ -91,10 +91,11 @@ class Message(BaseSelector, renamed={"penalty": "gic_penalty"}):
     partition : {"random", "strided"}
         Which rows are a subset: random ones, or every m-th as they stand, so that each subset spans rows that are in
         the order of time, say. From a store every task of strided subsets reads all tiles.
-    loss : {"squared", "logistic", "poisson", "huber", "multinomial"}
+    loss : {"auto", "squared", "logistic", "poisson", "huber", "multinomial"}
         The model: linear; two classes (any labels) by their log-odds; counts by the logarithm of their mean; linear
         with errors that count linearly beyond 1.345 robust standard deviations of the target; any number of classes,
         each with coefficients of its own: a feature is kept that most subsets choose for some class against the others.
+        By default squared, logistic or multinomial, as the target calls for.
     criterion : {"vote", "bic", "ric", "ebic"}
         bic: λ = log n_i. ebic: λ = log n_i + 2 gamma log p. ric: λ = 2 (log p + log log p). vote: bic where there are
         many subsets, and as much more where they are few as keeps features of noise, which half of them must choose,
@@ -187,7 +188,7 @@ class Message(BaseSelector, renamed={"penalty": "gic_penalty"}):
     n_subsets: Count | None = None
     subset_size: Annotated[int, Ge(2)] | None = None
     partition: Literal["random", "strided"] = "random"
-    loss: Annotated[str, LossOf(LIKELIHOOD)] = "squared"
+    loss: Annotated[str, LossOf(LIKELIHOOD)] = "auto"
     criterion: Literal["vote", "bic", "ric", "ebic"] = "vote"
     gamma: Share = 0.5
     gic_penalty: Positive | None = None
@@ -222,7 +223,7 @@ class Message(BaseSelector, renamed={"penalty": "gic_penalty"}):
             n_lambdas=self.n_lambdas,
             patience=self.patience,
             max_features=self.max_features,
-            loss=self.loss,
+            loss=self.loss_,
             n_subsets=n_subsets,
         )
         return Subsets(shape, settings, self.partition)
@@ -254,7 +255,7 @@ class Message(BaseSelector, renamed={"penalty": "gic_penalty"}):
         self.check_parameters()
         seen = getattr(self, "_seen", _Seen())
         is_first = not seen.parts
-        if self.loss != "squared" and any(part.matrix is None for part in seen.parts):
+        if not is_first and self.loss_ != "squared" and any(part.matrix is None for part in seen.parts):
             warnings.warn(
                 "the rows of earlier calls are gone: their subsets vote, but are left out of the average; begin with "
                 "partial_fit, which keeps rows, or fit a store",
@@ -262,7 +263,7 @@ class Message(BaseSelector, renamed={"penalty": "gic_penalty"}):
                 stacklevel=2,
             )
         labels = None if classes is None else np.unique(classes)
-        if find_loss(self.loss).is_classifier and not is_first:
+        if not is_first and find_loss(self.loss_).is_classifier:
             labels = self.classes_
         with self._opened(X, y, sample_weight, labels, is_first) as (matrix, found):
             if is_first:
@@ -271,7 +272,7 @@ class Message(BaseSelector, renamed={"penalty": "gic_penalty"}):
             self._take(self._run(matrix))
             if is_lazy(X):
                 self._seen.parts[-1] = replace(self._seen.parts[-1], matrix=None)  # its store is temporary
-            elif self.loss == "squared":
+            elif self.loss_ == "squared":
                 self._seen.parts[-1] = self._seen.parts[-1].without_arrays()
         if found is not None:
             self.classes_ = found
@@ -316,7 +317,7 @@ class Message(BaseSelector, renamed={"penalty": "gic_penalty"}):
 
     def _partition(self, matrix: Matrix, notes: list[str]) -> tuple[Matrix, Subsets]:
         """Step 1: return the rows in an order whose consecutive parts are the subsets."""
-        checked_target(matrix, self.loss)
+        checked_target(matrix, self.loss_)
         rows = weighted_rows(matrix)
         n_values = n_entries_of(rows)
         subsets = self._subsets(DataShape.of(rows), n_values)
@@ -329,13 +330,13 @@ class Message(BaseSelector, renamed={"penalty": "gic_penalty"}):
     def _coding(self, rows: Matrix) -> dict[str, Any]:
         """Return what the target is, for `SelectionSettings`: classes and Huber's threshold are the first rows'."""
         y, weight, seen = np.asarray(rows.read_target()), rows.read_weight(), self._seen
-        if self.loss == "huber" and not seen.parts:
+        if self.loss_ == "huber" and not seen.parts:
             seen.threshold = default_threshold(y, np.ones(len(y)) if weight is None else weight)
-        if not find_loss(self.loss).is_classifier:
+        if not find_loss(self.loss_).is_classifier:
             return {"threshold": seen.threshold}
-        self.classes_ = seen.codes = classes_of(y, seen.codes, many=self.loss == "multinomial")
+        self.classes_ = seen.codes = classes_of(y, seen.codes, many=self.loss_ == "multinomial")
         codes = tuple(map(float, seen.codes))
-        return {"classes": codes} if self.loss == "multinomial" else {"positive": codes[1]}
+        return {"classes": codes} if self.loss_ == "multinomial" else {"positive": codes[1]}
 
     def _fits(self, vote: Vote, parts: list[tuple[Part, SubsetPasses | None]], notes: list[str]) -> SubsetFits | None:
         """Steps 4 and 5: return the subsets' fits on the features that are kept; None where none is."""
