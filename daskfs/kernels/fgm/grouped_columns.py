@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from daskfs.kernels.linear.columns import add_four_multiples, add_multiple, dot, dots, sum_of
-from daskfs.kernels.numba_cache import kernel
+from daskfs.kernels.numba_cache import is_stopped, kernel
 
 SPAN = 2048  # rows taken at once: the span of a vector stays in the first-level cache
 
@@ -53,6 +53,8 @@ def _add_class(groups, first, last, c, coef, out):  # type: ignore[no-untyped-de
             constant -= factor[n_members] * groups.centre[p]
             n_members += 1
     for start in range(0, out.shape[0], SPAN):
+        if is_stopped():
+            break
         stop = min(start + SPAN, out.shape[0])
         part = out[start:stop]
         for i in range(part.shape[0]):
@@ -89,6 +91,8 @@ def _class_products(groups, vector, out):  # type: ignore[no-untyped-def]
     n_columns, n_samples = groups.columns.shape
     out[:] = 0.0
     for start in range(0, n_samples, SPAN):
+        if is_stopped():
+            break
         stop = min(start + SPAN, n_samples)
         part = vector[start:stop]
         p = 0
