@@ -59,7 +59,7 @@ from daskfs.selectors.shared.ridge import Effort
 from daskfs.selectors.shared.run import Run
 
 RIDGE_SHARE = 0.1
-"""Of the ridge with which `OnlineSubstitution` begins: no worker sees all members, whose fit would say when to lower it.
+"""Of the ridge with which `OnlineSubstitution` begins: no worker sees all members, whose fit says when to lower it.
 So much costs nothing on the planted designs, and is most of the gain where rows are few."""
 
 

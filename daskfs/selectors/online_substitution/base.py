@@ -47,8 +47,8 @@ class SubstitutionSelector(
     ridge : float, optional
         λ₂, added to the curvature of every standardised coefficient, while selecting and in the refit; 0: none. By
         default both are chosen from the data (`daskfs.selectors.shared.ridge`), and vanish as rows are added: while
-        selecting κ min(1, s log p / n) in the first epoch, with p columns and κ the loss's largest curvature; after each
-        epoch it falls to what the selected features ask for, in `AsyncOnlineSubstitution` it is a tenth of that
+        selecting κ min(1, s log p / n) in the first epoch, with p columns and κ the loss's largest curvature; after
+        each epoch it falls to what the selected features ask for, in `AsyncOnlineSubstitution` it is a tenth of that
         throughout. Never below 0.03 κ with classes and 0.001 κ with the epsilon-insensitive loss. The paper's rule has
         none while it selects.
     epsilon : float, optional

@@ -213,8 +213,8 @@ class OnlineSubstitution(SubstitutionSelector):
         Notes
         -----
         Columns are numbered as they arrive, and presented once; what is not selected is gone. Columns that
-        `always_include` names must be in the first block, whose number of columns is the p of the ridge. Without `n_features_to_select`, 100 are held. The selector
-        keeps the selected columns and pickles with them.
+        `always_include` names must be in the first block, whose number of columns is the p of the ridge. Without
+        `n_features_to_select`, 100 are held. The selector keeps the selected columns and pickles with them.
         """
         if names is None and hasattr(X, "columns") and all(isinstance(name, str) for name in X.columns):
             names = list(X.columns)
