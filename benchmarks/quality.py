@@ -161,10 +161,10 @@ def l1(size: int, task: str, X: Any, y: np.ndarray, X_test: Any, y_test: np.ndar
         counts = np.count_nonzero(coefs, axis=0)
         best = int(np.flatnonzero(counts <= size).max())
         return np.flatnonzero(coefs[:, best]), measure_of(task, y_test, X_test @ coefs[:, best] + mean)
-    low, high, best_model, best_columns = 1e-4, 1e4, None, np.zeros(0, dtype=int)
+    low, high, best_model, best_columns = 1e-4, 1e2, None, np.zeros(0, dtype=int)
     for _ in range(N_BISECTIONS):
         C = float(np.sqrt(low * high))
-        one = LogisticRegression(l1_ratio=1.0, solver="liblinear", C=C, random_state=0, max_iter=200)
+        one = LogisticRegression(l1_ratio=1.0, solver="liblinear", C=C, random_state=0, max_iter=100)
         model = (OneVsRestClassifier(one) if task == "classes" else one).fit(X, y)
         coef = np.vstack([m.coef_ for m in model.estimators_]) if task == "classes" else model.coef_
         columns = np.flatnonzero(np.any(coef != 0.0, axis=0))
