@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
-import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -15,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer.core import TyperGroup
+
+from daskfs import interrupts
 
 if TYPE_CHECKING:
     from daskfs.pipeline.config import Pipeline
@@ -31,7 +31,7 @@ class _Commands(TyperGroup):
         from daskfs.errors import DaskfsError
 
         try:
-            with _terminated_is_interrupted(), _warnings_in_a_line():
+            with interrupts.guard(command=True), _warnings_in_a_line():
                 return super().invoke(ctx)
         except DaskfsError as fault:
             _say(str(fault), *getattr(fault, "__notes__", ()))
@@ -43,19 +43,6 @@ class _Commands(TyperGroup):
         except BrokenPipeError:
             sys.stderr.close()  # the reader of our output has left: `daskfs info ... | head`
             raise typer.Exit(1) from None
-
-
-@contextmanager
-def _terminated_is_interrupted() -> Iterator[None]:
-    """Take a job queue's "time is up" as Ctrl-C, so that the checkpoint is kept."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager
@@ -183,7 +170,7 @@ def ingest(
     from daskfs.sources.ingest import ingest as ingest_source
 
     options: dict[str, Any] = {"target": target, "schema": schema, "weight": weight, "delimiter": delimiter}
-    with _shown_progress() as progress:
+    with interrupts.concluding(), _shown_progress() as progress:
         made = ingest_source(
             source,
             store,
@@ -337,7 +324,7 @@ def schema(
 @app.command()
 def warmup(
     method: Annotated[list[str] | None, typer.Option(help="Method to compile for. Repeatable.")] = None,
-    loss: Annotated[str | None, typer.Option(help="Loss to compile for; by default that of the method.")] = None,
+    loss: Annotated[str | None, typer.Option(help="Loss to compile for; by default those it takes unasked.")] = None,
     dtype: Annotated[str, typer.Option(help="dtype of the matrix.")] = "float32",
 ) -> None:
     """Compile the kernels ahead of the first run.
@@ -345,17 +332,18 @@ def warmup(
     By default those of the five selectors. They are kept on disk, so that later commands start without delay.
     """
     from daskfs.methods import SELECTORS, find_method
-    from daskfs.pipeline.compile_ahead import compile_ahead
+    from daskfs.pipeline.compile_ahead import compile_ahead, with_default_losses
 
     names = method or list(SELECTORS)
     for name in names:
         find_method(name)
-    compile_ahead([{"method": name, **({"loss": loss} if loss else {})} for name in names], dtype)
+    named = [{"method": name, "loss": loss} for name in names] if loss else []
+    compile_ahead(named or [one for name in names for one in with_default_losses(name)], dtype)
     print("the kernels are compiled")
 
 
 def main() -> None:
-    """Run the command that the arguments name."""
+    """Run the command that the arguments name; ``daskfs.__main__`` does it for a process."""
     app(prog_name="daskfs")
 
 
@@ -421,6 +409,9 @@ class _Lines:
     def finish(self) -> None:
         _say(f"{self._name}: {self._done:,} done in {time.monotonic() - self._since:.1f} s")
 
+    def say(self, text: str) -> None:
+        _say(text)
+
     def close(self) -> None:
         return
 
@@ -446,6 +437,9 @@ class _Bar:
 
     def finish(self) -> None:
         self.close()
+
+    def say(self, text: str) -> None:
+        _say(text)
 
     def close(self) -> None:
         if self._bar is not None:

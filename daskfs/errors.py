@@ -118,7 +118,9 @@ class RunError(DaskfsError):
 
 
 class SelectionWarning(UserWarning):
-    """A selection that is not what was asked for: nothing or too little selected, rows ran out, not converged."""
+    """A selection that is not what was asked for: nothing or too little selected, rows ran out, not converged,
+    numbers that may have been meant as classes.
+    """
 
 
 class Caution(str):

@@ -110,6 +110,25 @@ LOSSES: dict[str, Loss] = {
 }  # fmt: skip
 
 
+_SEVERAL = "multinomial"
+AUTO = "auto"
+"""In the place of a loss's name: the target says which."""
+
+
+class TargetKind(NamedTuple):
+    """What a target is, which decides on the loss where none is named; see `daskfs.matrix.target`."""
+
+    n_classes: int = 0
+    """0: it is of numbers."""
+    is_declared: bool = False
+    """Whether it was given as texts, booleans or categories. Else it is told from numbers."""
+    n_whole: int = 0
+    """How many whole numbers it takes, where these could be meant as classes or as numbers; 0: there is no doubt."""
+
+
+PLAIN_NUMBERS = TargetKind()
+
+
 class Requirement(NamedTuple):
     """Something that a method asks of a loss."""
 
@@ -197,3 +216,76 @@ def check_loss(
     lacks = [wanted.lack for wanted in requires if not wanted.holds(LOSSES[name])]
     why = f": {lacks[0]}" if lacks else ""
     raise ConfigError(f"{method} does not take {name!r}{why}", "loss", f"it takes {', '.join(taken)}")
+
+
+def loss_for(
+    method: str,
+    kind: TargetKind,
+    requires: Sequence[Requirement] = (),
+    among: Collection[str] | None = None,
+    prefers: str = "",
+    several: bool = False,
+) -> str:
+    """Return the loss that a method takes for a target where none is named.
+
+    Parameters
+    ----------
+    method, requires, among
+        As of `check_loss`.
+    kind : TargetKind
+    prefers : str
+        Of the losses of two classes; by default the first.
+    several : bool
+        Whether the method takes several classes with a loss of two, one against the rest.
+
+    Raises
+    ------
+    ConfigError
+        The method takes no such target; with the loss to set.
+
+    Examples
+    --------
+    >>> loss_for("Message", TargetKind(2), [LIKELIHOOD]), loss_for("Message", TargetKind(3), [LIKELIHOOD])
+    ('logistic', 'multinomial')
+    """
+    taken = losses_with(requires, among)
+    numbers = [name for name in taken if not LOSSES[name].is_classifier]
+    pairs = [name for name in taken if LOSSES[name].is_two_class]
+    if prefers in pairs:
+        pairs = [prefers]
+    if kind.n_classes == 0 or not (pairs or kind.is_declared):
+        return (numbers or pairs)[0]
+    if kind.n_classes <= 2 and pairs:
+        return pairs[0]
+    if _SEVERAL in taken:
+        return _SEVERAL
+    if (several or not numbers) and pairs:
+        return pairs[0]
+    found = f"the target has {kind.n_classes} classes"
+    if kind.n_whole:
+        found = f"the target takes {kind.n_whole} whole values, which look like classes"
+    remedy = "use message or mission, which take several classes"
+    if not kind.is_declared:
+        remedy = f"set loss={numbers[0]!r} if they are numbers, else {remedy}"
+    takes = " or ".join(["numbers"] * bool(numbers) + ["two classes"] * bool(pairs))
+    raise ConfigError(f"{found}; {method} takes {takes}", "loss", remedy)
+
+
+def refuse_numbers_for_classes(
+    name: str, kind: TargetKind, requires: Sequence[Requirement] = (), among: Collection[str] | None = None
+) -> None:
+    """Refuse a loss of numbers for a target that was given as texts, booleans or categories.
+
+    Raises
+    ------
+    ConfigError
+        With the losses to set.
+    """
+    if not kind.is_declared or LOSSES[name].is_classifier:
+        return
+    others = [one for one in losses_with(requires, among) if LOSSES[one].is_classifier]
+    fitting = [one for one in others if kind.n_classes <= 2 or not LOSSES[one].is_two_class] or others
+    remedy = "code the classes as numbers, if that is what they are"
+    if fitting:
+        remedy = f"set loss to {' or '.join(map(repr, fitting))}, or leave it 'auto'"
+    raise ConfigError(f"the {name} loss is of numbers, the target has {kind.n_classes} classes", "loss", remedy)

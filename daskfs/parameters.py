@@ -21,6 +21,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from numbers import Integral, Real
 from types import MappingProxyType, NoneType, SimpleNamespace, UnionType
@@ -42,7 +43,15 @@ from typing import (
 from annotated_types import Ge, Gt, Le, Lt
 
 from daskfs.errors import ConfigError, did_you_mean
-from daskfs.losses import Requirement, check_loss, losses_with
+from daskfs.losses import (
+    AUTO,
+    Requirement,
+    TargetKind,
+    check_loss,
+    loss_for,
+    losses_with,
+    refuse_numbers_for_classes,
+)
 
 
 @dataclass(frozen=True)
@@ -61,12 +70,17 @@ class Kind:
 
 
 class LossOf:
-    """A loss that meets all requirements, or one of some of these. ``Annotated[str, LossOf(LIKELIHOOD)]``."""
+    """A loss that meets all requirements, or one of some of these, or "auto". ``Annotated[str, LossOf(LIKELIHOOD)]``.
+
+    What "auto" stands for is decided by `daskfs.losses.loss_for`, to which `prefers` and `several` are said.
+    """
 
     expected, words = "", ()
 
-    def __init__(self, *requires: Requirement, among: tuple[str, ...] | None = None) -> None:
-        self.requires, self.among = requires, among
+    def __init__(
+        self, *requires: Requirement, among: tuple[str, ...] | None = None, prefers: str = "", several: bool = False
+    ) -> None:
+        self.requires, self.among, self.prefers, self.several = requires, among, prefers, several
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -74,18 +88,40 @@ class LossOf:
         return losses_with(self.requires, self.among)
 
     @property
+    def by_default(self) -> list[str]:
+        """The losses that "auto" can stand for: of numbers, two classes and several."""
+        found = {}
+        for n_classes in (0, 2, 3):
+            with suppress(ConfigError):  # it does not take such a target
+                found[self.of("", AUTO, TargetKind(n_classes))] = n_classes
+        return list(found)
+
+    @property
     def doc(self) -> str:
         """In a docstring."""
-        return _braces(self.names)
+        return _braces((AUTO, *self.names))
 
     @property
     def in_yaml(self) -> Any:
         """The type for pydantic."""
-        return Literal[self.names]
+        return Literal[(AUTO, *self.names)]
 
     def accepts(self, value: Any) -> bool:
         """Whether it is one of them."""
-        return isinstance(value, str) and value in self.names
+        return isinstance(value, str) and (value == AUTO or value in self.names)
+
+    def of(self, method: str, named: str, kind: TargetKind) -> str:
+        """Return the loss of a fit: the one that is named, or what the target says.
+
+        Raises
+        ------
+        ConfigError
+            A loss of numbers for declared classes, or a target that the method does not take.
+        """
+        if named != AUTO:
+            refuse_numbers_for_classes(named, kind, self.requires, self.among)
+            return named
+        return loss_for(method, kind, self.requires, self.among, self.prefers, self.several)
 
 
 def _is_power_of_two(value: Any) -> bool:

@@ -27,7 +27,7 @@ FLOORS = [  # from the top down; see CONTRIBUTING.md, "Decisions", for where thi
     {"methods", "parameters"},
     {"losses"},
     {"documents", "files"},
-    {"errors"},
+    {"errors", "interrupts"},
     {"version"},
 ]
 FLOOR_OF = {room: height for height, rooms in enumerate(reversed(FLOORS)) for room in rooms}

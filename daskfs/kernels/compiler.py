@@ -17,6 +17,8 @@ import llvmlite.binding
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 
+from daskfs import interrupts
+
 ENVIRONMENT = "_ZN08NumbaEnv"
 """How the names of variables begin through which a function finds its Python constants; one in a process."""
 
@@ -68,6 +70,7 @@ class CompilerForKernels(Compiler):
     library_class: type[JITCodeLibrary] = LinkedLibrary
 
     def _compile_core(self) -> Any:
+        interrupts.raise_waiting()
         codegen = self.state.targetctx.codegen()
         self.state.library = self.library_class(codegen, self.state.func_id.func_qualname)
         self.state.library.enable_object_caching()

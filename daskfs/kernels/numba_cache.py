@@ -13,6 +13,7 @@ Of each module the last `N_STAMPS` states of its sources are kept, for work tree
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import hashlib
 import os
@@ -30,14 +31,18 @@ from pathlib import Path
 from typing import Any
 
 import llvmlite
+import llvmlite.binding
 import numba
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompileResult
+from numba.core.registry import CPUDispatcher
 from numba.core.serialize import dumps
 from numba.extending import intrinsic
 
+from daskfs import interrupts
 from daskfs.kernels.compiler import CompilerForKernels, CompilerForPython, LinkedLibrary, making
 from daskfs.kernels.sources import stamp_of
 
@@ -85,6 +90,9 @@ def choose_cache_directory(beside_source: Path) -> Path:
             return folder
     return Path(tempfile.mkdtemp(prefix="daskfs-numba-"))
 
+
+THREAD_NUMBER = "GetCurrentThreadId" if os.name == "nt" else "pthread_self"
+"""The function of the system's that `threading.get_ident` calls."""
 
 N_STAMPS = 8
 CACHE_DIRECTORY = choose_cache_directory(Path(__file__).parent / "__pycache__") / "daskfs-kernels"
@@ -212,6 +220,13 @@ if os.environ.get("DASKFS_OWN_WORKER"):
     load_numba_without_blas()
 
 
+class _InterruptedBetween(CPUDispatcher):  # type: ignore[misc]
+    """Calls a kernel; signals wait until it has returned."""
+
+    def __call__(self, *arguments: Any) -> Any:
+        return interrupts.call_kernel(super().__call__, arguments)
+
+
 def _compiled(function: Callable[..., Any], fastmath: bool | set[str]) -> Callable[..., Any]:
     """Decorate with a dispatcher for Python, and another for kernels that call the function.
 
@@ -224,6 +239,7 @@ def _compiled(function: Callable[..., Any], fastmath: bool | set[str]) -> Callab
         return function
     for_kernels: Any = njit(pipeline_class=CompilerForKernels, no_cpython_wrapper=True)(function)
     stamp = stamp_of(function.__module__)
+    for_python.__class__ = _InterruptedBetween
     for_python._cache = KernelCache(function, CACHE_DIRECTORY, stamp, "python")
     for_kernels._cache = KernelCache(function, CACHE_DIRECTORY, stamp, "kernels")
 
@@ -274,3 +290,29 @@ def prefetch(typing_context, array, index):  # type: ignore[no-untyped-def]
         return context.get_dummy_value()
 
     return signature, generate
+
+
+STOP_SYMBOL = "daskfs_stop"
+llvmlite.binding.add_symbol(STOP_SYMBOL, ctypes.addressof(interrupts.STOP))
+
+
+def _is_stopped(typing_context):  # type: ignore[no-untyped-def]
+    """Return whether the kernel is to return at once: what it returns will not be seen, see `daskfs.interrupts`.
+
+    To be asked in loops whose steps take microseconds or more, such that no second goes by without.
+    """
+
+    def generate(context, builder, _, arguments):  # type: ignore[no-untyped-def]
+        word, bit = context.get_value_type(types.uintp), ir.IntType(1)
+        place = builder.module.globals.get(STOP_SYMBOL) or ir.GlobalVariable(builder.module, word, STOP_SYMBOL)
+        thread = builder.load_atomic(place, "monotonic", align=word.width // 8)
+        answer = cgutils.alloca_once_value(builder, bit(0))
+        with builder.if_then(cgutils.is_not_null(builder, thread), likely=False):
+            this = cgutils.get_or_insert_function(builder.module, ir.FunctionType(word, []), THREAD_NUMBER)
+            builder.store(builder.icmp_unsigned("==", thread, builder.call(this, [])), answer)
+        return builder.load(answer)
+
+    return types.boolean(), generate
+
+
+is_stopped: Any = intrinsic(_is_stopped)

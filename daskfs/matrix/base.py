@@ -121,6 +121,11 @@ class Matrix(ABC):
         """Row of the source that each row came from, int64 of shape (n_samples,); None: the same order."""
         return None
 
+    @property
+    def target_classes(self) -> tuple[str, ...] | None:
+        """Texts that the target's codes 0, 1, ... stand for; None where it is of numbers as they are."""
+        return None
+
     def exists(self) -> bool:
         """Return whether it can still be read; a store may have been removed."""
         return True
@@ -393,6 +398,11 @@ class _View(Matrix):
     def source_rows(self) -> np.ndarray | None:
         """Row of the source that each row came from."""
         return self._matrix.source_rows
+
+    @property
+    def target_classes(self) -> tuple[str, ...] | None:
+        """Those of the base."""
+        return self._matrix.target_classes
 
     def source_row(self, row: int) -> int:
         """Return the row of the source that a row came from."""

@@ -58,13 +58,30 @@ def compile_ahead(selections: Iterable[Mapping[str, Any]], dtype: str) -> None:
     # Methods share the processes; one method shares them by what differs most, tall blocks and wide ones.
     together = [[TALL, WIDE]] if len(new) > 1 else [[TALL], [WIDE]]
     jobs = [(options, shapes) for options in new.values() for shapes in together]
-    running = [_start(jobs[number::N_PROCESSES], dtype) for number in range(N_PROCESSES)]
-    codes = [process.wait() for process in running]
+    running: list[subprocess.Popen[bytes]] = []
+    try:
+        for number in range(N_PROCESSES):
+            running.append(_start(jobs[number::N_PROCESSES], dtype))
+        codes = [process.wait() for process in running]
+    finally:
+        for process in running:
+            process.terminate()  # where it still runs, there was an interrupt
     if not any(codes):
         with suppress(OSError):  # a full disk, a folder that cannot be written: it is rehearsed again then
             for mark in new:
                 make_stamped(mark.parent)
                 mark.touch()
+
+
+def with_default_losses(method: str) -> list[dict[str, str]]:
+    """Return selections by a method with the losses that it takes where none is named."""
+    from daskfs.methods import find_method
+    from daskfs.parameters import LossOf, parameters_of
+
+    parameter = parameters_of(find_method(method)).get("loss")
+    if parameter is None or not isinstance(parameter.kinds[0], LossOf):
+        return [{"method": method}]
+    return [{"method": method, "loss": loss} for loss in parameter.kinds[0].by_default]
 
 
 def _start(jobs: list[tuple[dict[str, Any], Any]], dtype: str) -> subprocess.Popen[bytes]:

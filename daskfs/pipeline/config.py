@@ -192,7 +192,7 @@ class Pipeline(Section):
     def _metrics_for_each(self) -> Pipeline:
         for label, selection in self.selections.items():
             loss = selection.loss_record
-            if not self.evaluate.metrics_of(loss):
+            if loss is not None and not self.evaluate.metrics_of(loss):
                 wanted = " or ".join(loss.default_metrics)
                 raise ValueError(f"evaluate.metrics: none of them measures {label} (loss {loss.name}); add {wanted}")
         return self

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from daskfs.errors import ConfigError, PlanError, did_you_mean
+from daskfs.losses import LOSSES, PLAIN_NUMBERS, TargetKind
+from daskfs.matrix.target import kind_of_target, kind_of_values
 from daskfs.pipeline.config import Cluster, Pipeline, Split
 from daskfs.selectors.shared.budget import Budget
 from daskfs.sources.base import Source
@@ -59,6 +61,8 @@ class DataFacts:
         True where the store exists already, so that nothing is ingested.
     store_nbytes : int
         Bytes on disk, before compression.
+    target : TargetKind
+        Numbers or classes; of a table that is not read yet, as its first rows have it.
     """
 
     n_samples: int
@@ -69,6 +73,7 @@ class DataFacts:
     is_estimate: bool
     store_stands: bool
     store_nbytes: int
+    target: TargetKind = PLAIN_NUMBERS
 
     @property
     def row_nbytes(self) -> int:
@@ -184,6 +189,7 @@ def facts_of(pipeline: Pipeline, source: Source | None = None) -> DataFacts:
         is_estimate=source.n_samples is None,
         store_stands=False,
         store_nbytes=store_nbytes(n_samples, n_features, wanted.dtype, layout),
+        target=source.estimate_target(),
     )
 
 
@@ -200,7 +206,37 @@ def facts_of_store(pipeline: Pipeline, store: FeatureStore, *, is_new: bool = Fa
         is_estimate=False,
         store_stands=not is_new,
         store_nbytes=store_nbytes(n_samples, n_features, store.dtype, layout),
+        target=kind_of_stored(store),
     )
+
+
+def kind_of_stored(store: FeatureStore) -> TargetKind:
+    """Return what the target of a store is taken for; its header knows, but of stores that older versions made."""
+    if store.target_classes is not None:
+        return TargetKind(len(store.target_classes), is_declared=True)
+    n_values = store.source.get("n_target_values")
+    return kind_of_target(store) if n_values is None else kind_of_values(int(n_values), store.shape[0])
+
+
+def check_losses(pipeline: Pipeline, target: TargetKind) -> dict[str, str]:
+    """Return the loss of each selection, by label, with such a target.
+
+    Raises
+    ------
+    ConfigError
+        A method that does not take it, or metrics that say nothing of it.
+    """
+    losses = {}
+    for label, selection in pipeline.selections.items():
+        try:
+            losses[label] = selection.loss_for(target)
+        except ConfigError as fault:
+            raise ConfigError(fault.problem, f"select.loss ({label})", fault.remedy) from None
+        loss = LOSSES.get(losses[label])
+        if loss is not None and not pipeline.evaluate.metrics_of(loss):
+            problem = f"none of them measures {label} (loss {loss.name}, as the target calls for)"
+            raise ConfigError(problem, "evaluate.metrics", f"add {' or '.join(loss.default_metrics)}")
+    return losses
 
 
 def _n_train(split: Split | None, n_samples: int) -> int:
@@ -323,8 +359,9 @@ class Plan:
 
     def to_document(self) -> dict[str, Any]:
         """Return the plan as JSON can hold it."""
+        data = self.data
         return {
-            "data": asdict(self.data) | {"tile_shape": list(self.data.tile_shape)},
+            "data": asdict(self.data) | {"tile_shape": list(data.tile_shape), "target": data.target._asdict()},
             "steps": [step.to_document() for step in self.steps],
             "cluster_kind": self.limits.kind,
             "n_workers": self.limits.n_workers,
@@ -388,11 +425,13 @@ def plan_pipeline(pipeline: Pipeline, facts: DataFacts, n_workers: int | None = 
     available = limits.available_nbytes(facts)
     n_threads = 1 if limits.kind == "none" else limits.n_workers
     size = (facts.n_train, facts.n_features, facts.dtype, available)
+    check_losses(pipeline, facts.target)
     plans = {}
     for label, selection in pipeline.selections.items():
         try:
             selector = selection.make_selector(available)
-            plans[label] = selector.plan(*size, n_threads=n_threads, tile_shape=facts.tile_shape)
+            more = {"n_threads": n_threads, "tile_shape": facts.tile_shape, "target": facts.target}
+            plans[label] = selector.plan(*size, **more)
         except PlanError as fault:
             raise _of_process(fault, limits, available) from None
     return make_plan(facts, plans, limits)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from daskfs import interrupts
 from daskfs.cluster.open import open_cluster
 from daskfs.cluster.workers import Workers
 from daskfs.documents import dump_yaml
@@ -27,6 +28,7 @@ from daskfs.pipeline.folder import RunFolder, check_output
 from daskfs.pipeline.planning import (
     DataFacts,
     Plan,
+    check_losses,
     check_pipeline,
     check_sizes,
     facts_of,
@@ -87,14 +89,21 @@ def run_pipeline(
     source = check_pipeline(pipeline)
     plan = plan_pipeline(pipeline, facts_of(pipeline, source))
     output = pipeline.output_path
-    folder = RunFolder.resume(output) if resume else RunFolder.start(output, force=force)
+    folder: RunFolder | None = None
     try:
-        with _explained(folder.path), logged(folder.path / "run.log", progress or Silent()) as steps:
+        with interrupts.held():
+            folder = RunFolder.resume(output) if resume else RunFolder.start(output, force=force)
+        log = folder.path / "run.log"
+        with interrupts.guard(), _explained(folder.path), logged(log, progress or Silent()) as steps:
             results = _Run(pipeline, folder, plan, source, steps).write()
-        folder.finish()
+        with interrupts.concluding():
+            folder.finish()
     except BaseException as fault:
+        if folder is None or folder.is_finished:
+            raise
         is_user_error = isinstance(fault, DaskfsError) and not isinstance(fault, RunError)
-        can_resume = folder.let_go(keep=not is_user_error)
+        with interrupts.held():
+            can_resume = folder.let_go(keep=not is_user_error)
         if can_resume and not is_user_error:
             fault.add_note(f"continue with --resume {output}")
         raise
@@ -147,6 +156,8 @@ class _Run:
         ) as workers:
             if kind == "address":
                 self._plan_again(self.plan.data, workers.n_threads)
+            if cluster.dashboard_address is not None and workers.client is not None and kind != "address":
+                self.steps.tell(f"dashboard: {workers.client.dashboard_link}")
             with workers.performance_report(path / "dask.html"):
                 results = {label: self._select(label, store, workers) for label in pipeline.selections}
             self._write_results(results, workers)
@@ -160,7 +171,14 @@ class _Run:
     def _warm_up(self, store: FeatureStore) -> None:
         """Have the kernels compiled in other processes: the compiler would take this one over its memory limit."""
         self.steps.start("warmup", 1)
-        compile_ahead((one.model_dump(mode="json") for one in self.pipeline.selections.values()), str(store.dtype))
+        losses = check_losses(self.pipeline, self.plan.data.target)
+        compile_ahead(
+            (
+                _named_loss(one.model_dump(mode="json"), losses[label])
+                for label, one in self.pipeline.selections.items()
+            ),
+            str(store.dtype),
+        )
         self.steps.advance()
         self.steps.finish()
 
@@ -209,7 +227,8 @@ class _Run:
         prediction = selector.response(predictor)
         selected = selector.selected_.tolist()
         values: dict[str, float] = {}
-        for name in self.pipeline.evaluate.metrics_of(find_loss(selector.loss)):
+        loss = find_loss("multinomial" if predictor.ndim > 1 else selector.loss_)
+        for name in self.pipeline.evaluate.metrics_of(loss):
             if name in ("recall", "precision"):
                 truth = _true_features(store)
                 values[name] = (recall if name == "recall" else precision)(selected, truth)
@@ -286,6 +305,10 @@ def linear_predictor(selector: BaseSelector, matrix: Matrix, progress: Progress)
 def _true_features(store: FeatureStore) -> list[int]:
     """Return the columns that a synthetic source says its target depends on."""
     return [int(j) for j in store.source["support"]]
+
+
+def _named_loss(selection: dict[str, Any], loss: str) -> dict[str, Any]:
+    return selection | {"loss": loss} if "loss" in selection else selection
 
 
 def _settings(pipeline: Pipeline, store: FeatureStore) -> dict[str, Any]:

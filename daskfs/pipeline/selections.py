@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, mod
 
 from daskfs.documents import ByTag, Section
 from daskfs.errors import ConfigError
-from daskfs.losses import LOSSES, Loss, check_loss
+from daskfs.losses import LOSSES, Loss, TargetKind, check_loss
 from daskfs.methods import METHODS, find_method
 from daskfs.parameters import LossOf, Parameter, Parameters, new_names, parameters_of
 
@@ -30,9 +30,23 @@ class Selection(Section):
     label: str | None = Field(default=None, pattern=r"^[\w.=+-]+$", description="name of this selection in the report")
 
     @property
-    def loss_record(self) -> Loss:
-        """The loss, a parameter of most methods."""
-        return LOSSES[getattr(self, "loss", self.selector.loss)]
+    def loss_record(self) -> Loss | None:
+        """The loss, a parameter of most methods; None where the target is to say which."""
+        return LOSSES.get(getattr(self, "loss", self.selector.loss))
+
+    def loss_for(self, kind: TargetKind) -> str:
+        """Return the loss with such a target: the one that is named, or the one that it calls for.
+
+        Raises
+        ------
+        ConfigError
+            The method does not take such a target, or not with this loss.
+        """
+        named: str = getattr(self, "loss", self.selector.loss)
+        parameter = parameters_of(self.selector).get("loss")
+        if parameter is None or not isinstance(parameter.kinds[0], LossOf):
+            return named
+        return parameter.kinds[0].of(self.method, named, kind)
 
     def make_selector(self, memory_limit: int) -> Any:
         """Return the selector, which may take so many bytes for one task."""

@@ -7,6 +7,7 @@ import tempfile
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,14 +20,16 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from daskfs import interrupts
 from daskfs.cluster.open import parse_bytes, workers_of
 from daskfs.cluster.workers import Workers
 from daskfs.errors import Caution, DataError, SelectionWarning, warn
-from daskfs.losses import LOSSES
+from daskfs.losses import AUTO, LOSSES, PLAIN_NUMBERS, Loss, TargetKind, find_loss
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix, Progress
+from daskfs.matrix.target import are_texts, doubt, kind_of, kind_of_target
 from daskfs.metrics import accuracy, r2
-from daskfs.parameters import Client, MemoryLimit, Parameters, RandomState
+from daskfs.parameters import Client, LossOf, MemoryLimit, Parameters, RandomState, parameters_of
 from daskfs.result import SelectionResult, coefficient_norm, selection_table
 from daskfs.selectors.inputs import (
     check_width,
@@ -49,12 +52,24 @@ from daskfs.selectors.shared.targets import checked_target, classes_of
 NORMS = "the table's coefficients are their norms over the classes; coef_ has those of each class"
 
 
-def _is_classifier(selector: BaseSelector) -> bool:
-    return selector.loss in LOSSES and LOSSES[selector.loss].is_classifier
+def _possible(selector: BaseSelector) -> list[Loss]:
+    """Return the loss of a selector; before a fit with "auto" those that it may become."""
+    name = selector.loss if selector.loss != AUTO else getattr(selector, "loss_", AUTO)
+    names = _loss_parameter(selector).by_default if name == AUTO else (name,)
+    return [LOSSES[one] for one in names if one in LOSSES]
 
 
-def _has_probabilities(selector: BaseSelector) -> bool:
-    return selector.loss in LOSSES and LOSSES[selector.loss].has_probabilities
+def _loss_parameter(selector: BaseSelector) -> LossOf:
+    kind = parameters_of(type(selector))["loss"].kinds[0]
+    return kind if isinstance(kind, LossOf) else LossOf()
+
+
+def _may_classify(selector: BaseSelector) -> bool:
+    return any(loss.is_classifier for loss in _possible(selector))
+
+
+def _may_have_probabilities(selector: BaseSelector) -> bool:
+    return any(loss.has_probabilities for loss in _possible(selector))
 
 
 class _LazyTransform:
@@ -96,6 +111,8 @@ class Fitted:
     """What the result's history is of: a key of `daskfs.report.plots.FIGURES`, or nothing that is drawn."""
     loss: Any
     """A parameter of most, of the others the one loss that they have."""
+    loss_: str
+    """The loss of the fit: with ``loss="auto"`` the one that the target called for."""
     classes_: np.ndarray
     selected_: np.ndarray
     support_: np.ndarray
@@ -111,8 +128,9 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
     """Base of all selectors: scikit-learn's interface over arrays, stores and Dask collections.
 
     A subclass declares its parameters (see `daskfs.parameters`), ``loss`` among them, and defines `_fit` and `plan`.
-    `_fit` sets ``selected_``, ``support_``, ``coef_``, ``intercept_``, ``scores_`` and ``result_``, and where ``loss``
-    is one of classes, ``classes_`` as the target has them.
+    Both read ``loss_``, never ``loss``, which may be "auto". `_fit` sets ``selected_``, ``support_``, ``coef_``,
+    ``intercept_``, ``scores_`` and ``result_``, and where the loss is one of classes, ``classes_`` as the target has
+    them.
 
     Parameters
     ----------
@@ -127,6 +145,36 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
     random_state: RandomState = 0
     memory_limit: MemoryLimit = None
     client: Client = None
+
+    _loss_note = ""  # what is to be said of the choice of the loss
+
+    def check_parameters(self) -> None:
+        """Refuse what a parameter, or several together, cannot be; see `Parameters.check_parameters`."""
+        super().check_parameters()
+        if self.loss in LOSSES:
+            self._check_loss(LOSSES[self.loss])
+
+    def _check_loss(self, loss: Loss) -> None:
+        """Refuse other parameters with this loss; of ``loss="auto"`` asked once the target is known."""
+
+    def _settle_loss(self, kind: TargetKind, is_plan: bool = False) -> None:
+        """Set ``loss_``: the loss that is named, or the one that the target calls for, with a word where it may err."""
+        self._loss_note, self.loss_ = "", self.loss
+        if "loss" not in self._parameter_owners:
+            return
+        parameter = _loss_parameter(self)
+        self.loss_ = parameter.of(type(self).__name__, self.loss, kind)
+        if self.loss != AUTO:
+            return
+        self._check_loss(LOSSES[self.loss_])
+        is_classifier = LOSSES[self.loss_].is_classifier
+        others = [name for name in parameter.names if LOSSES[name].is_classifier != is_classifier]
+        if kind.n_whole and others and is_classifier == (kind.n_classes > 0):
+            self._loss_note = doubt(kind, self.loss_, others)
+            if not is_plan:
+                warn(f"{type(self).__name__}: {self._loss_note}", SelectionWarning)  # before the work, not after it
+        elif is_classifier:
+            self._loss_note = f"the target has {kind.n_classes} classes: the loss is {self.loss_}"
 
     @abstractmethod
     def _fit(self, run: Run) -> None:
@@ -144,6 +192,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
         memory_limit: int | None,
         n_threads: int = 1,
         tile_shape: tuple[int, int] | None = None,
+        target: TargetKind = PLAIN_NUMBERS,
     ) -> SelectorPlan:
         """Return what fitting a matrix of this shape will read and hold.
 
@@ -157,6 +206,8 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
             Tasks that run at once.
         tile_shape : tuple of int, optional
             Rows and columns of a tile of the store.
+        target : TargetKind
+            What the target is, which a loss that is not named depends on; by default numbers.
 
         Raises
         ------
@@ -164,8 +215,10 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
             The limit is too small; with the sizes that would fit.
         """
         self.check_parameters()
-        shape = DataShape(int(n_samples), int(n_features), np.dtype(dtype), tile_shape)
-        return self._plan(shape, Limits(memory_limit, n_threads))
+        planned = copy(self)  # `loss_` is of a fit, or of this plan
+        planned._settle_loss(target, is_plan=True)
+        shape = DataShape(int(n_samples), int(n_features), np.dtype(dtype), tile_shape, target.n_classes)
+        return planned._plan(shape, Limits(memory_limit, n_threads))
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> BaseSelector:
         """Select features.
@@ -188,9 +241,12 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
         ------
         DataError
             NaN or infinity (with the column and the row), a constant target, no target.
+        ConfigError
+            A loss that the target or the other parameters do not go with.
         """
-        with self._opened(X, y, sample_weight) as (matrix, labels):
-            self.fit_matrix(matrix)
+        self.check_parameters()
+        with interrupts.guard(), self._opened(X, y, sample_weight) as (matrix, labels):
+            self._fit_opened(matrix)
         if labels is not None:
             self.classes_ = labels
         if hasattr(X, "columns") and all(isinstance(name, str) for name in X.columns):
@@ -221,9 +277,15 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
         self
         """
         self.check_parameters()
-        self._take_names(matrix)
-        self._fit(self._run(matrix, workers, progress, checkpoint))
+        self._settle_loss(kind_of_target(matrix))
+        with interrupts.guard():
+            self._fit_opened(matrix, workers, progress, checkpoint)
         return self
+
+    def _fit_opened(self, matrix: Matrix, *where: Any) -> None:
+        """Select features of a matrix for whose target the loss is settled."""
+        self._take_names(matrix)
+        self._fit(self._run(matrix, *where))
 
     def _run(
         self,
@@ -266,12 +328,15 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
         if is_matrix(X):
             if y is not None or sample_weight is not None:
                 raise DataError("a store brings its own target and weights", "fit", "fit(store), without y or weights")
-            if not is_first:
+            if is_first:
+                self._settle_loss(kind_of_target(X))
+            else:
                 check_width(X.shape[1], self.n_features_in_)
             yield X, None
         elif is_lazy(X):
+            y, labels = self._coded(y, labels, is_first)
             with tempfile.TemporaryDirectory(prefix="daskfs-") as folder:
-                yield ingested(X, y, sample_weight, Path(folder) / "fit.zarr", seed_of(self.random_state)), None
+                yield ingested(X, y, sample_weight, Path(folder) / "fit.zarr", seed_of(self.random_state)), labels
         else:
             yield self._in_memory(X, y, sample_weight, labels, is_first)
 
@@ -279,7 +344,8 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
         self, X: Any, y: Any, sample_weight: Any, labels: np.ndarray | None, is_first: bool
     ) -> tuple[ArrayMatrix, np.ndarray | None]:
         refuse_non_finite_target(y)
-        X, y = validate_data(
+        has_texts = are_texts(y)
+        X, y_ = validate_data(
             self,
             X,
             y,
@@ -287,17 +353,49 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
             dtype=[np.float64, np.float32],
             ensure_all_finite=False,  # ArrayMatrix names the column and the row
             ensure_min_samples=2,
-            y_numeric=not _is_classifier(self),
+            y_numeric=not has_texts and self.loss not in (name for name in LOSSES if LOSSES[name].is_classifier),
             reset=is_first,
         )
-        if _is_classifier(self):
-            check_classification_targets(y)
-            labels = labels_of(y) if labels is None else labels
-            y = codes_of(y, labels)
+        y, labels = self._coded(y_, labels, is_first, has_texts)
         weight = None
         if sample_weight is not None:
             weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         return ArrayMatrix(X, y, weight, getattr(self, "feature_names_in_", None)), labels
+
+    def _coded(
+        self, y: Any, labels: np.ndarray | None, is_first: bool, has_texts: bool | None = None
+    ) -> tuple[Any, np.ndarray | None]:
+        """Settle the loss for a target, and return it with labels replaced by their numbers 0, 1, ..., and the labels.
+
+        Parameters
+        ----------
+        y : array-like of shape (n_samples,)
+            Perhaps lazy: a classifier's is computed.
+        labels : ndarray of shape (n_classes,), optional
+            Where they are known already.
+        is_first : bool
+            If False, the loss is that of the fit so far.
+        has_texts : bool, optional
+            Whether it was given as texts or categories.
+        """
+        if y is None:
+            return None, labels
+        if is_first:
+            if labels is not None:
+                kind = TargetKind(len(labels), is_declared=True)
+            elif are_texts(y) if has_texts is None else has_texts:
+                kind = TargetKind(len(pd.unique(np.asarray(y).ravel())), is_declared=True)
+            else:
+                kind = kind_of(np.asarray(y).ravel()) if self.loss == AUTO else PLAIN_NUMBERS
+            self._settle_loss(kind)
+        elif self.loss != AUTO:
+            self.loss_ = self.loss
+        if not find_loss(self.loss_).is_classifier:
+            return y, None
+        y = np.asarray(y)
+        check_classification_targets(y)
+        labels = labels_of(y) if labels is None else labels
+        return codes_of(y, labels), labels
 
     def _result_of(
         self,
@@ -344,7 +442,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
             if coef.ndim > 1:
                 coef = coefficient_norm(coef)
                 notes = [*notes, NORMS]
-        notes = [*self._shortfall(), *notes]
+        notes = [*self._shortfall(), *notes, *filter(None, [self._loss_note])]
         for note in notes:
             if isinstance(note, Caution):
                 warn(f"{type(self).__name__}: {note}", SelectionWarning)
@@ -352,6 +450,8 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
         for name, column in (columns or {}).items():
             table[name] = column
         parameters = {**self.get_params(deep=False), **(chosen or {})}
+        if "loss" in parameters:
+            parameters["loss"] = self.loss_
         del parameters["client"]
         limit = {} if run.task_limit is None else {"limit_nbytes": {"task": run.task_limit}}
         return SelectionResult(
@@ -389,17 +489,17 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
 
     def _target_and_weight(self, matrix: Matrix) -> tuple[np.ndarray, np.ndarray]:
         """Return target and weight of all rows as arrays of their own; of two classes, which it learns, -1 and +1."""
-        y, given = checked_target(matrix, self.loss), matrix.read_weight(slice(None))
+        y, given = checked_target(matrix, self.loss_), matrix.read_weight(slice(None))
         weight = np.ones(len(y)) if given is None else np.array(given, dtype=np.float64)
-        if _is_classifier(self):
+        if find_loss(self.loss_).is_classifier:
             self.classes_ = classes_of(y[weight > 0.0], None)
             y = np.where(y == self.classes_[1], 1.0, -1.0)
         return np.array(y, dtype=np.float64), weight
 
     def _refitted(self, run: Run, columns: np.ndarray, ridge: float = 0.0) -> SelectedFit:
         """Return the fit of the loss, of two classes at most, on some columns alone."""
-        positive = float(self.classes_[1]) if _is_classifier(self) else None
-        return refit_selected(run, columns, MeanLoss(self.loss, positive, ridge=ridge))
+        positive = float(self.classes_[1]) if find_loss(self.loss_).is_classifier else None
+        return refit_selected(run, columns, MeanLoss(self.loss_, positive, ridge=ridge))
 
     def _set_selection(
         self, columns: np.ndarray, scores: np.ndarray, coef: np.ndarray, intercept: float, others: float = 0.0
@@ -438,9 +538,9 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
     @property
     def response(self) -> Response:
         """What `predict` makes of the linear predictor ``X @ coef_ + intercept_``."""
-        return mean_or_label(self.loss, getattr(self, "classes_", None))
+        return mean_or_label(self.loss_, getattr(self, "classes_", None))
 
-    @available_if(_is_classifier)
+    @available_if(_may_classify)
     def decision_function(self, X: Any) -> Any:
         """Return the linear predictor: with the logistic loss the logarithm of the odds of the second class.
 
@@ -456,7 +556,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
         is_pair = np.ndim(self.intercept_) > 0 and len(self.classes_) == 2
         return self._respond(X, log_odds if is_pair else np.asarray)
 
-    @available_if(_has_probabilities)
+    @available_if(_may_have_probabilities)
     def predict_proba(self, X: Any) -> Any:
         """Return the probability of each class, in the order of ``classes_``.
 
@@ -474,7 +574,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
     @property
     def _probabilities(self) -> Response:
         """What `predict_proba` makes of the linear predictor."""
-        return probabilities(self.loss)
+        return probabilities(self.loss_)
 
     def _respond(self, X: Any, response: Response) -> Any:
         """Return a response to the linear predictor of every row; lazily where X is lazy."""
@@ -503,9 +603,14 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
             y, sample_weight = X.read_target(slice(None)), X.read_weight(slice(None))
         weight = None if sample_weight is None else np.asarray(sample_weight, dtype=float)
         prediction = np.asarray(self.predict(X))
-        if _is_classifier(self):
+        if find_loss(self.loss_).is_classifier:
             return accuracy(np.asarray(y), prediction, weight)
         return r2(np.asarray(y, dtype=float), prediction, weight)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if "coef_" in state:
+            state.setdefault("loss_", state.get("loss", type(self).loss))  # pickled when there was no "auto"
+        super().__setstate__(state)
 
     def _get_support_mask(self) -> np.ndarray:
         check_is_fitted(self)
@@ -513,13 +618,18 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        if _is_classifier(self):
-            tags.estimator_type = "classifier"
-            tags.classifier_tags = ClassifierTags(multi_class=LOSSES[self.loss].target == "classes")
-        else:
-            tags.estimator_type = "regressor"
+        losses = _possible(self)
+        classifies = [loss.is_classifier for loss in losses]
+        if any(classifies):
+            several = "loss" in self._parameter_owners and _loss_parameter(self).several
+            tags.classifier_tags = ClassifierTags(
+                multi_class=several or any(loss.target == "classes" for loss in losses)
+            )
+        if not all(classifies):
             tags.regressor_tags = RegressorTags()
+        if len({*classifies}) == 1:  # else the target says it
+            tags.estimator_type = "classifier" if classifies[0] else "regressor"
         tags.target_tags.required = True
-        tags.target_tags.positive_only = self.loss in LOSSES and LOSSES[self.loss].target == "count"
+        tags.target_tags.positive_only = all(loss.target == "count" for loss in losses)
         tags.input_tags.sparse = True
         return tags

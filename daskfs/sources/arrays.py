@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from daskfs.errors import DataError, SourceError
+from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.arrays import as_column, as_matrix, as_names, as_targets, dense_rows, pieces_of_rows
 from daskfs.matrix.names import Names
+from daskfs.matrix.target import kind_of
 from daskfs.sources.base import Source, SourceBlock
 
 
@@ -80,6 +82,10 @@ class ArraySource(Source):
             sha256.update(f"{part.shape} {part.dtype}".encode())
             sha256.update(np.ascontiguousarray(part).data)
         return sha256.hexdigest()
+
+    def estimate_target(self) -> TargetKind:
+        """Return what the target is taken for."""
+        return PLAIN_NUMBERS if self._y is None or self._y.ndim != 1 else kind_of(self._y)
 
     def check(self) -> None:
         """Refuse an array without rows or columns."""

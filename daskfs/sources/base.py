@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from daskfs.losses import PLAIN_NUMBERS, TargetKind
+
 if TYPE_CHECKING:
     from daskfs.sources.options import SourceOptions
 
@@ -89,6 +91,11 @@ class Source(ABC):
         """
 
     @property
+    def target_classes(self) -> list[str] | None:
+        """Texts that the target's codes 0, 1, ... stand for; None where it is of numbers, or there are several."""
+        return None
+
+    @property
     def encoding(self) -> dict[str, Any]:
         """How the content becomes numbers, as JSON can hold it: part of a store's identity."""
         return {}
@@ -96,6 +103,10 @@ class Source(ABC):
     def estimate_shape(self) -> tuple[int | None, int]:
         """Return (n_samples, n_features) without reading the whole source; an estimate for text tables."""
         return self.n_samples, len(self.feature_names)
+
+    def estimate_target(self) -> TargetKind:
+        """Return what the target is taken for, as far as is known without reading the whole source."""
+        return PLAIN_NUMBERS
 
     def is_unchanged(self, description: dict[str, Any], digest: str) -> bool:
         """Tell whether a store made from `description` with `digest` holds this content."""

@@ -150,21 +150,21 @@ class CategoryEncoder:
     n_unseen: int = field(default=0, compare=False)
 
     def __post_init__(self) -> None:
-        self._levels = list(self.categories)
+        self.levels = list(self.categories)
         self._other = self._missing = -1
         if self.pooled or self.unseen == "other":
-            self._other = len(self._levels)
-            self._levels.append(OTHER)
+            self._other = len(self.levels)
+            self.levels.append(OTHER)
         if self.missing == "category":
-            self._missing = len(self._levels)
-            self._levels.append(MISSING)
+            self._missing = len(self.levels)
+            self.levels.append(MISSING)
         self._value_set = pa.array(self.categories, pa.string())
         self._pooled_set = pa.array(sorted(self.pooled), pa.string())
 
     @property
     def feature_names(self) -> list[str]:
         """name=category for every dummy."""
-        return [f"{self.name}={level}" for level in self._levels[self.drop_first :]]
+        return [f"{self.name}={level}" for level in self.levels[self.drop_first :]]
 
     def codes(self, values: pa.Array) -> np.ndarray:
         """Return the level of each row, int64; -1 where all dummies are zero."""

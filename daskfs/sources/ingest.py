@@ -11,9 +11,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from daskfs import interrupts
 from daskfs.cluster.open import parse_bytes
 from daskfs.errors import ConfigError, DataError, StoreExistsError, StoreFormatError
 from daskfs.matrix.base import Progress, Silent
+from daskfs.matrix.target import WholeValues
 from daskfs.sources.base import Source, SourceBlock
 from daskfs.sources.registry import as_source
 from daskfs.store.feature_store import FeatureStore, open_store
@@ -128,7 +130,7 @@ def ingest(
         label_names=rows.label_names,
         shuffle=shuffle,
         random_state=random_state,
-        source={**rows.describe(), "digest": rows.digest()},
+        source={**rows.describe(), "digest": rows.digest(), **_classes(rows)},
         encoding_digest=encoding,
         codec=codec,
         n_samples=rows.n_samples,
@@ -136,8 +138,14 @@ def ingest(
         tile_shape=tile_shape,
         progress=progress,
     )
-    _write(rows, writer, limit // 8, progress)
+    with interrupts.guard():
+        _write(rows, writer, limit // 8, progress)
     return open_store(path)
+
+
+def _classes(rows: Source) -> dict[str, Any]:
+    """Return what a store says of a target that was coded from categories."""
+    return {} if rows.target_classes is None else {"target_classes": rows.target_classes}
 
 
 def _checked_dtype(dtype: Any) -> np.dtype:
@@ -160,12 +168,15 @@ def _write(rows: Source, writer: StoreWriter, block_nbytes: int, progress: Progr
     with writer:
         progress.start("ingest", rows.n_samples or rows.estimate_shape()[0] or 0)
         for block in rows.row_blocks(block_rows, dtype):
+            interrupts.check()  # Arrow imports pandas where nothing can be raised
             writer.write(block)
             constants.update(block)
             progress.advance(block.X.shape[0])
         constants.refuse_target(rows.target_names)
         constants.refuse_weights()
+        writer.source["n_target_values"] = constants.target_values.count
         writer.notes += [*rows.notes, *constants.notes(rows.feature_names)]
+        interrupts.check()
         progress.finish()
 
 
@@ -178,6 +189,7 @@ class _Constants:
         self._target_first: np.ndarray | None = None
         self._target_constant = np.empty(0, dtype=bool)
         self._all_weightless: bool | None = None
+        self.target_values = WholeValues()
 
     def update(self, block: SourceBlock) -> None:
         """Look at some more rows."""
@@ -191,6 +203,7 @@ class _Constants:
         if block.y is None:
             return
         y = block.y.reshape(len(block.y), -1)
+        self.target_values.update(y[:, 0])
         if self._target_first is None:
             self._target_first, self._target_constant = y[0].copy(), np.ones(y.shape[1], dtype=bool)
         self._target_constant &= (y == self._target_first).all(axis=0)

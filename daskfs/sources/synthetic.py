@@ -12,6 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from daskfs.errors import ConfigError, did_you_mean
+from daskfs.losses import TargetKind
 from daskfs.parameters import Count
 from daskfs.sources.base import Source, SourceBlock
 from daskfs.sources.options import SourceOptions
@@ -179,6 +180,10 @@ class SyntheticSource(Source):
     def feature_names(self) -> list[str]:  # type: ignore[override]
         """x0, x1, ..."""
         return [f"x{j}" for j in range(self._shape[1])]
+
+    def estimate_target(self) -> TargetKind:
+        """Return what the target is: two classes, or numbers."""
+        return TargetKind(2 if self.noise in ("logistic", "none") else 0)
 
     def row_blocks(self, block_rows: int, dtype: np.dtype | type = np.float64) -> Iterator[SourceBlock]:
         """Yield blocks of float32 X and float64 y; a chunk cut by a block's end is drawn again."""

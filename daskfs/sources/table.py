@@ -16,8 +16,10 @@ from pydantic import Discriminator, Field, Tag
 
 from daskfs.documents import PATH, Words
 from daskfs.errors import DataError, SourceError
+from daskfs.losses import PLAIN_NUMBERS, TargetKind
+from daskfs.matrix.target import kind_of
 from daskfs.sources.base import Source, SourceBlock
-from daskfs.sources.columns import BadValue, CategoryEncoder, Encoder
+from daskfs.sources.columns import BadValue, CategoryEncoder, Encoder, checked_numbers
 from daskfs.sources.encoded_block import EncodedBlock
 from daskfs.sources.files import PathLike, digest_of, expand_paths, fingerprint, same_stamps
 from daskfs.sources.options import SourceOptions
@@ -187,6 +189,15 @@ class TableSource(Source):
                 notes.append(f"target '{name}' is coded: {coded}")
         return encoders
 
+    @property
+    def target_classes(self) -> list[str] | None:
+        """The categories of the target, by code."""
+        return self._classes_from(self._encoders)
+
+    def _classes_from(self, encoders: Mapping[str, Encoder]) -> list[str] | None:
+        encoder = encoders.get(self.target_names[0]) if len(self.target_names) == 1 else None
+        return list(encoder.levels) if isinstance(encoder, CategoryEncoder) else None
+
     def _features(self, encoders: dict[str, Encoder]) -> list[str]:
         names = [feature for name in self.named("feature") for feature in encoders[name].feature_names]
         if len(set(names)) < len(names):
@@ -210,6 +221,22 @@ class TableSource(Source):
                 self._survey_batch(survey, batch)
                 break
         return self._estimate_n_samples(), len(self._features(self._encoders_from(survey, [])))
+
+    def estimate_target(self) -> TargetKind:
+        """Return what the target is taken for, from the first batch of the table."""
+        targets = {name: self.columns[name] for name in self.target_names}
+        if len(targets) != 1:
+            return PLAIN_NUMBERS
+        ((name, column),) = targets.items()
+        if column.resolved_encoding == "category" and column.categories is not None:
+            return TargetKind(len(column.categories), is_declared=True)
+        for batch in self.batches(targets):
+            values = batch.table[name].drop_null()
+            if column.resolved_encoding == "category":
+                return TargetKind(len(pc.unique(values)), is_declared=True)
+            with self._placed(batch, np.arange(len(values))):
+                return kind_of(checked_numbers(name, values, is_feature=False))
+        return PLAIN_NUMBERS
 
     def _estimate_n_samples(self) -> int | None:
         return None

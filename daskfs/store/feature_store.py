@@ -198,6 +198,12 @@ class FeatureStore(Matrix):
         """Digest of the content."""
         return self.digest
 
+    @property
+    def target_classes(self) -> tuple[str, ...] | None:
+        """Texts that the target's codes 0, 1, ... stand for, where it was coded from categories."""
+        found = self.source.get("target_classes")
+        return None if found is None else tuple(found)
+
     def exists(self) -> bool:
         """Return whether the store's folder is still there."""
         return self.path.exists()

@@ -62,8 +62,8 @@ class ArrayMetadata:
     def least_nbytes(self) -> int:
         """How many bytes the files hold at least."""
         n_all = math.prod(self.grid_shape)
-        if self.dtype == TEXT:  # the length of each
-            return 4 * self.shape[0] + 8 * n_all
+        if self.dtype == TEXT:  # their number, the length of each, a checksum
+            return n_all * (4 * self.tile_shape[0] + 8)
         tile_nbytes = math.prod(self.tile_shape) * self.dtype.itemsize
         return n_all * (tile_nbytes // _LZ4_RATIO + 16 if self.has_blosc else tile_nbytes)
 

@@ -9,6 +9,7 @@ import time
 import uuid
 from pathlib import Path
 
+from daskfs import interrupts
 from daskfs.errors import StoreError, StoreExistsError
 from daskfs.files import LockOwner
 from daskfs.store.manifest import LOCK
@@ -48,9 +49,10 @@ class UnfinishedStore:
             self._remove_dead()
         draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
         try:
-            draft.mkdir()
-            (draft / LOCK).write_text(LockOwner.this_process().to_text(), encoding="utf-8")
-            draft.rename(self.folder)  # fails where another writer was faster, for its folder is not empty
+            with interrupts.held():
+                draft.mkdir()
+                (draft / LOCK).write_text(LockOwner.this_process().to_text(), encoding="utf-8")
+                draft.rename(self.folder)  # fails where another writer was faster, for its folder is not empty
         except OSError as fault:
             shutil.rmtree(draft, ignore_errors=True)
             if os.path.lexists(self.folder):
@@ -70,10 +72,12 @@ class UnfinishedStore:
             for name in names:
                 _sync(Path(parent, name))
             _sync(Path(parent))
-        self._refuse_existing()
-        self.folder.rename(self.target)
-        (self.target / LOCK).unlink()
-        _sync(self.target.parent)
+        with interrupts.held():
+            self._refuse_existing()
+            self.folder.rename(self.target)
+            (self.target / LOCK).unlink()
+            _sync(self.target.parent)
+            interrupts.conclude()
 
     def remove(self) -> None:
         """Remove everything that was written."""

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from daskfs import interrupts
 from daskfs.errors import DataError, PlanError, StoreError
 from daskfs.matrix.base import Progress, Silent
 from daskfs.store.band_writer import BandWriter
@@ -153,13 +154,16 @@ class StoreWriter:
     def __enter__(self) -> StoreWriter:
         import zarr
 
-        self._site = UnfinishedStore(self.path)
-        self.notes += self._site.notes
+        is_begun = False
         try:
+            with interrupts.held():
+                self._site, is_begun = UnfinishedStore(self.path), True
+            self.notes += self._site.notes
             self._group: Any = zarr.create_group(str(self._site.folder), zarr_format=3)
             self._prepare()
         except BaseException:
-            self._site.remove()
+            if is_begun:
+                self._site.remove()
             raise
         return self
 
@@ -260,7 +264,8 @@ class StoreWriter:
         finally:
             self._bands, self._spool, self._keys = None, None, []
             if not is_done:
-                self._site.remove()
+                with interrupts.held():
+                    self._site.remove()
 
     def _finish(self) -> None:
         if not self._is_whole:

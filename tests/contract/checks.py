@@ -27,6 +27,7 @@ import daskfs
 from daskfs.cli import app
 from daskfs.documents import dump_yaml
 from daskfs.errors import ConfigError, DataError, PlanError
+from daskfs.matrix.target import kind_of_target
 from tests.contract.cases import Case
 from tests.contract.lab import (
     N_FEATURES,
@@ -127,7 +128,8 @@ def a_memory_limit_is_planned_as_it_is_kept_and_changes_no_bit(case: Case, lab: 
 def _accepts(case: Case, store: Any, limit: int | None, n_threads: int = 1) -> Any:
     try:
         dtype = str(store.dtype)
-        return case.make().plan(*store.shape, dtype, limit, n_threads=n_threads, tile_shape=store.tile_shape)
+        more = {"n_threads": n_threads, "tile_shape": store.tile_shape, "target": kind_of_target(store)}
+        return case.make().plan(*store.shape, dtype, limit, **more)
     except PlanError:
         return None
 

@@ -21,7 +21,7 @@ from daskfs.documents import dump_yaml
 COMMAND = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may ignore it
-from daskfs.cli import main
+from daskfs.__main__ import main
 main()
 """
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(daskfs.__file__).parents[1])}  # where it is not installed

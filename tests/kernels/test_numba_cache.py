@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from daskfs import interrupts
 from daskfs.kernels import numba_cache
 from daskfs.kernels.numba_cache import N_STAMPS, choose_cache_directory, make_stamped
 from daskfs.kernels.sources import modules_behind
@@ -66,6 +67,7 @@ def package(tmp_path, monkeypatch):
     kernels.mkdir(parents=True)
     for name in ("numba_cache.py", "sources.py", "compiler.py"):
         shutil.copy(Path(numba_cache.__file__).with_name(name), kernels)
+    shutil.copy(interrupts.__file__, kernels.parent)
     files = {
         "__init__.py": "",
         "kernels/__init__.py": "",

@@ -58,7 +58,8 @@ def in_memory(X, **options):
 def stored(folder, dtype, shuffle):
     path, X = folder / f"{dtype}-{shuffle}.zarr", values(dtype)
     folds = np.where(np.arange(N) % 3 == 0, "test", "train").astype(object)
-    options = {"target_names": ["y"], "has_weight": True, "label_names": ["fold"], "source": {"digest": "1"}}
+    source = {"digest": "1", "target_classes": ["no", "yes"]}
+    options = {"target_names": ["y"], "has_weight": True, "label_names": ["fold"], "source": source}
     options |= {"feature_names": NAMED, "shuffle": shuffle, "tile_shape": (4, 3)}
     with StoreWriter(path, P, dtype, **options) as writer:
         writer.write(RowBlock(0, N, X, Y, WEIGHT), {"fold": folds})
@@ -231,6 +232,9 @@ class Examination:
 
     def identity(self):
         assert self.matrix.identity == self.root.identity
+
+    def target_classes(self):
+        assert self.matrix.target_classes == self.root.target_classes
 
     def exists(self):
         assert self.matrix.exists() is self.root.exists() is True

@@ -149,7 +149,10 @@ def test_every_parameter_of_a_method_can_be_written_with_its_default_and_its_mea
     ("select", "message"),
     [
         ("{method: message, loss: hinge}", "select.loss: this method does not take 'hinge': it has no likelihood"),
-        ("{method: message, loss: hunge}", "select.loss: expected 'squared', 'logistic', 'poisson', 'huber' or"),
+        (
+            "{method: message, loss: hunge}",
+            "select.loss: expected 'auto', 'squared', 'logistic', 'poisson', 'huber' or",
+        ),
         ("{method: fgm, C: 0}", "select.C: expected greater than 0, found 0"),
         ("{method: fgm, C: validate}", "select.C: expected 'validation', found 'validate'"),
         ("{method: mission, class_weight: {1: x}}", "select.class_weight.1: expected a valid number, found 'x'"),

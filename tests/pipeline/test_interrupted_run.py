@@ -19,7 +19,7 @@ N_SELECTIONS = 5
 COMMAND = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may ignore it
-from daskfs.cli import main
+from daskfs.__main__ import main
 main()
 """
 

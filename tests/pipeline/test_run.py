@@ -101,7 +101,7 @@ def test_two_classes_are_measured_by_accuracy_and_auc(two_classes, write, tmp_pa
 
 
 def test_each_selection_is_measured_by_what_suits_its_loss(two_classes, write):
-    squared = {"method": "message", "n_subsets": 2, "label": "squared"}
+    squared = {"method": "message", "n_subsets": 2, "label": "squared", "loss": "squared"}
     two_classes["select"] = [squared, squared | {"loss": "logistic", "label": "logistic"}]
     two_classes["evaluate"] = {"metrics": ["mse", "accuracy"]}
     results = run_pipeline(load_pipeline(write(two_classes))).results
@@ -272,3 +272,15 @@ def test_a_selection_of_nothing_predicts_the_mean(document, write, table):
     assert len(result.table) == 0
     assert result.metrics["r2"] < 0.01
     assert "No feature was selected" in outcome.report.read_text()
+
+
+def test_a_target_of_classes_is_classified_where_no_loss_is_named(two_classes, write):
+    results = run_pipeline(load_pipeline(write(two_classes | {"select": {"method": "fgm", "max_passes": 2}}))).results
+    assert results["fgm"].metrics.keys() == {"accuracy", "auc"}
+    assert results["fgm"].parameters["loss"] == "squared_hinge"
+
+
+def test_metrics_that_say_nothing_of_the_target_are_refused_before_the_selection(two_classes, write):
+    two_classes |= {"select": {"method": "message", "n_subsets": 2}, "evaluate": {"metrics": ["mse"]}}
+    with pytest.raises(ConfigError, match=r"evaluate\.metrics: none of them measures message .*add accuracy or auc"):
+        run_pipeline(load_pipeline(write(two_classes)))

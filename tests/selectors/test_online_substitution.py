@@ -85,7 +85,7 @@ def test_the_objective_never_rises(seed, loss, rule, engine, s, kind, shift):
 @pytest.mark.parametrize("rule", RULES)
 def test_the_objective_is_that_of_the_members_weights(rule):
     X, y, _ = design(3)
-    selector = OnlineSubstitution(8, rule=rule, n_epochs=8).fit(X, y)
+    selector = OnlineSubstitution(8, rule=rule, n_epochs=8, ridge=0.0).fit(X, y)
     least = 0.5 * np.mean((y - selector.predict(X)) ** 2)
     last = selector.result_.history["objective"].iloc[-1]
     assert last == pytest.approx(least, rel=1e-9) if rule == "exchange" else last >= least * (1 - 1e-9)
@@ -142,7 +142,7 @@ class traced:
         from daskfs.selectors.online_substitution.engines.point import LossSettings
         from daskfs.selectors.online_substitution.members import Members
 
-        members = Members(8, len(y), np.dtype(float))
+        members, selector.loss_ = Members(8, len(y), np.dtype(float)), "squared"
         self.engine = make_engine(members, y, selector._rule(), selector._mode(), LossSettings(EVERY_LOSS["squared"]))
         rule = self.engine.rule
         allowed = rule.c * (0.5 * rule.lipschitz - 0.5 / rule.eta)

@@ -131,7 +131,9 @@ def test_a_limit_that_is_too_small_is_refused_with_what_would_fit():
 
 
 def test_the_block_never_dominates():
-    shape = OnlineSubstitution(100)._shape(DataShape(500_000, 10**6, np.dtype(np.int8), (16_384, 128)))
+    selector = OnlineSubstitution(100)
+    selector.loss_ = "squared"
+    shape = selector._shape(DataShape(500_000, 10**6, np.dtype(np.int8), (16_384, 128)))
     assert shape.batch <= 100
     assert OnlineSubstitution(100).plan(500_000, 2_000_000, "int8", 700_000_000).task_nbytes < 700_000_000
 
@@ -140,12 +142,12 @@ def test_the_block_never_dominates():
 @pytest.mark.parametrize(
     ("dtype", "options"),
     [
-        ("float32", {}),
-        ("int8", {}),
+        ("float32", {"loss": "squared"}),
+        ("int8", {"loss": "squared"}),
         ("float32", {"loss": "logistic"}),
         ("int8", {"loss": "squared_hinge", "rule": "os"}),
-        ("int8", {"engine": "lazy"}),
-        ("int8", {"schedule": "screen"}),
+        ("int8", {"loss": "squared", "engine": "lazy"}),
+        ("int8", {"loss": "squared", "schedule": "screen"}),
     ],
 )
 def test_buffers_are_those_of_the_plan(tmp_path, dtype, options, limited):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor
+from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor, RidgeCV
 
 from daskfs import ingest
 from daskfs.errors import DataError
@@ -32,8 +32,8 @@ def data(loss, n=600, p=12, seed=0):
 COLUMNS = np.array([9, 2, 5, 0])
 
 
-def fit_of(matrix, columns, loss="squared", positive=None):
-    return refit_selected(Run(matrix, "test"), columns, MeanLoss(loss, positive))
+def fit_of(matrix, columns, loss="squared", positive=None, ridge=0.0):
+    return refit_selected(Run(matrix, "test"), columns, MeanLoss(loss, positive, ridge=ridge))
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -69,16 +69,17 @@ def test_the_squared_hinge_loss_ends_at_its_minimum():
     np.testing.assert_allclose(fit.coef * fit.scale, best.x[1:], atol=1e-4)
 
 
+@pytest.mark.parametrize("ridge", [0.0, None])
 @pytest.mark.parametrize("loss", ["squared", "logistic", "huber"])
-def test_columns_read_again_for_every_step_give_the_same_bits_as_columns_kept(loss, tmp_path, monkeypatch):
+def test_columns_read_again_for_every_step_give_the_same_bits_as_columns_kept(loss, ridge, tmp_path, monkeypatch):
     X, y, _weight = data(loss, n=3000)
     monkeypatch.setattr(refit, "BLOCK_VALUES", 2000)
     positive = 1.0 if loss == "logistic" else None
     store = ingest(X, tmp_path / "x.zarr", y=y, dtype="float64", shuffle=False, tile_shape=(700, 5))
-    kept = fit_of(store, COLUMNS, loss, positive=positive)
+    kept = fit_of(store, COLUMNS, loss, positive=positive, ridge=ridge)
     monkeypatch.setattr(refit, "DEFAULT_BLOCK_NBYTES", 1000)
     for matrix in (store, ArrayMatrix(X, y), store.take(np.arange(3000))):
-        again = fit_of(matrix, COLUMNS, loss, positive=positive)
+        again = fit_of(matrix, COLUMNS, loss, positive=positive, ridge=ridge)
         assert again.intercept == kept.intercept
         np.testing.assert_array_equal(again.coef, kept.coef)
 
@@ -133,3 +134,71 @@ def test_infinity_in_a_selected_column_is_named():
     X[3, 5] = np.inf  # which the matrix shares
     with pytest.raises(DataError, match="gene5"):
         fit_of(matrix, COLUMNS)
+
+
+def searched(n, p=2000, s=30, seed=0, noise=1.0, loss="squared"):
+    """Return training data, the `s` columns that correlate most with the target, and test data."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n + 2000, p))
+    z = X[:, :10] @ rng.standard_normal(10) / 3.0
+    y = z + noise * rng.standard_normal(len(X))
+    if loss != "squared":
+        y = (y > 0).astype(float)
+    columns = np.argsort(-np.abs((X[:n] - X[:n].mean(axis=0)).T @ (y[:n] - y[:n].mean())))[:s]
+    return X[:n], y[:n], columns, X[n:], y[n:]
+
+
+@pytest.mark.parametrize(
+    ("n", "s", "p", "noise"), [(60, 10, 2000, 1.0), (60, 55, 2000, 1.0), (60, 30, 2000, 3.0), (300, 30, 500, 1.0)]
+)
+def test_columns_that_were_looked_for_predict_as_well_as_with_a_cross_validated_ridge(n, s, p, noise):
+    errors = []
+    for seed in range(12):
+        X, y, columns, X_test, y_test = searched(n, p, s, seed, noise)
+        fit, none = (fit_of(ArrayMatrix(X, y), columns, ridge=ridge) for ridge in (None, 0.0))
+        peer = RidgeCV(np.logspace(-3, 4, 30), cv=5).fit(X[:, columns], y)
+        predictions = [X_test[:, columns] @ f.coef + f.intercept for f in (fit, none)]
+        predictions.append(peer.predict(X_test[:, columns]))
+        errors.append([np.mean((z - y_test) ** 2) for z in predictions])
+    found, unpenalised, peers = np.mean(errors, axis=0)
+    assert found < 1.02 * peers
+    assert found < 1.02 * unpenalised
+    if s == 55:  # of 60 rows: what there was before
+        assert unpenalised > 2.0 * found
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic", "squared_hinge", "huber"])
+def test_the_ridge_vanishes_as_rows_are_added_and_with_it_what_it_costs(loss):
+    ridges = []
+    for n in (50, 500, 5000):
+        X, y, columns, _, _ = searched(n, p=200, s=10, loss="squared" if loss == "huber" else loss)
+        positive = 1.0 if loss in ("logistic", "squared_hinge") else None
+        fit = fit_of(ArrayMatrix(X, y), columns, loss, positive, None)
+        ridges.append(fit.ridge)
+    assert ridges[0] > ridges[1] > ridges[2]
+    assert ridges[2] < 0.1 * ridges[0]
+    exact = fit_of(ArrayMatrix(X, y), columns, loss, positive)
+    np.testing.assert_allclose(fit.coef, exact.coef, rtol=0.05, atol=0.02)
+
+
+def test_a_ridge_is_what_the_search_was_and_columns_that_were_given_need_less():
+    X, y, columns, _, _ = searched(200)
+    run = Run(ArrayMatrix(X, y), "test")
+    found, given = (refit_selected(run, columns, n_candidates=n) for n in (2000, len(columns)))
+    assert given.ridge < found.ridge
+
+
+def test_the_chosen_ridge_does_not_depend_on_the_units_of_columns_and_target():
+    X, y, columns, _, _ = searched(80)
+    fit = fit_of(ArrayMatrix(X, y), columns, ridge=None)
+    scaled = fit_of(ArrayMatrix(1024.0 * X, 2.0**-20 * y), columns, ridge=None)
+    assert scaled.ridge == fit.ridge
+    np.testing.assert_allclose(scaled.coef * 2.0**30, fit.coef, rtol=1e-9)
+
+
+def test_dependent_columns_share_a_coefficient_where_there_is_a_ridge():
+    X, y, columns, _, _ = searched(60, s=10)
+    X[:, columns[1]] = X[:, columns[0]]
+    fit = fit_of(ArrayMatrix(X, y), columns, ridge=None)
+    assert fit.n_dependent == 1
+    np.testing.assert_allclose(fit.coef[0], fit.coef[1], rtol=1e-6)

@@ -52,8 +52,8 @@ class ColumnBaseline(BaseSelector):
     ----------
     n_features_to_select : int, optional
         The paper's s; by default half of the features and at most 100.
-    loss : {"squared", "logistic", "squared_hinge"}
-        Of numbers, or of two classes.
+    loss : {"auto", "squared", "logistic", "squared_hinge"}
+        Of numbers, or of two classes; by default squared or logistic, as the target calls for.
     memory_limit : int or str, optional
         What the fit may take beside the process, "1GiB" for example; refused where it does not suffice.
     client : distributed.Client, optional
@@ -80,7 +80,7 @@ class ColumnBaseline(BaseSelector):
     score_kind = "standardised coefficient"
 
     n_features_to_select: Count | None = None
-    loss: Annotated[str, LossOf(BOUNDED_CURVATURE, AT_ONCE, among=("squared", "logistic", "squared_hinge"))] = "squared"
+    loss: Annotated[str, LossOf(BOUNDED_CURVATURE, AT_ONCE, among=("squared", "logistic", "squared_hinge"))] = "auto"
 
     @abstractmethod
     def _select(self, columns: StandardColumns, problem: Problem, n_select: int) -> Chosen:
@@ -128,7 +128,7 @@ class ColumnBaseline(BaseSelector):
 
     @property
     def _loss(self) -> Loss:
-        return find_loss(self.loss)
+        return find_loss(self.loss_)
 
     def _fit(self, run: Run) -> None:
         n_features = int(run.matrix.shape[1])

@@ -75,7 +75,7 @@ class LassoCut(ColumnBaseline):
     def _held_nbytes(self, n_samples: int, n_features: int, n_select: int) -> int:
         values = n_samples * n_features
         path = 8 * n_features * 3 * n_select + 16 * n_samples * n_select
-        return 16 * values + path if self.loss == "squared" else 40 * values
+        return 16 * values + path if self.loss_ == "squared" else 40 * values
 
     def _planned_passes(self, n_select: int) -> tuple[int, str]:
         return 1, "all columns in memory"
@@ -105,8 +105,8 @@ class LassoCut(ColumnBaseline):
 
     def _trials(self, X: np.ndarray, problem: Problem, n_select: int) -> list[tuple[float, np.ndarray]]:
         """Return penalties and coefficients, in order, up to the first that keeps enough columns."""
-        if self.loss != "squared":
-            return _up_to(_liblinear(X, problem, self.loss, seed_of(self.random_state)), n_select)
+        if self.loss_ != "squared":
+            return _up_to(_liblinear(X, problem, self.loss_, seed_of(self.random_state)), n_select)
         y = problem.y - problem.share @ problem.y
         root = np.sqrt(problem.share * len(y))
         if not np.allclose(root, 1.0, rtol=1e-12):

@@ -73,8 +73,9 @@ class LassoBaseline(BaseSelector, kw_only=True):
         A path stops at models with so many features more than the best so far; None: never.
     max_features : int, optional
         Largest model of a path; by default n / (2 log p), of n rows.
-    loss : {"squared", "logistic", "poisson", "huber", "multinomial"}
-        With several classes, each against all others; a feature is selected that one of them takes.
+    loss : {"auto", "squared", "logistic", "poisson", "huber", "multinomial"}
+        By default squared, logistic or multinomial, as the target calls for. With several classes, each against all
+        others; a feature is selected that one of them takes.
     """
 
     history_kind = "criterion path"
@@ -85,17 +86,17 @@ class LassoBaseline(BaseSelector, kw_only=True):
     n_lambdas: Annotated[int, Ge(2)] = 100
     patience: Count | None = 10
     max_features: Count | None = None
-    loss: Annotated[str, LossOf(LIKELIHOOD)] = "squared"
+    loss: Annotated[str, LossOf(LIKELIHOOD)] = "auto"
 
     def _training_rows(self, matrix: Matrix) -> tuple[Matrix, SelectionSettings]:
         """Return the rows of positive weight, their target checked, and how to select on them."""
-        y = checked_target(matrix, self.loss)
+        y = checked_target(matrix, self.loss_)
         rows = weighted_rows(matrix)
         positive, threshold = None, 0.0
-        if find_loss(self.loss).is_classifier:
-            self.classes_ = classes_of(np.asarray(rows.read_target()), None, many=self.loss == "multinomial")
+        if find_loss(self.loss_).is_classifier:
+            self.classes_ = classes_of(np.asarray(rows.read_target()), None, many=self.loss_ == "multinomial")
             positive = float(self.classes_[1])  # of more classes: each in its turn
-        if self.loss == "huber":
+        if self.loss_ == "huber":
             weight = matrix.read_weight(slice(None))
             threshold = default_threshold(y, np.ones(len(y)) if weight is None else weight)
         return rows, replace(self._settings(), positive=positive, threshold=threshold)
@@ -109,7 +110,7 @@ class LassoBaseline(BaseSelector, kw_only=True):
             n_lambdas=self.n_lambdas,
             patience=self.patience,
             max_features=self.max_features,
-            loss="logistic" if self.loss == "multinomial" else self.loss,
+            loss="logistic" if self.loss_ == "multinomial" else self.loss_,
         )
 
     @abstractmethod
@@ -119,7 +120,7 @@ class LassoBaseline(BaseSelector, kw_only=True):
     def _fit(self, run: Run) -> None:
         rows, settings = self._training_rows(run.matrix)
         of_rows = run.over(rows)
-        if self.loss != "multinomial":
+        if self.loss_ != "multinomial":
             self._finish(run, self._estimate(of_rows, settings))
             return
         found = [
@@ -130,7 +131,7 @@ class LassoBaseline(BaseSelector, kw_only=True):
 
     @property
     def _probabilities(self) -> Response:
-        return responses.one_against_rest if self.loss == "multinomial" else probabilities(self.loss)
+        return responses.one_against_rest if self.loss_ == "multinomial" else probabilities(self.loss_)
 
     def _finish(self, run: Run, estimate: Estimate) -> None:
         """Order the selected columns by importance, and make the result."""

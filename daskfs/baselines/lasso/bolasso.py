@@ -102,7 +102,7 @@ class Bolasso(LassoBaseline):
     threshold: PositiveShare = 1.0
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
-        if self.loss != "squared":
+        if self.loss_ != "squared":
             return plan_one_piece(self.method, Subsets(shape, self._settings()), limits, self.n_bootstraps)
         n_paths = self._paths_at_once(shape, limits.task_nbytes)
         one_group = plan_paths(self.method, shape, n_paths, self.max_features, limits.task_nbytes)
@@ -128,7 +128,7 @@ class Bolasso(LassoBaseline):
 
     def _estimate(self, run: Run, settings: SelectionSettings) -> Estimate:
         self._plan(run.shape, run.limits)  # refuses what does not fit
-        if self.loss == "squared":
+        if self.loss_ == "squared":
             return self._over_blocks(BlockPasses(run), settings)
         return self._in_one_piece(SubsetPasses(run, Subsets(run.shape, settings)))
 

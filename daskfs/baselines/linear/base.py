@@ -137,7 +137,7 @@ class LinearBaseline(BaseSelector):
 
     def _debiased(self, run: Run, total_weight: float) -> str:
         """Fit the selected columns alone, without the penalty that shrank them, as FGM does with its default C."""
-        ridge = 1.0 / (default_C(total_weight, self.loss, 1.0) * total_weight)
+        ridge = 1.0 / (default_C(total_weight, self.loss_, 1.0) * total_weight)
         fit = self._refitted(run, self.selected_, ridge)
         self.coef_[self.selected_], self.intercept_ = fit.coef, fit.intercept
         return f"the coefficients are those of a refit on the {len(self.selected_)} columns alone"

@@ -31,8 +31,8 @@ class L1Liblinear(LinearBaseline):
 
     Parameters
     ----------
-    loss : {"logistic", "squared_hinge"}
-        l1-LR, l1-SVM.
+    loss : {"auto", "logistic", "squared_hinge"}
+        l1-LR, l1-SVM (the default).
     fit_intercept : bool
         Whether there is an intercept.
     tol : float
@@ -81,14 +81,14 @@ class L1Liblinear(LinearBaseline):
     method = "l1_liblinear"
     copies = 24
 
-    loss: Annotated[str, LossOf(TWO_CLASSES, among=("logistic", "squared_hinge"))] = "squared_hinge"
+    loss: Annotated[str, LossOf(TWO_CLASSES, among=("logistic", "squared_hinge"), prefers="squared_hinge")] = "auto"
     fit_intercept: bool = True
     tol: Positive = 1e-3
     max_iter: Count = 1000
     debias: bool = False
 
     def _least(self, X: Any, y: np.ndarray, weight: np.ndarray) -> float:
-        derivative = 0.5 if self.loss == "logistic" else 1.0
+        derivative = 0.5 if self.loss_ == "logistic" else 1.0
         largest = float(np.abs(X.T @ (weight * y)).max())
         if self.fit_intercept:
             largest = max(largest, abs(float(weight @ y)))
@@ -96,8 +96,8 @@ class L1Liblinear(LinearBaseline):
 
     def _solve(self, C: float, X: Any, y: np.ndarray, weight: np.ndarray) -> PenalisedFit:
         options = {"fit_intercept": self.fit_intercept, "tol": self.tol, "max_iter": self.max_iter}
-        C = C if self.loss == "logistic" else 0.5 * C
-        model = l1_model(self.loss, C, random_state=self.random_state, **options)
+        C = C if self.loss_ == "logistic" else 0.5 * C
+        model = l1_model(self.loss_, C, random_state=self.random_state, **options)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             model.fit(X, y, sample_weight=weight)

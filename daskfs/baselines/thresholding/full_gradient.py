@@ -53,8 +53,8 @@ class FullGradient(BaseSelector):
     ----------
     n_features_to_select : int, optional
         k; 1,000 by default, or all where there are fewer.
-    loss : {"squared"}
-        Least squares.
+    loss : {"auto", "squared"}
+        Least squares either way.
     step_size : float
         η n: 1 is right for uncorrelated columns of variance 1; the paper's own IHT behaves like 0.1. Halved, with a
         note, until the steps do not grow.
@@ -67,7 +67,7 @@ class FullGradient(BaseSelector):
     score_kind = "weight"
 
     n_features_to_select: Count | None = None
-    loss: Annotated[str, LossOf(NUMBERS, among=("squared",))] = "squared"
+    loss: Annotated[str, LossOf(NUMBERS, among=("squared",))] = "auto"
     step_size: Positive = 1.0
     n_steps: Count = 300
 
@@ -85,7 +85,7 @@ class FullGradient(BaseSelector):
 
     def _fit(self, run: Run) -> None:
         k = n_to_select(self.n_features_to_select, run.shape.n_features, DEFAULT_N_SELECTED)
-        checked_target(run.matrix, self.loss)
+        checked_target(run.matrix, self.loss_)
         run = run.over(weighted_rows(run.matrix))
         self._plan(run.shape, run.limits)
         with run.reported("descent", 1) as advance, run.timed("descent"):

@@ -17,7 +17,7 @@ from daskfs.kernels.fgm.grouped_columns import Groups, add_predictions, column_p
 from daskfs.kernels.fgm.projection import project_norms
 from daskfs.kernels.fgm.shift import Rows, dual_variables, fit_shift, total_loss
 from daskfs.kernels.linear.columns import copy_into
-from daskfs.kernels.numba_cache import inner_loop, kernel
+from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
 
 SHRINK = 0.6  # of τ before each step: the paper's η
 MAX_TRIALS = 100
@@ -105,6 +105,8 @@ def _descend(groups, rows, kept, coef, shift, tau, fit_intercept, tol, max_iter,
     n_iter = 0
     is_plain = True
     while n_iter < max_iter:
+        if is_stopped():
+            break
         n_iter += 1
         pull = (momentum_before - 1.0) / momentum
         for i in range(n_samples):
@@ -118,6 +120,8 @@ def _descend(groups, rows, kept, coef, shift, tau, fit_intercept, tol, max_iter,
         _keep(groups, kept, gradient, kept.slope)
         tau = SHRINK * tau
         for _ in range(MAX_TRIALS):
+            if is_stopped():
+                break
             step = 1.0 / tau
             moved, square = _shrink(groups, point, gradient, step, norms, left, factor)
             _predict_trial(groups, kept, point, gradient, step, pull, factor, z_trial)
@@ -154,6 +158,8 @@ def _keep(groups, kept, coef, out):  # type: ignore[no-untyped-def]
     n_groups = groups.bounds.shape[0] - 1
     work = np.empty(n_samples)
     for k in range(n_kept):
+        if is_stopped():
+            break
         t = n_groups - n_kept + k
         work[:] = 0.0
         add_predictions(groups, groups.bounds[t], groups.bounds[t + 1], coef, work)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from daskfs.kernels.linear.columns import add_four_multiples, add_multiple, dot, dots, sum_of
-from daskfs.kernels.numba_cache import kernel
+from daskfs.kernels.numba_cache import is_stopped, kernel
 
 SPAN = 2048  # rows taken at once: the span of a vector stays in the first-level cache
 
@@ -41,6 +41,8 @@ def add_predictions(groups, first, last, coef, out):  # type: ignore[no-untyped-
         factor[m - first] = coef[m] * groups.inverse[p]
         constant -= factor[m - first] * groups.centre[p]
     for start in range(0, out.shape[0], SPAN):
+        if is_stopped():
+            break
         stop = min(start + SPAN, out.shape[0])
         part = out[start:stop]
         for i in range(part.shape[0]):
@@ -66,6 +68,8 @@ def column_products(groups, vector, out):  # type: ignore[no-untyped-def]
     n_columns, n_samples = groups.columns.shape
     out[:] = 0.0
     for start in range(0, n_samples, SPAN):
+        if is_stopped():
+            break
         stop = min(start + SPAN, n_samples)
         part = vector[start:stop]
         p = 0

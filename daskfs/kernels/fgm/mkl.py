@@ -20,7 +20,7 @@ from daskfs.kernels.fgm.shift import Rows, dual_variables, total_loss
 from daskfs.kernels.linear.columns import dot, sum_of
 from daskfs.kernels.linear.linalg import factorise, solve_cholesky
 from daskfs.kernels.linear.weighted_gram import extend_hessian, member_products
-from daskfs.kernels.numba_cache import kernel
+from daskfs.kernels.numba_cache import is_stopped, kernel
 
 MAX_NEWTON = 50
 MAX_HALVINGS = 40
@@ -208,6 +208,8 @@ def _ridge(groups, rows, root, u, shift, with_shift, v):  # type: ignore[no-unty
     n = n_members + 1
     columns = np.zeros((n_members, n_samples))
     for m in range(n_members):
+        if is_stopped():
+            break
         p = groups.members[m]
         factor = root[m] * groups.inverse[p]
         for i in range(n_samples):
@@ -222,6 +224,8 @@ def _ridge(groups, rows, root, u, shift, with_shift, v):  # type: ignore[no-unty
     loss = total_loss(rows, z, shift)
     value = loss + 0.5 * dot(u, u)
     for _ in range(MAX_NEWTON):
+        if is_stopped():
+            break
         dual_variables(rows, z, shift, v)
         gradient[0] = sum_of(v) if with_shift else 0.0
         member_products(columns, numbers, n_members, v, gradient)
@@ -236,6 +240,8 @@ def _ridge(groups, rows, root, u, shift, with_shift, v):  # type: ignore[no-unty
         square = solve_cholesky(chol, n, gradient, step)
         length, is_lower = 1.0, False
         for _ in range(MAX_HALVINGS):
+            if is_stopped():
+                break
             for m in range(n_members):
                 moved[m] = (u[m] + length * step[m + 1]) * root[m]
             z[:] = 0.0

@@ -8,7 +8,7 @@ import numpy as np
 
 from daskfs.kernels.linear.columns import dot, sum_of
 from daskfs.kernels.losses import SPAN, derivatives, values
-from daskfs.kernels.numba_cache import kernel
+from daskfs.kernels.numba_cache import is_stopped, kernel
 
 MAX_HALVINGS = 40
 ARMIJO = 1e-4  # share of the foretold decrease that a step must bring
@@ -63,6 +63,8 @@ def fit_shift(rows, z, shift, n_steps, tol):  # type: ignore[no-untyped-def]
     enough = tol * sum_of(rows.share)
     v = np.empty(z.shape[0])
     for _ in range(n_steps):
+        if is_stopped():
+            break
         dual_variables(rows, z, shift, v)
         slope, curvature = -sum_of(v), sum_of(rows.second)
         if abs(slope) <= enough or curvature <= 0.0:
@@ -70,6 +72,8 @@ def fit_shift(rows, z, shift, n_steps, tol):  # type: ignore[no-untyped-def]
         step = -slope / curvature
         is_lower = False
         for _ in range(MAX_HALVINGS):
+            if is_stopped():
+                break
             lower = total_loss(rows, z, shift + step)
             if lower <= value + ARMIJO * slope * step:
                 is_lower = True

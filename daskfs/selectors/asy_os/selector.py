@@ -146,14 +146,14 @@ class AsyncOnlineSubstitution(SubstitutionSelector):
         in_turn = self.schedule != "asynchronous" or not run.workers.actors.are_apart
         n_threads = 1 if in_turn else run.workers.n_threads
         shape = self._shape(DataShape.of(run.matrix), n_threads, in_turn)
-        target = read_target(run.matrix, self.loss, self.epsilon, fits_intercept=True)
+        target = read_target(run.matrix, self.loss_, self.epsilon, fits_intercept=True)
         settings = self._settings(shape, target, np.dtype(run.matrix.dtype), run.task_limit)
         workers = AsyncRun(run, settings)
         if in_turn:
             workers.in_turn(self.schedule == "synchronous")
         else:
             workers.on_cluster()
-        mean_loss = MeanLoss(self.loss, settings.positive, settings.threshold)
+        mean_loss = MeanLoss(self.loss_, settings.positive, settings.threshold, self.ridge)
         kept, n_new = self._union(run, workers, shape.n_selected, replace(mean_loss, ridge=settings.rule.ridge))
         fit = refit_selected(run, kept.columns, mean_loss)
         self._set_selection(kept.columns, kept.costs, fit.coef, fit.intercept, others=np.nan)

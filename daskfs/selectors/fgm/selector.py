@@ -62,8 +62,9 @@ class FGM(BaseSelector):
     n_features_per_pass : int, optional
         The paper's B: columns of a pass. By default 10, or a tenth of `n_features_to_select`. Few find more of the
         true features, many take fewer passes over the data.
-    loss : {"squared", "logistic", "squared_hinge"}
-        The paper's PROX-FGM and PROX-SLR, for two classes with any labels; or least squares.
+    loss : {"auto", "squared", "logistic", "squared_hinge"}
+        Least squares, the paper's PROX-SLR and PROX-FGM, for two classes with any labels; by default the last of
+        classes and the first of numbers.
     C : float or "validation", optional
         Weight of the loss against half the squared norm. By default 0.01, with fewer than 1,000 rows 10 / n, divided by
         the columns' typical variance where they are not normalised, and four times as much for the logistic loss.
@@ -151,8 +152,15 @@ class FGM(BaseSelector):
     n_features_to_select: Count | None = None
     n_features_per_pass: Count | None = None
     loss: Annotated[
-        str, LossOf(BOUNDED_CURVATURE, ONE_PREDICTION, AT_ONCE, among=("squared", "logistic", "squared_hinge"))
-    ] = "squared_hinge"
+        str,
+        LossOf(
+            BOUNDED_CURVATURE,
+            ONE_PREDICTION,
+            AT_ONCE,
+            among=("squared", "logistic", "squared_hinge"),
+            prefers="squared_hinge",
+        ),
+    ] = "auto"
     C: Positive | Literal["validation"] | None = None
     fit_intercept: bool = True
     center: bool = True
@@ -218,7 +226,7 @@ class FGM(BaseSelector):
         """Return C: as given, from the rows and columns, or by the loss of rows held out."""
         if self.C is not None and self.C != "validation":
             return float(self.C)
-        start = default_C(float(weight.sum()), self.loss, typical_variance(columns.scaling.variance))
+        start = default_C(float(weight.sum()), self.loss_, typical_variance(columns.scaling.variance))
         if self.C is None:
             return start
         held_out = self._held_out(weight, self.validation or VALIDATION_SHARE)
@@ -242,7 +250,7 @@ class FGM(BaseSelector):
         dtype = np.dtype(np.float64 if shape.dtype == np.float64 else np.float32)
         n_kept = n_kept_groups(shape.n_samples, dtype.itemsize)
         settings = SolverSettings(self.solver, float(self.inner_tol), int(self.max_inner), self.fit_intercept, n_kept)
-        problem = RestrictedProblem(new_rows(find_loss(self.loss).code, y, share), settings, sizes.most, dtype)
+        problem = RestrictedProblem(new_rows(find_loss(self.loss_).code, y, share), settings, sizes.most, dtype)
         held_out_weight = np.where(held_out, weight, 0.0) if held_out.any() else None
         stopping = Stopping(self.n_features_to_select, self.tol, held_out_weight, self.patience)
         return Passes(columns, problem, sizes, stopping, name)
@@ -293,7 +301,7 @@ class FGM(BaseSelector):
         self.coef_[features], self.intercept_ = fit.coef, fit.intercept
         fitted = problem.predictions() + problem.shift
         refitted = problem.columns_of(features).T.astype(np.float64) @ fit.coef + fit.intercept
-        if find_loss(self.loss).is_classifier:
+        if find_loss(self.loss_).is_classifier:
             before, after = (float(np.average((z > 0.0) == (y > 0.0), weights=weight)) for z in (fitted, refitted))
             return f"accuracy on the training rows: {before:.4f} as fitted, {after:.4f} after the refit (in coef_)"
         before, after = (float(np.average((z - y) ** 2, weights=weight)) for z in (fitted, refitted))

@@ -353,7 +353,9 @@ class Passes:
         columns = self.state.keys.astype(np.int64)
         classes: Any = [None] if target.classes is None else target.classes
         classes = classes[1:] if len(classes) == 2 else classes
-        fits = [refit_selected(run, columns, MeanLoss(self.sgd.shape.loss, positive)) for positive in classes]
+        fits = [
+            refit_selected(run, columns, MeanLoss(self.sgd.shape.loss, positive, ridge=0.0)) for positive in classes
+        ]
         notes = []
         if any(fit.is_separable for fit in fits):
             notes.append("the selected features separate the classes linearly; a weak ridge bounds the refit")

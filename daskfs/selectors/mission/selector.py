@@ -52,7 +52,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 
 from daskfs.errors import ConfigError
-from daskfs.losses import ROW_BY_ROW, find_loss
+from daskfs.losses import ROW_BY_ROW, Loss, find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import ClassWeights, Count, LossOf, Positive, PowerOfTwo, Share, n_to_select
 from daskfs.selectors.base import BaseSelector
@@ -92,10 +92,11 @@ class Mission(BaseSelector):
     n_features_to_select : int, optional
         The paper's k; 1,000 by default, or all where there are fewer. With the paper's variant and more than two
         classes so many of each class, as the paper has it: what is selected are those of any class.
-    loss : {"squared", "logistic", "multinomial", "squared_hinge", "hinge"}
+    loss : {"auto", "squared", "logistic", "multinomial", "squared_hinge", "hinge"}
         The model: of numbers, or of two classes (any labels). With more than two, "multinomial" is one model of all
         classes (cross-entropy), the others set one class against the rest; either way a feature is selected for all
-        classes together, by the Euclidean norm of its weights.
+        classes together, by the Euclidean norm of its weights. By default squared, logistic or multinomial, as the
+        target calls for.
     variant : {"active", "paper"}
         Whether the active features' weights are exact, or the published algorithm to the letter.
     heap : bool
@@ -183,7 +184,7 @@ class Mission(BaseSelector):
     history_kind = "rows"
 
     n_features_to_select: Count | None = None
-    loss: Annotated[str, LossOf(ROW_BY_ROW)] = "squared"
+    loss: Annotated[str, LossOf(ROW_BY_ROW, several=True)] = "auto"
     variant: Literal["active", "paper"] = "active"
     heap: bool = False
     tail: Literal["sketch", "identity"] = "sketch"
@@ -201,23 +202,26 @@ class Mission(BaseSelector):
     refit: Literal["auto", "exact", "sgd"] | None = "auto"
 
     def _check_combination(self) -> None:
-        if self.refit == "exact" and not find_loss(self.loss).has_formula_of_many_rows:
-            raise ConfigError(f"there is no exact refit of the {self.loss} loss", "refit", 'refit="sgd"')
         if self.heap and self.variant != "paper":
             raise ConfigError("only the paper's variant has a heap", "heap", 'variant="paper"')
-        if self.class_weight is not None and not find_loss(self.loss).is_classifier:
-            problem = f"the {self.loss} loss has no classes"
+
+    def _check_loss(self, loss: Loss) -> None:
+        if self.refit == "exact" and not loss.has_formula_of_many_rows:
+            raise ConfigError(f"there is no exact refit of the {loss.name} loss", "refit", 'refit="sgd"')
+        if self.class_weight is not None and not loss.is_classifier:
+            problem = f"the {loss.name} loss has no classes"
             raise ConfigError(problem, "class_weight", "leave it out, or pass sample weights")
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
-        return plan_mission(MissionShape.of(shape, self._settings()), limits.task_nbytes)
+        n_outputs = shape.n_classes if shape.n_classes > 2 and find_loss(self.loss_).is_classifier else 1
+        return plan_mission(MissionShape.of(shape, self._settings(), n_outputs), limits.task_nbytes)
 
     def _settings(self) -> Settings:
         """Return what is asked of a fit, with the default values of its variant."""
         is_paper, intercept_rate, half_life = self.variant == "paper", self.intercept_rate, self.tail_half_life
         return Settings(
             n_features_to_select=self.n_features_to_select,
-            loss=self.loss,
+            loss=self.loss_,
             variant="heap" if self.heap else self.variant,
             n_buckets=self.n_buckets,
             n_hashes=0 if self.tail == "identity" else self.n_hashes,
@@ -270,7 +274,7 @@ class Mission(BaseSelector):
             if before is None:
                 self._take_names(matrix)
                 self._labels = labels
-                checked_target(matrix, self.loss)
+                checked_target(matrix, self.loss_)
                 target = self._encoded(settings, matrix, None if labels is None else len(labels))
                 fit = begin(run, settings, *target, n_epochs=1)
             else:
@@ -288,7 +292,7 @@ class Mission(BaseSelector):
 
     def _fit(self, run: Run) -> None:
         n_to_select(self.n_features_to_select, run.matrix.shape[1], DEFAULT_N_SELECTED)
-        checked_target(run.matrix, self.loss)
+        checked_target(run.matrix, self.loss_)
         notes: list[str] = []
         rows = run.over(in_random_order(weighted_rows(run.matrix), self.random_state, notes))
         settings = self._settings()
@@ -349,7 +353,7 @@ class Mission(BaseSelector):
     @property
     def response(self) -> Response:
         """What `predict` makes of the linear predictor: a mean, the likelier class, the likeliest class."""
-        if not find_loss(self.loss).is_classifier:
+        if not find_loss(self.loss_).is_classifier:
             return super().response
         return mean_or_label("logistic" if len(self.classes_) == 2 else "multinomial", self.classes_)
 
@@ -357,13 +361,7 @@ class Mission(BaseSelector):
     def _probabilities(self) -> Response:
         if len(self.classes_) == 2:
             return probabilities("logistic")
-        return probabilities("multinomial") if self.loss == "multinomial" else one_against_rest
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        if find_loss(self.loss).is_classifier:
-            tags.classifier_tags.multi_class = True
-        return tags
+        return probabilities("multinomial") if self.loss_ == "multinomial" else one_against_rest
 
 
 def _table(fit: MissionFit, refit: Refit | None) -> tuple[np.ndarray, dict[str, np.ndarray]]:

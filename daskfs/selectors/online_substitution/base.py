@@ -34,8 +34,9 @@ class SubstitutionSelector(
         columns are neither constant nor combinations of others.
     rule : {"exchange", "os", "paper"}
         What decides on a candidate; see the module.
-    loss : {"squared", "logistic", "squared_hinge", "epsilon_insensitive"}
-        The last is ½ max(0, |z - y| - epsilon)², that of support vector regression made smooth.
+    loss : {"auto", "squared", "logistic", "squared_hinge", "epsilon_insensitive"}
+        The last is ½ max(0, |z - y| - epsilon)², that of support vector regression made smooth. By default squared or
+        logistic, as the target calls for.
     n_epochs : int
         How often all columns are presented, at most; an epoch that changes nothing is the last.
     check : bool
@@ -68,7 +69,7 @@ class SubstitutionSelector(
         LossOf(
             BOUNDED_CURVATURE, ONE_PREDICTION, among=("squared", "logistic", "squared_hinge", "epsilon_insensitive")
         ),
-    ] = "squared"
+    ] = "auto"
     n_epochs: Count = 3
     check: bool = True
     standardize: bool = True
@@ -86,7 +87,7 @@ class SubstitutionSelector(
 
     def _rule(self, stretch: float | None = None) -> Rule:
         """Return the rule with its numbers; `stretch` is ρ of Theorem 2, where a prediction is shared."""
-        ridge, loss = self.ridge, find_loss(self.loss)
+        ridge, loss = self.ridge, find_loss(self.loss_)
         if ridge is None:
             ridge = 0.0 if self.rule == "paper" else loss.ridge * loss.curvature_bound
         return Rule(

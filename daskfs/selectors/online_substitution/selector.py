@@ -46,7 +46,7 @@ from typing import Any, Literal
 import numpy as np
 
 from daskfs.errors import ConfigError, DataError
-from daskfs.losses import find_loss
+from daskfs.losses import Loss
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import ColumnOrder, Columns, Count
@@ -155,15 +155,16 @@ class OnlineSubstitution(SubstitutionSelector):
     block_columns: Count | None = None
 
     def _check_combination(self) -> None:
-        engine, loss, rule = self.engine, self.loss, self.rule
-        if engine == "gram" and loss != "squared" and rule != "exchange":
-            problem = f"the rule {rule!r} with the loss {loss!r} has no products that would stay valid"
-            raise ConfigError(problem, "engine", "use 'auto'")
-        if engine == "lazy" and rule == "paper":
+        if self.engine == "lazy" and self.rule == "paper":
             problem = "the paper's rule moves all coefficients at every column: it cannot wait"
             raise ConfigError(problem, "engine", "use 'auto'")
-        if self.schedule == "screen" and rule != "exchange":
-            raise ConfigError(f"expected the rule 'exchange', found {rule!r}", "schedule", "leave it 'sequential'")
+        if self.schedule == "screen" and self.rule != "exchange":
+            raise ConfigError(f"expected the rule 'exchange', found {self.rule!r}", "schedule", "leave it 'sequential'")
+
+    def _check_loss(self, loss: Loss) -> None:
+        if self.engine == "gram" and loss.name != "squared" and self.rule != "exchange":
+            problem = f"the rule {self.rule!r} with the loss {loss.name!r} has no products that would stay valid"
+            raise ConfigError(problem, "engine", "use 'auto'")
 
     def _fit(self, run: Run) -> None:
         self.__dict__.pop("_arrivals", None)
@@ -218,10 +219,7 @@ class OnlineSubstitution(SubstitutionSelector):
             if y is None:
                 raise DataError("expected the target with the first block, found none", "partial_fit", "pass y=")
             self.check_parameters()
-            labels = None
-            if find_loss(self.loss).is_classifier:
-                labels, codes = np.unique(np.asarray(y), return_inverse=True)
-                y = codes.astype(np.float64)
+            y, labels = self._coded(y, None, is_first=True)
             first = ArrayMatrix(X, y, sample_weight, names)
             always = columns_of(self.always_include, first.shape[1], first.names.given, "always_include")
             self._arrivals = self._expect(first, labels)
@@ -242,7 +240,7 @@ class OnlineSubstitution(SubstitutionSelector):
         return Arrivals(stream, matrix, replace(target, classes=labels))
 
     def _target(self, matrix: Matrix) -> Target:
-        return read_target(matrix, self.loss, self.epsilon, self.fit_intercept)
+        return read_target(matrix, self.loss_, self.epsilon, self.fit_intercept)
 
     def _engine(self, target: Target, n_selected: int, dtype: np.dtype, columns: ColumnSettings) -> Engine:
         members = Members(n_selected, len(target.y), columns.dtype_of(dtype), target.weight)
@@ -252,12 +250,12 @@ class OnlineSubstitution(SubstitutionSelector):
         """Return the engine that stands for "auto"."""
         if self.engine != "auto":
             return self.engine
-        if self.loss == "squared" or self.rule == "exchange":
+        if self.loss_ == "squared" or self.rule == "exchange":
             return "gram"
         return "lazy" if self.rule == "os" else "naive"
 
     def _columns(self) -> ColumnSettings:
-        keeps_int8 = self.loss == "squared" and self.standardize
+        keeps_int8 = self.loss_ == "squared" and self.standardize
         keeps_int8 &= self.rule == "exchange" or self._mode() == "gram"
         return ColumnSettings(self.fit_intercept, self.standardize, keeps_int8)
 
@@ -278,14 +276,14 @@ class OnlineSubstitution(SubstitutionSelector):
             tile_columns=tile_columns if tile_rows > 1 else 1,  # rows in memory are no tiles
             n_epochs=self.n_epochs,
             n_screened=batch * ROUND_BATCHES if self.schedule == "screen" else 0,
-            undoes=self.loss != "squared" and self.rule == "exchange",
+            undoes=self.loss_ != "squared" and self.rule == "exchange",
         )
 
     def _conclude(self, run: Run, stream: SubstitutionStream, target: Target) -> None:
         """Name the members, fit the loss on them, make the result."""
         members, finished = stream.engine.members, stream.engine.finish()
         ids, is_free = members.columns.ids, np.arange(members.n_members) >= members.n_fixed
-        coef, intercept, is_separable = self._refit(members, finished, target, run.task_limit)
+        coef, intercept, is_separable = self._refit(members, finished, target, run)
         self._set_selection(ids, finished.costs, coef, intercept, others=np.nan)
         self.selected_ = ids[np.lexsort((ids, -finished.costs, is_free))]
         if target.classes is not None:
@@ -301,9 +299,7 @@ class OnlineSubstitution(SubstitutionSelector):
             memory={**promise, "held_nbytes": {"members": members.nbytes}},
         )
 
-    def _refit(
-        self, members: Members, finished: Finished, target: Target, limit: int | None
-    ) -> tuple[np.ndarray, float, bool]:
+    def _refit(self, members: Members, finished: Finished, target: Target, run: Run) -> tuple[np.ndarray, float, bool]:
         """Return the loss's fit on the members, on the scale of the data: coefficients, intercept, is it separable."""
         k = members.n_members
         coef, offset = members.coefficients(finished.coef)
@@ -313,8 +309,9 @@ class OnlineSubstitution(SubstitutionSelector):
             return coef, target.location + offset + finished.intercept, False
         held = ArrayMatrix(members.held.T, target.y, target.weight if len(target.weight) else None)
         loss = target.loss.loss
-        mean_loss = MeanLoss(loss.name, 1.0 if loss.is_two_class else None, target.loss.threshold)
-        fit = refit_selected(Run(held, self.method, task_limit=limit), np.arange(k), mean_loss)
+        mean_loss = MeanLoss(loss.name, 1.0 if loss.is_two_class else None, target.loss.threshold, self.ridge)
+        here = Run(held, self.method, task_limit=run.task_limit)
+        fit = refit_selected(here, np.arange(k), mean_loss, n_candidates=run.matrix.shape[1])
         if members.columns.is_int8:
             return fit.coef, fit.intercept + target.location, fit.is_separable
         coef = fit.coef / members.scale[:k]

@@ -34,6 +34,8 @@ class DataShape:
     dtype: np.dtype
     tile_shape: tuple[int, int] | None = None
     """Rows and columns of a store's tiles."""
+    n_classes: int = 0
+    """Of a target of classes, where a plan is told; 0 of numbers, and where it is not known."""
 
     @classmethod
     def of(cls, matrix: Matrix) -> Self:

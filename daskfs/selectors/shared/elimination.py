@@ -65,8 +65,8 @@ def _parabola(run: Run, columns: np.ndarray, mean_loss: MeanLoss, fit: SelectedF
         solution = np.concatenate([[fit.intercept + float((fit.coef * centre).sum())], coef])
         threshold = float(mean_loss.threshold or 0.0)
         model = Model(mean_loss.loss, mean_loss.positive, threshold, solution, centre, scale)
-        _, _, hessian = blocks.terms(model, total, mean_loss.ridge * np.concatenate([[0.0], np.ones(len(scale))]))
-    return hessian, solution
+        terms = blocks.terms(model, total).with_ridge(solution, fit.ridge)
+    return terms.hessian, solution
 
 
 def _drop(products: np.ndarray, solution: np.ndarray, n_drop: int) -> tuple[np.ndarray, np.ndarray]:

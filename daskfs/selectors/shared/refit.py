@@ -1,7 +1,9 @@
-"""The fit of a loss on the selected columns of all rows, without a penalty: what "refit" means to every selector.
+"""The fit of a loss on the selected columns of all rows, with a small ridge: what "refit" means to every selector.
 
 Newton's method: blocks of rows give value, gradient and Hessian of the loss, which add up. Only the selected columns
 are read; they are kept where they fit, and else read again for each step, where the work runs.
+
+The ridge is chosen from the data, unless given (`MeanLoss.ridge`); see `daskfs.selectors.shared.ridge`.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import operator
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -24,12 +26,14 @@ from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
 from daskfs.matrix.buffers import DEFAULT_BLOCK_NBYTES
 from daskfs.selectors.shared.refit_on_block import Model, as_vector, moments_on_rows, terms_on_rows
+from daskfs.selectors.shared.ridge import Effort
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import null_intercept
 
 BLOCK_VALUES = 2**20  # of X, in blocks that depend on the number of columns alone: the same sums everywhere
 MAX_STEPS, MAX_HALVINGS = 50, 30
 TOLERANCE = 1e-10  # of a step's gain, in parts of the loss without features: the error left is its square
+LOOKS = 3  # at the approximation of a loss other than the squared one
 NEGLIGIBLE = 1e-6  # part of the loss without features, below which classes count as linearly separable
 
 
@@ -45,10 +49,12 @@ class SelectedFit:
     scale: np.ndarray
     """Weighted standard deviations of the columns, shape (n_columns,)."""
     n_dependent: int
-    """Columns that depend on those before them."""
+    """Columns that depend on those before them; with a ridge they have a part of the coefficient."""
     is_separable: bool
     """Whether there was no finite minimum (classes linearly separable): a weak ridge bounds the fit."""
     n_steps: int
+    ridge: float
+    """With which these are the coefficients; given, chosen, or the weak one that bounds a fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +67,13 @@ class MeanLoss:
     """With a loss of two classes, the target's value for the one that counts as +1."""
     threshold: float | None = None
     """Threshold of the Huber loss; by default 1.345 robust standard deviations of the target."""
-    ridge: float = 0.0
+    ridge: float | None = None
+    """0: least squares, or the loss's own minimum. None: chosen from the data, smaller where there are more rows."""
 
 
-def refit_selected(run: Run, columns: np.ndarray, mean_loss: MeanLoss = MeanLoss()) -> SelectedFit:
+def refit_selected(
+    run: Run, columns: np.ndarray, mean_loss: MeanLoss = MeanLoss(), n_candidates: int | None = None
+) -> SelectedFit:
     """Fit the target on some columns of a matrix, with an intercept.
 
     Parameters
@@ -75,6 +84,8 @@ def refit_selected(run: Run, columns: np.ndarray, mean_loss: MeanLoss = MeanLoss
     columns : ndarray of shape (n_columns,), int64
         In any order; `coef` has the same.
     mean_loss : MeanLoss
+    n_candidates : int, optional
+        Out of how many columns these were selected: what the choice of the ridge must know. By default the matrix's.
 
     Returns
     -------
@@ -85,7 +96,8 @@ def refit_selected(run: Run, columns: np.ndarray, mean_loss: MeanLoss = MeanLoss
     DataError
         NaN or infinity in a selected column.
     """
-    loss, code, ridge = mean_loss.loss, find_loss(mean_loss.loss).code, mean_loss.ridge
+    loss, code = mean_loss.loss, find_loss(mean_loss.loss).code
+    is_chosen, ridge = mean_loss.ridge is None, mean_loss.ridge or 0.0
     threshold = mean_loss.threshold
     if threshold is None:
         y, weight = as_vector(run.matrix.read_target(slice(None))), run.matrix.read_weight(slice(None))
@@ -97,34 +109,81 @@ def refit_selected(run: Run, columns: np.ndarray, mean_loss: MeanLoss = MeanLoss
         start = np.zeros(len(columns) + 1)
         start[0] = _finite(null_intercept(loss, location), total)
         model = Model(loss, mean_loss.positive, float(threshold), start, centre, scale)
-        fit = _descend(blocks, model, total, ridge, code)
+        terms = blocks.terms(model, total)
+        if is_chosen:
+            n_candidates = run.matrix.shape[1] if n_candidates is None else n_candidates
+            model, terms, ridge = _with_ridge(blocks, model, terms, Effort(total, len(columns), n_candidates))
+        fit = _descend(blocks, model, terms, total, ridge, is_bounded=is_chosen and ridge > 0.0)
         is_separable = fit is None
         if fit is None:  # no finite minimum
-            fit = _descend(blocks, model, total, max(ridge, weak_ridge(total)), code, is_bounded=True)
-    solution, mean, n_steps, n_dependent = fit  # type: ignore[misc]  # bounded fits are never None
+            ridge = max(ridge, weak_ridge(total))
+            fit = _descend(blocks, model, terms, total, ridge, is_bounded=True)
+    assert fit is not None
+    solution = fit.model.solution
     coef = np.divide(solution[1:], scale, out=np.zeros(len(scale)), where=scale > 0.0)
     intercept = float(solution[0] - (coef * centre).sum())
-    return SelectedFit(coef, intercept, mean, scale, n_dependent, is_separable, n_steps)
+    return SelectedFit(coef, intercept, fit.mean, scale, fit.n_dependent, is_separable, fit.n_steps, ridge)
+
+
+class Terms(NamedTuple):
+    """The mean loss at a point, without a ridge."""
+
+    value: float
+    gradient: np.ndarray
+    hessian: np.ndarray
+
+    def with_ridge(self, solution: np.ndarray, ridge: float) -> Terms:
+        """Return the terms with ``½ ridge Σ b²``, which leaves the intercept alone."""
+        penalty = np.concatenate([[0.0], np.full(len(solution) - 1, ridge)])
+        value = self.value + 0.5 * float((penalty * solution**2).sum())
+        return Terms(value, self.gradient + penalty * solution, self.hessian + np.diag(penalty))
+
+
+def _with_ridge(blocks: SelectedBlocks, model: Model, terms: Terms, effort: Effort) -> tuple[Model, Terms, float]:
+    """Return the ridge that the data choose, and a point near its minimum with the terms there."""
+    most = effort.largest_ridge(float(terms.hessian[0, 0]))
+    if find_loss(model.loss).code == SQUARED:  # its terms at one point say all
+        return model, terms, effort.best_ridge(*terms, model.solution, most, model.loss)
+    ridge = most
+    for _ in range(LOOKS):  # the nearer the point, the better the approximation
+        fit = _descend(blocks, model, terms, effort.total, ridge, is_bounded=True)
+        assert fit is not None
+        model, terms, before = fit.model, fit.terms, ridge
+        ridge = effort.best_ridge(*terms, model.solution, most, model.loss)
+        if ridge == before:
+            break
+    return model, terms, ridge
+
+
+class _Descent(NamedTuple):
+    """Where Newton's steps have ended."""
+
+    model: Model
+    terms: Terms
+    """There; with the squared loss where it began."""
+    mean: float
+    """Mean loss, without the ridge's part."""
+    n_steps: int
+    n_dependent: int
 
 
 def _descend(
-    blocks: SelectedBlocks, model: Model, total: float, ridge: float, code: int, is_bounded: bool = False
-) -> tuple[np.ndarray, float, int, int] | None:
-    """Return solution, mean loss, number of steps and of dependent columns; None where there is no finite minimum.
+    blocks: SelectedBlocks, model: Model, plain: Terms, total: float, ridge: float, is_bounded: bool = False
+) -> _Descent | None:
+    """Return the minimum; None where there is no finite one.
 
     Apart from `daskfs.kernels.glm.newton.newton`, whose rows are in memory: here each look is a pass over all
     rows, which gives value, gradient and Hessian at once. So no factor is kept, and a step is halved by the value.
     """
-    penalised = np.concatenate([[0.0], np.ones(len(model.scale))])
-    value, gradient, hessian = blocks.terms(model, total, ridge * penalised)
-    null, n_features = value, int((model.scale > 0.0).sum())
-    factor, step = np.zeros_like(hessian), np.zeros(len(hessian))
-    n_steps = n_dependent = 0
-    for n_steps in range(1, MAX_STEPS + 1):
-        rank = factorise(hessian, len(hessian), 0.0, factor)
-        if n_steps == 1:
-            n_dependent = n_features + 1 - rank
-        gain = solve_cholesky(factor, len(hessian), -gradient, step)
+    terms, code = plain.with_ridge(model.solution, ridge), find_loss(model.loss).code
+    null, n_features = terms.value, int((model.scale > 0.0).sum())
+    factor, step = np.zeros_like(terms.hessian), np.zeros(len(terms.gradient))
+    n_dependent = n_features + 1 - factorise(plain.hessian, len(factor), 0.0, factor)
+    value, n_steps = terms.value, 0
+    while n_steps < MAX_STEPS:
+        n_steps += 1
+        factorise(terms.hessian, len(factor), 0.0, factor)
+        gain = solve_cholesky(factor, len(factor), -terms.gradient, step)
         is_short = gain <= TOLERANCE * null
         if code in (LOGISTIC, POISSON, SQUARED_HINGE) and not is_bounded and _runs_away(value, null, is_short, step):
             return None
@@ -132,9 +191,10 @@ def _descend(
             value -= 0.5 * gain
             model = replace(model, solution=model.solution + step)
             break
-        model, value, gradient, hessian = _shortened(blocks, model, step, value, total, ridge * penalised)
+        model, plain, terms = _shortened(blocks, model, step, terms.value, total, ridge)
+        value = terms.value
     penalty = 0.5 * ridge * float((model.solution[1:] ** 2).sum())
-    return model.solution, max(value - penalty, 0.0), n_steps, n_dependent
+    return _Descent(model, plain, max(value - penalty, 0.0), n_steps, n_dependent)
 
 
 def _runs_away(value: float, null: float, is_short: bool, step: np.ndarray) -> bool:
@@ -142,17 +202,18 @@ def _runs_away(value: float, null: float, is_short: bool, step: np.ndarray) -> b
 
 
 def _shortened(
-    blocks: SelectedBlocks, model: Model, step: np.ndarray, value: float, total: float, penalty: np.ndarray
-) -> tuple[Model, float, np.ndarray, np.ndarray]:
+    blocks: SelectedBlocks, model: Model, step: np.ndarray, value: float, total: float, ridge: float
+) -> tuple[Model, Terms, Terms]:
     """Take the step, or the largest half, quarter, ... of it with which the objective does not rise."""
     length = 1.0
     for _ in range(MAX_HALVINGS):
         moved = replace(model, solution=model.solution + length * step)
-        terms = blocks.terms(moved, total, penalty)
-        if terms[0] <= value:
+        plain = blocks.terms(moved, total)
+        terms = plain.with_ridge(moved.solution, ridge)
+        if terms.value <= value:
             break
         length *= 0.5
-    return moved, *terms
+    return moved, plain, terms
 
 
 class SelectedBlocks:
@@ -182,13 +243,11 @@ class SelectedBlocks:
             raise self.run.matrix.bad_column(place if isinstance(self.columns, slice) else int(self.columns[place]))
         return float(total), float(location), mean, np.sqrt(spread)
 
-    def terms(self, model: Model, total: float, ridge: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """Return value, gradient and Hessian of the mean loss with its ridge."""
+    def terms(self, model: Model, total: float) -> Terms:
+        """Return value, gradient and Hessian of the mean loss."""
         parts = self.run.map("refit", terms_on_rows, self.parts, self.columns, model)
-        value = _sum(part.value for part in parts) / total + 0.5 * float((ridge * model.solution**2).sum())
-        gradient = _sum(part.gradient for part in parts) / total + ridge * model.solution
-        hessian = _sum(part.hessian for part in parts) / total + np.diag(ridge)
-        return float(value), np.asarray(gradient), np.asarray(hessian)
+        value, gradient = _sum(part.value for part in parts) / total, _sum(part.gradient for part in parts) / total
+        return Terms(float(value), np.asarray(gradient), np.asarray(_sum(part.hessian for part in parts) / total))
 
 
 def _gathered(matrix: Matrix, columns: np.ndarray, pieces: list[tuple[int, int]]) -> np.ndarray:

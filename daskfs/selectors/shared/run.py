@@ -46,6 +46,7 @@ from typing import Any, Literal, Protocol, Self, TypeVar
 
 import numpy as np
 
+from daskfs import interrupts
 from daskfs.cluster.workers import Here, Workers
 from daskfs.matrix.base import Matrix, Progress
 from daskfs.matrix.blocks import Rows
@@ -218,6 +219,7 @@ class Run:
                 return
             shared, tasks = (self.sent, *shared), [parts[k] for k in waiting]
             for done, result in self.workers.map_blocks(function, tasks, name=self._full(step), shared=shared):
+                interrupts.check()
                 if record is not None:
                     self.save(names[waiting[done]], result)
                 self._count(step, result)

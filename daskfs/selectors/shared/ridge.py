@@ -1,0 +1,77 @@
+"""How large a ridge selected columns need: the larger, the harder they were looked for, and the fewer rows there are.
+
+It is at most κ min(1, s log p / n), with s columns selected out of p, n the rows' weight, and κ the curvature of the
+loss without features. Below that it minimises generalised cross-validation (Akaike's criterion where the dispersion is
+known) in which a degree of freedom costs 1 + 0.15 log(p / s): columns that were looked for among many fit noise that
+they would not fit if they had been given. The bound is what helps in short data, where cross-validation on the rows
+that the columns were selected on sees nothing wrong with an interpolation; the criterion is what keeps the ridge small
+where it would hurt. The share of the logarithm is a compromise: with more, planted designs of many rows and counts of
+words lose, with less, expressions of genes do. All of it is measured: `benchmarks/refit_ridge.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from daskfs.losses import LOGISTIC, POISSON, find_loss
+
+RIDGES = 10.0 ** -np.arange(0.0, 8.01, 0.25)  # in parts of the largest; and none
+SEARCH = 0.15  # of log(p / s): what a degree of freedom costs more, the columns having been looked for
+NO_CURVATURE = 1e-12  # in parts of the largest of the Hessian's eigenvalues: the columns depend on each other there
+
+
+class Effort(NamedTuple):
+    """How hard some columns were looked for, and on how many rows."""
+
+    total: float
+    """Weight of the rows."""
+    n_columns: int
+    """Selected."""
+    n_candidates: int
+    """Out of which they were."""
+
+    def largest_ridge(self, curvature: float) -> float:
+        """Return κ min(1, s log p / n): with it, noise that was selected among p columns counts for little."""
+        return curvature * min(1.0, self.n_columns * math.log(max(self.n_candidates, 2)) / self.total)
+
+    def best_ridge(
+        self, value: float, gradient: np.ndarray, hessian: np.ndarray, solution: np.ndarray, largest: float, loss: str
+    ) -> float:
+        """Return the ridge, at most `largest`, of least cross-validated loss in the quadratic approximation at a point.
+
+        In the coordinates of the Hessian's eigenvectors, the intercept's best answer being in it, the minimum with a
+        ridge λ is linear / (curvatures + λ), and its degrees of freedom are Σ curvatures / (curvatures + λ).
+
+        Parameters
+        ----------
+        value : float
+            The mean loss at the point, without a ridge.
+        gradient, hessian : ndarray of shapes (n_columns + 1,) and (n_columns + 1, n_columns + 1)
+            There, of the intercept and then of the coefficients of the standardised columns.
+        solution : ndarray of shape (n_columns + 1,)
+            The point.
+        largest : float
+        loss : str
+        """
+        coef, slope = solution[1:], hessian[1:, 0] / hessian[0, 0]
+        curvatures, axes = np.linalg.eigh(hessian[1:, 1:] - np.outer(slope, hessian[0, 1:]))
+        curvatures = np.maximum(curvatures, 0.0)
+        here = axes.T @ coef
+        linear = curvatures * here - axes.T @ (gradient[1:] - slope * gradient[0])
+        linear[curvatures <= NO_CURVATURE * curvatures.max(initial=0.0)] = 0.0
+        at_zero = value + float((linear * here - 0.5 * curvatures * here**2).sum())
+        ridges = np.append(largest * RIDGES, 0.0)
+        inverse = 1.0 / np.where(curvatures + ridges[:, None] > 0.0, curvatures + ridges[:, None], 1.0)
+        found = linear * inverse
+        fitted = at_zero + (0.5 * curvatures * found**2 - linear * found).sum(axis=1)
+        price = 1.0 + SEARCH * math.log(max(self.n_candidates / max(self.n_columns, 1), 1.0))
+        share = (1.0 + price * (curvatures * inverse).sum(axis=1)) / self.total
+        if find_loss(loss).code in (LOGISTIC, POISSON):  # whose dispersion is known
+            scores = fitted + share
+        else:
+            left = np.where(share < 1.0, 1.0 - share, 0.0)
+            scores = np.divide(np.maximum(fitted, 0.0), left**2, out=np.full(len(left), np.inf), where=left > 0.0)
+        return float(ridges[int(np.argmin(scores))])
