@@ -42,9 +42,9 @@ Differs from the paper
 * A column is selected for which more than half of all subsets vote, those where it is constant among them; its
   frequency, and the average of its coefficient, are over the others. A subset whose target is constant (one class) has
   no vote: where most are so, a minority of all decides.
-* On a subset where the kept columns are linearly dependent, step 5 takes the shortest solution; on one whose classes
-  are linearly separable by them, where there is no maximum likelihood, a weak ridge bounds the fit, and the average
-  leaves it out. The result counts both.
+* On a subset where the kept columns are linearly dependent, step 5 takes the shortest solution; on one where the
+  likelihood has no maximum (its classes, or some of their rows, are linearly separable by them), a weak ridge bounds
+  the fit, and the average leaves it out. The result counts both.
 """
 
 from __future__ import annotations
