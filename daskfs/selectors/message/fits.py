@@ -308,8 +308,8 @@ def notes_on_separation(fitted: MaximumLikelihood, n_subsets: int) -> list[str]:
         notes.append(f"{n} of {n_subsets} subsets are linearly separable by the selected features; {fate}")
     if n := int((fitted.is_separable & ~fitted.is_right).sum()):
         notes.append(
-            f"on {n} of {n_subsets} subsets the likelihood has no maximum: they are of one class, or the selected features "
-            f"separate some of their rows (quasi-complete separation, or complete with no margin); {fate}"
+            f"on {n} of {n_subsets} subsets the likelihood has no maximum: they are of one class, or the selected "
+            f"features separate some of their rows (quasi-complete separation, or complete with no margin); {fate}"
         )
     return notes
 
