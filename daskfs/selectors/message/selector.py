@@ -17,8 +17,8 @@ Advances in Neural Information Processing Systems 27 (2014). With another loss t
 log-likelihood, takes the place of n_i log(RSS_M / n_i), and maximum likelihood that of least squares.
 
 The paper's own recipe is ``Message(subset_size=400, criterion="bic", gic_rss="lasso", patience=30, second_look=False,
-average="mean")``: glmnet's shrunk fit, BIC, a strict majority, a plain average;
-``benchmarks/message_figures.py --recipe paper`` draws the paper's figures 1 to 6 with it.
+average="mean")``: glmnet's shrunk fit, BIC, a strict majority, a plain average; ``benchmarks/message_figures.py`` has
+a row of it ("literal") beside the paper's figures 1 to 6.
 
 Differs from the paper
 ----------------------
