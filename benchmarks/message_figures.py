@@ -13,8 +13,8 @@ rows. The oracle is told the true features and fits them on all rows. The error 
 process on one thread, kernels compiled before; with a machine for every subset, as the paper counts, the subset methods
 take the m-th part of it.
 
-The baselines have two rows each, by the criteria BIC and EBIC (γ = ½): MESSAGE's own penalty is BIC's where many subsets
-vote, EBIC's where one does. MESSAGE has three: the library's default; the vote alone, without its second vote; and the
+The baselines have two rows each, by the criteria BIC and EBIC (γ = ½): MESSAGE itself takes BIC where many subsets
+vote, EBIC where one does. MESSAGE has three: the library's default; the vote alone, without its second vote; and the
 paper's recipe to the letter (BIC on glmnet's shrunk fit, a strict majority, a plain average).
 
 Writes figures.csv, row
