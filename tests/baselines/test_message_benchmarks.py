@@ -67,3 +67,9 @@ def test_sparse_rows_are_followed_as_entries_and_as_a_dense_block(load, capsys):
         assert of_entries.selected().tolist() == of_block.selected().tolist()
     assert capsys.readouterr().out.count("MiB beside the rows") == 2
     assert module.scaled(X).shape[1] <= 2000
+
+
+@pytest.mark.filterwarnings("ignore::daskfs.errors.SelectionWarning")
+def test_a_minority_of_subsets_is_shown_to_admit_nothing(load, capsys):
+    assert load("message_breakdown").main(["--seeds", "1", "--subsets", "25"]) == 0
+    assert "a minority admits nothing" in capsys.readouterr().out
