@@ -21,7 +21,7 @@ ROWS_PER_COLUMN = 10  # of two classes: with less, they are linearly separable b
 
 
 DEFAULT_N_SELECTED = 1000
-ROWS_OF_A_DEFAULT = 2  # for each feature, where no number is asked for
+ROWS_OF_A_DEFAULT, FEWEST_OF_A_DEFAULT = 2, 10  # rows for each feature, where no number is asked for
 CANDIDATES, FEWEST_CANDIDATES, MOST_CANDIDATES = 4, 400, 1000  # for each feature that is asked for; at least; at most
 CHOICE_COST = 4e9  # multiplications of the second moments of all candidates, up to which there is a choice
 DEFAULT_BUCKETS = 1 << 18
@@ -80,7 +80,7 @@ class Settings:
         """
         supported = DEFAULT_N_SELECTED
         if not self.is_stream and self.variant != "hashing":
-            supported = max(1, min(supported, data.n_samples // ROWS_OF_A_DEFAULT))
+            supported = min(supported, max(FEWEST_OF_A_DEFAULT, data.n_samples // ROWS_OF_A_DEFAULT))
         return n_to_select(self.n_features_to_select, data.n_features, supported)
 
     def n_learnt(self, data: DataShape, n_outputs: int) -> int:
