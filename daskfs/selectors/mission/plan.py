@@ -69,6 +69,8 @@ class Settings:
     """As of `ModelShape`."""
     is_stream: bool = False
     """Whether rows are met once and are not all known."""
+    total_weight: float | None = None
+    """Of the rows, where they have weights: a row of weight 2 counts as two."""
 
     def n_selected(self, data: DataShape) -> int:
         """Return how many features are selected in the end.
@@ -80,7 +82,8 @@ class Settings:
         """
         supported = DEFAULT_N_SELECTED
         if not self.is_stream and self.variant != "hashing":
-            supported = min(supported, max(FEWEST_OF_A_DEFAULT, data.n_samples // ROWS_OF_A_DEFAULT))
+            n_rows = data.n_samples if self.total_weight is None else self.total_weight
+            supported = min(supported, max(FEWEST_OF_A_DEFAULT, int(n_rows / ROWS_OF_A_DEFAULT)))
         return n_to_select(self.n_features_to_select, data.n_features, supported)
 
     def n_learnt(self, data: DataShape, n_outputs: int) -> int:

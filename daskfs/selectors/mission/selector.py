@@ -314,7 +314,8 @@ class Mission(BaseSelector):
         checked_target(run.matrix, self.loss_)
         notes: list[str] = []
         rows = run.over(in_random_order(weighted_rows(run.matrix), self.random_state, notes))
-        settings = self._settings()
+        weight = rows.matrix.read_weight(slice(None))
+        settings = replace(self._settings(), total_weight=None if weight is None else float(np.sum(weight)))
         target = self._encoded(settings, rows.matrix, None)
         passes = Passes(rows, begin(rows, settings, *target, settings.n_epochs))  # step 1
         passes.take("train", 0, settings.n_epochs)  # steps 2 to 5
