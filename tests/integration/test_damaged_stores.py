@@ -168,6 +168,25 @@ def test_links_to_the_same_bytes_are_followed(workshop, store):
     assert workshop.daskfs("select", "s.zarr", "--output", "selected").code == 0
 
 
+def test_a_store_that_is_replaced_after_the_last_read_ends_a_run(workshop, store, monkeypatch):
+    from daskfs.pipeline import run
+    from daskfs.sources.ingest import ingest
+
+    def predict_and_replace(*arguments):
+        prediction = predict(*arguments)
+        shutil.rmtree(store)
+        ingest(workshop.write("other.csv", table(90)), store, target="y")
+        return prediction
+
+    predict = run.linear_predictor
+    monkeypatch.setattr(run, "linear_predictor", predict_and_replace)
+    workshop.pipeline(source=None, store={"path": "s.zarr"}, split={"test": 0.2})
+    ended = workshop.daskfs("run", "pipeline.yaml")
+    assert ended.code == 2
+    assert "s.zarr: the store is no longer the one that was opened" in ended.errors
+    assert not (workshop.folder / "trial").exists()
+
+
 def test_another_store_is_not_overwritten(workshop, store):
     workshop.write("table.csv", table(50))
     before = workshop.contents()
