@@ -409,6 +409,9 @@ class _Lines:
     def finish(self) -> None:
         _say(f"{self._name}: {self._done:,} done in {time.monotonic() - self._since:.1f} s")
 
+    def say(self, text: str) -> None:
+        _say(text)
+
     def close(self) -> None:
         return
 
@@ -434,6 +437,9 @@ class _Bar:
 
     def finish(self) -> None:
         self.close()
+
+    def say(self, text: str) -> None:
+        _say(text)
 
     def close(self) -> None:
         if self._bar is not None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import math
 import os
 import socket
+import stat
+import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import psutil
 
@@ -37,10 +41,78 @@ def written_whole(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def open_plain(path: Path) -> BinaryIO:
+    """Open a regular file for reading; a pipe would be waited for, a device never ends.
+
+    Raises
+    ------
+    OSError
+    """
+    file = os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    return file
+
+
+def read_document(path: Path, max_nbytes: int) -> Any:
+    """Return what a JSON file holds.
+
+    Raises
+    ------
+    OSError
+    ValueError
+        It is no JSON, or longer than `max_nbytes`.
+    """
+    with open_plain(path) as file:
+        content = file.read(max_nbytes + 1)
+    if len(content) > max_nbytes:
+        raise ValueError(f"it has more than {max_nbytes:,} bytes")
+    try:
+        return json.loads(content)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+
+
 def _sync(path: Path) -> None:
     """Have a file on the disk before it gets its name: a crash must not leave the name with half of it."""
     with path.open("rb+") as file:
         os.fsync(file.fileno())
+
+
+MAX_LOCK_NBYTES = 4096
+
+
+def take_lock(lock: Path) -> None:
+    """Write the lock file of this process, whole from its first moment on.
+
+    Raises
+    ------
+    FileExistsError
+        There is one.
+    OSError
+    """
+    draft = lock.with_name(f".{lock.name}.{uuid.uuid4().hex}")
+    try:
+        draft.write_text(LockOwner.this_process().to_text(), encoding="utf-8")
+        os.link(draft, lock)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def remove_lock(lock: Path, owner: LockOwner | None) -> bool:
+    """Remove the lock file of a dead process; return False where it is another's by now, which stays."""
+    doomed = lock.with_name(f".{lock.name}.{uuid.uuid4().hex}")
+    try:
+        lock.rename(doomed)  # two processes cannot take the same
+    except FileNotFoundError:
+        return True
+    is_same = LockOwner.of(doomed) == owner
+    if not is_same:
+        with suppress(FileExistsError):
+            os.link(doomed, lock)
+    doomed.unlink()
+    return is_same
 
 
 class LockOwner(NamedTuple):
@@ -65,12 +137,13 @@ class LockOwner(NamedTuple):
         FileNotFoundError
         """
         try:
-            found = json.loads(lock.read_text(encoding="utf-8"))
-            return cls(int(found["pid"]), str(found["host"]), float(found["started"]))
+            found = read_document(lock, MAX_LOCK_NBYTES)
+            owner = cls(int(found["pid"]), str(found["host"]), float(found["started"]))
         except FileNotFoundError:
             raise
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, OverflowError):
             return None
+        return owner if 0 < owner.pid < 2**31 and math.isfinite(owner.started) else None
 
     def to_text(self) -> str:
         """Return what a lock file holds."""

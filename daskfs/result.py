@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 import os
@@ -225,7 +226,11 @@ class SelectionResult:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with written_whole(folder / "selected.csv") as path:
-                _without_formulas(self.table).to_csv(path, index=False)
+                table = _without_formulas(self.table)
+                has_returns = any(
+                    "\r" in str(name) for name in table["name"]
+                )  # which pandas writes as they are, as line ends
+                table.to_csv(path, index=False, quoting=csv.QUOTE_NONNUMERIC if has_returns else csv.QUOTE_MINIMAL)
             with written_whole(folder / "history.parquet") as path:
                 self.history.to_parquet(path, index=False)
             if self.scores is not None:

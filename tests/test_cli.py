@@ -2,6 +2,8 @@ import json
 import subprocess
 import sys
 
+import dask
+import distributed  # noqa: F401  before its configuration is changed
 import jsonschema
 import numpy as np
 import pytest
@@ -165,9 +167,9 @@ def test_a_finished_run_is_kept_unless_forced(run, pipeline, tmp_path):
     assert "nothing to resume: the run is finished" in errors
 
 
-def test_a_scheduler_that_does_not_answer_is_named(run, pipeline, tmp_path, monkeypatch):
-    monkeypatch.setattr("daskfs.cluster.open.CONNECT_TIMEOUT", "0.2s")
-    code, _, errors = run("run", pipeline, "--scheduler", "tcp://127.0.0.1:9")
+def test_a_scheduler_that_does_not_answer_is_named(run, pipeline, tmp_path):
+    with dask.config.set({"distributed.comm.timeouts.connect": "200ms"}):
+        code, _, errors = run("run", pipeline, "--scheduler", "tcp://127.0.0.1:9")
     assert code == 2
     assert "tcp://127.0.0.1:9: no scheduler answers" in errors
     assert left_in(tmp_path / "runs") == ["quick.zarr"]

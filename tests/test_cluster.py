@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import socket
+import ssl
+import sys
+import urllib.error
+import urllib.request
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import dask
+import distributed
 import numpy as np
 import psutil
 import pytest
@@ -157,36 +168,138 @@ def test_a_task_that_kills_every_worker_is_named():
 
 def test_an_address_without_a_scheduler_is_an_error_with_a_remedy():
     with (
+        dask.config.set({"distributed.comm.timeouts.connect": "100ms"}),
         pytest.raises(RunError, match=r"127\.0\.0\.1:9: no scheduler answers.*dask scheduler"),
         open_cluster("address", address="tcp://127.0.0.1:9"),
     ):
         pass
 
 
+def test_a_scheduler_has_as_long_to_answer_as_dask_is_told(monkeypatch):
+    """On a busy machine five seconds, as it once was, are not enough."""
+    found = []
+
+    class NoClient:
+        def __init__(self, *_: object, **options: object) -> None:
+            found.append(options.get("timeout", dask.config.get("distributed.comm.timeouts.connect")))
+            raise OSError("nobody there")
+
+    monkeypatch.setattr(distributed, "Client", NoClient)
+    with dask.config.set({"distributed.comm.timeouts.connect": "77s"}), pytest.raises(RunError):
+        open_cluster("address", address="tcp://127.0.0.1:9").__enter__()
+    assert found == ["77s"]
+
+
 def test_a_running_scheduler_is_used_through_its_address():
     with (
         open_cluster("threads", n_workers=2, dashboard_address="127.0.0.1:0") as local,
-        open_cluster("local", n_workers=1, dashboard_address=None) as own,
+        distributed.LocalCluster(n_workers=1, dashboard_address="127.0.0.1:0", processes=False, protocol="tcp") as own,
     ):
         assert workers_of(local.client).n_threads == 2
-        with open_cluster("address", address=own.client.scheduler.address) as remote:
+        with open_cluster("address", address=own.scheduler_address) as remote:
             assert isinstance(remote, OnDask)
             assert dict(remote.map_blocks(third_of, [1], name="third")) == {0: 0.25}
 
 
+def listening() -> list[tuple[str, int]]:
+    """Return host and port of whatever this process and its children listen on."""
+    us = psutil.Process()
+    connections = [found for process in (us, *us.children(recursive=True)) for found in process.net_connections("inet")]
+    return [tuple(found.laddr) for found in connections if found.status == psutil.CONN_LISTEN]
+
+
 @pytest.mark.parametrize("kind", ["threads", "local"])
-def test_scheduler_workers_and_dashboard_listen_on_loopback_only(kind):
-    with open_cluster(kind, n_workers=1) as workers:
-        assert workers.client.dashboard_link.startswith("http://127.0.0.1:")
-        us = psutil.Process()
-        listening = [
-            connection.laddr.ip
-            for process in (us, *us.children(recursive=True))
-            for connection in process.net_connections("inet")
-            if connection.status == psutil.CONN_LISTEN
-        ]
-    assert listening
-    assert {ip for ip in listening if not ip.startswith("127.")} == set()
+@pytest.mark.parametrize("dashboard_address", [None, "127.0.0.1:0"])
+def test_scheduler_workers_and_dashboard_answer_their_owner_only(kind, dashboard_address):
+    """Whoever reaches a scheduler runs code as its owner, and every user of a machine reaches its loopback."""
+    others = listening()  # of the clusters of other tests
+    with open_cluster(kind, n_workers=1, dashboard_address=dashboard_address) as workers:
+        ours = [found for found in listening() if found not in others]
+        assert ours
+        assert {host for host, _ in ours} == {"127.0.0.1"}
+        pages = [found for found in ours if _speaks_http(*found)]
+        assert len(ours) - len(pages) == (3 if kind == "local" else 0)  # scheduler, nanny, worker
+        for host, port in set(ours) - set(pages):
+            _assert_asks_for_a_certificate(host, port)
+        for host, port in pages:
+            for page in ("", "status", "info/main/workers.html", "metrics", "health", "json/counts.json"):
+                assert _answer(f"http://{host}:{port}/{page}")[0] == 404
+            status, body = _answer(f"http://{host}:{port}/sitemap.json")
+            assert status == 404 or json.loads(body) == {"paths": ["/sitemap.json"]}  # a worker's, who has no pages
+        if dashboard_address is not None:
+            status, body = _answer(workers.client.dashboard_link)
+            assert (status, b"Dask" in body) == (200, True)
+
+
+def _answer(url: str) -> tuple[int, bytes]:
+    try:
+        with urllib.request.urlopen(url) as found:
+            return found.status, found.read()
+    except urllib.error.HTTPError as fault:
+        with fault:
+            return fault.code, b""
+
+
+def _speaks_http(host: str, port: int) -> bool:
+    with socket.create_connection((host, port)) as plain:
+        plain.sendall(b"GET /nothing HTTP/1.0\r\n\r\n")
+        try:
+            return plain.recv(5) == b"HTTP/"
+        except ConnectionResetError:
+            return False
+
+
+def _assert_asks_for_a_certificate(host: str, port: int) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with (
+        context.wrap_socket(socket.create_connection((host, port))) as found,
+        pytest.raises(ssl.SSLError, match="certificate required"),
+    ):
+        found.recv(1)
+
+
+def test_a_client_with_other_credentials_is_refused():
+    with open_cluster("local", n_workers=1, dashboard_address=None) as workers:
+        address = workers.client.scheduler.address
+        for protocol, security in (("tls", distributed.Security.temporary()), ("tcp", None)):
+            with pytest.raises(OSError):  # reset, timed out, or told so
+                distributed.Client(
+                    f"{protocol}://{address.partition('//')[2]}", security=security, timeout="2s", set_as_default=False
+                )
+        assert dict(workers.map_blocks(third_of, [1], name="third")) == {0: 0.25}
+
+
+def test_nobody_else_writes_where_workers_import_from(tmp_path):
+    shared = tmp_path / f"daskfs-{os.getuid()}"
+    shared.mkdir()
+    shared.chmod(0o777)  # somebody was here first
+    before = set(sys.path)
+    with open_cluster("local", n_workers=1, dashboard_address=None, local_directory=str(tmp_path)) as workers:
+        ((_, found),) = workers.map_blocks(_import_path, [0], name="path")
+        added = {path for path in {*found, *sys.path} - before if "dask-scratch-space" in path}
+    assert added
+    for path in map(Path, added):
+        home = path.parents[[parent.name for parent in path.parents].index(tmp_path.name) - 1]
+        assert home != shared
+        assert not home.stat().st_mode & 0o022
+
+
+def _import_path(_: int) -> list[str]:
+    return sys.path
+
+
+def test_a_slow_disk_is_no_error_where_warnings_are(monkeypatch):
+    @contextmanager
+    def warn(duration: str, message: str) -> Iterator[None]:
+        warnings.warn(message.format(duration=1.2), UserWarning, stacklevel=2)
+        yield
+
+    monkeypatch.setattr(distributed.core, "warn_on_duration", warn)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with open_cluster("threads", n_workers=1, dashboard_address=None) as workers:
+            assert dict(workers.map_blocks(third_of, [1], name="third")) == {0: 0.25}
 
 
 @pytest.mark.parametrize(("kind", "match"), [("slurmm", "expected one of none"), ("address", "address, found none")])

@@ -29,12 +29,10 @@ def threads_of(client: Client) -> int:
     RunError
         The scheduler is gone.
     """
-    import dask
-
     if client.status != "running":
         raise _scheduler_lost("cluster", ConnectionError())
     try:
-        with cluster_errors("cluster"), dask.config.set({"distributed.comm.timeouts.connect": "5s"}):
+        with cluster_errors("cluster"):
             return max(1, sum(client.nthreads().values()))
     except OSError as fault:
         raise _scheduler_lost("cluster", fault) from fault

@@ -7,16 +7,12 @@ scheduler's address. What runs there is in `daskfs.cluster.workers`.
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import os
-import signal
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from multiprocessing import resource_tracker
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from daskfs import interrupts
+from daskfs.cluster.local import local_cluster, worker_environment
 from daskfs.cluster.workers import Here, OnDask, Workers
 from daskfs.errors import ConfigError, RunError
 
@@ -24,7 +20,6 @@ if TYPE_CHECKING:
     from distributed import Client
 
 KINDS = ("none", "threads", "local", "address")
-CONNECT_TIMEOUT = "5s"  # for which an address may stay without an answer
 
 
 @contextmanager
@@ -38,6 +33,9 @@ def open_cluster(
 ) -> Iterator[Workers]:
     """Open the place where the work runs, and close it afterwards.
 
+    What is started here serves its owner alone: see `daskfs.cluster.local`. A running cluster is as safe as it was
+    started: give ``tls://`` addresses, and Dask's configuration the credentials, where others reach it.
+
     Parameters
     ----------
     kind : {"none", "threads", "local", "address"}
@@ -50,7 +48,8 @@ def open_cluster(
     address : str, optional
         Address of the scheduler: ``tcp://host:8786``.
     dashboard_address : str or None
-        Address of Dask's dashboard; by default a free port on loopback, None for no dashboard.
+        Address of Dask's dashboard; by default a free port on loopback, None for no dashboard. It answers at
+        ``client.dashboard_link`` alone, whose path nobody else can guess.
     local_directory : str, optional
         Scratch folder of the workers.
 
@@ -63,8 +62,8 @@ def open_cluster(
     ConfigError
         Unknown kind, or an address missing.
     RunError
-        The scheduler does not answer; or a process cluster is started while a worker process imports the main
-        script (the ``__main__`` guard is missing).
+        The scheduler does not answer for as long as Dask's ``distributed.comm.timeouts.connect`` says; or a process
+        cluster is started while a worker process imports the main script (the ``__main__`` guard is missing).
     """
     if kind not in KINDS:
         raise ConfigError(f"expected one of {', '.join(KINDS)}, found {kind!r}", "cluster.kind")
@@ -77,7 +76,7 @@ def open_cluster(
             client = stack.enter_context(_connect(address))
         else:
             cluster = stack.enter_context(
-                _local_cluster(kind, n_workers, memory_limit, dashboard_address, local_directory)
+                local_cluster(kind, n_workers, memory_limit, dashboard_address, local_directory)
             )
             from distributed import Client
 
@@ -111,94 +110,6 @@ def workers_of(client: Client | None) -> Workers:
     return Here() if client is None else OnDask(client)
 
 
-def worker_environment(memory_limit: int | None = None) -> dict[str, str]:
-    """Return the environment of a worker process: one thread for BLAS and numba, an allocator that keeps its pages.
-
-    Dask sets MALLOC_TRIM_THRESHOLD_ to 64 KiB, which costs reads 40 to 50 % of their speed: each freed buffer goes
-    back to the kernel and is faulted in again. Here a sixteenth of the memory limit may be kept, at most 256 MiB.
-    """
-    kept = 256 * 2**20 if memory_limit is None else max(2**20, min(256 * 2**20, memory_limit // 16))
-    threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-    environment = dict.fromkeys(threads, "1")
-    environment["MALLOC_TRIM_THRESHOLD_"] = str(kept)
-    environment["DASKFS_OWN_WORKER"] = "1"  # see daskfs.kernels.numba_cache
-    return environment
-
-
-@contextmanager
-def _local_cluster(
-    kind: str,
-    n_workers: int,
-    memory_limit: int | None,
-    dashboard_address: str | None,
-    local_directory: str | None,
-) -> Iterator[Any]:
-    if multiprocessing.parent_process() is not None:
-        raise RunError(
-            "a cluster of processes was started while a worker imported the main script",
-            str(getattr(sys.modules["__main__"], "__file__", "the main script")),
-            "put the code that starts it under  if __name__ == '__main__':",
-        )
-    import dask
-    import distributed
-
-    environment = worker_environment(memory_limit)
-    settings: dict[str, Any] = {
-        "distributed.nanny.pre-spawn-environ": environment,
-        # The plan keeps workers within their limit; Dask would otherwise spill and pause long before it.
-        "distributed.worker.memory.target": False,
-        "distributed.worker.memory.spill": False,
-        "distributed.worker.memory.pause": False,
-        "distributed.worker.memory.terminate": 1.0,
-    }
-    listen = dashboard_address or "127.0.0.1:0"
-    if host := listen.rpartition(":")[0]:  # or the link names a host that the dashboard does not listen on
-        settings["distributed.dashboard.link"] = f"http://{host}:{{port}}/status"
-    options: dict[str, Any] = {"dashboard_address": listen, "worker_dashboard_address": "127.0.0.1:0"}
-    options["silence_logs"] = logging.CRITICAL  # errors of tasks reach the client; workers closing down complain
-    options["scheduler_kwargs"] = {"dashboard": dashboard_address is not None}
-    if kind == "local":
-        options |= {"n_workers": n_workers, "threads_per_worker": 1, "processes": True, "host": "127.0.0.1"}
-        options |= {"memory_limit": memory_limit or 0, "env": environment, "worker_class": _nanny()}
-    else:
-        options |= {"n_workers": 1, "threads_per_worker": n_workers, "processes": False, "memory_limit": 0}
-    if local_directory is not None:
-        options["local_directory"] = local_directory
-    before = dict(os.environ)
-    with ExitStack() as stack:
-        stack.enter_context(dask.config.set(settings))
-        with interrupts.held():  # what is half started would stay
-            cluster = stack.enter_context(distributed.LocalCluster(**options))
-        _restore_environment(before)  # starting workers leaks their variables into this process
-        yield cluster
-
-
-def _nanny() -> type:
-    """Return a nanny whose worker has no dashboard of its own, and is deaf to Ctrl-C.
-
-    Bokeh would take 18 MiB of each worker's memory; workers answer for their health on loopback all the same, and the
-    scheduler's dashboard shows them. A terminal sends Ctrl-C to every process: the client ends its workers in order.
-    """
-    from distributed import Nanny
-
-    class QuietNanny(Nanny):
-        def __init__(self, *args: Any, dashboard: bool = False, **kwargs: Any) -> None:
-            super().__init__(*args, dashboard=False, **kwargs)
-
-        async def instantiate(self) -> Any:
-            resource_tracker.ensure_running()  # which leaves signals unblocked behind it
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # of this thread: a new process has what it has
-            return await super().instantiate()
-
-    return QuietNanny
-
-
-def _restore_environment(before: dict[str, str]) -> None:
-    for name in set(os.environ) - set(before):
-        del os.environ[name]
-    os.environ.update(before)
-
-
 @contextmanager
 def _connect(address: str | None) -> Iterator[Client]:
     from distributed import Client
@@ -208,7 +119,7 @@ def _connect(address: str | None) -> Iterator[Client]:
             "expected the scheduler's address, found none", "cluster.address", "for example tcp://host:8786"
         )
     try:
-        client = Client(address, set_as_default=False, timeout=CONNECT_TIMEOUT)
+        client = Client(address, set_as_default=False)
     except (OSError, ValueError) as fault:
         raise RunError(
             f"no scheduler answers ({fault or type(fault).__name__})",

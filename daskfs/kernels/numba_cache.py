@@ -292,11 +292,11 @@ def prefetch(typing_context, array, index):  # type: ignore[no-untyped-def]
     return signature, generate
 
 
-llvmlite.binding.add_symbol("daskfs_stop", ctypes.addressof(interrupts.STOP))
+STOP_SYMBOL = "daskfs_stop"
+llvmlite.binding.add_symbol(STOP_SYMBOL, ctypes.addressof(interrupts.STOP))
 
 
-@intrinsic
-def is_stopped(typing_context):  # type: ignore[no-untyped-def]
+def _is_stopped(typing_context):  # type: ignore[no-untyped-def]
     """Return whether the kernel is to return at once: what it returns will not be seen, see `daskfs.interrupts`.
 
     To be asked in loops whose steps take microseconds or more, such that no second goes by without.
@@ -304,7 +304,7 @@ def is_stopped(typing_context):  # type: ignore[no-untyped-def]
 
     def generate(context, builder, _, arguments):  # type: ignore[no-untyped-def]
         word, bit = context.get_value_type(types.uintp), ir.IntType(1)
-        place = cgutils.add_global_variable(builder.module, word, "daskfs_stop")
+        place = builder.module.globals.get(STOP_SYMBOL) or ir.GlobalVariable(builder.module, word, STOP_SYMBOL)
         thread = builder.load_atomic(place, "monotonic", align=word.width // 8)
         answer = cgutils.alloca_once_value(builder, bit(0))
         with builder.if_then(cgutils.is_not_null(builder, thread), likely=False):
@@ -313,3 +313,6 @@ def is_stopped(typing_context):  # type: ignore[no-untyped-def]
         return builder.load(answer)
 
     return types.boolean(), generate
+
+
+is_stopped: Any = intrinsic(_is_stopped)

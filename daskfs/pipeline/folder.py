@@ -6,7 +6,7 @@ interrupted run continues where it stopped.
 
 from __future__ import annotations
 
-import io
+import hashlib
 import json
 import os
 import shutil
@@ -21,7 +21,9 @@ import numpy as np
 
 from daskfs import interrupts
 from daskfs.errors import RunError
-from daskfs.files import LockOwner, written_whole
+from daskfs.files import LockOwner, open_plain, read_document, remove_lock, take_lock, written_whole
+from daskfs.kernels.sources import stamp_of_all
+from daskfs.version import __version__
 
 UNFINISHED, REPLACED = ".unfinished", ".replaced"
 _LOCK = "running.json"
@@ -33,6 +35,10 @@ FILES = (
 """What may stand in a run's folder beside the folders of several selections."""
 LONGEST_NAME_NBYTES = 100
 """Of a run or of a selection: files of it have longer names, and a file system takes 255 bytes."""
+_MAX_SETTINGS_NBYTES = 1 << 24
+_DIGEST_NBYTES = 32
+_PIECE_NBYTES = 1 << 20
+_LONGEST_SHOWN = 200
 _SIGNS_OF_A_RUN = ("result.json", "pipeline.yaml")
 
 
@@ -150,8 +156,7 @@ class RunFolder:
     def _lock(self) -> None:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            with (self.path / _LOCK).open("x", encoding="utf-8") as file:
-                file.write(LockOwner.this_process().to_text())
+            take_lock(self.path / _LOCK)
         except FileExistsError:
             raise RunError("another process is running in this folder", str(self.path), "wait for it") from None
         except OSError as fault:
@@ -194,27 +199,36 @@ def _check_lock(unfinished: Path) -> None:
         owner = LockOwner.of(lock)
     except FileNotFoundError:
         return
-    if owner is not None and not owner.is_here:
+    if owner is None:
+        raise RunError("expected a lock of daskfs, found what cannot be read", str(lock), "remove it, if nobody runs")
+    if not owner.is_here:
         remedy = f"wait for it, or remove {lock} if it is dead"
         raise RunError(f"process {owner.pid} on {owner.host} may be running in this folder", str(unfinished), remedy)
-    if owner is not None and owner.pid != os.getpid() and owner.is_alive:
+    if owner.pid != os.getpid() and owner.is_alive:
         raise RunError(f"process {owner.pid} is running in this folder", str(unfinished), "wait for it, or stop it")
-    lock.unlink(missing_ok=True)  # of a dead process, or cut short when its writer was killed
+    if not remove_lock(lock, owner):
+        raise RunError("another process is running in this folder", str(unfinished), "wait for it")
 
 
 class Checkpoint:
-    """Named sets of arrays in a folder.
+    """Named sets of arrays in a folder, each in an .npz file that ends with a digest.
 
-    Each is written whole or not at all, whatever kills the process.
+    Each is written whole or not at all, whatever kills the process. The digest is of all bytes before it, of the name,
+    and of what the checkpoint is bound to (`claim`): a file that is damaged, was written for another name, with other
+    settings, by another version or by hand, counts as not there.
 
     Parameters
     ----------
     folder : Path
         Made when the first arrays are saved.
+    binding : str
+        What `claim` made of the settings.
+    label : str
+        Of a `part`.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, binding: str = "", label: str = "") -> None:
+        self.folder, self.binding, self.label = folder, binding, label
 
     @property
     def is_empty(self) -> bool:
@@ -223,7 +237,7 @@ class Checkpoint:
 
     def part(self, label: str) -> Checkpoint:
         """Return a checkpoint inside this one, for one selection of several."""
-        return Checkpoint(self.folder / label)
+        return Checkpoint(self.folder / label, self.binding, label)
 
     def save(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
         """Keep some arrays under a name.
@@ -234,17 +248,40 @@ class Checkpoint:
             They cannot be written, because the disk is full for example.
         """
         named: dict[str, Any] = {key: np.asarray(value) for key, value in arrays.items()}
-        with _kept(self.folder / f"{name}.npz") as file:
+        with _kept(self.folder / f"{name}.npz") as path, path.open("w+b") as file:
             np.savez(file, **named)
+            with zipfile.ZipFile(file, "a") as archive:
+                archive.comment = bytes(_DIGEST_NBYTES)  # stands last: room for the digest
+            digest = self._digest(name, file)
+            file.seek(-_DIGEST_NBYTES, os.SEEK_END)
+            file.write(digest)
 
     def load(self, name: str) -> dict[str, np.ndarray] | None:
-        """Return the arrays kept under a name; None where there are none, or the file is damaged."""
+        """Return the arrays kept under a name; None where there are none that were written there."""
         try:
-            content = io.BytesIO((self.folder / f"{name}.npz").read_bytes())
-            with np.load(content, allow_pickle=False) as arrays:
-                return {key: arrays[key] for key in arrays.files}
+            with open_plain(self.folder / f"{name}.npz") as file:
+                digest = self._digest(name, file)
+                if file.read(_DIGEST_NBYTES + 1) != digest:
+                    return None
+                file.seek(0)
+                with np.load(file, allow_pickle=False) as arrays:
+                    return {key: arrays[key] for key in arrays.files}
         except (OSError, ValueError, EOFError, zipfile.BadZipFile):
             return None
+
+    def _digest(self, name: str, file: BinaryIO) -> bytes:
+        """Return the digest that belongs at the end of a file, and leave it there."""
+        file.flush()
+        digest = hashlib.sha256(json.dumps([self.binding, self.label, name]).encode())
+        left = os.fstat(file.fileno()).st_size - _DIGEST_NBYTES
+        file.seek(0)
+        while left > 0:
+            piece = file.read(min(left, _PIECE_NBYTES))
+            if not piece:
+                break
+            digest.update(piece)
+            left -= len(piece)
+        return digest.digest()
 
     def claim(self, settings: Mapping[str, Any]) -> None:
         """Bind the checkpoint to what its arrays depend on, or check that it is bound to the same.
@@ -257,34 +294,45 @@ class Checkpoint:
         Raises
         ------
         RunError
-            It was made with other settings; the message names the first that differs.
+            It was made with other settings, which the message names, by another version of daskfs, or cannot be read.
         """
         path = self.folder / _SETTINGS
-        wanted = json.loads(json.dumps(settings))
+        wanted = json.loads(json.dumps({**settings, "daskfs": {"version": __version__, "sources": stamp_of_all()}}))
+        self.binding = hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()
         if not path.exists():
-            with _kept(path) as file:
-                file.write(json.dumps(wanted, indent=2).encode())
+            with _kept(path) as temporary:
+                temporary.write_text(json.dumps(wanted, indent=2), encoding="utf-8")
             return
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
+            found = read_document(path, _MAX_SETTINGS_NBYTES)
+            if not isinstance(found, dict):
+                raise ValueError("expected an object")
         except (OSError, ValueError) as fault:
-            raise RunError(f"cannot be read: {fault}", str(path), "start again with --force") from None
+            reason = getattr(fault, "strerror", None) or fault
+            raise RunError(f"cannot be read: {reason}", str(path), "start again with --force") from None
+        if found.get("daskfs") != wanted["daskfs"]:
+            by = found["daskfs"].get("version") if isinstance(found.get("daskfs"), dict) else None
+            raise RunError(
+                f"the interrupted run was made by another daskfs ({_shown(by)}), whose results need not be this one's",
+                str(self.folder.parent),
+                "resume it with the daskfs it was started with, or start again with --force",
+            )
         if found != wanted:
             key, before, now = _first_difference(found, wanted)
             raise RunError(
-                f"the interrupted run had {key} = {before!r}, now it is {now!r}",
+                f"the interrupted run had {key} = {_shown(before)}, now it is {_shown(now)}",
                 str(self.folder.parent),
                 "resume with the settings it was started with, or start again with --force",
             )
 
 
 @contextmanager
-def _kept(path: Path) -> Iterator[BinaryIO]:
-    """Open a file of a checkpoint to be written."""
+def _kept(path: Path) -> Iterator[Path]:
+    """Give a temporary name for a file of a checkpoint."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with written_whole(path) as temporary, temporary.open("wb") as file:
-            yield file
+        with written_whole(path) as temporary:
+            yield temporary
     except OSError as fault:
         problem = f"cannot write a checkpoint: {fault.strerror}"
         remedy = "free disk space, fix the permissions, or choose another output"
@@ -297,3 +345,8 @@ def _first_difference(found: Any, wanted: Any, key: str = "") -> tuple[str, Any,
             if found.get(name) != wanted.get(name):
                 return _first_difference(found.get(name), wanted.get(name), f"{key}.{name}".strip("."))
     return key or "settings", found, wanted
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."

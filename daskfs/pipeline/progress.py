@@ -47,6 +47,11 @@ class StepTimes:
         self.say(f"{self._name}: done in {seconds:.2f} s")
         self.shown.finish()
 
+    def tell(self, text: str) -> None:
+        """Tell whoever watches, where that can be told; the log, which others may read, does not hear of it."""
+        if (say := getattr(self.shown, "say", None)) is not None:
+            say(text)
+
     def say(self, text: str) -> None:
         """Write a line to the log."""
         print(f"{datetime.now().astimezone().isoformat(timespec='seconds')}  {text}", file=self.log, flush=True)

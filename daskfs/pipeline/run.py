@@ -156,6 +156,8 @@ class _Run:
         ) as workers:
             if kind == "address":
                 self._plan_again(self.plan.data, workers.n_threads)
+            if cluster.dashboard_address is not None and workers.client is not None and kind != "address":
+                self.steps.tell(f"dashboard: {workers.client.dashboard_link}")
             with workers.performance_report(path / "dask.html"):
                 results = {label: self._select(label, store, workers) for label in pipeline.selections}
             self._write_results(results, workers)

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import time
 
+import dask
+import distributed  # noqa: F401  before its configuration is changed
 import psutil
 import pytest
 
@@ -175,10 +177,10 @@ def test_a_run_that_lost_its_scheduler_is_resumed_here(at_work, whole, scheduler
 
 
 @pytest.mark.parametrize("address", ["nonsense", "tcp://127.0.0.1:1"])
-def test_an_address_where_nobody_answers_is_named(at_work, address, monkeypatch):
-    monkeypatch.setattr("daskfs.cluster.open.CONNECT_TIMEOUT", "0.2s")
+def test_an_address_where_nobody_answers_is_named(at_work, address):
     before = at_work.contents()
-    ended = at_work.daskfs("run", "pipeline.yaml", "--scheduler", address)
+    with dask.config.set({"distributed.comm.timeouts.connect": "200ms"}):
+        ended = at_work.daskfs("run", "pipeline.yaml", "--scheduler", address)
     refused(ended, f"{address}: no scheduler answers", "start one with  dask scheduler")
     assert at_work.contents() == before
 

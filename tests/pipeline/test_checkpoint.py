@@ -1,3 +1,9 @@
+import io
+import json
+import os
+import shutil
+import zipfile
+
 import numpy as np
 import pytest
 
@@ -81,3 +87,96 @@ def test_a_full_disk_says_how_to_go_on(checkpoint, monkeypatch):
     with pytest.raises(RunError, match="No space left on device; free disk space, fix the permissions"):
         checkpoint.save("task", {"x": np.ones(3)})
     assert list(checkpoint.folder.iterdir()) == []
+
+
+def rewritten(path, change):
+    """Rewrite an entry as a whole, loadable .npz of other content, its digest kept where it stands."""
+    with np.load(path) as arrays:
+        content = change({key: arrays[key] for key in arrays.files})
+    with zipfile.ZipFile(path) as file:
+        digest = file.comment
+    buffer = io.BytesIO()
+    np.savez(buffer, **content)
+    with zipfile.ZipFile(buffer, "a") as file:
+        file.comment = digest
+    path.write_bytes(buffer.getvalue())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda arrays: {"x": arrays["x"] + 1.0},
+        lambda arrays: {"x": np.full(100, np.nan)},
+        lambda arrays: {"x": arrays["x"][:-1]},
+        lambda arrays: {"x": arrays["x"].reshape(10, 10)},
+        lambda arrays: {"x": arrays["x"].astype(np.float32)},
+        lambda arrays: {"y": arrays["x"]},
+        lambda arrays: {},
+    ],
+)
+def test_other_contents_are_never_used(checkpoint, change):
+    checkpoint.claim(SETTINGS)
+    checkpoint.save("task", {"x": np.arange(100.0)})
+    assert checkpoint.load("task") is not None
+    rewritten(checkpoint.folder / "task.npz", change)
+    assert checkpoint.load("task") is None
+    with zipfile.ZipFile(checkpoint.folder / "task.npz", "a") as file:
+        file.comment = b""
+    assert checkpoint.load("task") is None
+
+
+def test_what_was_written_elsewhere_is_never_used(checkpoint, tmp_path):
+    """Under another name, in another part, by a run with other settings."""
+    checkpoint.claim(SETTINGS)
+    part, other = checkpoint.part("a"), Checkpoint(tmp_path / "other")
+    other.claim({**SETTINGS, "split": 1})
+    for place in (checkpoint, part, other):
+        place.save("task", {"x": np.ones(1)})
+    shutil.copy(checkpoint.folder / "task.npz", checkpoint.folder / "renamed.npz")
+    assert checkpoint.load("renamed") is None
+    for origin in (checkpoint, other):
+        shutil.copy(origin.folder / "task.npz", part.folder / "task.npz")
+        assert part.load("task") is None
+    (checkpoint.folder / "settings.json").unlink()
+    again = Checkpoint(checkpoint.folder)
+    again.claim({**SETTINGS, "split": 1})
+    assert again.load("task") is None, "its settings were taken away, and it is not what it was taken for"
+
+
+def test_what_is_no_file_is_not_waited_for(checkpoint):
+    checkpoint.save("task", {"x": np.ones(1)})
+    (checkpoint.folder / "task.npz").unlink()
+    os.mkfifo(checkpoint.folder / "task.npz")
+    assert checkpoint.load("task") is None
+    (checkpoint.folder / "folder.npz").mkdir()
+    assert checkpoint.load("folder") is None
+    os.mkfifo(checkpoint.folder / "settings.json")
+    with pytest.raises(RunError, match="not a regular file; start again with --force"):
+        checkpoint.claim(SETTINGS)
+
+
+@pytest.mark.parametrize("change", [{"version": "0.0.1"}, {"sources": "0"}, None, 17])
+def test_the_run_of_another_version_is_not_resumed(checkpoint, change):
+    checkpoint.claim(SETTINGS)
+    path = checkpoint.folder / "settings.json"
+    settings = json.loads(path.read_text())
+    settings["daskfs"] = settings["daskfs"] | change if isinstance(change, dict) else change
+    path.write_text(json.dumps(settings))
+    with pytest.raises(RunError, match=r"was made by another daskfs .*resume it with the daskfs it was started with"):
+        checkpoint.claim(SETTINGS)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '"' + "x" * 2**25 + '"', "[" * 200_000])
+def test_damaged_settings_are_named(checkpoint, text):
+    checkpoint.claim(SETTINGS)
+    (checkpoint.folder / "settings.json").write_text(text)
+    with pytest.raises(RunError, match=r"settings.json.*cannot be read.*start again with --force") as caught:
+        checkpoint.claim(SETTINGS)
+    assert len(str(caught.value)) < 500
+
+
+def test_what_differs_is_named_at_no_length(checkpoint):
+    checkpoint.claim({"select": ["message"] * 1000})
+    with pytest.raises(RunError, match=r"had select = \['message', .*now it is \[\]") as caught:
+        checkpoint.claim({"select": []})
+    assert len(str(caught.value)) < 600

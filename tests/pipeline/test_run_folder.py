@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from daskfs.errors import RunError
+from daskfs.files import LockOwner, remove_lock, take_lock
 from daskfs.pipeline.folder import RunFolder, check_output
 
 
@@ -129,6 +130,50 @@ def test_a_number_that_was_given_to_another_process_does_not_bind(output):
     parent = psutil.Process(os.getppid())
     lock(output, pid=parent.pid, started=parent.create_time() - 1000)
     RunFolder.resume(output).let_go(keep=True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", '{"pid": 1e400, "host": "h", "started": 0}', '{"pid": -1, "host": "", "started": 0}', "9" * 9999],
+)
+def test_a_lock_that_cannot_be_read_is_named(output, text):
+    """It was removed, and a lock is empty between the moments when it is made and written."""
+    lock(output)
+    path = output.with_name("power.unfinished") / "running.json"
+    path.write_text(text)
+    for begin in (RunFolder.start, RunFolder.resume):
+        with pytest.raises(RunError, match=r"running.json: expected a lock of daskfs.*remove it, if nobody runs"):
+            begin(output)
+    assert path.read_text() == text
+
+
+def test_a_lock_is_whole_from_its_first_moment(output, monkeypatch):
+    seen = []
+
+    def link(draft, place):
+        seen.append((LockOwner.of(draft), os.path.lexists(place)))
+        before(draft, place)
+
+    before = os.link
+    monkeypatch.setattr("os.link", link)
+    folder = RunFolder.start(output)
+    assert seen == [(LockOwner.this_process(), False)]
+    assert names(folder.path) == ["running.json"]
+
+
+def test_of_two_who_find_a_dead_lock_one_is_refused(output, monkeypatch):
+    """The second has read the dead one's lock, and would remove the first one's."""
+    lock(output, pid=2**31 - 1)
+    path = output.with_name("power.unfinished") / "running.json"
+    dead = LockOwner.of(path)
+    path.unlink()
+    take_lock(path)
+    assert remove_lock(path, dead) is False
+    assert LockOwner.of(path) == LockOwner.this_process()
+    assert names(path.parent) == ["running.json"]
+    assert remove_lock(path, LockOwner.this_process()) is True
+    assert names(path.parent) == []
+    assert remove_lock(path, dead) is True
 
 
 def test_two_runs_of_one_process_do_not_share_a_folder(output):

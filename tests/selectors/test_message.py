@@ -243,7 +243,7 @@ def test_a_fitted_selector_can_be_cloned_and_pickled(problem):
         ({"tie": "coin"}, "tie"),
         ({"loss": "logit"}, "loss: expected one of squared, logistic"),
         ({"partition": "by row"}, "partition: expected one of random, strided"),
-        ({"average": "median"}, "average"),
+        ({"average": "mode"}, "average"),
         ({"approx": "las"}, "approx: expected one of lsa, None, found .las. .did you mean .lsa"),
         ({"gic_penalty": 0.0}, "gic_penalty: expected a positive number"),
         ({"sigma2": "known"}, "sigma2: expected a positive number"),

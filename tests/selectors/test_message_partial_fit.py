@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import pickle
+import warnings
 import weakref
 
 import numpy as np
@@ -38,6 +39,54 @@ def test_two_calls_are_one_fit_over_the_same_subsets_to_the_last_bit(problem, lo
     assert parts.n_subsets_ == 4
     assert parts.result_.n_samples == 1200
     assert set(whole.support_.nonzero()[0]) == {2, 5}
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic", "poisson", "multinomial"])
+@pytest.mark.parametrize("n_subsets", [1, 3, 5])
+def test_many_calls_are_one_fit_where_the_penalty_depends_on_the_number_of_subsets(n_subsets, loss, tmp_path):
+    """Few subsets must be stricter with 1,500 columns than many: which λ counts is known when the last has come."""
+    n_calls, n_rows = 6, 120 * n_subsets
+    for seed in range(2):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((n_calls * n_rows, 1500)).astype(np.float32)
+        z = 0.8 * X[:, 3] - 0.6 * X[:, 20] + 0.35 * X[:, 30] + 0.35 * X[:, 31]
+        y = {
+            "squared": z + rng.standard_normal(len(z)),
+            "logistic": (2 * z + rng.logistic(size=len(z)) > 0).astype(float),
+            "poisson": rng.poisson(np.exp(0.7 * z)).astype(float),
+            "multinomial": np.argmax(np.outer(2 * z, [1, 0, -1]) + rng.gumbel(size=(len(z), 3)), axis=1).astype(float),
+        }[loss]
+        whole = Message(n_subsets=n_calls * n_subsets, loss=loss).fit(ArrayMatrix(X, y, shuffled=True))
+        parts = Message(n_subsets=n_subsets, loss=loss)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SelectionWarning)  # one subset alone may find nothing
+            for rows in np.split(np.arange(len(X)), n_calls):
+                parts.partial_fit(ArrayMatrix(X[rows], y[rows], shuffled=True))
+        np.testing.assert_array_equal(parts.scores_, whole.scores_)
+        np.testing.assert_array_equal(parts.selected_, whole.selected_)
+        np.testing.assert_array_equal(parts.n_selected_per_subset_, whole.n_selected_per_subset_)
+        np.testing.assert_array_equal(parts.result_.history, whole.result_.history)
+        assert {3, 20} <= set(whole.selected_)
+        np.testing.assert_array_equal(parts.coef_, whole.coef_)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_many_calls_with_stores_are_one_fit_to_the_last_bit(loss, tmp_path):
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((2400, 1500)).astype(np.float32)
+    z = 0.8 * X[:, 3] - 0.6 * X[:, 20] + 0.3 * X[:, 30]
+    y = z + rng.standard_normal(2400) if loss == "squared" else (2 * z + rng.logistic(size=2400) > 0).astype(float)
+    pieces = np.split(np.arange(2400), 6)
+    stores = [ingest(X[rows], tmp_path / f"{rows[0]}.zarr", y=y[rows]) for rows in pieces]
+    rows = np.concatenate([store.read(slice(None)) for store in stores])
+    target = np.concatenate([store.read_target() for store in stores])
+    whole = Message(n_subsets=12, loss=loss).fit(ArrayMatrix(rows, target, shuffled=True))
+    parts = Message(n_subsets=2, loss=loss)
+    for store in stores:
+        parts.partial_fit(store)
+    np.testing.assert_array_equal(parts.coef_, whole.coef_)
+    assert parts.intercept_ == whole.intercept_
+    assert {3, 20} <= set(whole.selected_)
 
 
 def test_a_fit_may_be_continued_and_a_new_fit_forgets(problem):
@@ -120,7 +169,8 @@ def changed_minds():
     return X, y
 
 
-def test_subsets_that_cannot_be_refitted_are_left_out_and_counted():
+def test_subsets_that_cannot_be_refitted_are_left_out_and_counted(monkeypatch):
+    monkeypatch.setattr("daskfs.selectors.message.selector.KEPT_NBYTES", 0)
     X, y = changed_minds()
     selector = Message(subset_size=400, patience=1)
     selector.partial_fit(ArrayMatrix(X[:800], y[:800], shuffled=True))

@@ -30,7 +30,7 @@ def test_identifiers_and_copies_among_the_selected_columns_are_noted(data, kind,
     if kind != "array":
         given = (daskfs.ingest(data[0], tmp_path / "s.zarr", y=data[1], dtype="float64"),)
     if kind == "rows of a store":
-        given = (given[0].split(0.999)[1],)
+        given = (given[0].split(0.25)[0],)
     notes = daskfs.Message(n_subsets=2).fit(*given).result_.notes
     assert any("each row has a whole number of its own: 'x5'" in note for note in notes) == (kind != "rows of a store")
     assert any("exact copies of selected columns" in note and "'x8' of 'x3'" in note for note in notes)
@@ -43,6 +43,7 @@ def test_columns_that_only_look_alike_are_no_copies(data):
     assert not any("copies" in note or "whole number" in note for note in notes)
 
 
+@pytest.mark.filterwarnings("ignore:.*no feature was selected")
 @pytest.mark.parametrize("selector", SELECTORS, ids=names_of)
 def test_columns_that_are_all_constant_are_a_warning(data, selector):
     with pytest.warns(SelectionWarning, match="all columns are constant: 'x0', 'x1'"):

@@ -314,9 +314,11 @@ def test_what_a_number_could_mean_is_said_and_not_chosen(write, value, layout, r
 
 
 def test_a_store_made_before_there_were_thousands_is_reused(write):
-    layout = CsvSource(write("a,y\n1,2\n")).encoding["format"]
+    layout = CsvSource(write("a,y\n1,2\n"), target="y").encoding["format"]
     assert "thousands" not in layout
-    assert CsvSource(write("a;y\n1;2\n"), thousands=",", delimiter=";").encoding["format"]["thousands"] == ","
+    assert (
+        CsvSource(write("a;y\n1;2\n"), target="y", thousands=",", delimiter=";").encoding["format"]["thousands"] == ","
+    )
 
 
 def test_a_header_of_many_columns_takes_time_in_proportion(write):

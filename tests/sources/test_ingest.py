@@ -213,7 +213,9 @@ def test_targets_that_are_given_as_target_are_stored(arrow, kind, tmp_path):
 
 
 def test_a_target_that_an_array_cannot_have_is_refused(arrow, tmp_path):
-    with pytest.raises(ConfigError, match="columns of an array have no roles: 'y' cannot be its target; pass .* as y="):
+    with pytest.raises(
+        ConfigError, match=r"columns of an array have no roles: 'y' cannot be its target; pass .* as y="
+    ):
         ingest(np.ones((5, 2)), tmp_path / "s.zarr", target="y")
 
 

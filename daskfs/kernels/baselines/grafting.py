@@ -11,7 +11,7 @@ from daskfs.kernels.glm.proximal import solve_entered
 from daskfs.kernels.glm.state import ENTERED
 from daskfs.kernels.linear.columns import dot
 from daskfs.kernels.linear.weighted_gram import extend_hessian
-from daskfs.kernels.numba_cache import kernel
+from daskfs.kernels.numba_cache import is_stopped, kernel
 
 
 @kernel
@@ -40,6 +40,8 @@ def graft_block(problem, block, first, lam, tol, slot, state):  # type: ignore[n
     capacity = state.columns.shape[0]
     n_grafted, n_refused = 0, 0
     for f in range(block.shape[0]):
+        if is_stopped():
+            break
         j = first + f
         if slot[j] >= 0:
             continue

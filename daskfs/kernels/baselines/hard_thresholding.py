@@ -17,7 +17,7 @@ import math
 import numpy as np
 
 from daskfs.kernels.linear.linalg import factorise, solve_cholesky
-from daskfs.kernels.numba_cache import inner_loop, kernel
+from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
 from daskfs.kernels.sketch.count_sketch import hash_word, updated
 
 IHT, ITI, PHT = range(3)
@@ -62,6 +62,8 @@ def _least_squares(X, y, chosen, coef):  # type: ignore[no-untyped-def]
     gram, factor, right = np.empty((k, k)), np.empty((k, k)), np.empty(k)
     for a in range(k):
         for b in range(a + 1):
+            if is_stopped():
+                break
             total = 0.0
             for i in range(X.shape[0]):
                 total += X[i, chosen[a]] * X[i, chosen[b]]
@@ -102,6 +104,8 @@ def threshold(X, y, k, method, step, n_steps, n_swaps):  # type: ignore[no-untyp
     outside = np.empty(n_features)
     newcomers = np.empty(n_swaps, np.int64)
     for _ in range(n_steps):
+        if is_stopped():
+            break
         _residuals(X, y, chosen, coef, residual)
         _gradient(X, residual, gradient)
         if method == PHT:
@@ -149,6 +153,8 @@ def accumulate(X, y, k, step, n_steps, last_factor, n_buckets, rows, seed):  # t
     for j in range(n_features):
         words[j] = hash_word(np.uint64(j), seed, rows)
     for t in range(n_steps):
+        if is_stopped():
+            break
         _residuals(X, y, chosen, coef, residual)
         _gradient(X, residual, gradient)
         for j in range(n_features):

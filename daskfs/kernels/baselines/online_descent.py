@@ -14,7 +14,7 @@ import numpy as np
 
 from daskfs.kernels.linear.columns import add_multiple, dot, sum_of
 from daskfs.kernels.losses import derivatives
-from daskfs.kernels.numba_cache import kernel
+from daskfs.kernels.numba_cache import is_stopped, kernel
 from daskfs.losses import SQUARED
 
 
@@ -93,6 +93,8 @@ def l1_steps(problem, bound, block, first, lam, coef, intercept, at):  # type: i
     """
     n_moves = 0
     for f in range(block.shape[0]):
+        if is_stopped():
+            break
         j = first + f
         target = coef[j] + dot(block[f], at.residual) / bound
         excess = abs(target) - lam / bound
@@ -120,6 +122,8 @@ def l0_steps(problem, bound, block, first, kept, intercept, at):  # type: ignore
     capacity = kept.columns.shape[0]
     n_taken = 0
     for f in range(block.shape[0]):
+        if is_stopped():
+            break
         j = first + f
         step = dot(block[f], at.residual) / bound
         if step == 0.0:
@@ -159,6 +163,8 @@ def _weakest(kept):  # type: ignore[no-untyped-def]
 def products(block, vector, out):  # type: ignore[no-untyped-def]
     """Write the product of every column of a block with a vector."""
     for f in range(block.shape[0]):
+        if is_stopped():
+            break
         out[f] = dot(block[f], vector)
 
 
@@ -167,5 +173,7 @@ def predict(columns, n_columns, coef, intercept, z):  # type: ignore[no-untyped-
     """Write ``intercept + Σ_k coef_k column_k``."""
     z[:] = intercept
     for k in range(n_columns):
+        if is_stopped():
+            break
         if coef[k] != 0.0:
             add_multiple(columns[k], coef[k], z)

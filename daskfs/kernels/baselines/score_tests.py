@@ -16,7 +16,7 @@ from daskfs.kernels.glm.newton import Predictions, hessian_weights
 from daskfs.kernels.linear.columns import dot, sum_of
 from daskfs.kernels.linear.linalg import forward_substitution
 from daskfs.kernels.linear.weighted_gram import extend_hessian
-from daskfs.kernels.numba_cache import kernel
+from daskfs.kernels.numba_cache import is_stopped, kernel
 from daskfs.losses import SQUARED
 
 
@@ -120,6 +120,8 @@ def invest(problem, block, first, start, model, n_members, n_samples, is_member,
         Place in the block of a column that passed, or the block's length.
     """
     for f in range(start, block.shape[0]):
+        if is_stopped():
+            break
         if is_member[first + f]:
             continue
         wealth[1] += 1.0

@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from daskfs.kernels.numba_cache import inner_loop, kernel
+from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
 
 
 @inner_loop
@@ -55,6 +55,8 @@ def sdca_epoch(X, y, share, squares, ridge, penalty, order, alpha, u, shift_free
     threshold = penalty / ridge
     n_features = X.shape[1]
     for k in range(order.shape[0]):
+        if is_stopped():
+            break
         i = order[k]
         if share[i] <= 0.0:
             continue

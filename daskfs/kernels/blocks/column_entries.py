@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from daskfs.kernels.linear.moments import Moments, deviation, first_moments
-from daskfs.kernels.numba_cache import inner_loop, kernel
+from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
 
 SPARSE = 0.1  # share of entries up to which they are worth more than a dense block
 
@@ -82,6 +82,8 @@ def _sort_by_column(indptr, columns, values, starts, out_rows, out_values):  # t
         starts[j + 1] += starts[j]
     place = starts[:-1].copy()
     for i in range(indptr.shape[0] - 1):
+        if i % 1024 == 0 and is_stopped():
+            break
         for e in range(indptr[i], indptr[i + 1]):
             j = columns[e]
             if place[j] > starts[j] and out_rows[place[j] - 1] == i:
@@ -116,6 +118,8 @@ def moments_of_entries(X, y, weight):  # type: ignore[no-untyped-def]
     total, y_mean, y_variance = first_moments(y, weight, np.flatnonzero(weight > 0.0))
     mean, scale, cross = np.zeros(n_features), np.zeros(n_features), np.zeros(n_features)
     for j in range(n_features):
+        if j % 64 == 0 and is_stopped():
+            break
         first, last = X.starts[j], X.starts[j + 1]
         weight_here = 0.0
         for e in range(first, last):
@@ -139,6 +143,8 @@ def gram_rows_of_entries(X, weight, block_moments, features, out):  # type: igno
     mean, scale = block_moments.mean, block_moments.scale
     factors, whole, sums = np.empty((weight.shape[0], 4)), np.zeros(4), np.zeros((4, mean.shape[0]))
     for first in range(0, features.shape[0], 4):
+        if is_stopped():
+            break
         n_rows = min(4, features.shape[0] - first)
         factors[:] = 0.0
         for f in range(n_rows):
@@ -184,6 +190,8 @@ def products_with_entries(X, mean, scale, vector, out):  # type: ignore[no-untyp
     """Write Σ_i vector_i z_ij for every column; see `daskfs.kernels.linear.columns.products_with_columns`."""
     whole = vector.sum()
     for j in range(mean.shape[0]):
+        if j % 64 == 0 and is_stopped():
+            break
         product, here = 0.0, 0.0
         for e in range(X.starts[j], X.starts[j + 1]):
             v = vector[X.rows[e]]

@@ -17,7 +17,7 @@ from daskfs.kernels.fgm.grouped_columns import Groups, add_predictions, column_p
 from daskfs.kernels.fgm.projection import project_norms
 from daskfs.kernels.fgm.shift import Rows, dual_variables, fit_shift, total_loss
 from daskfs.kernels.linear.columns import copy_into
-from daskfs.kernels.numba_cache import inner_loop, kernel
+from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
 
 SHRINK = 0.6  # of τ before each step: the paper's η
 MAX_TRIALS = 100
@@ -29,7 +29,8 @@ class Descent(NamedTuple):
 
     coef: np.ndarray
     """Of the members, shape (n_members,)."""
-    shift: float
+    shift: np.ndarray
+    """Shape (n_classes,)."""
     objective: float
     tau: float
     """Inverse length of the last step."""
@@ -37,7 +38,7 @@ class Descent(NamedTuple):
 
 
 class InnerProducts(NamedTuple):
-    """Predictions of the newest groups, each of shape (n_kept, n_samples), float32 or float64."""
+    """Predictions of the newest groups, each of shape (n_kept, n_classes * n_samples), float32 or float64."""
 
     now: np.ndarray
     before: np.ndarray
@@ -48,7 +49,7 @@ def descend(
     groups: Groups,
     rows: Rows,
     coef: np.ndarray,
-    shift: float,
+    shift: np.ndarray,
     tau: float,
     *,
     fit_intercept: bool,
@@ -64,7 +65,7 @@ def descend(
     rows : Rows
     coef : ndarray of shape (n_members,), float64
         Where to start; not changed.
-    shift : float
+    shift : ndarray of shape (n_classes,), float64
     tau : float
         Inverse of the first step's length.
     fit_intercept : bool
@@ -84,7 +85,7 @@ def descend(
     kept = InnerProducts(*(np.zeros((min(n_kept, n_groups), n_samples), wide) for _ in range(3)))
     noise = 1e-14 if wide is np.float64 else 1e-7
     out = coef.copy()
-    end = _descend(groups, rows, kept, out, float(shift), float(tau), fit_intercept, tol, max_iter, noise)
+    end = _descend(groups, rows, kept, out, shift.copy(), float(tau), fit_intercept, tol, max_iter, noise)
     return Descent(out, *end)
 
 
@@ -94,7 +95,7 @@ def _descend(groups, rows, kept, coef, shift, tau, fit_intercept, tol, max_iter,
     coef_before, point, gradient = coef.copy(), np.empty(n_members), np.empty(n_members)
     z, z_before, z_trial, v = np.zeros(n_samples), np.empty(n_samples), np.empty(n_samples), np.empty(n_samples)
     norms, left, factor = np.empty(n_groups), np.empty(n_groups), np.empty(n_groups)
-    of_columns = np.empty(groups.columns.shape[0])
+    of_columns = np.empty(groups.columns.shape[0] * groups.n_classes)
     add_predictions(groups, 0, n_members, coef, z)
     copy_into(z, z_before)
     _keep(groups, kept, coef, kept.now)
@@ -105,6 +106,8 @@ def _descend(groups, rows, kept, coef, shift, tau, fit_intercept, tol, max_iter,
     n_iter = 0
     is_plain = True
     while n_iter < max_iter:
+        if is_stopped():
+            break
         n_iter += 1
         pull = (momentum_before - 1.0) / momentum
         for i in range(n_samples):
@@ -118,6 +121,8 @@ def _descend(groups, rows, kept, coef, shift, tau, fit_intercept, tol, max_iter,
         _keep(groups, kept, gradient, kept.slope)
         tau = SHRINK * tau
         for _ in range(MAX_TRIALS):
+            if is_stopped():
+                break
             step = 1.0 / tau
             moved, square = _shrink(groups, point, gradient, step, norms, left, factor)
             _predict_trial(groups, kept, point, gradient, step, pull, factor, z_trial)
@@ -154,6 +159,8 @@ def _keep(groups, kept, coef, out):  # type: ignore[no-untyped-def]
     n_groups = groups.bounds.shape[0] - 1
     work = np.empty(n_samples)
     for k in range(n_kept):
+        if is_stopped():
+            break
         t = n_groups - n_kept + k
         work[:] = 0.0
         add_predictions(groups, groups.bounds[t], groups.bounds[t + 1], coef, work)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from daskfs.kernels.numba_cache import kernel
+from daskfs.kernels.numba_cache import is_stopped, kernel
 
 GRANULE = 256  # rows that are summed in the precision of the block
 PANEL_COLUMNS = 4096  # sums of a panel stay in the first-level cache, its rows are long enough to be fetched ahead
@@ -71,6 +71,8 @@ def add_scores(flat, stride, n_rows, n_columns, v, panel, active, out):  # type:
         sums = panel[:width]
         total = out[left : left + width]
         for start in range(0, n_rows, GRANULE):
+            if is_stopped():
+                break
             n_active = 0
             for i in range(start, min(start + GRANULE, n_rows)):
                 if v[i] != 0.0:
@@ -145,6 +147,8 @@ def sparse_scores(starts, rows, values, v, granule, out):  # type: ignore[no-unt
     """
     number = v.dtype.type
     for j in range(out.shape[0]):
+        if j % 64 == 0 and is_stopped():
+            break
         total, part, current = 0.0, number(0), -1
         for k in range(starts[j], starts[j + 1]):
             i = rows[k]
@@ -173,6 +177,8 @@ def column_sums(flat, stride, n_rows, n_columns, weight, origin, total, sums, sq
         The least value so far.
     """
     for i in range(n_rows):
+        if i % 64 == 0 and is_stopped():
+            break
         if weight[i] != 0.0:
             _add_squares(flat[i * stride : i * stride + n_columns], weight[i], origin, total, sums, squares, least)
 
@@ -197,6 +203,8 @@ def sparse_column_sums(starts, rows, values, weight, origin, total, sums, square
     for i in range(weight.shape[0]):
         n_rows += weight[i] != 0.0
     for j in range(sums.shape[0]):
+        if j % 64 == 0 and is_stopped():
+            break
         first, count, one, two = 0.0, 0.0, 0.0, 0.0
         lowest, n_zeros = least[j], n_rows
         for k in range(starts[j], starts[j + 1]):

@@ -27,7 +27,7 @@ from daskfs.kernels.linear.linalg import factorise, solve_cholesky
 from daskfs.kernels.linear.moments import Moments, moments
 from daskfs.kernels.linear.weighted_gram import extend_hessian
 from daskfs.kernels.losses import saturated_values, threshold_of
-from daskfs.kernels.numba_cache import kernel
+from daskfs.kernels.numba_cache import is_stopped, kernel
 from daskfs.losses import find_loss
 
 TOLERANCE = 1e-8  # of coordinate descent, in standard deviations of coefficients times √n
@@ -141,6 +141,8 @@ def _follow(  # type: ignore[no-untyped-def]
     n_members = -1
     best, n_unsolved = -1, 0
     for k in range(n_lambdas):
+        if is_stopped():
+            break
         _, is_settled = descend(hessian, n, gradient, coef, lambdas[k], tol, step)
         n_unsolved += not is_settled
         coef += step

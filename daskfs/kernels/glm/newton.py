@@ -16,7 +16,7 @@ from daskfs.kernels.linear.columns import add_four_rows, add_row, sum_of
 from daskfs.kernels.linear.linalg import factorise, solve_cholesky
 from daskfs.kernels.linear.weighted_gram import extend_hessian, member_products
 from daskfs.kernels.losses import SPAN, derivatives, values
-from daskfs.kernels.numba_cache import kernel
+from daskfs.kernels.numba_cache import is_stopped, kernel
 from daskfs.losses import HUBER, LOGISTIC, POISSON
 
 CONVERGED, SEPARABLE = range(2)
@@ -99,6 +99,8 @@ def _add_columns(columns, members, n_members, step, factor, z):  # type: ignore[
             n_moved += 1
     k = 0
     while k + 4 <= n_moved:
+        if is_stopped():
+            break
         a, b, c, d = moved[k], moved[k + 1], moved[k + 2], moved[k + 3]
         add_four_rows(
             columns, members[a], members[b], members[c], members[d],
@@ -198,6 +200,8 @@ def newton(problem, columns, members, n_members, ridge, tol, longest, coef, at, 
     last = 0.0
     is_stale = True
     for iteration in range(MAX_STEPS):
+        if is_stopped():
+            break
         for q in range(1, n):
             gradient[q] -= ridge * coef[q]
         if is_stale:
@@ -232,6 +236,8 @@ def _take_step(problem, columns, members, n_members, ridge, coef, step, slope, a
         length = min(1.0, FARTHEST / np.abs(step).max())
     advance(problem, columns, members, n_members, step, length, at, gradient)
     for _ in range(MAX_SHORTENINGS):
+        if is_stopped():
+            break
         turned = 0.0
         for q in range(n_members + 1):
             pull = ridge * (coef[q] + length * step[q]) if q > 0 else 0.0

@@ -85,11 +85,12 @@ class GlmPath(NamedTuple):
     n_unsolved: int = 0
     """Solves that the Newton steps did not finish, among columns that nearly depend on each other."""
 
-    def selected(self) -> np.ndarray:
-        """Return the features of the chosen model, ascending."""
-        if self.best < 0:
+    def selected(self, step: int | None = None) -> np.ndarray:
+        """Return the features of the model at one step, ascending; by default of the chosen one."""
+        step = self.best if step is None else step
+        if step < 0:
             return np.empty(0, dtype=np.int64)
-        return np.sort(self.entered[self.coef[self.best] != 0.0])
+        return np.sort(self.entered[self.coef[step] != 0.0])
 
     def coefficients(self, step: int) -> np.ndarray:
         """Return the shrunk coefficients of all features on the scale of the data, shape (n_features,)."""

@@ -10,7 +10,7 @@ from daskfs.kernels.glm.newton import MAX_SHORTENINGS, OVERSHOT, advance, hessia
 from daskfs.kernels.glm.state import ENTERED, HESSIANS, NEWTON_STEPS, UNSOLVED
 from daskfs.kernels.linear.columns import copy_into
 from daskfs.kernels.linear.weighted_gram import extend_hessian
-from daskfs.kernels.numba_cache import kernel
+from daskfs.kernels.numba_cache import is_stopped, kernel
 
 MAX_NEWTON_STEPS = 200
 MAX_SWEEPS = 2000
@@ -34,6 +34,8 @@ def descend(hessian, n, gradient, coef, lam, tol, step):  # type: ignore[no-unty
     step[:n] = 0.0
     is_settled = False
     for _ in range(MAX_SWEEPS):
+        if is_stopped():
+            break
         largest = 0.0
         for q in range(n):
             curvature = hessian[q, q]
@@ -75,6 +77,8 @@ def solve_entered(problem, lam, tol, far, state):  # type: ignore[no-untyped-def
     last = math.inf
     is_exact = False
     for iteration in range(MAX_NEWTON_STEPS):
+        if is_stopped():
+            break
         copy_into(gradient[:n], before)
         size, is_settled = descend(hessian, n, gradient[:n], coef, lam, 0.1 * tol, step)
         if is_settled and size <= 0.1 * tol:
@@ -119,6 +123,8 @@ def _take_step(problem, lam, slope, step, coef, columns, identity, n_entered, at
     length = 1.0
     advance(problem, columns, identity, n_entered, step, 1.0, at, gradient)
     for _ in range(MAX_SHORTENINGS):
+        if is_stopped():
+            break
         turned = _slope(gradient, coef, step, length, lam)
         if turned <= -OVERSHOT * slope:
             break

@@ -16,7 +16,7 @@ from daskfs.kernels.glm.newton import LONGEST_LAST_STEP, MAX_STEPS, TOLERANCE, w
 from daskfs.kernels.linear.columns import copy_columns, copy_into, row_dot
 from daskfs.kernels.linear.linalg import factorise, solve_cholesky
 from daskfs.kernels.linear.moments import Moments, moments
-from daskfs.kernels.numba_cache import kernel
+from daskfs.kernels.numba_cache import is_stopped, kernel
 
 MAX_HALVINGS = 40
 NEAR = 1e-8  # a step so short, squared, gains what rounding of the value hides: it is taken as it is
@@ -128,6 +128,8 @@ def _predictions(columns, coef, out):  # type: ignore[no-untyped-def]
         for i in range(out.shape[1]):
             out[c, i] = coef[c, 0]
         for q in range(columns.shape[0]):
+            if is_stopped():
+                break
             if coef[c, q + 1] != 0.0:
                 for i in range(out.shape[1]):
                     out[c, i] += coef[c, q + 1] * columns[q, i]
@@ -168,8 +170,12 @@ def _terms(columns, code, share, coef, ridge, gradient, hessian):  # type: ignor
             work[i] = share[i] * (z[c, i] - (1.0 if code[i] == c else 0.0))
         gradient[c * width] = work.sum()
         for q in range(width - 1):
+            if is_stopped():
+                break
             gradient[c * width + q + 1] = row_dot(columns, q, work) + ridge * coef[c, q + 1]
         for d in range(c, n_free):
+            if is_stopped():
+                break
             for i in range(work.shape[0]):
                 work[i] = share[i] * z[c, i] * ((1.0 if c == d else 0.0) - z[d, i])
             _fill(columns, work, scaled, c * width, d * width, hessian)
@@ -184,6 +190,8 @@ def _fill(columns, weight, scaled, top, left, hessian):  # type: ignore[no-untyp
     """Write the weighted Gram matrix of ones and columns into a square of the Hessian, and its mirror."""
     width = columns.shape[0] + 1
     for a in range(width):
+        if is_stopped():
+            break
         for i in range(weight.shape[0]):
             scaled[i] = weight[i] * columns[a - 1, i] if a > 0 else weight[i]
         for b in range(a + 1):
@@ -207,6 +215,8 @@ def _newton(columns, code, share, ridge, coef, factor):  # type: ignore[no-untyp
     trial, z = coef.copy(), np.empty((n_free, code.shape[0]))
     first_rank = 0
     for iteration in range(MAX_STEPS):
+        if is_stopped():
+            break
         value = _terms(columns, code, share, coef, ridge, gradient, hessian)
         rank = factorise(hessian, n, 0.0, factor)
         if iteration == 0:
@@ -217,6 +227,8 @@ def _newton(columns, code, share, ridge, coef, factor):  # type: ignore[no-untyp
             return is_finite, first_rank
         length = 1.0
         for _ in range(MAX_HALVINGS):
+            if is_stopped():
+                break
             for c in range(n_free):
                 for q in range(width):
                     trial[c, q] = coef[c, q] - length * step[c * width + q]

@@ -13,7 +13,7 @@ from daskfs.kernels.glm.state import ENTERED, SEPARABLE_REFITS
 from daskfs.kernels.lasso.steps import RSS_FLOOR
 from daskfs.kernels.linear.columns import copy_into
 from daskfs.kernels.linear.weighted_gram import extend_hessian
-from daskfs.kernels.numba_cache import kernel
+from daskfs.kernels.numba_cache import is_stopped, kernel
 from daskfs.losses import HUBER, SQUARED
 
 FAR = 10.0  # log-odds (or log-means) per standard deviation of a column
@@ -44,10 +44,12 @@ def follow(  # type: ignore[no-untyped-def]
     stop = GRID_ENDED
     n_followed = n_lambdas
     for step in range(n_lambdas):
+        if is_stopped():
+            break
         while True:
             solve_entered(problem, lambdas[step], tol * unit, 0.1 * unit, state)
             n_added = admit(X, problem, mean, scale, lambdas[step], state)
-            if n_added <= 0:
+            if n_added <= 0 or is_stopped():
                 break
         n_active, is_new = _take_model(state, last_model)
         if n_added < 0 or n_active > max_features:

@@ -33,7 +33,7 @@ from daskfs.kernels.lasso.steps import (
 )
 from daskfs.kernels.linear.columns import copy_into
 from daskfs.kernels.linear.linalg import MIN_PIVOT, extend_cholesky, solve_cholesky
-from daskfs.kernels.numba_cache import inner_loop, kernel
+from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
 
 COLLINEAR, CONTRADICTORY, NOT_OPTIMAL, TOO_MANY_KNOTS = range(4, 8)  # why it is given up; below 4: why it ended
 TWIN = 1.0 - 0.5 * MIN_PIVOT
@@ -102,6 +102,8 @@ def follow_knots(X, weight, m, rule, smallest, state, n_knots):  # type: ignore[
     _write_knot(knots, 0, lam, m, rule, state, segment)
     best = 0
     for step in range(1, n_knots):
+        if is_stopped():
+            break
         if step == knots.lambdas.shape[0]:
             knots = _longer(knots)
         if leaving >= 0:

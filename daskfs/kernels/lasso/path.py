@@ -78,11 +78,12 @@ class LassoPath(NamedTuple):
     n_unsolved: int = 0
     """Solves that descent did not finish, among columns that nearly depend on each other: not optimal to rounding."""
 
-    def selected(self) -> np.ndarray:
-        """Return the features of the chosen model, ascending."""
-        if self.best < 0:
+    def selected(self, step: int | None = None) -> np.ndarray:
+        """Return the features of the model at one step, ascending; by default of the chosen one."""
+        step = self.best if step is None else step
+        if step < 0:
             return np.empty(0, dtype=np.int64)
-        return np.sort(self.entered[self.is_active[self.best]])
+        return np.sort(self.entered[self.is_active[step]])
 
     def coefficients(self, step: int) -> np.ndarray:
         """Return the Lasso coefficients of all features on the scale of the data, shape (n_features,)."""

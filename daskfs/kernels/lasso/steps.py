@@ -14,7 +14,7 @@ import numpy as np
 from daskfs.kernels.blocks.any_block import make_gram_rows
 from daskfs.kernels.linear.columns import copy_into
 from daskfs.kernels.linear.linalg import MIN_PIVOT, extend_cholesky, forward_substitution, solve_cholesky
-from daskfs.kernels.numba_cache import inner_loop, kernel
+from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
 
 BATCH = 8  # Gram rows made in one pass
 OPTIMALITY = 1.0 + 1e-9  # |gradient| may exceed λ by rounding only
@@ -113,11 +113,13 @@ def follow(X, weight, m, lambdas, rule, state):  # type: ignore[no-untyped-def]
     tolerance = STEP_TOLERANCE * math.sqrt(m.y_variance)
     best = -1
     for step in range(n_lambdas):
+        if is_stopped():
+            break
         while True:
             _solve_entered(state, lambdas[step], tolerance)
             _update_gradient(state, m.cross)
             n_added = _admit(X, weight, m, lambdas[step], state)
-            if n_added <= 0:
+            if n_added <= 0 or is_stopped():
                 break
         if n_added < 0:
             return df, rss, gic, coef, step, best, TOO_MANY_GRAM_ROWS
@@ -140,6 +142,8 @@ def _solve_entered(state, lam, tolerance):  # type: ignore[no-untyped-def]
     """Minimise over the entered features: sweep until the signs rest, then solve for these signs."""
     tried = False
     for _ in range(MAX_SWEEPS):
+        if is_stopped():
+            break
         step, signs_moved = _sweep(state, lam)
         if signs_moved:
             tried = False

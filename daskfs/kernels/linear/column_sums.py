@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from daskfs.kernels.linear.columns import squared_norm_between
-from daskfs.kernels.numba_cache import kernel
+from daskfs.kernels.numba_cache import is_stopped, kernel
 
 
 @kernel
@@ -21,6 +21,8 @@ def add_column_sums(indptr, indices, data, weight, keys, sums):  # type: ignore[
         Written to: entries, Σ w x, Σ w x².
     """
     for row in range(indptr.shape[0] - 1):
+        if row % 256 == 0 and is_stopped():
+            break
         for i in range(indptr[row], indptr[row + 1]):
             key = np.uint64(indices[i])
             low, high = 0, keys.shape[0]
@@ -49,6 +51,8 @@ def add_moments(X, shift, weight, sums, squares):  # type: ignore[no-untyped-def
     weight : ndarray of shape (n_rows,), float64
     """
     for i in range(X.shape[0]):
+        if i % 256 == 0 and is_stopped():
+            break
         for j in range(X.shape[1]):
             x = np.float64(X[i, j]) - shift[j]
             sums[j] += weight[i] * x

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from daskfs.kernels.numba_cache import inner_loop, kernel
+from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
 
 
 @kernel
@@ -129,6 +129,8 @@ def add_four_rows(rows, a, b, c, d, factor_a, factor_b, factor_c, factor_d, out)
 def copy_columns(X, mean, scale, features, out):  # type: ignore[no-untyped-def]
     """Write the standardised columns `features` of a block into the rows of `out`, in one pass over its rows."""
     for i in range(X.shape[0]):
+        if i % 512 == 0 and is_stopped():
+            break
         for f in range(features.shape[0]):
             out[f, i] = X[i, features[f]]
     for f in range(features.shape[0]):
@@ -156,6 +158,8 @@ def products_with_columns(X, mean, scale, vector, out):  # type: ignore[no-untyp
     out[:] = 0.0
     n_eights = n_samples - n_samples % 8
     for i in range(0, n_eights, 8):
+        if i % 1024 == 0 and is_stopped():
+            break
         _add_eight_rows(
             X[i], X[i + 1], X[i + 2], X[i + 3], X[i + 4], X[i + 5], X[i + 6], X[i + 7], vector, i, mean, out
         )

@@ -13,7 +13,7 @@ import numpy as np
 from daskfs.kernels.linear.gram_of_zeros import mostly_zero, sums_of_few
 from daskfs.kernels.linear.gram_tiles import BAND_ROWS, add_products, fill_band, padded
 from daskfs.kernels.linear.moments import Moments, deviation, first_moments
-from daskfs.kernels.numba_cache import kernel
+from daskfs.kernels.numba_cache import is_stopped, kernel
 
 WHOLE_GRAM_COLUMNS = 128  # up to these, all correlations cost less than the passes that a long path makes
 
@@ -69,6 +69,8 @@ def _sums(X, y, weight, y_mean, origin, rows):  # type: ignore[no-untyped-def]
     n_padded = padded(X.shape[1] + 2)
     sums, columns = np.zeros((n_padded, n_padded)), np.zeros((n_padded, BAND_ROWS))
     for start in range(0, rows.shape[0], BAND_ROWS):
+        if is_stopped():
+            break
         fill_band(X, y, weight, y_mean, origin, rows[start : start + BAND_ROWS], columns)
         add_products(columns, sums)
     return sums

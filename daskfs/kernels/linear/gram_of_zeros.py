@@ -12,7 +12,7 @@ import numpy as np
 
 from daskfs.kernels.linear.columns import copy_into
 from daskfs.kernels.linear.gram_tiles import BAND_ROWS, add_products, fill_band, padded
-from daskfs.kernels.numba_cache import inner_loop, kernel
+from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
 
 ZERO_SHARE = 0.5  # of a band's rows, for a column to count as sparse
 TILE_PRODUCTS = 16.0  # made in the time of one step of a row's values: dense tiles against what is done here
@@ -80,6 +80,8 @@ def sums_of_few(X, y, weight, y_mean, origin, rows, is_sparse):  # type: ignore[
     sums = np.zeros((padded(n_features + 2), padded(n_features + 2)))
     whole = np.zeros((0, BAND_ROWS))
     for start in range(0, rows.shape[0], BAND_ROWS):
+        if is_stopped():
+            break
         band = rows[start : start + BAND_ROWS]
         if whole.shape[0] > 0:
             fill_band(X, y, weight, y_mean, origin, band, whole)

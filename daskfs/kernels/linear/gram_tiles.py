@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from daskfs.kernels.numba_cache import inner_loop, kernel
+from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
 
 BAND_ROWS = 264  # no power of two: columns of a band must not share the lines of the cache
 GROUP = 8  # rows transposed together
@@ -30,6 +30,8 @@ def add_products(columns, sums):  # type: ignore[no-untyped-def]
         Below the diagonal nothing of use.
     """
     for a in range(0, columns.shape[0], TILE):
+        if is_stopped():
+            break
         for b in range(a, columns.shape[0], TILE):
             add_tile(columns, a, columns, b, 0.0, sums)
 

@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from daskfs.kernels.linear.columns import dot_of_first
-from daskfs.kernels.numba_cache import kernel
+from daskfs.kernels.numba_cache import is_stopped, kernel
 
 MIN_PIVOT = 1e-10  # 1 - R² of a column on the ones before it, below which it counts as their combination
 MAX_JACOBI_SWEEPS = 60
@@ -36,6 +36,8 @@ def extend_cholesky(gram, members, n_members, n_kept, factor):  # type: ignore[n
         The rank.
     """
     for q in range(n_kept, n_members):
+        if is_stopped():
+            break
         for r in range(q):
             factor[q, r] = gram[members[q], members[r]]
         _factor_row(factor, q, 1.0)
@@ -54,6 +56,8 @@ def factorise(matrix, n, ridge, factor):  # type: ignore[no-untyped-def]
     """
     rank = 0
     for q in range(n):
+        if is_stopped():
+            break
         for r in range(q):
             factor[q, r] = matrix[q, r]
         _factor_row(factor, q, matrix[q, q] + (ridge if q > 0 else 0.0))
@@ -115,6 +119,8 @@ def invert_independent(matrix):  # type: ignore[no-untyped-def]
     is_dependent = np.diag(factor) <= 0.0
     unit, column = np.zeros(n), np.zeros(n)
     for q in range(n):
+        if is_stopped():
+            break
         if not is_dependent[q]:
             unit[q] = 1.0
             solve_cholesky(factor, n, unit, column)
@@ -144,6 +150,8 @@ def invert(matrix, inverse):  # type: ignore[no-untyped-def]
     k = matrix.shape[0]
     factor = np.zeros((k, k))
     for i in range(k):
+        if is_stopped():
+            return False
         for j in range(i):
             factor[i, j] = (matrix[i, j] - dot_of_first(factor[i], factor[j], j)) / factor[j, j]
         pivot = matrix[i, i] - dot_of_first(factor[i], factor[i], i)
@@ -152,11 +160,15 @@ def invert(matrix, inverse):  # type: ignore[no-untyped-def]
         factor[i, i] = math.sqrt(pivot)
     columns = np.zeros((k, k))  # row j: column j of L⁻¹
     for j in range(k):
+        if is_stopped():
+            break
         column = columns[j]
         column[j] = 1.0 / factor[j, j]
         for i in range(j + 1, k):
             column[i] = -dot_of_first(factor[i, j:i], column[j:i], i - j) / factor[i, i]
     for i in range(k):
+        if is_stopped():
+            break
         for j in range(i + 1):
             inverse[i, j] = dot_of_first(columns[i, i:], columns[j, i:], k - i)
             inverse[j, i] = inverse[i, j]
@@ -194,6 +206,8 @@ def minimum_norm(gram, right):  # type: ignore[no-untyped-def]
     for q in range(n):
         largest = max(largest, values[q, q])
     for _ in range(MAX_JACOBI_SWEEPS):
+        if is_stopped():
+            break
         if not _jacobi_sweep(values, vectors, largest):
             break
     largest = 0.0
@@ -216,6 +230,8 @@ def _jacobi_sweep(values, vectors, largest):  # type: ignore[no-untyped-def]
     n = values.shape[0]
     rotated = False
     for p in range(n - 1):
+        if is_stopped():
+            break
         for q in range(p + 1, n):
             off = values[p, q]
             if abs(off) <= 1e-16 * largest:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daskfs.kernels.numba_cache import inner_loop, kernel
+from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
 
 GROUP = 8  # rows whose moments are added up together
 PANEL_COLUMNS = 1024  # four rows of a panel and the sums of four features stay near the processor
@@ -88,6 +88,8 @@ def _add_differences(X, y, weight, rows, y_mean, origin, mean, square, cross):  
     n_rows = rows.shape[0]
     take, w, residual = np.empty(GROUP, np.int64), np.empty(GROUP), np.empty(GROUP)
     for top in range(0, n_rows, GROUP):
+        if top % 1024 == 0 and is_stopped():
+            break
         for r in range(GROUP):
             i = rows[min(top + r, n_rows - 1)]  # beyond the last row: that again, of no weight
             take[r] = i
@@ -151,6 +153,8 @@ def gram_rows(X, weight, block_moments, features, out):  # type: ignore[no-untyp
     far = _far_panels(mean, scale)
     for top in range(0, rows.shape[0], 4):
         if top % BAND_ROWS == 0:
+            if is_stopped():
+                break
             _weigh_columns(X, weight, block_moments, features, rows[top : top + BAND_ROWS], factors)
         a, b = rows[top], rows[min(top + 1, last)]
         c, d = rows[min(top + 2, last)], rows[min(top + 3, last)]

@@ -6,7 +6,7 @@ Of all matrices and vectors position 0 is the intercept's; the columns' follow f
 from __future__ import annotations
 
 from daskfs.kernels.linear.columns import four_row_dots, row_dot, sum_of
-from daskfs.kernels.numba_cache import kernel
+from daskfs.kernels.numba_cache import is_stopped, kernel
 
 
 @kernel
@@ -14,6 +14,8 @@ def member_products(columns, members, n_members, vector, out):  # type: ignore[n
     """Write the products of the members with a vector into `out` from position 1 on."""
     n_fours = n_members - n_members % 4
     for q in range(0, n_fours, 4):
+        if is_stopped():
+            break
         out[q + 1], out[q + 2], out[q + 3], out[q + 4] = four_row_dots(
             columns, members[q], members[q + 1], members[q + 2], members[q + 3], vector
         )
@@ -27,6 +29,8 @@ def extend_hessian(columns, members, n_members, first, weight, hessian, work):  
     if first == 0:
         hessian[0, 0] = sum_of(weight)
     for a in range(max(first, 1), n_members + 1):
+        if is_stopped():
+            break
         column = members[a - 1]
         for i in range(work.shape[0]):
             work[i] = weight[i] * columns[column, i]

@@ -12,7 +12,7 @@ import numpy as np
 
 from daskfs.kernels.linear.columns import squared_norm_between
 from daskfs.kernels.losses import row_derivative, row_value
-from daskfs.kernels.numba_cache import inner_loop, kernel
+from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
 from daskfs.kernels.sketch.count_sketch import hash_word, updated
 from daskfs.kernels.sketch.rows import EMPTY, slot_of, step_of
 from daskfs.losses import MULTINOMIAL
@@ -69,6 +69,8 @@ def train_classes(rows, first, last, rule, sketch, table, scalars, intercept, fr
     z, derivatives = np.empty(n_classes), np.empty(n_classes)
     steps, tail = np.empty(n_classes, np.float32), np.empty(n_classes, np.float32)
     for row in range(first, last):
+        if is_stopped():
+            break
         if n_active[0] >= full and not frozen:
             return row, True
         start, stop = indptr[row], indptr[row + 1]

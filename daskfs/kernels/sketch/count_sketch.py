@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from daskfs.kernels.numba_cache import kernel, prefetch
+from daskfs.kernels.numba_cache import is_stopped, kernel, prefetch
 
 MAX_BUCKETS = 1 << 31
 N_HASHES = (1, 3, 5)
@@ -176,6 +176,8 @@ def positions(keys, n_buckets, rows, seed, buckets, signs):  # type: ignore[no-u
     """
     mask = n_buckets - _ONE
     for j in range(keys.shape[0]):
+        if j % 1024 == 0 and is_stopped():
+            break
         h = mixed(keys[j], seed)
         g = h * C
         k = (g ^ (g >> _S32)) * A
@@ -199,6 +201,8 @@ def add(cells, n_buckets, rows, seed, keys, values):  # type: ignore[no-untyped-
     values : ndarray of shape (n_keys,), float32
     """
     for j in range(keys.shape[0]):
+        if j % 1024 == 0 and is_stopped():
+            break
         updated(cells, n_buckets, rows, hash_word(keys[j], seed, rows), values[j])
 
 
@@ -209,4 +213,6 @@ def estimate(cells, n_buckets, rows, seed, keys, estimates):  # type: ignore[no-
     Adding zero leaves every cell as it is.
     """
     for j in range(keys.shape[0]):
+        if j % 1024 == 0 and is_stopped():
+            break
         estimates[j] = updated(cells, n_buckets, rows, hash_word(keys[j], seed, rows), np.float32(0.0))

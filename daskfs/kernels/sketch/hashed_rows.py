@@ -8,7 +8,7 @@ import numpy as np
 
 from daskfs.kernels.linear.columns import squared_norm_between
 from daskfs.kernels.losses import row_derivative, row_value
-from daskfs.kernels.numba_cache import inner_loop
+from daskfs.kernels.numba_cache import inner_loop, is_stopped
 from daskfs.kernels.sketch.classes import loss_and_derivatives
 from daskfs.kernels.sketch.count_sketch import hash_word, rows_of
 from daskfs.kernels.sketch.rows import step_of
@@ -35,6 +35,8 @@ def train_hashed_rows(  # type: ignore[no-untyped-def]
     z, derivatives = np.empty(n_outputs), np.empty(n_outputs)
     mask = n_buckets - _ONE
     for row in range(first, last):
+        if is_stopped():
+            break
         start, stop = indptr[row], indptr[row + 1]
         norm = squared_norm_between(data, start, stop)
         if not math.isfinite(norm):

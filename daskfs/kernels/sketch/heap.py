@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from daskfs.kernels.linear.columns import squared_norm_between
-from daskfs.kernels.numba_cache import inner_loop, kernel
+from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
 from daskfs.kernels.sketch.classes import loss_and_derivatives
 from daskfs.kernels.sketch.count_sketch import A, hash_word, updated
 from daskfs.kernels.sketch.rows import EMPTY, slot_of, step_from, step_of
@@ -192,6 +192,8 @@ def train_rows_with_heaps(rows, first, last, rule, sketch, heaps, scalars, inter
     scale = np.float32(scalars[0].tail_scale)
     z, derivatives, steps = np.empty(n_outputs), np.empty(n_outputs), np.empty(n_outputs, np.float32)
     for row in range(first, last):
+        if is_stopped():
+            break
         start, stop = indptr[row], indptr[row + 1]
         norm = squared_norm_between(data, start, stop)
         if not math.isfinite(norm):

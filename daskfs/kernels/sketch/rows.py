@@ -13,7 +13,7 @@ import numpy as np
 
 from daskfs.kernels.linear.columns import squared_norm
 from daskfs.kernels.losses import row_derivative, row_value
-from daskfs.kernels.numba_cache import inner_loop, kernel
+from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
 from daskfs.kernels.sketch.count_sketch import A, fetch, hash_word, updated
 
 EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -216,6 +216,8 @@ def train_rows(  # type: ignore[no-untyped-def]
     marks = marks_of(keys)
     found = np.empty(slots.shape[0], np.float32)
     for row in range(first, last):
+        if is_stopped():
+            break
         if n_active[0] >= full and not frozen:
             return row, True
         ids, values = indices[indptr[row] : indptr[row + 1]], data[indptr[row] : indptr[row + 1]]

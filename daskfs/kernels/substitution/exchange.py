@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from daskfs.kernels.linear.columns import dot_of_first
-from daskfs.kernels.numba_cache import inner_loop, kernel
+from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
 
 MIN_GAIN = 1e-9
 """Part of its gain by which a newcomer must win: less is rounding."""
@@ -76,6 +76,8 @@ def exchange_scan(  # type: ignore[no-untyped-def]
     cross, linear, diagonal, usable = candidates
     shift = np.zeros(coef.shape[0])
     for b in range(start, cross.shape[0]):
+        if is_stopped():
+            break
         if not usable[b]:
             continue
         counts[0].n_presented += 1

@@ -17,7 +17,7 @@ import numpy as np
 
 from daskfs.kernels.linear.gram_tiles import TILE, add_tile
 from daskfs.kernels.linear.moments import CONSTANT_RATIO
-from daskfs.kernels.numba_cache import inner_loop, kernel
+from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
 
 BAND_ROWS = 520  # of two packed panels of 64 columns in the second-level cache; 520 x 128² < 2²⁴
 SPAN = 2048  # rows of a combination summed at once: they stay in the first-level cache
@@ -55,6 +55,8 @@ def _add_bands(left, right, weight, left_panel, right_panel, sums, is_symmetric)
     n_samples = left.shape[1]
     zero = np.zeros(1, left_panel.dtype)[0]  # of the panels' precision, in which the sums of a band are kept
     for start in range(0, n_samples, BAND_ROWS):
+        if is_stopped():
+            break
         stop = min(start + BAND_ROWS, n_samples)
         if stop - start < BAND_ROWS:
             left_panel[:] = 0
@@ -67,6 +69,8 @@ def _add_bands(left, right, weight, left_panel, right_panel, sums, is_symmetric)
             else:
                 _copy(right[b, start:stop], right_panel[b])
         for a in range(0, left_panel.shape[0], TILE):
+            if is_stopped():
+                break
             for b in range(a if is_symmetric else 0, right_panel.shape[0], TILE):
                 add_tile(left_panel, a, right_panel, b, zero, sums)
 
@@ -100,12 +104,16 @@ def row_products(rows, vector, weight):  # type: ignore[no-untyped-def]
     products = np.zeros(rows.shape[0])
     if weight.shape[0] == 0:
         for b in range(rows.shape[0]):
+            if is_stopped():
+                break
             products[b] = _dot(rows[b], vector)
         return products
     weighted = np.empty(vector.shape[0])
     for i in range(vector.shape[0]):
         weighted[i] = weight[i] * vector[i]
     for b in range(rows.shape[0]):
+        if is_stopped():
+            break
         products[b] = _dot(rows[b], weighted)
     return products
 
@@ -130,6 +138,8 @@ def combine(rows, coef, offset, out):  # type: ignore[no-untyped-def]
     """
     n_samples = out.shape[0]
     for start in range(0, n_samples, SPAN):
+        if is_stopped():
+            break
         stop = min(start + SPAN, n_samples)
         out[start:stop] = offset
         k = 0
@@ -173,6 +183,8 @@ def standardise(rows, weight, centres, scales, in_place, mean, scale, square):  
         scaled; 0 of a constant column; NaN of one that is not finite), and what the mean square of the column is now.
     """
     for b in range(rows.shape[0]):
+        if is_stopped():
+            break
         _measure(rows[b], weight, centres, scales, mean[b : b + 1], scale[b : b + 1], square[b : b + 1])
         if in_place and scale[b] > 0.0:
             _transform(rows[b], mean[b], 1.0 / scale[b])

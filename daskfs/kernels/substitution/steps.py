@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from daskfs.kernels.linear.columns import dot_of_first
-from daskfs.kernels.numba_cache import kernel
+from daskfs.kernels.numba_cache import is_stopped, kernel
 from daskfs.kernels.substitution.exchange import NO_ONE
 
 OS, PAPER = 0, 1
@@ -84,6 +84,8 @@ def steps_scan(candidates, start, model, n_members, n_fixed, rule, state, counts
     curved = np.zeros(coef.shape[0])
     step = np.zeros(coef.shape[0])
     for b in range(start, cross.shape[0]):
+        if is_stopped():
+            break
         if not usable[b]:
             continue
         counts[0].n_presented += 1

@@ -31,7 +31,7 @@ from daskfs.selectors.message.subset import (
     SubsetChoice,
     of_one,
 )
-from daskfs.selectors.message.votes import z_of_least_squares, z_of_likelihood
+from daskfs.selectors.message.votes import z_of_least_squares
 from daskfs.selectors.shared.record import Record
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import null_intercept, null_intercepts
@@ -181,15 +181,20 @@ class SubsetFits(ABC):
     def __init__(self, columns: np.ndarray, counts: Counts) -> None:
         self.columns, self.counts = columns, counts
 
+    @property
     @abstractmethod
-    def z(self) -> np.ndarray | None:
-        """Return the subsets' coefficients over their standard errors; None where rows that it takes are gone."""
+    def total(self) -> np.ndarray:
+        """The sum of the weights of every subset that could be fitted, shape (n_known,)."""
+
+    @abstractmethod
+    def z(self) -> np.ndarray:
+        """Return the coefficients of these subsets over their standard errors; NaN where one does not know."""
 
     @abstractmethod
     def averaged(self, average: str) -> tuple[Average, str]:
         """Steps 6 and 7: return the average of the fits, with ``one_step`` after a Newton step on all rows.
 
-        And which of the two was done, or why the step was not: a name of `STEPS_NOT_TAKEN`.
+        And which was done, or why the step was not: a name of `STEPS_NOT_TAKEN`.
         """
 
     def notes(self, step: str) -> list[str]:
@@ -221,21 +226,27 @@ class LeastSquaresFits(SubsetFits):
         self.equations = equations
         self.coef, self.is_singular = solve_subsets(equations)
 
+    @property
+    def total(self) -> np.ndarray:
+        """The sum of the weights of every subset that could be fitted."""
+        return self.equations.total
+
     def z(self) -> np.ndarray:
-        """Return the subsets' coefficients over their standard errors."""
+        """Return the coefficients of these subsets over their standard errors."""
         return z_of_least_squares(self.equations, self.coef)
 
     def averaged(self, average: str) -> tuple[Average, str]:
         """Return the average; a Newton step from it, as from anywhere, ends at least squares on all rows."""
-        is_step = average == "one_step"
-        return all_rows_fit(self.equations) if is_step else mean_of_fits(self.coef, self.equations), average
+        if average == "one_step":
+            return all_rows_fit(self.equations), average
+        return (median_of_fits if average == "median" else mean_of_fits)(self.coef, self.equations), average
 
     def _notes_on_fits(self) -> list[str]:
         return self._note_on_dependence(int(self.is_singular.sum()))
 
 
 class LikelihoodFits(SubsetFits):
-    """Fits of the other losses; standard errors and the Newton step read the chosen columns once more."""
+    """Fits of the other losses; the Newton step reads the chosen columns once more."""
 
     def __init__(
         self, columns: np.ndarray, counts: Counts, fitted: MaximumLikelihood, passes: list[SubsetPasses]
@@ -260,18 +271,22 @@ class LikelihoodFits(SubsetFits):
         point = Point(mean.coef * mean.scale, mean.centred_intercept, mean.mean, mean.scale)
         return Derivatives.joined([one.derivatives(self.columns, point) for one in self.passes])
 
-    def z(self) -> np.ndarray | None:
-        """Return the subsets' coefficients over their standard errors; None where rows that it takes are gone."""
-        if self.counts.n_lost:
-            return None
-        coef = self.fitted.coef.copy()
-        coef[~self._is_trusted] = np.nan
-        n_classes = coef.shape[1] if coef.ndim > 2 else 0
-        return z_of_likelihood(coef, self.fitted.dispersion, self._derivatives.hessian, self._mean.scale, n_classes)
+    @property
+    def total(self) -> np.ndarray:
+        """The sum of the weights of every subset that could be fitted."""
+        return self.fitted.total
+
+    def z(self) -> np.ndarray:
+        """Return the coefficients of these subsets over their standard errors; a separable subset has none."""
+        z = self.fitted.coef / self.fitted.error
+        z[self.fitted.is_separable] = np.nan
+        return z
 
     def averaged(self, average: str) -> tuple[Average, str]:
         """Return the average, after a Newton step where it is asked for and can be trusted."""
-        if average != "one_step":
+        if average == "median":
+            return median_of_fits(self.fitted.coef, self.fitted, self._is_trusted), average
+        if average == "mean":
             return self._mean, average
         if self.counts.n_lost:
             return self._mean, "lost rows"
@@ -342,6 +357,25 @@ def mean_of_fits(
     averaged = np.where(known, coef, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
     y_mean = (share * fitted.y_mean.T).sum(axis=-1)
     return Average(averaged, y_mean - (mean * averaged).sum(axis=-1), mean, scale)
+
+
+def median_of_fits(
+    coef: np.ndarray, fitted: NormalEquations | MaximumLikelihood, is_trusted: np.ndarray | None = None
+) -> Average:
+    """Return the coordinate-wise median of the subsets' coefficients, and that of their intercepts given these.
+
+    Parameters are those of `mean_of_fits`. Means and scales of the columns are medians too: whatever fewer than half of
+    the subsets say, each number stays within those of the others.
+    """
+    trusted = slice(None) if is_trusted is None else is_trusted
+    coef, mean, y_mean = coef[trusted], fitted.mean[trusted], fitted.y_mean[trusted]
+    middle = np.nan_to_num(np.nanmedian(np.where(np.isnan(coef).all(axis=0), 0.0, coef), axis=0))
+    if middle.ndim > 1:
+        middle -= middle.mean(axis=0)
+    intercept = np.median(y_mean - mean @ middle.T, axis=0)
+    if middle.ndim > 1:
+        intercept -= intercept.mean()
+    return Average(middle, intercept, np.median(mean, axis=0), np.median(fitted.scale[trusted], axis=0))
 
 
 def all_rows_fit(equations: NormalEquations) -> Average:

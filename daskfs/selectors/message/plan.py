@@ -211,7 +211,7 @@ def plan_message(subsets: Subsets, limits: Limits) -> SelectorPlan:
         n_read = n_samples * n_tasks
     again = "the selected ones again where a subset's path has not met them"
     if loss != "squared":
-        again = "two over the selected ones, or four where weak features are looked at again"
+        again = "two over the selected ones, or three where weak features are voted on again"
     return SelectorPlan(
         n_tasks=n_tasks,
         n_passes=1,

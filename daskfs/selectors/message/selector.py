@@ -5,7 +5,8 @@
     2. On each subset i: follow the Lasso path; choose the model on it that minimises
        GIC(M) = n_i log(RSS_M / n_i) + λ |M|; γ_j(i) says whether feature j is in it.
     3. Keep the features that more than half of the subsets chose: γ_j = median_i γ_j(i).
-    4. Look again at features with more votes than chance gives: keep those that the subsets' fits confirm.
+    4. Fit these and the features with more votes than chance gives on each subset, and vote once more: keep those by
+       which more than half of the subsets gain by their criterion.
     5. On each subset: least squares on the kept features gives β(i).
     6. Average: β = Σ_i β(i) / m.
     7. One Newton step from β on all rows.
@@ -26,16 +27,21 @@ Differs from the paper
 * RSS is that of the least-squares refit (``gic_rss="refit"``): in the paper's own simulations the shrunk fit loses weak
   signals of correlated features. The default λ is that of BIC, and more where few subsets vote: features of noise that
   one subset chooses are voted down, but one that most subsets miss is lost.
-* Step 4. A vote loses for certain what each subset sees with a chance below one half, however many the subsets
-  (`daskfs.selectors.message.votes`); ``second_look=False`` leaves the step out.
+* Step 4. The Lasso's path misses weak features of correlated ones that a subset keeps when it is asked
+  (`daskfs.selectors.message.votes`); ``second_look=False`` leaves the step out. A feature takes more than half of the
+  subsets here as in step 3: the breakdown point of Theorem 1 stays one half, however many subsets. A statistic of
+  all rows would find still weaker features and be moved by a few subsets; for those take fewer and larger subsets.
 * Step 7. Maximum-likelihood fits of n_i rows are biased by O(1 / n_i), and so is their average. Where the true features
   are selected the step ends close to maximum likelihood on all rows. With the squared loss it ends at least squares on
-  all rows, whose sums are those of the subsets: nothing more is read. ``average="mean"`` leaves it out.
+  all rows, whose sums are those of the subsets: nothing more is read. ``average="mean"`` leaves it out. Both, as the
+  paper's average, are moved by one subset of wild rows: what the vote withstands, the coefficients do not.
+  ``average="median"`` does, with standard errors a quarter larger.
 * A path ends at models of ``n_i / (2 log p)`` features, since log RSS falls without end towards saturation, and after
   `patience` features without a better model.
 * The paper is silent on m even and votes of exactly m / 2; they do not count as a majority (``tie="drop"``).
-* A subset on which a column is constant does not vote on it: its vote counts over the others, which must be more than
-  half. Such a coefficient is averaged over the others too. A subset whose target is constant (one class) has no vote.
+* A column is selected for which more than half of all subsets vote, those where it is constant among them; its
+  frequency, and the average of its coefficient, are over the others. A subset whose target is constant (one class) has
+  no vote: where most are so, a minority of all decides.
 * On a subset where the kept columns are linearly dependent, step 5 takes the shortest solution; on one whose classes
   are linearly separable by them, where there is no maximum likelihood, a weak ridge bounds the fit, and the average
   leaves it out. The result counts both.
@@ -69,11 +75,13 @@ from daskfs.selectors.message.plan import (
     why_n_subsets,
 )
 from daskfs.selectors.message.subset import SelectionSettings
-from daskfs.selectors.message.votes import Vote, confirmed, count_votes, notes_on_choices, notes_on_votes
+from daskfs.selectors.message.votes import Vote, count_votes, notes_on_choices, notes_on_votes, second_vote
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
+
+KEPT_NBYTES = 256 << 20  # of arrays that `partial_fit` keeps for the squared loss, which seldom needs them
 
 
 class Message(BaseSelector, renamed={"penalty": "gic_penalty"}):
@@ -120,9 +128,10 @@ class Message(BaseSelector, renamed={"penalty": "gic_penalty"}):
         What becomes of a feature that exactly half of the subsets chose.
     second_look : bool
         Whether features that fewer than half of the subsets chose, but more than chance would have it, are kept where
-        all subsets' fits together show that they count.
-    average : {"one_step", "mean"}
-        Whether a Newton step on all rows follows the average of the subsets' coefficients.
+        more than half keep when they are asked in a second vote.
+    average : {"one_step", "mean", "median"}
+        Whether a Newton step on all rows follows the average of the subsets' coefficients; or their median, which
+        withstands outliers in fewer than half of the subsets, as the selection does.
     n_lambdas : int
         Length of the Lasso path's grid, where the path is not followed from knot to knot.
     patience : int or None
@@ -164,7 +173,7 @@ class Message(BaseSelector, renamed={"penalty": "gic_penalty"}):
     One pass reads all columns; of a scipy.sparse matrix of few entries only these. With the squared loss the moments
     and correlations of up to 64 features that a subset's path has met come back with its choice; a subset that has not
     met a feature selected by the others reads these columns again. Other losses read them for the refit and the Newton
-    step. A second look that keeps only some does so twice. A task holds its rows and up to 256 MiB beside them. The
+    step. A second vote that keeps only some refits twice. A task holds its rows and up to 256 MiB beside them. The
     same data, parameters and seed give the same bits with any tiles, workers and order of completion.
 
     Examples
@@ -198,7 +207,7 @@ class Message(BaseSelector, renamed={"penalty": "gic_penalty"}):
     estimator: Estimator = None
     tie: Literal["drop", "keep"] = "drop"
     second_look: bool = True
-    average: Literal["one_step", "mean"] = "one_step"
+    average: Literal["one_step", "mean", "median"] = "one_step"
     n_lambdas: Annotated[int, Ge(2)] = 100
     patience: Count | None = 10
     max_features: Count | None = None
@@ -231,7 +240,9 @@ class Message(BaseSelector, renamed={"penalty": "gic_penalty"}):
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, classes: Any = None) -> Message:
         """Take more rows: their subsets vote with those before, and their fits join the average.
 
-        The rows of one call are cut into subsets of their own. The answer is that of one `fit` over all these subsets.
+        The rows of one call are cut into subsets of their own. The answer is that of one `fit` over all these subsets,
+        whose number also decides on the penalty of ``criterion="vote"``. Two things are the first rows' alone: which
+        classes there are, and the threshold of the Huber loss.
 
         Parameters
         ----------
@@ -245,12 +256,13 @@ class Message(BaseSelector, renamed={"penalty": "gic_penalty"}):
 
         Notes
         -----
-        Earlier rows are not selected on again. With the squared loss subsets are refitted from what they left behind, a
-        few kilobytes each; a subset whose path has not met a feature that is selected now is read again from its store,
-        or else left out of the average, which a note says. Other losses read the selected columns of all rows again:
-        arrays in memory that `partial_fit` was given are kept for it (those given to `fit` are not, and none is pickled
-        with the selector); a store costs nothing. Subsets whose rows are gone vote, but are left out of the average,
-        with a warning.
+        Earlier rows are not selected on again: their paths have left the models of all penalties that may come. With
+        the squared loss subsets are refitted from what they left behind, a few kilobytes each; a subset whose path has
+        not met a feature that is selected or looked at again now is read again. Other losses read these columns of all
+        rows again. A store costs nothing; arrays in memory that `partial_fit` was given are kept for it, with the
+        squared loss the first 256 MiB of them (those given to `fit` are not, and none is pickled with the selector).
+        Subsets whose rows are gone vote as ever, but not a second time, and are left out of the average: then alone is
+        the answer another than that of one fit, and a note or a warning says so.
         """
         self.check_parameters()
         seen = getattr(self, "_seen", _Seen())
@@ -272,7 +284,7 @@ class Message(BaseSelector, renamed={"penalty": "gic_penalty"}):
             self._take(self._run(matrix))
             if is_lazy(X):
                 self._seen.parts[-1] = replace(self._seen.parts[-1], matrix=None)  # its store is temporary
-            elif self.loss_ == "squared":
+            elif self.loss_ == "squared" and self._seen.nbytes > KEPT_NBYTES:
                 self._seen.parts[-1] = self._seen.parts[-1].without_arrays()
         if found is not None:
             self.classes_ = found
@@ -290,10 +302,12 @@ class Message(BaseSelector, renamed={"penalty": "gic_penalty"}):
         passes = SubsetPasses(run.over(rows), subsets)
         part = Part(rows, subsets, passes.select())
         parts = [*((past, past.passes(run)) for past in self._seen.parts), (part, passes)]
-        choices = [choice for part, _ in parts for choice in part.choices]
+        n_subsets, n_features = sum(part.subsets.n_subsets for part, _ in parts), subsets.data.n_features
+        settings = replace(subsets.settings, n_subsets=n_subsets)
+        choices = [choice.among(settings, n_features) for part, _ in parts for choice in part.choices]
         notes += notes_on_choices(choices)
-        vote = count_votes(choices, subsets.data.n_features, self.tie)
-        fits = self._fits(vote, parts, notes)
+        vote = count_votes(choices, n_features, self.tie)
+        fits = self._fits(vote, parts, settings, notes)
         self._seen.parts.append(part)
         if fits is None:
             columns, average = np.empty(0, dtype=np.int64), intercept_alone(choices, subsets.settings)
@@ -301,7 +315,7 @@ class Message(BaseSelector, renamed={"penalty": "gic_penalty"}):
             columns, (average, step) = fits.columns, fits.averaged(self.average)
         notes += notes_on_votes(vote.frequency, run.matrix.names.given)
         notes += [] if fits is None else fits.notes(step)
-        self.n_subsets_, self.n_cached_ = len(choices), 0 if fits is None else fits.counts.n_cached
+        self.n_subsets_, self.n_cached_ = n_subsets, 0 if fits is None else fits.counts.n_cached
         self.n_selected_per_subset_ = np.array([choice.n_selected for choice in choices])
         self._set_model(vote.frequency, columns, average)
         self.result_ = self._result_of(
@@ -338,17 +352,24 @@ class Message(BaseSelector, renamed={"penalty": "gic_penalty"}):
         codes = tuple(map(float, seen.codes))
         return {"classes": codes} if self.loss_ == "multinomial" else {"positive": codes[1]}
 
-    def _fits(self, vote: Vote, parts: list[tuple[Part, SubsetPasses | None]], notes: list[str]) -> SubsetFits | None:
+    def _fits(
+        self,
+        vote: Vote,
+        parts: list[tuple[Part, SubsetPasses | None]],
+        settings: SelectionSettings,
+        notes: list[str],
+    ) -> SubsetFits | None:
         """Steps 4 and 5: return the subsets' fits on the features that are kept; None where none is."""
         is_kept, fits = vote.is_selected, None
         if self.second_look and vote.is_contender.any():
             fits = fit_subsets(parts, np.flatnonzero(vote.is_selected | vote.is_contender))
-            total = float(np.sum([choice.total for part, _ in parts for choice in part.choices]))
-            is_confirmed = confirmed(fits.z(), fits.columns, vote.is_contender, total, self.gamma)
-            is_kept = vote.is_selected | is_confirmed
+            penalty = np.array([settings.penalty(total, len(vote.is_selected)) for total in fits.total])
+            is_confirmed = second_vote(fits.z(), penalty, settings.n_subsets) & vote.is_contender[fits.columns]
+            is_kept = vote.is_selected.copy()
+            is_kept[fits.columns[is_confirmed]] = True
             notes.append(
                 f"{int(vote.is_contender.sum())} feature(s) had fewer votes than a majority and more than chance "
-                f"gives: {int(is_confirmed.sum())} kept for what all subsets show together"
+                f"gives: {int(is_confirmed.sum())} kept by a second vote"
             )
         columns = np.flatnonzero(is_kept)
         if fits is not None and len(fits.columns) == len(columns):
@@ -375,3 +396,9 @@ class _Seen:
     threshold: float = 0.0
     """Of the Huber loss."""
     parts: list[Part] = field(default_factory=list)
+
+    @property
+    def nbytes(self) -> int:
+        """Of all arrays that are held."""
+        held = (part for part in self.parts if part.matrix is not None and part.matrix.is_resident)
+        return sum(part.subsets.data.nbytes for part in held)

@@ -48,13 +48,22 @@ class SelectionSettings:
     threshold: float = 0.0
     """Of the Huber loss."""
 
+    def penalty(self, total: float, n_features: int) -> float:
+        """Return λ of the criterion on rows of this total weight."""
+        if self.gic_penalty is not None:
+            return self.gic_penalty
+        return feature_penalty(self.criterion, total, n_features, self.gamma, self.n_subsets)
+
+    def least_penalty(self, total: float, n_features: int) -> float:
+        """Return λ where any number of subsets may join those that vote."""
+        if self.gic_penalty is not None or self.criterion != "vote":
+            return self.penalty(total, n_features)
+        return feature_penalty("bic", total, n_features)
+
     def of_path(self, total: float, n_features: int) -> dict[str, Any]:
         """Return what every path takes, on rows of this total weight: λ of the criterion, where to end."""
-        penalty = self.gic_penalty
-        if penalty is None:
-            penalty = feature_penalty(self.criterion, total, n_features, self.gamma, self.n_subsets)
         names = ("sigma2", "gic_rss", "n_lambdas", "patience", "max_features")
-        return {"penalty": penalty, **{name: getattr(self, name) for name in names}}
+        return {"penalty": self.penalty(total, n_features), **{name: getattr(self, name) for name in names}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +77,9 @@ class Ballot(Record):
     intercept: float
     abstains: bool
     """Whether the target is constant on the subset, of one class say: nothing is learnt from it."""
+    least_penalty: float = 0.0
+    """The smallest λ with which the subset chooses it."""
+    of_class: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,18 +92,46 @@ class PathTable(Record):
     fit_is: str
     """``rss`` or ``deviance``."""
     gic: np.ndarray
-    best: int
+    """As it was followed."""
+    more: float
+    """By so much the penalty of a feature is larger than it was followed with."""
 
     @classmethod
-    def of(cls, path: LassoPath | GlmPath) -> PathTable:
+    def of(cls, path: LassoPath | GlmPath, more: float = 0.0) -> PathTable:
         """Return the table of a path."""
         fit, fit_is = (path.rss, "rss") if isinstance(path, LassoPath) else (path.deviance, "deviance")
-        return cls(path.lambdas, path.df, fit, fit_is, path.gic, path.best)
+        return cls(path.lambdas, path.df, fit, fit_is, path.gic, more)
 
     def columns(self) -> dict[str, np.ndarray]:
         """Return the columns of a result's history."""
-        chosen = np.arange(len(self.gic)) == self.best
-        return {"lambda": self.lambdas, "df": self.df, self.fit_is: self.fit, "gic": self.gic, "chosen": chosen}
+        gic = self.gic + self.more * self.df
+        chosen = np.arange(len(gic)) == (np.argmin(gic) if len(gic) else -1)
+        return {"lambda": self.lambdas, "df": self.df, self.fit_is: self.fit, "gic": gic, "chosen": chosen}
+
+
+def best_steps(df: np.ndarray, gic: np.ndarray, penalty: float, least: float) -> list[tuple[float, int]]:
+    """Return which steps of a path some penalty chooses, from one down to the `least`, with which `gic` was made.
+
+    Each with the smallest penalty that chooses it: the vertices of the lower convex hull of the fit over the features.
+
+    Examples
+    --------
+    >>> df, fit = np.array([0, 1, 2, 3]), np.array([100.0, 40.0, 30.0, 29.0])
+    >>> best_steps(df, fit + 5.0 * df, penalty=20.0, least=5.0)
+    [(10.0, 1), (5.0, 2)]
+    """
+    if not len(gic):
+        return [(least, -1)]
+    fit = gic - least * df
+    found: list[tuple[float, int]] = []
+    step = int(np.argmin(fit + penalty * df))
+    while True:
+        larger = np.flatnonzero(df > df[step])
+        equal = (fit[step] - fit[larger]) / (df[larger] - df[step])  # the penalty at which a larger model is as good
+        if not len(larger) or not equal.max() > least:
+            return [*found, (least, step)]
+        found.append((float(equal.max()), step))
+        step = int(larger[np.argmax(equal)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +173,8 @@ class SubsetChoice(Record):
 
     ballots: tuple[Ballot, ...]
     """One, or one for each class."""
+    with_less: tuple[Ballot, ...]
+    """Those that it would cast with smaller penalties, since more subsets may come and vote: λ is falling."""
     total: float
     """Sum of the weights."""
     y_mean: np.ndarray
@@ -145,6 +187,16 @@ class SubsetChoice(Record):
     met: PathMoments | None = None
     path: PathTable | None = None
     """Of the first subset."""
+
+    def among(self, settings: SelectionSettings, n_features: int) -> SubsetChoice:
+        """Return what the subset chooses with other settings: where more subsets vote."""
+        penalty, least = settings.penalty(self.total, n_features), settings.least_penalty(self.total, n_features)
+        by_class: dict[int, Ballot] = {}
+        for ballot in (*self.ballots, *self.with_less):
+            if ballot.of_class not in by_class or by_class[ballot.of_class].least_penalty > penalty:
+                by_class[ballot.of_class] = ballot
+        path = None if self.path is None else replace(self.path, more=penalty - least)
+        return replace(self, ballots=tuple(by_class.values()), with_less=(), path=path)
 
     @property
     def n_selected(self) -> int:
@@ -165,29 +217,38 @@ def choose(
         return _choice_of_estimator(X, y, weight, settings)
     if settings.loss == "multinomial":
         return _choice_by_class(X, y, weight, settings, is_first)
-    path = _path(X, y, weight, settings)
+    total, n_features = float(weight.sum()), X.shape[1]
+    penalty, least = settings.penalty(total, n_features), settings.least_penalty(total, n_features)
+    path = _path(X, y, weight, settings, least)  # the longest of those that any number of subsets asks for
     m = path.moments
     if np.isnan(m.scale).any():
         return None
-    location = _location(path, y, weight)
-    selected = path.selected()
-    coef, intercept = np.empty(0), null_intercept(settings.loss, location)
-    if len(selected):
-        coef, intercept = path.coefficients(path.best)[selected], path.intercept(path.best)
+    location, abstains = _location(path, y, weight), _is_constant(y, weight)
+    steps = best_steps(path.df, path.gic, penalty, least) if penalty > least else [(least, path.best)]
+    ballots = [_ballot_at(path, step, null_intercept(settings.loss, location), abstains, low) for low, step in steps]
     return SubsetChoice(
-        (Ballot(selected, coef, intercept, _is_constant(y, weight)),),
+        (ballots[0],),
+        tuple(ballots[1:]),
         **_columns_of(m),
         y_mean=np.array(location),
         n_unsolved=path.n_unsolved,
         met=PathMoments.of(path) if isinstance(path, LassoPath) else None,
-        path=PathTable.of(path) if is_first else None,
+        path=PathTable.of(path, penalty - least) if is_first else None,
     )
 
 
+def _ballot_at(path: LassoPath | GlmPath, step: int, null: float, abstains: bool, least_penalty: float) -> Ballot:
+    """Return the ballot of the model at one step of a path; `null` is the intercept without features."""
+    selected = path.selected(step)
+    if not len(selected):
+        return Ballot(selected, np.empty(0), null, abstains, least_penalty)
+    return Ballot(selected, path.coefficients(step)[selected], path.intercept(step), abstains, least_penalty)
+
+
 def _path(
-    X: np.ndarray | ColumnEntries, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings
+    X: np.ndarray | ColumnEntries, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings, penalty: float
 ) -> LassoPath | GlmPath:
-    options = settings.of_path(float(weight.sum()), X.shape[1])
+    options = {**settings.of_path(float(weight.sum()), X.shape[1]), "penalty": penalty}
     if settings.loss == "squared":
         return lasso_path(X, y, weight, **options)
     follow: Any = lsa_path if settings.approx == "lsa" else glm_path
@@ -209,7 +270,7 @@ def _choice_of_estimator(
     if y.min() < y.max():
         selected, coef, intercept = _fit_estimator(X, y, weight, settings.estimator)
     ballot = Ballot(selected, coef, intercept, _is_constant(y, weight))
-    return SubsetChoice((ballot,), **_columns_of(m), y_mean=y_mean, n_unsolved=0)
+    return SubsetChoice((ballot,), (), **_columns_of(m), y_mean=y_mean, n_unsolved=0)
 
 
 def _fit_estimator(
@@ -242,7 +303,8 @@ def _choice_by_class(
         choices.append(choice)
     return replace(
         choices[0],
-        ballots=tuple(ballot for choice in choices for ballot in choice.ballots),
+        ballots=tuple(replace(ballot, of_class=c) for c, choice in enumerate(choices) for ballot in choice.ballots),
+        with_less=tuple(replace(ballot, of_class=c) for c, choice in enumerate(choices) for ballot in choice.with_less),
         y_mean=0.5 * (1.0 + np.array([float(choice.y_mean) for choice in choices])),
         n_unsolved=sum(choice.n_unsolved for choice in choices),
     )
@@ -299,8 +361,8 @@ class MaximumLikelihood(Record):
     """Whether columns depend on each other, shape (n_subsets,)."""
     is_separable: np.ndarray
     """Whether the classes are linearly separable, so that a weak ridge bounds the fit."""
-    dispersion: np.ndarray
-    """Noise of the score over its derivative, 1 for a likelihood, shape (n_subsets,)."""
+    error: np.ndarray
+    """Standard errors of `coef`, infinite where there are none."""
 
 
 def refit(
@@ -319,8 +381,45 @@ def refit(
         fit = glm_fit(X, y, weight, loss=settings.loss, threshold=settings.threshold)
         y_mean, dispersion = fit.intercept + float(np.nansum(fit.coef * fit.moments.mean)), fit.dispersion
     m = fit.moments
-    found = (m.total, y_mean, m.mean, m.scale, fit.coef, fit.is_singular, fit.is_separable, dispersion)
-    return MaximumLikelihood(*of_one(*found))
+    at = Point(np.where(m.scale > 0.0, fit.coef, 0.0) * m.scale, y_mean, m.mean, m.scale)
+    hessian = derivatives(X, y, weight, settings, at).hessian[0]
+    error = standard_errors(hessian, m.scale, dispersion, len(settings.classes))
+    return MaximumLikelihood(
+        *of_one(m.total, y_mean, m.mean, m.scale, fit.coef, fit.is_singular, fit.is_separable, error)
+    )
+
+
+def standard_errors(hessian: np.ndarray, scale: np.ndarray, dispersion: float, n_classes: int) -> np.ndarray:
+    """Return the standard errors of coefficients from the Hessian of the summed loss, on the scale of the data.
+
+    Parameters
+    ----------
+    hessian : ndarray of shape (k, k)
+        As `Derivatives` have it.
+    scale : ndarray of shape (n_columns,)
+        Of the columns in which `hessian` is; 0 where one takes no part.
+    dispersion : float
+        Noise of the score over its derivative, 1 for a likelihood.
+    n_classes : int
+        0 where there is one coefficient for each column.
+
+    Returns
+    -------
+    ndarray of shape (n_columns,), or (n_classes, n_columns) of coefficients of sum 0
+        Infinite where there is none.
+    """
+    varies = np.flatnonzero(scale > 0.0)
+    kept, n_free = np.concatenate([[0], 1 + varies]), max(n_classes - 1, 1)
+    places = (np.arange(n_free)[:, None] * (1 + len(scale)) + kept).ravel()
+    try:
+        covariance = np.linalg.inv(hessian[np.ix_(places, places)]).reshape(n_free, len(kept), n_free, len(kept))
+    except np.linalg.LinAlgError:
+        covariance = np.full((n_free, len(kept), n_free, len(kept)), np.nan)
+    centring = np.eye(n_classes, n_free) - 1.0 / n_classes if n_classes else np.ones((1, 1))
+    variance = dispersion * np.einsum("ca,aqbq,cb->cq", centring, covariance, centring)[:, 1:]
+    error = np.full((len(centring), len(scale)), np.inf)
+    error[:, varies] = np.sqrt(np.where(variance > 0.0, variance, np.inf)) / scale[varies]
+    return error if n_classes else error[0]
 
 
 def of_one(*values: Any) -> list[np.ndarray]:

@@ -1,22 +1,23 @@
-"""Steps 3 and 4 of MESSAGE: the subsets' votes on the features, and a second look at those that most subsets miss.
+"""Steps 3 and 4 of MESSAGE: the subsets' votes on the features, and a second vote on those that most subsets miss.
 
-A subset sees a weak feature with some chance, 0.4 say. More subsets of the same size do not find it by a vote: they
-make its loss certain, though all rows together show it plainly.
+On its path a subset chooses among models that the Lasso makes. Of correlated features it may miss one that it would
+keep if it were asked: a weak feature that enters after several of noise. More subsets do not find it by a vote.
 
     Input: the votes, the majority M
     1. The contenders C: features with more votes than noise gets, the expected number of features of noise with as many
        votes v being below 0.1: p P(B >= v) < 0.1, B binomial of the subsets and the mean frequency below the majority.
-    2. Fit M ∪ C on every subset i: z_ij = b_ij / se(b_ij), that of any other feature being near 0.
-    3. T_j = sqrt(2 m / π) median_i z_ij, standard normal over many subsets where feature j has no influence.
-    4. Keep the contenders with T_j² > log n + 2 gamma log p, the criterion of all rows.
+    2. Fit M ∪ C on every subset i: z_ij = b_ij / se(b_ij).
+    3. Subset i votes for contender j where its criterion gains by j: z_ij² > λ_i. Keep those for which more than half
+       of all subsets vote with the same sign.
 
-The median keeps what MESSAGE is for: subsets with outliers, as long as they are fewer than half, decide nothing.
-The second look is not in the paper; ``Message(second_look=False)`` leaves it out.
+A subset says the same yes or no as in the first vote, at the same price λ. What fewer than half of the subsets say,
+however wild their rows, admits no feature, whatever the number of subsets: no number enters but the votes. (A statistic
+of all rows would find weaker features and be moved by a few subsets; the median of z, scaled by √m, is moved by any
+share of them once they are many.) The second vote is not in the paper; ``Message(second_look=False)`` leaves it out.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from itertools import zip_longest
 from typing import NamedTuple
@@ -24,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from daskfs.errors import Caution
-from daskfs.kernels.lasso.criteria import binomial_tail, feature_penalty
+from daskfs.kernels.lasso.criteria import binomial_tail
 from daskfs.selectors.message.subset import Ballot, NormalEquations, SubsetChoice
 
 FALSE_CONTENDERS = 0.1  # features of noise that may be expected to be looked at again
@@ -44,10 +45,11 @@ class Vote(NamedTuple):
 
 
 def count_votes(choices: Sequence[SubsetChoice], n_features: int, tie: str) -> Vote:
-    """Count the votes: strictly more than half of the subsets where a column varies, which are more than half of all.
+    """Count the votes: a feature is selected for which more than half of the subsets vote.
 
-    A subset whose target is constant has no vote. Of several classes each is voted on by itself: a feature is selected
-    for all classes where it is for one, and its frequency is its highest.
+    A subset whose target is constant has no vote; one where a column is constant has not voted for it. Of several
+    classes each is voted on by itself: a feature is selected for all classes where it is for one, and its frequency is
+    its highest.
 
     Parameters
     ----------
@@ -72,13 +74,11 @@ def _vote(ballots: Sequence[Ballot], constants: Sequence[np.ndarray], n_features
         if not ballot.abstains:
             not_voting_on[constant] += 1
     voters = n_voting - not_voting_on
-    majority = 2 * votes > voters if tie == "drop" else (2 * votes >= voters) & (votes > 0)
+    is_selected = 2 * votes > n_voting if tie == "drop" else (2 * votes >= n_voting) & (votes > 0)
     frequency = np.divide(votes, voters, out=np.full(n_features, np.nan), where=voters > 0)
-    can_be_selected = 2 * voters > n_voting
-    is_selected = majority & can_be_selected
     others = ~is_selected & (voters > 0)
     enough = least_votes(int(votes[others].sum()), int(voters[others].sum()), n_voting, n_features)
-    return Vote(is_selected, frequency, others & can_be_selected & (votes >= enough))
+    return Vote(is_selected, frequency, others & (2 * voters > n_voting) & (votes >= enough))
 
 
 def least_votes(n_votes: int, n_ballots: int, n_subsets: int, n_features: int) -> int:
@@ -120,113 +120,45 @@ def z_of_least_squares(equations: NormalEquations, coef: np.ndarray) -> np.ndarr
         left = float(equations.y_variance[i] - b @ equations.cross[i, varies])  # the residuals' variance
         dispersion = left * total / max(total - len(varies) - 1.0, 1.0)
         gram = equations.gram[i][np.ix_(varies, varies)]
-        z[i, varies] = b / _standard_errors(total * gram, dispersion)
+        z[i, varies] = b / np.sqrt(_variances(total * gram, dispersion))
     return z
 
 
-def z_of_likelihood(
-    coef: np.ndarray, dispersion: np.ndarray, hessian: np.ndarray, scale: np.ndarray, n_classes: int
-) -> np.ndarray:
-    """Return coefficients over their standard errors, of maximum likelihood on every subset; NaN where there is none.
-
-    Parameters
-    ----------
-    coef : ndarray of shape (n_subsets, n_columns) or (n_subsets, n_classes, n_columns)
-        On the scale of the data; NaN where a subset does not know.
-    dispersion : ndarray of shape (n_subsets,)
-        Noise of the score over its derivative, 1 for a likelihood.
-    hessian : ndarray of shape (n_subsets, k, k)
-        As `Derivatives` have it.
-    scale : ndarray of shape (n_columns,)
-        Of the columns in which `hessian` is.
-    n_classes : int
-        0 where there is one coefficient for each column.
-    """
-    z = np.full(coef.shape, np.nan)
-    n_columns = coef.shape[-1]
-    for i, matrix in enumerate(hessian):
-        varies = np.flatnonzero(~np.isnan(coef[i]).reshape(-1, n_columns).any(axis=0))
-        kept = np.concatenate([[0], 1 + varies])
-        if not n_classes:
-            errors = _standard_errors(matrix[np.ix_(kept, kept)], dispersion[i])
-            z[i, varies] = coef[i, varies] * scale[varies] / errors[1:]
-            continue
-        width = 1 + n_columns
-        places = (np.arange(n_classes - 1)[:, None] * width + kept).ravel()
-        errors = _errors_of_classes(matrix[np.ix_(places, places)], n_classes)
-        z[i][:, varies] = coef[i][:, varies] * scale[varies] / errors[:, 1:]
-    return z
-
-
-def _standard_errors(hessian: np.ndarray, dispersion: float) -> np.ndarray:
-    """Return the square roots of the inverse's diagonal; infinite where there is no inverse."""
-    variance = np.diag(_inverse(hessian)) * dispersion
-    return np.sqrt(np.where(variance > 0.0, variance, np.inf))
-
-
-def _errors_of_classes(hessian: np.ndarray, n_classes: int) -> np.ndarray:
-    """Return the standard errors of the coefficients of all classes, of sum 0, from the Hessian of all but the last."""
-    n_free = n_classes - 1
-    covariance = _inverse(hessian).reshape(n_free, len(hessian) // n_free, n_free, -1)
-    centring = np.eye(n_classes, n_free) - 1.0 / n_classes
-    variance = np.einsum("ca,aqbq,cb->cq", centring, covariance, centring)
-    return np.sqrt(np.where(variance > 0.0, variance, np.inf))
-
-
-def _inverse(hessian: np.ndarray) -> np.ndarray:
+def _variances(hessian: np.ndarray, dispersion: float) -> np.ndarray:
+    """Return the diagonal of the inverse; infinite where there is no inverse."""
     try:
-        return np.linalg.inv(hessian)
+        variance = np.diag(np.linalg.inv(hessian)) * dispersion
     except np.linalg.LinAlgError:
-        return np.full_like(hessian, np.inf)
+        return np.full(len(hessian), np.inf)
+    return np.where(variance > 0.0, variance, np.inf)
 
 
-def common_z(z: np.ndarray) -> np.ndarray:
-    """Return T of each column: the median of the subsets' z on the scale of all rows; the class' whose T is largest.
+def second_vote(z: np.ndarray, penalty: np.ndarray, n_subsets: int) -> np.ndarray:
+    """Return for which columns more than half of the subsets vote, of several classes for one, with the same sign.
 
     Parameters
     ----------
-    z : ndarray of shape (n_subsets, n_columns) or (n_subsets, n_classes, n_columns)
-        NaN where a subset does not know.
+    z : ndarray of shape (n_known, n_columns) or (n_known, n_classes, n_columns)
+        NaN where a subset does not know: no vote.
+    penalty : ndarray of shape (n_known,)
+        The subsets' λ.
+    n_subsets : int
+        All of them, those of which nothing is known any more too.
 
     Returns
     -------
-    ndarray of shape (n_columns,)
-        0 where no subset knows.
+    ndarray of shape (n_columns,), bool
+
+    Examples
+    --------
+    >>> z = np.array([[3.0, -3.0, 9.0], [3.0, 3.0, 0.0], [0.0, 3.0, np.nan]])
+    >>> second_vote(z, penalty=np.full(3, 6.0), n_subsets=3)
+    array([ True,  True, False])
     """
-    known = ~np.isnan(z)
-    n_known = known.sum(axis=0)
-    middle = np.nanmedian(np.where(known.any(axis=0), z, 0.0), axis=0)
-    common = np.sqrt(2.0 * n_known / math.pi) * np.abs(middle)
-    return common.max(axis=0) if common.ndim > 1 else common
-
-
-def confirmed(
-    z: np.ndarray | None, columns: np.ndarray, is_contender: np.ndarray, n_samples: float, gamma: float
-) -> np.ndarray:
-    """Return which features are contenders that all subsets together confirm; none where rows that it takes are gone.
-
-    Parameters
-    ----------
-    z : ndarray of shape (n_subsets, n_columns) or (n_subsets, n_classes, n_columns), or None
-        Of the majority's features and the contenders.
-    columns : ndarray of shape (n_columns,)
-        Which these are, ascending.
-    is_contender : ndarray of shape (n_features,), bool
-    n_samples : float
-        Of all subsets.
-    gamma : float
-        EBIC's γ.
-    """
-    is_kept = np.zeros(len(is_contender), dtype=bool)
-    if z is not None:
-        is_kept[columns] = is_beyond(common_z(z), n_samples, len(is_contender), gamma)
-    return is_kept & is_contender
-
-
-def is_beyond(common: np.ndarray, n_samples: float, n_features: int, gamma: float) -> np.ndarray:
-    """Return which columns the criterion of all rows keeps."""
-    kept: np.ndarray = common**2 > feature_penalty("ebic", n_samples, n_features, gamma)
-    return kept
+    bar = np.sqrt(penalty).reshape(-1, *[1] * (z.ndim - 1))
+    votes = np.maximum((z > bar).sum(axis=0), (z < -bar).sum(axis=0))
+    is_kept: np.ndarray = (2 * votes > n_subsets).reshape(-1, z.shape[-1]).any(axis=0)
+    return is_kept
 
 
 def notes_on_choices(choices: Sequence[SubsetChoice]) -> list[str]:

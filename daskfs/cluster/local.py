@@ -1,0 +1,166 @@
+"""A cluster of this machine that only its owner can use.
+
+Whoever reaches a Dask scheduler runs code as its owner, and every user of a machine reaches its loopback. So processes
+speak TLS, with a certificate made for this cluster that never leaves the processes' memory: who does not show it is
+refused. Threads speak within their process. A dashboard is plain HTTP; it answers below a path that cannot be guessed.
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import re
+import secrets
+import signal
+import stat
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from multiprocessing import resource_tracker
+from pathlib import Path
+from typing import Any
+
+from daskfs import interrupts
+from daskfs.errors import RunError
+
+LOOPBACK = "127.0.0.1"
+
+
+@contextmanager
+def local_cluster(
+    kind: str,
+    n_workers: int,
+    memory_limit: int | None,
+    dashboard_address: str | None,
+    local_directory: str | None,
+) -> Iterator[Any]:
+    """Start threads of this process or processes of this machine: see `daskfs.cluster.open.open_cluster`.
+
+    Yields
+    ------
+    distributed.SpecCluster
+    """
+    if multiprocessing.parent_process() is not None:
+        raise RunError(
+            "a cluster of processes was started while a worker imported the main script",
+            str(getattr(sys.modules["__main__"], "__file__", "the main script")),
+            "put the code that starts it under  if __name__ == '__main__':",
+        )
+    import dask
+    import distributed
+
+    environment, secret = worker_environment(memory_limit), secrets.token_urlsafe(16)
+    listen = dashboard_address or f"{LOOPBACK}:0"
+    host = listen.rpartition(":")[0] or "{host}"  # or the link names a host that the dashboard does not listen on
+    settings: dict[str, Any] = {
+        "distributed.nanny.pre-spawn-environ": environment,
+        # The plan keeps workers within their limit; Dask would otherwise spill and pause long before it.
+        "distributed.worker.memory.target": False,
+        "distributed.worker.memory.spill": False,
+        "distributed.worker.memory.pause": False,
+        "distributed.worker.memory.terminate": 1.0,
+        "distributed.worker.http.routes": [],  # tasks and logs, for everybody
+        "distributed.dashboard.link": f"http://{host}:{{port}}/{secret}/status",
+    }
+    common: dict[str, Any] = {"protocol": "inproc://"}
+    worker_class: type = distributed.Worker
+    each: dict[str, Any] = {"nthreads": n_workers, "memory_limit": 0}
+    if kind == "local":
+        common = {"protocol": "tls://", "host": LOOPBACK, "security": distributed.Security.temporary()}
+        worker_class, each = _nanny(), {"nthreads": 1, "memory_limit": memory_limit or 0, "env": environment}
+    # bokeh would take 18 MiB of each worker's memory; the scheduler's dashboard shows the workers.
+    each |= {"dashboard": False, "dashboard_address": f"{LOOPBACK}:0"}
+    each |= {"local_directory": _own_folder(local_directory), "silence_logs": logging.CRITICAL}
+    served = {"dashboard": dashboard_address is not None, "dashboard_address": listen, "http_prefix": f"/{secret}"}
+    before = dict(os.environ)
+    with ExitStack() as stack:
+        stack.enter_context(dask.config.set({**settings, "temporary-directory": each["local_directory"]}))
+        with interrupts.held(), _slow_disk_is_no_error():  # what is half started would stay
+            cluster = stack.enter_context(
+                distributed.SpecCluster(
+                    scheduler={"cls": _scheduler_below(f"/{secret}"), "options": common | served},
+                    workers={
+                        k: {"cls": worker_class, "options": common | each}
+                        for k in range(n_workers if kind == "local" else 1)
+                    },
+                    security=common.get("security"),
+                    silence_logs=logging.CRITICAL,  # errors of tasks reach the client; workers closing down complain
+                )
+            )
+        _restore_environment(before)  # starting workers leaks their variables into this process
+        yield cluster
+
+
+def worker_environment(memory_limit: int | None = None) -> dict[str, str]:
+    """Return the environment of a worker process: one thread for BLAS and numba, an allocator that keeps its pages.
+
+    Dask sets MALLOC_TRIM_THRESHOLD_ to 64 KiB, which costs reads 40 to 50 % of their speed: each freed buffer goes
+    back to the kernel and is faulted in again. Here a sixteenth of the memory limit may be kept, at most 256 MiB.
+    """
+    kept = 256 * 2**20 if memory_limit is None else max(2**20, min(256 * 2**20, memory_limit // 16))
+    threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+    environment = dict.fromkeys(threads, "1")
+    environment["MALLOC_TRIM_THRESHOLD_"] = str(kept)
+    environment["DASKFS_OWN_WORKER"] = "1"  # see daskfs.kernels.numba_cache
+    return environment
+
+
+def _scheduler_below(prefix: str) -> type:
+    """Return a scheduler whose pages answer below a prefix alone; as Dask has it, the root tells everybody where."""
+    from distributed import Scheduler
+    from tornado.routing import PathMatches, Rule, RuleRouter
+
+    class OwnersScheduler(Scheduler):
+        def start_http_server(self, routes: Any, *args: Any, **options: Any) -> None:
+            super().start_http_server(routes, *args, **options)
+            pages = Rule(PathMatches(f"{re.escape(prefix)}/.*"), self.http_application)
+            self.http_server.request_callback = RuleRouter([pages])
+
+    return OwnersScheduler
+
+
+def _own_folder(parent: str | None) -> str:
+    """Return a folder for workers' files that nobody else can write to: workers import what lies there."""
+    import dask
+
+    chosen = parent or dask.config.get("temporary-directory", None) or tempfile.gettempdir()
+    folder = Path(chosen) / f"daskfs-{os.getuid()}"  # one for all clusters: Dask clears up there after what was killed
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022:
+        return str(folder)
+    return tempfile.mkdtemp(prefix="daskfs-", dir=chosen)
+
+
+@contextmanager
+def _slow_disk_is_no_error() -> Iterator[None]:
+    """Keep quiet where a busy disk takes more than a second for a folder, of which Dask warns."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Creating scratch directories is taking", UserWarning)
+        yield
+
+
+def _nanny() -> type:
+    """Return a nanny whose worker is deaf to Ctrl-C.
+
+    A terminal sends that to every process: the client ends its workers in order.
+    """
+    from distributed import Nanny
+
+    class DeafNanny(Nanny):
+        async def instantiate(self) -> Any:
+            resource_tracker.ensure_running()  # which leaves signals unblocked behind it
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # of this thread: a new process has what it has
+            return await super().instantiate()
+
+    return DeafNanny
+
+
+def _restore_environment(before: dict[str, str]) -> None:
+    for name in set(os.environ) - set(before):
+        del os.environ[name]
+    os.environ.update(before)
