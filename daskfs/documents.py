@@ -74,7 +74,7 @@ class ByTag:
         tag = {"discriminator": repr(self.key)}
         if self.key not in given:
             raise PydanticKnownError("union_tag_not_found", tag)
-        if given[self.key] not in self.names:
+        if not isinstance(given[self.key], str) or given[self.key] not in self.names:
             known = ", ".join(map(repr, self.names))
             raise PydanticKnownError("union_tag_invalid", {**tag, "tag": str(given[self.key]), "expected_tags": known})
         return self.model_of(given[self.key]).model_validate(given)
