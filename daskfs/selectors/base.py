@@ -50,6 +50,10 @@ from daskfs.selectors.shared.responses import Response, log_odds, mean_or_label,
 from daskfs.selectors.shared.run import Checkpoint, Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
 
+SEPARATED = (
+    "there is no finite fit: the selected features separate the classes, or some rows of them (complete or "
+    "quasi-complete separation); a weak ridge bounds the coefficients"
+)
 NORMS = "the table's coefficients are their norms over the classes; coef_ has those of each class"
 
 
