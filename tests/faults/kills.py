@@ -36,7 +36,7 @@ def count():
     global left
     left -= 1
     if left == 0 or (left < 0 and {repeats}):
-        os.kill(os.getpid(), {number})
+        os.killpg(0, {number}) if {group} else os.kill(os.getpid(), {number})
 def before(module, owner, name):
     module = importlib.import_module(module)
     owner = module if owner is None else getattr(module, owner)
@@ -74,17 +74,23 @@ KEPT = ("selected.csv", "history.parquet", "scores.parquet", "metrics.json")
 
 
 def command(
-    folder: Path, *arguments: object, moment: str = "save", at: int = 0, how: int = signal.SIGINT, twice: bool = False
+    folder: Path,
+    *arguments: object,
+    moment: str = "save",
+    at: int = 0,
+    how: int = signal.SIGINT,
+    twice: bool = False,
+    group: bool = False,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end; `at` is the number of the moment at which it gets a signal, 0 for none.
 
-    With `twice` it gets another one where it leaves its folder.
+    With `twice` it gets another one where it leaves its folder; with `group` all its processes do, as from a terminal.
     """
     moments = [MOMENTS[moment], *([MOMENTS["let go"]] if twice else [])]
-    code = COMMAND.format(at=at, number=int(how), moments="\n".join(moments), repeats=twice)
+    code = COMMAND.format(at=at, number=int(how), moments="\n".join(moments), repeats=twice, group=group)
     return subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code, *map(str, arguments)],
-        cwd=folder, env=environment(), capture_output=True, text=True, check=False,
+        cwd=folder, env=environment(), capture_output=True, text=True, check=False, start_new_session=True,
     )  # fmt: skip
 
 
@@ -104,11 +110,11 @@ def prepare(folder: Path, method: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def run(folder: Path, **how: Any) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, *options: str, **how: Any) -> subprocess.CompletedProcess[str]:
     """Run the pipeline anew; see `command`."""
     for left in ("trial", "trial.unfinished"):
         shutil.rmtree(folder / left, ignore_errors=True)
-    return command(folder, "run", "pipeline.yaml", **how)
+    return command(folder, "run", "pipeline.yaml", *options, **how)
 
 
 def ends_the_same(folder: Path) -> bool:

@@ -74,6 +74,16 @@ def test_a_store_that_is_whole_is_not_said_to_be_interrupted(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_terminal_s_ctrl_c_ends_a_cluster_of_processes_in_order(of_message):
+    """The workers do not hear it; the client ends them, and the run is resumed without them."""
+    local = ("cluster.kind=local", "cluster.n_workers=2", "cluster.memory_limit=1GiB", "cluster.dashboard_address=null")
+    options = [word for setting in local for word in ("--set", setting)]
+    done = run(of_message, *options, moment="save", at=2, group=True)
+    assert (done.returncode, done.stderr.endswith(continued(of_message))) == (130, True), done.stderr
+    assert end_of(of_message, done, signal.SIGINT) == "identical"
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 @pytest.mark.parametrize("method", [name for name in METHODS if name != "message"])
 def test_every_method_is_resumed_to_the_same_bits(tmp_path, method, how):
