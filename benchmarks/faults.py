@@ -1,4 +1,4 @@
-"""What becomes of stores that are damaged, runs that are killed, fits that are interrupted and documents that are wrong.
+"""What becomes of damaged stores, of runs that are killed, of interrupted fits and of documents that are wrong.
 
     python benchmarks/faults.py --seed 1 --write benchmarks/faults.md
     python benchmarks/faults.py --damage 20 --kills 1 --storms 2 --fuzz 100                (some minutes)
