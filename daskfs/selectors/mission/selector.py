@@ -269,8 +269,11 @@ class Mission(BaseSelector):
         before: MissionFit | None = getattr(self, "_stream", None)
         if before is None:
             self._stream_labels = None if classes is None else np.unique(classes)
-        with self._opened(X, y, sample_weight, self._stream_labels, before is None) as (matrix, labels):
-            self._stream_labels, run, settings = labels, self._run(matrix), self._settings()
+        with (
+            self._opened(X, y, sample_weight, self._stream_labels, before is None) as (matrix, labels),
+            self._run(matrix) as run,
+        ):
+            self._stream_labels, settings = labels, self._settings()
             if before is None:
                 self._take_names(matrix)
                 self._labels = labels
