@@ -42,6 +42,7 @@ VARIANTS = [
     FGM(loss="logistic", n_features_per_pass=2, memory_limit="64MiB"),
     FGM(loss="squared", solver="exact", debias=True),
     FGM(1, loss="logistic", fit_intercept=False),
+    FGM(loss="squared_hinge", solver="simple_mkl"),
     Mission(loss="logistic"),
     Mission(loss="multinomial"),
     Mission(loss="squared_hinge", n_replicas=2, sync_every=10),

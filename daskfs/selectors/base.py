@@ -503,16 +503,19 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
         return refit_selected(run, columns, MeanLoss(self.loss_, positive, ridge=ridge))
 
     def _set_selection(
-        self, columns: np.ndarray, scores: np.ndarray, coef: np.ndarray, intercept: float, others: float = 0.0
+        self, columns: np.ndarray, scores: np.ndarray, coef: np.ndarray, intercept: Any, others: float = 0.0
     ) -> None:
         """Set which columns are selected, by their scores, and their coefficients on the scale of the data.
 
-        `others` is the score of the columns that are not selected.
+        `others` is the score of the columns that are not selected. Of several classes `coef` has a row for each, and
+        `intercept` a number.
         """
         self.support_ = np.zeros(self.n_features_in_, dtype=bool)
         self.support_[columns] = True
-        self.scores_, self.coef_ = np.full(self.n_features_in_, others), np.zeros(self.n_features_in_)
-        self.scores_[columns], self.coef_[columns], self.intercept_ = scores, coef, float(intercept)
+        self.scores_ = np.full(self.n_features_in_, others)
+        self.coef_ = np.zeros((*coef.shape[:-1], self.n_features_in_))
+        self.scores_[columns], self.coef_[..., columns] = scores, coef
+        self.intercept_ = intercept if np.ndim(intercept) else float(intercept)
         self.selected_ = columns[np.lexsort((columns, -scores))]
 
     def _take_names(self, matrix: Matrix) -> None:
@@ -575,7 +578,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
     @property
     def _probabilities(self) -> Response:
         """What `predict_proba` makes of the linear predictor."""
-        return probabilities(self.loss_)
+        return probabilities(self.loss_, len(self.classes_))
 
     def _respond(self, X: Any, response: Response) -> Any:
         """Return a response to the linear predictor of every row; lazily where X is lazy."""

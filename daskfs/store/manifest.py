@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +62,15 @@ class Manifest:
         """Whether it says which chunk belongs where."""
         return self.n_tiles is not None
 
-    def files_of(self, array: str) -> dict[str, int]:
-        """Return the bytes of each chunk file of an array."""
-        return {name: nbytes for name, nbytes in self.files.items() if name.startswith(f"{array}/c/")}
+    @cached_property
+    def chunk_files(self) -> dict[str, list[int]]:
+        """Bytes of each chunk file of each array."""
+        found: dict[str, list[int]] = {}
+        for name, nbytes in self.files.items():
+            array, is_chunk, _ = name.partition("/c/")
+            if is_chunk:
+                found.setdefault(array, []).append(nbytes)
+        return found
 
 
 def store_files(folder: Path) -> Iterator[tuple[str, Path]]:

@@ -20,6 +20,9 @@ MAX_LENGTH = 2**48
 """Of an axis, so that no product of two is beyond what NumPy counts."""
 TEXT = np.dtype(object)
 
+_LZ4_RATIO = 256
+"""A byte of LZ4 stands for 255 at most."""
+
 DTYPES = {name: np.dtype(name) for name in ("bool", "float16", "float32", "float64")}
 DTYPES |= {f"{sign}int{bits}": np.dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
@@ -62,14 +65,10 @@ class ArrayMetadata:
     def least_nbytes(self) -> int:
         """How many bytes the files hold at least."""
         n_all = math.prod(self.grid_shape)
-        if self.dtype == TEXT:  # the length of each
-            return 4 * self.shape[0] + 8 * n_all
+        if self.dtype == TEXT:  # their number, the length of each, a checksum
+            return n_all * (4 * self.tile_shape[0] + 8)
         tile_nbytes = math.prod(self.tile_shape) * self.dtype.itemsize
         return n_all * (tile_nbytes // _LZ4_RATIO + 16 if self.has_blosc else tile_nbytes)
-
-
-_LZ4_RATIO = 256
-"""A byte of LZ4 stands for 255 at most."""
 
 
 def read_metadata(folder: Path, name: str) -> tuple[dict[str, Any], bytes]:

@@ -61,6 +61,9 @@ class StoredArray:
         return ZarrReader(reader.folder, self.name)
 
 
+_GROUPS = {"zarr.json", "statistics/zarr.json", "labels/zarr.json"}
+
+
 def read_header(folder: Path, manifest: Manifest) -> StoreHeader:
     """Return the header of a store, held against the manifest.
 
@@ -72,7 +75,10 @@ def read_header(folder: Path, manifest: Manifest) -> StoreHeader:
     document, content = header_document(folder)
     check_version(document, str(folder))
     check_description(folder, "zarr.json", content, manifest)
-    return parse_header(document, str(folder))
+    header = parse_header(document, str(folder))
+    if {f"{name}/zarr.json" for name in expected_arrays(header)} != manifest.sha256.keys() - _GROUPS:
+        raise CorruptStoreError("the header tells of other arrays than the manifest", str(folder / "zarr.json"), REMEDY)
+    return header
 
 
 def header_document(folder: Path) -> tuple[dict[str, Any], bytes]:
@@ -133,11 +139,11 @@ def read_array(
     is_expected = (metadata.dtype, metadata.shape) == expected_arrays(header)[name]
     if not is_expected or (name == "X" and not _is_X(metadata, header)):
         raise CorruptStoreError(f"the description of array {name} contradicts the store's header", str(where), REMEDY)
-    files = manifest.files_of(name)
-    if len(files) != metadata.n_files or sum(files.values()) < metadata.least_nbytes:
+    files = manifest.chunk_files.get(name, [])
+    if len(files) != metadata.n_files or sum(files) < metadata.least_nbytes:
         problem = f"the description of array {name} contradicts the lengths of its files"
         raise CorruptStoreError(problem, str(where), REMEDY)
-    max_nbytes = max(files.values(), default=0)
+    max_nbytes = max(files, default=0)
     if checksums is None:
         return StoredArray(folder, name, metadata, max_nbytes)
     found = checksums.get(name)

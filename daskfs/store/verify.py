@@ -9,7 +9,7 @@ import numpy as np
 from daskfs.errors import CorruptStoreError, StoreError
 from daskfs.matrix.base import Progress, Silent
 from daskfs.store.manifest import MAX_NBYTES, check_description, read_checksums, read_manifest
-from daskfs.store.plain_files import REMEDY, read_plain
+from daskfs.store.plain_files import REMEDY, read_document
 from daskfs.store.stored_arrays import StoredArray, expected_arrays, read_array, read_header
 
 
@@ -47,7 +47,7 @@ def damaged_parts(folder: Path, progress: Progress | None = None) -> list[str]:
     progress.advance(int(manifest.is_sealed))
     for name in sorted(manifest.sha256):
         try:
-            check_description(folder, name, read_plain(folder / name, name, MAX_NBYTES), manifest)
+            check_description(folder, name, read_document(folder / name, name, MAX_NBYTES)[1], manifest)
         except StoreError as fault:
             found.append(str(fault))
         progress.advance()

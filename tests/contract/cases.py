@@ -89,6 +89,8 @@ def _selectors() -> Iterator[Case]:
         several = fgm | {"loss": loss, "n_features_per_pass": 3, "certify": True}
         many = {"n_features_to_select": 32, "n_features_per_pass": 32}
         yield Case(f"fgm-B3-{loss}", "FGM", several, "classes", on_tall_data=many, **OF_FGM)
+    for loss in ("squared_hinge", "logistic"):
+        yield Case(f"fgm-three-{loss}", "FGM", fgm | {"loss": loss, "debias": True}, "three classes", **OF_FGM)
     mission = {"n_features_to_select": 6, "loss": "squared", "n_epochs": 2, "block_rows": 200}
     raw = {"standardize": False}
     yield Case("mission", "Mission", mission, sparse=raw)

@@ -301,6 +301,9 @@ def _fgm() -> Iterator[Case]:
     )
     numbers = common | {"loss": "squared", "n_features_per_pass": 2}
     yield _variant("fgm", "FGM", "squared-of-numbers", numbers, target="numbers")
+    for loss in ("squared_hinge", "logistic"):
+        three = common | {"loss": loss, "n_features_per_pass": 2}
+        yield _variant("fgm", "FGM", f"three-{loss}", three, target="three classes")
     yield _variant("fgm", "FGM", "weighted", common | {"n_features_per_pass": 2}, weighted=True)
     more = {"loss": "squared_hinge", "C": 0.05}
     yield from _variants("active_set", "ActiveSet", common, *_losses("logistic", "squared"), target="classes")

@@ -118,6 +118,75 @@ def test_damage_is_named_by_verify_and_by_all_that_read_it(workshop, store, case
     assert workshop.contents() == before
 
 
+def swap_statistics(store):
+    a, b = (store / "statistics" / name / "c/0" for name in ("mean", "std"))
+    content = a.read_bytes()
+    a.write_bytes(b.read_bytes())
+    b.write_bytes(content)
+
+
+def put_instead(name, make):
+    def replace(store):
+        (store / name).unlink()
+        make(store / name)
+
+    return replace
+
+
+INTRUDERS = {
+    "statistics swapped": (swap_statistics, "statistics/mean/c/0: statistics/mean chunk (0) is whole, and not the one"),
+    "a pipe": (put_instead("X/c/0/0", os.mkfifo), "X/c/0/0: X chunk (0, 0) is not a regular file"),
+    "a folder": (put_instead("X/c/0/0", Path.mkdir), "X/c/0/0: X chunk (0, 0) is not a regular file"),
+    "a device": (put_instead("X/c/0/0", lambda path: path.symlink_to("/dev/zero")), "X chunk (0, 0) is not a regular"),
+    "a pipe for the manifest": (put_instead("manifest.json", os.mkfifo), "manifest.json is not a regular file"),
+    "a pipe for the header": (put_instead("zarr.json", os.mkfifo), "zarr.json is missing or damaged"),
+    "a pipe for a description": (
+        put_instead("X/zarr.json", os.mkfifo),
+        "X/zarr.json: X/zarr.json is not a regular file",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", INTRUDERS)
+def test_what_does_not_belong_there_is_named_by_verify_and_by_a_fit(workshop, store, case):
+    damage, expected = INTRUDERS[case]
+    damage(store)
+    ended = workshop.daskfs("verify", "s.zarr")
+    assert ended.code == 2
+    assert expected in ended.errors
+    fit = ("select", "s.zarr", "--method", "fgm", "--set", "loss=squared", "--test", 0)
+    refused(workshop.daskfs(*fit), "remove the store and ingest")
+
+
+def test_links_to_the_same_bytes_are_followed(workshop, store):
+    for path in [path for path in store.rglob("*") if path.is_file()]:
+        elsewhere = workshop.folder / "annex" / path.relative_to(store)
+        elsewhere.parent.mkdir(parents=True, exist_ok=True)
+        path.rename(elsewhere)
+        path.symlink_to(elsewhere)
+    assert workshop.daskfs("verify", "s.zarr").output == "s.zarr: whole\n"
+    assert workshop.daskfs("select", "s.zarr", "--output", "selected").code == 0
+
+
+def test_a_store_that_is_replaced_after_the_last_read_ends_a_run(workshop, store, monkeypatch):
+    from daskfs.pipeline import run
+    from daskfs.sources.ingest import ingest
+
+    def predict_and_replace(*arguments):
+        prediction = predict(*arguments)
+        shutil.rmtree(store)
+        ingest(workshop.write("other.csv", table(90)), store, target="y")
+        return prediction
+
+    predict = run.linear_predictor
+    monkeypatch.setattr(run, "linear_predictor", predict_and_replace)
+    workshop.pipeline(source=None, store={"path": "s.zarr"}, split={"test": 0.2})
+    ended = workshop.daskfs("run", "pipeline.yaml")
+    assert ended.code == 2
+    assert "s.zarr: the store is no longer the one that was opened" in ended.errors
+    assert not (workshop.folder / "trial").exists()
+
+
 def test_another_store_is_not_overwritten(workshop, store):
     workshop.write("table.csv", table(50))
     before = workshop.contents()

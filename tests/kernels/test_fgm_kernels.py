@@ -78,7 +78,7 @@ def gap_of(groups, rows, coef, shift):
     z = np.zeros(len(rows.y))
     add_predictions(groups, 0, len(coef), coef, z)
     shift, loss = fit_shift(rows, z, shift, 100, 1e-14)
-    v, products = np.empty(len(z)), np.empty(len(groups.columns))
+    v, products = np.empty(len(z)), np.empty(len(groups.columns) * groups.n_classes)
     dual_variables(rows, z, shift, v)
     column_products(groups, v, products)
     spans = [slice(a, b) for a, b in pairwise(groups.bounds)]
@@ -96,7 +96,7 @@ LOSSES = ["squared_hinge", "logistic", "squared"]
 def test_the_descent_closes_the_duality_gap_of_the_subproblem(loss, n_kept):
     groups, rows = a_problem(loss)
     end = descend(
-        groups, rows, np.zeros(24), 0.0, 1.0, fit_intercept=True, tol=1e-15, max_iter=5000, n_kept=n_kept
+        groups, rows, np.zeros(24), np.zeros(1), 1.0, fit_intercept=True, tol=1e-15, max_iter=5000, n_kept=n_kept
     )  # fmt: skip
     gap, v, _, _ = gap_of(groups, rows, end.coef, end.shift)
     assert -1e-12 <= gap < 1e-6
@@ -107,9 +107,9 @@ def test_the_descent_closes_the_duality_gap_of_the_subproblem(loss, n_kept):
 @pytest.mark.parametrize("solve", [alternate, simple_mkl])
 def test_multiple_kernel_learning_finds_the_same_optimum(loss, solve):
     groups, rows = a_problem(loss)
-    end = descend(groups, rows, np.zeros(24), 0.0, 1.0, fit_intercept=True, tol=1e-15, max_iter=5000, n_kept=6)
+    end = descend(groups, rows, np.zeros(24), np.zeros(1), 1.0, fit_intercept=True, tol=1e-15, max_iter=5000, n_kept=6)
     start = np.ones(24) if solve is alternate else np.zeros(24)
-    other = solve(groups, rows, start, 0.0, fit_intercept=True, tol=1e-9, max_iter=2000)
+    other = solve(groups, rows, start, np.zeros(1), fit_intercept=True, tol=1e-9, max_iter=2000)
     assert other.objective == pytest.approx(end.objective, rel=1e-6)
     assert gap_of(groups, rows, other.coef, other.shift)[0] < 1e-6
 
@@ -117,7 +117,7 @@ def test_multiple_kernel_learning_finds_the_same_optimum(loss, solve):
 @pytest.mark.parametrize("loss", LOSSES)
 def test_active_groups_share_the_largest_norm_and_the_weights_are_their_shares(loss):
     groups, rows = a_problem(loss)
-    end = alternate(groups, rows, np.ones(24), 0.0, fit_intercept=True, tol=1e-12, max_iter=3000)
+    end = alternate(groups, rows, np.ones(24), np.zeros(1), fit_intercept=True, tol=1e-12, max_iter=3000)
     _, _, norms, squares = gap_of(groups, rows, end.coef, end.shift)
     active = norms > 1e-6 * norms.sum()
     assert 0 < active.sum() < 6
@@ -125,12 +125,35 @@ def test_active_groups_share_the_largest_norm_and_the_weights_are_their_shares(l
     assert np.sqrt(squares.max()) <= norms.sum() * (1.0 + 1e-4)
 
 
+@pytest.mark.parametrize("loss", LOSSES)
+def test_problems_that_share_their_columns_are_solved_alike_by_all(loss):
+    """A group has each of its columns once for each problem; one problem alone is what it always was."""
+    one, rows = a_problem(loss, n_columns=12, n_groups=4)
+    targets = np.array([rows.y, rows.y[::-1], -rows.y])
+    three = new_rows(rows.loss, targets, rows.share)
+    members = (np.arange(12).reshape(4, 1, 3) * 3 + np.arange(3)[:, None]).ravel()
+    groups = one._replace(members=members, bounds=3 * one.bounds, n_classes=3)
+    z, coef = np.zeros(900), np.random.default_rng(0).standard_normal(36)
+    add_predictions(groups, 0, 36, coef, z)
+    standardised = (one.columns - one.centre[:, None]) * one.inverse[:, None]
+    matrix = coef.reshape(4, 3, 3).transpose(1, 0, 2).reshape(3, 12)
+    np.testing.assert_allclose(z.reshape(3, -1), matrix @ standardised, rtol=1e-9, atol=1e-9)
+    products = np.empty(36)
+    column_products(groups, z, products)
+    np.testing.assert_allclose(products.reshape(12, 3), standardised @ z.reshape(3, -1).T, rtol=1e-9, atol=1e-7)
+    end = descend(groups, three, np.zeros(36), np.zeros(3), 1.0, fit_intercept=True, tol=1e-15, max_iter=5000, n_kept=2)
+    for solve, start in ((alternate, np.ones(36)), (simple_mkl, np.zeros(36))):
+        other = solve(groups, three, start, np.zeros(3), fit_intercept=True, tol=1e-9, max_iter=2000)
+        assert other.objective == pytest.approx(end.objective, rel=1e-6)
+        assert gap_of(groups, three, other.coef, other.shift)[0] < 1e-6
+
+
 def test_float32_columns_and_merged_groups_give_the_solution_of_float64():
     ends = {}
     for dtype, n_kept in ((np.float64, 6), (np.float32, 6), (np.float32, 2)):
         groups, rows = a_problem("squared_hinge", dtype)
         ends[dtype, n_kept] = descend(
-            groups, rows, np.zeros(24), 0.0, 1.0, fit_intercept=True, tol=1e-8, max_iter=500, n_kept=n_kept
+            groups, rows, np.zeros(24), np.zeros(1), 1.0, fit_intercept=True, tol=1e-8, max_iter=500, n_kept=n_kept
         )
     for end in ends.values():
         assert end.objective == pytest.approx(ends[np.float64, 6].objective, rel=1e-5)
@@ -145,8 +168,8 @@ def test_without_a_shift_the_optimum_is_scipys():
         return 0.5 * parts.sum() ** 2 + rows.share @ np.logaddexp(0.0, -rows.y * (coef @ z))
 
     best = scipy.optimize.minimize(objective, np.full(12, 0.1), bounds=[(0, None)] * 12, options={"ftol": 1e-14})
-    end = descend(groups, rows, np.zeros(6), 0.0, 1.0, fit_intercept=False, tol=1e-14, max_iter=3000, n_kept=6)
-    assert end.shift == 0.0
+    end = descend(groups, rows, np.zeros(6), np.zeros(1), 1.0, fit_intercept=False, tol=1e-14, max_iter=3000, n_kept=6)
+    assert end.shift.tolist() == [0.0]
     assert end.objective == pytest.approx(best.fun, rel=1e-7)
 
 
@@ -196,7 +219,7 @@ def test_the_largest_do_not_depend_on_the_cut_and_ties_go_by_number(seed):
 def test_the_shift_is_where_the_dual_variables_add_up_to_nothing(loss):
     _, rows = a_problem(loss)
     z, v = np.linspace(-2.0, 2.0, len(rows.y)), np.empty(len(rows.y))
-    shift, value = fit_shift(rows, z, 0.0, 100, 1e-14)
+    shift, value = fit_shift(rows, z, np.zeros(1), 100, 1e-14)
     dual_variables(rows, z, shift, v)
     assert abs(v.sum()) <= 1e-10 * rows.share.sum()
     assert value <= min(fit_shift(rows, z, shift + step, 0, 0.0)[1] for step in (-1e-3, 1e-3))

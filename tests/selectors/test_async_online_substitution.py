@@ -73,7 +73,7 @@ def test_the_papers_box_finds_them_where_features_are_independent(problem, rule)
 
 @pytest.mark.parametrize("block_columns", [1, 16])
 def test_one_worker_decides_as_the_sequential_selector(problem, block_columns):
-    told = {"n_epochs": 2}
+    told = {"n_epochs": 2, "ridge": 0.1}  # which by default falls in the sequential selector alone
     one = AsyncOnlineSubstitution(8, n_workers=1, schedule="simulated", block_columns=block_columns, **told).fit(
         *problem
     )

@@ -12,6 +12,7 @@ from sklearn.base import clone
 from daskfs.errors import ConfigError, DataError, PlanError, SelectionWarning
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.pipeline.folder import Checkpoint
+from daskfs.selectors.fgm.loss_weight import typical_variance
 from daskfs.selectors.fgm.restricted_problem import RestrictedProblem
 from daskfs.selectors.fgm.selector import FGM
 from daskfs.sources.ingest import ingest
@@ -286,6 +287,25 @@ def test_nothing_to_select_is_said():
     assert selected.shape == (20, 0)
     assert len(selector.selected_) == 0
     assert "no column has a score above 0" in selector.result_.notes[1]
+
+
+@pytest.mark.parametrize("value", [1e155, 1e200, 1e300])
+def test_a_value_whose_square_is_no_number_is_refused_with_its_column(value, tmp_path):
+    X, y = make()
+    X[7, 11] = value
+    named = pytest.raises(DataError, match=r"column '?x?11'?: its values are too large to be squared; scale the column")
+    for given in (X, scipy.sparse.csr_array(X)):
+        with named:
+            FGM(3).fit(given, y)
+    with np.errstate(all="ignore"):
+        stored = ingest(X, tmp_path / "huge.zarr", y=(y == "yes").astype(float), dtype="float64")
+    for way in ("auto", True, False):
+        with named:
+            FGM(3, normalize=way).fit(stored)
+
+
+def test_the_typical_variance_of_huge_columns_is_finite():
+    assert typical_variance(np.array([1e200, 1e200, 0.0])) == pytest.approx(1e200)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

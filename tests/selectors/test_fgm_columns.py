@@ -76,7 +76,7 @@ def test_means_and_deviations_are_exact_where_columns_are_constant(kind):
 @pytest.mark.parametrize("cuts", [[0, 70], [0, 1, 30, 70], [0, 17, 34, 51, 68, 70], list(range(71))])
 def test_every_cut_of_the_columns_gives_the_same_scores(data, store, cuts):
     X, _ = data
-    v = np.random.default_rng(1).standard_normal(len(X))
+    v = np.random.default_rng(1).standard_normal((2, len(X)))
     centre, inverse = store.mean, 1.0 / store.std
     parts = {}
     for start, stop in pairwise(cuts):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.linear_model import RidgeCV
 
 from daskfs.errors import ConfigError, DataError, SelectionWarning
 from daskfs.losses import LOSSES as EVERY_LOSS
@@ -265,3 +266,61 @@ def test_nan_in_a_store_that_allows_it_is_refused_with_its_place():
     X, y, _ = design(0)
     with pytest.raises(DataError, match=r"column 33, row 7: expected finite numbers, found NaN"):
         OnlineSubstitution(8).fit_matrix(WithHole(X, y))
+
+
+def short(seed, n=60, p=1000):
+    """Return few rows of columns with twenty common factors, as expressions of genes have, and as many to test on."""
+    rng = np.random.default_rng(seed)
+    factors, loadings = rng.standard_normal((2000, 20)), rng.standard_normal((20, p))
+    X = factors @ loadings / np.sqrt(20) + 0.7 * rng.standard_normal((2000, p))
+    y = factors[:, :5] @ np.ones(5) + rng.standard_normal(2000)
+    return X[:n], y[:n], X[n:], y[n:]
+
+
+@pytest.mark.parametrize("s", [10, 30, 100])
+def test_in_few_rows_the_ridge_that_the_data_choose_keeps_the_predictions(s):
+    """The same columns with the ridge of least cross-validated error are not better; without a ridge all is lost."""
+    scores = []
+    for seed in range(8):
+        X, y, X_test, y_test = short(seed)
+        selector = OnlineSubstitution(s).fit(X, y)
+        peer = RidgeCV(np.logspace(-3, 4, 30), cv=5).fit(X[:, selector.selected_], y)
+        predicted = (selector.predict(X_test), peer.predict(X_test[:, selector.selected_]))
+        scores.append([1.0 - np.mean((z - y_test) ** 2) / np.var(y_test) for z in predicted])
+    own, peers = np.mean(scores, axis=0)
+    assert own > 0.25
+    assert own > peers - 0.02
+
+
+def test_the_ridge_falls_where_the_selected_features_explain_the_target():
+    X, y, coef = design(4, n=600, p=300, s=8)
+    y = X @ np.sign(coef) + 0.1 * np.random.default_rng(0).standard_normal(600)
+    objective = OnlineSubstitution(8).fit(X, y).result_.history["objective"].to_numpy()
+    assert (np.diff(objective) <= 1e-12).all()
+    assert objective[-1] == pytest.approx(0.005, rel=0.1)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_a_copy_of_a_selected_column_is_not_selected_whatever_the_ridge(loss):
+    X, y, _, _ = short(0)
+    X[:, 500:] = X[:, :500] * 3.0 + 1.0
+    selected = OnlineSubstitution(12, loss=loss).fit(X, y if loss == "squared" else (y > 0).astype(int)).selected_
+    assert len(set(selected % 500)) == 12
+
+
+def test_rows_that_ran_out_are_said_and_constant_columns_are_not_blamed():
+    X, y, _, _ = short(1, n=30)
+    with pytest.warns(SelectionWarning) as caught:
+        selector = OnlineSubstitution(50, ridge=0.0).fit(X, y)
+    assert any("rows ran out: 29 features can fit any target of 30 rows" in str(one.message) for one in caught)
+    assert not any("constant" in note for note in selector.result_.notes)
+    notes = OnlineSubstitution(50).fit(X, y).result_.notes
+    assert any("the rows ran out: 50 features" in note for note in notes)
+
+
+def test_constant_columns_are_blamed_where_they_are_the_cause():
+    X, y, _ = design(0, p=20)
+    X[:, 5:] = 1.0
+    with pytest.warns(SelectionWarning, match="5 of the 10"):
+        notes = OnlineSubstitution(10).fit(X, y).result_.notes
+    assert any("the others presented are constant" in note for note in notes)

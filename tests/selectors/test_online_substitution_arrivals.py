@@ -25,11 +25,12 @@ def make_arrays(p=300, seed=7):
     return X, y
 
 
+@pytest.mark.parametrize("ridge", [0.0, 0.1])
 @pytest.mark.parametrize("rule", ["exchange", "os", "paper"])
-def test_blocks_of_columns_one_after_the_other_are_one_epoch(rule):
+def test_blocks_of_columns_one_after_the_other_are_one_epoch(rule, ridge):
     X, y = make_arrays()
-    whole = OnlineSubstitution(10, rule=rule, n_epochs=1).fit(X, y)
-    arriving = OnlineSubstitution(10, rule=rule)
+    whole = OnlineSubstitution(10, rule=rule, n_epochs=1, ridge=ridge).fit(X, y)
+    arriving = OnlineSubstitution(10, rule=rule, ridge=ridge)
     for start, stop in ((0, 64), (64, 65), (65, 200), (200, 300)):
         arriving = pickle.loads(pickle.dumps(arriving))
         arriving.partial_fit(X[:, start:stop], y=y if start == 0 else None)

@@ -25,6 +25,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from daskfs import interrupts
 from daskfs.baselines.columns.base import Chosen, ColumnBaseline, largest
 from daskfs.baselines.columns.standard_columns import StandardColumns
 from daskfs.baselines.liblinear import l1_model
@@ -149,7 +150,7 @@ def _descent(X: np.ndarray, y: np.ndarray) -> Iterator[tuple[float, np.ndarray]]
     model = Lasso(alpha=penalty, fit_intercept=False, warm_start=True, tol=1e-4, max_iter=2000)
     while penalty > least:
         penalty /= GROWTH
-        yield penalty, model.set_params(alpha=penalty).fit(X, y).coef_.copy()
+        yield penalty, interrupts.call_aside(model.set_params(alpha=penalty).fit, X, y).coef_.copy()
 
 
 def _liblinear(X: np.ndarray, problem: Problem, loss: str, seed: int | None) -> Iterator[tuple[float, np.ndarray]]:
@@ -163,4 +164,5 @@ def _liblinear(X: np.ndarray, problem: Problem, loss: str, seed: int | None) -> 
     for _ in range(MAX_TRIALS):
         C *= GROWTH
         model = l1_model(loss, C, tol=1e-3, max_iter=1000, random_state=seed)
-        yield 1.0 / (factor * C * len(problem.y)), model.fit(X, problem.y, sample_weight=weight).coef_[0].copy()
+        fitted = interrupts.call_aside(model.fit, X, problem.y, sample_weight=weight)
+        yield 1.0 / (factor * C * len(problem.y)), fitted.coef_[0].copy()

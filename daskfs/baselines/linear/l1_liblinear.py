@@ -20,6 +20,7 @@ from typing import Annotated, Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from daskfs import interrupts
 from daskfs.baselines.liblinear import l1_model
 from daskfs.baselines.linear.base import LinearBaseline, PenalisedFit
 from daskfs.losses import TWO_CLASSES
@@ -100,6 +101,6 @@ class L1Liblinear(LinearBaseline):
         model = l1_model(self.loss_, C, random_state=self.random_state, **options)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            model.fit(X, y, sample_weight=weight)
+            interrupts.call_aside(model.fit, X, y, sample_weight=weight)
         coef = np.ravel(model.coef_).astype(np.float64)
         return PenalisedFit(coef, float(np.ravel(model.intercept_)[0]), int(np.max(model.n_iter_)))

@@ -29,7 +29,8 @@ class Descent(NamedTuple):
 
     coef: np.ndarray
     """Of the members, shape (n_members,)."""
-    shift: float
+    shift: np.ndarray
+    """Shape (n_classes,)."""
     objective: float
     tau: float
     """Inverse length of the last step."""
@@ -37,7 +38,7 @@ class Descent(NamedTuple):
 
 
 class InnerProducts(NamedTuple):
-    """Predictions of the newest groups, each of shape (n_kept, n_samples), float32 or float64."""
+    """Predictions of the newest groups, each of shape (n_kept, n_classes * n_samples), float32 or float64."""
 
     now: np.ndarray
     before: np.ndarray
@@ -48,7 +49,7 @@ def descend(
     groups: Groups,
     rows: Rows,
     coef: np.ndarray,
-    shift: float,
+    shift: np.ndarray,
     tau: float,
     *,
     fit_intercept: bool,
@@ -64,7 +65,7 @@ def descend(
     rows : Rows
     coef : ndarray of shape (n_members,), float64
         Where to start; not changed.
-    shift : float
+    shift : ndarray of shape (n_classes,), float64
     tau : float
         Inverse of the first step's length.
     fit_intercept : bool
@@ -84,7 +85,7 @@ def descend(
     kept = InnerProducts(*(np.zeros((min(n_kept, n_groups), n_samples), wide) for _ in range(3)))
     noise = 1e-14 if wide is np.float64 else 1e-7
     out = coef.copy()
-    end = _descend(groups, rows, kept, out, float(shift), float(tau), fit_intercept, tol, max_iter, noise)
+    end = _descend(groups, rows, kept, out, shift.copy(), float(tau), fit_intercept, tol, max_iter, noise)
     return Descent(out, *end)
 
 
@@ -94,7 +95,7 @@ def _descend(groups, rows, kept, coef, shift, tau, fit_intercept, tol, max_iter,
     coef_before, point, gradient = coef.copy(), np.empty(n_members), np.empty(n_members)
     z, z_before, z_trial, v = np.zeros(n_samples), np.empty(n_samples), np.empty(n_samples), np.empty(n_samples)
     norms, left, factor = np.empty(n_groups), np.empty(n_groups), np.empty(n_groups)
-    of_columns = np.empty(groups.columns.shape[0])
+    of_columns = np.empty(groups.columns.shape[0] * groups.n_classes)
     add_predictions(groups, 0, n_members, coef, z)
     copy_into(z, z_before)
     _keep(groups, kept, coef, kept.now)

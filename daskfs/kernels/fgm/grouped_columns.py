@@ -1,7 +1,8 @@
 """Columns kept in memory, in groups: predictions from coefficients, products with residuals, a span of rows at a time.
 
-A column is kept as it was read and means (x - centre) * inverse. A column may be in several groups: members of groups
-are positions of columns.
+A column is kept as it was read and means (x - centre) * inverse. A column may be in several groups. Of several classes,
+each against the rest, a group has each of its columns once for each class: its coefficients are a matrix, its norm that
+of Frobenius, and vectors over the rows have the classes one after the other.
 """
 
 from __future__ import annotations
@@ -26,20 +27,31 @@ class Groups(NamedTuple):
     inverse: np.ndarray
     """Shape (n_columns,), float64: 1 / scale."""
     members: np.ndarray
-    """Shape (n_members,), int64: positions of columns, group after group."""
+    """Shape (n_members,), int64: position of the column times `n_classes` plus the class, group after group."""
     bounds: np.ndarray
     """Shape (n_groups + 1,), int64: group t has ``members[bounds[t]:bounds[t + 1]]``."""
+    n_classes: int = 1
 
 
 @kernel
 def add_predictions(groups, first, last, coef, out):  # type: ignore[no-untyped-def]
-    """Add Σ_m coef_m column_m over the members `first` to `last` to `out` of shape (n_samples,), float64."""
-    constant = 0.0
-    factor = np.empty(last - first)
+    """Add Σ_m coef_m column_m over the members `first` to `last` to `out`, of shape (n_classes * n_samples,)."""
+    n_classes = groups.n_classes
+    n = out.shape[0] // n_classes
+    for c in range(n_classes):
+        _add_class(groups, first, last, c, coef, out[c * n : (c + 1) * n])
+
+
+@kernel
+def _add_class(groups, first, last, c, coef, out):  # type: ignore[no-untyped-def]
+    constant, n_members = 0.0, 0
+    factor, columns = np.empty(last - first), np.empty(last - first, np.int64)
     for m in range(first, last):
-        p = groups.members[m]
-        factor[m - first] = coef[m] * groups.inverse[p]
-        constant -= factor[m - first] * groups.centre[p]
+        p = groups.members[m] // groups.n_classes
+        if groups.members[m] - p * groups.n_classes == c:
+            columns[n_members], factor[n_members] = p, coef[m] * groups.inverse[p]
+            constant -= factor[n_members] * groups.centre[p]
+            n_members += 1
     for start in range(0, out.shape[0], SPAN):
         if is_stopped():
             break
@@ -47,24 +59,35 @@ def add_predictions(groups, first, last, coef, out):  # type: ignore[no-untyped-
         part = out[start:stop]
         for i in range(part.shape[0]):
             part[i] += constant
-        m = first
-        while m + 4 <= last:
-            a, b, c, d = groups.members[m], groups.members[m + 1], groups.members[m + 2], groups.members[m + 3]
-            k = m - first
+        k = 0
+        while k + 4 <= n_members:
             add_four_multiples(
-                groups.columns[a, start:stop], groups.columns[b, start:stop],
-                groups.columns[c, start:stop], groups.columns[d, start:stop],
+                groups.columns[columns[k], start:stop], groups.columns[columns[k + 1], start:stop],
+                groups.columns[columns[k + 2], start:stop], groups.columns[columns[k + 3], start:stop],
                 factor[k], factor[k + 1], factor[k + 2], factor[k + 3], part,
             )  # fmt: skip
-            m += 4
-        while m < last:
-            add_multiple(groups.columns[groups.members[m], start:stop], factor[m - first], part)
-            m += 1
+            k += 4
+        while k < n_members:
+            add_multiple(groups.columns[columns[k], start:stop], factor[k], part)
+            k += 1
 
 
 @kernel
 def column_products(groups, vector, out):  # type: ignore[no-untyped-def]
-    """Write the product of every column with a vector of shape (n_samples,) into `out` of shape (n_columns,)."""
+    """Write the product of every column with a vector of shape (n_classes * n_samples,), for each class.
+
+    `out` has the shape (n_columns * n_classes,), in the order of members.
+    """
+    n_samples, n_classes = groups.columns.shape[1], groups.n_classes
+    of_class = np.empty(groups.columns.shape[0])
+    for c in range(n_classes):
+        _class_products(groups, vector[c * n_samples : (c + 1) * n_samples], of_class)
+        for p in range(of_class.shape[0]):
+            out[p * n_classes + c] = of_class[p]
+
+
+@kernel
+def _class_products(groups, vector, out):  # type: ignore[no-untyped-def]
     n_columns, n_samples = groups.columns.shape
     out[:] = 0.0
     for start in range(0, n_samples, SPAN):

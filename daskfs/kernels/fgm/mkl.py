@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from daskfs.kernels.fgm.grouped_columns import Groups, add_predictions, column_products, group_squares
-from daskfs.kernels.fgm.shift import Rows, dual_variables, total_loss
+from daskfs.kernels.fgm.shift import Rows, class_dual, class_loss, of_class
 from daskfs.kernels.linear.columns import dot, sum_of
 from daskfs.kernels.linear.linalg import factorise, solve_cholesky
 from daskfs.kernels.linear.weighted_gram import extend_hessian, member_products
@@ -33,7 +33,8 @@ class Weighing(NamedTuple):
 
     coef: np.ndarray
     """ω of the members, shape (n_members,)."""
-    shift: float
+    shift: np.ndarray
+    """Shape (n_classes,)."""
     objective: float
     n_iter: int
     """Ridge fits."""
@@ -45,7 +46,7 @@ def mkl_nbytes(n_samples: int, n_members: int) -> int:
 
 
 def alternate(
-    groups: Groups, rows: Rows, coef: np.ndarray, shift: float, *, fit_intercept: bool, tol: float, max_iter: int
+    groups: Groups, rows: Rows, coef: np.ndarray, shift: np.ndarray, *, fit_intercept: bool, tol: float, max_iter: int
 ) -> Weighing:
     """Solve the subproblem by turns: a ridge fit for given μ, then μ from the norms of its groups.
 
@@ -55,7 +56,7 @@ def alternate(
     rows : Rows
     coef : ndarray of shape (n_members,), float64
         A start, from which μ comes; a group of zeros stays out.
-    shift : float
+    shift : ndarray of shape (n_classes,), float64
     fit_intercept : bool
     tol : float
         Ends with a duality gap of this share of the objective.
@@ -85,7 +86,7 @@ def alternate(
 
 
 def simple_mkl(
-    groups: Groups, rows: Rows, coef: np.ndarray, shift: float, *, fit_intercept: bool, tol: float, max_iter: int
+    groups: Groups, rows: Rows, coef: np.ndarray, shift: np.ndarray, *, fit_intercept: bool, tol: float, max_iter: int
 ) -> Weighing:
     """Solve the subproblem by descent along the reduced gradient in μ; see `alternate` for the parameters.
 
@@ -118,8 +119,8 @@ class _RidgeFit(NamedTuple):
     weights: np.ndarray
     """μ, shape (n_groups,)."""
     of_columns: np.ndarray
-    """Σ_t ω_t by columns, shape (n_columns,)."""
-    shift: float
+    """Σ_t ω_t by columns and classes, shape (n_columns * n_classes,)."""
+    shift: np.ndarray
     value: float
     """J(μ)."""
     loss: float
@@ -128,29 +129,35 @@ class _RidgeFit(NamedTuple):
 
 
 def _fit(
-    groups: Groups, rows: Rows, weights: np.ndarray, start: np.ndarray, shift: float, with_shift: bool
+    groups: Groups, rows: Rows, weights: np.ndarray, start: np.ndarray, shift: np.ndarray, with_shift: bool
 ) -> _RidgeFit:
-    """Fit the columns that have a weight, each once: d_j = Σ_t μ_t over the groups it is in, the paper's (30)."""
-    d = _weights_of_columns(groups, weights)
-    active = np.flatnonzero(d > 0.0)
-    root = np.sqrt(d[active])
-    some = groups._replace(members=active, bounds=np.array([0, len(active)]))
-    u, v = start[active] / root, np.empty(len(rows.y))
-    shift, value, loss = _ridge(some, rows, root, u, float(shift), with_shift, v)
+    """Fit the columns that have a weight, each once: d_j = Σ_t μ_t over the groups it is in, the paper's (30).
+
+    For given weights each class is a problem of its own.
+    """
+    d, n_classes = _weights_of_columns(groups, weights), groups.n_classes
     of_columns, products, squares = np.zeros(len(d)), np.empty(len(d)), np.empty(len(weights))
-    of_columns[active] = u * root
+    v, found, value, loss = np.empty(len(rows.y)), np.empty(n_classes), 0.0, 0.0
+    for c, v_of_class in enumerate(v.reshape(n_classes, -1)):
+        active = c + n_classes * np.flatnonzero(d[c::n_classes] > 0.0)
+        root = np.sqrt(d[active])
+        some = groups._replace(members=active // n_classes, bounds=np.array([0, len(active)]), n_classes=1)
+        u, place = start[active] / root, (c, n_classes)
+        found[c], own_value, own_loss = _ridge(some, rows, place, root, u, float(shift[c]), with_shift, v_of_class)
+        value, loss = value + own_value, loss + own_loss
+        of_columns[active] = u * root
     column_products(groups, v, products)
     group_squares(groups, products, squares)
-    return _RidgeFit(weights, of_columns, shift, value, loss, squares)
+    return _RidgeFit(weights, of_columns, found, value, loss, squares)
 
 
 def _weights_of_columns(groups: Groups, weights: np.ndarray) -> np.ndarray:
     of_members = np.repeat(weights, np.diff(groups.bounds))
-    return np.bincount(groups.members, weights=of_members, minlength=len(groups.columns))
+    return np.bincount(groups.members, weights=of_members, minlength=len(groups.columns) * groups.n_classes)
 
 
 def _of_columns(groups: Groups, coef: np.ndarray) -> np.ndarray:
-    return np.bincount(groups.members, weights=coef, minlength=len(groups.columns))
+    return np.bincount(groups.members, weights=coef, minlength=len(groups.columns) * groups.n_classes)
 
 
 def _of_members(groups: Groups, fit: _RidgeFit) -> np.ndarray:
@@ -198,12 +205,13 @@ def _norms(groups: Groups, coef: np.ndarray) -> np.ndarray:
 
 
 @kernel
-def _ridge(groups, rows, root, u, shift, with_shift, v):  # type: ignore[no-untyped-def]
-    """Minimise ½ ‖u‖² + Σ_i share_i loss(z_i) by Newton's method in place; return shift, value, loss.
+def _ridge(groups, all_rows, place, root, u, shift, with_shift, v):  # type: ignore[no-untyped-def]
+    """Minimise ½ ‖u‖² + Σ_i share_i loss(z_i) of one class by Newton's method in place; return shift, value, loss.
 
     `v` is left at the dual variables. Apart from `daskfs.kernels.glm.newton.newton`: the squared hinge's
     curvature jumps, so that a step is halved by the value, and the ridge keeps every Hessian regular.
     """
+    rows = of_class(all_rows, place[0], place[1])
     n_members, n_samples = u.shape[0], rows.y.shape[0]
     n = n_members + 1
     columns = np.zeros((n_members, n_samples))
@@ -221,12 +229,12 @@ def _ridge(groups, rows, root, u, shift, with_shift, v):  # type: ignore[no-unty
     for m in range(n_members):
         moved[m] = u[m] * root[m]
     add_predictions(groups, 0, n_members, moved, z)
-    loss = total_loss(rows, z, shift)
+    loss = class_loss(rows, z, shift)
     value = loss + 0.5 * dot(u, u)
     for _ in range(MAX_NEWTON):
         if is_stopped():
             break
-        dual_variables(rows, z, shift, v)
+        class_dual(rows, z, shift, v)
         gradient[0] = sum_of(v) if with_shift else 0.0
         member_products(columns, numbers, n_members, v, gradient)
         for m in range(n_members):
@@ -246,7 +254,7 @@ def _ridge(groups, rows, root, u, shift, with_shift, v):  # type: ignore[no-unty
                 moved[m] = (u[m] + length * step[m + 1]) * root[m]
             z[:] = 0.0
             add_predictions(groups, 0, n_members, moved, z)
-            trial_loss = total_loss(rows, z, shift + length * step[0])
+            trial_loss = class_loss(rows, z, shift + length * step[0])
             trial = trial_loss
             for m in range(n_members):
                 trial += 0.5 * (u[m] + length * step[m + 1]) ** 2
@@ -266,5 +274,5 @@ def _ridge(groups, rows, root, u, shift, with_shift, v):  # type: ignore[no-unty
         moved[m] = u[m] * root[m]
     z[:] = 0.0
     add_predictions(groups, 0, n_members, moved, z)
-    dual_variables(rows, z, shift, v)
+    class_dual(rows, z, shift, v)
     return shift, value, loss

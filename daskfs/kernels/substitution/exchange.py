@@ -7,7 +7,8 @@ optimal coefficients v = M_S⁻¹ c. A newcomer j with h = M_Sj, d = M_jj and c_
     with it v'_i = v_i - a_i g / σ and (M⁻¹)'_ii = (M⁻¹)_ii + a_i² / σ, so dropping i costs ½ v'_i² / (M⁻¹)'_ii.
 
 It takes the place of the cheapest member where that costs less than the gain: the model never rises. Where σ is below a
-share of d, the newcomer is a combination of the members, and is refused.
+share of d, the newcomer is a combination of the members, and is refused; with a ridge, σ is never so small, and a
+newcomer is refused whose product with a single member says so.
 
 The linear term may be of any point: where others hold a part of the prediction (asynchronous substitution), with r the
 negative derivative of the loss at the common prediction, c_S = X_Sᵀ r + M_S v and c_j = x_jᵀ r + hᵀ v, M_S without the
@@ -47,7 +48,7 @@ class Candidates(NamedTuple):
 
 @kernel
 def exchange_scan(  # type: ignore[no-untyped-def]
-    candidates, start, inverse, coef, n_members, n_fixed, tolerance, counts, change
+    candidates, start, inverse, coef, squares, ridge, n_members, n_fixed, tolerance, counts, change
 ):
     """Walk through a block until a newcomer is accepted.
 
@@ -60,6 +61,9 @@ def exchange_scan(  # type: ignore[no-untyped-def]
         M_S⁻¹; updated.
     coef : ndarray of shape (capacity,), float64
         v; updated.
+    squares : ndarray of shape (capacity,), float64
+        Diagonal of M without the ridge; asked for where there is a ridge.
+    ridge : float
     n_members, n_fixed : int
     tolerance : float
         Least σ / d.
@@ -81,12 +85,24 @@ def exchange_scan(  # type: ignore[no-untyped-def]
         if not usable[b]:
             continue
         counts[0].n_presented += 1
+        if ridge > 0.0 and _is_copy(cross[b], diagonal[b] - ridge, squares, n_members, tolerance):
+            counts[0].n_refused += 1
+            continue
         slot = exchange(cross[b], linear[b], diagonal[b], inverse, coef, n_members, n_fixed, tolerance, shift, change)
         if slot == COLLINEAR:
             counts[0].n_refused += 1
         elif slot >= 0:
             return b, slot
     return cross.shape[0], NO_ONE
+
+
+@kernel
+def _is_copy(h, square, squares, n_members, tolerance):  # type: ignore[no-untyped-def]
+    """Return whether one member alone explains the newcomer: a ridge would share a coefficient between the two."""
+    is_copy = False
+    for i in range(n_members):
+        is_copy |= h[i] * h[i] > (1.0 - tolerance) * square * squares[i]
+    return is_copy
 
 
 @kernel

@@ -55,7 +55,12 @@ from daskfs.selectors.online_substitution.target import Target, read_target
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.elimination import Kept, eliminate
 from daskfs.selectors.shared.refit import MeanLoss, SelectedFit, refit_selected
+from daskfs.selectors.shared.ridge import Effort
 from daskfs.selectors.shared.run import Run
+
+RIDGE_SHARE = 0.1
+"""Of the ridge with which `OnlineSubstitution` begins: no worker sees all members, whose fit says when to lower it.
+So much costs nothing on the planted designs, and is most of the gain where rows are few."""
 
 
 class AsyncOnlineSubstitution(SubstitutionSelector):
@@ -209,13 +214,17 @@ class AsyncOnlineSubstitution(SubstitutionSelector):
         stretch = stretch_of(
             n_workers, shape.n_features, shape.n_selected, self.step_divisor, self.sufficient_decrease, tau_max
         )
+        total = float(target.weight.sum()) if len(target.weight) else float(len(target.y))
+        rule = self._rule(Effort(total, shape.n_selected, shape.n_features), stretch)
+        if rule.least is not None:
+            rule = replace(rule, ridge=max(rule.least, RIDGE_SHARE * rule.ridge), least=None)
         return AsyncSettings(
             loss=loss.loss.code,
             positive=None if target.classes is None else float(target.classes[1]),
             location=target.location,
             threshold=loss.threshold,
             fits_intercept=loss.fits_intercept,
-            rule=self._rule(stretch),
+            rule=rule,
             columns=self._columns(),
             dtype=str(self._columns().dtype_of(dtype)),
             n_workers=n_workers,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from daskfs.losses import find_loss
@@ -36,5 +38,7 @@ def typical_variance(variance: np.ndarray) -> float:
     >>> typical_variance(np.array([0.0, 1.0, 1.0]))
     1.0
     """
-    total = float(variance.sum())
-    return float(variance @ variance) / total if total > 0.0 else 1.0
+    exponent = int(np.frexp(variance.max(initial=0.0))[1])
+    within = np.ldexp(variance, -exponent)  # whose squares are finite
+    total = float(within.sum())
+    return math.ldexp(float(within @ within) / total, exponent) if total > 0.0 else 1.0

@@ -42,7 +42,8 @@ def column_moments(run: Run, cut: Cut, weight: np.ndarray, is_weighted: bool) ->
     if known is None:
         parts = run.map("statistics", sums_of_block, _blocks(run, cut), weight, record=ColumnMoments)
         return ColumnMoments.joined(parts)
-    bad = np.flatnonzero((known.n_missing > 0) | ~np.isfinite(known.minimum) | ~np.isfinite(known.maximum))
+    is_finite = np.isfinite(known.minimum) & np.isfinite(known.maximum) & np.isfinite(known.std)
+    bad = np.flatnonzero((known.n_missing > 0) | ~is_finite)
     if len(bad):
         raise run.matrix.bad_column(int(bad[0]))
     return ColumnMoments(known.mean, known.std, known.minimum)
@@ -134,7 +135,7 @@ class Columns:
 
         Parameters
         ----------
-        v : ndarray of shape (n_samples,)
+        v : ndarray of shape (n_classes, n_samples)
             Dual variables.
         n_wanted : int
 
@@ -143,7 +144,7 @@ class Columns:
         columns : ndarray of shape (<= n_wanted,), int64
             By falling score, ties by number.
         scores : ndarray
-            Theirs, ``(x̃_jᵀ v)²``.
+            Theirs, ``Σ_c (x̃_jᵀ v_c)²``.
         """
         scaling = self.scaling
         parts = [
@@ -278,7 +279,7 @@ class Passes:
         n_asked = self.sizes.per_pass + (0 if self.stopping.n_wanted is None else len(known))
         found, scores = self.columns.worst_case(v, n_asked)
         quadratic = float(scores[: self.sizes.per_pass].sum())
-        self.bound = max(self.bound, lower_bound(self.problem.rows, v, quadratic))
+        self.bound = max(self.bound, lower_bound(self.problem.rows, v.ravel(), quadratic))
         return found, scores
 
     def fit_all_rows(self, share: np.ndarray) -> None:
@@ -301,11 +302,12 @@ class Passes:
     def selected(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the selected columns, ascending, and the coefficients of the standardised columns.
 
-        Those in any group where a number was asked for, else those with a coefficient.
+        Those in any group where a number was asked for, else those with a coefficient; of shapes (n_selected,) and
+        (n_classes, n_selected).
         """
         features, coef = self.problem.coefficients()
-        kept = coef != 0.0 if self.stopping.n_wanted is None else np.ones(len(coef), dtype=bool)
-        return features[kept], coef[kept]
+        kept = coef.any(axis=0) if self.stopping.n_wanted is None else np.ones(len(features), dtype=bool)
+        return features[kept], coef[:, kept]
 
     @property
     def lowest_held_out(self) -> float:

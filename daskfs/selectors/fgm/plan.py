@@ -69,9 +69,12 @@ def choose_sizes(wanted: int | None, per_pass: int | None, max_passes: int | Non
     return Sizes(per_pass, wanted, max_passes or 2 * -(-wanted // per_pass))
 
 
-def n_kept_groups(n_samples: int, itemsize: int) -> int:
-    """Return how many groups' inner products are kept; of the rows alone, so that memory does not change a bit."""
-    return KEPT_NBYTES // (3 * n_samples * max(itemsize, 4))
+def n_kept_groups(n_rows: int, itemsize: int) -> int:
+    """Return how many groups' inner products are kept; of the rows alone, so that memory does not change a bit.
+
+    Of several classes the rows count once for each.
+    """
+    return KEPT_NBYTES // (3 * n_rows * max(itemsize, 4))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,7 @@ class Cut:
     task: Budget
 
 
-def cut_columns(shape: DataShape, sizes: Sizes, limits: Limits, in_place: bool = False) -> Cut:
+def cut_columns(shape: DataShape, sizes: Sizes, limits: Limits, in_place: bool = False, n_problems: int = 1) -> Cut:
     """Return blocks of whole tiles, three pieces of which fit in the limit beside the vectors over the rows.
 
     Parameters
@@ -97,6 +100,8 @@ def cut_columns(shape: DataShape, sizes: Sizes, limits: Limits, in_place: bool =
     limits : Limits
     in_place : bool
         Whether columns are scored as they lie in memory.
+    n_problems : int
+        Dual variables of each row: with several classes one for each.
 
     Raises
     ------
@@ -106,14 +111,15 @@ def cut_columns(shape: DataShape, sizes: Sizes, limits: Limits, in_place: bool =
     n, m, itemsize, limit = shape.n_samples, shape.n_features, shape.itemsize, limits.task_nbytes
     tile_rows, tile_columns = shape.tile_shape or (1, m)
     tile_columns = max(1, min(tile_columns, m))
-    fixed = Budget().add("tiles", TILES_NBYTES).add("dual variables", 24 * n)
+    fixed = Budget().add("tiles", TILES_NBYTES).add("dual variables", (8 + 16 * n_problems) * n)
     fixed.add("scores", 64 * (sizes.most + sizes.per_pass))
+    sums_nbytes = SUMS_NBYTES * (1 + n_problems) // 2
     least = fixed + Budget({"pieces of one column": N_BUFFERS * GRANULE * itemsize, "one column": 2 * n * itemsize})
     least.refuse_over(limit, f"one column of {n:,} rows and the dual variables take")
     room = BUFFER_NBYTES if limit is None else min(BUFFER_NBYTES, (limit - fixed.nbytes) // N_BUFFERS)
     widest = max(1, room // (GRANULE * itemsize + 24))
     if limit is not None:  # the sums of many columns must leave room to read one that the client keeps
-        widest = min(widest, max(1, (limit - fixed.nbytes - 2 * n * itemsize) // SUMS_NBYTES))
+        widest = min(widest, max(1, (limit - fixed.nbytes - 2 * n * itemsize) // sums_nbytes))
     wanted = m if in_place else max(tile_columns, TASK_NBYTES // max(1, n * itemsize), -(-m // 4096))
     wanted = min(wanted, -(-m // (2 * limits.n_threads)) if limits.n_threads > 1 else m, m)
     wanted = min(-(-wanted // tile_columns) * tile_columns, m)
@@ -122,7 +128,7 @@ def cut_columns(shape: DataShape, sizes: Sizes, limits: Limits, in_place: bool =
     step = tile_rows if piece >= tile_rows and tile_rows % GRANULE == 0 else GRANULE
     piece = min(piece - piece % step, -(-n // GRANULE) * GRANULE)
     n_read = max(1, min(sizes.per_pass, room // (n * itemsize)))
-    task = fixed + Budget({"sums of the columns": SUMS_NBYTES * width})
+    task = fixed + Budget({"sums of the columns": sums_nbytes * width})
     task.add_largest(
         pieces_of_columns=0 if in_place else N_BUFFERS * min(piece, n) * width * itemsize,
         columns_for_the_client=2 * n * n_read * itemsize,
@@ -130,7 +136,9 @@ def cut_columns(shape: DataShape, sizes: Sizes, limits: Limits, in_place: bool =
     return Cut(width, piece, n_read, task)
 
 
-def plan_fgm(shape: DataShape, sizes: Sizes, limits: Limits, solver: str, n_scored: int) -> SelectorPlan:
+def plan_fgm(
+    shape: DataShape, sizes: Sizes, limits: Limits, solver: str, n_scored: int, n_problems: int = 1
+) -> SelectorPlan:
     """Return what FGM will read and hold.
 
     Parameters
@@ -139,21 +147,24 @@ def plan_fgm(shape: DataShape, sizes: Sizes, limits: Limits, solver: str, n_scor
     solver : str
     n_scored : int
         Passes in which all columns are scored.
+    n_problems : int
+        As in `cut_columns`.
 
     Raises
     ------
     PlanError
         The limit is too small; with the size that would fit.
     """
-    cut, n_samples = cut_columns(shape, sizes, limits), shape.n_samples
-    column_nbytes, n_kept = n_samples * max(shape.itemsize, 4), n_kept_groups(n_samples, shape.itemsize)
+    cut, n_samples = cut_columns(shape, sizes, limits, n_problems=n_problems), shape.n_samples
+    n_rows = n_samples * n_problems
+    column_nbytes, n_kept = n_samples * max(shape.itemsize, 4), n_kept_groups(n_rows, shape.itemsize)
     client = (
         Budget()
         .add("selected columns", sizes.most * column_nbytes)
-        .add("inner products of groups", 3 * min(n_kept, n_scored) * column_nbytes)
+        .add("inner products of groups", 3 * min(n_kept, n_scored) * column_nbytes * n_problems)
         .add("Newton steps", mkl_nbytes(n_samples, sizes.most) if solver != "apg" else 0)
-        .add("vectors over the rows", n_samples * 160)
-        .add("means, scales and scores", shape.n_features * 72)
+        .add("vectors over the rows", n_rows * 160)
+        .add("means, scales, scores and coefficients", shape.n_features * (64 + 8 * n_problems))
     )
     n_passes = n_scored + 1  # one for means and standard deviations
     merged = max(0, n_scored - n_kept)

@@ -4,6 +4,10 @@ One convention of constants throughout: the objective is ½ (Σ_t ‖ω_t‖)² 
 share_i = C w_i and z = Σ_t X̃_t ω_t + shift; the dual variables carry the sign of the class,
 v_i = -share_i loss'(z_i, y_i), so that the scores are (x̃_jᵀ v)². For the squared hinge v_i is C w_i y_i ξ_i, the
 paper's α_i y_i.
+
+Of several classes, each against the rest, every column has a coefficient for each class: ω_t is a matrix, its norm that
+of Frobenius, the loss the sum over the classes, and the scores are Σ_c (x̃_jᵀ v_c)². All of the paper holds as it is for
+the n_classes · n rows of this one problem, whose columns are shared.
 """
 
 from __future__ import annotations
@@ -50,8 +54,9 @@ class Solution(Record):
     bounds: np.ndarray
     """Group t has the members from ``bounds[t]`` to ``bounds[t + 1]``."""
     coef: np.ndarray
-    """Of the members, in standardised columns."""
-    shift: float
+    """In standardised columns; of each group those of its members for the first class, then for the second, ..."""
+    shift: np.ndarray
+    """Shape (n_classes,)."""
     tau: float
     """The last step length of the descent."""
     objective: float
@@ -65,6 +70,8 @@ class RestrictedProblem:
     ----------
     rows : Rows
         Loss, target and share of every row; rows held out have share 0.
+    n_classes : int
+        Problems that share their columns: 1 of two classes or of numbers.
     settings : SolverSettings
     capacity : int
         Columns to have room for.
@@ -72,24 +79,25 @@ class RestrictedProblem:
         Of the columns that are kept.
     """
 
-    def __init__(self, rows: Rows, settings: SolverSettings, capacity: int, dtype: np.dtype) -> None:
-        self.rows, self.settings, self.dtype = rows, settings, dtype
+    def __init__(self, rows: Rows, n_classes: int, settings: SolverSettings, capacity: int, dtype: np.dtype) -> None:
+        self.rows, self.n_classes, self.settings, self.dtype = rows, n_classes, settings, dtype
+        self.n_samples = len(rows.y) // n_classes
         self.ids, self.members = np.empty((2, 0), np.int64)
         self.bounds, self.coef = np.zeros(1, np.int64), np.empty(0)
-        self.tau = START * float(rows.share.sum())
-        self._columns = np.empty((capacity, len(rows.y)), dtype)
+        self.tau = START * float(rows.share[: self.n_samples].sum())
+        self._columns = np.empty((capacity, self.n_samples), dtype)
         self._centre, self._inverse = np.zeros((2, capacity))
         self._position: dict[int, int] = {}
         self.start()
 
     def start(self) -> None:
-        """Fit the model without features: a shift alone, or nothing."""
+        """Fit the model without features: a shift of each class alone, or nothing."""
         zero = np.zeros(len(self.rows.y))
-        self.shift, self.loss = self._shifted(zero, 0.0)
+        self.shift, self.loss = self._shifted(zero, np.zeros(self.n_classes))
         self.objective = self.loss
 
-    def _shifted(self, z: np.ndarray, shift: float) -> tuple[float, float]:
-        """Return the best shift at some predictions, and the loss there."""
+    def _shifted(self, z: np.ndarray, shift: np.ndarray) -> tuple[np.ndarray, float]:
+        """Return the best shifts at some predictions, and the loss there."""
         n_steps = MAX_SHIFT_STEPS if self.settings.fit_intercept else 0
         shift, loss = fit_shift(self.rows, z, shift, n_steps, EXACT_SHIFT)
         return shift, loss
@@ -121,7 +129,7 @@ class RestrictedProblem:
         """Add a group, whose coefficients start at 0."""
         self.members = np.concatenate([self.members, columns])
         self.bounds = np.concatenate([self.bounds, [len(self.members)]])
-        self.coef = np.concatenate([self.coef, np.zeros(len(columns))])
+        self.coef = np.concatenate([self.coef, np.zeros(len(columns) * self.n_classes)])
 
     @property
     def features(self) -> np.ndarray:
@@ -129,9 +137,19 @@ class RestrictedProblem:
         return np.unique(self.members)
 
     def coefficients(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the columns in any group, ascending, and the coefficients of the standardised columns."""
+        """Return the columns in any group, ascending, and the coefficients of the standardised columns.
+
+        These have the shape (n_classes, n_features).
+        """
         features, place = np.unique(self.members, return_inverse=True)
-        return features, np.bincount(place, weights=self.coef, minlength=len(features))
+        coef, n_features = self._coef_of_classes(), len(features)
+        return features, np.array([np.bincount(place, weights=of_class, minlength=n_features) for of_class in coef])
+
+    def _coef_of_classes(self) -> np.ndarray:
+        """Return the coefficients as a matrix of shape (n_classes, n_members)."""
+        spans = [(self.n_classes * a, self.n_classes * b) for a, b in pairwise(self.bounds)]
+        parts = [self.coef[a:b].reshape(self.n_classes, -1) for a, b in spans]
+        return np.concatenate(parts, axis=1) if parts else np.empty((self.n_classes, 0))
 
     def columns_of(self, features: np.ndarray) -> np.ndarray:
         """Return kept columns as they are stored, each in a row."""
@@ -140,8 +158,11 @@ class RestrictedProblem:
     def groups(self) -> Groups:
         """Return the columns that are in a group and the groups, as the kernels take them."""
         used = len(self._position)
-        members = np.array([self._position[j] for j in self.members.tolist()], dtype=np.int64)
-        return Groups(self._columns[:used], self._centre[:used], self._inverse[:used], members, self.bounds)
+        position = np.array([self._position[j] for j in self.members.tolist()], dtype=np.int64)
+        n_classes = self.n_classes
+        parts = [(position[a:b] * n_classes + np.arange(n_classes)[:, None]).ravel() for a, b in pairwise(self.bounds)]
+        members, bounds = np.concatenate([np.empty(0, np.int64), *parts]), self.bounds * n_classes
+        return Groups(self._columns[:used], self._centre[:used], self._inverse[:used], members, bounds, n_classes)
 
     def solve(self) -> int:
         """Solve the subproblem (31) from where the last one ended; return the iterations it took."""
@@ -159,42 +180,46 @@ class RestrictedProblem:
             end = alternate(groups, self.rows, self.coef, self.shift, fit_intercept=with_shift, **ends)
             self.coef, self.shift, n_iter = end.coef, end.shift, n_iter + end.n_iter
         self.shift, self.loss = self._shifted(self.predictions(), self.shift)
-        norms = [np.linalg.norm(self.coef[a:b]) for a, b in pairwise(self.bounds)]
+        norms = [np.linalg.norm(self.coef[a:b]) for a, b in pairwise(self.bounds * self.n_classes)]
         self.objective = 0.5 * float(np.sum(norms)) ** 2 + self.loss
         return int(n_iter)
 
     def refit(self, share: np.ndarray, n_groups: int) -> int:
         """Solve once more with other shares of the rows, on the first groups alone; return the iterations it took."""
         self.bounds = self.bounds[: n_groups + 1]
-        self.members, self.coef = self.members[: self.bounds[-1]], self.coef[: self.bounds[-1]]
-        self.rows = new_rows(self.rows.loss, self.rows.y, share)
+        last = self.bounds[-1]
+        self.members, self.coef = self.members[:last], self.coef[: last * self.n_classes]
+        self.rows = self._rows_with(share)
         if len(self.coef):
             return self.solve()
         self.start()
         return 0
 
+    def _rows_with(self, share: np.ndarray) -> Rows:
+        return new_rows(self.rows.loss, self.rows.y.reshape(self.n_classes, -1), share)
+
     def predictions(self) -> np.ndarray:
-        """Return z without the shift, anew from the columns, shape (n_samples,)."""
+        """Return z without the shift, anew from the columns, shape (n_classes * n_samples,)."""
         z = np.zeros(len(self.rows.y))
         if len(self.coef):
             add_predictions(self.groups(), 0, len(self.coef), self.coef, z)
         return z
 
     def dual(self) -> np.ndarray:
-        """Return the dual variables v, shape (n_samples,)."""
+        """Return the dual variables v, shape (n_classes, n_samples)."""
         v = np.empty(len(self.rows.y))
         dual_variables(self.rows, self.predictions(), self.shift, v)
-        return v
+        return v.reshape(self.n_classes, -1)
 
     def mean_loss(self, weight: np.ndarray) -> float:
         """Return the mean loss of rows with other weights, those held out for example."""
-        other = new_rows(self.rows.loss, self.rows.y, weight)
+        other = self._rows_with(weight)
         return float(fit_shift(other, self.predictions(), self.shift, 0, 0.0)[1] / weight.sum())
 
     def solution(self) -> Solution:
         """Return where the problem stands."""
         state = (self.ids, self.members, self.bounds, self.coef)
-        return Solution(*state, float(self.shift), float(self.tau), float(self.objective), float(self.loss))
+        return Solution(*state, self.shift, float(self.tau), float(self.objective), float(self.loss))
 
     def restore(self, solution: Solution) -> None:
         """Go on from a solution, whose columns are kept again."""
@@ -209,8 +234,8 @@ def lower_bound(rows: Rows, v: np.ndarray, quadratic: float) -> float:
     Parameters
     ----------
     rows : Rows
-    v : ndarray of shape (n_samples,)
-        Dual variables that add up to 0 where there is a shift.
+    v : ndarray of shape (n_classes * n_samples,)
+        Dual variables; those of a class add up to 0 where there is a shift.
     quadratic : float
         The sum of the B largest scores: the squared dual norm of the k-support norm, k = B, at Xᵀ v.
 

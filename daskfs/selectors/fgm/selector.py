@@ -29,6 +29,8 @@ Differs from the paper:
 - Where a number of features is asked for, the last B is smaller, and a pass takes new features alone when the passes
   left would not suffice otherwise. Groups whose coefficients have vanished count: they were selected.
 - A feature that is picked again is kept in memory once.
+- Several classes are told each from the rest by one problem whose groups of columns are shared: a column has a
+  coefficient for each class, ‖ω_t‖ is the norm of all coefficients of a group, and s_j is summed over the classes.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ from annotated_types import Gt, Lt
 
 from daskfs.kernels.fgm.shift import new_rows
 from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE, ONE_PREDICTION, find_loss
+from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, LossOf, Positive, Tolerance, n_to_select
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.fgm.loss_weight import C_FACTORS, VALIDATION_SHARE, default_C, typical_variance
@@ -49,7 +52,9 @@ from daskfs.selectors.fgm.restricted_problem import RestrictedProblem, SolverSet
 from daskfs.selectors.fgm.tasks import scored_in_place
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
+from daskfs.selectors.shared.refit import MeanLoss, refit_selected
 from daskfs.selectors.shared.run import Run
+from daskfs.selectors.shared.targets import checked_target, classes_of, signs_of
 
 
 class FGM(BaseSelector):
@@ -63,8 +68,8 @@ class FGM(BaseSelector):
         The paper's B: columns of a pass. By default 10, or a tenth of `n_features_to_select`. Few find more of the
         true features, many take fewer passes over the data.
     loss : {"auto", "squared", "logistic", "squared_hinge"}
-        Least squares, the paper's PROX-SLR and PROX-FGM, for two classes with any labels; by default the last of
-        classes and the first of numbers.
+        Least squares, the paper's PROX-SLR and PROX-FGM, for classes with any labels, several each against the rest; by
+        default the last of classes and the first of numbers.
     C : float or "validation", optional
         Weight of the loss against half the squared norm. By default 0.01, with fewer than 1,000 rows 10 / n, divided by
         the columns' typical variance where they are not normalised, and four times as much for the logistic loss.
@@ -107,13 +112,13 @@ class FGM(BaseSelector):
     selected_ : ndarray of shape (n_selected,)
         Columns, by `scores_`.
     support_ : ndarray of shape (n_features,), bool
-    coef_ : ndarray of shape (n_features,)
+    coef_ : ndarray of shape (n_features,), with more than two classes (n_classes, n_features)
         On the scale of the data.
-    intercept_ : float
-    classes_ : ndarray of shape (2,)
+    intercept_ : float, with more than two classes ndarray of shape (n_classes,)
+    classes_ : ndarray of shape (n_classes,)
         With a loss of classes.
     scores_ : ndarray of shape (n_features,)
-        Size of the standardised coefficient; 0 where not selected.
+        Size of the standardised coefficient, of several classes the norm; 0 where not selected.
     C_ : float
     C_losses_ : dict of float
         With ``C="validation"``: mean loss of the rows held out for each C tried.
@@ -131,8 +136,8 @@ class FGM(BaseSelector):
     the selection is. A large C goes on fitting once the loss is near 0, and picks columns for the noise.
 
     Memory: two pieces of a block of columns in a task; in the client process the selected columns as they are stored,
-    up to 512 MiB of their inner products, and vectors over the rows. The same data and parameters give the same bits
-    with any tiles, workers and order of completion.
+    up to 512 MiB of their inner products, and vectors over the rows, of several classes for each class. The same data
+    and parameters give the same bits with any tiles, workers and order of completion.
 
     Examples
     --------
@@ -159,6 +164,7 @@ class FGM(BaseSelector):
             AT_ONCE,
             among=("squared", "logistic", "squared_hinge"),
             prefers="squared_hinge",
+            several=True,
         ),
     ] = "auto"
     C: Positive | Literal["validation"] | None = None
@@ -178,7 +184,8 @@ class FGM(BaseSelector):
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         sizes = self._sizes(shape.n_features)
         n_passes = sizes.n_passes if self.n_features_to_select is None else -(-sizes.most // sizes.per_pass)
-        return plan_fgm(shape, sizes, limits, self.solver, n_passes + self.certify)
+        n_problems = shape.n_classes if shape.n_classes > 2 and find_loss(self.loss_).is_classifier else 1
+        return plan_fgm(shape, sizes, limits, self.solver, n_passes + self.certify, n_problems)
 
     def _sizes(self, n_features: int) -> Sizes:
         n_to_select(self.n_features_to_select, n_features, n_features)
@@ -186,8 +193,8 @@ class FGM(BaseSelector):
 
     def _fit(self, run: Run) -> None:
         run = run.over(run.matrix, by="columns")
-        y, weight = self._target_and_weight(run.matrix)
-        columns = self._columns(run, weight)
+        y, weight = self._problems(run.matrix)
+        columns = self._columns(run, weight, len(y))
         held_out = self._held_out(weight, self.validation)
         self.C_ = self._chosen_C(columns, y, weight)
         passes = self._passes(columns, y, weight, held_out, self.C_)
@@ -199,15 +206,27 @@ class FGM(BaseSelector):
         self._take(passes)
         notes = self._notes(passes)
         if self.debias and len(self.selected_):
-            notes.append(self._refit(passes, y, weight))
+            notes.append(self._debiased(passes, y, weight))
         chosen = {"C": self.C_, "n_features_per_pass": passes.sizes.per_pass}
         self.result_ = self._result_of(run, notes=notes, history=passes.history_columns(), chosen=chosen)
 
-    def _columns(self, run: Run, weight: np.ndarray) -> Columns:
+    def _problems(self, matrix: Matrix) -> tuple[np.ndarray, np.ndarray]:
+        """Return the target, of shape (n_problems, n_samples), and the weight of the rows.
+
+        Several classes are as many problems, in each of which one of them is +1 and the others are -1.
+        """
+        y, given = checked_target(matrix, self.loss_), matrix.read_weight(slice(None))
+        weight = np.ones(len(y)) if given is None else np.array(given, dtype=np.float64)
+        if not find_loss(self.loss_).is_classifier:
+            return np.array(y, dtype=np.float64)[None], weight
+        self.classes_ = classes_of(y[weight > 0.0], None, many=True)
+        return signs_of(y, self.classes_), weight
+
+    def _columns(self, run: Run, weight: np.ndarray, n_problems: int) -> Columns:
         """Return the columns, cut to the limits and standardised."""
         matrix, first = run.matrix, slice(0, 1)
         in_place = scored_in_place(matrix, first) is not None or matrix.sparse_columns(first) is not None
-        cut = cut_columns(run.shape, self._sizes(run.shape.n_features), run.limits, in_place)
+        cut = cut_columns(run.shape, self._sizes(run.shape.n_features), run.limits, in_place, n_problems)
         moments = column_moments(run, cut, weight, matrix.read_weight(slice(None)) is not None)
         is_centred = self.center and self.fit_intercept
         return Columns(run, cut, Scaling.of(moments, float(weight.sum()), is_centred, self.normalize))
@@ -248,9 +267,10 @@ class FGM(BaseSelector):
         sizes, training = self._sizes(shape.n_features), np.where(held_out, 0.0, weight)
         share = C * training * (weight.sum() / training.sum())
         dtype = np.dtype(np.float64 if shape.dtype == np.float64 else np.float32)
-        n_kept = n_kept_groups(shape.n_samples, dtype.itemsize)
+        n_kept = n_kept_groups(y.size, dtype.itemsize)
         settings = SolverSettings(self.solver, float(self.inner_tol), int(self.max_inner), self.fit_intercept, n_kept)
-        problem = RestrictedProblem(new_rows(find_loss(self.loss_).code, y, share), settings, sizes.most, dtype)
+        rows = new_rows(find_loss(self.loss_).code, y, share)
+        problem = RestrictedProblem(rows, len(y), settings, sizes.most, dtype)
         held_out_weight = np.where(held_out, weight, 0.0) if held_out.any() else None
         stopping = Stopping(self.n_features_to_select, self.tol, held_out_weight, self.patience)
         return Passes(columns, problem, sizes, stopping, name)
@@ -260,8 +280,11 @@ class FGM(BaseSelector):
         scaling = passes.columns.scaling
         features, standardised = passes.selected()
         coef = standardised * scaling.inverse[features]
-        intercept = passes.problem.shift - (scaling.centre[features] * coef).sum()
-        self._set_selection(features, np.abs(standardised), coef, intercept)
+        intercept = passes.problem.shift - (scaling.centre[features] * coef).sum(axis=1)
+        if len(coef) == 1:
+            self._set_selection(features, np.abs(standardised[0]), coef[0], intercept[0])
+        else:
+            self._set_selection(features, np.sqrt((standardised**2).sum(axis=0)), coef, intercept)
         self.n_passes_ = passes.columns.n_passes
         self.dual_gap_ = passes.gap
 
@@ -274,7 +297,7 @@ class FGM(BaseSelector):
         """Return in words what was selected, why it ended there, and how far the optimum is."""
         n_selected = len(self.selected_)
         notes = [f"{n_selected} features in {len(passes.history)} passes: {passes.reason}"]
-        n_zero = n_selected - int(np.count_nonzero(self.coef_))
+        n_zero = n_selected - int(np.atleast_2d(self.coef_).any(axis=0).sum())
         if n_zero:
             notes.append(f"{n_zero} of the selected features have no coefficient: C = {self.C_:.3g} is too small")
         if self.C is None:
@@ -294,17 +317,23 @@ class FGM(BaseSelector):
             notes.append(f"{n_constant} column(s) are constant and cannot be selected")
         return notes + passes.notes
 
-    def _refit(self, passes: Passes, y: np.ndarray, weight: np.ndarray) -> str:
+    def _debiased(self, passes: Passes, y: np.ndarray, weight: np.ndarray) -> str:
         """Refit on the selected features alone; return both fits' accuracies in words."""
-        features, problem = np.flatnonzero(self.support_), passes.problem
-        fit = self._refitted(passes.columns.run, features, ridge=1.0 / (self.C_ * float(weight.sum())))
-        self.coef_[features], self.intercept_ = fit.coef, fit.intercept
-        fitted = problem.predictions() + problem.shift
-        refitted = problem.columns_of(features).T.astype(np.float64) @ fit.coef + fit.intercept
-        if find_loss(self.loss_).is_classifier:
-            before, after = (float(np.average((z > 0.0) == (y > 0.0), weights=weight)) for z in (fitted, refitted))
+        features, problem, run = np.flatnonzero(self.support_), passes.problem, passes.columns.run
+        ridge, is_classifier = 1.0 / (self.C_ * float(weight.sum())), find_loss(self.loss_).is_classifier
+        positives = [None] if not is_classifier else self.classes_.tolist()[-len(y) :]
+        fits = [refit_selected(run, features, MeanLoss(self.loss_, one, ridge=ridge)) for one in positives]
+        coef, intercept = np.array([fit.coef for fit in fits]), np.array([fit.intercept for fit in fits])
+        self.coef_[..., features] = coef if len(y) > 1 else coef[0]
+        self.intercept_ = intercept if len(y) > 1 else float(intercept[0])
+        fitted = problem.predictions().reshape(len(y), -1) + problem.shift[:, None]
+        refitted = coef @ problem.columns_of(features).astype(np.float64) + intercept[:, None]
+        if is_classifier:
+            truth = y > 0.0 if len(y) == 1 else y.argmax(axis=0)
+            labels = (z > 0.0 if len(y) == 1 else z.argmax(axis=0) for z in (fitted, refitted))
+            before, after = (float(np.average((found == truth).reshape(-1), weights=weight)) for found in labels)
             return f"accuracy on the training rows: {before:.4f} as fitted, {after:.4f} after the refit (in coef_)"
-        before, after = (float(np.average((z - y) ** 2, weights=weight)) for z in (fitted, refitted))
+        before, after = (float(np.average((z[0] - y[0]) ** 2, weights=weight)) for z in (fitted, refitted))
         return (
             f"mean squared error on the training rows: {before:.6g} as fitted, {after:.6g} after the refit (in coef_)"
         )

@@ -79,10 +79,10 @@ def sums_of_block(matrix: Matrix, weight: np.ndarray, columns: ColumnRange) -> C
     """
     origin, total, sums, squares = np.zeros((4, columns.stop - columns.start))
     least = np.full(len(sums), np.inf)
-    sparse = sparse_block(matrix, columns.start, columns.stop, weight)
+    sparse = sparse_block(matrix, columns.start, columns.stop, weight[None])
     if sparse is not None:
         sparse_column_sums(
-            sparse.starts, sparse.rows, sparse.values, sparse.vector, origin, total, sums, squares, least
+            sparse.starts, sparse.rows, sparse.values, sparse.vectors[0], origin, total, sums, squares, least
         )  # fmt: skip
     else:
         for first, block in _pieces(matrix, columns):
@@ -112,12 +112,12 @@ def _mean_and_deviation(
 
 
 def best_of_block(matrix: Matrix, v: np.ndarray, n_wanted: int, columns: ColumnRange) -> tuple[np.ndarray, np.ndarray]:
-    """Return the columns of a block with the largest scores ``(Σ_i v_i (x_ij - centre_j) / scale_j)²``.
+    """Return the columns of a block with the largest scores ``Σ_c (Σ_i v_ci (x_ij - centre_j) / scale_j)²``.
 
     Parameters
     ----------
     matrix : Matrix
-    v : ndarray of shape (n_samples,), float64
+    v : ndarray of shape (n_classes, n_samples), float64
         Dual variables with the sign of the class; rows of 0 take no part.
     n_wanted : int
     columns : ColumnRange
@@ -133,20 +133,23 @@ def best_of_block(matrix: Matrix, v: np.ndarray, n_wanted: int, columns: ColumnR
     DataError
         NaN or infinity, with the column's name.
     """
-    products = np.zeros(columns.stop - columns.start)
+    products = np.zeros((len(v), columns.stop - columns.start))
     sparse = sparse_block(matrix, columns.start, columns.stop, v)
     if sparse is not None:
         narrow = np.float64 if sparse.values.dtype == np.float64 else np.float32
-        numbers = sparse.vector.astype(narrow)
-        sparse_scores(sparse.starts, sparse.rows, sparse.values, numbers, sparse.granule, products)
+        for vector, of_class in zip(sparse.vectors, products, strict=True):
+            numbers = vector.astype(narrow)
+            sparse_scores(sparse.starts, sparse.rows, sparse.values, numbers, sparse.granule, of_class)
     else:
         for first, block in _pieces(matrix, columns):
-            scores_of(block, v[first : first + len(block)], products)
+            for vector, of_class in zip(v, products, strict=True):
+                scores_of(block, vector[first : first + len(block)], of_class)
     if not np.isfinite(products).all():
-        raise matrix.bad_column(columns.start + int(np.flatnonzero(~np.isfinite(products))[0]))
-    products -= columns.centre * v.sum()
-    products *= columns.inverse
-    return largest(products * products, columns.start, n_wanted)
+        raise matrix.bad_column(columns.start + int(np.flatnonzero(~np.isfinite(products).all(axis=0))[0]))
+    for vector, of_class in zip(v, products, strict=True):
+        of_class -= columns.centre * vector.sum()
+        of_class *= columns.inverse
+    return largest((products * products).sum(axis=0), columns.start, n_wanted)
 
 
 def read_columns(matrix: Matrix, columns: np.ndarray) -> np.ndarray:
@@ -173,29 +176,30 @@ def read_columns(matrix: Matrix, columns: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class SparseBlock:
-    """Consecutive sparse columns and a number for each row of the matrix that holds them."""
+    """Consecutive sparse columns and numbers for each row of the matrix that holds them."""
 
     starts: np.ndarray
     rows: np.ndarray
     values: np.ndarray
-    vector: np.ndarray
-    """Shape (n_base_rows,), float64; 0 in rows that do not take part."""
+    vectors: np.ndarray
+    """Shape (n_vectors, n_base_rows), float64; 0 in rows that do not take part."""
     granule: np.ndarray
     """Shape (n_base_rows,), int64: where dense rows would be summed together."""
 
 
-def sparse_block(matrix: Matrix, start: int, stop: int, vector: np.ndarray) -> SparseBlock | None:
-    """Return columns with a vector over the rows of a matrix; None where the columns are dense."""
+def sparse_block(matrix: Matrix, start: int, stop: int, vectors: np.ndarray) -> SparseBlock | None:
+    """Return columns with vectors over the rows of a matrix; None where the columns are dense."""
     entries = matrix.sparse_columns(slice(start, stop))
     if entries is None:
         return None
-    granule = np.arange(len(vector)) // GRANULE
+    granule = np.arange(vectors.shape[1]) // GRANULE
     if entries.taken is not None:
-        whole, granules = np.zeros(entries.n_base_rows), np.zeros(entries.n_base_rows, np.int64)
-        np.add.at(whole, entries.taken, vector)
+        whole, granules = np.zeros((len(vectors), entries.n_base_rows)), np.zeros(entries.n_base_rows, np.int64)
+        for vector, of_base in zip(vectors, whole, strict=True):
+            np.add.at(of_base, entries.taken, vector)
         granules[entries.taken] = granule
-        vector, granule = whole, granules
-    return SparseBlock(entries.indptr, entries.indices, entries.data, vector, granule)
+        vectors, granule = whole, granules
+    return SparseBlock(entries.indptr, entries.indices, entries.data, vectors, granule)
 
 
 def scored_in_place(matrix: Matrix, columns: slice) -> np.ndarray | None:

@@ -10,6 +10,7 @@ from daskfs.losses import BOUNDED_CURVATURE, ONE_PREDICTION, find_loss
 from daskfs.parameters import Count, LossOf, NotNegative, Positive, Share, n_to_select
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.online_substitution.engines.base import Rule
+from daskfs.selectors.shared.ridge import Effort
 
 MAX_DEFAULT_FEATURES = 100
 COLLINEARITY_TOL = 1e-3
@@ -44,8 +45,12 @@ class SubstitutionSelector(
     standardize : bool
         Whether columns are divided by their standard deviation on the way.
     ridge : float, optional
-        λ₂, added to the curvature of every standardised coefficient; by default 0 with the squared loss and the paper's
-        rule, else in parts of the loss's largest curvature 0.03 with classes and 0.001 with numbers.
+        λ₂, added to the curvature of every standardised coefficient, while selecting and in the refit; 0: none. By
+        default both are chosen from the data (`daskfs.selectors.shared.ridge`), and vanish as rows are added: while
+        selecting κ min(1, s log p / n) in the first epoch, with p columns and κ the loss's largest curvature; after
+        each epoch it falls to what the selected features ask for, in `AsyncOnlineSubstitution` it is a tenth of that
+        throughout. Never below 0.03 κ with classes and 0.001 κ with the epsilon-insensitive loss. The paper's rule has
+        none while it selects.
     epsilon : float, optional
         Threshold of the epsilon-insensitive loss; by default a tenth of the target's standard deviation.
     step_size : float, optional
@@ -85,11 +90,14 @@ class SubstitutionSelector(
         """Return s."""
         return n_to_select(self.n_features_to_select, n_features, max(1, min(n_features // 2, MAX_DEFAULT_FEATURES)))
 
-    def _rule(self, stretch: float | None = None) -> Rule:
+    def _rule(self, effort: Effort, stretch: float | None = None) -> Rule:
         """Return the rule with its numbers; `stretch` is ρ of Theorem 2, where a prediction is shared."""
-        ridge, loss = self.ridge, find_loss(self.loss_)
+        ridge, least, loss = self.ridge, None, find_loss(self.loss_)
         if ridge is None:
-            ridge = 0.0 if self.rule == "paper" else loss.ridge * loss.curvature_bound
+            ridge = 0.0
+            if self.rule != "paper":
+                least = loss.ridge * loss.curvature_bound
+                ridge = max(least, effort.largest_ridge(loss.curvature_bound))
         return Rule(
             name=self.rule,
             ridge=float(ridge),
@@ -99,5 +107,6 @@ class SubstitutionSelector(
             m=float(self.step_divisor),
             c=float(self.sufficient_decrease),
             lipschitz=0.0 if self.lipschitz is None else float(self.lipschitz),
+            least=least,
             stretch=stretch,
         )

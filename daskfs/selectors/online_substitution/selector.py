@@ -34,8 +34,11 @@ Differs from the paper
 * `exchange` refuses a candidate that the selected features explain up to `collinearity_tol` of its variance.
 * With a loss other than the squared one `exchange` decides on a batch of columns with the quadratic approximation of
   the loss at the point before the batch, then takes Newton steps on the true loss, and undoes the batch if the true
-  loss rose. A small ridge keeps the gradient alive where the classes are linearly separable (`ridge`).
-* The coefficients returned are the fit of the loss on the selected columns, without ridge.
+  loss rose.
+* `exchange` and `os` begin with a ridge, which falls after each epoch to what the selected features ask for: where rows
+  are few, the candidate that explains most explains noise. It also keeps the gradient alive where classes are linearly
+  separable. With a ridge `exchange` refuses copies of single features. `ridge=0` is without any.
+* The coefficients returned are the fit of the loss on the selected columns, with a small ridge of its own.
 """
 
 from __future__ import annotations
@@ -45,7 +48,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from daskfs.errors import ConfigError, DataError
+from daskfs.errors import Caution, ConfigError, DataError
 from daskfs.losses import Loss
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
@@ -72,7 +75,8 @@ from daskfs.selectors.online_substitution.stream import (
 )
 from daskfs.selectors.online_substitution.target import Target, read_target
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
-from daskfs.selectors.shared.refit import MeanLoss, refit_selected
+from daskfs.selectors.shared.refit import MeanLoss, SelectedFit, refit_selected
+from daskfs.selectors.shared.ridge import Effort
 from daskfs.selectors.shared.run import Run
 
 
@@ -175,7 +179,7 @@ class OnlineSubstitution(SubstitutionSelector):
             order = columns_of(order, matrix.shape[1], None, "order")
         shape = self._shape(DataShape.of(matrix))
         plan = choose_read_plan(shape, run.task_limit)
-        engine = self._engine(target, shape.n_selected, matrix.dtype, self._columns())
+        engine = self._engine(target, shape.n_selected, matrix.shape[1], matrix.dtype, self._columns())
         stream = SubstitutionStream(run, engine, self._columns(), plan, target.weight, self.schedule == "screen")
         start = stream.resume()
         if not stream.n_epochs:
@@ -209,8 +213,8 @@ class OnlineSubstitution(SubstitutionSelector):
         Notes
         -----
         Columns are numbered as they arrive, and presented once; what is not selected is gone. Columns that
-        `always_include` names must be in the first block. Without `n_features_to_select`, 100 are held. The selector
-        keeps the selected columns and pickles with them.
+        `always_include` names must be in the first block, whose number of columns is the p of the ridge. Without
+        `n_features_to_select`, 100 are held. The selector keeps the selected columns and pickles with them.
         """
         if names is None and hasattr(X, "columns") and all(isinstance(name, str) for name in X.columns):
             names = list(X.columns)
@@ -234,7 +238,7 @@ class OnlineSubstitution(SubstitutionSelector):
         """Return the state before the first column."""
         target, n_selected = self._target(first), self.n_features_to_select or MAX_DEFAULT_FEATURES
         columns, batch = replace(self._columns(), keeps_int8=False), batch_of(self.block_columns, n_selected)
-        engine = self._engine(target, n_selected, first.dtype, columns)
+        engine = self._engine(target, n_selected, first.shape[1], first.dtype, columns)
         matrix = ArrivedColumns(first.shape[0], engine.members.rows.dtype)
         plan = ReadPlan(batch, batch, 0, Budget())
         stream = SubstitutionStream(Run(matrix, self.method), engine, columns, plan, target.weight)
@@ -243,9 +247,12 @@ class OnlineSubstitution(SubstitutionSelector):
     def _target(self, matrix: Matrix) -> Target:
         return read_target(matrix, self.loss_, self.epsilon, self.fit_intercept)
 
-    def _engine(self, target: Target, n_selected: int, dtype: np.dtype, columns: ColumnSettings) -> Engine:
+    def _engine(
+        self, target: Target, n_selected: int, n_features: int, dtype: np.dtype, columns: ColumnSettings
+    ) -> Engine:
         members = Members(n_selected, len(target.y), columns.dtype_of(dtype), target.weight)
-        return make_engine(members, target.y, self._rule(), self._mode(), target.loss, self.block_columns)
+        rule = self._rule(Effort(members.total, n_selected, n_features))
+        return make_engine(members, target.y, rule, self._mode(), target.loss, self.block_columns)
 
     def _mode(self) -> str:
         """Return the engine that stands for "auto"."""
@@ -284,7 +291,7 @@ class OnlineSubstitution(SubstitutionSelector):
         """Name the members, fit the loss on them, make the result."""
         members, finished = stream.engine.members, stream.engine.finish()
         ids, is_free = members.columns.ids, np.arange(members.n_members) >= members.n_fixed
-        coef, intercept, is_separable = self._refit(members, finished, target, run)
+        coef, intercept, fit = self._refit(members, finished, target, run)
         self._set_selection(ids, finished.costs, coef, intercept, others=np.nan)
         self.selected_ = ids[np.lexsort((ids, -finished.costs, is_free))]
         if target.classes is not None:
@@ -294,38 +301,50 @@ class OnlineSubstitution(SubstitutionSelector):
         promise = {"promised_nbytes": {"client": stream.plan.memory.nbytes}} if stream.plan.memory.terms else {}
         self.result_ = self._result_of(
             run,
-            notes=self._notes(stream, is_separable),
+            notes=self._notes(stream, target, fit),
             history={name: history[:, q] for q, name in enumerate(HISTORY)},
             chosen={"n_features_to_select": members.capacity, "engine": self._mode()},
             memory={**promise, "held_nbytes": {"members": members.nbytes}},
         )
 
-    def _refit(self, members: Members, finished: Finished, target: Target, run: Run) -> tuple[np.ndarray, float, bool]:
-        """Return the loss's fit on the members, on the scale of the data: coefficients, intercept, is it separable."""
+    def _refit(
+        self, members: Members, finished: Finished, target: Target, run: Run
+    ) -> tuple[np.ndarray, float, SelectedFit | None]:
+        """Return coefficients and intercept on the scale of the data, and the fit on the members that gave them.
+
+        Without an intercept, or without members, they are the engine's.
+        """
         k = members.n_members
         coef, offset = members.coefficients(finished.coef)
         if not self.fit_intercept:
-            return coef, 0.0, False
+            return coef, 0.0, None
         if not k:
-            return coef, target.location + offset + finished.intercept, False
+            return coef, target.location + offset + finished.intercept, None
         held = ArrayMatrix(members.held.T, target.y, target.weight if len(target.weight) else None)
         loss = target.loss.loss
         mean_loss = MeanLoss(loss.name, 1.0 if loss.is_two_class else None, target.loss.threshold, self.ridge)
         here = Run(held, self.method, task_limit=run.task_limit)
         fit = refit_selected(here, np.arange(k), mean_loss, n_candidates=run.matrix.shape[1])
         if members.columns.is_int8:
-            return fit.coef, fit.intercept + target.location, fit.is_separable
+            return fit.coef, fit.intercept + target.location, fit
         coef = fit.coef / members.scale[:k]
         centre = float((coef * members.mean[:k]).sum())
-        return coef, fit.intercept - centre + target.location, fit.is_separable
+        return coef, fit.intercept - centre + target.location, fit
 
-    def _notes(self, stream: SubstitutionStream, is_separable: bool) -> list[str]:
+    def _notes(self, stream: SubstitutionStream, target: Target, fit: SelectedFit | None) -> list[str]:
         """Return what the reader of the result must know of how it went."""
         engine, members, counters, notes = stream.engine, stream.engine.members, stream.engine.counters, []
-        if members.n_members < members.capacity:
+        k, n_rows = members.n_members, int((target.weight > 0.0).sum()) if len(target.weight) else len(target.y)
+        if k >= n_rows - self.fit_intercept:
+            why = f"the rows ran out: {k} features can fit any target of {n_rows} rows exactly"
+            if engine.rule.ridge > 0.0:
+                notes.append(f"{why}; the ridge decides what they fit")
+            else:
+                notes.append(Caution(f"{why}, and then say nothing of other rows (select fewer, or give no ridge=0)"))
+        elif k < members.capacity:
+            combined = ", or combinations of these" if self.rule == "exchange" else ""
             notes.append(
-                f"{members.n_members} features were selected, not {members.capacity}: the other columns are constant, "
-                "or combinations of these"
+                f"{k} features were selected, not {members.capacity}: the others presented are constant{combined}"
             )
         if members.n_fixed:
             notes.append(f"{members.n_fixed} of them were always included")
@@ -336,9 +355,10 @@ class OnlineSubstitution(SubstitutionSelector):
         )
         if counters.n_reverted:
             notes.append(f"{counters.n_reverted:,} batches of columns were undone, because the loss rose with them")
-        if engine.rule.ridge > 0.0:
-            ridge = f"a ridge of {engine.rule.ridge:g} on standardised coefficients"
-            notes.append(f"{ridge} while selecting, none in the refit")
-        if is_separable:
+        ridges = {"at last while selecting": engine.rule.ridge, "in the refit": 0.0 if fit is None else fit.ridge}
+        used = [f"{ridge:.3g} {when}" for when, ridge in ridges.items() if ridge > 0.0]
+        if used:
+            notes.append(f"ridge on standardised coefficients: {', '.join(used)}")
+        if fit is not None and fit.is_separable:
             notes.append("the classes are linearly separable by the selected features: a weak ridge bounds the fit")
         return notes

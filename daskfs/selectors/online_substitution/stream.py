@@ -114,7 +114,7 @@ class SubstitutionStream:
         self._record(0)
 
     def epochs(self, n_epochs: int, order: Any, seed: int | None, start: Position) -> None:
-        """Present all columns `n_epochs` times; stop after an epoch in which nobody entered.
+        """Present all columns `n_epochs` times; stop after an epoch in which nobody entered and the ridge stays.
 
         Parameters
         ----------
@@ -125,20 +125,20 @@ class SubstitutionStream:
             To go on from.
         """
         for epoch in range(start.epoch, n_epochs):
+            if epoch > 0 and start.position == 0:
+                has_changed = self.engine.counters.n_entered > start.n_entered_before
+                if not self.engine.relax(self.matrix.shape[1]) and not has_changed:
+                    break
             self.n_epochs = epoch + 1
             columns = epoch_order(self.matrix.shape[1], order, seed, epoch)
             if start.position == 0:
                 start = replace(start, n_entered_before=self.engine.counters.n_entered)
             n_batches, n_done = -(-len(columns) // self.plan.batch), start.position // self.plan.batch
             with self.run.reported(f"epoch-{epoch + 1}", n_batches, n_done) as advance:
-                self._epoch(epoch, columns, start, n_epochs, advance)
-            if self.engine.counters.n_entered == start.n_entered_before:
-                break
-            start = Position()
+                self._epoch(epoch, columns, start, advance)
+            start = replace(start, position=0)
 
-    def _epoch(
-        self, epoch: int, columns: np.ndarray, start: Position, n_epochs: int, advance: Callable[[int], None]
-    ) -> None:
+    def _epoch(self, epoch: int, columns: np.ndarray, start: Position, advance: Callable[[int], None]) -> None:
         batch, position = self.plan.batch, start.position
         save_every = max(1, len(columns) // batch // SAVES_PER_EPOCH) * batch
         for n_taken in self._taken(columns[position:]):
@@ -146,8 +146,7 @@ class SubstitutionStream:
             self._record(epoch)
             advance(-(-n_taken // batch))
             if position == len(columns):
-                is_last = self.engine.counters.n_entered == start.n_entered_before
-                self._save(replace(start, epoch=n_epochs if is_last else epoch + 1, position=0))
+                self._save(replace(start, epoch=epoch + 1, position=0))
             elif position % save_every < n_taken:
                 self._save(replace(start, epoch=epoch, position=position))
 

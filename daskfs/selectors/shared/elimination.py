@@ -17,6 +17,7 @@ from daskfs.selectors.shared.refit_on_block import Model
 from daskfs.selectors.shared.run import Run
 
 ROUNDS = 3
+COPY = 1e-3  # of a column's curvature, that a copy leaves unexplained
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,10 @@ def eliminate(run: Run, columns: np.ndarray, n_keep: int, mean_loss: MeanLoss) -
     while True:
         fit = refit_selected(run, columns, mean_loss)
         products, coef = _parabola(run, columns, mean_loss, fit)
+        copies = _copies(products, fit.ridge)
+        if copies.any():  # with a ridge they would share a coefficient
+            columns = columns[~copies]
+            continue
         excess = len(columns) - n_keep
         n_now = max(0, -(-excess // rounds))
         left, costs = _drop(products, coef, n_now)
@@ -67,6 +72,14 @@ def _parabola(run: Run, columns: np.ndarray, mean_loss: MeanLoss, fit: SelectedF
         model = Model(mean_loss.loss, mean_loss.positive, threshold, solution, centre, scale)
         terms = blocks.terms(model, total).with_ridge(solution, fit.ridge)
     return terms.hessian, solution
+
+
+def _copies(products: np.ndarray, ridge: float) -> np.ndarray:
+    """Return which columns a single one before them explains, bool; none without a ridge, where `_drop` sees it."""
+    squares = np.diagonal(products)[1:] - ridge
+    explained = np.triu(products[1:, 1:] ** 2 > (1.0 - COPY) * np.outer(squares, squares), 1)
+    found: np.ndarray = explained.any(axis=0) & (squares > 0.0) & (ridge > 0.0)
+    return found
 
 
 def _drop(products: np.ndarray, solution: np.ndarray, n_drop: int) -> tuple[np.ndarray, np.ndarray]:

@@ -19,16 +19,19 @@ def mean_or_label(loss: str, classes: np.ndarray | None = None) -> Response:
     target = find_loss(loss).target
     if target == "count":
         return np.exp
-    if target == "two classes":
+    is_pair = classes is None or len(classes) == 2
+    if target == "two classes" and is_pair:
         return partial(_label, classes=classes)
-    if target == "classes":
+    if target in ("two classes", "classes"):
         return partial(_likeliest, classes=classes)
     return np.asarray
 
 
-def probabilities(loss: str) -> Response:
+def probabilities(loss: str, n_classes: int = 2) -> Response:
     """Return what `predict_proba` makes of the linear predictor: one column for each class."""
-    return _softmax if find_loss(loss).target == "classes" else _two_columns
+    if find_loss(loss).target == "classes":
+        return _softmax
+    return _two_columns if n_classes == 2 else one_against_rest
 
 
 def log_odds(predictor: Any) -> np.ndarray:

@@ -19,19 +19,24 @@ import numpy as np
 from daskfs.losses import LOGISTIC, POISSON, find_loss
 
 RIDGES = 10.0 ** -np.arange(0.0, 8.01, 0.25)  # in parts of the largest; and none
-SEARCH = 0.15  # of log(p / s): what a degree of freedom costs more, the columns having been looked for
+SEARCH = 0.15
+"""For a refit: of log(p / s), what a degree of freedom costs more, the columns having been looked for."""
+WHILE_SELECTING = 0.5
+"""While columns are exchanged, which fits noise faster."""
 NO_CURVATURE = 1e-12  # in parts of the largest of the Hessian's eigenvalues: the columns depend on each other there
 
 
 class Effort(NamedTuple):
-    """How hard some columns were looked for, and on how many rows."""
+    """How hard columns are looked for, and on how many rows."""
 
     total: float
     """Weight of the rows."""
     n_columns: int
     """Selected."""
     n_candidates: int
-    """Out of which they were."""
+    """Out of which they are."""
+    search: float = SEARCH
+    """What a degree of freedom costs more, in parts of log(p / s)."""
 
     def largest_ridge(self, curvature: float) -> float:
         """Return κ min(1, s log p / n): with it, noise that was selected among p columns counts for little."""
@@ -67,7 +72,7 @@ class Effort(NamedTuple):
         inverse = 1.0 / np.where(curvatures + ridges[:, None] > 0.0, curvatures + ridges[:, None], 1.0)
         found = linear * inverse
         fitted = at_zero + (0.5 * curvatures * found**2 - linear * found).sum(axis=1)
-        price = 1.0 + SEARCH * math.log(max(self.n_candidates / max(self.n_columns, 1), 1.0))
+        price = 1.0 + self.search * math.log(max(self.n_candidates / max(self.n_columns, 1), 1.0))
         share = (1.0 + price * (curvatures * inverse).sum(axis=1)) / self.total
         if find_loss(loss).code in (LOGISTIC, POISSON):  # whose dispersion is known
             scores = fitted + share

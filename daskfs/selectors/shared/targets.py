@@ -68,6 +68,20 @@ def classes_of(y: np.ndarray, known: np.ndarray | None, many: bool = False) -> n
     return found
 
 
+def signs_of(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Return +1 in the rows of a class and -1 in the others: for each class, of two classes for the second alone.
+
+    Examples
+    --------
+    >>> signs_of(np.array([0.0, 2.0, 1.0]), np.array([0.0, 1.0, 2.0]))
+    array([[ 1., -1., -1.],
+           [-1., -1.,  1.],
+           [-1.,  1., -1.]])
+    """
+    told = classes[1:] if len(classes) == 2 else classes
+    return np.where(y == told[:, None], 1.0, -1.0)
+
+
 def null_intercepts(shares: np.ndarray) -> np.ndarray:
     """Return the intercepts, of sum 0, of a multinomial model without features, from the shares of the classes."""
     logarithms = np.log(shares)

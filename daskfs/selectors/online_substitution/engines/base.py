@@ -7,18 +7,20 @@ a stream of columns or an examination, knows these methods alone:
     keep_members()               never drop those of now
     coef, intercept, value       where the selection stands
     counters                     what happened so far
+    relax(n_candidates)          lower the ridge to what the members ask for
     screen(most)                 what a column must show before it is worth a closer look
     finish()                     the last coefficients, and what dropping each feature would cost
     arrays(), restore(arrays)    what a checkpoint keeps beside the columns themselves
 
-A new engine defines `_take_batch`, `coef`, `value`, `finish`, and what its state is (`_state`, `_restore`).
+A new engine defines `_take_batch`, `coef`, `value`, `finish`, what its state is (`_state`, `_restore`), and for a ridge
+that falls `_terms` and `_take_ridge`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +30,7 @@ from daskfs.selectors.online_substitution.members import Members
 from daskfs.selectors.online_substitution.plan import LARGEST_BATCH, SMALLEST_BATCH
 from daskfs.selectors.online_substitution.screen import Screen
 from daskfs.selectors.shared.record import Record
+from daskfs.selectors.shared.ridge import WHILE_SELECTING, Effort
 
 PAID_PRODUCTS = 12
 """Entrances from which on all products of a batch with itself cost less than those of each candidate that enters."""
@@ -45,6 +48,8 @@ class Rule:
     m: float = 1.0
     c: float = 0.5
     lipschitz: float = 0.0
+    least: float | None = None
+    """`ridge` falls after each epoch to what the members ask for, but not below; None: it stays."""
     stretch: float | None = None
     """ρ of Theorem 2, where a prediction is shared: eta < 0.5 / L_F (1 + ρ), unless given; None: nobody shares."""
 
@@ -111,6 +116,9 @@ class Engine(ABC):
     width : BatchWidth
     """
 
+    loss = "squared"
+    """Its name."""
+
     def __init__(self, members: Members, rule: Rule, mode: str, width: BatchWidth) -> None:
         self.members, self.rule, self.mode, self.width = members, rule, mode, width
         self.counters = Counters()
@@ -146,6 +154,28 @@ class Engine(ABC):
         """Never drop the members of now."""
         self.members.n_fixed = self.members.n_members
 
+    def relax(self, n_candidates: int) -> bool:
+        """Lower the ridge to what the members, out of so many columns, ask for; return whether it fell."""
+        members, rule = self.members, self.rule
+        if rule.least is None or not members.n_members:
+            return False
+        effort = Effort(members.total, members.n_members, n_candidates, WHILE_SELECTING)
+        ridge = max(rule.least, effort.best_ridge(*self._terms(), rule.ridge, self.loss))
+        if ridge < rule.ridge:
+            self._take_ridge(ridge)
+        return ridge < rule.ridge
+
+    def _terms(self) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
+        """Return the mean loss at a point without its ridge, gradient and Hessian there, and the point.
+
+        Of the intercept and the members' coefficients, as `Effort.best_ridge` takes them.
+        """
+        raise NotImplementedError
+
+    def _take_ridge(self, ridge: float) -> None:
+        """Go on with another ridge."""
+        self.rule = replace(self.rule, ridge=ridge)
+
     def screen(self, most: int) -> Screen:
         """Return what columns are screened against, at most `most` of a block being of interest.
 
@@ -177,7 +207,7 @@ class Engine(ABC):
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the state, but for the columns of the members, which are read again."""
         members = self.members
-        where = _Where(members.ids[: members.n_members], members.n_fixed, self.width.width)
+        where = _Where(members.ids[: members.n_members], members.n_fixed, self.width.width, self.rule.ridge)
         records = (where, self.counters, self._state())
         return {name: array.copy() for record in records for name, array in record.pack().items()}
 
@@ -186,7 +216,7 @@ class Engine(ABC):
         arrays = {name: np.array(array) for name, array in arrays.items()}
         where = _Where.unpack(arrays)
         self.members.n_fixed, self.width.width = where.n_fixed, where.width
-        self.counters = Counters.unpack(arrays)
+        self.counters, self.rule = Counters.unpack(arrays), replace(self.rule, ridge=where.ridge)
         self._restore(arrays)
 
 
@@ -197,6 +227,7 @@ class _Where(Record):
     ids: np.ndarray
     n_fixed: int
     width: int
+    ridge: float
 
 
 def entrances(

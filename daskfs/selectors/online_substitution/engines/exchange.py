@@ -41,6 +41,7 @@ class ExchangeModel(QuadraticModel):
         members, state = self.members, self.state
         b, slot = exchange_scan(
             Candidates(cross, linear, diagonal, usable), start, state.inverse, state.coef,
+            np.diagonal(state.matrix) - self.rule.ridge, self.rule.ridge,
             members.n_members, members.n_fixed, self.rule.tolerance, counts, change,
         )  # fmt: skip
         self.counters.n_presented += int(counts[0]["n_presented"])
@@ -49,15 +50,18 @@ class ExchangeModel(QuadraticModel):
         return int(b), int(slot)
 
     def _entered(self) -> None:
-        state, k = self.state, self.members.n_members
-        state.n_since += 1
-        if state.n_since >= self.members.capacity:  # rank-one corrections have piled up rounding
-            inverse = self.inverse_of_members()
-            if inverse is not None:
-                state.inverse[:k, :k] = inverse
-                state.coef[:k] = self.minimum(inverse)
-                state.value = self.constant - 0.5 * float(np.sum(state.linear[:k] * state.coef[:k]))
-            state.n_since = 0
+        self.state.n_since += 1
+        if self.state.n_since >= self.members.capacity:  # rank-one corrections have piled up rounding
+            self.renew()
+
+    def renew(self) -> None:
+        """Compute the inverse anew, and go to the minimum."""
+        state, k, inverse = self.state, self.members.n_members, self.inverse_of_members()
+        if inverse is not None:
+            state.inverse[:k, :k] = inverse
+            state.coef[:k] = self.minimum(inverse)
+            state.value = self.constant - 0.5 * float(np.sum(state.linear[:k] * state.coef[:k]))
+        state.n_since = 0
 
     def removal_costs(self) -> np.ndarray:
         """Return what f rises by when each member is dropped and the others are refitted, shape (n_members,)."""

@@ -97,6 +97,7 @@ class GlmEngine(PointEngine):
         def scan(start: int) -> tuple[int, int]:
             b, slot = exchange_scan(
                 Candidates(cross, linear, diagonal, usable), start, quadratic.inverse, quadratic.optimum,
+                quadratic.squares, self.rule.ridge,
                 members.n_members, members.n_fixed, self.rule.tolerance, counts, change,
             )  # fmt: skip
             return int(b), int(slot)
@@ -113,7 +114,7 @@ class GlmEngine(PointEngine):
         for b, slot, replaces in entrances(members, columns, cross, usable, scan, within, after):
             n_entered += 1
             n_exchanged += replaces
-            quadratic.sums[slot] = sums[b]
+            quadratic.sums[slot], quadratic.squares[slot] = sums[b], diagonal[b] - self.rule.ridge
             placed[slot] = b
         members.copy_in(columns, placed)
         self.counters.n_presented += int(counts[0]["n_presented"])
@@ -150,6 +151,10 @@ class GlmEngine(PointEngine):
         point.coef[:], point.intercept = start, intercept
         point.predict()
 
+    def _take_ridge(self, ridge: float) -> None:
+        super()._take_ridge(ridge)
+        self._approximation = None
+
     def finish(self) -> Finished:
         """Find the loss's minimum over the members by Newton steps, and what dropping each would cost; stay here."""
         point, coef, intercept = self.point, self.point.coef.copy(), self.point.intercept
@@ -167,5 +172,6 @@ class GlmEngine(PointEngine):
         return self.point.coefficients()
 
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
+        self.point.ridge = self.rule.ridge
         self.point.move_to(Coefficients.unpack(arrays))
         self._approximation = None

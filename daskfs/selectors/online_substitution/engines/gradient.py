@@ -225,6 +225,10 @@ class GradientEngine(PointEngine):
                 return int(b)
         return -1
 
+    def _take_ridge(self, ridge: float) -> None:
+        super()._take_ridge(ridge)
+        self.steps.is_changed = True
+
     def finish(self) -> Finished:
         """Find what dropping each member would cost, at the minimum of the loss's quadratic approximation."""
         quadratic, k = self.point.quadratic(), self.members.n_members
@@ -236,5 +240,6 @@ class GradientEngine(PointEngine):
 
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
         state = _GradientState.unpack(arrays)
+        self.point.ridge = self.rule.ridge
         self.point.move_to(state)
         self.steps = state.steps

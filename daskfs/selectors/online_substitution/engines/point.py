@@ -76,10 +76,13 @@ class Quadratic:
     """Of the members' products, ridge included, of shape (capacity, capacity)."""
     optimum: np.ndarray
     """The members' coefficients at the minimum of the approximation, of shape (capacity,)."""
+    squares: np.ndarray
+    """The members' curvatures, without the ridge, of shape (capacity,)."""
 
     def copy(self) -> Quadratic:
         """Return one that shares nothing that exchanges change."""
-        return Quadratic(self.total, self.derivative, self.sums.copy(), self.inverse.copy(), self.optimum.copy())
+        changed = (self.sums, self.inverse, self.optimum, self.squares)
+        return Quadratic(self.total, self.derivative, *(array.copy() for array in changed))
 
 
 class Point:
@@ -180,17 +183,19 @@ class Point:
         if self.loss.fits_intercept and total > 0.0:  # after the intercept's best answer to it
             derivative -= self.curvature * (float(self.derivative.sum()) / total)
         sums, inverse, optimum = np.zeros(capacity), np.zeros((capacity, capacity)), self.coef.copy()
+        squares = np.zeros(capacity)
         sums[:k] = row_products(rows, self.curvature, NO_WEIGHT)
         if k and total > 0.0:
             matrix, found = self.weighted(rows, rows, sums[:k], sums[:k], total), np.zeros((k, k))
+            squares[:k] = np.diagonal(matrix)
             matrix[np.diag_indices(k)] += self.ridge
             if not invert(matrix, found):
                 matrix[np.diag_indices(k)] += JITTER * matrix.trace() / k
                 if not invert(matrix, found):
-                    return Quadratic(0.0, derivative, sums, inverse, optimum)
+                    return Quadratic(0.0, derivative, sums, inverse, optimum, squares)
             inverse[:k, :k] = found
             optimum[:k] -= multiply(found, self.members_gradient(derivative))
-        return Quadratic(total, derivative, sums, inverse, optimum)
+        return Quadratic(total, derivative, sums, inverse, optimum, squares)
 
 
 class PointEngine(Engine):
@@ -211,7 +216,24 @@ class PointEngine(Engine):
         self, members: Members, rule: Rule, mode: str, width: BatchWidth, y: np.ndarray, loss: LossSettings
     ) -> None:
         super().__init__(members, rule, mode, width)
-        self.point = Point(members, y, loss, rule.ridge)
+        self.point, self.loss = Point(members, y, loss, rule.ridge), loss.loss.name
+
+    def _terms(self) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
+        point, members, k = self.point, self.members, self.members.n_members
+        rows, coef = members.held, point.coef[:k].copy()
+        hessian, gradient = np.eye(k + 1), np.zeros(k + 1)
+        hessian[1:, 1:] = curved_products(rows, rows, point.curvature, members.total)
+        gradient[1:] = point.members_gradient(point.derivative) - point.ridge * coef
+        if point.loss.fits_intercept:
+            hessian[0, 0] = max(float(point.curvature.sum()) / members.total, np.finfo(float).tiny)
+            hessian[0, 1:] = hessian[1:, 0] = row_products(rows, point.curvature, NO_WEIGHT) / members.total
+            gradient[0] = float(point.derivative.sum()) / members.total
+        return point.value - 0.5 * point.ridge * float((coef**2).sum()), gradient, hessian, np.append(0.0, coef)
+
+    def _take_ridge(self, ridge: float) -> None:
+        super()._take_ridge(ridge)
+        self.point.ridge = ridge
+        self.point.predict()
 
     @property
     def coef(self) -> np.ndarray:

@@ -166,6 +166,17 @@ class QuadraticModel(ABC):
     def _entered(self) -> None:
         """Bring up to date what depends on the members' products."""
 
+    @abstractmethod
+    def renew(self) -> None:
+        """Bring up to date, from nothing, what depends on the members' products."""
+
+    def take_rule(self, rule: Rule) -> None:
+        """Go on with a rule of another ridge."""
+        k = self.members.n_members
+        self.state.matrix[np.arange(k), np.arange(k)] += rule.ridge - self.rule.ridge
+        self.rule = rule
+        self.renew()
+
     # what only those ask who share a prediction
 
     def begin(self, coef: np.ndarray) -> None:

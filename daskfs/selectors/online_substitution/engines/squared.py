@@ -95,6 +95,16 @@ class SquaredEngine(Engine):
         present = members.ids[: members.n_members].copy()
         return Screen(descent, NO_WEIGHT, members.total, least, self.rule.ridge, present, most)
 
+    def _terms(self) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
+        k, state = self.members.n_members, self.model.state
+        hessian = np.eye(k + 1)  # columns and target are centred, where there is an intercept
+        hessian[1:, 1:] = state.matrix[:k, :k] - self.rule.ridge * np.eye(k)
+        return self.model.constant, np.concatenate([[0.0], -state.linear[:k]]), hessian, np.zeros(k + 1)
+
+    def _take_ridge(self, ridge: float) -> None:
+        super()._take_ridge(ridge)
+        self.model.take_rule(self.rule)
+
     def finish(self) -> Finished:
         """Find the least squares on the members' products, ridge included, and what dropping each would cost."""
         k, coef, inverse = self.members.n_members, self.coef.copy(), self.model.inverse_of_members()
@@ -109,3 +119,4 @@ class SquaredEngine(Engine):
 
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
         self.model.state, self.model.counters = self.model.State.unpack(arrays), self.counters
+        self.model.rule = self.rule

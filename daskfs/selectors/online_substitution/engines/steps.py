@@ -85,6 +85,11 @@ class StepsModel(QuadraticModel):
         state.product[:k] = multiply(state.matrix[:k, :k].copy(), state.coef[:k].copy())
         state.value = self.constant + float(np.sum(state.coef[:k] * (0.5 * state.product[:k] - state.linear[:k])))
 
+    def renew(self) -> None:
+        """Compute M v and the value anew; λmax is another one."""
+        self._entered()
+        self.state.is_changed = True
+
     def begin(self, coef: np.ndarray) -> None:
         """Begin with these coefficients; see `QuadraticModel.begin`."""
         super().begin(coef)
