@@ -1,3 +1,7 @@
+import contextlib
+import re
+from dataclasses import replace
+
 import pytest
 
 from daskfs.errors import ConfigError, PlanError
@@ -17,6 +21,7 @@ from daskfs.pipeline.planning import (
 )
 from daskfs.selectors.shared.budget import Budget, SelectorPlan
 from daskfs.sources.ingest import ingest
+from tests.contract.cases import CASES
 
 GIB = 1024 * MIB
 DATA = DataFacts(
@@ -154,3 +159,48 @@ def test_the_client_of_small_workers_has_a_limit_of_its_own():
         make_plan(DATA, SELECT, ProcessLimits("local", 1, 300 * MIB, 4 * GIB))
     with pytest.raises(ValueError, match="has no effect with kind: none"):
         Cluster(client_memory_limit="1GiB")
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if "runs_in_a_pipeline" not in case.unfit], ids=lambda c: c.name
+)
+def test_the_limit_that_a_refusal_names_is_accepted(case, write):
+    """And not refused again for what the client holds beside the tasks, which took all that was left to them."""
+    document = {
+        "version": 1,
+        "name": "any",
+        "source": {"kind": "synthetic", "n_samples": 442, "n_features": 10},
+        "select": {"method": case.method, **case.options},
+    }
+    for cluster in ({"kind": "none"}, {"kind": "local", "n_workers": 2}, {"kind": "local", "client_memory_limit": 1}):
+        document["cluster"] = cluster
+        for n_samples, n_features in ((442, 10), (200_000, 300), (200, 200_000)):
+            data = replace(DATA, n_samples=n_samples, n_train=n_samples, n_features=n_features)
+            for limit in ("10MiB", "410MiB"):
+                path = write(document)
+                with contextlib.suppress(_Accepted):
+                    found = _refusal(load_pipeline(path, [f"cluster.memory_limit={limit}"]), data)
+                    named = {
+                        f"cluster.{key or found.where.rpartition('.')[2]}": size for key, size in _sizes(str(found))
+                    }
+                    overrides = {"cluster.memory_limit": limit, **named}
+                    with pytest.raises(_Accepted):
+                        raise _refusal(load_pipeline(path, [f"{key}={size}" for key, size in overrides.items()]), data)
+
+
+class _Accepted(Exception):
+    pass
+
+
+def _refusal(pipeline, data):
+    try:
+        plan_pipeline(pipeline, data)
+    except PlanError as refusal:
+        return refusal
+    raise _Accepted
+
+
+def _sizes(text):
+    remedy = re.search(r"allow at least (?:(\w+) )?(\w+)(?: and (\w+) (\w+))?", text)
+    assert remedy, text
+    return [pair for pair in (remedy.groups()[:2], remedy.groups()[2:]) if pair[1]]
