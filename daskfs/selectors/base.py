@@ -45,10 +45,15 @@ from daskfs.selectors.inputs import (
 )
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.refit import MeanLoss, SelectedFit, refit_selected
+from daskfs.selectors.shared.remarks import remarks_on
 from daskfs.selectors.shared.responses import Response, log_odds, mean_or_label, probabilities
 from daskfs.selectors.shared.run import Checkpoint, Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
 
+SEPARATED = (
+    "there is no finite fit: the selected features separate the classes, or some rows of them (complete or "
+    "quasi-complete separation); a weak ridge bounds the coefficients"
+)
 NORMS = "the table's coefficients are their norms over the classes; coef_ has those of each class"
 
 
@@ -443,7 +448,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
             if coef.ndim > 1:
                 coef = coefficient_norm(coef)
                 notes = [*notes, NORMS]
-        notes = [*self._shortfall(), *notes, *filter(None, [self._loss_note])]
+        notes = [*self._shortfall(), *notes, *remarks_on(run.matrix, self.selected_), *filter(None, [self._loss_note])]
         for note in notes:
             if isinstance(note, Caution):
                 warn(f"{type(self).__name__}: {note}", SelectionWarning)

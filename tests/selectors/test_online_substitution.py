@@ -324,3 +324,20 @@ def test_constant_columns_are_blamed_where_they_are_the_cause():
     with pytest.warns(SelectionWarning, match="5 of the 10"):
         notes = OnlineSubstitution(10).fit(X, y).result_.notes
     assert any("the others presented are constant" in note for note in notes)
+
+
+@pytest.mark.parametrize("loss", ["squared", "epsilon_insensitive"])
+@pytest.mark.parametrize("power", [-400, -3, 400])
+def test_the_unit_of_the_target_does_not_matter(loss, power):
+    X, y, _ = design(6)
+    plain, scaled = (OnlineSubstitution(8, loss=loss).fit(X, np.ldexp(y, k)) for k in (0, power))
+    np.testing.assert_array_equal(scaled.selected_, plain.selected_)
+    np.testing.assert_array_equal(np.ldexp(scaled.coef_, -power), plain.coef_)
+
+
+@pytest.mark.parametrize("loss", ["squared", "epsilon_insensitive"])
+@pytest.mark.parametrize("factor", [1e300, 1e-300])
+def test_a_target_whose_squares_are_no_numbers_is_refused_with_what_to_do(loss, factor):
+    X, y, _ = design(6)
+    with pytest.raises(DataError, match=r"target: expected values from 1e-140 to 1e\+140 in size.*divide it by"):
+        OnlineSubstitution(8, loss=loss).fit(X, factor * y)

@@ -14,6 +14,7 @@ import numpy as np
 from daskfs.errors import DataError
 from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
+from daskfs.selectors.base import SEPARATED
 from daskfs.selectors.mission.model import MissionModel, ModelShape, ModelState, merged
 from daskfs.selectors.mission.plan import MissionShape, Settings, n_refit_epochs, plan_mission
 from daskfs.selectors.mission.tasks import (
@@ -358,7 +359,7 @@ class Passes:
         ]
         notes = []
         if any(fit.is_separable for fit in fits):
-            notes.append("the selected features separate the classes linearly; a weak ridge bounds the refit")
+            notes.append(SEPARATED)
         if fits[0].n_dependent:
             notes.append(f"{fits[0].n_dependent} selected column(s) depend on others: their coefficient is 0")
         coef, intercept = np.column_stack([fit.coef for fit in fits]), np.array([fit.intercept for fit in fits])

@@ -81,6 +81,7 @@ from daskfs.selectors.shared.targets import checked_target
 N_EPOCHS, INTERCEPT_RATE, HALF_LIFE = 5, 0.01, 1.0
 """By default, where the paper's algorithm has one pass, no intercept, and no fading tail."""
 
+LARGEST_TARGET = 1e25  # of numbers: weights and the sketch are of single precision
 NO_REFIT = "rows are learnt from once and not kept: the coefficients are those of stochastic descent"
 
 
@@ -277,7 +278,7 @@ class Mission(BaseSelector):
             if before is None:
                 self._take_names(matrix)
                 self._labels = labels
-                checked_target(matrix, self.loss_)
+                checked_target(matrix, self.loss_, LARGEST_TARGET)
                 target = self._encoded(settings, matrix, None if labels is None else len(labels))
                 fit = begin(run, settings, *target, n_epochs=1)
             else:
@@ -295,7 +296,7 @@ class Mission(BaseSelector):
 
     def _fit(self, run: Run) -> None:
         n_to_select(self.n_features_to_select, run.matrix.shape[1], DEFAULT_N_SELECTED)
-        checked_target(run.matrix, self.loss_)
+        checked_target(run.matrix, self.loss_, LARGEST_TARGET)
         notes: list[str] = []
         rows = run.over(in_random_order(weighted_rows(run.matrix), self.random_state, notes))
         settings = self._settings()

@@ -53,6 +53,7 @@ from daskfs.losses import Loss
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import ColumnOrder, Columns, Count
+from daskfs.selectors.base import SEPARATED
 from daskfs.selectors.inputs import columns_of, seed_of
 from daskfs.selectors.online_substitution.base import MAX_DEFAULT_FEATURES, SubstitutionSelector
 from daskfs.selectors.online_substitution.columns import ColumnSettings
@@ -360,5 +361,5 @@ class OnlineSubstitution(SubstitutionSelector):
         if used:
             notes.append(f"ridge on standardised coefficients: {', '.join(used)}")
         if fit is not None and fit.is_separable:
-            notes.append("the classes are linearly separable by the selected features: a weak ridge bounds the fit")
+            notes.append(SEPARATED)
         return notes
