@@ -436,13 +436,13 @@ def plan_pipeline(pipeline: Pipeline, facts: DataFacts, n_workers: int | None = 
         sizes = _least_limits(pipeline, facts, n_workers, fault)
         if not sizes:
             raise
-        remedy = (
-            " and ".join(f"{key} {size}" for key, size in sizes.items()) if len(sizes) > 1 else [*sizes.values()][0]
-        )
-        remedy = f"allow at least {remedy}" + (f", or {fault.alternative}" if fault.alternative else "")
-        needed = parse_bytes([*sizes.values()][0])
-        more = {"needed_nbytes": needed, "alternative": fault.alternative}
-        raise PlanError(fault.problem, fault.where, remedy, **more) from None  # type: ignore[arg-type]
+        first = next(iter(sizes.values()))
+        enough = first if len(sizes) == 1 else " and ".join(f"{key} {size}" for key, size in sizes.items())
+        remedy = f"allow at least {enough}" + (f", or {fault.alternative}" if fault.alternative else "")
+        needed = parse_bytes(first)
+        raise PlanError(
+            fault.problem, fault.where, remedy, needed_nbytes=needed, alternative=fault.alternative
+        ) from None
 
 
 def _planned(pipeline: Pipeline, facts: DataFacts, limits: ProcessLimits) -> Plan:

@@ -502,7 +502,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
             y = np.where(y == self.classes_[1], 1.0, -1.0)
         return np.array(y, dtype=np.float64), weight
 
-    def _refitted(self, run: Run, columns: np.ndarray, ridge: float = 0.0) -> SelectedFit:
+    def _refitted(self, run: Run, columns: np.ndarray, ridge: float | None = 0.0) -> SelectedFit:
         """Return the fit of the loss, of two classes at most, on some columns alone."""
         positive = float(self.classes_[1]) if find_loss(self.loss_).is_classifier else None
         return refit_selected(run, columns, MeanLoss(self.loss_, positive, ridge=ridge))
