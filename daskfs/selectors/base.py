@@ -290,7 +290,8 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
     def _fit_opened(self, matrix: Matrix, *where: Any) -> None:
         """Select features of a matrix for whose target the loss is settled."""
         self._take_names(matrix)
-        self._fit(self._run(matrix, *where))
+        with self._run(matrix, *where) as run:
+            self._fit(run)
 
     def _run(
         self,

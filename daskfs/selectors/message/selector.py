@@ -281,7 +281,8 @@ class Message(BaseSelector, renamed={"penalty": "gic_penalty"}):
             if is_first:
                 self._take_names(matrix)
                 self._seen = _Seen(codes=labels if found is None or labels is None else np.arange(float(len(found))))
-            self._take(self._run(matrix))
+            with self._run(matrix) as run:
+                self._take(run)
             if is_lazy(X):
                 self._seen.parts[-1] = replace(self._seen.parts[-1], matrix=None)  # its store is temporary
             elif self.loss_ == "squared" and self._seen.nbytes > KEPT_NBYTES:

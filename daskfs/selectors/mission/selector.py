@@ -288,9 +288,12 @@ class Mission(BaseSelector):
         before: MissionFit | None = getattr(self, "_stream", None)
         if before is None:
             self._stream_labels = None if classes is None else np.unique(classes)
-        with self._opened(X, y, sample_weight, self._stream_labels, before is None) as (matrix, labels):
+        with (
+            self._opened(X, y, sample_weight, self._stream_labels, before is None) as (matrix, labels),
+            self._run(matrix) as run,
+        ):
             settings = replace(self._settings(), is_stream=True, refit=None)
-            self._stream_labels, run = labels, self._run(matrix)
+            self._stream_labels = labels
             if before is None:
                 self._take_names(matrix)
                 self._labels = labels

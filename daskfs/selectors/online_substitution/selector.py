@@ -231,7 +231,8 @@ class OnlineSubstitution(SubstitutionSelector):
         arrivals = self._arrivals
         arrivals.take(X, names, always)
         self._take_names(arrivals.matrix)
-        self._conclude(self._run(arrivals.matrix), arrivals.stream, arrivals.target)
+        with self._run(arrivals.matrix) as run:
+            self._conclude(run, arrivals.stream, arrivals.target)
         return self
 
     def _expect(self, first: ArrayMatrix, labels: np.ndarray | None) -> Arrivals:
