@@ -59,7 +59,7 @@ def fgm(n_wanted: int, **options: Any) -> Callable[..., Any]:
     from daskfs.selectors.fgm.selector import FGM
 
     def fit(X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-        found = FGM(n_wanted, C=10.0, **options).fit_matrix(ArrayMatrix(X, y))
+        found = FGM(n_wanted, C=10.0, debias=False, **options).fit_matrix(ArrayMatrix(X, y))
         return found.selected_, found.coef_[found.selected_], found.intercept_
 
     return fit
@@ -252,7 +252,7 @@ def compare_densities(n_informative: int, seed: int) -> None:
         for kind in (scipy.sparse.csr_array, np.asarray):
             given = kind(parts[0].astype(np.float32))
             started = time.process_time()
-            fits.append(FGM(200, C=10.0, loss="logistic", n_features_per_pass=10).fit(given, labels[0]))
+            fits.append(FGM(200, C=10.0, loss="logistic", n_features_per_pass=10, debias=False).fit(given, labels[0]))
             cells.append(time.process_time() - started)
         same = bool(np.array_equal(fits[0].support_, fits[1].support_))
         sparse, best = scipy.sparse.csr_array(parts[0].astype(np.float64)), (0.0, 0.0)
@@ -274,11 +274,11 @@ def compare_mkl(n_informative: int, seed: int) -> None:
     from daskfs.selectors.fgm.selector import FGM
 
     X, y, X_test, y_test, _ = draw(4096, 4096, n_informative, seed)
-    FGM(4, solver="simple_mkl").fit(X[:100, :20], y[:100])
-    FGM(4).fit(X[:100, :20], y[:100])
+    FGM(4, loss="squared_hinge", solver="simple_mkl").fit(X[:100, :20], y[:100])
+    FGM(4, loss="squared_hinge").fit(X[:100, :20], y[:100])
     for solver in ("apg", "simple_mkl"):
         started = time.process_time()
-        found = FGM(100, n_features_per_pass=10, C=10.0, solver=solver).fit(X, y)
+        found = FGM(100, loss="squared_hinge", n_features_per_pass=10, C=10.0, solver=solver, debias=False).fit(X, y)
         seconds = time.process_time() - started
         objective = found.result_.history["objective"].iloc[-1]
         print(f"{solver}: {seconds:.2f} s CPU, objective {objective:.6g}, accuracy {found.score(X_test, y_test):.3f}")

@@ -9,7 +9,7 @@ the rest with unigrams), 25,000 reviews of aclImdb with 1.5 million uni- and big
 all as tf-idf; expression data (golub, singh), arcene and the sample of epsilon (five folds); five data sets made after
 gisette's recipe, half of whose columns are probes (tested on the last 1,000 rows); w8a (tested on a fifth). Dense
 columns are standardised with the training rows; sparse ones stay as they are for l1, and for FGM both ways (`normalize`
-True, its default, and False).
+True and False; the default lies between, `fgm_sensitivity.py --normalize`).
 
 l1: scikit-learn's liblinear to its own tolerance of 0.01, squared hinge (l1-SVM) and logistic (l1-LR); C is bisected to
 the wanted number of features, as nearly as a dozen fits get it. Refit of all methods: a ridge fit of the selected,
@@ -165,7 +165,7 @@ def fgm_of(loss: str, normalize: bool) -> Callable[[Any, np.ndarray, int], tuple
     """Return a fit by FGM."""
 
     def fit(X: Any, y: np.ndarray, wanted: int) -> tuple[np.ndarray, np.ndarray, float]:
-        found = FGM(min(wanted, X.shape[1]), loss=loss, normalize=normalize).fit_matrix(ArrayMatrix(X, y))
+        found = FGM(min(wanted, X.shape[1]), loss=loss, normalize=normalize, debias=False).fit_matrix(ArrayMatrix(X, y))
         chosen = np.sort(found.selected_)
         return chosen, found.coef_[chosen], found.intercept_
 

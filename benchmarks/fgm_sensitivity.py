@@ -34,6 +34,7 @@ COUNTS = (50, 100, 200)
 BATCHES = (2, 5, 10, 20, 40, 100)
 INNER = (1e-1, 1e-2, 1e-3, 1e-4, 1e-6)
 OUTER = (1e-2, 1e-3, 1e-4)
+AS_FITTED: dict[str, Any] = {"loss": "squared_hinge", "debias": False}
 NORMALIZE = (True, False, "auto", "l1")
 SEVERAL_CLASSES = ("khan", "breast tcga", "kddcup99", "news20")
 TWO_CLASSES_OR_NUMBERS = [name for name in SETS if name not in SEVERAL_CLASSES]
@@ -57,7 +58,9 @@ def vary_C(name: str, fold: Fold, support: Any, is_probe: Any) -> None:
         for value in (*C_TIMES_N, None, "validation"):
             cells, shown = [], ""
             for count in COUNTS:
-                found = FGM(count, loss=loss, C=value / n if isinstance(value, float) else value).fit(*fold[:2])
+                found = FGM(count, loss=loss, debias=False, C=value / n if isinstance(value, float) else value).fit(
+                    *fold[:2]
+                )
                 cells.append(described(found, fold, support, is_probe))
                 shown = f"{found.C_ * n:g}" if value is None else shown
             label = {None: f"default ({shown})", "validation": "held out"}.get(value, f"{value}")  # type: ignore[call-overload]
@@ -69,7 +72,7 @@ def vary_batch(name: str, fold: Fold, support: Any, is_probe: Any, C: float | No
     print(f"\n{name}: B, 200 features, C = {C or 'default'}\n\n| B | accuracy | passes | CPU s |\n|---|---|---|---|")
     for batch in BATCHES:
         started = time.process_time()
-        found = FGM(200, n_features_per_pass=batch, C=C).fit(*fold[:2])
+        found = FGM(200, loss="squared_hinge", n_features_per_pass=batch, C=C, debias=False).fit(*fold[:2])
         seconds = time.process_time() - started
         print(
             f"| {batch} | {described(found, fold, support, is_probe)} | {found.n_passes_} | {seconds:.2f} |", flush=True
@@ -86,7 +89,7 @@ def vary_tolerances(name: str, fold: Fold, support: Any, is_probe: Any, C: float
         for value in values:
             wanted = min(320, fold[0].shape[1]) if key == "inner_tol" else None
             started = time.process_time()
-            found = FGM(wanted, n_features_per_pass=16, C=C, max_inner=500, **{key: value}).fit(*fold[:2])
+            found = FGM(wanted, n_features_per_pass=16, C=C, max_inner=500, **AS_FITTED, **{key: value}).fit(*fold[:2])
             seconds = time.process_time() - started
             cell = described(found, fold, support, is_probe)
             print(f"| {key} = {value:g} | {len(found.selected_)} | {cell} | {seconds:.2f} |", flush=True)

@@ -13,8 +13,12 @@ rows. The oracle is told the true features and fits them on all rows. The error 
 process on one thread, kernels compiled before; with a machine for every subset, as the paper counts, the subset methods
 take the m-th part of it.
 
---recipe default: the library's. --recipe vote: the library's without the second look. --recipe paper: BIC on the shrunk
-fit, which reproduces the paper's curves. Writes figures.csv, row by row, and figure_<k>.png, as the paper draws them;
+The baselines have two rows each, by the criteria BIC and EBIC (γ = ½): MESSAGE itself takes BIC where many subsets
+vote, EBIC where one does. MESSAGE has three: the library's default; the vote alone, without its second vote; and the
+paper's recipe to the letter (BIC on glmnet's shrunk fit, a strict majority, a plain average).
+
+Writes figures.csv, row
+by row, and figure_<k>.png, as the paper draws them;
 prints the tables. Run again with the same output folder, it goes on after the data sets that figures.csv has: twenty of
 each size in all figures first, then the next twenty. Ends with 1 where MESSAGE finds the true model in less than 95 %
 (case 3: 90 %) of the data sets of some size, or errs by more than 1.1 times the oracle's error.
@@ -26,7 +30,7 @@ import argparse
 import itertools
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,13 +48,17 @@ from daskfs.sources.synthetic import SyntheticSource
 NOISE = {1: "normal", 2: "t3", 3: "logistic"}
 FIGURE = {(1, 0.0): 1, (1, 0.5): 2, (2, 0.0): 3, (2, 0.5): 4, (3, 0.0): 5, (3, 0.5): 6}
 RECIPES: dict[str, dict[str, Any]] = {
-    "default": {},
-    "vote": {"second_look": False},
-    "paper": {"criterion": "bic", "gic_rss": "lasso", "patience": 30, "second_look": False},
-}
+    "message": {},
+    "message, vote alone": {"second_look": False},
+    "message, literal": {
+        "criterion": "bic", "gic_rss": "lasso", "patience": 30, "second_look": False, "average": "mean",
+    },
+}  # fmt: skip
+BASELINES = ("full data", "averaging", "median", "bolasso")
+CRITERIA = ("bic", "ebic")
 KEY = ["case", "correlation", "n", "seed", "method"]
 ROUND = 20
-METHODS = ("message", "full data", "averaging", "median", "bolasso", "oracle")
+METHODS = (*RECIPES, *(f"{name}, {criterion}" for name in BASELINES for criterion in CRITERIA), "oracle")
 LINES = {
     "median": ("#7a5195", ":"),
     "full data": ("#b03a2e", "--"),
@@ -70,21 +78,21 @@ def draw(
     return ArrayMatrix(block.X, block.y, shuffled=True), source
 
 
-def selectors(
-    case: int, subset_size: int, n_bootstraps: int, options: dict[str, Any], seed: int
-) -> dict[str, Callable[[], Any]]:
-    """Return the five methods."""
-    if case == 3:
-        options = {**options, "loss": "logistic"}
-    of_message = options
-    options = {name: value for name, value in options.items() if name != "second_look"}  # the others have no vote
-    return {
-        "message": lambda: Message(subset_size=subset_size, **of_message),
-        "full data": lambda: FullData(**options),
-        "averaging": lambda: Averaging(subset_size=subset_size, **options),
-        "median": lambda: Median(subset_size=subset_size, **options),
-        "bolasso": lambda: Bolasso(n_bootstraps=n_bootstraps, random_state=seed, **options),
+def selectors(case: int, subset_size: int, n_bootstraps: int, seed: int) -> dict[str, Any]:
+    """Return the methods, none fitted."""
+    of_loss: dict[str, Any] = {"loss": "logistic" if case == 3 else "squared"}
+    found: dict[str, Any] = {
+        name: Message(subset_size=subset_size, **recipe, **of_loss) for name, recipe in RECIPES.items()
     }
+    for criterion in CRITERIA:
+        options = {"criterion": criterion, **of_loss}
+        found |= {
+            f"full data, {criterion}": FullData(**options),
+            f"averaging, {criterion}": Averaging(subset_size=subset_size, **options),
+            f"median, {criterion}": Median(subset_size=subset_size, **options),
+            f"bolasso, {criterion}": Bolasso(n_bootstraps=n_bootstraps, random_state=seed, **options),
+        }
+    return found
 
 
 def oracle(matrix: ArrayMatrix, support: np.ndarray, is_logistic: bool) -> np.ndarray:
@@ -124,15 +132,14 @@ def replicate(
             }
         )  # fmt: skip
 
-    options = RECIPES[arguments.recipe]
-    makers = selectors(case, arguments.subset_size, arguments.n_bootstraps, options, seed)
+    unfitted = selectors(case, arguments.subset_size, arguments.n_bootstraps, seed)
     for method in methods:
         started = time.process_time()
         if method == "oracle":
             coef = np.zeros(arguments.n_features)
             coef[source.support] = oracle(matrix, source.support, case == 3)
         else:
-            coef = makers[method]().fit_matrix(matrix).coef_
+            coef = unfitted[method].fit_matrix(matrix).coef_
         record(method, coef, time.process_time() - started)
     return rows
 
@@ -141,8 +148,8 @@ def warm_up(arguments: argparse.Namespace) -> None:
     """Compile every kernel before anything is timed."""
     for case in arguments.cases:
         matrix, _ = draw(case, 0.0, 800, 50, 0)
-        for make in selectors(case, 400, 2, RECIPES[arguments.recipe], 0).values():
-            make().fit_matrix(matrix)
+        for selector in selectors(case, 400, 2, 0).values():
+            selector.fit_matrix(matrix)
 
 
 def summary(results: pd.DataFrame) -> pd.DataFrame:
@@ -158,14 +165,14 @@ def print_table(table: pd.DataFrame, case: int, correlation: float, n_replicates
     sizes = sorted(table.loc[(case, correlation)].index.get_level_values("n").unique())
     figure = FIGURE.get((case, correlation), "-")
     print(f"\ncase {case}, correlation {correlation:g}: figure {figure}, {n_replicates} data sets")
-    print(f"{'n':<12}" + "".join(f"{n:>11,}" for n in sizes))
+    print(f"{'n':<22}" + "".join(f"{n:>11,}" for n in sizes))
     for name, form in (("mse", "11.4f"), ("p", "11.2f"), ("k", "11.1f"), ("seconds", "11.4f")):
         label = {"mse": "MSE", "p": "P(true model)", "k": "features", "seconds": "CPU s"}[name]
         print(f"  {label}")
         for method in METHODS:
             if (case, correlation, method) in table.index.droplevel("n"):
                 values = table.loc[(case, correlation, method), name].reindex(sizes)
-                print(f"{method:<12}" + "".join(f"{value:{form}}" for value in values))
+                print(f"{method:<22}" + "".join(f"{value:{form}}" for value in values))
 
 
 def draw_figure(table: pd.DataFrame, case: int, correlation: float, subset_size: int, path: Path) -> None:
@@ -174,15 +181,16 @@ def draw_figure(table: pd.DataFrame, case: int, correlation: float, subset_size:
     axes = figure.subplots(1, 3)
     panels = [("Mean square error", "value", "mse"), ("Probability to select the true model", "prob", "p"),
               ("Computational time", "seconds", "seconds")]  # fmt: skip
-    for method, (colour, dash) in LINES.items():
+    for name, (colour, dash) in LINES.items():
+        method = f"{name}, bic" if name in BASELINES else name
         if (case, correlation, method) not in table.index.droplevel("n"):
             continue
         curve = table.loc[(case, correlation, method)].sort_index()
-        for panel, (_, _, name) in zip(axes, panels, strict=True):
-            values = curve[name]
-            if name == "seconds" and method in ("message", "averaging", "median"):
+        for panel, (_, _, column) in zip(axes, panels, strict=True):
+            values = curve[column]
+            if column == "seconds" and name in ("message", "averaging", "median"):
                 values = values / np.maximum(1, curve.index // subset_size)  # a machine for every subset
-            if not (name == "seconds" and method == "oracle"):
+            if not (column == "seconds" and method == "oracle"):
                 panel.plot(curve.index, values, color=colour, linestyle=dash, label=method)
     for panel, (title, label, name) in zip(axes, panels, strict=True):
         panel.set(title=title, xlabel="Sample size n", ylabel=label)
@@ -251,7 +259,6 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--replicates", type=int, default=20)
     parser.add_argument("--n-bootstraps", type=int, default=32)
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
-    parser.add_argument("--recipe", default="default", choices=list(RECIPES))
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results/message_figures"))
     arguments = parser.parse_args(argv)
     arguments.output.mkdir(parents=True, exist_ok=True)

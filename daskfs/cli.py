@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 import time
@@ -43,6 +44,11 @@ class _Commands(TyperGroup):
         except BrokenPipeError:
             sys.stderr.close()  # the reader of our output has left: `daskfs info ... | head`
             raise typer.Exit(1) from None
+        except OSError as fault:
+            if fault.errno != errno.ENAMETOOLONG:
+                raise
+            _say(f"{str(fault.filename)[:40]}...: no file can have so long a name; shorten it")
+            raise typer.Exit(2) from None
 
 
 @contextmanager

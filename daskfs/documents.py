@@ -74,7 +74,7 @@ class ByTag:
         tag = {"discriminator": repr(self.key)}
         if self.key not in given:
             raise PydanticKnownError("union_tag_not_found", tag)
-        if given[self.key] not in self.names:
+        if not isinstance(given[self.key], str) or given[self.key] not in self.names:
             known = ", ".join(map(repr, self.names))
             raise PydanticKnownError("union_tag_invalid", {**tag, "tag": str(given[self.key]), "expected_tags": known})
         return self.model_of(given[self.key]).model_validate(given)
@@ -90,6 +90,10 @@ Words: TypeAlias = Annotated[
     Discriminator(one_or_list),
 ]
 
+MOST_LINES = 8
+"""Of an error that names several places."""
+_MOST_SHOWN = 100
+"""Characters of a value that an error shows."""
 PATH = object()
 """Marks the fields that hold paths: ``Annotated[Words, PATH]``."""
 
@@ -98,12 +102,28 @@ def resolve_paths(document: Document, folder: Path) -> None:
     """Make the paths of a document absolute: those that are not are relative to `folder`."""
 
     def resolved(path: str) -> str:
+        check_path(path)
         return os.path.normpath(folder / Path(path).expanduser())
 
     for name, field in type(document).model_fields.items():
         value = getattr(document, name)
         if PATH in field.metadata and value is not None:
             setattr(document, name, [resolved(path) for path in value] if isinstance(value, list) else resolved(value))
+
+
+def check_path(path: str) -> None:
+    """Refuse a path that no file can have.
+
+    Raises
+    ------
+    ConfigError
+        A part longer than 255 bytes, all of it longer than 4,000, or a zero character.
+    """
+    parts = [len(part.encode("utf-8", "surrogatepass")) for part in path.split("/")]
+    if max(parts) > 255 or sum(parts) > 4000:
+        raise ConfigError(f"no file can have so long a name ({max(parts):,} bytes)", f"{path[:40]}...", "shorten it")
+    if "\0" in path:
+        raise ConfigError("a path cannot hold a zero character", repr(path), "remove it")
 
 
 class _StrictLoader(yaml.SafeLoader):
@@ -277,15 +297,18 @@ def check_document(
     try:
         return model.model_validate(document)
     except ValidationError as fault:
-        lines = [_describe(model, document, detail, where) for detail in fault.errors()]
-        raise error("\n".join(dict.fromkeys(lines))) from None
+        lines = [*dict.fromkeys(_describe(model, document, detail, where) for detail in fault.errors())]
+        if len(lines) > MOST_LINES:
+            more = len(lines) - MOST_LINES + 1
+            lines = [*lines[: MOST_LINES - 1], f"{where}: and {more} more places; fix these first"]
+        raise error("\n".join(lines)) from None
 
 
 def _describe(model: type[BaseModel], document: Any, detail: Any, where: str) -> str:
     keys, complete = _written_keys(document, detail["loc"])
     if detail["type"] == "missing":
         keys.append(detail["loc"][-1])
-    place = f"{where}: {'.'.join(str(key) for key in keys)}" if keys else where
+    place = f"{where}: {_cut('.'.join(str(key) for key in keys))}" if keys else where
     if detail["type"] == "extra_forbidden" and complete:
         known = _known_keys(model, document, keys[:-1])
         hint = did_you_mean(str(keys[-1]), known)
@@ -296,31 +319,39 @@ def _describe(model: type[BaseModel], document: Any, detail: Any, where: str) ->
         return _describe_tag(place, detail)
     found = detail.get("input")
     if detail["type"] in ("model_type", "model_attributes_type", "dict_type"):
-        return f"{place}: expected a mapping of keys to values, found {found!r}"
-    message = detail["msg"].removeprefix("Value error, ").replace("Input should be", "expected", 1)
+        return f"{place}: expected a mapping of keys to values, found {_shown(found)}"
+    message = _cut(detail["msg"], 600).removeprefix("Value error, ").replace("Input should be", "expected", 1)
     if detail["type"] == "value_error":
         return f"{place}: {message}"
     message = f"{message[0].lower()}{message[1:]}"
     if isinstance(found, (dict, list)):
         return f"{place}: {message}"
     if detail["type"] == "string_type" and isinstance(found, (int, float)):
-        return f"{place}: {message}, found {found!r}; put it in quotes"
+        return f"{place}: {message}, found {_shown(found)}; put it in quotes"
     hint = ""
     if detail["type"] == "literal_error" and isinstance(found, str):
         hint = did_you_mean(found, re.findall(r"'([^']+)'", str(detail["ctx"]["expected"])))
-    return f"{place}: {message}, found {found!r}{hint}"
+    return f"{place}: {message}, found {_shown(found)}{hint}"
 
 
 def _describe_tag(place: str, detail: Any) -> str:
     """Describe a mapping whose `kind` (or other discriminator) is missing or unknown."""
     if not isinstance(detail["input"], dict):
-        return f"{place}: expected a mapping of keys to values, found {detail['input']!r}"
+        return f"{place}: expected a mapping of keys to values, found {_shown(detail['input'])}"
     key = str(detail["ctx"]["discriminator"]).strip("'")
     if detail["type"] == "union_tag_not_found":
         return f"{place}.{key}: this key is required; add it"
     known = re.findall(r"'([^']+)'", str(detail["ctx"]["expected_tags"]))
     hint = did_you_mean(str(detail["ctx"]["tag"]), known)
-    return f"{place}.{key}: expected one of {', '.join(known)}, found {detail['ctx']['tag']!r}{hint}"
+    return f"{place}.{key}: expected one of {', '.join(known)}, found {_shown(detail['ctx']['tag'])}{hint}"
+
+
+def _shown(value: Any) -> str:
+    return _cut(repr(value))
+
+
+def _cut(text: str, length: int = _MOST_SHOWN) -> str:
+    return text if len(text) <= length else f"{text[: length - 3]}..."
 
 
 def _written_keys(document: Any, loc: tuple[Any, ...]) -> tuple[list[Any], bool]:

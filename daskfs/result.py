@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 import os
@@ -241,7 +242,11 @@ class SelectionResult:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with written_whole(folder / "selected.csv") as path:
-                self.table.to_csv(path, index=False)
+                table = _without_formulas(self.table)
+                has_returns = any(
+                    "\r" in str(name) for name in table["name"]
+                )  # which pandas writes as they are, as line ends
+                table.to_csv(path, index=False, quoting=csv.QUOTE_NONNUMERIC if has_returns else csv.QUOTE_MINIMAL)
             with written_whole(folder / "history.parquet") as path:
                 self.history.to_parquet(path, index=False)
             if self.scores is not None:
@@ -334,6 +339,38 @@ class SelectionResult:
         return f"<p><b>{self.method}</b>: {count}{metrics}</p>{shown}{more}"
 
 
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+"""What spreadsheets take a text for a formula by (OWASP, "CSV injection"); a text that begins so, or with quotes before
+it, gets one more quote, which `text_of_cell` takes off again."""
+
+
+def cell_of_text(text: str) -> str:
+    """Return a text as selected.csv holds it, which no spreadsheet runs.
+
+    Examples
+    --------
+    >>> cell_of_text("=SUM(A1)"), cell_of_text("gene"), cell_of_text("'=x")
+    ("'=SUM(A1)", 'gene', "''=x")
+    """
+    return f"'{text}" if text.lstrip("'").startswith(FORMULA_STARTS) else text
+
+
+def text_of_cell(cell: str) -> str:
+    """Return the text of a cell of selected.csv.
+
+    Examples
+    --------
+    >>> [text_of_cell(cell_of_text(text)) for text in ("=1", "'=1", "''", "'a", "-")]
+    ['=1', "'=1", "''", "'a", '-']
+    """
+    return cell[1:] if cell.startswith("'") and cell.lstrip("'").startswith(FORMULA_STARTS) else cell
+
+
+def _without_formulas(table: pd.DataFrame) -> pd.DataFrame:
+    texts = [name for name in table.columns if not pd.api.types.is_numeric_dtype(table[name])]
+    return table.assign(**{name: table[name].map(cell_of_text, na_action="ignore") for name in texts})
+
+
 def _further_columns(path: Path, n_rows: int) -> dict[str, pd.Series]:
     """Return what a method's table has beside the columns that all have; nothing where the file is gone or another."""
     try:
@@ -341,7 +378,12 @@ def _further_columns(path: Path, n_rows: int) -> dict[str, pd.Series]:
     except (OSError, ValueError):
         return {}
     more = [str(name) for name in table.columns if name not in TABLE_COLUMNS]
-    return {name: table[name] for name in more} if len(table) == n_rows else {}
+    if len(table) != n_rows:
+        return {}
+    texts = {name: table[name] for name in more if not pd.api.types.is_numeric_dtype(table[name])}
+    return {name: table[name] for name in more} | {
+        name: column.map(text_of_cell, na_action="ignore") for name, column in texts.items()
+    }
 
 
 def _kinds_before(method: str) -> tuple[str, str]:

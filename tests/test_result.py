@@ -1,3 +1,4 @@
+import csv
 import json
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pandas as pd
 import pytest
 
 from daskfs.errors import RunError
-from daskfs.result import SelectionResult, selection_table
+from daskfs.result import SelectionResult, selection_table, text_of_cell
 
 SCHEMA = json.loads((Path(__file__).parents[1] / "data_schemas" / "result.schema.json").read_text())
 
@@ -123,3 +124,20 @@ def test_a_result_saved_before_it_said_its_kinds_is_known_by_its_method(tmp_path
     (tmp_path / "result.json").write_text(json.dumps(record))
     again = SelectionResult.load(tmp_path)
     assert (again.score_kind, again.history_kind) == ("standardised coefficient", "passes")
+
+
+def test_names_that_spreadsheets_would_run_are_texts_in_the_csv_and_themselves_when_read_back(tmp_path):
+    names = ["=cmd|'/C calc'!A0", "+1+1", "-2", "@SUM(1)", "\tx", "\rx", "'=x", "'quoted'", "plain", "a=b"]
+    table = selection_table(np.arange(10), np.arange(10.0), np.arange(10.0), np.array(names, dtype=object))
+    table["group"] = names
+    SelectionResult(method="message", table=table, intercept=0.0, parameters={}, n_samples=9, n_features=10).save(
+        tmp_path
+    )
+    with (tmp_path / "selected.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        assert not row["name"].startswith(("=", "+", "-", "@", "\t", "\r"))
+    assert [text_of_cell(row["name"]) for row in rows] == names
+    loaded = SelectionResult.load(tmp_path)
+    assert loaded.table["name"].to_list() == names
+    assert loaded.table["group"].to_list() == names

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from daskfs.cluster.client import SILENCE_S, cluster_errors, kept_on, threads_of
+from daskfs.cluster.client import SILENCE_S, cluster_errors, kept_on, released, threads_of
 from daskfs.errors import RunError
 
 if TYPE_CHECKING:
@@ -43,6 +43,10 @@ class Actors(ABC):
     @abstractmethod
     def release(self, actor: Any) -> None:
         """Let go of an actor."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of all actors."""
 
     @abstractmethod
     def keep_running(
@@ -87,6 +91,9 @@ class ActorsHere(Actors):
     def release(self, actor: Any) -> None:
         """It goes when nobody refers to it."""
 
+    def close(self) -> None:
+        """They go when nobody refers to them."""
+
     def keep_running(
         self, function: Callable[..., Any], items: Sequence[Any], *, name: str, shared: Sequence[Any] = ()
     ) -> LastingTasks:
@@ -113,7 +120,10 @@ class ActorsOnDask(Actors):
             future = self._client.submit(cls, *arguments, actor=True, key=f"{cls.__name__}-{uuid.uuid4().hex}")
             self._futures = [actor for actor in self._futures if actor.status == "finished"]
             self._futures.append(future)
-            return future.result()
+            try:
+                return future.result()
+            finally:
+                released(*arguments)
 
     def holds(self, actor: Any) -> bool:
         """Whether the actor's future is not lost."""
@@ -121,7 +131,13 @@ class ActorsOnDask(Actors):
 
     def release(self, actor: Any) -> None:
         """Forget the actor's future, upon which Dask drops the actor."""
+        released(*(future for future in self._futures if future.key == actor.key))
         self._futures = [future for future in self._futures if future.key != actor.key]
+
+    def close(self) -> None:
+        """Forget the futures of all."""
+        released(*self._futures)
+        self._futures.clear()
 
     def addresses(self) -> list[str]:
         """Return the addresses of the workers' processes: those first in which no actor lives."""
@@ -301,9 +317,12 @@ class LastingTasks:
             if self._n_given_up > MOST_GIVEN_UP:
                 raise
             self._futures[k] = self._submit(k)
+        finally:
+            released(future)
 
     def close(self) -> None:
         """Let go of what still runs."""
         for future in self._futures.values():
             future.cancel()
+        released(*self._futures.values(), *self._shared)
         self._futures.clear()

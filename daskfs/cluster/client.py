@@ -52,6 +52,15 @@ def kept_on(client: Client, argument: Any) -> Any:
     return client.scatter(argument, broadcast=True, hash=False)
 
 
+def released(*kept: Any) -> None:
+    """Release what is a future among these, whoever still refers to it: the traceback of an error does."""
+    from distributed import Future
+
+    for one in kept:
+        if isinstance(one, Future):
+            one.release()
+
+
 @contextmanager
 def cluster_errors(name: str) -> Iterator[None]:
     """Say in one line what a lost cluster means."""

@@ -164,7 +164,7 @@ def parse_bytes(text: str | int) -> int:
 
     try:
         nbytes = int(parse(text)) if any(letter.isdigit() for letter in str(text)) else 0
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, OverflowError):
         nbytes = 0
     if nbytes <= 0:
         raise ConfigError(f"expected a size, found {text!r}", "memory_limit", "for example 4GiB")

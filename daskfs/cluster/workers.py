@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from daskfs.cluster.actors import Actors, ActorsHere, ActorsOnDask
-from daskfs.cluster.client import SILENCE_S, cluster_errors, kept_on, threads_of
+from daskfs.cluster.client import SILENCE_S, cluster_errors, kept_on, released, threads_of
 from daskfs.cluster.memory import peak_memory_nbytes
 
 if TYPE_CHECKING:
@@ -73,6 +73,10 @@ class Workers(ABC):
     def keep(self, argument: Any) -> Any:
         """Send an argument that many calls share once and for all; return what they take in `shared` instead."""
 
+    @abstractmethod
+    def let_go(self, kept: Any) -> None:
+        """Forget what `keep` returned: nobody takes it any more."""
+
     @property
     @abstractmethod
     def actors(self) -> Actors:
@@ -126,6 +130,9 @@ class Here(Workers):
         """Return it."""
         return argument
 
+    def let_go(self, kept: Any) -> None:
+        """Nothing was sent."""
+
     @property
     def actors(self) -> Actors:
         """Objects of this thread."""
@@ -168,13 +175,13 @@ class OnDask(Workers):
 
         submit = self._submitter(function, name, shared)
         waiting = iter(enumerate(items))
-        number_of: dict[str, int] = {}
+        in_flight: dict[str, tuple[int, Any]] = {}
         completed = as_completed(with_results=True, loop=self.client.loop)
 
         def submit_next() -> None:
             for k, item in waiting:
                 future = submit(k, item)
-                number_of[future.key] = k
+                in_flight[future.key] = k, future
                 completed.add(future)
                 return
 
@@ -185,12 +192,15 @@ class OnDask(Workers):
                 for future, result in self._as_they_come(completed):
                     if isinstance(result, CancelledError):  # what as_completed gives when the scheduler is gone
                         raise result
+                    k, _ = in_flight.pop(future.key)
                     future.release()
                     submit_next()
-                    yield number_of.pop(future.key), result
+                    yield k, result
                     del result
-            finally:
-                completed.clear()  # lets go of what is still in flight when the reader stops early
+            finally:  # the reader stops early, or a task failed: its error would hold it, and it the error
+                completed.clear()
+                for _, future in in_flight.values():
+                    future.release()
 
     def _as_they_come(self, completed: Any) -> Iterator[tuple[Any, Any]]:
         """Yield finished futures; where nothing comes for a while, ask whether the scheduler still answers."""
@@ -216,10 +226,14 @@ class OnDask(Workers):
             join = self._submitter(combine, f"{name}-combine", ())
             n_joined = 0
             while len(level) > 1:
-                pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
-                level = [join(n_joined + i, *pair) if len(pair) == 2 else pair[0] for i, pair in enumerate(pairs)]
-                n_joined += len(pairs)
-            return level[0].result()
+                starts = range(0, len(level), 2)
+                pairs = ((k, level[i : i + 2]) for k, i in enumerate(starts, n_joined))
+                level = [join(k, *pair) if len(pair) == 2 else pair[0] for k, pair in pairs]
+                n_joined += len(starts)
+            try:
+                return level[0].result()
+            finally:
+                level[0].release()
 
     def _submitter(self, function: Task, name: str, shared: Sequence[Any]) -> Callable[..., Any]:
         arguments = [self.keep(argument) for argument in shared]
@@ -234,6 +248,10 @@ class OnDask(Workers):
     def keep(self, argument: Any) -> Any:
         """Return a small argument as it is, a large one as what stands for it once it lies on every worker."""
         return kept_on(self.client, argument)
+
+    def let_go(self, kept: Any) -> None:
+        """Release what was sent to the workers."""
+        released(kept)
 
     def peak_memory(self) -> dict[str, int]:
         """Return the peaks of the client and of every worker that answers."""

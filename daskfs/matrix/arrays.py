@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from daskfs.errors import DataError
-from daskfs.matrix.base import Matrix, not_finite
+from daskfs.matrix.base import LARGEST, Matrix, not_finite
 from daskfs.matrix.blocks import Rows, SparseColumns, SparseRows
 from daskfs.matrix.names import Names
 
@@ -134,7 +134,7 @@ def dense_rows(X: Any, rows: Rows, columns: Rows = slice(None)) -> np.ndarray:
 
 
 def check_finite(X: Any, names: Names) -> None:
-    """Refuse NaN and infinity, naming the column and the row.
+    """Refuse NaN, infinity and what would be infinite when squared, naming the column and the row.
 
     Raises
     ------
@@ -143,17 +143,22 @@ def check_finite(X: Any, names: Names) -> None:
     if X.dtype.kind != "f":
         return
     if hasattr(X, "tocsr"):
-        if np.isfinite(X.data).all():
+        if can_be_squared(X.data).all():
             return
         entries = X.tocoo()
-        first = int(np.flatnonzero(~np.isfinite(entries.data))[0])
+        first = int(np.flatnonzero(~can_be_squared(entries.data))[0])
         row, column, value = int(entries.row[first]), int(entries.col[first]), entries.data[first]
         raise not_finite(f"{names.describe(column)}, row {row}", value)
     for rows in pieces_of_rows(X):
-        finite = np.isfinite(X[rows])
+        finite = can_be_squared(X[rows])
         if not finite.all():
             row, column = (int(part[0]) for part in np.nonzero(~finite))
             raise not_finite(f"{names.describe(column)}, row {rows.start + row}", X[rows][row, column])
+
+
+def can_be_squared(values: np.ndarray) -> np.ndarray:
+    """Tell which values are finite and at most `LARGEST`; single precision cannot hold larger ones."""
+    return np.abs(values) <= LARGEST if values.dtype == np.float64 else np.isfinite(values)
 
 
 def pieces_of_rows(X: Any) -> Iterator[slice]:
@@ -191,8 +196,8 @@ def as_column(values: Any, n_samples: int, name: str) -> np.ndarray:
         values = values[:, 0]
     if values.ndim != 1:
         raise DataError(f"expected one value per row, found shape {values.shape}", name)
-    if not np.isfinite(values).all():
-        row = int(np.flatnonzero(~np.isfinite(values))[0])
+    if not can_be_squared(values).all():
+        row = int(np.flatnonzero(~can_be_squared(values))[0])
         raise not_finite(f"{name}, row {row}", values[row])
     if name == "weight" and (values < 0).any():
         row = int(np.flatnonzero(values < 0)[0])

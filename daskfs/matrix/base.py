@@ -31,6 +31,8 @@ from daskfs.matrix.streaming import (
 if TYPE_CHECKING:
     import dask.array
 
+LARGEST = 1e150
+"""Of the values of a matrix: sums of their squares stay finite."""
 SEARCHED_ROWS = 1 << 20
 """Rows of a column that are read at once, where a value that is not finite is looked for."""
 
@@ -525,6 +527,8 @@ class Reweighted(_View):
 
 
 def not_finite(place: str, value: Any, precision: str = "") -> DataError:
-    """Return the error of a value that is NaN or infinite, where no matrix is made yet; else `Matrix.bad_value`."""
+    """Return the error of a value that is NaN, infinite or over `LARGEST`; of a matrix's own, `Matrix.bad_value`."""
+    if abs(value) > LARGEST and not np.isinf(value):
+        return DataError(f"{value:g} is too large: its square is infinite", place, "rescale the column")
     found = "NaN" if np.isnan(value) else f"infinity{precision and f' (in {precision} precision)'}"
     return DataError(f"expected finite numbers, found {found}", place, "drop the row or fill in the value")

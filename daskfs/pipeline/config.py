@@ -25,6 +25,7 @@ from daskfs.errors import ConfigError
 from daskfs.losses import Loss
 from daskfs.metrics import PREDICTION_METRICS
 from daskfs.parameters import Count
+from daskfs.pipeline.folder import check_name, folded
 from daskfs.pipeline.selections import AnySelection, Seed, Selection
 from daskfs.sources.options import SourceOptions
 from daskfs.sources.registry import SOURCES
@@ -180,7 +181,7 @@ class Pipeline(Section):
     """A pipeline file, version 1."""
 
     version: Literal[1]
-    name: str = Field(pattern=r"^[\w.-]+$")
+    name: Annotated[str, AfterValidator(lambda name: check_name(name, "name"))] = Field(pattern=r"^[\w.-]+$")
     source: Source | None = Field(default=None, description="optional where the store exists already")
     store: Store = Store()
     split: Split | None = Split()
@@ -194,10 +195,14 @@ class Pipeline(Section):
 
     @model_validator(mode="after")
     def _distinct_labels(self) -> Pipeline:
-        labels = self._labels()
-        for label in labels:
-            if labels.count(label) > 1:
+        seen: dict[str, str] = {}
+        for label in self._labels():
+            same = seen.get(folded(label))
+            if same == label:
                 raise ValueError(f"select: duplicate label {label!r}; give each selection its own")
+            if same is not None:
+                raise ValueError(f"select: the labels {same!r} and {label!r} may be one folder; change one of them")
+            seen[folded(label)] = label
         return self
 
     @model_validator(mode="after")

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import shutil
+import unicodedata
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -24,14 +25,48 @@ from daskfs.files import LockOwner, open_plain, read_document, remove_lock, take
 from daskfs.kernels.sources import stamp_of_all
 from daskfs.version import __version__
 
-UNFINISHED = ".unfinished"
+UNFINISHED, REPLACED = ".unfinished", ".replaced"
 _LOCK = "running.json"
 _SETTINGS = "settings.json"
+FILES = (
+    "checkpoint", "dask.html", "history.parquet", "metrics.json", "pipeline.yaml", "report.html", "result.json",
+    "run.log", "running.json", "scores.parquet", "selected.csv",
+)  # fmt: skip
+"""What may stand in a run's folder beside the folders of several selections."""
+LONGEST_NAME_NBYTES = 100
+"""Of a run or of a selection: files of it have longer names, and a file system takes 255 bytes."""
 _MAX_SETTINGS_NBYTES = 1 << 24
 _DIGEST_NBYTES = 32
 _PIECE_NBYTES = 1 << 20
 _LONGEST_SHOWN = 200
 _SIGNS_OF_A_RUN = ("result.json", "pipeline.yaml")
+
+
+def check_name(name: str, what: str) -> str:
+    """Return the name of a run or the label of a selection, which becomes a folder of its own.
+
+    Raises
+    ------
+    ValueError
+        It is a place elsewhere, hidden, too long, or the name of something else in a run's folder.
+    """
+    nbytes = len(name.encode("utf-8", "surrogatepass"))
+    if nbytes > LONGEST_NAME_NBYTES:
+        raise ValueError(
+            f"expected a {what} of at most {LONGEST_NAME_NBYTES} bytes, found {nbytes} ({name[:20]}...); shorten it"
+        )
+    if name.startswith(".") or name.endswith("."):
+        raise ValueError(f"a {what} becomes a folder and has no dot at its ends, found {name!r}; drop the dot")
+    if what == "label" and folded(name) in FILES:
+        raise ValueError(f"{name!r} is a part of every run's folder; choose another label")
+    if what == "name" and name.endswith((UNFINISHED, REPLACED)):
+        raise ValueError(f"{name!r} ends as folders of runs that are not finished do; choose another name")
+    return name
+
+
+def folded(name: str) -> str:
+    """Return a name as a file system may have it that knows no capitals, and letters in one form only."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
 class RunFolder:
@@ -94,7 +129,7 @@ class RunFolder:
         with interrupts.held():
             shutil.rmtree(self.checkpoint.folder, ignore_errors=True)
             (self.path / _LOCK).unlink(missing_ok=True)
-            replaced = self.output.with_name(self.output.name + ".replaced")
+            replaced = self.output.with_name(self.output.name + REPLACED)
             if self.force and self.output.exists():
                 shutil.rmtree(replaced, ignore_errors=True)
                 self.output.rename(replaced)

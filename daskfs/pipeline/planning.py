@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from daskfs.cluster.open import parse_bytes
 from daskfs.errors import ConfigError, PlanError, did_you_mean
 from daskfs.losses import LOSSES, PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.buffers import DEFAULT_BLOCK_NBYTES
@@ -27,6 +28,8 @@ from daskfs.store.feature_store import FeatureStore, open_store
 from daskfs.store.layout import choose_layout, store_nbytes
 
 MIB = 2**20
+MOST_MIB = 2**30
+"""A limit beyond which none is looked for: a pebibyte."""
 
 REHEARSAL_NBYTES = 1024 * MIB
 """The two processes that compile the kernels together, see `daskfs.pipeline.compile_ahead`; 450 MiB each measured."""
@@ -273,9 +276,14 @@ class ProcessLimits(NamedTuple):
         return self.n_workers if self.kind == "threads" else 1
 
     @property
+    def of_tasks(self) -> Literal["client", "worker"]:
+        """The process in which the tasks run."""
+        return "client" if self.worker is None else "worker"
+
+    @property
     def for_tasks(self) -> int:
-        """The limit of the process in which the tasks run."""
-        return self.client if self.worker is None else self.worker
+        """The limit of that process."""
+        return self.by_process[self.of_tasks]
 
     def available_nbytes(self, data: DataFacts) -> int:
         """Return the bytes one task may take, in addition to the process it runs in.
@@ -426,22 +434,80 @@ def plan_pipeline(pipeline: Pipeline, facts: DataFacts, n_workers: int | None = 
     Raises
     ------
     PlanError
-        A process would exceed its memory limit; with the limit that would be enough.
+        A process would exceed its memory limit; with limits that are enough, for they were planned with.
     """
-    limits = limits_of(pipeline.cluster, n_workers)
-    available = limits.available_nbytes(facts)
-    n_threads = 1 if limits.kind == "none" else limits.n_workers
-    size = (facts.n_train, facts.n_features, facts.dtype, available)
     check_losses(pipeline, facts.target)
-    plans = {}
-    for label, selection in pipeline.selections.items():
+    try:
+        return _planned(pipeline, facts, limits_of(pipeline.cluster, n_workers))
+    except PlanError as fault:
+        sizes = _least_limits(pipeline, facts, n_workers, fault)
+        if not sizes:
+            raise
+        first = next(iter(sizes.values()))
+        enough = first if len(sizes) == 1 else " and ".join(f"{key} {size}" for key, size in sizes.items())
+        remedy = f"allow at least {enough}" + (f", or {fault.alternative}" if fault.alternative else "")
+        needed = parse_bytes(first)
+        raise PlanError(
+            fault.problem, fault.where, remedy, needed_nbytes=needed, alternative=fault.alternative
+        ) from None
+
+
+def _planned(pipeline: Pipeline, facts: DataFacts, limits: ProcessLimits) -> Plan:
+    """Plan with these limits: the tasks get what the client's part of a selection leaves of their process."""
+    n_threads = 1 if limits.kind == "none" else limits.n_workers
+    more = {"n_threads": n_threads, "tile_shape": facts.tile_shape, "target": facts.target}
+    available = limits.available_nbytes(facts)
+    while True:
+        plans = {}
+        for label, selection in pipeline.selections.items():
+            try:
+                selector = selection.make_selector(available)
+                plans[label] = selector.plan(facts.n_train, facts.n_features, facts.dtype, available, **more)
+            except PlanError as fault:
+                if fault.needed_nbytes is None:
+                    raise
+                problem = f"{fault.problem}, which is what {shown_nbytes(limits.for_tasks)} leave to a task"
+                raise PlanError(problem, "cluster.memory_limit", alternative=fault.alternative) from None
+        steps = [_select_step(label, plan, facts, limits) for label, plan in plans.items()]
+        excess = max(getattr(step, limits.of_tasks).nbytes for step in steps) - limits.for_tasks
+        if excess <= 0 or excess >= available:
+            return make_plan(facts, plans, limits, available, _n_refitted(pipeline, facts))
+        available -= -(-excess // limits.n_tasks_in_process)
+
+
+def _least_limits(
+    pipeline: Pipeline, facts: DataFacts, n_workers: int | None, fault: PlanError | None
+) -> dict[str, str]:
+    """Return limits with which the pipeline is accepted, no more than 1 MiB above the least, by their keys."""
+    found: dict[str, str] = {}
+    cluster = pipeline.cluster
+
+    def refused_at(key: str, n_mib: int) -> PlanError | None:
         try:
-            selector = selection.make_selector(available)
-            more = {"n_threads": n_threads, "tile_shape": facts.tile_shape, "target": facts.target}
-            plans[label] = selector.plan(*size, **more)
-        except PlanError as fault:
-            raise _of_process(fault, limits, available) from None
-    return make_plan(facts, plans, limits, _n_refitted(pipeline, facts))
+            _planned(pipeline, facts, limits_of(cluster.model_copy(update={key: f"{n_mib}MiB"}), n_workers))
+        except PlanError as refusal:
+            return refusal
+        return None
+
+    while fault is not None:
+        key = fault.where.rpartition(".")[2]
+        if key in found or key not in ("memory_limit", "client_memory_limit"):
+            return {}
+        refused, accepted = 0, 256
+        while (fault := refused_at(key, accepted)) is not None and fault.where.endswith(f".{key}"):
+            refused, accepted = accepted, 2 * accepted
+            if accepted > MOST_MIB:
+                return {}
+        while accepted - refused > 1:
+            middle = (accepted + refused) // 2
+            again = refused_at(key, middle)
+            if again is not None and again.where.endswith(f".{key}"):
+                refused = middle
+            else:
+                accepted, fault = middle, again
+        found[key] = f"{accepted}MiB"
+        cluster = cluster.model_copy(update={key: found[key]})
+    return found
 
 
 def _n_refitted(pipeline: Pipeline, facts: DataFacts) -> int:
@@ -452,17 +518,13 @@ def _n_refitted(pipeline: Pipeline, facts: DataFacts) -> int:
     return min(max(n if isinstance(n, int) else REFIT_COLUMNS for n in asked), facts.n_features)
 
 
-def _of_process(fault: PlanError, limits: ProcessLimits, available: int) -> PlanError:
-    """Return a task's excess as what the user can set: the limit of the whole process."""
-    if fault.needed_nbytes is None:
-        return fault
-    needed = limits.for_tasks + (fault.needed_nbytes - available) * limits.n_tasks_in_process
-    problem = f"{fault.problem}, which is what {shown_nbytes(limits.for_tasks)} leave to a task"
-    remedy = f"allow at least {_enough(needed)}" + (f", or {fault.alternative}" if fault.alternative else "")
-    return PlanError(problem, "cluster.memory_limit", remedy, needed_nbytes=needed, alternative=fault.alternative)
-
-
-def make_plan(data: DataFacts, selector_plans: Mapping[str, Any], limits: ProcessLimits, n_refitted: int = 0) -> Plan:
+def make_plan(
+    data: DataFacts,
+    selector_plans: Mapping[str, Any],
+    limits: ProcessLimits,
+    available: int | None = None,
+    n_refitted: int = 0,
+) -> Plan:
     """Put the costs of all steps together and compare them with the limits.
 
     Parameters
@@ -471,20 +533,22 @@ def make_plan(data: DataFacts, selector_plans: Mapping[str, Any], limits: Proces
     selector_plans : mapping of str to SelectorPlan
         One for each selection, by label.
     limits : ProcessLimits
+    available : int, optional
+        What the selections were planned with; by default all that the process leaves.
     n_refitted : int
         Columns of the refit that the pipeline asks for; 0: there is none.
 
     Raises
     ------
     PlanError
-        A process would exceed its limit; with the limit that would be enough.
+        A process would exceed its limit; with what it would take.
     """
     steps = [] if data.store_stands else [_ingest_step(data, limits)]
     steps += [_select_step(label, plan, data, limits) for label, plan in selector_plans.items()]
     if n_refitted:
         steps.append(_refit_step(n_refitted, len(selector_plans), data, limits))
     steps.append(_evaluate_step(data))
-    whole = Plan(data, steps, limits, limits.available_nbytes(data))
+    whole = Plan(data, steps, limits, limits.available_nbytes(data) if available is None else available)
     for process, nbytes in whole.promised_nbytes.items():
         limit = limits.by_process[process]
         if nbytes > limit:

@@ -8,13 +8,14 @@ from __future__ import annotations
 from functools import cache
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, Union, get_args, get_origin
 
-from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from daskfs.documents import ByTag, Section
 from daskfs.errors import ConfigError
 from daskfs.losses import LOSSES, Loss, TargetKind, check_loss
 from daskfs.methods import METHODS, find_method
 from daskfs.parameters import LossOf, Parameter, Parameters, new_names, parameters_of
+from daskfs.pipeline.folder import check_name
 
 Seed: TypeAlias = Annotated[int, Field(ge=0)]
 
@@ -27,7 +28,9 @@ class Selection(Section):
     """The class of the method."""
 
     method: str
-    label: str | None = Field(default=None, pattern=r"^[\w.=+-]+$", description="name of this selection in the report")
+    label: Annotated[str, AfterValidator(lambda label: check_name(label, "label"))] | None = Field(
+        default=None, pattern=r"^[\w.=+-]+$", description="name of this selection in the report"
+    )
 
     @property
     def loss_record(self) -> Loss | None:

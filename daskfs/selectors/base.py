@@ -45,10 +45,15 @@ from daskfs.selectors.inputs import (
 )
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.refit import MeanLoss, SelectedFit, refit_selected
+from daskfs.selectors.shared.remarks import remarks_on
 from daskfs.selectors.shared.responses import Response, log_odds, mean_or_label, probabilities
 from daskfs.selectors.shared.run import Checkpoint, Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
 
+SEPARATED = (
+    "there is no finite fit: the selected features separate the classes, or some rows of them (complete or "
+    "quasi-complete separation); a weak ridge bounds the coefficients"
+)
 NORMS = "the table's coefficients are their norms over the classes; coef_ has those of each class"
 
 
@@ -285,7 +290,8 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
     def _fit_opened(self, matrix: Matrix, *where: Any) -> None:
         """Select features of a matrix for whose target the loss is settled."""
         self._take_names(matrix)
-        self._fit(self._run(matrix, *where))
+        with self._run(matrix, *where) as run:
+            self._fit(run)
 
     def _run(
         self,
@@ -442,7 +448,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
             if coef.ndim > 1:
                 coef = coefficient_norm(coef)
                 notes = [*notes, NORMS]
-        notes = [*self._shortfall(), *notes, *filter(None, [self._loss_note])]
+        notes = [*self._shortfall(), *notes, *remarks_on(run.matrix, self.selected_), *filter(None, [self._loss_note])]
         for note in notes:
             if isinstance(note, Caution):
                 warn(f"{type(self).__name__}: {note}", SelectionWarning)
@@ -496,7 +502,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
             y = np.where(y == self.classes_[1], 1.0, -1.0)
         return np.array(y, dtype=np.float64), weight
 
-    def _refitted(self, run: Run, columns: np.ndarray, ridge: float = 0.0) -> SelectedFit:
+    def _refitted(self, run: Run, columns: np.ndarray, ridge: float | None = 0.0) -> SelectedFit:
         """Return the fit of the loss, of two classes at most, on some columns alone."""
         positive = float(self.classes_[1]) if find_loss(self.loss_).is_classifier else None
         return refit_selected(run, columns, MeanLoss(self.loss_, positive, ridge=ridge))

@@ -12,7 +12,7 @@ from daskfs.errors import DataError, SourceError
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.arrays import as_column, as_matrix, as_names, as_targets, dense_rows, pieces_of_rows
 from daskfs.matrix.names import Names
-from daskfs.matrix.target import kind_of
+from daskfs.matrix.target import are_texts, kind_of
 from daskfs.sources.base import Source, SourceBlock
 
 
@@ -52,12 +52,18 @@ class ArraySource(Source):
         self.feature_names = Names(
             n_features, None if feature_names is None else as_names(feature_names, n_features)
         ).tolist()
+        self.notes = []
+        y, self._target_classes = coded_texts(y, self.notes)
         self._y = None if y is None else as_targets(y, n_samples)
         self._weight = None if weight is None else as_column(weight, n_samples, "weight")
         self.has_weight = weight is not None
         self.target_names = _name_targets(self._y, target_names)
         self._description = description
-        self.notes = []
+
+    @property
+    def target_classes(self) -> list[str] | None:
+        """Texts that the target was given as."""
+        return self._target_classes
 
     def describe(self) -> dict[str, Any]:
         """Return kind, shape and dtype."""
@@ -85,6 +91,8 @@ class ArraySource(Source):
 
     def estimate_target(self) -> TargetKind:
         """Return what the target is taken for."""
+        if self._target_classes is not None:
+            return TargetKind(len(self._target_classes), is_declared=True)
         return PLAIN_NUMBERS if self._y is None or self._y.ndim != 1 else kind_of(self._y)
 
     def check(self) -> None:
@@ -111,6 +119,19 @@ class ArraySource(Source):
                 None if self._y is None else self._y[rows],
                 None if self._weight is None else self._weight[rows],
             )
+
+
+def coded_texts(y: Any, notes: list[str]) -> tuple[Any, list[str] | None]:
+    """Return a target of texts or categories as numbers 0, 1, ... and the texts, of which a note is made.
+
+    A lazy target of texts is computed.
+    """
+    if y is None or not are_texts(y):
+        return y, None
+    texts, codes = np.unique(np.asarray(y).astype(str), return_inverse=True)
+    coded = ", ".join(f"{text!r} is {code}" for code, text in enumerate(texts.tolist()))
+    notes.append(f"the target is coded: {coded}")
+    return codes, texts.tolist()
 
 
 def _name_targets(y: np.ndarray | None, names: Sequence[str] | None) -> list[str]:

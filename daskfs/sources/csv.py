@@ -14,7 +14,7 @@ from pyarrow import csv as arrow_csv
 from daskfs.documents import check_document
 from daskfs.errors import DaskfsError, SchemaError, SourceError, did_you_mean
 from daskfs.sources import csv_faults
-from daskfs.sources.csv_types import arrow_type, guessed_type, trimmed
+from daskfs.sources.csv_types import arrow_type, guessed_type, trimmed, ungrouped
 from daskfs.sources.files import COMPRESSED, PathLike, stamp, text_ratio
 from daskfs.sources.roles import Names
 from daskfs.sources.table import FileTable, TableBatch, TableOptions
@@ -41,6 +41,7 @@ class CsvOptions(TableOptions):
     header: bool | None = None
     encoding: str | None = None
     decimal: Literal[".", ","] | None = None
+    thousands: Literal["", ",", ".", " ", "'", "_"] | None = None
     comment: str | None = None
     skip_initial_space: bool | None = None
 
@@ -87,12 +88,12 @@ class CsvSource(FileTable):
 
     def describe(self) -> dict[str, Any]:
         """Return the files with size, time and SHA-256, and how they are laid out."""
-        return {**super().describe(), "format": self.layout.model_dump()}
+        return {**super().describe(), "format": self.layout.to_document()}
 
     @property
     def encoding(self) -> dict[str, Any]:
         """The columns in use, and how the text is laid out."""
-        return {"columns": super().encoding, "format": self.layout.model_dump()}
+        return {"columns": super().encoding, "format": self.layout.to_document()}
 
     def header(self) -> Mapping[str, pa.DataType | None]:
         """Return the columns; types are guessed from the head of the first file where no schema names them."""
@@ -139,7 +140,8 @@ class CsvSource(FileTable):
         given = {} if self.schema is None else self.schema.columns
         wanted = [name for name, column in given.items() if column.role != "ignore" and column.required]
         wanted += [self._target] if isinstance(self._target, str) else list(self._target or ())
-        lacking = [name for name in wanted if name not in names]
+        places = {name: k for k, name in reversed(list(enumerate(names)))}
+        lacking = [name for name in wanted if name not in places]
         if lacking:
             line = self.layout.delimiter.join(names)
             for other in ",;\t|":
@@ -157,9 +159,9 @@ class CsvSource(FileTable):
                 f"the header lacks column {lacking[0]!r}{did_you_mean(lacking[0], names)}", f"{file}:1", remedy
             )
         for k, name in enumerate(names):
-            if name in names[:k]:
+            if places[name] < k:
                 raise SourceError(
-                    f"two columns are called {name!r} (columns {names.index(name) + 1} and {k + 1})",
+                    f"two columns are called {name!r} (columns {places[name] + 1} and {k + 1})",
                     f"{file}:1",
                     "rename one of them",
                 )
@@ -214,7 +216,10 @@ class CsvSource(FileTable):
             _require_rows(stream, file)
             try:
                 for batch in self._parse(stream, columns, max(head_nbytes, first_line_nbytes(stream))):
-                    yield TableBatch(self._trimmed(batch), str(file), n_rows)
+                    batch = self._trimmed(batch)
+                    if self.layout.thousands:
+                        batch = ungrouped(batch, columns, self.layout)
+                    yield TableBatch(batch, str(file), n_rows)
                     n_rows += batch.num_rows
             except (pa.ArrowInvalid, pa.ArrowKeyError, OSError) as fault:
                 raise self._explain(file, columns, n_rows, fault) from None
@@ -227,7 +232,7 @@ class CsvSource(FileTable):
     def _parse(self, stream: Any, columns: Mapping[str, ColumnSchema], line_nbytes: int) -> Iterator[pa.RecordBatch]:
         block_nbytes = min(max(MIN_BLOCK_NBYTES, _LINES_PER_BLOCK * line_nbytes), MAX_BLOCK_NBYTES)
         convert = arrow_csv.ConvertOptions(
-            column_types={name: arrow_type(column) for name, column in columns.items()},
+            column_types={name: self._type_of(column) for name, column in columns.items()},
             include_columns=list(columns),
             null_values=self._missing_texts,
             strings_can_be_null=True,
@@ -236,6 +241,10 @@ class CsvSource(FileTable):
         read = arrow_csv.ReadOptions(column_names=self._names, block_size=block_nbytes)
         with arrow_csv.open_csv(pa.PythonFile(stream, "r"), read, self._parse_options, convert) as reader:
             yield from reader
+
+    def _type_of(self, column: ColumnSchema) -> pa.DataType:
+        found = arrow_type(column)
+        return pa.string() if self.layout.thousands and pa.types.is_floating(found) else found
 
     def _trimmed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if not self.layout.skip_initial_space:

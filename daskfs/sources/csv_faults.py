@@ -56,7 +56,7 @@ def find_fault(
                     continue
                 for k, name in numeric:
                     text = record[k].strip() if layout.skip_initial_space else record[k]
-                    if text not in missing and not _is_number(record[k].strip(), layout.decimal):
+                    if text not in missing and not _is_number(record[k].strip(), layout):
                         return _unreadable(path, line, name, record[k], layout)
     except _UndecodableError as fault:
         return not_utf8(path, fault.line, fault.found)
@@ -118,14 +118,17 @@ def _ragged(path: Path, line: int, record: list[str], names: Sequence[str], is_l
 
 
 def _unreadable(path: Path, line: int, name: str, text: str, layout: TableFormat) -> SourceError:
-    remedy = "fix the value, add it to format.missing, or set the column's dtype"
-    if layout.decimal == "." and _is_number(text.strip(), ","):
-        remedy = "set format.decimal: ',' in the table schema"
+    remedy, readings = "fix the value, add it to format.missing, or set the column's dtype", layout.readings(text)
+    if readings:
+        meant = " or ".join(f"{settings} (it is then {number:.15g})" for settings, number in readings.items())
+        remedy = f"set what is meant, in the table schema or (without format.) in the source: {meant}"
     return SourceError(f"expected a number, found {_shown(text)}", f"{path}:{line}, column '{name}'", remedy)
 
 
-def _is_number(text: str, decimal: str) -> bool:
-    return _NUMBER.fullmatch(text if decimal == "." else text.replace(".", "x").replace(",", ".")) is not None
+def _is_number(text: str, layout: TableFormat) -> bool:
+    if "" in layout.readings(text):  # nothing needs to be set
+        return True
+    return _NUMBER.fullmatch(text.replace(".", "x").replace(",", ".") if layout.decimal == "," else text) is not None
 
 
 def _shown(text: str) -> str:

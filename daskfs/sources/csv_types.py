@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from daskfs.sources.table_schema import ColumnSchema
+from daskfs.sources.table_schema import ColumnSchema, TableFormat
 
 
 def guessed_type(values: pa.ChunkedArray) -> pa.DataType:
@@ -18,7 +21,28 @@ def guessed_type(values: pa.ChunkedArray) -> pa.DataType:
     return pa.float64() if numeric > 0.5 else pa.string()
 
 
-_NUMBER = r"^\s*[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?\s*$"
+_NUMBER = r"^\s*[+-]?(\d+[.,]?\d*|[.,]\d+|\d{1,3}([., '_]\d{3})+([.,]\d*)?)([eE][+-]?\d+)?\s*$"
+
+
+def ungrouped(batch: pa.RecordBatch, columns: Mapping[str, ColumnSchema], layout: TableFormat) -> pa.RecordBatch:
+    """Return a batch whose numbers, read as texts, are numbers: their digits stand in groups of three, or in none.
+
+    Raises
+    ------
+    pa.ArrowInvalid
+        A text is no such number.
+    """
+    sign, decimal = re.escape(layout.thousands), re.escape(layout.decimal)
+    number = rf"^\s*[+-]?(\d{{1,3}}({sign}\d{{3}})+|\d+)?({decimal}\d*)?([eE][+-]?\d+)?\s*$"
+    arrays = []
+    for name, values in zip(batch.schema.names, batch.columns, strict=True):
+        if pa.types.is_floating(arrow_type(columns[name])):
+            if not pc.all(pc.match_substring_regex(values, number)).as_py() and values.null_count < len(values):
+                raise pa.ArrowInvalid(f"a text in column {name!r} is no number")
+            plain = pc.replace_substring(values, layout.thousands, "")
+            values = pc.cast(pc.utf8_trim_whitespace(pc.replace_substring(plain, layout.decimal, ".")), pa.float64())
+        arrays.append(values)
+    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
 
 
 def arrow_type(column: ColumnSchema) -> pa.DataType:

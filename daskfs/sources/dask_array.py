@@ -11,6 +11,7 @@ import numpy as np
 
 from daskfs.errors import DataError
 from daskfs.matrix.names import Names
+from daskfs.sources.arrays import coded_texts
 from daskfs.sources.base import Source, SourceBlock
 
 
@@ -43,7 +44,8 @@ class DaskArraySource(Source):
         if X.ndim != 2 or math.isnan(X.shape[1]):
             raise DataError(f"expected a matrix with a known number of columns, found shape {X.shape}", "X")
         self._X = X if X.numblocks[1] == 1 else X.rechunk({1: -1})
-        self._y = y
+        self.notes = []
+        self._y, self._target_classes = coded_texts(y, self.notes)
         self.n_samples = None if math.isnan(X.shape[0]) else int(X.shape[0])
         self.feature_names = [str(name) for name in (feature_names if feature_names is not None else Names(X.shape[1]))]
         self.target_names = [str(name) for name in target_names or ["target"]] if y is not None else []
@@ -53,7 +55,11 @@ class DaskArraySource(Source):
             raise DataError(
                 f"expected the {self._X.numblocks[0]} row chunks of X, found {y.numblocks[0]}", "y", "rechunk y as X is"
             )
-        self.notes = []
+
+    @property
+    def target_classes(self) -> list[str] | None:
+        """Texts that the target was given as."""
+        return self._target_classes
 
     def describe(self) -> dict[str, Any]:
         """Return kind, shape and chunks."""
@@ -98,3 +104,5 @@ class DaskArraySource(Source):
                 part = None if y is None else np.asarray(y[row : row + block_rows], dtype=np.float64)
                 yield SourceBlock(start + row, piece, part)
             start = stop
+        if lazy is None and self._y is not None and len(self._y) != start:
+            raise DataError(f"expected {start} targets as the rows of X, found {len(self._y)}", "y")

@@ -161,6 +161,8 @@ class DaskFrameSource(_AnyFrame):
                 batch = _as_arrow(frame.iloc[start : start + _BATCH_ROWS], columns, self.place)
                 yield TableBatch(batch, self.place, done + start)
             done += len(frame)
+        if self._y is not None and _lazy_parts(self._y, self._frame.npartitions) is None and len(self._y) != done:
+            raise DataError(f"expected {done} targets as the rows of X, found {len(self._y)}", "y")
 
 
 def target_name(y: Any, taken: list[str]) -> str:

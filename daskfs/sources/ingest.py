@@ -52,11 +52,11 @@ def ingest(
     ----------
     source : path, list of paths, DataFrame, array or Source
         CSV (also .gz, .bz2, .xz, .zst) and Parquet files, patterns and folders, Zarr arrays, ``"sklearn:diabetes"``;
-        pandas and dask DataFrames; numpy, scipy.sparse and dask arrays.
+        pandas, dask and polars DataFrames, Arrow tables; numpy, scipy.sparse and dask arrays.
     path : path-like
         Path of the store.
     target : str or list of str, optional
-        Column to predict, where no schema names it; for arrays the name of `y`.
+        Column to predict, where no schema names it; for arrays the name of `y`, or the targets themselves.
     schema : path, mapping or TableSchema, optional
         Names, types and roles of the columns of a table. Without one, numbers are taken as numbers, texts as
         categories.
@@ -85,7 +85,7 @@ def ingest(
     missing : {"error", "drop", "mean", "zero"} or float, optional
         Treatment of missing values in columns that no schema names.
     **layout
-        Format of CSV files: delimiter, quote, header, encoding, decimal, comment, skip_initial_space.
+        Format of CSV files: delimiter, quote, header, encoding, decimal, thousands, comment, skip_initial_space.
 
     Returns
     -------

@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from pydantic import create_model
 
 from daskfs.errors import ConfigError, SourceError, did_you_mean
@@ -136,6 +137,10 @@ def as_source(
     options = {name: value for name, value in (options or {}).items() if value is not None}
     if isinstance(source, Source):
         return source
+    if target is not None and np.ndim(target) > 0 and not _are_names(target):
+        if y is not None:
+            raise ConfigError("expected the targets as y or as target, found both", "ingest", "leave one out")
+        target, y = None, target
     if _is_path(source) or (isinstance(source, (list, tuple)) and source and all(map(_is_path, source))):
         return _file_source(source, target, schema, weight, names, y, options)
     module = type(source).__module__.partition(".")[0]
@@ -143,12 +148,20 @@ def as_source(
         raise ConfigError(
             f"only files take the options {', '.join(options)}", "ingest", "leave them out for data in memory"
         )
+    if module == "polars" and hasattr(source, "collect"):
+        raise SourceError("expected a frame in memory, found a lazy one", "source", "pass frame.collect()")
+    if module not in ("pandas", "dask") and hasattr(source, "__arrow_c_stream__"):
+        tables: Any = import_module("daskfs.sources.arrow_table")
+        return tables.ArrowSource(source, schema=schema, target=target, weight=weight, y=y)
     if module in ("pandas", "dask") and hasattr(source, "columns"):
         frames: Any = import_module("daskfs.sources.dataframe")
         frame_class = frames.FrameSource if module == "pandas" else frames.DaskFrameSource
         return frame_class(source, schema=schema, target=target, weight=weight, y=y)
     if schema is not None:
         raise ConfigError("a table schema is for tables, not for arrays", "schema", "pass names and y, or a DataFrame")
+    if target is not None and y is None:
+        problem = f"the columns of an array have no roles: {target!r} cannot be its target"
+        raise ConfigError(problem, "target", "pass the targets as y=, or a DataFrame")
     targets = [target] if isinstance(target, str) else target
     if module == "dask":
         from daskfs.sources.dask_array import DaskArraySource
@@ -159,6 +172,13 @@ def as_source(
     from daskfs.sources.arrays import ArraySource
 
     return ArraySource(source, y, weight, names, targets if y is not None else None)
+
+
+def _are_names(target: Any) -> bool:
+    """Whether a target is named, not given."""
+    return isinstance(target, str) or (
+        isinstance(target, (list, tuple)) and len(target) > 0 and all(isinstance(name, str) for name in target)
+    )
 
 
 def _is_path(source: Any) -> bool:

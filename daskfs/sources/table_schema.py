@@ -13,6 +13,7 @@ other_columns: error
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -24,6 +25,7 @@ from daskfs.errors import SchemaError
 
 DEFAULT_MISSING = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"]
 DATE_FORMATS = {"date": "%Y-%m-%d", "time": "%H:%M:%S", "datetime": "%Y-%m-%d %H:%M:%S"}
+THOUSANDS = ("", ",", ".", " ", "'", "_")
 DATE_PARTS = ("year", "quarter", "month", "day", "weekday")
 TIME_PARTS = ("hour", "minute", "second")
 
@@ -44,6 +46,9 @@ class TableFormat(Document):
     )
     encoding: str = Field("utf-8", description="Encoding of the text, e.g. latin-1")
     decimal: Literal[".", ","] = "."
+    thousands: Literal["", ",", ".", " ", "'", "_"] = Field(
+        "", description="Sign between groups of three digits; empty: there is none"
+    )
     comment: str = Field("", max_length=1, description="Character that starts a comment line; empty: no comments")
     skip_initial_space: bool = Field(False, description="Strip spaces around names and values")
     missing: list[str] = Field(DEFAULT_MISSING, description="Texts that mean a missing value")
@@ -61,7 +66,41 @@ class TableFormat(Document):
     def _distinct_characters(self) -> TableFormat:
         if self.delimiter in (self.quote, self.decimal):
             raise ValueError(f"expected a delimiter unlike the quote and the decimal sign, found {self.delimiter!r}")
+        if self.thousands and self.thousands in (self.decimal, self.delimiter):
+            signs = "decimal sign and the delimiter"
+            raise ValueError(f"expected a thousands separator unlike the {signs}, found {self.thousands!r}")
         return self
+
+    def to_document(self) -> dict[str, Any]:
+        """Return what makes a store another one; without what is as it was before there was a choice."""
+        return self.model_dump(exclude=None if self.thousands else {"thousands"})
+
+    def readings(self, text: str) -> dict[str, float]:
+        """Return the numbers that a text can be, each by the settings that make it so; nothing for any other text.
+
+        Examples
+        --------
+        >>> layout = TableFormat.model_validate({})
+        >>> layout.readings("17,711")
+        {"format.thousands: ','": 17711.0, "format.decimal: ','": 17.711}
+        >>> layout.readings("1.234,5")
+        {"format.decimal: ',' and format.thousands: '.'": 1234.5}
+        >>> layout.readings("1,5"), layout.readings("abc")
+        ({"format.decimal: ','": 1.5}, {})
+        """
+        found: dict[str, float] = {}
+        for decimal in (self.decimal, *({".", ","} - {self.decimal})):
+            for thousands in (self.thousands, *(sign for sign in THOUSANDS if sign != self.thousands)):
+                grouped = rf"\d{{1,3}}({re.escape(thousands)}\d{{3}})+" if thousands else r"\d+"
+                number = rf"[+-]?{grouped}({re.escape(decimal)}\d*)?([eE][+-]?\d+)?"
+                if thousands == decimal or not re.fullmatch(number, text.strip()):
+                    continue
+                changed = [f"format.decimal: {decimal!r}"] * (decimal != self.decimal)
+                changed += [f"format.thousands: {thousands!r}"] * (thousands != self.thousands)
+                plain = float(text.strip().replace(thousands, "").replace(decimal, "."))
+                if plain not in found.values():
+                    found[" and ".join(changed)] = plain
+        return found
 
 
 class DateEncoding(Document):

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from daskfs.errors import DataError
+from daskfs.matrix.arrays import can_be_squared
+from daskfs.matrix.base import not_finite
 
 
 def convert_rows(rows: Any, out: np.ndarray, *, names: Sequence[str], first_row: int, allow_missing: bool) -> None:
@@ -36,7 +38,7 @@ def convert_rows(rows: Any, out: np.ndarray, *, names: Sequence[str], first_row:
     if out.dtype.kind == "f":
         with np.errstate(over="ignore", invalid="ignore"):
             out[...] = values
-        fits = np.isfinite(out)
+        fits = can_be_squared(out)
         if allow_missing and not fits.all():
             fits |= np.isnan(out)
     else:
@@ -63,6 +65,8 @@ def _refusal(value: Any, where: str, dtype: np.dtype) -> DataError:
         return DataError("expected a number, found NaN", where, "drop such rows or fill them (missing: in a schema)")
     if np.isinf(value):
         return DataError(f"expected a finite number, found {value}", where, "drop such rows or replace the value")
+    if dtype == np.float64:
+        return not_finite(where, value)
     if dtype.kind == "f":
         return DataError(f"{value} is too large for {dtype}", where, "choose dtype float64, or rescale the column")
     bounds = np.iinfo(dtype)

@@ -10,6 +10,8 @@ from daskfs.baselines import ActiveSet, L1Liblinear, SgdSlr
 from daskfs.errors import ConfigError, PlanError
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.fgm.selector import FGM
+from daskfs.selectors.shared.refit import MeanLoss, refit_selected
+from daskfs.selectors.shared.run import Run
 from daskfs.sources.ingest import ingest
 from tests.contract.lab import Interrupted, Kept
 
@@ -41,9 +43,13 @@ def test_liblinears_selection_is_refitted_as_that_of_fgm(data, loss):
     plain, refitted = (L1Liblinear(5, loss=loss, debias=debias).fit(X, y) for debias in (False, True))
     np.testing.assert_array_equal(plain.selected_, refitted.selected_)
     np.testing.assert_array_equal(plain.scores_, refitted.scores_)
-    other = FGM(5, loss=loss, debias=True).fit(X[:, plain.support_], y)
-    np.testing.assert_allclose(refitted.coef_[plain.support_], other.coef_, rtol=1e-6)
-    assert refitted.intercept_ == pytest.approx(other.intercept_, rel=1e-6)
+    fgm = FGM(5, loss=loss).fit(X[:, plain.support_], y)
+    mean_loss = MeanLoss(loss, 1.0, ridge=None if loss == "logistic" else 1.0 / (600 * fgm.C_))
+    other = refit_selected(Run(ArrayMatrix(X, y), "refit"), np.flatnonzero(plain.support_), mean_loss)
+    np.testing.assert_allclose(refitted.coef_[plain.support_], other.coef, rtol=1e-6)
+    assert refitted.intercept_ == pytest.approx(other.intercept, rel=1e-6)
+    if loss == "squared_hinge":  # the ridge is C's, out of however many columns these were selected
+        np.testing.assert_allclose(fgm.coef_, other.coef, rtol=1e-6)
     assert np.abs(refitted.coef_ - plain.coef_).max() > 1e-3
     table, result = refitted.result_.table, refitted.result_
     np.testing.assert_array_equal(table["coef"], refitted.coef_[table["index"]])

@@ -30,18 +30,10 @@ def test_the_figures_are_drawn(load, tmp_path, capsys):
     assert "case 1, correlation 0: figure 1, 2 data sets" in capsys.readouterr().out
     assert (tmp_path / "figure_1.png").stat().st_size > 10_000
     results = pd.read_csv(tmp_path / "figures.csv").set_index(["method", "seed"])
-    assert len(results) == 12
+    assert len(results) == 2 * 12
     assert results.loc["message", "found"].all()
-    assert (results.loc["averaging", "mse"] > results.loc["message", "mse"]).all()
+    assert (results.loc["averaging, ebic", "mse"] > results.loc["message", "mse"]).all()
     assert (results.loc["message", "mse"] < 1.5 * results.loc["oracle", "mse"]).all()
-
-
-@pytest.mark.parametrize("recipe", ["vote", "paper"])
-def test_the_other_recipes_run_too(load, tmp_path, recipe):
-    small = ["--cases", "1", "--correlations", "0", "--sizes", "2000", "--n-features", "50", "--replicates", "1"]
-    arguments = [*small, "--n-bootstraps", "2", "--recipe", recipe, "--output", str(tmp_path)]
-    assert load("message_figures").main(arguments) in (0, 1)
-    assert len(pd.read_csv(tmp_path / "figures.csv")) == 6
 
 
 @pytest.mark.filterwarnings("ignore::daskfs.errors.SelectionWarning")
@@ -75,3 +67,9 @@ def test_sparse_rows_are_followed_as_entries_and_as_a_dense_block(load, capsys):
         assert of_entries.selected().tolist() == of_block.selected().tolist()
     assert capsys.readouterr().out.count("MiB beside the rows") == 2
     assert module.scaled(X).shape[1] <= 2000
+
+
+@pytest.mark.filterwarnings("ignore::daskfs.errors.SelectionWarning")
+def test_a_minority_of_subsets_is_shown_to_admit_nothing(load, capsys):
+    assert load("message_breakdown").main(["--seeds", "1", "--subsets", "25"]) == 0
+    assert "a minority admits nothing" in capsys.readouterr().out

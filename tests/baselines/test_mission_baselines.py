@@ -10,8 +10,7 @@ from daskfs.baselines import IHT, ITI, PHT, BatchIHT, FeatureHashing, IdentityMi
 from daskfs.errors import ConfigError, PlanError
 from daskfs.kernels.baselines.hard_thresholding import accumulate, k_largest, threshold
 from daskfs.kernels.sketch.count_sketch import seed_word
-from daskfs.kernels.sketch.heap import push
-from daskfs.kernels.sketch.rows import EMPTY
+from daskfs.kernels.sketch.heap import empty_heaps, push
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.mission.selector import Mission
 
@@ -31,21 +30,20 @@ def sparse():
 @pytest.mark.parametrize("n_hashes", [1, 3])
 def test_the_heap_keeps_the_largest(n_hashes):
     rng = np.random.default_rng(n_hashes)
-    n_slots, most = 64, 20
-    keys, weights = np.full(n_slots, EMPTY, np.uint64), np.zeros(n_slots, np.float32)
-    ranks, touches, places = np.zeros(n_slots, np.float32), np.zeros(n_slots, np.int64), np.zeros(n_slots, np.int64)
-    heap, n_active, expected = np.zeros(most, np.int64), np.zeros(1, np.int64), {}
+    most, expected = 20, {}
+    heaps = [array[0] for array in empty_heaps(1, most, 64, 0)]
+    heaps[8] = np.zeros(1, np.int64)  # n_active
     for turn in range(3000):
         key, weight = int(rng.integers(0, 100)), np.float32(rng.standard_normal() * (1 + turn % 7))
-        push(keys, weights, ranks, touches, places, heap, n_active, np.uint64(key), weight, 1.0)
+        push(*heaps[:9], np.uint64(key), weight, 1.0)
         least = min(expected, key=lambda one: abs(expected[one]), default=None)
         if key in expected or len(expected) < most:
             expected[key] = weight
         elif abs(weight) > abs(expected[least]):
             del expected[least]
             expected[key] = weight
-        held = keys != EMPTY
-        assert dict(zip(keys[held].tolist(), weights[held].tolist(), strict=True)) == pytest.approx(expected)
+        n_held = heaps[8][0]
+        assert dict(zip(heaps[0][:n_held].tolist(), heaps[1][:n_held].tolist(), strict=True)) == pytest.approx(expected)
 
 
 def test_hard_thresholding_by_rows_is_that_of_its_formula():

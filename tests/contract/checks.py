@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import time
 import tracemalloc
 import weakref
 from collections.abc import Callable
@@ -303,6 +304,43 @@ def it_is_cloned_copied_and_pickled(case: Case, lab: Lab) -> None:
     assert not hasattr(fresh, "coef_")
     assert_same_bits(fresh.fit(store), selector)
     assert_same_bits(selector.fit(store), fresh)  # a fit forgets the one before
+
+
+@_check(quick=True)
+def nothing_stays_on_the_cluster(case: Case, lab: Lab) -> None:
+    """Neither of a fit, while its selector and its result are held, nor of one that fails, while the fault is held."""
+    client = lab.client("threads")
+    selector = case.make(client=client).fit(lab.store(case.target))
+    assert _tasks_on(client) == []
+    store, _, _ = lab.store_with_a_hole(case)
+    with pytest.raises(DataError) as fault:
+        case.make(client=client).fit(store)
+    assert _tasks_on(client) == [], fault
+    del selector
+
+
+def _tasks_on(client: Any) -> list[str]:
+    """Return the keys that the scheduler keeps, once it has heard of what the client let go."""
+    for _ in range(200):
+        keys = client.run_on_scheduler(lambda dask_scheduler: [str(key) for key in dask_scheduler.tasks])
+        if not keys:
+            break
+        time.sleep(0.02)
+    return keys
+
+
+@_check(quick=True)
+def the_limit_that_a_refusal_names_is_accepted(case: Case, lab: Lab) -> None:
+    store = lab.store(case.target)
+    more: dict[str, Any] = {"tile_shape": store.tile_shape, "target": kind_of_target(store)}
+    for n_samples, n_features in (store.shape, (1_000_000, 1000), (200, 300_000)):
+        for n_threads in (1, 7):
+            for limit in (1, 2**20, 2**24):
+                size = (n_samples, n_features, str(store.dtype))
+                try:
+                    case.make().plan(*size, limit, n_threads=n_threads, **more)
+                except PlanError as refused:
+                    case.make().plan(*size, max(refused.needed_nbytes or 0, limit + 1), n_threads=n_threads, **more)
 
 
 @_check(quick=True)

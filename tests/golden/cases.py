@@ -354,6 +354,10 @@ def _mission() -> Iterator[Case]:
         ("balanced", {"loss": "logistic", "class_weight": "balanced"}),
         ("balanced-multinomial", {"loss": "multinomial", "class_weight": "balanced"}),
         ("small-blocks", {"block_rows": 50}),
+        ("cut-steps", {"n_epochs": 1, "standardize": False}),  # a tenth of the rows is longer than that
+        ("by-weight", {"n_candidates": None}),
+        ("candidates", {"n_candidates": 10}),
+        ("candidates-multinomial", {"n_candidates": 10, "loss": "multinomial"}),
     )
     yield _variant("mission", "Mission", "weighted", common, weighted=True)
     for loss in ("squared", "logistic", "multinomial"):

@@ -1,3 +1,6 @@
+import re
+from dataclasses import replace
+
 import pytest
 
 from daskfs.errors import ConfigError, PlanError
@@ -17,6 +20,7 @@ from daskfs.pipeline.planning import (
 )
 from daskfs.selectors.shared.budget import Budget, SelectorPlan
 from daskfs.sources.ingest import ingest
+from tests.contract.cases import CASES
 
 GIB = 1024 * MIB
 DATA = DataFacts(
@@ -154,3 +158,42 @@ def test_the_client_of_small_workers_has_a_limit_of_its_own():
         make_plan(DATA, SELECT, ProcessLimits("local", 1, 300 * MIB, 4 * GIB))
     with pytest.raises(ValueError, match="has no effect with kind: none"):
         Cluster(client_memory_limit="1GiB")
+
+
+IN_PIPELINES = [case for case in CASES if "runs_in_a_pipeline" not in case.unfit]
+
+
+@pytest.mark.parametrize("case", IN_PIPELINES, ids=lambda case: case.name)
+def test_the_limit_that_a_refusal_names_is_accepted(case, write):
+    """And not refused again for what the client holds beside the tasks, which took all that was left to them."""
+    document = {
+        "version": 1,
+        "name": "any",
+        "source": {"kind": "synthetic", "n_samples": 442, "n_features": 10},
+        "select": {"method": case.method, **case.options},
+    }
+    for cluster in ({"kind": "none"}, {"kind": "local", "n_workers": 2}, {"kind": "local", "client_memory_limit": 1}):
+        path = write(document | {"cluster": cluster})
+        for n_samples, n_features in ((442, 10), (200_000, 300), (200, 200_000)):
+            data = replace(DATA, n_samples=n_samples, n_train=n_samples, n_features=n_features)
+            for limit in ("10MiB", "410MiB"):
+                overrides = {"cluster.memory_limit": limit}
+                refusal = _refusal(path, overrides, data)
+                if refusal is not None:
+                    own_key = refusal.where.rpartition(".")[2]
+                    overrides |= {f"cluster.{key or own_key}": size for key, size in _sizes(str(refusal))}
+                    assert _refusal(path, overrides, data) is None, (str(refusal), overrides)
+
+
+def _refusal(path, overrides, data):
+    try:
+        plan_pipeline(load_pipeline(path, [f"{key}={value}" for key, value in overrides.items()]), data)
+    except PlanError as refusal:
+        return refusal
+    return None
+
+
+def _sizes(text):
+    remedy = re.search(r"allow at least (?:(\w+) )?(\w+)(?: and (\w+) (\w+))?", text)
+    assert remedy, text
+    return [pair for pair in (remedy.groups()[:2], remedy.groups()[2:]) if pair[1]]

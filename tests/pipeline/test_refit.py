@@ -17,7 +17,7 @@ from daskfs.report.html import render_report
 from daskfs.result import SelectionResult
 from daskfs.store.feature_store import open_store
 
-FGM = {"method": "fgm", "loss": "squared", "n_features_to_select": 3, "n_features_per_pass": 2}
+FGM = {"method": "fgm", "loss": "squared", "n_features_to_select": 3, "n_features_per_pass": 2, "debias": False}
 
 
 def run_with(document, write, **refit):

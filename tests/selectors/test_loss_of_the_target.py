@@ -96,7 +96,7 @@ def test_a_method_takes_three_classes_or_says_what_does(X, z, method):
         assert len(selector.fit(X, y).classes_) == 3
         assert selector.loss_ != "squared"
         return
-    with pytest.raises(ValueError, match=r"Only binary classification|takes .*; use message or mission"):
+    with pytest.raises(ValueError, match=r"Only binary classification|takes .*; use message, mission or fgm"):
         selector.fit(X, y)
 
 
@@ -146,7 +146,7 @@ def test_texts_are_not_squared(X, z, made, tmp_path):
 
 
 def test_methods_of_one_kind_say_so(X, z):
-    with pytest.raises(ConfigError, match="IHT takes numbers; use message or mission"):
+    with pytest.raises(ConfigError, match="IHT takes numbers; use message, mission or fgm"):
         IHT().fit(X, np.where(z > 0, "high", "low"))
     assert IHT(2).fit(X, (z > 0).astype(int)).loss_ == "squared"  # the numbers that they are, for there is no other way
     assert L1Liblinear(2).fit(X, z > 0).loss_ == "squared_hinge"

@@ -272,6 +272,20 @@ def test_a_subset_over_the_memory_limit_is_refused_with_sizes_that_fit(problem):
     Message(n_subsets=n_subsets, memory_limit="10MiB").fit(X, y)
 
 
+@pytest.mark.parametrize("loss", ["squared", "logistic", "multinomial", "poisson", "huber"])
+def test_a_value_too_large_to_be_squared_is_named_by_column_and_row(problem, loss):
+    X, y = problem[0].copy(), (problem[1] > 0).astype(float)
+    X[17, 3] = -1e300
+    with pytest.raises(DataError, match=r"column 3, row 17: -1e\+300 is too large to be squared"):
+        Message(n_subsets=3, loss=loss).fit(X, y)
+
+
+def test_columns_that_are_all_constant_are_warned_of():
+    with pytest.warns(SelectionWarning, match="no feature was selected"):
+        selector = Message(n_subsets=2).fit(np.ones((100, 3)), np.arange(100.0))
+    assert any("3 column(s) are constant" in note for note in selector.result_.notes)
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_a_value_that_is_not_finite_is_named_by_column_and_row(problem, value):
     pandas = pytest.importorskip("pandas")

@@ -118,6 +118,25 @@ def test_subsets_that_can_be_told_apart_are_counted_and_left_out_of_the_mean():
     assert abs(one_step.coef_ - all_rows.coef_).max() < abs(mean.coef_ - all_rows.coef_).max()
 
 
+def test_linearly_separable_is_said_only_of_classes_that_are():
+    """A column that three rows of one class have and no other: the likelihood has no maximum, the error stays."""
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((1200, 4))
+    y = (rng.random(1200) < 0.1 + 0.8 * (X[:, 1] > 0)).astype(float)
+    X[:, 2] = 0.0
+    for start in (0, 400, 800):  # forty rows of one class in each subset
+        X[np.flatnonzero(y[start : start + 400])[:40] + start, 2] = 1.0
+    partly = Message(n_subsets=3, loss="logistic").fit(ArrayMatrix(X, y, shuffled=True))
+    assert {1, 2} <= set(partly.selected_)
+    assert partly.score(X, y) < 0.95
+    notes = " ".join(partly.result_.notes)
+    assert "on 3 of 3 subsets the likelihood has no maximum" in notes
+    assert "linearly separable" not in notes
+    X[:, 1] += np.sign(X[:, 1])  # a margin
+    wholly = Message(n_subsets=3, loss="logistic").fit(ArrayMatrix(X, (X[:, 1] > 0).astype(float), shuffled=True))
+    assert any("3 of 3 subsets are linearly separable" in note for note in wholly.result_.notes)
+
+
 def test_a_subset_of_one_class_does_no_harm():
     rng = np.random.default_rng(3)
     X = rng.standard_normal((500, 5))

@@ -67,8 +67,8 @@ def test_cells_far_more_than_ids_lose_nothing_against_dense_descent(sparse):
 def test_a_sketch_that_is_too_small_loses_recall(sparse):
     X, y = sparse
     recalls = [
-        len(set(Mission(20, loss="logistic", n_buckets=buckets).fit(X, y).selected_) & set(RELEVANT)) / 20
-        for buckets in (16, 1 << 14)
+        len(set(Mission(20, loss="logistic", n_buckets=n, n_candidates=None).fit(X, y).selected_) & set(RELEVANT)) / 20
+        for n in (16, 1 << 14)
     ]
     assert recalls[0] < recalls[1] - 0.2
 
@@ -96,13 +96,13 @@ def test_without_decay_a_tail_gathers_weight(sparse):
     assert any("without tail_half_life" in note for note in norms[None].notes)
 
 
-def test_the_exact_refit_is_maximum_likelihood(sparse):
+def test_the_exact_refit_is_nearly_maximum_likelihood_where_rows_are_many(sparse):
     X, y = sparse
     selector = Mission(20, loss="logistic").fit(X, y)
     columns = np.flatnonzero(selector.support_)
     peer = LogisticRegression(C=np.inf, tol=1e-10, max_iter=1000).fit(X[:, columns], y)
-    np.testing.assert_allclose(selector.coef_[columns], peer.coef_[0], rtol=1e-3)
-    assert selector.intercept_ == pytest.approx(peer.intercept_[0], abs=1e-3)
+    np.testing.assert_allclose(selector.coef_[columns], peer.coef_[0], rtol=0.03)  # a small ridge
+    assert selector.intercept_ == pytest.approx(peer.intercept_[0], abs=0.03)
 
 
 def test_the_refit_by_descent_comes_near_the_exact_one(sparse):
@@ -111,8 +111,8 @@ def test_the_refit_by_descent_comes_near_the_exact_one(sparse):
     for refit in ("exact", "sgd", None):
         z = Mission(20, loss="logistic", refit=refit).fit(X, y).decision_function(X)
         losses[refit] = np.logaddexp(0, -(2 * y - 1) * z).mean()
-    assert losses["exact"] < losses["sgd"] < losses[None]
-    assert losses["sgd"] < losses["exact"] + 0.03
+    assert abs(losses["sgd"] - losses["exact"]) < 0.02  # the exact one has a ridge, and is not the least loss either
+    assert losses["sgd"] < losses[None]
 
 
 def test_the_table_tells_weight_touches_and_deviation(sparse):
@@ -199,9 +199,9 @@ def test_a_stream_refuses_a_class_it_was_not_told_of(sparse):
 
 def test_the_same_seed_gives_the_same_selection_and_another_one_another_hash(sparse):
     X, y = sparse
-    first = Mission(20, loss="logistic", n_buckets=64).fit(X, y)
+    first = Mission(20, loss="logistic", n_buckets=64, n_candidates=None).fit(X, y)
     np.testing.assert_array_equal(clone(first).fit(X, y).coef_, first.coef_)
-    other = Mission(20, loss="logistic", n_buckets=64, random_state=1).fit(X, y)
+    other = Mission(20, loss="logistic", n_buckets=64, n_candidates=None, random_state=1).fit(X, y)
     assert set(other.selected_) != set(first.selected_)
 
 

@@ -217,7 +217,7 @@ def test_a_stray_text_among_numbers_does_not_make_a_column_of_categories(write):
 
 def test_decimal_commas_that_nobody_mentioned_are_recognised(write):
     schema = {"format": {"delimiter": ";"}, "columns": {"a": {}, "y": {"role": "target"}}}
-    with pytest.raises(SourceError, match=r"table.csv:2, column 'a'.*set format.decimal: ','"):
+    with pytest.raises(SourceError, match=r"table.csv:2, column 'a'.*format.decimal: ',' \(it is then 1.5\)"):
         read(write("a;y\n1,5;2\n"), schema=schema, target=None)
 
 
@@ -273,3 +273,79 @@ def test_a_file_that_changes_while_it_is_read_is_refused(write):
         stream.write("1,2\n")
     with pytest.raises(SourceError, match="changed while it was read"):
         list(blocks)
+
+
+@pytest.mark.parametrize(
+    ("values", "layout", "expected"),
+    [
+        (["17,711", "18,200", "1,000,000"], {"thousands": ","}, [17711.0, 18200.0, 1e6]),
+        (["17,711", "18,2"], {"decimal": ","}, [17.711, 18.2]),
+        (["1.234,5", "-2.000", "7"], {"decimal": ",", "thousands": "."}, [1234.5, -2000.0, 7.0]),
+        (["1'711", "+1'822.5e1", "3"], {"thousands": "'"}, [1711.0, 18225.0, 3.0]),
+        (["17 711", "822"], {"thousands": " "}, [17711.0, 822.0]),
+    ],
+)
+def test_digits_in_groups_are_numbers_where_it_is_said(write, values, layout, expected):
+    text = "a;y\n" + "".join(f"{value};{k}\n" for k, value in enumerate(values))
+    X, _, _ = read(write(text), delimiter=";", **layout)
+    np.testing.assert_array_equal(X[:, 0], expected)
+
+
+@pytest.mark.parametrize(
+    ("value", "layout", "remedy"),
+    [
+        ("17,711", {}, "format.thousands: ',' (it is then 17711) or format.decimal: ',' (it is then 17.711)"),
+        ("1,234,567", {}, "format.thousands: ',' (it is then 1234567)"),
+        ("1.234,5", {}, "format.decimal: ',' and format.thousands: '.' (it is then 1234.5)"),
+        (
+            "17.711",
+            {"decimal": ","},
+            "format.thousands: '.' (it is then 17711) or format.decimal: '.' (it is then 17.711)",
+        ),
+        ("1,82", {"thousands": ","}, "format.decimal: ',' and format.thousands: '' (it is then 1.82)"),
+    ],
+)
+def test_what_a_number_could_mean_is_said_and_not_chosen(write, value, layout, remedy):
+    text = f"a;y\n{value};1\n{value};2\n"
+    with pytest.raises(SourceError) as fault:
+        read(write(text), delimiter=";", **layout)
+    assert "table.csv:2, column 'a': expected a number, found" in str(fault.value)
+    assert str(fault.value).endswith(f"in the source: {remedy}")
+
+
+def test_a_store_made_before_there_were_thousands_is_reused(write):
+    layout = CsvSource(write("a,y\n1,2\n"), target="y").encoding["format"]
+    assert "thousands" not in layout
+    assert (
+        CsvSource(write("a;y\n1;2\n"), target="y", thousands=",", delimiter=";").encoding["format"]["thousands"] == ","
+    )
+
+
+def test_a_header_of_many_columns_takes_time_in_proportion(write):
+    n = 20_000
+    names = [f"c{j}" for j in range(n)]
+    source = CsvSource(write(",".join(names) + "\n" + ",".join("1" * n) + "\n"))
+    asked = Counting(names)
+    source._check_names(source.files[0], asked)
+    assert asked.n_asked < 10 * n
+    names[-1] = "c7"
+    with pytest.raises(SourceError, match=rf"two columns are called 'c7' \(columns 8 and {n}\)"):
+        CsvSource(write(",".join(names) + "\n" + ",".join("1" * n) + "\n")).header()
+
+
+class Counting(list):
+    """Counts how many names are looked at; a search in it, or a copy of a part, looks at all of these."""
+
+    n_asked = 0
+
+    def __contains__(self, name):
+        self.n_asked += len(self)
+        return super().__contains__(name)
+
+    def __getitem__(self, key):
+        self.n_asked += len(range(*key.indices(len(self)))) if isinstance(key, slice) else 1
+        return super().__getitem__(key)
+
+    def __iter__(self):
+        self.n_asked += len(self)
+        return super().__iter__()

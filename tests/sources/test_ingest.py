@@ -4,9 +4,11 @@ import os
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 
-from daskfs.errors import ConfigError, DataError, SourceError, StoreExistsError
+from daskfs.errors import ConfigError, DataError, SchemaError, SourceError, StoreExistsError
 from daskfs.sources.arrays import ArraySource
 from daskfs.sources.ingest import ingest
 from daskfs.sources.synthetic import SyntheticSource
@@ -168,3 +170,58 @@ def test_every_table_schema_is_valid(path):
     schema = load_table_schema(path)
     assert schema.name == path.stem
     assert schema.description
+
+
+class OfAnotherLibrary:
+    """A frame that has Arrow's stream interface and nothing else, as polars, DuckDB and others have it."""
+
+    def __init__(self, table):
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+@pytest.fixture
+def arrow():
+    rng = np.random.default_rng(0)
+    columns = {"a": rng.standard_normal(50), "b": rng.integers(0, 9, 50), "y": rng.standard_normal(50)}
+    return pa.table(columns | {"kind": pa.array(["u", "v"] * 25).dictionary_encode()})
+
+
+@pytest.mark.parametrize("make", [lambda table: table, OfAnotherLibrary, lambda table: table.to_batches()[0]])
+def test_arrow_tables_and_their_like_keep_names_and_target(arrow, make, tmp_path):
+    store = ingest(make(arrow), tmp_path / "s.zarr", target="y", dtype="float64", shuffle=False)
+    assert list(store.feature_names) == ["a", "b", "kind=u", "kind=v"]
+    assert store.target_names == ("y",)
+    np.testing.assert_array_equal(store.target, arrow["y"].to_numpy())
+    np.testing.assert_array_equal(store.read(slice(None))[:, 0], arrow["a"].to_numpy())
+    assert ingest(make(arrow), tmp_path / "s.zarr", target="y", dtype="float64", shuffle=False).digest == store.digest
+    with pytest.raises(SchemaError, match="the target 'z' is no column of the table"):
+        ingest(make(arrow), tmp_path / "t.zarr", target="z")
+
+
+@pytest.mark.parametrize("kind", ["array", "frame", "arrow"])
+def test_targets_that_are_given_as_target_are_stored(arrow, kind, tmp_path):
+    X, y = np.column_stack([arrow["a"], arrow["b"]]), arrow["y"].to_numpy()
+    source = {"array": X, "frame": pd.DataFrame(X, columns=["a", "b"]), "arrow": arrow.select(["a", "b"])}[kind]
+    store = ingest(source, tmp_path / "s.zarr", target=y, dtype="float64", shuffle=False)
+    np.testing.assert_array_equal(store.target, y)
+    assert store.target_names == ("target",)
+    with pytest.raises(ConfigError, match="found both"):
+        ingest(source, tmp_path / "t.zarr", target=y, y=y)
+
+
+def test_a_target_that_an_array_cannot_have_is_refused(arrow, tmp_path):
+    with pytest.raises(
+        ConfigError, match=r"columns of an array have no roles: 'y' cannot be its target; pass .* as y="
+    ):
+        ingest(np.ones((5, 2)), tmp_path / "s.zarr", target="y")
+
+
+def test_texts_are_classes_of_an_array_too(tmp_path):
+    X, y = np.random.default_rng(0).standard_normal((6, 2)), ["no", "yes", "no", "yes", "no", "no"]
+    store = ingest(X, tmp_path / "s.zarr", y=y, shuffle=False)
+    assert store.target_classes == ("no", "yes")
+    np.testing.assert_array_equal(store.target, [0, 1, 0, 1, 0, 0])
+    assert "the target is coded: 'no' is 0, 'yes' is 1" in store.notes

@@ -17,7 +17,7 @@ from daskfs.kernels.glm.newton import Predictions, Problem, advance, new_predict
 from daskfs.kernels.glm.null_model import fit_null_model
 from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE, Loss, find_loss
 from daskfs.parameters import Count, LossOf, n_to_select
-from daskfs.selectors.base import BaseSelector
+from daskfs.selectors.base import SEPARATED, BaseSelector
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.record import Record
 from daskfs.selectors.shared.rows import weighted_rows
@@ -160,9 +160,7 @@ class ColumnBaseline(BaseSelector):
         if fit.n_dependent:
             notes.append(f"{fit.n_dependent} selected columns are combinations of others and have no coefficient")
         if fit.is_separable:
-            notes.append(
-                "the classes are linearly separable by the selected columns: a small ridge bounds the coefficients"
-            )
+            notes.append(SEPARATED)
         return notes
 
 

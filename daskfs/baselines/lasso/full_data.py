@@ -10,7 +10,8 @@ Parallel Inference", Advances in Neural Information Processing Systems 27 (2014)
 
 Differs from the paper
 ----------------------
-* The criterion, its defaults and the end of the path are those of `daskfs.selectors.message.selector.Message`.
+* The criteria and the end of the path are those of `daskfs.selectors.message.selector.Message`; the default is EBIC
+  (γ = ½), which a model that no vote follows needs.
 * The path of the squared loss is exact and out of core: moments and Gram rows are sums over row blocks, and only the
   rows of features that may enter are made. The paper's glmnet holds all rows in memory, as the other losses do here.
 """

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from daskfs.baselines.lasso.tasks import Weighting, select_on_sample
+from daskfs.selectors.base import SEPARATED
 from daskfs.selectors.message.passes import SubsetPasses
 from daskfs.selectors.message.plan import Subsets
 from daskfs.selectors.message.subset import SubsetChoice
@@ -69,5 +70,5 @@ def refit_in_one_piece(passes: SubsetPasses, columns: np.ndarray) -> tuple[np.nd
     if fit.is_singular.any():
         notes.append("the selected columns are linearly dependent")
     if fit.is_separable.any():
-        notes.append("the classes are linearly separable by the selected columns: a small ridge bounds the fit")
+        notes.append(SEPARATED)
     return coef, float(fit.y_mean[0] - (fit.mean[0] * coef).sum()), notes

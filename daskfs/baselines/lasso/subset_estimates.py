@@ -16,7 +16,8 @@ volume 25 (2012).
 
 Differs from the paper
 ----------------------
-* The criterion, its defaults and the end of the path are those of `daskfs.selectors.message.selector.Message`.
+* The criteria and the end of the path are those of `daskfs.selectors.message.selector.Message`; the default is EBIC
+  (γ = ½), which a model that no vote follows needs.
 * A subset on which a column is constant says nothing of it: the mean or median is over the others.
 """
 

@@ -18,7 +18,7 @@ class ActiveSet(
     FGM,
     fixed={
         "n_features_per_pass": 1, "center": True, "normalize": "auto", "validation": None, "patience": 3,
-        "solver": "apg", "certify": False, "debias": False,
+        "solver": "apg", "certify": False, "debias": True,
     },
 ):  # fmt: skip
     """Select one column in each pass.

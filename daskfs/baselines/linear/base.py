@@ -12,6 +12,7 @@ import numpy as np
 from scipy.sparse import csc_array
 
 from daskfs.errors import ConfigError
+from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, Positive, n_to_select
 from daskfs.selectors.base import BaseSelector
@@ -136,8 +137,9 @@ class LinearBaseline(BaseSelector):
         return fit
 
     def _debiased(self, run: Run, total_weight: float) -> str:
-        """Fit the selected columns alone, without the penalty that shrank them, as FGM does with its default C."""
-        ridge = 1.0 / (default_C(total_weight, self.loss_, 1.0) * total_weight)
+        """Fit the selected columns alone, without the penalty that shrank them, as FGM does."""
+        is_likelihood = find_loss(self.loss_).is_likelihood
+        ridge = None if is_likelihood else 1.0 / (default_C(total_weight, self.loss_, 1.0) * total_weight)
         fit = self._refitted(run, self.selected_, ridge)
         self.coef_[self.selected_], self.intercept_ = fit.coef, fit.intercept
         return f"the coefficients are those of a refit on the {len(self.selected_)} columns alone"

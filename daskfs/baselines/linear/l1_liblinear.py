@@ -41,7 +41,7 @@ class L1Liblinear(LinearBaseline):
     max_iter : int
         Of liblinear, at most.
     debias : bool
-        Whether `coef_` are those of a refit on the selected features alone, as `FGM` with its default C makes it.
+        Whether `coef_` are those of a refit on the selected features alone, as `FGM` makes it.
     random_state : int, RandomState or None
         Of liblinear's order of coordinates.
 

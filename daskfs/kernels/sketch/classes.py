@@ -93,6 +93,10 @@ def train_classes(rows, first, last, rule, sketch, table, scalars, intercept, fr
             else:
                 n_other -= 1
                 places[n_other] = i
+        if frozen:  # what takes no step does not limit it
+            norm = 0.0
+            for k in range(n_found):
+                norm += np.float64(data[places[k]]) * np.float64(data[places[k]])
         # The gradient in z, and the step of each class's weight for x = 1.
         scalars[0].loss_sum += row_weight[row] * loss_and_derivatives(rule.loss, z, y[row], derivatives)
         scalars[0].weight_sum += row_weight[row]
@@ -123,7 +127,7 @@ def train_classes(rows, first, last, rule, sketch, table, scalars, intercept, fr
                 tail[c] = updated(cells[:, c], n_buckets, hashes, h, steps[c] * data[i] * to_cells)
                 size += np.float64(tail[c]) * np.float64(tail[c])
             # By the norm of its vector a feature becomes active, and leaves the sketch.
-            if size >= threshold * threshold and n_active[0] < capacity:
+            if size >= threshold * threshold and size > 0.0 and n_active[0] < capacity:
                 keys[slot] = key
                 touches[slot] = 1
                 n_active[0] += 1

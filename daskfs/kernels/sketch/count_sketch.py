@@ -160,6 +160,26 @@ def hash_word(key, seed, rows):  # type: ignore[no-untyped-def]
 
 
 @kernel
+def _half_of(h, r):  # type: ignore[no-untyped-def]
+    """Return the word whose lower half says bucket and sign in row r."""
+    if r == 0:
+        return h
+    if r == 1:
+        return h >> _S32
+    g = h * C
+    if r == 2:
+        return g >> _S32
+    k = (g ^ (g >> _S32)) * A
+    return k if r == 3 else k >> _S32
+
+
+@kernel
+def bucket_of(h, r, n_buckets):  # type: ignore[no-untyped-def]
+    """Return the bucket, int64, in row r of an id with the first hash word h."""
+    return np.int64(_half_of(h, r) & (n_buckets - _ONE))
+
+
+@kernel
 def positions(keys, n_buckets, rows, seed, buckets, signs):  # type: ignore[no-untyped-def]
     """Write bucket and sign of every id in every row: what the sketch is, without the sketch.
 
@@ -174,18 +194,13 @@ def positions(keys, n_buckets, rows, seed, buckets, signs):  # type: ignore[no-u
     signs : ndarray of shape (n_keys, n_hashes), int64
         Written: -1 or +1.
     """
-    mask = n_buckets - _ONE
     for j in range(keys.shape[0]):
         if j % 1024 == 0 and is_stopped():
             break
         h = mixed(keys[j], seed)
-        g = h * C
-        k = (g ^ (g >> _S32)) * A
         for r in range(len(rows)):
-            word = h if r < 2 else (g if r == 2 else k)
-            half = word >> _S32 if r == 1 or r == 2 or r == 4 else word
-            buckets[j, r] = np.int64(half & mask)
-            signs[j, r] = 1 - 2 * np.int64((half >> _S31) & _S1)
+            buckets[j, r] = bucket_of(h, r, n_buckets)
+            signs[j, r] = 1 - 2 * np.int64((_half_of(h, r) >> _S31) & _S1)
 
 
 @kernel

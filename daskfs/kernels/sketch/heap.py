@@ -2,8 +2,8 @@
 
 Algorithm 1 of A. Aghazadeh et al., "MISSION: Ultra Large-Scale Feature Selection using Count-Sketches", ICML 2018:
 every weight is in the sketch, and only the k whose estimates are largest predict. Each class has cells and a heap of
-its own; its active features stand in an open-addressing table and, by the size of their weights, in a heap with the
-smallest on top. `policy` says when an active feature's weight is looked at, and what becomes of the others:
+its own: k places, an open-addressing table that finds a feature's place by its id, and a heap of the places with the
+smallest weight on top. `policy` says when an active feature's weight is looked at, and what becomes of the others:
 
     FRESH    as published: the k largest of what the sketch says after every row
     STALE    the authors' program: weights are those of when their feature was last met, and a feature moves when its
@@ -21,7 +21,7 @@ import numpy as np
 from daskfs.kernels.linear.columns import squared_norm_between
 from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
 from daskfs.kernels.sketch.classes import loss_and_derivatives
-from daskfs.kernels.sketch.count_sketch import A, hash_word, updated
+from daskfs.kernels.sketch.count_sketch import A, bucket_of, hash_word, rows_of, updated
 from daskfs.kernels.sketch.rows import EMPTY, slot_of, step_from, step_of
 
 FRESH, STALE, FORGETS = range(3)
@@ -29,61 +29,76 @@ FRESH, STALE, FORGETS = range(3)
 HYSTERESIS = 1.05
 """Of the authors' heap: a feature moves when its size has changed by this factor."""
 
-_ONE, _S32 = np.uint64(1), np.uint64(32)
+_S32 = np.uint64(32)
+ALL_ROWS = rows_of(1)
+"""For `hash_word`, which is the same for any number of rows but none."""
 
 
 class Heaps(NamedTuple):
     """The active features of each class, and the heap of them."""
 
+    ids: np.ndarray  # (n_outputs, k) uint64, by place
+    weights: np.ndarray  # (n_outputs, k) float32: as they were when the feature was last met
+    ranks: np.ndarray  # (n_outputs, k) float32: the size by which a place stands in the heap
+    touches: np.ndarray  # (n_outputs, k) int64: rows that had the feature since it became active
+    heap: np.ndarray  # (n_outputs, k) int64 places
+    stands: np.ndarray  # (n_outputs, k) int64: where a place stands in the heap
     keys: np.ndarray  # (n_outputs, n_slots) uint64 ids, EMPTY where a slot is free
-    weights: np.ndarray  # (n_outputs, n_slots) float32: as they were when the feature was last met
-    ranks: np.ndarray  # (n_outputs, n_slots) float32: the size by which a slot stands in the heap
-    touches: np.ndarray  # (n_outputs, n_slots) int64: rows that had the feature since it became active
-    places: np.ndarray  # (n_outputs, n_slots) int64: where a slot stands in the heap
-    heap: np.ndarray  # (n_outputs, k) int64 slots
+    places: np.ndarray  # (n_outputs, n_slots) int64: the place of a slot's id
     n_active: np.ndarray  # (n_outputs,) int64
+    heads: np.ndarray  # (n_outputs, n_chains, n_slots) int32: the chains, below; of FRESH a sketch's rows, else none
+    nexts: np.ndarray  # (n_outputs, n_chains, k) int32
+    buckets: np.ndarray  # (n_outputs, n_chains, k) int32: where a place's id is in each row of the sketch
+
+
+def empty_heaps(n_outputs: int, k: int, n_slots: int, n_chains: int) -> Heaps:
+    """Return heaps for k features of each output, with chains for so many rows of the sketch."""
+    by_place, by_slot = (n_outputs, k), (n_outputs, n_slots)
+    return Heaps(
+        ids=np.zeros(by_place, dtype=np.uint64),
+        weights=np.zeros(by_place, dtype=np.float32),
+        ranks=np.zeros(by_place, dtype=np.float32),
+        touches=np.zeros(by_place, dtype=np.int64),
+        heap=np.zeros(by_place, dtype=np.int64),
+        stands=np.zeros(by_place, dtype=np.int64),
+        keys=np.full(by_slot, EMPTY, dtype=np.uint64),
+        places=np.zeros(by_slot, dtype=np.int64),
+        n_active=np.zeros(n_outputs, dtype=np.int64),
+        heads=np.full((n_outputs, n_chains, n_slots), -1, dtype=np.int32),
+        nexts=np.zeros((n_outputs, n_chains, k), dtype=np.int32),
+        buckets=np.zeros((n_outputs, n_chains, k), dtype=np.int32),
+    )
 
 
 @kernel
-def _is_less(keys, ranks, a, b):  # type: ignore[no-untyped-def]
-    """Whether slot a gives way before slot b: of equal sizes the larger id, so that the table's layout is no matter."""
-    return ranks[a] < ranks[b] or (ranks[a] == ranks[b] and keys[a] > keys[b])
+def _is_less(ids, ranks, a, b):  # type: ignore[no-untyped-def]
+    """Whether place a gives way before place b: of equal sizes the larger id, so that their order is no matter."""
+    return ranks[a] < ranks[b] or (ranks[a] == ranks[b] and ids[a] > ids[b])
 
 
 @kernel
-def _stand(heap, places, i, slot):  # type: ignore[no-untyped-def]
-    heap[i] = slot
-    places[slot] = i
-
-
-@kernel
-def _settle_down(keys, ranks, places, heap, n, i):  # type: ignore[no-untyped-def]
-    """Move what stands at place i down to where it belongs among n, whatever stands above it."""
-    slot = heap[i]
+def _settle(ids, ranks, heap, stands, n, place):  # type: ignore[no-untyped-def]
+    """Move a place up or down in the heap of n to where it belongs by its rank."""
+    i = stands[place]
+    while i > 0 and _is_less(ids, ranks, place, heap[(i - 1) // 2]):
+        heap[i] = heap[(i - 1) // 2]
+        stands[heap[i]] = i
+        i = (i - 1) // 2
     while 2 * i + 1 < n:
         child = 2 * i + 1
-        if child + 1 < n and _is_less(keys, ranks, heap[child + 1], heap[child]):
+        if child + 1 < n and _is_less(ids, ranks, heap[child + 1], heap[child]):
             child += 1
-        if not _is_less(keys, ranks, heap[child], slot):
+        if not _is_less(ids, ranks, heap[child], place):
             break
-        _stand(heap, places, i, heap[child])
+        heap[i] = heap[child]
+        stands[heap[i]] = i
         i = child
-    _stand(heap, places, i, slot)
+    heap[i] = place
+    stands[place] = i
 
 
 @kernel
-def _settle(keys, ranks, places, heap, n, i):  # type: ignore[no-untyped-def]
-    """Move what stands at place i up or down to where it belongs among n."""
-    slot = heap[i]
-    while i > 0 and _is_less(keys, ranks, slot, heap[(i - 1) // 2]):
-        _stand(heap, places, i, heap[(i - 1) // 2])
-        i = (i - 1) // 2
-    _stand(heap, places, i, slot)
-    _settle_down(keys, ranks, places, heap, n, i)
-
-
-@kernel
-def _free(keys, weights, ranks, touches, places, heap, slot):  # type: ignore[no-untyped-def]
+def _free(keys, places, slot):  # type: ignore[no-untyped-def]
     """Take a slot out of the table; those that probed past it move up."""
     mask = np.int64(keys.shape[0] - 1)
     gap, at = np.int64(slot), np.int64(slot)
@@ -93,75 +108,100 @@ def _free(keys, weights, ranks, touches, places, heap, slot):  # type: ignore[no
             break
         home = np.int64((keys[at] * A >> _S32) & np.uint64(mask))
         if ((at - home) & mask) >= ((at - gap) & mask):
-            keys[gap], weights[gap], ranks[gap], touches[gap] = keys[at], weights[at], ranks[at], touches[at]
-            _stand(heap, places, places[at], gap)
+            keys[gap], places[gap] = keys[at], places[at]
             gap = at
     keys[gap] = EMPTY
 
 
 @kernel
-def push(keys, weights, ranks, touches, places, heap, n_active, key, weight, hysteresis):  # type: ignore[no-untyped-def]
+def push(  # type: ignore[no-untyped-def]
+    ids, weights, ranks, touches, heap, stands, keys, places, n_active, key, weight, hysteresis
+):
     """Set the weight of a feature if it is active, or make it active if it is among the k largest.
 
     Parameters
     ----------
-    keys, weights, ranks, touches, places, heap, n_active : the fields of `Heaps`, of one class
+    ids, weights, ranks, touches, heap, stands, keys, places, n_active : the fields of `Heaps`, of one class
         One by one: a record that is taken apart for every feature of a row costs two thirds more time.
     key : uint64
     weight : float32
     hysteresis : float
         A feature moves in the heap, or into it, when its size has changed by this factor.
+
+    Returns
+    -------
+    place : int
+        That of a feature which has become active, else -1.
     """
-    size = abs(weight)
-    slot = slot_of(keys, key)
+    size, slot = abs(weight), slot_of(keys, key)
     if keys[slot] == key:
-        weights[slot] = weight
-        touches[slot] += 1
-        rank = ranks[slot]
-        if size >= hysteresis * rank or size * hysteresis <= rank:
-            ranks[slot] = size
-            _settle(keys, ranks, places, heap, n_active[0], places[slot])
-        return
+        place = places[slot]
+        weights[place] = weight
+        touches[place] += 1
+        if size >= hysteresis * ranks[place] or size * hysteresis <= ranks[place]:
+            ranks[place] = size
+            _settle(ids, ranks, heap, stands, n_active[0], place)
+        return -1
     if not size > 0.0:
-        return
-    if n_active[0] >= heap.shape[0]:
-        least = hysteresis * ranks[heap[0]]
-        if size < least or (size == least and key > keys[heap[0]]):
-            return
-        last = n_active[0] - 1
-        out = heap[0]
-        _stand(heap, places, 0, heap[last])
-        n_active[0] = last
-        if last > 0:
-            _settle(keys, ranks, places, heap, last, 0)
-        _free(keys, weights, ranks, touches, places, heap, out)
+        return -1
+    place = n_active[0]
+    if place < ids.shape[0]:
+        stands[place] = place
+        n_active[0] += 1
+    else:
+        place = heap[0]
+        least = hysteresis * ranks[place]
+        if size < least or (size == least and key > ids[place]):
+            return -1
+        _free(keys, places, slot_of(keys, ids[place]))
         slot = slot_of(keys, key)
-    keys[slot], weights[slot], ranks[slot], touches[slot] = key, weight, size, 1
-    _stand(heap, places, n_active[0], np.int64(slot))
-    n_active[0] += 1
-    _settle(keys, ranks, places, heap, n_active[0], n_active[0] - 1)
+    keys[slot], places[slot] = key, place
+    ids[place], weights[place], ranks[place], touches[place] = key, weight, size, 1
+    _settle(ids, ranks, heap, stands, n_active[0], place)
+    return place
 
 
 @kernel
-def fill_heap(new_keys, new_weights, new_touches, keys, weights, ranks, touches, places, heap, n_active):  # type: ignore[no-untyped-def]
-    """Make features active in an empty heap: those that weigh anything, with their touches."""
-    for j in range(new_keys.shape[0]):
-        push(keys, weights, ranks, touches, places, heap, n_active, new_keys[j], new_weights[j], 1.0)
-        slot = slot_of(keys, new_keys[j])
-        if keys[slot] != EMPTY:
-            touches[slot] = new_touches[j]
+def fill_heap(  # type: ignore[no-untyped-def]
+    new_ids, new_weights, new_touches, n_buckets, seed,
+    ids, weights, ranks, touches, heap, stands, keys, places, n_active, heads, nexts, buckets,
+):  # fmt: skip
+    """Have those features active, and no others, that weigh anything."""
+    keys[:] = EMPTY
+    heads[:] = -1
+    n_active[0] = 0
+    for j in range(new_ids.shape[0]):
+        key, weight = new_ids[j], new_weights[j]
+        place = push(ids, weights, ranks, touches, heap, stands, keys, places, n_active, key, weight, 1.0)
+        if place >= 0:
+            touches[place] = new_touches[j]
+            _link(heads, nexts, buckets, n_buckets, seed, key, place)
+
+
+# Chains: which active features have a cell. For each row of the sketch the places of those whose bucket has the same
+# last bits are in one chain: heads[row, last bits of the bucket], nexts[row, place], ..., -1.
 
 
 @kernel
-def _look_again(cells, n_buckets, hashes, seed, scale, keys, weights, ranks, places, heap, n):  # type: ignore[no-untyped-def]
-    """Rank all active features by what the sketch says of them now."""
-    for i in range(n):
-        slot = heap[i]
-        h = hash_word(keys[slot], seed, hashes)
-        weights[slot] = updated(cells, n_buckets, hashes, h, np.float32(0.0)) * scale
-        ranks[slot] = abs(weights[slot])
-    for i in range(n // 2 - 1, -1, -1):
-        _settle_down(keys, ranks, places, heap, n, i)
+def _link(heads, nexts, buckets, n_buckets, seed, key, place):  # type: ignore[no-untyped-def]
+    h, mask = hash_word(key, seed, ALL_ROWS), heads.shape[1] - 1
+    for r in range(heads.shape[0]):
+        buckets[r, place] = bucket_of(h, r, n_buckets)
+        nexts[r, place] = heads[r, buckets[r, place] & mask]
+        heads[r, buckets[r, place] & mask] = place
+
+
+@kernel
+def _unlink(heads, nexts, buckets, place):  # type: ignore[no-untyped-def]
+    for r in range(heads.shape[0]):
+        end = buckets[r, place] & (heads.shape[1] - 1)
+        if heads[r, end] == place:
+            heads[r, end] = nexts[r, place]
+            continue
+        before = heads[r, end]
+        while nexts[r, before] != place:
+            before = nexts[r, before]
+        nexts[r, before] = nexts[r, place]
 
 
 @inner_loop
@@ -186,7 +226,7 @@ def train_rows_with_heaps(rows, first, last, rule, sketch, heaps, scalars, inter
     """
     indptr, indices, data, y, row_weight = rows
     all_cells, n_buckets, hashes, seed = sketch
-    all_keys, all_weights, ranks, touches, places, heap, n_active = heaps
+    ids, weights, ranks, touches, heap, stands, keys, places, n_active, heads, nexts, buckets = heaps
     n_outputs = intercept.shape[0]
     words, is_other = work.words, work.places
     scale = np.float32(scalars[0].tail_scale)
@@ -198,20 +238,17 @@ def train_rows_with_heaps(rows, first, last, rule, sketch, heaps, scalars, inter
         norm = squared_norm_between(data, start, stop)
         if not math.isfinite(norm):
             return row, False
-        ids, values = indices[start:stop], data[start:stop]
+        found, values = indices[start:stop], data[start:stop]
         for i in range(stop - start):
-            words[i] = hash_word(np.uint64(ids[i]), seed, hashes)
+            words[i] = hash_word(np.uint64(found[i]), seed, hashes)
         # The predictions z_c = intercept_c + Σ QUERY_c(j) x_j over the active features of each class.
         for c in range(n_outputs):
-            cells, keys, weights = all_cells[:, c], all_keys[c], all_weights[c]
+            keys_of_class, places_of_class, weights_of_class = keys[c], places[c], weights[c]
             total = intercept[c]
             for i in range(stop - start):
-                slot = slot_of(keys, np.uint64(ids[i]))
-                if keys[slot] != EMPTY:
-                    weight = weights[slot]
-                    if policy == FRESH:
-                        weight = updated(cells, n_buckets, hashes, words[i], np.float32(0.0)) * scale
-                    total += np.float64(weight) * np.float64(values[i])
+                slot = slot_of(keys_of_class, np.uint64(found[i]))
+                if keys_of_class[slot] != EMPTY:
+                    total += np.float64(weights_of_class[places_of_class[slot]]) * np.float64(values[i])
             z[c] = total
         # The gradient in z, and the step of each class's weights for x = 1.
         if n_outputs == 1:
@@ -226,73 +263,102 @@ def train_rows_with_heaps(rows, first, last, rule, sketch, heaps, scalars, inter
                 intercept[c] -= rule.intercept_ratio * rate * derivatives[c]
         # UPDATE(j, -rate ∂loss/∂z_c x_j) for every feature of the row, and the k largest of what is then there.
         for c in range(n_outputs):
-            table = (
-                all_keys[c], all_weights[c], ranks[c], touches[c], places[c], heap[c], n_active[c : c + 1],
+            places_and_table = (
+                ids[c], weights[c], ranks[c], touches[c], heap[c], stands[c], keys[c], places[c], n_active[c : c + 1],
             )  # fmt: skip
             cells = all_cells[:, c]
             if policy == FRESH:
-                _step_freshly(ids, values, words, steps[c], cells, n_buckets, hashes, seed, scale, *table)
+                chains = heads[c], nexts[c], buckets[c]
+                _step_freshly(
+                    found, values, words, steps[c], cells, n_buckets, hashes, seed, scale, *places_and_table, *chains
+                )
             elif policy == STALE:
-                _step_stalely(ids, values, words, steps[c], cells, n_buckets, hashes, scale, *table)
+                _step_stalely(found, values, words, steps[c], cells, n_buckets, hashes, scale, *places_and_table)
             else:
-                _step_forgetfully(ids, values, is_other, steps[c], *table)
+                _step_forgetfully(found, values, is_other, steps[c], *places_and_table)
     return last, True
 
 
 @kernel
 def _step_freshly(  # type: ignore[no-untyped-def]
-    ids, values, words, step, cells, n_buckets, hashes, seed, scale,
-    keys, weights, ranks, touches, places, heap, n_active,
+    found, values, words, step, cells, n_buckets, hashes, seed, scale,
+    ids, weights, ranks, touches, heap, stands, keys, places, n_active, heads, nexts, buckets,
 ):  # fmt: skip
     """Add a row's step to the sketch; then the k largest are of the active features and those of the row.
 
-    Active features that are not of the row share cells with it: they are looked at again before one has to give way.
+    Active features whose cells the row has changed are asked for again, whether they are of the row or not.
     """
-    for i in range(ids.shape[0]):
+    for i in range(found.shape[0]):
         updated(cells, n_buckets, hashes, words[i], np.divide(step * values[i], scale))
-    is_ranked = False
-    for i in range(ids.shape[0]):
-        key = np.uint64(ids[i])
-        weight = updated(cells, n_buckets, hashes, words[i], np.float32(0.0)) * scale
-        slot = slot_of(keys, key)
-        if keys[slot] == key:
-            touches[slot] += 1
+    sketch, heap_of = (cells, n_buckets, hashes, seed, scale), (ids, weights, ranks, heap, stands, n_active[0])
+    for i in range(found.shape[0]):
+        slot = slot_of(keys, np.uint64(found[i]))
+        if keys[slot] != EMPTY:
+            touches[places[slot]] += 1
+            _look_again(*sketch, *heap_of, places[slot])
+        for r in range(heads.shape[0]):
+            bucket = bucket_of(words[i], r, n_buckets)
+            place = heads[r, bucket & (heads.shape[1] - 1)]
+            while place >= 0:
+                if buckets[r, place] == bucket:
+                    _look_again(*sketch, *heap_of, place)
+                place = nexts[r, place]
+    for i in range(found.shape[0]):
+        key = np.uint64(found[i])
+        if keys[slot_of(keys, key)] != EMPTY:
             continue
-        if n_active[0] == heap.shape[0] and not is_ranked:
-            _look_again(cells, n_buckets, hashes, seed, scale, keys, weights, ranks, places, heap, n_active[0])
-            is_ranked = True
-        push(keys, weights, ranks, touches, places, heap, n_active, key, weight, 1.0)
+        is_full = n_active[0] == ids.shape[0]
+        weight = updated(cells, n_buckets, hashes, words[i], np.float32(0.0)) * scale
+        place = push(ids, weights, ranks, touches, heap, stands, keys, places, n_active, key, weight, 1.0)
+        if place >= 0:
+            if is_full:
+                _unlink(heads, nexts, buckets, place)
+            _link(heads, nexts, buckets, n_buckets, seed, key, place)
+
+
+@kernel
+def _look_again(  # type: ignore[no-untyped-def]
+    cells, n_buckets, hashes, seed, scale, ids, weights, ranks, heap, stands, n, place
+):
+    """Set an active feature's weight, and its place in the heap, by what the sketch says of it now."""
+    h = hash_word(ids[place], seed, hashes)
+    weights[place] = updated(cells, n_buckets, hashes, h, np.float32(0.0)) * scale
+    if ranks[place] != abs(weights[place]):
+        ranks[place] = abs(weights[place])
+        _settle(ids, ranks, heap, stands, n, place)
 
 
 @kernel
 def _step_stalely(  # type: ignore[no-untyped-def]
-    ids, values, words, step, cells, n_buckets, hashes, scale,
-    keys, weights, ranks, touches, places, heap, n_active,
+    found, values, words, step, cells, n_buckets, hashes, scale,
+    ids, weights, ranks, touches, heap, stands, keys, places, n_active,
 ):  # fmt: skip
     """Add a row's step to the sketch feature by feature, each of which takes its place in the heap at once."""
-    for i in range(ids.shape[0]):
+    for i in range(found.shape[0]):
+        key = np.uint64(found[i])
         weight = updated(cells, n_buckets, hashes, words[i], np.divide(step * values[i], scale)) * scale
-        push(keys, weights, ranks, touches, places, heap, n_active, np.uint64(ids[i]), weight, HYSTERESIS)
+        push(ids, weights, ranks, touches, heap, stands, keys, places, n_active, key, weight, HYSTERESIS)
 
 
 @inner_loop
 def _step_forgetfully(  # type: ignore[no-untyped-def]
-    ids, values, others, step, keys, weights, ranks, touches, places, heap, n_active
+    found, values, others, step, ids, weights, ranks, touches, heap, stands, keys, places, n_active
 ):
     """Take a step from the weights of the active features, and from zero of the others; the k largest stay."""
     n_others = 0
-    for i in range(ids.shape[0]):  # first those that have a weight: the k largest are of the sum of both
-        key = np.uint64(ids[i])
+    for i in range(found.shape[0]):  # first those that have a weight: the k largest are of the sum of both
+        key = np.uint64(found[i])
         slot = slot_of(keys, key)
         if keys[slot] == EMPTY:
             others[n_others] = i
             n_others += 1
             continue
-        push(keys, weights, ranks, touches, places, heap, n_active, key, weights[slot] + step * values[i], 1.0)
+        weight = weights[places[slot]] + step * values[i]
+        push(ids, weights, ranks, touches, heap, stands, keys, places, n_active, key, weight, 1.0)
     for k in range(n_others):
         i = others[k]
-        key, weight = np.uint64(ids[i]), step * values[i]
+        key, weight = np.uint64(found[i]), step * values[i]
         slot = slot_of(keys, key)
         if keys[slot] != EMPTY:  # the id stands twice in this row
-            weight += weights[slot]
-        push(keys, weights, ranks, touches, places, heap, n_active, key, weight, 1.0)
+            weight += weights[places[slot]]
+        push(ids, weights, ranks, touches, heap, stands, keys, places, n_active, key, weight, 1.0)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daskfs.kernels.linear.columns import squared_norm
+from daskfs.kernels.linear.columns import squared_norm, squared_norm_between
 from daskfs.kernels.losses import row_derivative, row_value
 from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
 from daskfs.kernels.sketch.count_sketch import A, fetch, hash_word, updated
@@ -74,6 +74,9 @@ class Work(NamedTuple):
 
 SCALARS = np.dtype([(name, np.float64) for name in ("threshold", "tail_scale", "rows_seen", "loss_sum", "weight_sum")])
 """What of a model is one number. Kernels take an array of one such record and write to it."""
+
+SMALLEST = np.float32(1e-45)
+"""What weighs nothing does not become active, whatever the threshold."""
 
 _ZERO, _ONE, _LAST_BIT = np.uint64(0), np.uint64(1), np.uint64(63)
 _S32, _S52, _S58 = np.uint64(32), np.uint64(52), np.uint64(58)
@@ -211,7 +214,7 @@ def train_rows(  # type: ignore[no-untyped-def]
     capacity = keys.shape[0] // 2
     # Cells hold weights over the tail's scale: what goes in is divided, what comes out multiplied.
     to_cells = np.float32(np.divide(1.0, scalars[0].tail_scale))
-    threshold = np.float32(np.divide(scalars[0].threshold, scalars[0].tail_scale))
+    threshold = max(np.float32(np.divide(scalars[0].threshold, scalars[0].tail_scale)), SMALLEST)
     from_cells = np.float32(scalars[0].tail_scale)
     marks = marks_of(keys)
     found = np.empty(slots.shape[0], np.float32)
@@ -243,6 +246,8 @@ def train_rows(  # type: ignore[no-untyped-def]
                 h = hash_word(np.uint64(ids[places[k]]), seed, hashes)
                 words[k] = h
                 fetch(cells, n_buckets, hashes, h)
+        if frozen:  # what takes no step does not limit it
+            norm = squared_norm_between(found, _ZERO, n_found)
         # w_j -= rate ∂loss/∂z x_j, exactly.
         step = step_from(rule, scalars, intercept, z, y[row], row_weight[row], norm)
         for k in range(n_found):

@@ -120,7 +120,10 @@ class AsyncRun:
     def _reported(self) -> Iterator[None]:
         n_units = len(self.settings.leases(self.matrix.shape[1]).is_done)
         with self.run.reported(STEP, n_units * self.settings.n_epochs) as self._advance, self.run.timed(STEP):
-            yield
+            try:
+                yield
+            finally:
+                self.actors.close()
         for part in ("calls", "computing", "reading"):  # of all workers together
             self.run.seconds[f"workers-{part}"] = sum(getattr(spent, f"{part}_s") for spent in self.spent)
         self.run.nbytes["pushed"] = sum(spent.sent_nbytes for spent in self.spent)

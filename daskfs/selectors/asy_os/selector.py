@@ -49,6 +49,7 @@ from daskfs.selectors.asy_os.node import TRACE
 from daskfs.selectors.asy_os.plan import AsyncShape, capacity_of, choose_widths, plan_async, stretch_of
 from daskfs.selectors.asy_os.run import AsyncRun
 from daskfs.selectors.asy_os.task import AsyncSettings
+from daskfs.selectors.base import SEPARATED
 from daskfs.selectors.online_substitution.base import SubstitutionSelector
 from daskfs.selectors.online_substitution.columns import ColumnSettings
 from daskfs.selectors.online_substitution.target import Target, read_target
@@ -271,5 +272,5 @@ class AsyncOnlineSubstitution(SubstitutionSelector):
         if workers.n_nodes_lost:
             notes.append(f"the central node was lost and made anew {workers.n_nodes_lost} times")
         if fit.is_separable:
-            notes.append("the classes are linearly separable by the selected features: a weak ridge bounds the fit")
+            notes.append(SEPARATED)
         return notes

@@ -137,7 +137,13 @@ def cut_columns(shape: DataShape, sizes: Sizes, limits: Limits, in_place: bool =
 
 
 def plan_fgm(
-    shape: DataShape, sizes: Sizes, limits: Limits, solver: str, n_scored: int, n_problems: int = 1
+    shape: DataShape,
+    sizes: Sizes,
+    limits: Limits,
+    solver: str,
+    n_scored: int,
+    n_problems: int = 1,
+    refits: bool = False,
 ) -> SelectorPlan:
     """Return what FGM will read and hold.
 
@@ -149,6 +155,8 @@ def plan_fgm(
         Passes in which all columns are scored.
     n_problems : int
         As in `cut_columns`.
+    refits : bool
+        Whether the selected columns are fitted once more, alone.
 
     Raises
     ------
@@ -163,6 +171,7 @@ def plan_fgm(
         .add("selected columns", sizes.most * column_nbytes)
         .add("inner products of groups", 3 * min(n_kept, n_scored) * column_nbytes * n_problems)
         .add("Newton steps", mkl_nbytes(n_samples, sizes.most) if solver != "apg" else 0)
+        .add("selected columns, in the refit", (8 + 2 * max(shape.itemsize, 4)) * n_samples * sizes.most * refits)
         .add("vectors over the rows", n_rows * 160)
         .add("means, scales, scores and coefficients", shape.n_features * (64 + 8 * n_problems))
     )

@@ -42,6 +42,7 @@ from annotated_types import Gt, Lt
 
 from daskfs.kernels.fgm.shift import new_rows
 from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE, ONE_PREDICTION, find_loss
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, LossOf, Positive, Tolerance, n_to_select
 from daskfs.selectors.base import BaseSelector
@@ -69,7 +70,7 @@ class FGM(BaseSelector):
         true features, many take fewer passes over the data.
     loss : {"auto", "squared", "logistic", "squared_hinge"}
         Least squares, the paper's PROX-SLR and PROX-FGM, for classes with any labels, several each against the rest; by
-        default the last of classes and the first of numbers.
+        default the logistic of classes and the squared of numbers.
     C : float or "validation", optional
         Weight of the loss against half the squared norm. By default 0.01, with fewer than 1,000 rows 10 / n, divided by
         the columns' typical variance where they are not normalised, and four times as much for the logistic loss.
@@ -102,8 +103,9 @@ class FGM(BaseSelector):
     certify : bool
         Whether one more pass computes the duality gap of the final model.
     debias : bool
-        Whether `coef_` are those of a refit on the selected features alone, ½ ‖w‖² + C Σ loss with a shift. Both fits'
-        accuracies are reported.
+        Whether `coef_` are those of a refit on the selected features alone, with an intercept and a ridge that the data
+        choose, with the squared hinge ½ ‖w‖² + C Σ loss. Both fits' accuracies are reported. Has no effect without
+        `fit_intercept`.
     random_state : int, RandomState or None
         Of the rows held out.
 
@@ -118,7 +120,8 @@ class FGM(BaseSelector):
     classes_ : ndarray of shape (n_classes,)
         With a loss of classes.
     scores_ : ndarray of shape (n_features,)
-        Size of the standardised coefficient, of several classes the norm; 0 where not selected.
+        Size of the standardised coefficient as fitted, before the refit, of several classes the norm; 0 where not
+        selected.
     C_ : float
     C_losses_ : dict of float
         With ``C="validation"``: mean loss of the rows held out for each C tried.
@@ -163,7 +166,6 @@ class FGM(BaseSelector):
             ONE_PREDICTION,
             AT_ONCE,
             among=("squared", "logistic", "squared_hinge"),
-            prefers="squared_hinge",
             several=True,
         ),
     ] = "auto"
@@ -179,13 +181,14 @@ class FGM(BaseSelector):
     inner_tol: Tolerance = 1e-3
     max_inner: Count = 50
     certify: bool = False
-    debias: bool = False
+    debias: bool = True
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         sizes = self._sizes(shape.n_features)
         n_passes = sizes.n_passes if self.n_features_to_select is None else -(-sizes.most // sizes.per_pass)
         n_problems = shape.n_classes if shape.n_classes > 2 and find_loss(self.loss_).is_classifier else 1
-        return plan_fgm(shape, sizes, limits, self.solver, n_passes + self.certify, n_problems)
+        n_scored = n_passes + self.certify
+        return plan_fgm(shape, sizes, limits, self.solver, n_scored, n_problems, self.debias and self.fit_intercept)
 
     def _sizes(self, n_features: int) -> Sizes:
         n_to_select(self.n_features_to_select, n_features, n_features)
@@ -205,7 +208,7 @@ class FGM(BaseSelector):
             passes.score()
         self._take(passes)
         notes = self._notes(passes)
-        if self.debias and len(self.selected_):
+        if self.debias and self.fit_intercept and len(self.selected_):
             notes.append(self._debiased(passes, y, weight))
         chosen = {"C": self.C_, "n_features_per_pass": passes.sizes.per_pass}
         self.result_ = self._result_of(run, notes=notes, history=passes.history_columns(), chosen=chosen)
@@ -299,7 +302,9 @@ class FGM(BaseSelector):
         notes = [f"{n_selected} features in {len(passes.history)} passes: {passes.reason}"]
         n_zero = n_selected - int(np.atleast_2d(self.coef_).any(axis=0).sum())
         if n_zero:
-            notes.append(f"{n_zero} of the selected features have no coefficient: C = {self.C_:.3g} is too small")
+            notes.append(
+                f"{n_zero} of the selected features got no coefficient: C = {self.C_:.3g} is too small for them"
+            )
         if self.C is None:
             notes.append(f"C = {self.C_:.3g} was chosen from the number of rows and the variance of the columns")
         if self.C == "validation":
@@ -320,15 +325,19 @@ class FGM(BaseSelector):
     def _debiased(self, passes: Passes, y: np.ndarray, weight: np.ndarray) -> str:
         """Refit on the selected features alone; return both fits' accuracies in words."""
         features, problem, run = np.flatnonzero(self.support_), passes.problem, passes.columns.run
-        ridge, is_classifier = 1.0 / (self.C_ * float(weight.sum())), find_loss(self.loss_).is_classifier
-        positives = [None] if not is_classifier else self.classes_.tolist()[-len(y) :]
-        fits = [refit_selected(run, features, MeanLoss(self.loss_, one, ridge=ridge)) for one in positives]
+        loss, columns = find_loss(self.loss_), problem.columns_of(features)
+        ridge = None if loss.is_likelihood else 1.0 / (self.C_ * float(weight.sum()))
+        mean_loss = MeanLoss(loss.name, 1.0 if loss.is_classifier else None, ridge=ridge)
+        fits = []
+        for target in y:
+            held = Run(ArrayMatrix(columns.T, target, weight), self.method, task_limit=run.task_limit)
+            fits.append(refit_selected(held, np.arange(len(features)), mean_loss, self.n_features_in_))
         coef, intercept = np.array([fit.coef for fit in fits]), np.array([fit.intercept for fit in fits])
         self.coef_[..., features] = coef if len(y) > 1 else coef[0]
         self.intercept_ = intercept if len(y) > 1 else float(intercept[0])
         fitted = problem.predictions().reshape(len(y), -1) + problem.shift[:, None]
-        refitted = coef @ problem.columns_of(features).astype(np.float64) + intercept[:, None]
-        if is_classifier:
+        refitted = coef @ columns.astype(np.float64) + intercept[:, None]
+        if loss.is_classifier:
             truth = y > 0.0 if len(y) == 1 else y.argmax(axis=0)
             labels = (z > 0.0 if len(y) == 1 else z.argmax(axis=0) for z in (fitted, refitted))
             before, after = (float(np.average((found == truth).reshape(-1), weights=weight)) for found in labels)

@@ -294,14 +294,24 @@ class LikelihoodFits(SubsetFits):
         return (self._mean, "long step") if stepped is None else (stepped, average)
 
     def _notes_on_fits(self) -> list[str]:
-        is_separable, n_subsets = self.fitted.is_separable, sum(self.counts)
+        is_separable = self.fitted.is_separable
         notes = self._note_on_dependence(int((self.fitted.is_singular & ~is_separable).sum()))
-        if n_separable := int(is_separable.sum()):
-            is_all = n_separable == n_subsets
-            whose = "all subsets are" if is_all else f"{n_separable} of {n_subsets} subsets are"
-            fate = "a weak ridge bounds their fits" if is_all else "their fits are left out of the mean"
-            notes.append(f"{whose} linearly separable by the selected features; {fate}")
-        return notes
+        return [*notes, *notes_on_separation(self.fitted, sum(self.counts))]
+
+
+def notes_on_separation(fitted: MaximumLikelihood, n_subsets: int) -> list[str]:
+    """Return the notes on subsets where the likelihood has no maximum."""
+    is_all = fitted.is_separable.all()
+    fate = "a weak ridge bounds their fits" if is_all else "their fits are left out of the average"
+    notes = []
+    if n := int((fitted.is_separable & fitted.is_right).sum()):
+        notes.append(f"{n} of {n_subsets} subsets are linearly separable by the selected features; {fate}")
+    if n := int((fitted.is_separable & ~fitted.is_right).sum()):
+        notes.append(
+            f"on {n} of {n_subsets} subsets the likelihood has no maximum: they are of one class, or the selected "
+            f"features separate some of their rows (quasi-complete separation, or complete with no margin); {fate}"
+        )
+    return notes
 
 
 def solve(gram: np.ndarray, cross: np.ndarray) -> tuple[np.ndarray, bool]:

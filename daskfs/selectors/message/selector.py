@@ -17,8 +17,8 @@ Advances in Neural Information Processing Systems 27 (2014). With another loss t
 log-likelihood, takes the place of n_i log(RSS_M / n_i), and maximum likelihood that of least squares.
 
 The paper's own recipe is ``Message(subset_size=400, criterion="bic", gic_rss="lasso", patience=30, second_look=False,
-average="mean")``: glmnet's shrunk fit, BIC, a strict majority, a plain average;
-``benchmarks/message_figures.py --recipe paper`` draws the paper's figures 1 to 6 with it.
+average="mean")``: glmnet's shrunk fit, BIC, a strict majority, a plain average; ``benchmarks/message_figures.py`` has
+a row of it ("literal") beside the paper's figures 1 to 6.
 
 Differs from the paper
 ----------------------
@@ -42,9 +42,9 @@ Differs from the paper
 * A column is selected for which more than half of all subsets vote, those where it is constant among them; its
   frequency, and the average of its coefficient, are over the others. A subset whose target is constant (one class) has
   no vote: where most are so, a minority of all decides.
-* On a subset where the kept columns are linearly dependent, step 5 takes the shortest solution; on one whose classes
-  are linearly separable by them, where there is no maximum likelihood, a weak ridge bounds the fit, and the average
-  leaves it out. The result counts both.
+* On a subset where the kept columns are linearly dependent, step 5 takes the shortest solution; on one where the
+  likelihood has no maximum (its classes, or some of their rows, are linearly separable by them), a weak ridge bounds
+  the fit, and the average leaves it out. The result counts both.
 """
 
 from __future__ import annotations
@@ -281,7 +281,8 @@ class Message(BaseSelector, renamed={"penalty": "gic_penalty"}):
             if is_first:
                 self._take_names(matrix)
                 self._seen = _Seen(codes=labels if found is None or labels is None else np.arange(float(len(found))))
-            self._take(self._run(matrix))
+            with self._run(matrix) as run:
+                self._take(run)
             if is_lazy(X):
                 self._seen.parts[-1] = replace(self._seen.parts[-1], matrix=None)  # its store is temporary
             elif self.loss_ == "squared" and self._seen.nbytes > KEPT_NBYTES:

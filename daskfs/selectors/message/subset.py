@@ -360,7 +360,10 @@ class MaximumLikelihood(Record):
     is_singular: np.ndarray
     """Whether columns depend on each other, shape (n_subsets,)."""
     is_separable: np.ndarray
-    """Whether the classes are linearly separable, so that a weak ridge bounds the fit."""
+    """Whether the likelihood has no maximum, so that a weak ridge bounds the fit: classes are linearly separable, or
+    some of their rows are (quasi-complete separation)."""
+    is_right: np.ndarray
+    """Whether this fit tells every row's class, of several: then they are linearly separable for certain."""
     error: np.ndarray
     """Standard errors of `coef`, infinite where there are none."""
 
@@ -384,9 +387,17 @@ def refit(
     at = Point(np.where(m.scale > 0.0, fit.coef, 0.0) * m.scale, y_mean, m.mean, m.scale)
     hessian = derivatives(X, y, weight, settings, at).hessian[0]
     error = standard_errors(hessian, m.scale, dispersion, len(settings.classes))
+    is_right = settings.loss != "poisson" and fit.is_separable and _is_right(X, y, weight, fit.coef, y_mean, m)
     return MaximumLikelihood(
-        *of_one(m.total, y_mean, m.mean, m.scale, fit.coef, fit.is_singular, fit.is_separable, error)
+        *of_one(m.total, y_mean, m.mean, m.scale, fit.coef, fit.is_singular, fit.is_separable, is_right, error)
     )
+
+
+def _is_right(X: np.ndarray, y: np.ndarray, weight: np.ndarray, coef: np.ndarray, at_mean: Any, m: Moments) -> bool:
+    """Return whether a fit to two classes or several tells the class of every row."""
+    predictor = (X - m.mean) @ np.nan_to_num(coef).T + at_mean
+    right = np.argmax(predictor, axis=1) == y if predictor.ndim > 1 else predictor * y > 0.0
+    return bool(right[weight > 0.0].all()) and not _is_constant(y, weight)
 
 
 def standard_errors(hessian: np.ndarray, scale: np.ndarray, dispersion: float, n_classes: int) -> np.ndarray:

@@ -136,8 +136,17 @@ def _coded(y: np.ndarray, settings: SelectionSettings) -> np.ndarray:
 
 
 def bad_value_of(matrix: Matrix, rows: Rows, X: np.ndarray | ColumnEntries, start: int = 0) -> DataError:
-    """Return the error of the first value that is not finite in a block, which begins at `start` of some rows."""
+    """Return the error of the first value of a block whose moments are not finite; it begins at `start` of some rows.
+
+    Of the first that is not finite itself, else of the largest, whose square is not.
+    """
     block = dense_block(X) if isinstance(X, ColumnEntries) else X
-    row, column = (int(part[0]) for part in np.nonzero(~np.isfinite(block)))
+    bad = ~np.isfinite(block)
+    row, column = (int(k) for k in np.unravel_index(np.argmax(bad if bad.any() else np.abs(block)), block.shape))
     stored = rows.start + start + row if isinstance(rows, slice) else int(rows[start + row])
-    return matrix.bad_value(stored, column, block[row, column])
+    if bad.any():
+        return matrix.bad_value(stored, column, block[row, column])
+    place = f"{matrix.names.describe(column)}, row {matrix.source_row(stored)}"
+    return DataError(
+        f"{block[row, column]:g} is too large to be squared", place, "correct the value, or scale the column"
+    )

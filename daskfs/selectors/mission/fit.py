@@ -14,6 +14,9 @@ import numpy as np
 from daskfs.errors import DataError
 from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
+from daskfs.matrix.blocks import Rows
+from daskfs.selectors.base import SEPARATED
+from daskfs.selectors.mission.choice import choose
 from daskfs.selectors.mission.model import MissionModel, ModelShape, ModelState, merged
 from daskfs.selectors.mission.plan import MissionShape, Settings, n_refit_epochs, plan_mission
 from daskfs.selectors.mission.tasks import (
@@ -22,6 +25,7 @@ from daskfs.selectors.mission.tasks import (
     SgdSettings,
     Survey,
     TargetEncoding,
+    mean_squared_norm,
     survey_rows,
     train_on_rows,
 )
@@ -36,6 +40,9 @@ LEAST_SURVEYED = 256  # rows of it: standard deviations within 5 %
 
 PERIOD = 0.2
 """Of the falling learning rate, in epochs."""
+
+REFIT_SHARE = 0.25
+"""Of the rate of one pass, that of a refit by descent: it is to arrive, not to find."""
 
 PAPER_RATE = 0.5
 """Constant, of the paper's experiments (section 6.2), which have losses of classes; it does not say that of the squared
@@ -165,7 +172,7 @@ def begin(run: Run, settings: Settings, target: TargetEncoding, intercept: np.nd
     shape = replace(shape, nnz_per_row=survey.nnz_per_row if is_sparse else None)
     plan_mission(shape, run.task_limit)
     n_rows, is_constant = run.shape.n_samples, n_epochs == 1 or shape.model.is_in_sketch
-    rate, step_limit = _rate(settings, shape.model, survey, is_constant)
+    rate, step_limit = _rate(settings, shape.model, survey.squared_norm, is_constant)
     if shape.model.is_in_sketch and not settings.intercept_rate:
         intercept = np.zeros_like(intercept)
     sgd = SgdSettings(
@@ -182,25 +189,31 @@ def begin(run: Run, settings: Settings, target: TargetEncoding, intercept: np.nd
     return MissionFit(shape, sgd, survey, MissionModel(shape.model, intercept).state(), n_rows)
 
 
-def _rate(settings: Settings, model: ModelShape, survey: Survey, is_constant: bool) -> tuple[float, float]:
+def _rate(settings: Settings, model: ModelShape, squared_norm: float, is_constant: bool) -> tuple[float, float]:
     """Return the learning rate of the first row, and the longest step that it may lead to."""
     loss = find_loss(settings.loss)
     if settings.learning_rate is not None:
         return float(settings.learning_rate), math.inf
     if model.is_in_sketch and loss.has_bounded_derivative:
         return PAPER_RATE, math.inf
-    return loss.learning_rate * (1.0 if is_constant else 2.0) / (survey.squared_norm or 1.0), loss.longest_step
+    return loss.learning_rate * (1.0 if is_constant else 2.0) / (squared_norm or 1.0), loss.longest_step
 
 
 def _survey(run: Run, shape: MissionShape, target: TargetEncoding, is_sparse: bool) -> Survey:
     """Look at the first rows."""
-    n_rows, piece_rows = min(SURVEY_ROWS, run.shape.n_samples), 1
+    piece_rows = 1 if is_sparse else shape.piece_rows(run.task_limit)
+    standardize = shape.settings.standardize and not is_sparse
+    rows = _first_rows(run, is_sparse)
+    survey: Survey = run.map("survey", survey_rows, [rows], target, standardize, piece_rows)[0]
+    return survey
+
+
+def _first_rows(run: Run, is_sparse: bool) -> Rows:
+    """Return the rows that say enough of all."""
+    n_rows = min(SURVEY_ROWS, run.shape.n_samples)
     if not is_sparse:
         n_rows = min(n_rows, max(LEAST_SURVEYED, SURVEY_VALUES // run.shape.n_features))
-        piece_rows = shape.piece_rows(run.task_limit)
-    standardize = shape.settings.standardize and not is_sparse
-    survey: Survey = run.map("survey", survey_rows, [run.rows(0, n_rows)], target, standardize, piece_rows)[0]
-    return survey
+    return run.rows(0, n_rows)
 
 
 def refuse_new_classes(matrix: Matrix, target: TargetEncoding) -> None:
@@ -256,7 +269,7 @@ class Passes:
     def __init__(self, run: Run, fit: MissionFit) -> None:
         self.run, self.fit, self.sgd, self.settings = run, fit, fit.sgd, fit.shape.settings
         self.state, self.history = fit.state, list(fit.history)
-        self._counted = (0.0, 0.0)  # sums of the loss and of the weights at the last line of the history
+        self._counted = (fit.state.loss_sum, fit.state.weight_sum)  # at the last line of the history
 
     def take(self, step: str, first: int, n_passes: int, *, frozen: bool = False) -> None:
         """Take all rows `n_passes` times.
@@ -337,6 +350,32 @@ class Passes:
         self._counted = (kept.state.loss_sum, kept.state.weight_sum)
         return kept.n_done
 
+    def choose(self) -> None:
+        """Of the candidates keep those that explain the target together, where there is a choice."""
+        shape, keys = self.fit.shape, self.state.keys
+        if not shape.has_choice or not len(keys):
+            return
+        run, columns = self._with_class_weights(), keys.astype(np.int64)
+        standardize = self.sgd.scaling is not None
+        keep = choose(run, columns, shape.n_selected, self._positives, standardize=standardize)
+        weights, touches = self.state.weights[keep], self.state.touches[keep]
+        self.state = replace(self.state, keys=keys[keep], weights=weights, touches=touches)
+
+    @property
+    def _positives(self) -> list[Any]:
+        """The classes that are each told from the rest, of two the second; [None] for a target of numbers."""
+        classes = self.sgd.target.classes
+        return [None] if classes is None else list(classes[1:] if len(classes) == 2 else classes)
+
+    def _with_class_weights(self) -> Run:
+        """Return the run over the matrix whose weights are those of the classes too, with room for exact statistics."""
+        matrix, target, limit = self.run.matrix, self.sgd.target, self.run.task_limit
+        weighted = matrix
+        if target.class_weight is not None:
+            weighted = matrix.weighted(target.read(matrix, slice(None))[1] * target.mean_weight)
+        room = self.fit.shape.exact_refit().nbytes
+        return self.run.over(weighted, task_limit=room if limit is None else min(limit, room))
+
     def refit(self) -> Refit | None:
         """Fit the selected columns alone, exactly or by further passes; None where neither is asked for."""
         kind = self.fit.shape.refit
@@ -346,19 +385,11 @@ class Passes:
 
     def _refit_exactly(self) -> Refit:
         """Return the minimum of the loss; with several classes, of each against the rest."""
-        matrix, target, limit = self.run.matrix, self.sgd.target, self.run.task_limit
-        weighted = matrix if target.class_weight is None else matrix.weighted(target.read(matrix, slice(None))[1])
-        room = self.fit.shape.exact_refit().nbytes
-        run = self.run.over(weighted, task_limit=room if limit is None else min(limit, room))
-        columns = self.state.keys.astype(np.int64)
-        classes: Any = [None] if target.classes is None else target.classes
-        classes = classes[1:] if len(classes) == 2 else classes
-        fits = [
-            refit_selected(run, columns, MeanLoss(self.sgd.shape.loss, positive, ridge=0.0)) for positive in classes
-        ]
+        run, columns = self._with_class_weights(), self.state.keys.astype(np.int64)
+        fits = [refit_selected(run, columns, MeanLoss(self.sgd.shape.loss, positive)) for positive in self._positives]
         notes = []
         if any(fit.is_separable for fit in fits):
-            notes.append("the selected features separate the classes linearly; a weak ridge bounds the refit")
+            notes.append(SEPARATED)
         if fits[0].n_dependent:
             notes.append(f"{fits[0].n_dependent} selected column(s) depend on others: their coefficient is 0")
         coef, intercept = np.column_stack([fit.coef for fit in fits]), np.array([fit.intercept for fit in fits])
@@ -366,14 +397,18 @@ class Passes:
 
     def _refit_by_descent(self) -> Refit:
         """Let the weights of the selected features learn alone."""
+        # The rate follows from the norms of the selected columns alone: all others stay as they are.
         n_samples, n_epochs, shape = self.run.shape.n_samples, self.settings.n_epochs, self.sgd.shape
         if n_epochs == 1 or shape.is_in_sketch:  # the constant rate falls from here on
             self.sgd = replace(self.sgd, period=PERIOD * n_samples)
         if shape.has_heap:  # which are for selecting: what is selected has exact weights from here on
             shape = replace(shape, variant="active", n_selected=len(self.state.keys))
-            rate, step_limit = _rate(self.settings, shape, self.fit.survey, n_epochs == 1)
-            self.sgd = replace(self.sgd, shape=shape, rate=rate, step_limit=step_limit)
-        self.take("refit", n_epochs, n_refit_epochs(n_epochs), frozen=True)
+        rows = _first_rows(self.run, self.fit.shape.nnz_per_row is not None)
+        norm = self.run.map("survey", mean_squared_norm, [rows], self.state.keys, self.run.keep(self.sgd))[0]
+        rate, step_limit = _rate(self.settings, shape, float(norm), is_constant=True)
+        share = REFIT_SHARE if self.settings.learning_rate is None else 1.0
+        self.sgd = replace(self.sgd, shape=shape, rate=share * rate, step_limit=step_limit)
+        self.take("refit", n_epochs, n_refit_epochs(n_epochs, n_samples), frozen=True)
         state, scaling = self.state, self.sgd.scaling
         assert state.sums is not None  # the first of these passes added them up
         _, total, squares = state.sums.T / n_samples

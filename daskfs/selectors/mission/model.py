@@ -12,7 +12,7 @@ import numpy as np
 from daskfs.errors import DataError
 from daskfs.kernels.sketch.classes import train_classes
 from daskfs.kernels.sketch.hashed_rows import train_hashed_rows
-from daskfs.kernels.sketch.heap import FORGETS, FRESH, STALE, Heaps, fill_heap, train_rows_with_heaps
+from daskfs.kernels.sketch.heap import FORGETS, FRESH, STALE, empty_heaps, fill_heap, train_rows_with_heaps
 from daskfs.kernels.sketch.rows import (
     EMPTY,
     SCALARS,
@@ -78,6 +78,11 @@ class ModelShape:
         return self.n_selected + max(self.n_selected, 1024, self.n_gathered)
 
     @property
+    def n_chains(self) -> int:
+        """Rows of the sketch in which is known what active features have a cell, where they are asked for again."""
+        return self.n_hashes if self.variant == "paper" else 0
+
+    @property
     def n_slots(self) -> int:
         """Of a table: a power of two, of which half is used."""
         most = self.n_selected + 1 if self.has_heap else self.full + SLACK
@@ -92,7 +97,8 @@ class ModelShape:
     def nbytes(self) -> int:
         """Of one model in memory."""
         if self.has_heap:
-            heap_nbytes = self.n_slots * (8 + 4 + 4 + 8 + 8) + 8 * (self.n_selected + 1)
+            slot_nbytes, place_nbytes = 8 + 8 + 4 * self.n_chains, 8 + 4 + 4 + 8 + 8 + 8 + 8 * self.n_chains
+            heap_nbytes = self.n_slots * slot_nbytes + self.n_selected * place_nbytes + 8
             return self.sketch_nbytes + self.n_outputs * heap_nbytes
         return self.sketch_nbytes + self.n_slots * (8 + 8 + 4 * self.n_outputs)
 
@@ -155,16 +161,7 @@ class MissionModel:
         self.shape = shape
         self.sketch = shape.sketch() if sketch is None else sketch
         if shape.has_heap:
-            tables = (shape.n_outputs, shape.n_slots)
-            self.heaps = Heaps(
-                keys=np.full(tables, EMPTY, dtype=np.uint64),
-                weights=np.zeros(tables, dtype=np.float32),
-                ranks=np.zeros(tables, dtype=np.float32),
-                touches=np.zeros(tables, dtype=np.int64),
-                places=np.zeros(tables, dtype=np.int64),
-                heap=np.zeros((shape.n_outputs, shape.n_selected), dtype=np.int64),
-                n_active=np.zeros(shape.n_outputs, dtype=np.int64),
-            )
+            self.heaps = empty_heaps(shape.n_outputs, shape.n_selected, shape.n_slots, shape.n_chains)
         else:
             self.keys = np.full(shape.n_slots, EMPTY, dtype=np.uint64)
             self.weights = np.zeros((shape.n_slots, shape.n_outputs), dtype=np.float32)
@@ -279,9 +276,10 @@ class MissionModel:
             return
         self.sketch.decay(factor)
         if self.shape.is_in_sketch:  # the active features do not fade: add their part again, the sketch is linear
-            keys, weights, _ = self.active()
+            keys, weights, touches = self.active()
             order = np.argsort(keys)
             self.sketch.add(keys[order], (1.0 - factor) * weights[order])
+            self._fill(keys, self._selected_by_class(keys, weights), touches)
 
     def active(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return ids, weights of shape (n_active, n_outputs) and touches of the active features, in no known order.
@@ -295,21 +293,22 @@ class MissionModel:
 
     def _active_of_heaps(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         heaps = self.heaps
-        occupied = [np.flatnonzero(keys != EMPTY) for keys in heaps.keys]
-        keys = np.unique(np.concatenate([heaps.keys[c, slots] for c, slots in enumerate(occupied)]))
-        weights, touches = np.zeros((len(keys), len(occupied)), np.float32), np.zeros(len(keys), np.int64)
-        estimates = self.sketch.estimate(keys).reshape(weights.shape) if self.shape.variant == "paper" else weights
-        for c, slots in enumerate(occupied):
-            at = np.searchsorted(keys, heaps.keys[c, slots])
-            weights[at, c] = estimates[at, c] if self.shape.variant == "paper" else heaps.weights[c, slots]
-            np.maximum.at(touches, at, heaps.touches[c, slots])
+        active = [ids[:n] for ids, n in zip(heaps.ids, heaps.n_active, strict=True)]
+        keys = np.unique(np.concatenate(active))
+        weights, touches = np.zeros((len(keys), len(active)), np.float32), np.zeros(len(keys), np.int64)
+        for c, ids in enumerate(active):
+            at = np.searchsorted(keys, ids)
+            weights[at, c] = heaps.weights[c, : len(ids)]
+            np.maximum.at(touches, at, heaps.touches[c, : len(ids)])
         return keys, weights, touches
 
     def _fill(self, keys: np.ndarray, weights: np.ndarray, touches: np.ndarray) -> None:
         if self.shape.has_heap:
-            for c, *table in zip(range(self.shape.n_outputs), *self.heaps[:-1], strict=True):
-                n_active = self.heaps.n_active[c : c + 1]
-                fill_heap(keys, np.ascontiguousarray(weights[:, c]), touches, *table, n_active)
+            *of_classes, n_active, heads, nexts, buckets = self.heaps
+            n_buckets, _, seed = self.sketch.hashing
+            for c in range(self.shape.n_outputs):
+                heap = (*(array[c] for array in of_classes), n_active[c : c + 1], heads[c], nexts[c], buckets[c])
+                fill_heap(keys, np.ascontiguousarray(weights[:, c]), touches, n_buckets, seed, *heap)
             return
         fill_table(keys, weights, touches, self.keys, self.weights, self.touches)
         self.n_active[0] = len(keys)

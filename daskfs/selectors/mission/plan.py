@@ -15,11 +15,15 @@ N_PIECES = 3  # alive: one learnt from, one read ahead, one on its way
 N_MODELS = 3  # alive in a task: the one it was given, its own, the one it returns
 REFIT_VALUES = 1 << 20  # of the selected columns, in the blocks of an exact refit, with their copies
 EXACT_COST = {"squared": 4e9, "other": 2e8}  # multiplications of one Newton step, up to which a refit is exact
+REFIT_STEPS, MOST_REFIT_EPOCHS = 20_000, 100  # of a refit by descent: rows that it takes at least, passes at most
 FEW = 1e6  # of them, below which stochastic descent has too few rows to arrive anywhere
 ROWS_PER_COLUMN = 10  # of two classes: with less, they are linearly separable by chance
 
 
 DEFAULT_N_SELECTED = 1000
+ROWS_OF_A_DEFAULT, FEWEST_OF_A_DEFAULT = 2, 10  # rows for each feature, where no number is asked for
+CANDIDATES, FEWEST_CANDIDATES, MOST_CANDIDATES = 4, 400, 1000  # for each feature that is asked for; at least; at most
+CHOICE_COST = 4e9  # multiplications of the second moments of all candidates, up to which there is a choice
 DEFAULT_BUCKETS = 1 << 18
 FEWEST_BUCKETS = 1 << 10
 
@@ -59,15 +63,45 @@ class Settings:
     class_weight: Any
     refit: str | None
     seed: int
+    n_candidates: int | str | None = None
+    """"auto": as many as the rows' second moments cost little."""
     n_gathered: int = 0
     """As of `ModelShape`."""
+    is_stream: bool = False
+    """Whether rows are met once and are not all known."""
+    total_weight: float | None = None
+    """Of the rows, where they have weights: a row of weight 2 counts as two."""
+
+    def n_selected(self, data: DataShape) -> int:
+        """Return how many features are selected in the end.
+
+        Raises
+        ------
+        ConfigError
+            More features are asked for than there are.
+        """
+        supported = DEFAULT_N_SELECTED
+        if not self.is_stream and self.variant != "hashing":
+            n_rows = data.n_samples if self.total_weight is None else self.total_weight
+            supported = min(supported, max(FEWEST_OF_A_DEFAULT, int(n_rows / ROWS_OF_A_DEFAULT)))
+        return n_to_select(self.n_features_to_select, data.n_features, supported)
+
+    def n_learnt(self, data: DataShape, n_outputs: int) -> int:
+        """Return how many features are active after a selection: candidates, where there is a choice among them."""
+        n_selected, asked = self.n_selected(data), self.n_candidates
+        if asked is None or self.is_stream or self.refit is None:
+            return n_selected
+        if asked == "auto":
+            affordable = int(math.sqrt(CHOICE_COST / (data.n_samples * n_outputs)))
+            asked = min(max(CANDIDATES * n_selected, FEWEST_CANDIDATES), MOST_CANDIDATES, affordable)
+        return min(max(int(asked), n_selected), data.n_features)
 
     def half_life(self, n_samples: int) -> float:
         """Return the rows in which the tail loses half; infinite for never."""
         return math.inf if self.tail_half_life is None else self.tail_half_life * n_samples
 
-    def model(self, n_features: int, n_outputs: int) -> ModelShape:
-        """Return the model of so many features and outputs.
+    def model(self, data: DataShape, n_outputs: int) -> ModelShape:
+        """Return the model of so many outputs.
 
         Raises
         ------
@@ -75,8 +109,8 @@ class Settings:
             More features are asked for than there are.
         """
         return ModelShape(
-            n_selected=n_to_select(self.n_features_to_select, n_features, DEFAULT_N_SELECTED),
-            n_buckets=buckets_of(self.n_buckets, n_features) if self.n_hashes else n_features,
+            n_selected=self.n_learnt(data, n_outputs),
+            n_buckets=buckets_of(self.n_buckets, data.n_features) if self.n_hashes else data.n_features,
             n_hashes=self.n_hashes,
             seed=self.seed,
             n_outputs=n_outputs,
@@ -93,6 +127,9 @@ class MissionShape:
     data: DataShape
     settings: Settings
     model: ModelShape
+    """Whose active features are candidates, where there is a choice."""
+    n_selected: int
+    """Features that are selected in the end, at most."""
     refit: str | None
     """"exact", "sgd" or None."""
     nnz_per_row: float | None = None
@@ -101,9 +138,20 @@ class MissionShape:
     @classmethod
     def of(cls, data: DataShape, settings: Settings, n_outputs: int = 1, nnz_per_row: float | None = None) -> Self:
         """Return the shape of a fit."""
-        model = settings.model(data.n_features, n_outputs)
-        refit = chosen_refit(settings.refit, model.loss, n_outputs, data.n_samples, model.most_selected)
-        return cls(data, settings, model, refit, nnz_per_row)
+        model = settings.model(data, n_outputs)
+        n_selected = settings.n_selected(data) if not model.has_heap else min(model.most_selected, data.n_features)
+        refit = chosen_refit(settings.refit, model.loss, n_outputs, data.n_samples, n_selected)
+        return cls(data, settings, model, n_selected, refit, nnz_per_row)
+
+    @property
+    def has_choice(self) -> bool:
+        """Whether what is selected is chosen by exact statistics, if only to leave constant columns out."""
+        cost = self.model.n_outputs * self.data.n_samples * self.model.n_selected**2
+        return (
+            self.refit is not None
+            and self.settings.n_candidates is not None
+            and (self.model.n_selected > self.n_selected or cost <= CHOICE_COST)
+        )
 
     @property
     def row_nbytes(self) -> int:
@@ -130,11 +178,11 @@ class MissionShape:
         return budget.add("pieces of rows", N_PIECES * piece_rows * self.row_nbytes)
 
     def exact_refit(self) -> Budget:
-        """Return what a task of an exact refit holds; nothing where there is none."""
-        if self.refit != "exact":
-            return Budget()
-        k = min(self.model.most_selected, self.data.n_features)
+        """Return what a task holds that makes second moments, of candidates or for an exact refit; else nothing."""
+        k = max(self.n_selected * (self.refit == "exact"), self.model.n_selected * self.has_choice)
         n_values = self.data.n_samples * k
+        if not k:
+            return Budget()
         budget = Budget().add("selected columns", min(n_values * max(self.data.itemsize, 4), PIECE_NBYTES))
         budget.add("copies of a block of them", 3 * 8 * min(REFIT_VALUES, n_values))
         return budget.add("matrices of K x K", 4 * 8 * (k + 1) ** 2)
@@ -153,7 +201,7 @@ def plan_mission(shape: MissionShape, memory_limit: int | None) -> SelectorPlan:
     least = shape.task(1)
     if memory_limit is not None and least.nbytes > memory_limit:
         least.refuse_over(memory_limit, what, _fitting_buckets(shape, memory_limit))
-    n_passes = settings.n_epochs + (shape.refit == "sgd") * n_refit_epochs(settings.n_epochs)
+    n_passes = settings.n_epochs + (shape.refit == "sgd") * n_refit_epochs(settings.n_epochs, data.n_samples)
     client = Budget().add("models", (1 + N_MODELS) * model.nbytes)
     client.add("scores and coefficients", data.n_features * (64 + 16 * model.n_outputs))
     refit = {"exact": ", then the selected columns again", "sgd": ", refit passes among them", None: ""}[shape.refit]
@@ -164,15 +212,21 @@ def plan_mission(shape: MissionShape, memory_limit: int | None) -> SelectorPlan:
         task=shape.task(shape.piece_rows(memory_limit)),
         client=client,
         text=(
-            f"mission: {model.n_selected:,} features, a sketch of {max(model.n_hashes, 1)} x {model.n_buckets:,} "
+            f"mission: {shape.n_selected:,} features, a sketch of {max(model.n_hashes, 1)} x {model.n_buckets:,} "
             f"cells; {n_passes} passes over all columns{refit}"
         ),
     )
 
 
-def n_refit_epochs(n_epochs: int) -> int:
-    """Return the passes of a refit by stochastic gradient descent."""
-    return 1 if n_epochs == 1 else 2
+def n_refit_epochs(n_epochs: int, n_samples: int) -> int:
+    """Return the passes of a refit by stochastic gradient descent: more where a pass has few rows.
+
+    Examples
+    --------
+    >>> n_refit_epochs(5, 100_000), n_refit_epochs(5, 1000), n_refit_epochs(1, 1000)
+    (2, 20, 20)
+    """
+    return max(1 if n_epochs == 1 else 2, min(MOST_REFIT_EPOCHS, -(-REFIT_STEPS // n_samples)))
 
 
 def chosen_refit(wanted: str | None, loss: str, n_outputs: int, n_samples: int, n_selected: int) -> str | None:

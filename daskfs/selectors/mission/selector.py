@@ -8,7 +8,8 @@
     4. If |QUERY(S, j)| >= τ: j becomes active with β_j = QUERY(S, j), and leaves the sketch.
     5. After each block of rows: the k largest |β_j| stay active, τ is the smallest of them; the others go back,
        UPDATE(S, j, β_j). What is in the sketch fades: S *= 2^(-rows / half-life).
-    6. Refit on the active features.
+    6. Second moments of the active features, which are more than k: forward selection of k on them.
+    7. Refit on the selected features.
     Return A, β
 
 After algorithm 1 of A. Aghazadeh, R. Spring, D. LeJeune, G. Dasarathy, A. Shrivastava and R. G. Baraniuk, "MISSION:
@@ -40,18 +41,21 @@ With the default variant:
   features outside the active set are pushed by residuals that they never lower.
 * The intercept starts at the model without features and learns at a hundredth of the rate; the paper has none.
 * The rate follows from the rows: c / mean ‖x‖², falling as 1 / sqrt(1 + t / 0.2 n) when there are several passes.
-* Step 6: on its own, stochastic descent leaves weights that depend on how often a feature was met.
+* Step 6: weights say what a feature carries beside all others that are active, so that of a bundle of correlated
+  features each has a part. Where k is small, choosing k of some 400 on exact moments is worth more than all else here.
+* Step 7: on its own, stochastic descent leaves weights that depend on how often a feature was met.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from daskfs.errors import ConfigError
+from daskfs.errors import Caution, ConfigError
 from daskfs.losses import ROW_BY_ROW, Loss, find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import ClassWeights, Count, LossOf, Positive, PowerOfTwo, Share, n_to_select
@@ -81,6 +85,7 @@ from daskfs.selectors.shared.targets import checked_target
 N_EPOCHS, INTERCEPT_RATE, HALF_LIFE = 5, 0.01, 1.0
 """By default, where the paper's algorithm has one pass, no intercept, and no fading tail."""
 
+LARGEST_TARGET = 1e25  # of numbers: weights and the sketch are of single precision
 NO_REFIT = "rows are learnt from once and not kept: the coefficients are those of stochastic descent"
 
 
@@ -90,8 +95,9 @@ class Mission(BaseSelector):
     Parameters
     ----------
     n_features_to_select : int, optional
-        The paper's k; 1,000 by default, or all where there are fewer. With the paper's variant and more than two
-        classes so many of each class, as the paper has it: what is selected are those of any class.
+        The paper's k; by default 1,000, or half as many as there are rows (at least 10), or all where there are fewer.
+        With the paper's variant and more than two classes so many of each class, as the paper has it: what is selected
+        are those of any class.
     loss : {"auto", "squared", "logistic", "multinomial", "squared_hinge", "hinge"}
         The model: of numbers, or of two classes (any labels). With more than two, "multinomial" is one model of all
         classes (cross-entropy), the others set one class against the rest; either way a feature is selected for all
@@ -134,8 +140,14 @@ class Mission(BaseSelector):
         Multiplies the sample weights.
     refit : {"auto", "exact", "sgd"} or None
         The fit of the selected features alone: to the minimum of the loss, by further passes of stochastic descent, or
-        not at all. By default the first where it is cheap (n k² up to 4e9, of classes 2e8) and classes have ten rows
-        for each feature; with the paper's variant none.
+        not at all. By default the first where it is cheap (n k² up to 4e9, of classes 2e8), with a ridge that the data
+        choose, and classes have ten rows for each feature; with the paper's variant none.
+    n_candidates : int or "auto" or None
+        Features that are learnt, out of which `n_features_to_select` are chosen by forward selection on their exact
+        second moments, read in one more pass; None: those of largest weight are selected. By default four for each
+        feature, at least 400 and at most 1,000, or fewer where the moments of n rows cost more than 4e9 multiplications
+        (of 40,000 rows 316, of 1,000,000 63). There is no choice in a stream, with the paper's variant, or without a
+        refit.
     random_state : int, RandomState or None
         Seed of the sketch's hash, of the order of rows in memory and of later passes.
 
@@ -150,7 +162,8 @@ class Mission(BaseSelector):
     classes_ : ndarray of shape (n_classes,)
         With a loss of classes.
     scores_ : ndarray of shape (n_features,)
-        Size of the weight before the refit, of standardised columns where they were; 0 where not selected.
+        Size of the weight before the refit, beside all candidates, of standardised columns where they were; 0 where not
+        selected.
     result_ : SelectionResult
         Its table has further columns: `weight` (before the refit, with its sign), `touches` (rows met while active),
         `deviation` (standard deviation of the column) and `weight_x_deviation`: by weight alone rare features rank too
@@ -163,6 +176,10 @@ class Mission(BaseSelector):
     of about 4 k + 8,192 slots, and blocks of rows; besides, what is reported of every feature. Sparse input stays
     sparse. The same data, parameters and seed give the same bits with any tiles, workers and memory. The paper's
     variant asks the sketch for all k active features after every row that has others: its time grows with k.
+
+    Not for a hundred features of dense columns that fit in memory: `FGM` and `OnlineSubstitution` look at all columns
+    with exact statistics, where this selector sees those among the weights of largest size. Where thousands are asked
+    for there is no choice by second moments, and of correlated columns several of a bundle are selected.
 
     Columns of very different scale learn at very different speeds, and an |x| a thousand times larger makes a weight a
     thousand times smaller: scale sparse columns first, by tf-idf or their largest value.
@@ -200,6 +217,7 @@ class Mission(BaseSelector):
     standardize: bool | None = None
     class_weight: Literal["balanced"] | ClassWeights | None = None
     refit: Literal["auto", "exact", "sgd"] | None = "auto"
+    n_candidates: Count | Literal["auto"] | None = "auto"
 
     def _check_combination(self) -> None:
         if self.heap and self.variant != "paper":
@@ -236,6 +254,7 @@ class Mission(BaseSelector):
             class_weight=self.class_weight,
             refit=None if is_paper and self.refit == "auto" else self.refit,
             seed=seed_of(self.random_state) or 0,
+            n_candidates=None if is_paper else self.n_candidates,
         )
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Mission:
@@ -269,12 +288,16 @@ class Mission(BaseSelector):
         before: MissionFit | None = getattr(self, "_stream", None)
         if before is None:
             self._stream_labels = None if classes is None else np.unique(classes)
-        with self._opened(X, y, sample_weight, self._stream_labels, before is None) as (matrix, labels):
-            self._stream_labels, run, settings = labels, self._run(matrix), self._settings()
+        with (
+            self._opened(X, y, sample_weight, self._stream_labels, before is None) as (matrix, labels),
+            self._run(matrix) as run,
+        ):
+            settings = replace(self._settings(), is_stream=True, refit=None)
+            self._stream_labels = labels
             if before is None:
                 self._take_names(matrix)
                 self._labels = labels
-                checked_target(matrix, self.loss_)
+                checked_target(matrix, self.loss_, LARGEST_TARGET)
                 target = self._encoded(settings, matrix, None if labels is None else len(labels))
                 fit = begin(run, settings, *target, n_epochs=1)
             else:
@@ -292,16 +315,18 @@ class Mission(BaseSelector):
 
     def _fit(self, run: Run) -> None:
         n_to_select(self.n_features_to_select, run.matrix.shape[1], DEFAULT_N_SELECTED)
-        checked_target(run.matrix, self.loss_)
+        checked_target(run.matrix, self.loss_, LARGEST_TARGET)
         notes: list[str] = []
         rows = run.over(in_random_order(weighted_rows(run.matrix), self.random_state, notes))
-        settings = self._settings()
+        weight = rows.matrix.read_weight(slice(None))
+        settings = replace(self._settings(), total_weight=None if weight is None else float(np.sum(weight)))
         target = self._encoded(settings, rows.matrix, None)
         passes = Passes(rows, begin(rows, settings, *target, settings.n_epochs))  # step 1
         passes.take("train", 0, settings.n_epochs)  # steps 2 to 5
+        passes.choose()  # step 6
         fit = passes.learnt().selected()
         notes += [*_notes_before(fit), *_notes_after(fit)]
-        refit = passes.refit()  # step 6
+        refit = passes.refit()  # step 7
         self._stream = None
         self._take(run, fit, refit, passes.history, notes)
 
@@ -339,7 +364,8 @@ class Mission(BaseSelector):
             notes=[*notes, *(refit.notes if refit else []), *_notes_on_selection(fit)],
             history=lines,
             chosen={
-                "n_features_to_select": fit.shape.model.n_selected,
+                "n_features_to_select": fit.shape.n_selected,
+                "n_candidates": fit.shape.model.n_selected if fit.shape.has_choice else None,
                 "n_buckets": fit.shape.model.n_buckets,
                 "learning_rate": fit.sgd.rate,
                 "refit": None if refit is None else fit.shape.refit,
@@ -393,8 +419,15 @@ def _notes_before(fit: MissionFit) -> list[str]:
         notes.append(f"learning rate {fit.sgd.rate:.4g} throughout, the paper's")
     elif settings.learning_rate is None:
         notes.append(f"learning rate {fit.sgd.rate:.4g}, from a mean ‖x‖² of {survey.squared_norm:.4g}")
-    if model.n_selected == fit.shape.data.n_features:
+    n_selected, data = fit.shape.n_selected, fit.shape.data
+    if n_selected == data.n_features:
         notes.append("as many features are asked for as there are: nothing is left out")
+    elif settings.n_features_to_select is None and not settings.is_stream and n_selected < DEFAULT_N_SELECTED:
+        notes.append(f"{n_selected:,} features: half as many as there are rows, where no number is asked for")
+    elif n_selected >= data.n_samples and not settings.is_stream:
+        notes.append(
+            Caution(f"{n_selected:,} features of {data.n_samples:,} rows: any of them fit the target by chance")
+        )
     if settings.tail_half_life is None and settings.n_epochs > 1:
         notes.append("several passes without tail_half_life: features that were not selected gather weight")
     return notes
@@ -417,6 +450,12 @@ def _notes_on_selection(fit: MissionFit) -> list[str]:
     if n_outputs > 1 and fit.shape.model.has_heap:
         chosen = f"weight for a class, up to {fit.shape.model.n_selected:,} for each,"
     notes = [f"selected: the {n_selected:,} features of largest {chosen} after {settings.n_epochs} pass(es)"]
+    if fit.shape.has_choice and fit.shape.model.n_selected > fit.shape.n_selected:
+        how = "by forward selection on their second moments"
+        notes = [
+            f"selected: {n_selected:,} features {how}, out of {fit.shape.model.n_selected:,} of largest {chosen} after "
+            f"{settings.n_epochs} pass(es)"
+        ]
     if n_outputs > 1:
         notes.append("coef of a feature is that of the class with its largest weight (column 'class' of selected.csv)")
     if settings.n_replicas > 1:

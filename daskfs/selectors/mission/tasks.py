@@ -248,6 +248,17 @@ def survey_rows(matrix: Matrix, target: TargetEncoding, standardize: bool, piece
     return Survey(mean, nnz, len(squared_norms), n_ids, scaling)
 
 
+def mean_squared_norm(matrix: Matrix, keys: np.ndarray, settings: SgdSettings, rows: Rows) -> np.ndarray:
+    """Return the mean squared norm of rows, float64, as far as these features go."""
+    sums, n_rows = np.zeros((len(keys), 3)), 0
+    for piece, _ in _cut(rows, settings.piece_rows):
+        entries = read_entries(matrix, piece, settings.scaling)
+        weight = np.ones(len(entries.indptr) - 1)
+        add_column_sums(entries.indptr, entries.indices, entries.data, weight, keys, sums)
+        n_rows += len(weight)
+    return np.asarray(sums[:, 2].sum() / n_rows)
+
+
 def _cut(rows: Rows, length: int) -> list[tuple[Rows, bool]]:
     """Return pieces of rows of at most so many, each with whether it is the last."""
     n_rows = rows.stop - rows.start if isinstance(rows, slice) else len(rows)

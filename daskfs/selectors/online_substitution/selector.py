@@ -53,6 +53,7 @@ from daskfs.losses import Loss
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import ColumnOrder, Columns, Count
+from daskfs.selectors.base import SEPARATED
 from daskfs.selectors.inputs import columns_of, seed_of
 from daskfs.selectors.online_substitution.base import MAX_DEFAULT_FEATURES, SubstitutionSelector
 from daskfs.selectors.online_substitution.columns import ColumnSettings
@@ -230,7 +231,8 @@ class OnlineSubstitution(SubstitutionSelector):
         arrivals = self._arrivals
         arrivals.take(X, names, always)
         self._take_names(arrivals.matrix)
-        self._conclude(self._run(arrivals.matrix), arrivals.stream, arrivals.target)
+        with self._run(arrivals.matrix) as run:
+            self._conclude(run, arrivals.stream, arrivals.target)
         return self
 
     def _expect(self, first: ArrayMatrix, labels: np.ndarray | None) -> Arrivals:
@@ -359,5 +361,5 @@ class OnlineSubstitution(SubstitutionSelector):
         if used:
             notes.append(f"ridge on standardised coefficients: {', '.join(used)}")
         if fit is not None and fit.is_separable:
-            notes.append("the classes are linearly separable by the selected features: a weak ridge bounds the fit")
+            notes.append(SEPARATED)
         return notes

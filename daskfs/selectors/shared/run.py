@@ -162,6 +162,14 @@ class Run:
         self._kept.append((argument, kept))
         return kept
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let go of all that was sent, though an error's traceback may still refer to this run."""
+        while self._kept:
+            self.workers.let_go(self._kept.pop()[1])
+
     def map(
         self,
         step: str,

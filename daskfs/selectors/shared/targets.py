@@ -12,9 +12,19 @@ from daskfs.errors import ConfigError, DataError
 from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
 
+LARGEST_TARGET = 1e60
+"""Of a target of numbers; the inverse of it is the smallest deviation. Fourth powers of both are finite."""
 
-def checked_target(matrix: Matrix, loss: str) -> np.ndarray:
+
+def checked_target(matrix: Matrix, loss: str, largest: float = LARGEST_TARGET) -> np.ndarray:
     """Return the target of a matrix.
+
+    Parameters
+    ----------
+    matrix : Matrix
+    loss : str
+    largest : float
+        Numbers may be as large as this, and must differ by its inverse at least.
 
     Raises
     ------
@@ -34,7 +44,22 @@ def checked_target(matrix: Matrix, loss: str) -> np.ndarray:
         raise DataError(f"expected counts of at least 0, found {y[row]}", f"target, row {row}", 'loss="squared", say')
     if not find_loss(loss).is_classifier and y.min() == y.max():
         raise DataError(f"the target is constant ({y[0]:g}): there is nothing to explain", "target", "check it")
+    if not find_loss(loss).is_classifier:
+        _check_range(matrix, y, largest)
     return y
+
+
+def _check_range(matrix: Matrix, y: np.ndarray, largest: float) -> None:
+    """Refuse numbers whose squares are infinite, or vanish, in what is computed with them."""
+    size = max(abs(float(y.max())), abs(float(y.min())))
+    if size > largest:
+        row = int(np.argmax(np.abs(y)))
+        place = f"target, row {matrix.source_row(row)}"
+        raise DataError(f"{y[row]:g} is too large to compute with", place, f"divide the target by {size:.0e}")
+    spread = float(y.max()) - float(y.min())
+    if spread < 1.0 / largest:
+        problem = f"its values differ by {spread:.1e} at most, too little to compute with"
+        raise DataError(problem, "target", f"multiply the target by {1.0 / max(spread, 1e-300):.0e}")
 
 
 def classes_of(y: np.ndarray, known: np.ndarray | None, many: bool = False) -> np.ndarray:
@@ -61,7 +86,9 @@ def classes_of(y: np.ndarray, known: np.ndarray | None, many: bool = False) -> n
         found = known
     if len(found) > 2 and not many:
         raise DataError(
-            f"Only binary classification is supported. The type of the target is multiclass: {len(found)} classes", "y"
+            f"Only binary classification is supported. The type of the target is multiclass: {len(found)} classes",
+            "y",
+            "use message, mission or fgm, which take several classes",
         )  # the words scikit-learn's examination looks for
     if len(found) < 2:
         raise DataError(f"expected two classes, found one class ({found[0]:g})", "y", "check the target")

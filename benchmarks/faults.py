@@ -1,0 +1,115 @@
+"""What becomes of damaged stores, of runs that are killed, of interrupted fits and of documents that are wrong.
+
+    python benchmarks/faults.py --seed 1 --write benchmarks/faults.md
+    python benchmarks/faults.py --damage 20 --kills 1 --storms 2 --fuzz 100                (some minutes)
+
+The campaigns are those of `tests/faults/`, seeded, each under a limit of memory; this counts how they ended:
+
+damage  every file of a store flipped, cut, grown, zeroed, swapped, replaced, its metadata mutated; read by `verify`,
+        `info` and fits of four selectors, and chunks replaced while a fit reads
+kills   `daskfs run` of four selectors gets SIGKILL, SIGTERM, SIGINT or two of them at moments drawn at random, and is
+        resumed; the result is compared bit for bit with that of an undisturbed run
+storms  fits of every kind in one process, interrupted again and again; then the bits of a fit that is left alone
+fuzz    pipeline files, schemas, tables and command lines, mutated
+
+Ends with 1 where anything was silently wrong, answered with a traceback, lost, or hung.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+
+from tests.faults import damage, fuzz, kills, storms  # noqa: E402
+
+GOOD_ENDS = ("identical", "was whole", "nothing was computed")
+"""Of a run that got a signal: resumed to the same bits, whole already, or stopped before there was anything to keep."""
+
+
+def of_damage(seed: int, n: int | None) -> tuple[str, int]:
+    """Return the table of damaged stores, and how many ended as they must not."""
+    outcomes = damage.campaign(seed, n)
+    return damage.as_table(outcomes), sum(outcome.verdict in damage.BAD for outcome in outcomes)
+
+
+def of_kills(seed: int, n: int) -> tuple[str, int]:
+    """Return the table of runs that got a signal, and how many ended as they must not."""
+    with tempfile.TemporaryDirectory(prefix="daskfs-kills-") as folder:
+        rows = kills.campaign(Path(folder), seed, n)
+    ends = list(dict.fromkeys([*GOOD_ENDS, *(key for row in rows for key in row if key not in _NOT_ENDS)]))
+    lines = [_row(["method", "signal", "runs", *ends]), _rule(3 + len(ends))]
+    lines += [_row([row["method"], row["signal"], row["runs"], *(row.get(end, 0) for end in ends)]) for row in rows]
+    bad = sum(int(str(row.get(end, 0))) for row in rows for end in ends if end not in GOOD_ENDS)
+    return "\n".join(lines), bad
+
+
+_NOT_ENDS = ("method", "signal", "runs")
+
+
+def of_storms(seed: int, n: int) -> tuple[str, int]:
+    """Return the table of fits that are interrupted n times in one process, and how many ended as they must not."""
+    head = ["fit", "interrupts", "raised", "process", "bits afterwards", "signal to error, CPU s at most"]
+    lines, bad = [_row(head), _rule(len(head))], 0
+    for name in storms.FITS:
+        found = storms.storm(name, seed, n)
+        is_right = found.end == "whole" and found.same_bits
+        bad += not is_right
+        longest = f"{max(found.latencies_s):.2f}" if found.latencies_s else "-"
+        bits = "same" if found.same_bits else "other"
+        lines.append(_row([name, n, len(found.latencies_s), found.end, bits, longest]))
+    return "\n".join(lines), bad
+
+
+def of_fuzz(seed: int, n: int) -> tuple[str, int]:
+    """Return the table of mutated documents, and how many ended as they must not."""
+    outcomes = fuzz.campaign(seed, n)
+    verdicts = sorted({outcome.verdict for outcome in outcomes})
+    lines = [_row(["document", "tried", *verdicts]), _rule(2 + len(verdicts))]
+    for kind in dict.fromkeys(outcome.kind for outcome in outcomes):
+        count = Counter(outcome.verdict for outcome in outcomes if outcome.kind == kind)
+        lines.append(_row([kind, sum(count.values()), *(count[verdict] for verdict in verdicts)]))
+    return "\n".join(lines), sum(outcome.verdict in fuzz.BAD for outcome in outcomes)
+
+
+def _row(cells: list[object] | list[str]) -> str:
+    return "| " + " | ".join(str(cell) for cell in cells) + " |"
+
+
+def _rule(n_columns: int) -> str:
+    return "|---" * n_columns + "|"
+
+
+def main() -> int:
+    """Run the campaigns, print their tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--damage", type=int, help="cases; by default all, about 2,000, each read by six commands")
+    parser.add_argument("--kills", type=int, default=4, help="runs for each method and signal")
+    parser.add_argument("--storms", type=int, default=20, help="interrupts of each kind of fit")
+    parser.add_argument("--fuzz", type=int, default=3000, help="documents")
+    parser.add_argument("--only", nargs="*", default=["damage", "kills", "storms", "fuzz"])
+    parser.add_argument("--write", type=Path, help="a page for the tables")
+    options = parser.parse_args()
+    campaigns = {"damage": of_damage, "kills": of_kills, "storms": of_storms, "fuzz": of_fuzz}
+    page = ["# What becomes of faults\n", f"`python benchmarks/faults.py --seed {options.seed}`, see there.\n"]
+    failed = 0
+    for name in options.only:
+        table, bad = campaigns[name](options.seed, getattr(options, name))
+        page += [f"## {name.capitalize()}\n", table, f"\n{bad} ended as they must not.\n"]
+        failed += bad
+        print("\n".join(page[-3:]), flush=True)
+    if options.write:
+        options.write.write_text("\n".join(page))
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+"""What the reader of a result should know of the columns that were selected: constants, identifiers, exact copies.
+
+Looked for where it costs next to nothing: by the statistics that a store keeps of its columns, or that small arrays in
+memory give; what these make likely is read and compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from daskfs.errors import Caution
+from daskfs.matrix.base import Matrix
+from daskfs.matrix.streaming import pieces_of
+
+MOST_FEATURES = 1 << 17
+"""Columns whose statistics are looked at: 4 MiB of them."""
+MOST_VALUES = 1 << 23
+"""Of arrays in memory."""
+MOST_READ = 32
+"""Columns that are read and compared."""
+PIECE_ROWS = 1 << 18
+_NAMED = 5
+
+
+class _Statistics(NamedTuple):
+    total: np.ndarray
+    """Or the means: equal columns have equal ones."""
+    minimum: np.ndarray
+    maximum: np.ndarray
+
+
+def remarks_on(matrix: Matrix, selected: np.ndarray) -> list[str]:
+    """Return notes on selected columns, which most often are none.
+
+    Parameters
+    ----------
+    matrix : Matrix
+        That was selected on.
+    selected : int64 array of shape (n_selected,)
+    """
+    found = _statistics(matrix)
+    if found is None:
+        return []
+    notes: list[str] = []
+    if (found.minimum == found.maximum).all():
+        return [Caution(f"all columns are constant: {_listed(matrix, range(matrix.shape[1]))}")]
+    constant = selected[found.minimum[selected] == found.maximum[selected]]
+    if len(constant):
+        notes.append(Caution(f"selected although constant: {_listed(matrix, constant)}"))
+    likely = [int(j) for j in selected if _may_identify(found, int(j), matrix.shape[0])][:MOST_READ]
+    identifiers = [j for j in likely if _identifies(matrix, j)]
+    if identifiers:
+        which = _listed(matrix, identifiers)
+        notes.append(f"each row has a whole number of its own: {which}; leave out what is an identifier")
+    copies = _copies(matrix, selected, found)
+    if copies:
+        pairs = [f"{_listed(matrix, [other])} of {_listed(matrix, [j])}" for j, other in copies[:_NAMED]]
+        more = f" and {len(copies) - _NAMED} more" if len(copies) > _NAMED else ""
+        notes.append(f"exact copies of selected columns, between which nothing decides: {', '.join(pairs)}{more}")
+    return notes
+
+
+def _statistics(matrix: Matrix) -> _Statistics | None:
+    n_samples, n_features = matrix.shape
+    if n_features > MOST_FEATURES:
+        return None
+    known = matrix.base.column_statistics()  # of all rows, where some were selected on: good enough to look further
+    if known is not None:
+        return _Statistics(known.mean, known.minimum, known.maximum)
+    X = matrix.column_view(slice(None)) if n_samples * n_features <= MOST_VALUES else None
+    return None if X is None else _Statistics(X.sum(axis=0, dtype=np.float64), X.min(axis=0), X.max(axis=0))
+
+
+def _may_identify(found: _Statistics, column: int, n_samples: int) -> bool:
+    low, high = float(found.minimum[column]), float(found.maximum[column])
+    return low.is_integer() and high.is_integer() and n_samples > 2 and high - low >= n_samples - 1
+
+
+def _identifies(matrix: Matrix, column: int) -> bool:
+    """Whether a column has another whole number in each row: without gaps, or ascending as the source has them."""
+    values = matrix.read(slice(None), np.array([column]))[:, 0].astype(np.float64)
+    ordered = np.sort(values)
+    if not (values == np.floor(values)).all() or not (np.diff(ordered) > 0).all():
+        return False
+    source_rows = matrix.source_rows
+    in_order = values if source_rows is None else values[np.argsort(source_rows)]
+    return ordered[-1] - ordered[0] == len(values) - 1 or bool((np.diff(in_order) > 0).all())
+
+
+def _copies(matrix: Matrix, selected: np.ndarray, found: _Statistics) -> list[tuple[int, int]]:
+    """Return pairs of a selected column and another one that equals it in every row."""
+    alike = np.flatnonzero(np.isin(found.total, found.total[selected]) & (found.minimum < found.maximum))
+    pairs, n_read, taken = [], 0, set()
+    for j in map(int, selected):
+        for other in map(int, alike):
+            is_alike = all(column[other] == column[j] for column in found)
+            if other == j or other in taken or not is_alike or n_read >= MOST_READ:
+                continue
+            n_read += 1
+            if _are_equal(matrix, j, other):
+                pairs.append((j, other))
+                taken |= {j, other}
+    return pairs
+
+
+def _are_equal(matrix: Matrix, j: int, other: int) -> bool:
+    for start, stop in pieces_of(matrix.shape[0], PIECE_ROWS):
+        block = matrix.read(slice(start, stop), np.array(sorted((j, other))))
+        if (block[:, 0] != block[:, 1]).any():
+            return False
+    return True
+
+
+def _listed(matrix: Matrix, columns: Iterable[int]) -> str:
+    names = [repr(str(matrix.names[int(j)])) for j in columns]
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")

@@ -1,0 +1,115 @@
+"""Arrow tables, and whatever gives its columns as Arrow does: polars, DuckDB."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from daskfs.errors import DataError, SourceError
+from daskfs.sources.dataframe import target_name
+from daskfs.sources.parquet import nan_as_missing
+from daskfs.sources.roles import Names
+from daskfs.sources.table import TableBatch, TableSource
+from daskfs.sources.table_schema import ColumnSchema
+
+_BATCH_ROWS = 65536
+
+
+class ArrowSource(TableSource):
+    """A table in memory that has the Arrow stream interface (``__arrow_c_stream__``).
+
+    Parameters
+    ----------
+    table : pyarrow.Table, polars.DataFrame, ...
+    schema, target, weight, missing
+        See `daskfs.sources.table.TableSource`. NaN counts as missing.
+    y : array-like of shape (n_samples,), optional
+        The target, where it is no column of the table.
+    """
+
+    kind = "arrow"
+
+    def __init__(
+        self,
+        table: Any,
+        schema: Any = None,
+        target: Names = None,
+        weight: str | None = None,
+        missing: Any = "error",
+        y: Any = None,
+    ) -> None:
+        found = table if isinstance(table, pa.Table) else pa.RecordBatchReader.from_stream(table).read_all()
+        if y is not None:
+            target = target or target_name(y, found.column_names)
+            if len(np.asarray(y)) != found.num_rows:
+                raise DataError(f"expected {found.num_rows} targets as the rows of X, found {len(np.asarray(y))}", "y")
+            name = target if isinstance(target, str) else next(iter(target))
+            found = found.append_column(name, pa.array(np.asarray(y)))
+        super().__init__(schema, target, weight, missing)
+        self._table = found
+
+    @property
+    def place(self) -> str:
+        """The table."""
+        return "Arrow table"
+
+    def describe(self) -> dict[str, Any]:
+        """Return kind and shape."""
+        return {"kind": self.kind, "description": self.place, "shape": list(self._table.shape)}
+
+    @cached_property
+    def _digest(self) -> str:
+        hashed = hashlib.sha256()
+        with pa.ipc.new_stream(pa.PythonFile(_Hashing(hashed), mode="w"), self._table.schema) as stream:
+            stream.write_table(self._table.combine_chunks(), max_chunksize=_BATCH_ROWS)
+        return hashed.hexdigest()
+
+    def digest(self) -> str:
+        """Return the SHA-256 of names, types and values."""
+        return self._digest
+
+    @property
+    def n_samples(self) -> int | None:  # type: ignore[override]
+        """Rows, where none can be dropped."""
+        if any(column.missing == "drop" for column in self.columns.values()):
+            return super().n_samples
+        return int(self._table.num_rows)
+
+    def _estimate_n_samples(self) -> int | None:
+        return int(self._table.num_rows)
+
+    def header(self) -> Mapping[str, pa.DataType | None]:
+        """Return names and types."""
+        names = self._table.column_names
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise SourceError(f"two columns are called {twice!r}", self.place, "rename one of them")
+        return {field.name: field.type for field in self._table.schema}
+
+    def batches(self, columns: Mapping[str, ColumnSchema]) -> Iterator[TableBatch]:
+        """Yield slices of the table."""
+        first_row = 0
+        for batch in self._table.select(list(columns)).to_batches(max_chunksize=_BATCH_ROWS):
+            yield TableBatch(nan_as_missing(batch), self.place, first_row)
+            first_row += batch.num_rows
+
+
+class _Hashing:
+    """A file that is hashed and not kept."""
+
+    closed = False
+
+    def __init__(self, hashed: Any) -> None:
+        self._hashed = hashed
+
+    def write(self, data: Any) -> int:
+        self._hashed.update(data)
+        return len(data)
+
+    def flush(self) -> None:
+        return
