@@ -77,7 +77,8 @@ def _read(module: str, packages: Path) -> tuple[bytes, frozenset[str]]:
             if node.level:
                 package = module.split(".") if path.stem == "__init__" else module.split(".")[:-1]
                 origin = ".".join([*package[: len(package) - node.level + 1], *filter(None, [origin])])
-            named.update([origin, *(f"{origin}.{alias.name}" for alias in node.names)])  # a module, or a name in one
+            inside = [f"{origin}.{alias.name}" for alias in node.names]
+            named.update(name if _file_of(name, packages) else origin for name in inside)  # a module, or a name in one
     ours = (name for name in named if name.split(".")[0] == "daskfs")
     return hashlib.sha256(source).digest(), frozenset(name for name in ours if _file_of(name, packages))
 

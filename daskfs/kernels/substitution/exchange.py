@@ -181,5 +181,6 @@ def removal_costs(inverse, coef, n_members):  # type: ignore[no-untyped-def]
     """Return what the model rises by when each member is dropped and the others are refitted, shape (n_members,)."""
     costs = np.zeros(n_members)
     for i in range(n_members):
-        costs[i] = 0.5 * coef[i] * coef[i] / inverse[i, i]
+        if inverse[i, i] > 0.0:  # not where the loss is 0 of every row, and no inverse is known
+            costs[i] = 0.5 * coef[i] * coef[i] / inverse[i, i]
     return costs

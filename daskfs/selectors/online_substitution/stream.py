@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from daskfs.errors import DataError
+from daskfs.kernels.substitution.entries import OPEN, UNUSABLE, verdicts
 from daskfs.kernels.substitution.products import NO_WEIGHT
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
-from daskfs.matrix.blocks import Rows
+from daskfs.matrix.blocks import Rows, as_slice
 from daskfs.matrix.buffers import BufferPool
 from daskfs.matrix.names import Names
 from daskfs.matrix.streaming import prefetched
@@ -30,6 +31,10 @@ from daskfs.selectors.shared.record import Record
 from daskfs.selectors.shared.run import Run
 
 SAVES_PER_EPOCH = 20
+MOST_JUDGED = 8192
+"""Sparse columns that are judged at once by their entries."""
+MARGIN, MARGIN_SINGLE = 1e-7, 1e-3
+"""For the rounding of sums in another order, of float64 and of float32."""
 ROUND_BATCHES = 8
 """Batches screened against the same members: as many tasks run at once; the answer depends on it, so it is fixed."""
 HISTORY = ("epoch", "n_presented", "n_members", "n_exchanged", "n_refused", "n_reverted", "objective")
@@ -76,6 +81,7 @@ class SubstitutionStream:
         self.run, self.matrix = run.over(run.matrix, by="columns"), run.matrix
         self.engine, self.settings = engine, settings
         self.plan, self.weight, self.screens = plan, weight, screens
+        self._has_entries = not screens and run.matrix.sparse_columns(slice(0, 0)) is not None
         self.history: list[tuple[float, ...]] = []
         self.n_epochs = 0
         """Epochs begun."""
@@ -155,6 +161,9 @@ class SubstitutionStream:
         members, n_taken = self.engine.members, 0
         if not self.screens or members.n_members < members.capacity:
             with self.run.timed("select"):
+                if self._has_entries:
+                    yield from self._by_entries(columns)
+                    return
                 for batch in self._batches(columns):
                     self.engine.take(batch)
                     length = len(batch)
@@ -166,6 +175,45 @@ class SubstitutionStream:
         length = self.plan.batch * ROUND_BATCHES
         for start in range(n_taken, len(columns), length):
             yield self._round(columns[start : start + length])
+
+    def _by_entries(self, columns: np.ndarray) -> Iterator[int]:
+        """Present sparse columns: batches that their entries say nobody enters from are passed over.
+
+        How many are judged at once doubles while nobody enters. The answer has the bits of columns laid down.
+        """
+        batch, engine = self.plan.batch, self.engine
+        start, n_ahead = 0, 1
+        while start < len(columns):
+            ids = columns[start : start + n_ahead * batch]
+            verdict = self._verdicts(ids)
+            n_entered = engine.counters.n_entered
+            for first in range(0, len(ids), batch):
+                some = ids[first : first + batch]
+                if verdict is None or (verdict[first : first + batch] == OPEN).any():
+                    engine.take(self._read(some))
+                else:
+                    engine.pass_over(verdict[first : first + batch])
+                start += len(some)
+                yield len(some)
+                if engine.counters.n_entered > n_entered:
+                    break
+            entered = engine.counters.n_entered > n_entered
+            n_ahead = 1 if entered or verdict is None else min(2 * n_ahead, MOST_JUDGED // batch)
+
+    def _verdicts(self, ids: np.ndarray) -> np.ndarray | None:
+        """Return what the entries of columns say of them, int8; None where each must be looked at."""
+        state, members, rule = self.engine.entry_state(), self.engine.members, self.engine.rule
+        entries = None if state is None else self.matrix.sparse_columns(as_slice(ids))
+        if state is None or entries is None or entries.taken is not None:
+            return None
+        verdict = np.empty(len(ids), np.int8)
+        margin = MARGIN if members.rows.dtype == np.float64 else MARGIN_SINGLE
+        numbers = (
+            self.settings.centres, self.settings.scales, rule.ridge, rule.tolerance, members.n_fixed, margin,
+        )  # fmt: skip
+        verdicts(entries.indptr, entries.indices, entries.data, state, numbers, verdict)
+        verdict[np.isin(ids, members.ids)] = UNUSABLE
+        return verdict
 
     def _round(self, columns: np.ndarray) -> int:
         """Screen columns where tasks run, all against the members of now; exchange with those that they return."""

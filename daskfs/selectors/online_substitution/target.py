@@ -8,13 +8,9 @@ import numpy as np
 
 from daskfs.errors import DataError
 from daskfs.kernels.substitution.products import NO_WEIGHT
-from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.selectors.online_substitution.engines.point import LossSettings, loss_settings
 from daskfs.selectors.shared.targets import checked_target, classes_of
-
-SMALLEST, LARGEST = 1e-140, 1e140
-"""Of a target's values: squares of others, summed, are 0 or infinity, and everything is as good as everything else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +34,7 @@ def read_target(matrix: Matrix, loss: str, epsilon: float | None, fits_intercept
     Raises
     ------
     DataError
-        It does not suit the loss, its squares are 0 or infinite, or all weights are 0.
+        It does not suit the loss, or all weights are 0.
     """
     y = np.require(checked_target(matrix, loss), dtype=np.float64, requirements=["C", "W"])
     found = matrix.read_weight(slice(None))
@@ -46,8 +42,6 @@ def read_target(matrix: Matrix, loss: str, epsilon: float | None, fits_intercept
     if found is not None and not weight.any():
         raise DataError("expected a positive weight, found none", "sample_weight", "check the weights")
     given, location, classes = (weight if len(weight) else None), 0.0, None
-    if not find_loss(loss).is_classifier:
-        _check_size(float(np.abs(y).max()))
     settings = loss_settings(loss, y, given, epsilon, fits_intercept)
     if settings.loss.is_two_class:
         classes = classes_of(y, None)
@@ -56,9 +50,3 @@ def read_target(matrix: Matrix, loss: str, epsilon: float | None, fits_intercept
         location = float(np.average(y, weights=given))
         y = y - location
     return Target(y, weight, location, classes, settings)
-
-
-def _check_size(largest: float) -> None:
-    if not SMALLEST <= largest <= LARGEST:
-        what = f"expected values from {SMALLEST:g} to {LARGEST:g} in size, found at most {largest:g}"
-        raise DataError(what, "target", f"divide it by {largest:.0e}: what is selected does not depend on its unit")

@@ -8,6 +8,7 @@ a stream of columns or an examination, knows these methods alone:
     coef, intercept, value       where the selection stands
     counters                     what happened so far
     relax(n_candidates)          lower the ridge to what the members ask for
+    entry_state()                what sparse columns are judged against
     screen(most)                 what a column must show before it is worth a closer look
     finish()                     the last coefficients, and what dropping each feature would cost
     arrays(), restore(arrays)    what a checkpoint keeps beside the columns themselves
@@ -25,6 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from daskfs.kernels.substitution.entries import COLLINEAR, UNUSABLE, State
 from daskfs.selectors.online_substitution.columns import Columns
 from daskfs.selectors.online_substitution.members import Members
 from daskfs.selectors.online_substitution.plan import LARGEST_BATCH, SMALLEST_BATCH
@@ -191,6 +193,19 @@ class Engine(ABC):
         places = self.screen(len(columns)).candidates(columns)
         self.counters.n_presented += int(self.members.usable(columns).sum()) - len(places)
         return columns.take(places)
+
+    def entry_state(self) -> State | None:
+        """Return what columns are judged against by their entries alone; None where each must be looked at."""
+        return None
+
+    def pass_over(self, verdict: np.ndarray) -> None:
+        """Go on after columns of a full engine that were judged not to enter, as if they had been taken."""
+        start = 0
+        while start < len(verdict):
+            start += self.width.width
+            self.width.after(0)
+        self.counters.n_presented += int((verdict > UNUSABLE).sum())
+        self.counters.n_refused += int((verdict == COLLINEAR).sum())
 
     @abstractmethod
     def finish(self) -> Finished:

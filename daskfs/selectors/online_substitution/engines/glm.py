@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from daskfs.kernels.substitution.entries import State
 from daskfs.kernels.substitution.exchange import COUNTS, Candidates, exchange_scan, removal_costs
 from daskfs.kernels.substitution.products import NO_WEIGHT, row_products
 from daskfs.selectors.online_substitution.columns import Columns
@@ -154,6 +155,20 @@ class GlmEngine(PointEngine):
     def _take_ridge(self, ridge: float) -> None:
         super()._take_ridge(ridge)
         self._approximation = None
+
+    def entry_state(self) -> State | None:
+        """Return what columns are judged against by their entries alone."""
+        members, point, k = self.members, self.point, self.members.n_members
+        if self.mode != "gram" or k < members.capacity or not k:
+            return None
+        quadratic = self._quadratic()
+        if quadratic.total <= 0.0:
+            return None
+        weight = members.weight if len(members.weight) else np.ones(len(point.y))
+        return State(
+            members.held, members.offset, members.factor, quadratic.sums, quadratic.inverse, quadratic.optimum,
+            point.coef - quadratic.optimum, quadratic.squares, weight, point.curvature, -quadratic.derivative,
+        )  # fmt: skip
 
     def finish(self) -> Finished:
         """Find the loss's minimum over the members by Newton steps, and what dropping each would cost; stay here."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from daskfs.kernels.substitution.entries import State
 from daskfs.kernels.substitution.exchange import removal_costs
 from daskfs.kernels.substitution.products import NO_WEIGHT, row_products
 from daskfs.selectors.online_substitution.columns import Columns
@@ -104,6 +105,18 @@ class SquaredEngine(Engine):
     def _take_ridge(self, ridge: float) -> None:
         super()._take_ridge(ridge)
         self.model.take_rule(self.rule)
+
+    def entry_state(self) -> State | None:
+        """Return what columns are judged against by their entries alone."""
+        members, model, k = self.members, self.model, self.members.n_members
+        if self.mode != "gram" or not isinstance(model, ExchangeModel) or k < members.capacity or not k:
+            return None
+        weight = members.weight if len(members.weight) else np.ones(len(self.y))
+        squares, none = np.diagonal(model.state.matrix) - self.rule.ridge, np.zeros(k)
+        return State(
+            members.held, members.offset, members.factor, none, model.state.inverse, model.coef, none, squares,
+            weight, weight, self._residual() * weight,
+        )  # fmt: skip
 
     def finish(self) -> Finished:
         """Find the least squares on the members' products, ridge included, and what dropping each would cost."""
