@@ -34,6 +34,17 @@ class SelectedFeature:
 
 
 @dataclass(frozen=True)
+class RefitRecord:
+    """The fit of the selected features that a pipeline asked for; a number for each class told from the rest."""
+
+    loss: str
+    ridge: list[float]
+    intercept: list[float]
+    coef: list[list[float]]
+    """In the order of the result's table, on the scale of the data."""
+
+
+@dataclass(frozen=True)
 class ResultRecord:
     """The content of result.json; sizes in bytes, times in seconds, undefined numbers as null."""
 
@@ -54,6 +65,7 @@ class ResultRecord:
     communication: dict[str, int]
     time: dict[str, float]
     notes: list[str]
+    refit: RefitRecord | None = None
 
 
 def coefficient_norm(coef: np.ndarray) -> np.ndarray:
@@ -143,6 +155,8 @@ class SelectionResult:
         "weight".
     history_kind : str
         Kind of history, by which a report draws it: "criterion path", "passes" and others.
+    refit : RefitRecord, optional
+        With ``refit: {by: ridge}`` in a pipeline, the fit beside the method's own; its metrics begin with ``refit_``.
 
     Examples
     --------
@@ -168,6 +182,7 @@ class SelectionResult:
     notes: list[str] = field(default_factory=list)
     score_kind: str = "coefficient"
     history_kind: str = ""
+    refit: RefitRecord | None = None
 
     def to_record(self) -> ResultRecord:
         """Return what result.json holds."""
@@ -193,6 +208,7 @@ class SelectionResult:
             communication=_plain(self.communication),
             time=_plain(self.time),
             notes=[str(note) for note in self.notes],
+            refit=self.refit,
         )
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
@@ -280,6 +296,7 @@ class SelectionResult:
                 notes=record["notes"],
                 score_kind=record.get("score_kind") or _kinds_before(record["method"])[0],
                 history_kind=record.get("history_kind", _kinds_before(record["method"])[1]),
+                refit=RefitRecord(**record["refit"]) if record.get("refit") else None,
             )
         except (KeyError, TypeError, ValueError, OSError) as fault:
             raise RunError(f"damaged result: {fault!r}", str(folder), "run the pipeline again") from fault

@@ -107,17 +107,21 @@ def rehearse(jobs: str, dtype: str) -> None:
         Of the stores.
     """
     from daskfs.methods import find_method
+    from daskfs.pipeline.refit import refit_by_ridge
+    from daskfs.selectors.shared.run import Run
 
     with tempfile.TemporaryDirectory(prefix="daskfs-rehearsal-") as folder:
         for number, (options, shapes) in enumerate(json.loads(jobs)):
-            method = options.pop("method")
+            method, then_refit = options.pop("method"), options.pop("then_refit", False)
             loss = options.get("loss", find_method(method).loss)
             n_classes = N_CLASSES.get(LOSSES[loss].target, 0) if loss in LOSSES else 0
             for n_samples, n_features in shapes:
                 path = Path(folder) / f"{number}-{n_features}.zarr"
                 _write_noise(path, n_samples, n_features, dtype, n_classes)
                 with suppress(Exception):  # what fails on noise was compiled as far as it came
-                    find_method(method)(**options, random_state=0, memory_limit=LIMIT).fit(open_store(path))
+                    selector = find_method(method)(**options, random_state=0, memory_limit=LIMIT).fit(open_store(path))
+                    if then_refit:
+                        refit_by_ridge(selector, Run(open_store(path), method))
 
 
 def _small(selection: Mapping[str, Any]) -> dict[str, Any]:

@@ -102,12 +102,24 @@ Select: TypeAlias = Annotated[
 
 
 class Refit(Section):
-    """The refit on the selected features, as each method defines it; it has no options."""
+    """The fit on the selected features: each method's own, or beside it one that is the same for all methods."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _without_by(cls, given: Any) -> Any:
-        return {} if given == {"by": "method"} else given  # as pipeline.yaml of earlier runs has it
+    by: Literal["method", "ridge"] = Field(
+        default="method",
+        description="method: coefficients as the method defines them; ridge: beside them a fit of the same loss on the "
+        "selected features of all training rows, with its metrics",
+    )
+    ridge: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
+        default=None,
+        description="with by: ridge, λ of ½ λ Σ b², b the coefficients of standardised columns; 0: none; by default "
+        "chosen from the data",
+    )
+
+    @model_validator(mode="after")
+    def _ridge_where_asked(self) -> Refit:
+        if self.ridge is not None and self.by != "ridge":
+            raise ValueError(f"ridge: has no effect with by: {self.by}; write by: ridge")
+        return self
 
 
 class Evaluate(Section):

@@ -16,9 +16,12 @@ import numpy as np
 from daskfs.cluster.open import parse_bytes
 from daskfs.errors import ConfigError, PlanError, did_you_mean
 from daskfs.losses import LOSSES, PLAIN_NUMBERS, TargetKind
+from daskfs.matrix.buffers import DEFAULT_BLOCK_NBYTES
 from daskfs.matrix.target import kind_of_target, kind_of_values
 from daskfs.pipeline.config import Cluster, Pipeline, Split
+from daskfs.pipeline.selections import key_of_n_features
 from daskfs.selectors.shared.budget import Budget
+from daskfs.selectors.shared.refit import BLOCK_VALUES
 from daskfs.sources.base import Source
 from daskfs.sources.registry import find_source, make_source
 from daskfs.store.feature_store import FeatureStore, open_store
@@ -40,6 +43,10 @@ CLIENT_ROW_NBYTES = 64
 """Per row, in the client process: target, weight, order of the source, the split and its sorting (int64 each)."""
 EVALUATE_NBYTES = 32 * MIB
 """Blocks of test rows, selected columns only, and their copies in double precision."""
+REFIT_NBYTES = 3 * 8 * BLOCK_VALUES
+"""Blocks of training rows, selected columns only, and their copies in double precision."""
+REFIT_COLUMNS = 1000
+"""At most so many columns are planned to be refitted where the method decides how many it selects."""
 READER_NBYTES = 64 * MIB
 """Text or columns that a source has read and not yet encoded."""
 INGEST_SHARE = 2
@@ -464,7 +471,7 @@ def _planned(pipeline: Pipeline, facts: DataFacts, limits: ProcessLimits) -> Pla
         steps = [_select_step(label, plan, facts, limits) for label, plan in plans.items()]
         excess = max(getattr(step, limits.of_tasks).nbytes for step in steps) - limits.for_tasks
         if excess <= 0 or excess >= available:
-            return make_plan(facts, plans, limits, available)
+            return make_plan(facts, plans, limits, available, _n_refitted(pipeline, facts))
         available -= -(-excess // limits.n_tasks_in_process)
 
 
@@ -503,8 +510,20 @@ def _least_limits(
     return found
 
 
+def _n_refitted(pipeline: Pipeline, facts: DataFacts) -> int:
+    """Return how many columns the pipeline's own refit has to hold; 0 without one."""
+    if pipeline.refit.by == "method":
+        return 0
+    asked = (getattr(one, key_of_n_features(one.method), None) for one in pipeline.selections.values())
+    return min(max(n if isinstance(n, int) else REFIT_COLUMNS for n in asked), facts.n_features)
+
+
 def make_plan(
-    data: DataFacts, selector_plans: Mapping[str, Any], limits: ProcessLimits, available: int | None = None
+    data: DataFacts,
+    selector_plans: Mapping[str, Any],
+    limits: ProcessLimits,
+    available: int | None = None,
+    n_refitted: int = 0,
 ) -> Plan:
     """Put the costs of all steps together and compare them with the limits.
 
@@ -516,6 +535,8 @@ def make_plan(
     limits : ProcessLimits
     available : int, optional
         What the selections were planned with; by default all that the process leaves.
+    n_refitted : int
+        Columns of the refit that the pipeline asks for; 0: there is none.
 
     Raises
     ------
@@ -524,6 +545,8 @@ def make_plan(
     """
     steps = [] if data.store_stands else [_ingest_step(data, limits)]
     steps += [_select_step(label, plan, data, limits) for label, plan in selector_plans.items()]
+    if n_refitted:
+        steps.append(_refit_step(n_refitted, len(selector_plans), data, limits))
     steps.append(_evaluate_step(data))
     whole = Plan(data, steps, limits, limits.available_nbytes(data) if available is None else available)
     for process, nbytes in whole.promised_nbytes.items():
@@ -558,6 +581,20 @@ def _select_step(label: str, plan: Any, data: DataFacts, limits: ProcessLimits) 
     else:
         worker = Budget().add("the process", BASE_WORKER_NBYTES) + plan.task
     return PlannedStep(label, plan.read_nbytes, plan.n_passes, plan.n_tasks, 0, client, worker, plan.text)
+
+
+def _refit_step(n_columns: int, n_selections: int, data: DataFacts, limits: ProcessLimits) -> PlannedStep:
+    """Plan the refit: the columns are kept up to half of what a task may take, and else read by tasks at each step."""
+    nbytes = data.n_train * n_columns * np.dtype(data.dtype).itemsize
+    kept = min(nbytes, limits.available_nbytes(data) // 2, DEFAULT_BLOCK_NBYTES)
+    client = _client(data).add("selected columns", kept).add("products of selected columns", 5 * 8 * n_columns**2)
+    task, worker = Budget().add("blocks of selected columns", REFIT_NBYTES), Budget()
+    if limits.worker is None or kept == nbytes:
+        client.include(task.times(limits.n_tasks_in_process))
+    else:
+        worker = Budget().add("the process", BASE_WORKER_NBYTES) + task
+    text = f"selected columns only, at most {n_columns:,} of them"
+    return PlannedStep("refit", n_selections * nbytes, n_selections, n_selections, 0, client, worker, text)
 
 
 def _evaluate_step(data: DataFacts) -> PlannedStep:

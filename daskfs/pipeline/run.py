@@ -36,11 +36,13 @@ from daskfs.pipeline.planning import (
     plan_pipeline,
 )
 from daskfs.pipeline.progress import StepTimes, logged
+from daskfs.pipeline.refit import refit_by_ridge
 from daskfs.report.html import render_report
 from daskfs.report.plots import draw_history
 from daskfs.report.runs import write_page
 from daskfs.result import SelectionResult
 from daskfs.selectors.base import BaseSelector
+from daskfs.selectors.shared.run import Run
 from daskfs.sources.base import Source
 from daskfs.sources.ingest import ingest
 from daskfs.store.feature_store import FeatureStore, open_store
@@ -172,9 +174,10 @@ class _Run:
         """Have the kernels compiled in other processes: the compiler would take this one over its memory limit."""
         self.steps.start("warmup", 1)
         losses = check_losses(self.pipeline, self.plan.data.target)
+        then = {"then_refit": True} if self.pipeline.refit.by == "ridge" else {}
         compile_ahead(
             (
-                _named_loss(one.model_dump(mode="json"), losses[label])
+                _named_loss(one.model_dump(mode="json"), losses[label]) | then
                 for label, one in self.pipeline.selections.items()
             ),
             str(store.dtype),
@@ -204,8 +207,15 @@ class _Run:
         selector = pipeline.selections[label].make_selector(self.plan.available_nbytes)
         selector.fit_matrix(train, workers=workers, progress=steps, checkpoint=self.folder.checkpoint.part(label))
         result: SelectionResult = selector.result_
+        refitted: BaseSelector | None = None
+        if pipeline.refit.by == "ridge":
+            run = Run(train, selector.method, workers, steps, task_limit=self.plan.available_nbytes)
+            refitted = refit_by_ridge(selector, run, pipeline.refit.ridge)
         if test is not None:
             result.metrics = self._evaluate(selector, store, test)
+            if refitted is not None:
+                own = self._evaluate(refitted, store, test)
+                result.metrics |= {f"refit_{name}": own[name] for name in own if name in PREDICTION_METRICS}
             store.verify_unchanged()
         result.store_digest = store.digest
         result.notes = list(dict.fromkeys([*store.notes, *result.notes, *self._own_notes()]))

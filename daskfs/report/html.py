@@ -11,7 +11,7 @@ import numpy as np
 
 from daskfs.report.plots import draw_history, draw_metric_by_size
 from daskfs.report.size_curves import lines_by_size
-from daskfs.result import TABLE_COLUMNS, SelectionResult
+from daskfs.result import TABLE_COLUMNS, RefitRecord, SelectionResult
 
 N_BARS = 40
 N_ROWS = 500
@@ -95,10 +95,16 @@ def _summary(result: SelectionResult) -> str:
         ["data", f"{result.n_samples:,} training samples, {result.n_features:,} features"],
         ["selected", f"{len(result.table):,} features"],
         ["intercept", _shown(result.intercept)],
-        *([f"{name} on the test rows", _shown(value)] for name, value in result.metrics.items()),
+        *([f"{name.replace('_', ' ')} on the test rows", _shown(value)] for name, value in result.metrics.items()),
+        *([["refit", _refit(result.refit)]] if result.refit is not None else []),
         ["store", result.store_digest or "none"],
     ]
     return _table([], rows)
+
+
+def _refit(refit: RefitRecord) -> str:
+    ridges, intercepts = (", ".join(map(_shown, values)) for values in (refit.ridge, refit.intercept))
+    return f"{refit.loss} loss, ridge {ridges}, intercept {intercepts}"
 
 
 def _selected(result: SelectionResult) -> str:

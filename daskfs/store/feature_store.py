@@ -170,7 +170,7 @@ class FeatureStore(Matrix):
 
     @cached_property
     def tiles(self) -> TileReader:
-        """The reader of X; `tiles.read_tiles` returns whole tiles without a copy."""
+        """The reader of X; methods read by `read`, programs that take tiles as they are by `tiles.read_tiles`."""
         return self._open("X")
 
     @property

@@ -125,6 +125,9 @@ class TileReader(Tiled):
     def read_tiles(self, tile_rows: range, tile_columns: range, out: np.ndarray | None = None) -> np.ndarray:
         """Return whole tiles, one after another: no copy between the disk and the block.
 
+        No method reads so: kernels take blocks whose columns (or rows) lie in one piece, which is `read`. This is for
+        programs that take tiles as they are, and the bound that `benchmarks/store_read.py` holds `read` against.
+
         Parameters
         ----------
         tile_rows, tile_columns : range

@@ -207,10 +207,18 @@ def test_a_resolved_pipeline_keeps_to_its_json_schema(document, write):
 
 
 @pytest.mark.parametrize("refit", ["{}", "{by: method}"])
-def test_the_refit_has_no_options(document, write, refit):
+def test_without_a_refit_of_its_own_a_pipeline_takes_that_of_the_method(document, write, refit):
     path = write(document)
-    assert load_pipeline(path, [f"refit={refit}"]).to_document()["refit"] == {}
-    assert "refit.by: unknown key" in fault_of(path, "refit={by: ols}")
+    assert load_pipeline(path, [f"refit={refit}"]).refit == load_pipeline(path).refit
+    assert load_pipeline(path).to_document()["refit"] == {"by": "method", "ridge": None}
+
+
+def test_a_refit_is_by_what_there_is_and_a_ridge_goes_with_it(document, write):
+    path = write(document)
+    assert load_pipeline(path, ["refit={by: ridge, ridge: 0}"]).refit.ridge == 0.0
+    assert "refit.by: expected" in fault_of(path, "refit={by: ols}")
+    assert "write by: ridge" in fault_of(path, "refit={ridge: 0.1}")
+    assert "refit.ridge" in fault_of(path, "refit={by: ridge, ridge: -1}")
 
 
 def test_an_error_of_many_places_stays_readable(document, write):

@@ -226,7 +226,9 @@ def load_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
 def ids_of_names(names: Iterable[str]) -> np.ndarray:
     """Return 64-bit ids of feature names: the first eight bytes of BLAKE2b of their UTF-8, little-endian.
 
-    The same in every process, machine and version of Python. The number that marks a free slot is not used.
+    The same in every process, machine and version of Python. The number that marks a free slot is not used. For callers
+    that feed a `CountSketch` or sparse columns by name: no source of daskfs hashes names, and `Mission` takes the
+    numbers of columns.
 
     Returns
     -------

@@ -42,7 +42,7 @@ With the default variant:
 * The intercept starts at the model without features and learns at a hundredth of the rate; the paper has none.
 * The rate follows from the rows: c / mean ‖x‖², falling as 1 / sqrt(1 + t / 0.2 n) when there are several passes.
 * Step 6: weights say what a feature carries beside all others that are active, so that of a bundle of correlated
-  features each has a part. Where k is small, choosing k of some 400 on exact moments is worth more than all else here.
+  features each has a part. Where k is small, k of some 400 are chosen on exact moments.
 * Step 7: on its own, stochastic descent leaves weights that depend on how often a feature was met.
 """
 

@@ -1,0 +1,105 @@
+"""The refit of a pipeline: one fit for every method, its coefficients and metrics beside the method's own."""
+
+import json
+
+import jsonschema
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+
+from daskfs.metrics import accuracy, r2
+from daskfs.pipeline import run
+from daskfs.pipeline.config import load_pipeline
+from daskfs.pipeline.planning import facts_of, plan_pipeline
+from daskfs.pipeline.run import run_pipeline
+from daskfs.pipeline.schemas import json_schema
+from daskfs.report.html import render_report
+from daskfs.result import SelectionResult
+from daskfs.store.feature_store import open_store
+
+FGM = {"method": "fgm", "loss": "squared", "n_features_to_select": 3, "n_features_per_pass": 2, "debias": False}
+
+
+@pytest.fixture(autouse=True)
+def _compiled_here(monkeypatch):
+    """Kernels are compiled where they are first called: what is rehearsed is not the question here."""
+    monkeypatch.setattr(run, "compile_ahead", lambda *arguments: None)
+
+
+def run_with(document, write, **refit):
+    """The folder of a run that selects by FGM, which shrinks what it selects, and both parts of the rows."""
+    document["select"] = document["select"] if document["select"]["method"] == "fgm" else FGM
+    document["refit"] = {"by": "ridge", **refit}
+    folder = run_pipeline(load_pipeline(write(document))).folder
+    train, test = open_store(folder.parent / "table.zarr").split(0.2, by="random", random_state=0)
+    return folder, *((part.read(slice(None)).astype(float), part.read_target()) for part in (train, test))
+
+
+@pytest.mark.parametrize("ridge", [0.0, 0.25])
+def test_the_refit_is_the_ridge_fit_of_the_selected_columns_on_the_training_rows(document, write, ridge):
+    folder, (X, y), (X_test, y_test) = run_with(document, write, ridge=ridge)
+    result = SelectionResult.load(folder)
+    columns = result.table["index"].to_numpy()
+    scale = X[:, columns].std(axis=0)
+    expected = Ridge(ridge * len(y)) if ridge else LinearRegression()
+    expected.fit(X[:, columns] / scale, y)
+    np.testing.assert_allclose(result.refit.coef[0], expected.coef_ / scale, rtol=1e-5)
+    np.testing.assert_allclose(result.table["refit_coef"], result.refit.coef[0])
+    assert (result.refit.loss, result.refit.ridge) == ("squared", [ridge])
+    assert not np.allclose(result.table["coef"], result.refit.coef[0], rtol=1e-6)
+    wanted = r2(y_test, expected.predict(X_test[:, columns] / scale))
+    assert result.metrics["refit_r2"] == pytest.approx(wanted, rel=1e-6)
+    assert result.metrics["r2"] != result.metrics["refit_r2"]
+
+
+def test_it_stands_in_every_file_of_the_run(document, write):
+    folder, *_ = run_with(document, write)
+    record = json.loads((folder / "result.json").read_text())
+    jsonschema.validate(record, json_schema("result"))
+    assert 0.0 <= record["refit"]["ridge"][0] < 1.0
+    assert set(json.loads((folder / "metrics.json").read_text())) == {"mse", "r2", "refit_mse", "refit_r2"}
+    assert "refit_coef" in pd.read_csv(folder / "selected.csv").columns
+    page = (folder / "report.html").read_text()
+    assert "refit r2 on the test rows" in page
+    assert "squared loss, ridge" in page
+    assert page == render_report("table", {"fgm": SelectionResult.load(folder)})
+    assert record["time"]["refit"] > 0
+
+
+def test_each_of_several_classes_is_told_from_the_rest(document, write, tmp_path):
+    table = pd.read_csv(tmp_path / "table.csv")
+    table["y"] = pd.cut(table["y"], [-np.inf, -1.5, 1.5, np.inf], labels=["low", "middle", "high"])
+    table.to_csv(tmp_path / "table.csv", index=False)
+    (tmp_path / "schema.yaml").write_text(
+        "version: 1\nname: table\ncolumns: {y: {role: target, dtype: string}, part: {role: split, dtype: string}}\n"
+        "other_columns: feature\n"
+    )
+    document["select"] = {"method": "fgm", "loss": "logistic", "n_features_to_select": 2}
+    folder, (X, y), (X_test, y_test) = run_with(document, write, ridge=0.0)
+    result = SelectionResult.load(folder)
+    columns = result.table["index"].to_numpy()
+    odds = []
+    for k, label in enumerate(np.unique(y)):
+        fit = LogisticRegression(C=np.inf, tol=1e-10, max_iter=1000).fit(X[:, columns], y == label)
+        np.testing.assert_allclose(result.refit.coef[k], fit.coef_[0], rtol=1e-3, atol=1e-3)
+        odds.append(fit.decision_function(X_test[:, columns]))
+    assert result.metrics["refit_accuracy"] == pytest.approx(accuracy(y_test, np.argmax(odds, axis=0)), abs=0.02)
+
+
+def test_without_it_a_run_has_the_fit_of_the_method_alone(document, write):
+    result = run_pipeline(load_pipeline(write(document))).results["message"]
+    assert result.refit is None
+    assert set(result.metrics) == {"mse", "r2"}
+
+
+def test_the_plan_has_the_refit_with_what_it_holds(document, write):
+    document["select"] = FGM
+    names = []
+    for refit in ({}, {"by": "ridge"}):
+        pipeline = load_pipeline(write(document | {"refit": refit}))
+        plan = plan_pipeline(pipeline, facts_of(pipeline))
+        names.append([step.name for step in plan.steps])
+    assert names == [["ingest", "fgm", "evaluate"], ["ingest", "fgm", "refit", "evaluate"]]
+    assert "selected columns" in plan.steps[2].client.terms
+    assert "at most 3 of them" in plan.to_text()
