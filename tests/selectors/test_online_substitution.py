@@ -142,9 +142,11 @@ class traced:
         from daskfs.selectors.online_substitution.engines.choose import make_engine
         from daskfs.selectors.online_substitution.engines.point import LossSettings
         from daskfs.selectors.online_substitution.members import Members
+        from daskfs.selectors.shared.ridge import Effort
 
         members, selector.loss_ = Members(8, len(y), np.dtype(float)), "squared"
-        self.engine = make_engine(members, y, selector._rule(), selector._mode(), LossSettings(EVERY_LOSS["squared"]))
+        rule = selector._rule(Effort(float(len(y)), 8, X.shape[1]))
+        self.engine = make_engine(members, y, rule, selector._mode(), LossSettings(EVERY_LOSS["squared"]))
         rule = self.engine.rule
         allowed = rule.c * (0.5 * rule.lipschitz - 0.5 / rule.eta)
         self.excess, self.moved, self.n_steps = -np.inf, 0.0, 0
@@ -207,10 +209,13 @@ def test_fewer_usable_columns_than_asked_for_are_said():
     X[:, 4] = 2.0
     X[:, 5] = X[:, 0] - 3 * X[:, 1]
     with pytest.warns(SelectionWarning, match="8 of the 10 features asked for"):
-        selector = OnlineSubstitution(10).fit(X, y)
+        selector = OnlineSubstitution(10, ridge=0.0).fit(X, y)
     assert selector.support_.sum() == 8
     assert not selector.support_[4]
     assert "8 features were selected, not 10" in selector.result_.notes[1]
+    with pytest.warns(SelectionWarning, match="9 of the 10 features asked for"):  # with a ridge copies may both stay
+        selector = OnlineSubstitution(10).fit(X, y)
+    assert not selector.support_[4]
 
 
 def test_an_epoch_without_a_change_is_the_last():

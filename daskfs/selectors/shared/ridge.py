@@ -6,7 +6,7 @@ known) in which a degree of freedom costs 1 + 0.15 log(p / s): columns that were
 they would not fit if they had been given. The bound is what helps in short data, where cross-validation on the rows
 that the columns were selected on sees nothing wrong with an interpolation; the criterion is what keeps the ridge small
 where it would hurt. The share of the logarithm is a compromise: with more, planted designs of many rows and counts of
-words lose, with less, expressions of genes do. All of it is measured: `benchmarks/refit_ridge.py`.
+words lose, with less, genotypes do. All of it is measured: `benchmarks/refit_ridge.py`.
 """
 
 from __future__ import annotations
