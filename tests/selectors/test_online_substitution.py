@@ -12,6 +12,7 @@ from daskfs.errors import ConfigError, DataError, SelectionWarning
 from daskfs.losses import LOSSES as EVERY_LOSS
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.online_substitution.selector import OnlineSubstitution
+from daskfs.selectors.shared.ridge import Effort
 
 RULES = ("exchange", "os", "paper")
 
@@ -144,7 +145,13 @@ class traced:
         from daskfs.selectors.online_substitution.members import Members
 
         members, selector.loss_ = Members(8, len(y), np.dtype(float)), "squared"
-        self.engine = make_engine(members, y, selector._rule(), selector._mode(), LossSettings(EVERY_LOSS["squared"]))
+        self.engine = make_engine(
+            members,
+            y,
+            selector._rule(Effort(len(y), 8, X.shape[1])),
+            selector._mode(),
+            LossSettings(EVERY_LOSS["squared"]),
+        )
         rule = self.engine.rule
         allowed = rule.c * (0.5 * rule.lipschitz - 0.5 / rule.eta)
         self.excess, self.moved, self.n_steps = -np.inf, 0.0, 0
@@ -202,12 +209,13 @@ def test_always_included_columns_stay_by_number_or_name():
         OnlineSubstitution(4, always_include=[5]).fit(X, y)
 
 
-def test_fewer_usable_columns_than_asked_for_are_said():
+@pytest.mark.parametrize("ridge", [0.0, None])
+def test_fewer_usable_columns_than_asked_for_are_said(ridge):
     X, y, _ = design(0, p=10, s=3)
     X[:, 4] = 2.0
-    X[:, 5] = X[:, 0] - 3 * X[:, 1]
+    X[:, 5] = X[:, 0] - 3 * X[:, 1] if ridge == 0.0 else 3 * X[:, 1]  # with a ridge, combinations share a coefficient
     with pytest.warns(SelectionWarning, match="8 of the 10 features asked for"):
-        selector = OnlineSubstitution(10).fit(X, y)
+        selector = OnlineSubstitution(10, ridge=ridge).fit(X, y)
     assert selector.support_.sum() == 8
     assert not selector.support_[4]
     assert "8 features were selected, not 10" in selector.result_.notes[1]
