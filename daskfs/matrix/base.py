@@ -528,6 +528,7 @@ class Reweighted(_View):
 
 def not_finite(place: str, value: Any, precision: str = "") -> DataError:
     """Return the error of a value that is NaN, infinite or over `LARGEST`; of a matrix's own, `Matrix.bad_value`."""
+    value = float(value)  # or a bound over single precision would overflow
     if abs(value) > LARGEST and not np.isinf(value):
         return DataError(f"{value:g} is too large: its square is infinite", place, "rescale the column")
     found = "NaN" if np.isnan(value) else f"infinity{precision and f' (in {precision} precision)'}"

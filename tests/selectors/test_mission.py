@@ -111,8 +111,8 @@ def test_the_refit_by_descent_comes_near_the_exact_one(sparse):
     for refit in ("exact", "sgd", None):
         z = Mission(20, loss="logistic", refit=refit).fit(X, y).decision_function(X)
         losses[refit] = np.logaddexp(0, -(2 * y - 1) * z).mean()
-    assert abs(losses["sgd"] - losses["exact"]) < 0.02  # the exact one has a ridge, and is not the least loss either
-    assert losses["sgd"] < losses[None]
+    assert losses["exact"] < losses["sgd"] < losses[None]
+    assert losses["sgd"] < losses["exact"] + 0.03
 
 
 def test_the_table_tells_weight_touches_and_deviation(sparse):
@@ -218,7 +218,7 @@ def test_numbers_too_large_for_single_precision_are_refused(problem):
     X, y = problem
     X = scipy.sparse.csr_array(X.copy())
     X.data[1000] = 1e300
-    with pytest.raises(DataError, match="single precision"):
+    with pytest.raises(DataError, match="is too large: its square is infinite"):
         Mission(3).fit(X, y)
 
 

@@ -12,7 +12,6 @@ from daskfs.errors import ConfigError, DataError, SelectionWarning
 from daskfs.losses import LOSSES as EVERY_LOSS
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.online_substitution.selector import OnlineSubstitution
-from daskfs.selectors.shared.ridge import Effort
 
 RULES = ("exchange", "os", "paper")
 
@@ -143,15 +142,11 @@ class traced:
         from daskfs.selectors.online_substitution.engines.choose import make_engine
         from daskfs.selectors.online_substitution.engines.point import LossSettings
         from daskfs.selectors.online_substitution.members import Members
+        from daskfs.selectors.shared.ridge import Effort
 
         members, selector.loss_ = Members(8, len(y), np.dtype(float)), "squared"
-        self.engine = make_engine(
-            members,
-            y,
-            selector._rule(Effort(len(y), 8, X.shape[1])),
-            selector._mode(),
-            LossSettings(EVERY_LOSS["squared"]),
-        )
+        rule = selector._rule(Effort(float(len(y)), 8, X.shape[1]))
+        self.engine = make_engine(members, y, rule, selector._mode(), LossSettings(EVERY_LOSS["squared"]))
         rule = self.engine.rule
         allowed = rule.c * (0.5 * rule.lipschitz - 0.5 / rule.eta)
         self.excess, self.moved, self.n_steps = -np.inf, 0.0, 0

@@ -41,7 +41,7 @@ LEAST_SURVEYED = 256  # rows of it: standard deviations within 5 %
 PERIOD = 0.2
 """Of the falling learning rate, in epochs."""
 
-REFIT_SHARE = 0.25
+REFIT_SHARE = 0.1
 """Of the rate of one pass, that of a refit by descent: it is to arrive, not to find."""
 
 PAPER_RATE = 0.5
