@@ -1,7 +1,7 @@
 """A store larger than memory: ingest, then MESSAGE over it with small workers; is every memory promise kept?
 
     python benchmarks/out_of_core.py --size 30GB --memory-limit 2GiB            (about 15 minutes, 30 GB of disk)
-    python benchmarks/out_of_core.py --size 1GB --n-features 1000 --subset-size 500 --memory-limit 200MiB
+    python benchmarks/out_of_core.py --size 1GB --n-features 1000 --subset-size 500 --memory-limit 216MiB
                                                                                 (what the test suite runs)
 
 Generates the design of Wang, Peng and Dunson (2014, section 4.1) straight into a store, with a noise of 0.5 (at their 2
@@ -177,7 +177,7 @@ def main() -> int:
     parser.add_argument("--n-features", type=int, default=4096)
     parser.add_argument("--subset-size", type=int, help="rows; MESSAGE chooses by default")
     parser.add_argument("--n-workers", type=int, default=2)
-    parser.add_argument("--memory-limit", default="200MiB", help="of each worker")
+    parser.add_argument("--memory-limit", default="216MiB", help="of each worker")
     parser.add_argument("--folder", type=Path, help="where to put the store; a temporary folder by default")
     parser.add_argument("--json", type=Path, help="write the figures here")
     options = parser.parse_args()

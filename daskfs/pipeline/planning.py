@@ -35,10 +35,18 @@ REHEARSAL_NBYTES = 1024 * MIB
 """The two processes that compile the kernels together, see `daskfs.pipeline.compile_ahead`; 450 MiB each measured."""
 BASE_CLIENT_NBYTES = 384 * MIB
 """The client process before any data: Python with NumPy, SciPy, numba, pandas, PyArrow, Zarr, scikit-learn, Dask and
-Matplotlib; 345 to 365 MiB measured at the end of runs over 442 rows."""
+Matplotlib; 363 to 381 MiB measured at the end of runs over 442 rows, as all here by
+``benchmarks/process_memory.py``."""
+BASE_SCHEDULER_NBYTES = 40 * MIB
+"""Dask's scheduler and its dashboard in the client process, where we start the cluster; 27 to 41 MiB measured."""
 BASE_WORKER_NBYTES = 184 * MIB
-"""A worker process before any data: Dask (62 MiB), numba (55), the compiled kernels (45), this library; 174 to 178 MiB
+"""A worker process before any data: Dask (62 MiB), numba (55), the compiled kernels (45), this library; 174 to 187 MiB
 measured."""
+BASE_EXTERNAL_NBYTES = 32 * MIB
+"""What a worker takes more that others have started: a dashboard of its own; 27 to 32 MiB measured."""
+HELD_NBYTES = {"client": 16 * MIB, "worker": 12 * MIB}
+"""The margin: what Python, the allocator and Dask hold between tasks, which differs from run to run, more so where a
+machine is busy; at most 4 MiB above the other terms were measured before there was one."""
 CLIENT_ROW_NBYTES = 64
 """Per row, in the client process: target, weight, order of the source, the split and its sorting (int64 each)."""
 EVALUATE_NBYTES = 32 * MIB
@@ -293,7 +301,7 @@ class ProcessLimits(NamedTuple):
         PlanError
             The limit is below what the process itself takes.
         """
-        base = BASE_CLIENT_NBYTES + CLIENT_ROW_NBYTES * data.n_samples if self.worker is None else BASE_WORKER_NBYTES
+        base = (self.base_of_client(data.n_samples) if self.worker is None else self.base_of_worker()).nbytes
         available = (self.for_tasks - base) // self.n_tasks_in_process
         if available < data.row_nbytes:
             raise PlanError(
@@ -306,7 +314,19 @@ class ProcessLimits(NamedTuple):
 
     def ingest_nbytes(self, n_samples: int) -> int:
         """Return the bytes that ingest may take in the client process, in addition to what that takes anyway."""
-        return max(self.client - BASE_CLIENT_NBYTES - READER_NBYTES - CLIENT_ROW_NBYTES * n_samples, 16 * MIB)
+        return max(self.client - self.base_of_client(n_samples).nbytes - READER_NBYTES, 16 * MIB)
+
+    def base_of_client(self, n_samples: int) -> Budget:
+        """Return what the client process takes whatever it does."""
+        base = Budget().add("the process", BASE_CLIENT_NBYTES).add("held between tasks", HELD_NBYTES["client"])
+        if self.kind in ("threads", "local"):
+            base.add("scheduler and dashboard", BASE_SCHEDULER_NBYTES)
+        return base.add("target, weights and order of the rows", CLIENT_ROW_NBYTES * n_samples)
+
+    def base_of_worker(self) -> Budget:
+        """Return what a worker process takes whatever it does."""
+        base = Budget().add("the process", BASE_WORKER_NBYTES).add("held between tasks", HELD_NBYTES["worker"])
+        return base.add("its dashboard", BASE_EXTERNAL_NBYTES) if self.kind == "address" else base
 
 
 def limits_of(cluster: Cluster, n_workers: int | None = None) -> ProcessLimits:
@@ -547,7 +567,7 @@ def make_plan(
     steps += [_select_step(label, plan, data, limits) for label, plan in selector_plans.items()]
     if n_refitted:
         steps.append(_refit_step(n_refitted, len(selector_plans), data, limits))
-    steps.append(_evaluate_step(data))
+    steps.append(_evaluate_step(data, limits))
     whole = Plan(data, steps, limits, limits.available_nbytes(data) if available is None else available)
     for process, nbytes in whole.promised_nbytes.items():
         limit = limits.by_process[process]
@@ -561,25 +581,19 @@ def make_plan(
     return whole
 
 
-def _client(data: DataFacts) -> Budget:
-    """Return what the client process takes whatever it does."""
-    base = Budget().add("the process", BASE_CLIENT_NBYTES)
-    return base.add("target, weights and order of the rows", CLIENT_ROW_NBYTES * data.n_samples)
-
-
 def _ingest_step(data: DataFacts, limits: ProcessLimits) -> PlannedStep:
-    client = _client(data).add("text or columns not yet encoded", READER_NBYTES)
+    client = limits.base_of_client(data.n_samples).add("text or columns not yet encoded", READER_NBYTES)
     client.add("rows being permuted", min(INGEST_SHARE * data.store_nbytes, limits.ingest_nbytes(data.n_samples)))
     text = "rows permuted, tiles written"
     return PlannedStep("ingest", data.store_nbytes, 1, 1, data.store_nbytes, client, Budget(), text)
 
 
 def _select_step(label: str, plan: Any, data: DataFacts, limits: ProcessLimits) -> PlannedStep:
-    client, worker = _client(data) + plan.client, Budget()
+    client, worker = limits.base_of_client(data.n_samples) + plan.client, Budget()
     if limits.worker is None:
         client.include(plan.task.times(limits.n_tasks_in_process))
     else:
-        worker = Budget().add("the process", BASE_WORKER_NBYTES) + plan.task
+        worker = limits.base_of_worker() + plan.task
     return PlannedStep(label, plan.read_nbytes, plan.n_passes, plan.n_tasks, 0, client, worker, plan.text)
 
 
@@ -587,7 +601,11 @@ def _refit_step(n_columns: int, n_selections: int, data: DataFacts, limits: Proc
     """Plan the refit: the columns are kept up to half of what a task may take, and else read by tasks at each step."""
     nbytes = data.n_train * n_columns * np.dtype(data.dtype).itemsize
     kept = min(nbytes, limits.available_nbytes(data) // 2, DEFAULT_BLOCK_NBYTES)
-    client = _client(data).add("selected columns", kept).add("products of selected columns", 5 * 8 * n_columns**2)
+    client = (
+        limits.base_of_client(data.n_samples)
+        .add("selected columns", kept)
+        .add("products of selected columns", 5 * 8 * n_columns**2)
+    )
     task, worker = Budget().add("blocks of selected columns", REFIT_NBYTES), Budget()
     if limits.worker is None or kept == nbytes:
         client.include(task.times(limits.n_tasks_in_process))
@@ -597,9 +615,9 @@ def _refit_step(n_columns: int, n_selections: int, data: DataFacts, limits: Proc
     return PlannedStep("refit", n_selections * nbytes, n_selections, n_selections, 0, client, worker, text)
 
 
-def _evaluate_step(data: DataFacts) -> PlannedStep:
+def _evaluate_step(data: DataFacts, limits: ProcessLimits) -> PlannedStep:
     n_test = data.n_samples - data.n_train
-    client = _client(data).add("blocks of test rows", EVALUATE_NBYTES)
+    client = limits.base_of_client(data.n_samples).add("blocks of test rows", EVALUATE_NBYTES)
     return PlannedStep("evaluate", n_test * data.row_nbytes, 1, 1, 0, client, Budget(), "selected columns only")
 
 
