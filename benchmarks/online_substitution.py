@@ -20,12 +20,12 @@ import numpy as np
 from daskfs.kernels.substitution.products import cross_products
 from daskfs.losses import LOSSES
 from daskfs.selectors.online_substitution.columns import Columns, ColumnSettings, prepared
+from daskfs.selectors.online_substitution.engines.base import Rule
 from daskfs.selectors.online_substitution.engines.choose import make_engine
 from daskfs.selectors.online_substitution.engines.point import LossSettings
 from daskfs.selectors.online_substitution.engines.squared import SquaredEngine
 from daskfs.selectors.online_substitution.members import Members
 from daskfs.selectors.online_substitution.plan import batch_of
-from daskfs.selectors.online_substitution.selector import OnlineSubstitution
 
 SQUARED = LossSettings(LOSSES["squared"])
 NAIVE_S = 4.0  # of CPU for the naive engine's turn
@@ -43,7 +43,7 @@ def make_columns(n: int, p: int, s: int, dtype: np.dtype, seed: int) -> tuple[Co
 def warmed(columns: Columns, y: np.ndarray, s: int, rule: str) -> Any:
     """Return an engine that has seen all columns once."""
     members = Members(s, len(y), columns.rows.dtype)
-    made = make_engine(members, y, OnlineSubstitution(s, rule=rule)._rule(), "gram", SQUARED)
+    made = make_engine(members, y, Rule(rule), "gram", SQUARED)
     take(made, columns, 0, len(columns), s)
     return made
 
@@ -51,7 +51,7 @@ def warmed(columns: Columns, y: np.ndarray, s: int, rule: str) -> Any:
 def fresh(columns: Columns, y: np.ndarray, s: int, rule: str, engine: str, warm: Any) -> Any:
     """Return an engine of another kind that stands where the warm one does."""
     members = Members(s, len(y), columns.rows.dtype)
-    made = make_engine(members, y, OnlineSubstitution(s, rule=rule)._rule(), engine, SQUARED)
+    made = make_engine(members, y, Rule(rule), engine, SQUARED)
     for slot, j in enumerate(warm.members.ids[: warm.members.n_members]):
         members.describe(slot, columns, j)
     members.rows[:] = warm.members.rows

@@ -32,7 +32,7 @@ class SubstitutionSelector(
     ----------
     n_features_to_select : int, optional
         The paper's s; by default half of the features and at most 100. Exactly so many are selected, unless fewer
-        columns are neither constant nor combinations of others.
+        columns are neither constant nor copies of others, with ``ridge=0`` nor combinations of others.
     rule : {"exchange", "os", "paper"}
         What decides on a candidate; see the module.
     loss : {"auto", "squared", "logistic", "squared_hinge", "epsilon_insensitive"}

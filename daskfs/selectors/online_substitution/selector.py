@@ -31,7 +31,8 @@ Differs from the paper
 * `exchange` and `os` see columns standardised, so that a column's unit does not decide; `paper` does so by default too.
 * The intercept is fitted: columns and target are centred, or with another loss its part is profiled out.
 * L_F is a bound of κ λmax over S ∪ {j}, κ the most that the loss curves: the paper asks for a constant.
-* `exchange` refuses a candidate that the selected features explain up to `collinearity_tol` of its variance.
+* `exchange` refuses a candidate that the selected features, with a ridge a single one of them, explain up to
+  `collinearity_tol` of its variance.
 * With a loss other than the squared one `exchange` decides on a batch of columns with the quadratic approximation of
   the loss at the point before the batch, then takes Newton steps on the true loss, and undoes the batch if the true
   loss rose.
@@ -343,13 +344,14 @@ class OnlineSubstitution(SubstitutionSelector):
             else:
                 notes.append(Caution(f"{why}, and then say nothing of other rows (select fewer, or give no ridge=0)"))
         elif k < members.capacity:
-            combined = ", or combinations of these" if self.rule == "exchange" else ""
+            like = "copies" if engine.rule.ridge > 0.0 else "combinations"
+            combined = f", or {like} of these" if self.rule == "exchange" else ""
             notes.append(
                 f"{k} features were selected, not {members.capacity}: the others presented are constant{combined}"
             )
         if members.n_fixed:
             notes.append(f"{members.n_fixed} of them were always included")
-        why = "combinations of the selected features" if self.rule == "exchange" else "the loss did not fall enough"
+        why = "the selected features explain them" if self.rule == "exchange" else "the loss did not fall enough"
         notes.append(
             f"{counters.n_presented:,} columns were presented in {stream.n_epochs} epoch{'s' * (stream.n_epochs > 1)}: "
             f"{counters.n_exchanged:,} replaced a selected feature, {counters.n_refused:,} were refused: {why}"
