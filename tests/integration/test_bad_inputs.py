@@ -141,7 +141,7 @@ BAD_ROWS = {  # seen when the rows are read
     "decimal comma": (
         {CSV: GOOD.replace(",", ";").replace(".", ","), SCHEMA: schema(format={"delimiter": ";"})},
         BY_SCHEMA,
-        ["table.csv:2, column 'a': expected a number", "set format.decimal: ','"],
+        ["table.csv:2, column '", "expected a number, found", "format.decimal: ','"],
     ),
 }
 

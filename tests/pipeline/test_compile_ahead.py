@@ -51,6 +51,9 @@ def calls(tmp_path, monkeypatch):
         def wait(self):
             return self.code
 
+        def terminate(self):
+            pass
+
     monkeypatch.setattr(compile_ahead, "CACHE_DIRECTORY", tmp_path / "daskfs-kernels")
     monkeypatch.setattr(compile_ahead.subprocess, "Popen", Process)
     return type("Calls", (), {"found": found, "process": Process})

@@ -277,7 +277,7 @@ def test_a_selection_of_nothing_predicts_the_mean(document, write, table):
 def test_a_target_of_classes_is_classified_where_no_loss_is_named(two_classes, write):
     results = run_pipeline(load_pipeline(write(two_classes | {"select": {"method": "fgm", "max_passes": 2}}))).results
     assert results["fgm"].metrics.keys() == {"accuracy", "auc"}
-    assert results["fgm"].parameters["loss"] == "squared_hinge"
+    assert results["fgm"].parameters["loss"] == "logistic"
 
 
 def test_metrics_that_say_nothing_of_the_target_are_refused_before_the_selection(two_classes, write):

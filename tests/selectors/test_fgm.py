@@ -295,7 +295,10 @@ def test_a_tie_goes_to_the_first_column():
 
 def test_nothing_to_select_is_said():
     X = np.ones((20, 3))
-    with pytest.warns(SelectionWarning, match="FGM: no feature was selected"):
+    with (
+        pytest.warns(SelectionWarning, match="all columns are constant: 'x0', 'x1', 'x2'"),
+        pytest.warns(SelectionWarning, match="FGM: no feature was selected"),
+    ):
         selector = FGM().fit(X, np.arange(20) % 2)
     with pytest.warns(UserWarning, match="No features were selected"):
         selected = selector.transform(X)
@@ -308,15 +311,12 @@ def test_nothing_to_select_is_said():
 def test_a_value_whose_square_is_no_number_is_refused_with_its_column(value, tmp_path):
     X, y = make()
     X[7, 11] = value
-    named = pytest.raises(DataError, match=r"column '?x?11'?: its values are too large to be squared; scale the column")
+    named = r"column '?x?11'?, row 7: .* is too large: its square is infinite"
     for given in (X, scipy.sparse.csr_array(X)):
-        with named:
+        with pytest.raises(DataError, match=named):
             FGM(3).fit(given, y)
-    with np.errstate(all="ignore"):
-        stored = ingest(X, tmp_path / "huge.zarr", y=(y == "yes").astype(float), dtype="float64")
-    for way in ("auto", True, False):
-        with named:
-            FGM(3, normalize=way).fit(stored)
+    with pytest.raises(DataError, match=named):
+        ingest(X, tmp_path / "huge.zarr", y=(y == "yes").astype(float), dtype="float64")
 
 
 def test_the_typical_variance_of_huge_columns_is_finite():

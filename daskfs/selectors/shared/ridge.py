@@ -23,6 +23,7 @@ SEARCH = 0.15
 """For a refit: of log(p / s), what a degree of freedom costs more, the columns having been looked for."""
 WHILE_SELECTING = 0.5
 """While columns are exchanged, which fits noise faster."""
+INTERPOLATED = 1e-12  # of the loss without features: a loss that is no larger fits every row
 NO_CURVATURE = 1e-12  # in parts of the largest of the Hessian's eigenvalues: the columns depend on each other there
 
 
@@ -78,5 +79,6 @@ class Effort(NamedTuple):
             scores = fitted + share
         else:
             left = np.where(share < 1.0, 1.0 - share, 0.0)
-            scores = np.divide(np.maximum(fitted, 0.0), left**2, out=np.full(len(left), np.inf), where=left > 0.0)
+            least = INTERPOLATED * max(at_zero, 0.0)  # below it rounding would decide
+            scores = np.divide(np.maximum(fitted, least), left**2, out=np.full(len(left), np.inf), where=left > 0.0)
         return float(ridges[int(np.argmin(scores))])
