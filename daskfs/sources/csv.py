@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import zip_longest
@@ -254,6 +255,8 @@ class CsvSource(FileTable):
         """Whether our own reader is tried: for text that is worth it, laid out as it knows."""
         layout = self.layout
         signs = layout.delimiter + layout.quote
+        if sys.byteorder != "little":
+            return False
         is_known = not layout.thousands and not layout.skip_initial_space and signs.isascii()
         return is_known and sum(file.stat().st_size for file in self.files) >= csv_records.WORTH_COMPILING_NBYTES
 

@@ -18,6 +18,7 @@ WORTH_COMPILING_NBYTES = 2**25
 """Text that Arrow reads as fast as numba is loaded."""
 _MOST_UNSETTLED = 1024
 _LINE_FEED = 10
+_MARGIN = 16  # as `daskfs.kernels.text.words` may read
 
 
 class RecordReader:
@@ -82,7 +83,7 @@ class RecordReader:
 
     @property
     def rest(self) -> _Joined | None:
-        """The text from the first record on that was not read, in the pieces it was read in; None where there is none."""
+        """The text behind the last record that was read, in the pieces it was read in; None where there is none."""
         if not self._n_kept:
             return None
         begun, block = self._text[: self._n_begun], self._text[self._n_begun : self._n_kept]
@@ -92,10 +93,8 @@ class RecordReader:
         """Read the next block behind the record that has begun; return whether it is the last."""
         block = self._stream.read(self._block_nbytes)
         self._n_begun, self._n_kept = self._n_kept, self._n_kept + len(block)
-        if len(self._text) <= self._n_kept + self._kernels.MARGIN:
-            self._text = np.concatenate(
-                [self._text[: self._n_begun], np.empty(self._n_kept + self._kernels.MARGIN, np.uint8)]
-            )
+        if len(self._text) <= self._n_kept + _MARGIN:
+            self._text = np.concatenate([self._text[: self._n_begun], np.empty(self._n_kept + _MARGIN, np.uint8)])
         self._text[self._n_begun : self._n_kept] = np.frombuffer(block, np.uint8)
         return not self._stream.peek(1)
 

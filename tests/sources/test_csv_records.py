@@ -1,4 +1,4 @@
-"""Our own reader of plain text tables reads what Arrow reads: the same bits in the same batches, or it leaves it to Arrow."""
+"""Our own reader of plain text reads what Arrow reads, the same bits in the same batches, or leaves it to Arrow."""
 
 import numpy as np
 import pytest

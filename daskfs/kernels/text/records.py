@@ -13,7 +13,6 @@ import numpy as np
 from daskfs.kernels.numba_cache import is_stopped, kernel
 from daskfs.kernels.text.decimals import MOST_DIGITS, rounded
 from daskfs.kernels.text.words import (
-    MARGIN,
     address_of,
     byte_at,
     eight_of,
@@ -75,7 +74,7 @@ def read_records(text, stop, is_last, kinds, signs, records):  # type: ignore[no
     Parameters
     ----------
     text : ndarray of uint8
-        With a line feed at `stop`, and `MARGIN` more bytes.
+        With a line feed at `stop`, and `words.MARGIN` more bytes.
     stop : int
     is_last : bool
         Nothing comes behind `stop`: a record that ends there is whole.
@@ -114,7 +113,7 @@ def read_records(text, stop, is_last, kinds, signs, records):  # type: ignore[no
             if kind == NUMBER and not is_quoted:
                 value, end, is_number, is_settled = _number(i, decimal)
                 sign = byte_at(end)
-                if not is_number or not (sign == delimiter or sign == _LINE_FEED or sign == _RETURN):
+                if not is_number or sign not in (delimiter, _LINE_FEED, _RETURN):
                     end = _end_of_value(i, delimiter, quote)
                     is_number = False
             else:

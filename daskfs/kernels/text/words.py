@@ -6,6 +6,8 @@ longer than to read a number.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from llvmlite import ir
 from numba import types
@@ -60,8 +62,10 @@ def _trailing_zeros(typing_context, word):  # type: ignore[no-untyped-def]
     return types.int64(types.uint64), generate
 
 
-address_of, byte_at, word_at = intrinsic(_address_of), intrinsic(_byte_at), intrinsic(_word_at)
-trailing_zeros = intrinsic(_trailing_zeros)
+address_of: Any = intrinsic(_address_of)
+byte_at: Any = intrinsic(_byte_at)
+word_at: Any = intrinsic(_word_at)
+trailing_zeros: Any = intrinsic(_trailing_zeros)
 
 
 @kernel
