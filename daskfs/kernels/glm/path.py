@@ -185,7 +185,7 @@ def glm_path(
     if max_features is None:
         max_features = default_max_features(total, n_features)
     problem = Problem(code, threshold_of(code, threshold, y, weight), y, weight / total)
-    state = new_state(len(y), n_features, entered_capacity(n_features, max_features))
+    state = new_state(X, entered_capacity(n_features, max_features))
     has_null = fit_null_model(problem, state.coef, state.at)
     m = block_moments(X, state.at.residual / problem.share, weight)
     if lambdas is None:
