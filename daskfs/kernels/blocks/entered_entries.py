@@ -28,12 +28,24 @@ class EnteredEntries(NamedTuple):
     constant: np.ndarray
     centre: np.ndarray
     inverse: np.ndarray
+    members: np.ndarray
+    """Which columns the rest is of, ended by -1: their entries row by row."""
+    starts: np.ndarray
+    """Shape (n_samples + 2,), int64."""
+    places: np.ndarray
+    """Of the entries in a Hessian, int32."""
+    parts: np.ndarray
+    """What they add to the constants."""
 
 
 def new_entered_entries(block: ColumnEntries, capacity: int) -> EnteredEntries:
     """Return room for `capacity` columns."""
     constant, centre, inverse = np.zeros((3, capacity))
-    return EnteredEntries(block, np.zeros(capacity, dtype=np.int64), constant, centre, inverse)
+    n_entries = min(len(block.rows), capacity * block.n_samples)  # pages are touched only as they are needed
+    return EnteredEntries(
+        block, np.zeros(capacity, dtype=np.int64), constant, centre, inverse, np.full(capacity + 1, -1),
+        np.zeros(block.n_samples + 2, dtype=np.int64), np.empty(n_entries, dtype=np.int32), np.empty(n_entries),
+    )  # fmt: skip
 
 
 @kernel
@@ -147,13 +159,14 @@ def _entered_hessian(columns, members, n_members, weight, hessian):  # type: ign
 
     Of the entries alone first; the constants are of rank one beside them.
     """
-    starts, who, value = _by_row(columns, members, n_members)
+    _sort_by_row(columns, members, n_members)
+    starts, places, parts = columns.starts, columns.places, columns.parts
     hessian[: n_members + 1, : n_members + 1] = 0.0
     for i in range(weight.shape[0]):
         if i % 1024 == 0 and is_stopped():
             break
         if weight[i] > 0.0:
-            _add_products(who[starts[i] : starts[i + 1]], value[starts[i] : starts[i + 1]], weight[i], hessian)
+            _add_products(places[starts[i] : starts[i + 1]], parts[starts[i] : starts[i + 1]], weight[i], hessian)
     whole, sums = sum_of(weight), hessian[: n_members + 1, 0].copy()
     hessian[0, 0] = whole
     for a in range(1, n_members + 1):
@@ -166,28 +179,32 @@ def _entered_hessian(columns, members, n_members, weight, hessian):  # type: ign
 
 
 @inner_loop
-def _add_products(who, value, weight, hessian):  # type: ignore[no-untyped-def]
+def _add_products(places, parts, weight, hessian):  # type: ignore[no-untyped-def]
     """Add the products of one row's entries below the diagonal, their sums into column 0."""
-    for p in range(who.shape[0]):
-        a = who[p]
-        weighted = weight * value[p]
+    for p in range(places.shape[0]):
+        a = places[p]
+        weighted = weight * parts[p]
         hessian[a, 0] += weighted
         for r in range(p + 1):
-            hessian[a, who[r]] += weighted * value[r]
+            hessian[a, places[r]] += weighted * parts[r]
 
 
 @kernel
-def _by_row(columns, members, n_members):  # type: ignore[no-untyped-def]
-    """Return the members' entries row by row: where a row starts, the places of its entries in a Hessian, values."""
-    block = columns.block
-    starts = np.zeros(block.n_samples + 2, np.int64)
+def _sort_by_row(columns, members, n_members):  # type: ignore[no-untyped-def]
+    """Bring the members' entries into the order of rows, unless they are; a fit asks for many Hessians of the same."""
+    is_same = columns.members[n_members] == -1
+    for k in range(n_members):
+        is_same = is_same and columns.members[k] == members[k]
+    if is_same:
+        return
+    block, starts = columns.block, columns.starts
+    starts[:] = 0
     for k in range(n_members):
         j = columns.feature[members[k]]
         for e in range(block.starts[j], block.starts[j + 1]):
             starts[block.rows[e] + 2] += 1
     for i in range(2, starts.shape[0]):
         starts[i] += starts[i - 1]
-    who, value = np.empty(starts[-1], np.int32), np.empty(starts[-1])
     for k in range(n_members):
         if k % 16 == 0 and is_stopped():
             break
@@ -195,10 +212,11 @@ def _by_row(columns, members, n_members):  # type: ignore[no-untyped-def]
         j = columns.feature[q]
         for e in range(block.starts[j], block.starts[j + 1]):
             place = starts[block.rows[e] + 1]
-            who[place] = k + 1
-            value[place] = (block.values[e] - columns.centre[q]) * columns.inverse[q]
+            columns.places[place] = k + 1
+            columns.parts[place] = (block.values[e] - columns.centre[q]) * columns.inverse[q]
             starts[block.rows[e] + 1] = place + 1
-    return starts, who, value
+        columns.members[k] = q
+    columns.members[n_members] = -1
 
 
 @kernel
