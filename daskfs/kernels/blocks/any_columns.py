@@ -39,7 +39,7 @@ class EitherColumns:
 
     def __init__(self, of_copies: Callable[..., Any], of_entries: Callable[..., Any]) -> None:
         self.of_copies, self.of_entries = of_copies, of_entries
-        self._numba_type_ = types.Dispatcher(self)
+        self._numba_type_ = types.Dispatcher(self)  # type: ignore[type-var]
 
     def __call__(self, columns: Any, *rest: Any) -> Any:
         """Call what is meant from Python."""

@@ -11,7 +11,8 @@ gradient of a column cannot have moved by more than the residuals have (Cauchy a
 suffice, the gradient is made: of a few columns from copies, of many in a pass over the block.
 
 The criterion is ``deviance / dispersion + penalty |M|``. The deviance, minus twice the log-likelihood up to a
-constant, is of the unpenalised fit of the model's features, or of the shrunk fit. The dispersion is 1 for counts and
+constant, is of the unpenalised fit of the model's features (where that has no finite minimum, what it falls to), or of
+the shrunk fit. The dispersion is 1 for counts and
 classes. For the Huber and the squared loss it is the noise that the deviance of a useless feature has, estimated on the
 largest model of the path: its features are too many rather than too few.
 """
