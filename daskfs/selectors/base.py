@@ -191,6 +191,8 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         n_threads: int = 1,
         tile_shape: tuple[int, int] | None = None,
         target: TargetKind = PLAIN_NUMBERS,
+        n_stored: int | None = None,
+        has_statistics: bool = False,
     ) -> SelectorPlan:
         """Return what fitting a matrix of this shape will read and hold.
 
@@ -206,6 +208,10 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
             Rows and columns of a tile of the store.
         target : TargetKind
             What the target is, which a loss that is not named depends on; by default numbers.
+        n_stored : int, optional
+            Rows of the store in whose tiles these lie; by default no more than these.
+        has_statistics : bool
+            Whether the store knows the columns' statistics over exactly these rows, and they weigh the same.
 
         Raises
         ------
@@ -216,7 +222,8 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         planned = self.to_plan_with()  # `loss_` is of a fit, or of this plan
         planned.__dict__.update(self.__dict__)
         planned._settle_loss(target, is_plan=True)
-        shape = DataShape(int(n_samples), int(n_features), np.dtype(dtype), tile_shape, target.n_classes)
+        sizes = int(n_samples), int(n_features), np.dtype(dtype)
+        shape = DataShape(*sizes, tile_shape, target.n_classes, n_stored, has_statistics)
         return planned._plan(shape, Limits(memory_limit, n_threads))
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> BaseSelector:
