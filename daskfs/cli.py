@@ -338,13 +338,12 @@ def warmup(
     By default those of the five selectors. They are kept on disk, so that later commands start without delay.
     """
     from daskfs.methods import SELECTORS, find_method
-    from daskfs.pipeline.compile_ahead import compile_ahead, with_default_losses
+    from daskfs.pipeline.compile_ahead import compile_ahead, kinds_of
 
     names = method or list(SELECTORS)
     for name in names:
         find_method(name)
-    named = [{"method": name, "loss": loss} for name in names] if loss else []
-    compile_ahead(named or [one for name in names for one in with_default_losses(name)], dtype)
+    compile_ahead([kind for name in names for kind in kinds_of(name, loss)], dtype)
     print("the kernels are compiled")
 
 

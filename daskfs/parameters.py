@@ -88,13 +88,18 @@ class LossOf:
         return losses_with(self.requires, self.among)
 
     @property
-    def by_default(self) -> list[str]:
-        """The losses that "auto" can stand for: of numbers, two classes and several."""
+    def by_target(self) -> dict[int, str]:
+        """The losses that "auto" stands for, by the number of classes: of numbers (0), two and several (3)."""
         found = {}
         for n_classes in (0, 2, 3):
             with suppress(ConfigError):  # it does not take such a target
-                found[self.of("", AUTO, TargetKind(n_classes))] = n_classes
-        return list(found)
+                found[n_classes] = self.of("", AUTO, TargetKind(n_classes))
+        return found
+
+    @property
+    def by_default(self) -> list[str]:
+        """The losses that "auto" can stand for, each once."""
+        return [*dict.fromkeys(self.by_target.values())]
 
     @property
     def doc(self) -> str:

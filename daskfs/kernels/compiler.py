@@ -16,6 +16,8 @@ from typing import Any
 import llvmlite.binding
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
+from numba.extending import overload
+from numba.np import arrayobj
 
 from daskfs import interrupts
 
@@ -34,7 +36,13 @@ class NativeLibrary(JITCodeLibrary):
 
 
 class LinkedLibrary(JITCodeLibrary):
-    """The code of a function that kernels call: optimised, to be linked into theirs, not native."""
+    """The code of a function that kernels call: to be linked into theirs and optimised there, not native."""
+
+    def _optimize_functions(self, module: Any) -> None:
+        module.data_layout = self._codegen._data_layout
+
+    def _optimize_final_module(self) -> None:
+        """Leave it to the caller."""
 
     def _finalize_final_module(self) -> None:
         self._finalize_dynamic_globals()
@@ -53,15 +61,27 @@ class LinkedLibrary(JITCodeLibrary):
         return kept
 
 
+def refuse_shapes(source: Any, target: Any) -> None:
+    """Say that an array does not fit where it is assigned; numba's own words take a second to compile."""
+
+
+@overload(refuse_shapes)
+def _refuse_shapes(source, target):  # type: ignore[no-untyped-def]
+    def refuse(source, target):  # type: ignore[no-untyped-def]
+        raise ValueError("an array is assigned to one of another shape")
+
+    return refuse
+
+
 @contextmanager
 def making(library: type[JITCodeLibrary], codegen: Any) -> Iterator[None]:
     """Have numba make libraries of a class for what is compiled or loaded; under numba's compiler lock."""
-    before = codegen._library_class
-    codegen._library_class = library
+    before = codegen._library_class, arrayobj.raise_with_shape_context
+    codegen._library_class, arrayobj.raise_with_shape_context = library, refuse_shapes
     try:
         yield
     finally:
-        codegen._library_class = before
+        codegen._library_class, arrayobj.raise_with_shape_context = before
 
 
 class CompilerForKernels(Compiler):

@@ -19,12 +19,13 @@ import hashlib
 import os
 import pickle
 import sys
+import time
 import uuid
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import llvmlite
 import llvmlite.binding
@@ -34,14 +35,23 @@ from numba import types
 from numba.core import cgutils
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompileResult
+from numba.core.imputils import lower_constant
 from numba.core.serialize import dumps
 from numba.core.typing.templates import infer_global, make_intrinsic_template
-from numba.extending import overload
+from numba.extending import models, overload, register_model
 
 from daskfs import interrupts
 from daskfs.kernels.cache_folder import CACHE_DIRECTORY, make_stamped
 from daskfs.kernels.compiler import CompilerForKernels, CompilerForPython, LinkedLibrary, making
 from daskfs.kernels.instructions import CHOICES, is_stopped, prefetch
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+LONGEST_WAIT_S = 30.0
+"""For another process that compiles the same function; then it is compiled here too."""
 
 THREAD_NUMBER = "GetCurrentThreadId" if os.name == "nt" else "pthread_self"
 """The function of the system's that `threading.get_ident` calls."""
@@ -66,26 +76,30 @@ class KernelCache:
             raise TypeError(f"{function.__qualname__} is a closure: its machine code cannot be told from another's")
         self.cache_path = str(folder / function.__module__ / stamp)
         self._function, self._stamp, self._callers = function, stamp, callers
+        self._compiling: dict[tuple[str, ...], IO[str]] = {}
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the compiled function for a signature, or None."""
         target_context.refresh()
         key = self._key(sig, target_context.codegen())
-        try:
-            kept = self._file(key).read_bytes()
-        except OSError:
+        kept = self._read(key)
+        if kept is None and self._wait_for_others(key):
+            kept = self._read(key)
+        if kept is None:
             return None
         if hashlib.sha256(kept[32:]).digest() != kept[:32]:  # the machine went down as it was written
             return None
         found, reduced = pickle.loads(kept[32:])
         if found != key:
             return None
+        self._go_on(key)
         with making(JITCodeLibrary if self._callers == "python" else LinkedLibrary, target_context.codegen()):
             return CompileResult._rebuild(target_context, *reduced)
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep a compiled function; what cannot be kept (a full disk) is compiled again by the next process."""
         if data.library.has_dynamic_globals or data.lifted:
+            self._go_on(self._key(sig, data.codegen))
             warnings.warn(
                 f"{self._function.__qualname__} refers to what is only in this process: not kept", stacklevel=2
             )
@@ -101,6 +115,50 @@ class KernelCache:
         except OSError:
             with suppress(OSError):
                 unfinished.unlink()
+        self._go_on(key)
+
+    def _read(self, key: tuple[str, ...]) -> bytes | None:
+        try:
+            return self._file(key).read_bytes()
+        except OSError:
+            return None
+
+    def _wait_for_others(self, key: tuple[str, ...]) -> bool:
+        """Wait for another process that compiles the same; return whether there was one. Else others wait for this one.
+
+        Functions call each other without circles, so no two processes wait for each other. A process that fails to
+        compile, or ends, lets the others go on.
+        """
+        if fcntl is None:
+            return False
+        path = self._file(key).with_suffix(".compiling")
+        deadline = time.monotonic() + LONGEST_WAIT_S
+        try:
+            make_stamped(path.parent)
+            mine = path.open("w")
+        except OSError:
+            return False
+        waited = False
+        while True:
+            try:
+                fcntl.flock(mine, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                waited = True
+                if time.monotonic() > deadline:
+                    mine.close()
+                    return True
+                time.sleep(0.02)
+                continue
+            self._compiling[key] = mine
+            return waited or self._file(key).exists()
+
+    def _go_on(self, key: tuple[str, ...]) -> None:
+        """Let others go on that wait for this process."""
+        held = self._compiling.pop(key, None)
+        if held is not None:
+            with suppress(OSError):
+                Path(held.name).unlink()
+            held.close()
 
     def flush(self) -> None:
         """Forget all signatures."""
@@ -149,6 +207,22 @@ def load_numba_without_blas() -> None:
 
 if os.environ.get("DASKFS_OWN_WORKER"):
     load_numba_without_blas()
+
+
+class KernelType(types.Dispatcher):  # type: ignore[misc]
+    """The type of a kernel that a kernel refers to: nothing at run time.
+
+    numba writes the address of a dispatcher into the code of whoever refers to it, and does not keep such code on disk
+    before an optimiser has seen that nobody reads it.
+    """
+
+
+register_model(KernelType)(models.OpaqueModel)
+
+
+@lower_constant(KernelType)
+def _nothing(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    return context.get_dummy_value()
 
 
 def dispatcher_of(function: Callable[..., Any], fastmath: bool | set[str], stamp: str) -> Any:

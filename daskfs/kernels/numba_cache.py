@@ -49,8 +49,15 @@ class Kernel:
         """Run the function."""
         return interrupts.call_kernel(self.dispatcher, arguments)
 
+    @property
+    def _numba_type_(self) -> Any:
+        """What numba asks of a global that a kernel refers to."""
+        from daskfs.kernels.machine_code import KernelType
+
+        return KernelType(self.dispatcher)
+
     def __getattr__(self, name: str) -> Any:
-        """Return what numba asks of a global that a kernel refers to (`_numba_type_`), and others of a dispatcher."""
+        """Return what its dispatcher has."""
         if name.startswith("__") or name == "dispatcher":
             raise AttributeError(name)
         return getattr(self.dispatcher, name)

@@ -43,7 +43,8 @@ def compile_ahead(selections: Iterable[Mapping[str, Any]], dtype: str) -> None:
     Parameters
     ----------
     selections : iterable of mappings
-        The method and its parameters, as in `select` of a pipeline.
+        The method and its parameters, as in `select` of a pipeline; and, where they are known, ``n_classes`` of the
+        target (0: numbers), and ``then_refit`` where the pipeline's own refit follows.
     dtype : str
         Of the matrix.
     """
@@ -73,15 +74,20 @@ def compile_ahead(selections: Iterable[Mapping[str, Any]], dtype: str) -> None:
                 mark.touch()
 
 
-def with_default_losses(method: str) -> list[dict[str, str]]:
-    """Return selections by a method with the losses that it takes where none is named."""
+def kinds_of(method: str, loss: str | None = None) -> list[dict[str, Any]]:
+    """Return selections by a method of each kind of target, with a loss or those that it takes where none is named."""
     from daskfs.methods import find_method
     from daskfs.parameters import LossOf, parameters_of
 
     parameter = parameters_of(find_method(method)).get("loss")
     if parameter is None or not isinstance(parameter.kinds[0], LossOf):
         return [{"method": method}]
-    return [{"method": method, "loss": loss} for loss in parameter.kinds[0].by_default]
+    by_target = parameter.kinds[0].by_target
+    if loss is not None:
+        own = N_CLASSES.get(LOSSES[loss].target, 0) if loss in LOSSES else 0
+        several = {3: loss} if own == 2 and parameter.kinds[0].several else {}  # each class against the rest
+        by_target = {own: loss} | several
+    return [{"method": method, "loss": name, "n_classes": n_classes} for n_classes, name in by_target.items()]
 
 
 def _start(jobs: list[tuple[dict[str, Any], Any]], dtype: str) -> subprocess.Popen[bytes]:
@@ -114,7 +120,7 @@ def rehearse(jobs: str, dtype: str) -> None:
         for number, (options, shapes) in enumerate(json.loads(jobs)):
             method, then_refit = options.pop("method"), options.pop("then_refit", False)
             loss = options.get("loss", find_method(method).loss)
-            n_classes = N_CLASSES.get(LOSSES[loss].target, 0) if loss in LOSSES else 0
+            n_classes = options.pop("n_classes", N_CLASSES.get(LOSSES[loss].target, 0) if loss in LOSSES else 0)
             for n_samples, n_features in shapes:
                 path = Path(folder) / f"{number}-{n_features}.zarr"
                 _write_noise(path, n_samples, n_features, dtype, n_classes)
@@ -135,7 +141,11 @@ def _small(selection: Mapping[str, Any]) -> dict[str, Any]:
 
 def _mark(options: dict[str, Any], dtype: str) -> Path:
     """Return the empty file that says that this was rehearsed."""
-    kind = {name: value for name, value in options.items() if isinstance(value, (str, bool)) or value is None}
+    kind = {
+        name: value
+        for name, value in options.items()
+        if isinstance(value, (str, bool)) or value is None or name == "n_classes"
+    }
     digest = hashlib.sha256(json.dumps([kind, dtype], sort_keys=True).encode()).hexdigest()[:16]
     return CACHE_DIRECTORY / "rehearsed" / stamp_of_all() / digest
 

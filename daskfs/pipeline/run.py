@@ -174,7 +174,9 @@ class _Run:
         """Have the kernels compiled in other processes: the compiler would take this one over its memory limit."""
         self.steps.start("warmup", 1)
         losses = check_losses(self.pipeline, self.plan.data.target)
-        then = {"then_refit": True} if self.pipeline.refit.by == "ridge" else {}
+        then: dict[str, Any] = {"n_classes": min(self.plan.data.target.n_classes, 3)}
+        if self.pipeline.refit.by == "ridge":
+            then["then_refit"] = True
         compile_ahead(
             (
                 _named_loss(one.model_dump(mode="json"), losses[label]) | then

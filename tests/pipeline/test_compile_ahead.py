@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from daskfs.pipeline import compile_ahead
+from daskfs.pipeline import compile_ahead, refit
 from daskfs.pipeline.compile_ahead import TALL, WIDE
 from daskfs.pipeline.config import load_pipeline
 
@@ -92,6 +92,28 @@ def test_a_fit_that_fails_does_not_keep_the_others_from_being_rehearsed(capfd):
     jobs = [({"method": "message", "n_subsets": -1}, [TALL]), ({"method": "message", "n_subsets": 2}, [TALL])]
     compile_ahead.rehearse(json.dumps(jobs), "float32")
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("then_refit", [True, False])
+def test_the_refit_of_a_pipeline_is_rehearsed_where_it_follows(then_refit, monkeypatch):
+    refitted = []
+    monkeypatch.setattr(refit, "refit_by_ridge", lambda selector, run: refitted.append(selector.n_features_in_))
+    options = {"method": "message", "n_subsets": 2, "loss": "squared", "then_refit": then_refit}
+    compile_ahead.rehearse(json.dumps([(options, [TALL])]), "float32")
+    assert refitted == [TALL[1]] * then_refit
+    assert compile_ahead._mark(options, "float32") != compile_ahead._mark(options | {"then_refit": None}, "float32")
+
+
+def test_classes_are_rehearsed_two_and_several_where_each_is_told_from_the_rest(monkeypatch):
+    kinds = compile_ahead.kinds_of("fgm")
+    assert [(one["loss"], one["n_classes"]) for one in kinds] == [("squared", 0), ("logistic", 2), ("logistic", 3)]
+    assert len({compile_ahead._mark(one, "float32") for one in kinds}) == 3
+    assert [one["n_classes"] for one in compile_ahead.kinds_of("fgm", "logistic")] == [2, 3]
+    assert [one["n_classes"] for one in compile_ahead.kinds_of("message", "multinomial")] == [3]
+    seen = []
+    monkeypatch.setattr(compile_ahead, "_write_noise", lambda path, *sizes: seen.append(sizes[-1]))
+    compile_ahead.rehearse(json.dumps([(one, [TALL]) for one in kinds]), "float32")
+    assert seen == [0, 2, 3]
 
 
 def test_named_columns_are_left_out_for_noise_has_none_of_that_name():

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba.core import types
 
 from daskfs.kernels.blocks.column_entries import ColumnEntries
 from daskfs.kernels.blocks.entered_entries import (
@@ -39,13 +38,20 @@ class EitherColumns:
 
     def __init__(self, of_copies: Callable[..., Any], of_entries: Callable[..., Any]) -> None:
         self.of_copies, self.of_entries = of_copies, of_entries
-        self._numba_type_ = types.Dispatcher(self)  # type: ignore[type-var]
+
+    @property
+    def _numba_type_(self) -> Any:
+        from daskfs.kernels.machine_code import KernelType
+
+        return KernelType(self)
 
     def __call__(self, columns: Any, *rest: Any) -> Any:
         """Call what is meant from Python."""
         return (self.of_copies if isinstance(columns, np.ndarray) else self.of_entries)(columns, *rest)
 
     def _of(self, kinds: tuple[Any, ...]) -> Any:
+        from numba.core import types
+
         return self.of_copies if isinstance(kinds[0], types.Array) else self.of_entries
 
     def get_call_template(self, kinds: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
