@@ -255,6 +255,34 @@ def test_the_front_door_loads_nothing():
     assert modules_after("import daskfs; dir(daskfs)") & (HEAVY | {"numpy", "numba", "dask"}) == set()
 
 
+SLOW_TO_LOAD = {
+    "sklearn",
+    "scipy",
+    "pandas",
+    "pyarrow",
+    "numba",
+    "llvmlite",
+    "zarr",
+    "dask",
+    "distributed",
+    "matplotlib",
+}
+
+
+@pytest.mark.parametrize("name", ["Message", "OnlineSubstitution", "AsyncOnlineSubstitution", "FGM", "Mission"])
+def test_a_selectors_class_loads_neither_scikit_learn_nor_numba(name):
+    """Nor scipy.stats, which scikit-learn imports: a second of CPU."""
+    assert modules_after(f"import daskfs; daskfs.{name}") & SLOW_TO_LOAD == set()
+
+
+@pytest.mark.parametrize("command", ["validate", "plan"])
+def test_a_pipeline_is_checked_and_planned_with_neither_scikit_learn_nor_numba(command):
+    """Of its source only what that is read with: Arrow for tables, scikit-learn for the sets that it ships."""
+    pipeline = PACKAGE.parent / "pipelines" / "message.yaml"  # of a source that needs neither
+    statement = f"from daskfs.cli import app; app(['{command}', '{pipeline}'], standalone_mode=False)"
+    assert modules_after(statement) & SLOW_TO_LOAD == set()
+
+
 def test_every_public_name_can_be_fetched():
     import daskfs
 

@@ -22,11 +22,14 @@ A test holds the two together.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
+from daskfs.kernels.instructions import ByTypes
 from daskfs.kernels.numba_cache import elementwise, kernel
-from daskfs.losses import EPSILON_INSENSITIVE, HINGE, HUBER, LOGISTIC, POISSON, SQUARED, SQUARED_HINGE
+from daskfs.losses import EPSILON_INSENSITIVE, HINGE, HUBER, LOGISTIC, POISSON, SQUARED, SQUARED_HINGE, find_loss
 
 HUBER_EFFICIENCY = 1.345  # threshold in standard deviations of the noise: 95 % efficient under normal noise
 SPAN = 512  # predictions taken at once: all arrays of a span stay in the first-level cache
@@ -88,9 +91,9 @@ def values(loss, threshold, z, y, value, bits):  # type: ignore[no-untyped-def]
     for start in range(0, z.shape[0], SPAN):
         stop = min(start + SPAN, z.shape[0])
         if loss == LOGISTIC:
-            _logistic_values(z[start:stop], y[start:stop], value[start:stop], bits)
+            logistic_values(loss, z[start:stop], y[start:stop], value[start:stop], bits)
         elif loss == POISSON:
-            _poisson_values(z[start:stop], y[start:stop], value[start:stop], bits)
+            poisson_values(loss, z[start:stop], y[start:stop], value[start:stop], bits)
         elif loss == SQUARED_HINGE:
             _squared_hinge_values(z[start:stop], y[start:stop], value[start:stop])
         elif loss == EPSILON_INSENSITIVE:
@@ -105,9 +108,11 @@ def derivatives(loss, threshold, z, y, derivative, curvature, bits):  # type: ig
     for start in range(0, z.shape[0], SPAN):
         stop = min(start + SPAN, z.shape[0])
         if loss == LOGISTIC:
-            _logistic_derivatives(z[start:stop], y[start:stop], derivative[start:stop], curvature[start:stop], bits)
+            logistic_derivatives(
+                loss, z[start:stop], y[start:stop], derivative[start:stop], curvature[start:stop], bits
+            )
         elif loss == POISSON:
-            _poisson_derivatives(z[start:stop], y[start:stop], derivative[start:stop], curvature[start:stop], bits)
+            poisson_derivatives(loss, z[start:stop], y[start:stop], derivative[start:stop], curvature[start:stop], bits)
         elif loss == SQUARED_HINGE:
             _squared_hinge_derivatives(z[start:stop], y[start:stop], derivative[start:stop], curvature[start:stop])
         elif loss == EPSILON_INSENSITIVE:
@@ -170,7 +175,7 @@ def _log1p(e):  # type: ignore[no-untyped-def]
 
 
 @elementwise
-def _logistic_values(z, y, value, bits):  # type: ignore[no-untyped-def]
+def _logistic_values(loss, z, y, value, bits):  # type: ignore[no-untyped-def]
     for i in range(z.shape[0]):
         value[i] = max(-abs(z[i]), _LOWEST)
     _exponentials(value, bits)
@@ -179,7 +184,7 @@ def _logistic_values(z, y, value, bits):  # type: ignore[no-untyped-def]
 
 
 @elementwise
-def _logistic_derivatives(z, y, derivative, curvature, bits):  # type: ignore[no-untyped-def]
+def _logistic_derivatives(loss, z, y, derivative, curvature, bits):  # type: ignore[no-untyped-def]
     """With e = exp(-|z|): σ(-y z) is 1 / (1 + e) on the wrong side of 0, e / (1 + e) on the right side."""
     for i in range(z.shape[0]):
         curvature[i] = max(-abs(z[i]), _LOWEST)
@@ -193,7 +198,7 @@ def _logistic_derivatives(z, y, derivative, curvature, bits):  # type: ignore[no
 
 
 @elementwise
-def _poisson_values(z, y, value, bits):  # type: ignore[no-untyped-def]
+def _poisson_values(loss, z, y, value, bits):  # type: ignore[no-untyped-def]
     for i in range(z.shape[0]):
         value[i] = min(max(z[i], _LOWEST), _HIGHEST)
     _exponentials(value, bits)
@@ -203,7 +208,7 @@ def _poisson_values(z, y, value, bits):  # type: ignore[no-untyped-def]
 
 
 @elementwise
-def _poisson_derivatives(z, y, derivative, curvature, bits):  # type: ignore[no-untyped-def]
+def _poisson_derivatives(loss, z, y, derivative, curvature, bits):  # type: ignore[no-untyped-def]
     for i in range(z.shape[0]):
         curvature[i] = min(max(z[i], _LOWEST), _HIGHEST)
     _exponentials(curvature, bits)
@@ -255,6 +260,38 @@ def _insensitive_derivatives(z, y, derivative, curvature, threshold):  # type: i
         difference = z[i] - y[i]
         derivative[i] = difference - min(max(difference, -threshold), threshold)
         curvature[i] = 1.0 if abs(difference) > threshold else 0.0
+
+
+@kernel
+def _no_values(loss, z, y, value, bits):  # type: ignore[no-untyped-def]
+    return
+
+
+@kernel
+def _no_derivatives(loss, z, y, derivative, curvature, bits):  # type: ignore[no-untyped-def]
+    return
+
+
+class OfLoss(ByTypes):
+    """The formulas of a loss, and nothing for codes that are of another by their type, see `daskfs.losses.Loss.code`."""
+
+    def __init__(self, loss: str, formulas: Callable[..., Any], nothing: Callable[..., Any]) -> None:
+        self.formulas, self.nothing = formulas, nothing
+        self._widths = (8 * find_loss(loss).code.itemsize, 64)
+
+    def __call__(self, *arguments: Any) -> None:
+        """Call the formulas from Python."""
+        self.formulas(*arguments)
+
+    def kernel_for(self, kinds: tuple[Any, ...]) -> Any:
+        """Return the formulas, or what does nothing."""
+        return self.formulas if kinds[0].bitwidth in self._widths else self.nothing
+
+
+logistic_values = OfLoss("logistic", _logistic_values, _no_values)
+logistic_derivatives = OfLoss("logistic", _logistic_derivatives, _no_derivatives)
+poisson_values = OfLoss("poisson", _poisson_values, _no_values)
+poisson_derivatives = OfLoss("poisson", _poisson_derivatives, _no_derivatives)
 
 
 @kernel

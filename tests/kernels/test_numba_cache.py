@@ -148,6 +148,26 @@ def test_two_processes_compile_at_once_and_both_are_kept(package):
     assert run_in(package, "print(doubled(5.0), doubled(2**62), len(doubled.stats.cache_hits))")[-1] == "2"
 
 
+def test_of_two_processes_that_need_the_same_one_compiles_it(package):
+    """Whoever comes second waits, and loads what the first has kept."""
+    code = "from daskfs.kernels.caller import scaled; input(); print(scaled(5.0), len(scaled.stats.cache_hits))"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "cwd": package.parent}
+    both = [subprocess.Popen([sys.executable, "-c", code], **pipes) for _ in range(2)]
+    for process in both:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    assert sorted(process.communicate()[0] for process in both) == ["10.0 0\n", "10.0 1\n"]
+    assert not [*package.rglob("*.compiling")]
+
+
+def test_who_has_gone_while_compiling_is_not_waited_for(package):
+    assert run_in(package, CALLS)[2:] == ["0", "0"]
+    (file,) = package.rglob("scaled-*.nbc")
+    file.with_suffix(".compiling").touch()
+    file.unlink()
+    assert run_in(package, CALLS) == ["10.0", "10.0", "0", "1"]
+
+
 def test_a_damaged_file_is_compiled_again(package):
     assert run_in(package, CALLS)[2:] == ["0", "0"]
     (file,) = package.rglob("scaled-*.nbc")

@@ -23,44 +23,27 @@ from daskfs.kernels.blocks.entered_entries import (
     weigh_entered,
     without_runaways,
 )
+from daskfs.kernels.instructions import ByTypes
 from daskfs.kernels.linear.columns import add_members, copy_row, copy_to_rows, row_dot, weigh_row
 from daskfs.kernels.linear.weighted_gram import extend_hessian, member_products
 from daskfs.kernels.numba_cache import kernel
 
 
-class EitherColumns:
-    """Two kernels, the first argument of which says which is called: copies are an array, entries are not.
-
-    Apart from numba's ``overload``, which would compile a third function that calls one of them.
-    """
-
-    is_compiling = False  # numba asks: calls of itself are another matter
+class EitherColumns(ByTypes):
+    """Two kernels, the first argument of which says which is called: copies are an array, entries are not."""
 
     def __init__(self, of_copies: Callable[..., Any], of_entries: Callable[..., Any]) -> None:
         self.of_copies, self.of_entries = of_copies, of_entries
-
-    @property
-    def _numba_type_(self) -> Any:
-        from daskfs.kernels.machine_code import KernelType
-
-        return KernelType(self)
 
     def __call__(self, columns: Any, *rest: Any) -> Any:
         """Call what is meant from Python."""
         return (self.of_copies if isinstance(columns, np.ndarray) else self.of_entries)(columns, *rest)
 
-    def _of(self, kinds: tuple[Any, ...]) -> Any:
+    def kernel_for(self, kinds: tuple[Any, ...]) -> Any:
+        """Return the kernel for copies or the one for entries."""
         from numba.core import types
 
         return self.of_copies if isinstance(kinds[0], types.Array) else self.of_entries
-
-    def get_call_template(self, kinds: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """Return numba's template of a call."""
-        return self._of(kinds).get_call_template(kinds, keywords)
-
-    def get_overload(self, kinds: tuple[Any, ...]) -> Any:
-        """Return what numba calls."""
-        return self._of(kinds).get_overload(kinds)
 
 
 def new_columns(X: Any, capacity: int) -> Any:
