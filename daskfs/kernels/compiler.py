@@ -36,13 +36,7 @@ class NativeLibrary(JITCodeLibrary):
 
 
 class LinkedLibrary(JITCodeLibrary):
-    """The code of a function that kernels call: to be linked into theirs and optimised there, not native."""
-
-    def _optimize_functions(self, module: Any) -> None:
-        module.data_layout = self._codegen._data_layout
-
-    def _optimize_final_module(self) -> None:
-        """Leave it to the caller."""
+    """The code of a function that kernels call: to be linked into theirs, not native."""
 
     def _finalize_final_module(self) -> None:
         self._finalize_dynamic_globals()
@@ -59,6 +53,16 @@ class LinkedLibrary(JITCodeLibrary):
         """Return what is kept on disk."""
         kept: tuple[Any, ...] = self.serialize_using_bitcode()
         return kept
+
+
+class PlainLibrary(LinkedLibrary):
+    """The same, optimised where it is linked into native code alone: nothing in it may be summed in another order."""
+
+    def _optimize_functions(self, module: Any) -> None:
+        module.data_layout = self._codegen._data_layout
+
+    def _optimize_final_module(self) -> None:
+        """Leave it to whom it is linked into."""
 
 
 def refuse_shapes(source: Any, target: Any) -> None:
@@ -87,14 +91,17 @@ def making(library: type[JITCodeLibrary], codegen: Any) -> Iterator[None]:
 class CompilerForKernels(Compiler):
     """Compiles a function that kernels call."""
 
-    library_class: type[JITCodeLibrary] = LinkedLibrary
+    library_class: type[JITCodeLibrary] = PlainLibrary
 
     def _compile_core(self) -> Any:
         interrupts.raise_waiting()
         codegen = self.state.targetctx.codegen()
-        self.state.library = self.library_class(codegen, self.state.func_id.func_qualname)
+        library = self.library_class
+        if library is PlainLibrary and self.state.flags.fastmath:
+            library = LinkedLibrary
+        self.state.library = library(codegen, self.state.func_id.func_qualname)
         self.state.library.enable_object_caching()
-        with making(LinkedLibrary, codegen):  # numba's own functions among them
+        with making(PlainLibrary, codegen):  # numba's own functions among them
             return super()._compile_core()
 
 

@@ -273,7 +273,7 @@ def _no_derivatives(loss, z, y, derivative, curvature, bits):  # type: ignore[no
 
 
 class OfLoss(ByTypes):
-    """The formulas of a loss, and nothing for codes that are of another by their type, see `daskfs.losses.Loss.code`."""
+    """The formulas of a loss, and nothing for codes of others by their type, see `daskfs.losses.Loss.code`."""
 
     def __init__(self, loss: str, formulas: Callable[..., Any], nothing: Callable[..., Any]) -> None:
         self.formulas, self.nothing = formulas, nothing

@@ -98,7 +98,7 @@ def test_a_fit_that_fails_does_not_keep_the_others_from_being_rehearsed(capfd):
 def test_the_refit_of_a_pipeline_is_rehearsed_where_it_follows(then_refit, monkeypatch):
     refitted = []
     monkeypatch.setattr(refit, "refit_by_ridge", lambda selector, run: refitted.append(selector.n_features_in_))
-    options = {"method": "message", "n_subsets": 2, "loss": "squared", "then_refit": then_refit}
+    options = {"method": "mission", "n_epochs": 1, "loss": "squared", "then_refit": then_refit}
     compile_ahead.rehearse(json.dumps([(options, [TALL])]), "float32")
     assert refitted == [TALL[1]] * then_refit
     assert compile_ahead._mark(options, "float32") != compile_ahead._mark(options | {"then_refit": None}, "float32")
