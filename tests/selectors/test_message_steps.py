@@ -48,7 +48,7 @@ def test_strided_subsets_know_what_only_a_part_of_the_rows_tells(problem, tmp_pa
 
 
 def test_a_strided_plan_reads_all_tiles_in_every_task():
-    whole = 100_000 * 500 * 4
+    whole = 49 * 2048 * 512 * 4
     plans = {
         partition: Message(n_subsets=20, partition=partition).plan(100_000, 500, "float32", 2**26, 1, (2048, 512))
         for partition in ("random", "strided")
