@@ -7,14 +7,14 @@ import math
 import numpy as np
 
 from daskfs.kernels.blocks.any_block import multiply_columns, standardised_columns
+from daskfs.kernels.glm.curvatures import extend_hessians
+from daskfs.kernels.glm.minimise import OPTIMALITY
 from daskfs.kernels.glm.state import DIRECTIONS, ENTERED, KNOWN, NEARBY, PASSES
 from daskfs.kernels.linear.columns import add_row, copy_into, row_dot
 from daskfs.kernels.linear.linalg import MIN_PIVOT
-from daskfs.kernels.linear.weighted_gram import extend_hessian
 from daskfs.kernels.numba_cache import kernel
 
 BATCH = 16  # features entered at once, at most
-OPTIMALITY = 1.0 + 1e-9  # |gradient| may exceed λ by rounding only
 
 
 @kernel
@@ -25,9 +25,10 @@ def admit(X, problem, mean, scale, lam, state):  # type: ignore[no-untyped-def]
     every gradient is known. By Cauchy and Schwarz a gradient cannot change by more than the length of what is left.
     Most columns are certified by that alone, and the others looked at.
     """
-    at, limit = state.at, lam * OPTIMALITY
+    at = state.at
     n_features = scale.shape[0]
-    is_narrow = n_features <= state.near.shape[0]  # copies of all columns are cheaper than foretelling
+    is_narrow = n_features <= state.near.shape[0]  # all columns enter: that is cheaper than foretelling
+    limit = 0.0 if is_narrow else lam * OPTIMALITY
     left = math.inf if is_narrow else _predict(problem, state)
     reach = limit - left
     doubtful = np.empty(n_features, np.int64)
@@ -55,15 +56,11 @@ def admit(X, problem, mean, scale, lam, state):  # type: ignore[no-untyped-def]
     for v in violators:
         _enter(X, problem, mean, scale, doubtful[v], sizes[v], state)
     if state.counts[ENTERED] > n_before:
-        extend_hessian(
-            state.columns,
-            state.identity,
-            state.counts[ENTERED],
-            n_before + 1,
-            state.weight,
-            state.hessian,
-            state.work,
-        )
+        extend_hessians(n_before + 1, state)
+        for q in range(n_before + 1, state.counts[ENTERED] + 1):
+            state.left[q] = state.gradient[q]
+            for r in range(n_before + 1):
+                state.left[q] -= state.hessian[q, r] * (state.coef[r] - state.base[r])
     return violators.shape[0]
 
 
@@ -170,5 +167,6 @@ def _enter(X, problem, mean, scale, feature, size, state):  # type: ignore[no-un
                 return
     state.entered[q] = feature
     state.coef[q + 1] = 0.0
+    state.base[q + 1] = 0.0
     state.gradient[q + 1] = size
     state.counts[ENTERED] = q + 1

@@ -6,13 +6,13 @@ import math
 
 import numpy as np
 
-from daskfs.kernels.glm.newton import SEPARABLE, estimate_dispersion, hessian_weights, mean_loss, newton
-from daskfs.kernels.glm.proximal import solve_entered
+from daskfs.kernels.glm.curvatures import renew_hessian
+from daskfs.kernels.glm.minimise import solve_entered
+from daskfs.kernels.glm.newton import SEPARABLE, estimate_dispersion, mean_loss, newton
 from daskfs.kernels.glm.screening import admit
 from daskfs.kernels.glm.state import ENTERED, SEPARABLE_REFITS
 from daskfs.kernels.lasso.steps import RSS_FLOOR
 from daskfs.kernels.linear.columns import copy_into
-from daskfs.kernels.linear.weighted_gram import extend_hessian
 from daskfs.kernels.numba_cache import is_stopped, kernel
 from daskfs.losses import HUBER, SQUARED
 
@@ -35,8 +35,8 @@ def follow(  # type: ignore[no-untyped-def]
     deviance, gic = np.zeros(n_lambdas), np.zeros(n_lambdas)
     coef = np.zeros((n_lambdas, state.coef.shape[0]))
     copy_into(state.at.residual, state.reference_residual)
-    hessian_weights(problem, state.at, state.weight)
-    extend_hessian(state.columns, state.identity, 0, 0, state.weight, state.hessian, state.work)
+    copy_into(state.coef[:1], state.base[:1])
+    renew_hessian(problem, state)
     unit = math.sqrt(estimate_dispersion(problem, state.at, total, 1.0))
     last_model = -1
     scale_of_noise = noise if noise > 0.0 else 1.0
@@ -56,7 +56,7 @@ def follow(  # type: ignore[no-untyped-def]
             n_followed, stop = step, TOO_MANY_ENTERED if n_added < 0 else TOO_MANY_FEATURES
             break
         if not refit:
-            deviance[step] = 2.0 * (total * mean_loss(problem, state.at.z, state.at) - saturated)
+            deviance[step] = 2.0 * (total * _shrunk_value(problem, state) - saturated)
         elif is_new:
             value = _refit_value(problem, n_active, unit, total, state)
             deviance[step] = 2.0 * (total * value - saturated)
@@ -90,6 +90,15 @@ def _take_model(state, last_model):  # type: ignore[no-untyped-def]
             state.members[n_active] = q
             n_active += 1
     return n_active, is_new or n_active != last_model
+
+
+@kernel
+def _shrunk_value(problem, state):  # type: ignore[no-untyped-def]
+    """Return the mean loss at the coefficients, to second order from where the predictions are."""
+    value = mean_loss(problem, state.at.z, state.at)
+    for q in range(state.counts[ENTERED] + 1):
+        value -= 0.5 * (state.gradient[q] + state.left[q]) * (state.coef[q] - state.base[q])
+    return value
 
 
 @kernel
