@@ -198,6 +198,8 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
         n_threads: int = 1,
         tile_shape: tuple[int, int] | None = None,
         target: TargetKind = PLAIN_NUMBERS,
+        n_stored: int | None = None,
+        has_statistics: bool = False,
     ) -> SelectorPlan:
         """Return what fitting a matrix of this shape will read and hold.
 
@@ -213,6 +215,10 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
             Rows and columns of a tile of the store.
         target : TargetKind
             What the target is, which a loss that is not named depends on; by default numbers.
+        n_stored : int, optional
+            Rows of the store in whose tiles these lie; by default no more than these.
+        has_statistics : bool
+            Whether the store knows the columns' statistics over exactly these rows, and they weigh the same.
 
         Raises
         ------
@@ -222,7 +228,8 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
         self.check_parameters()
         planned = copy(self)  # `loss_` is of a fit, or of this plan
         planned._settle_loss(target, is_plan=True)
-        shape = DataShape(int(n_samples), int(n_features), np.dtype(dtype), tile_shape, target.n_classes)
+        sizes = int(n_samples), int(n_features), np.dtype(dtype)
+        shape = DataShape(*sizes, tile_shape, target.n_classes, n_stored, has_statistics)
         return planned._plan(shape, Limits(memory_limit, n_threads))
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> BaseSelector:
