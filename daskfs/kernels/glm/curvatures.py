@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from daskfs.kernels.blocks.any_columns import make_hessian_of
 from daskfs.kernels.glm.newton import hessian_weights
 from daskfs.kernels.glm.state import COMBINED, ENTERED, HESSIANS, KNOWN_HESSIANS
 from daskfs.kernels.linear.columns import copy_into, dot, four_row_dots, sum_of
 from daskfs.kernels.linear.linalg import factorise, solve_cholesky
-from daskfs.kernels.linear.weighted_gram import extend_hessian, make_hessian
 from daskfs.kernels.numba_cache import inner_loop, kernel
 
 LEFT = 0.05  # of the weights, that a combination may leave
@@ -63,7 +63,9 @@ def _make(state):  # type: ignore[no-untyped-def]
     state.counts[KNOWN_HESSIANS] += 1
     state.counts[HESSIANS] += 1
     copy_into(state.weight, state.weights[slot])
-    make_hessian(state.columns, state.counts[ENTERED], 0, state.weight, state.hessians[slot])
+    make_hessian_of(
+        state.columns, state.identity, state.counts[ENTERED], 0, state.weight, state.hessians[slot], state.work
+    )
     n_known = min(state.counts[KNOWN_HESSIANS], COMBINED)
     state.mix[:] = 0.0
     state.mix[slot] = 1.0
@@ -80,7 +82,10 @@ def extend_hessians(first, state):  # type: ignore[no-untyped-def]
     The new rows are taken from it, in proportion, until the Hessian is combined again.
     """
     newest = (state.counts[KNOWN_HESSIANS] - 1) % COMBINED
-    make_hessian(state.columns, state.counts[ENTERED], first, state.weights[newest], state.hessians[newest])
+    make_hessian_of(
+        state.columns, state.identity, state.counts[ENTERED], first, state.weights[newest], state.hessians[newest],
+        state.work,
+    )  # fmt: skip
     if newest != 0:
         copy_into(state.weights[newest], state.weights[0])
         for a in range(state.counts[ENTERED] + 1):

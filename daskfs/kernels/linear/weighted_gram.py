@@ -46,33 +46,26 @@ def extend_hessian(columns, members, n_members, first, weight, hessian, work):  
 
 
 @kernel
-def make_hessian(columns, n_columns, first, weight, hessian):  # type: ignore[no-untyped-def]
-    """Write rows `first` to `n_columns` of the weighted Gram matrix up to their diagonal, at the speed of BLAS.
-
-    The columns are the first of `columns`; no weight is negative.
-    """
-    n = n_columns + 1
+def make_hessian(columns, members, n_members, first, weight, hessian, work):  # type: ignore[no-untyped-def]
+    """As `extend_hessian`, at the speed of BLAS: the order of summation is another. No weight is negative."""
+    n = n_members + 1
     band, sums = np.zeros((padded(n), BAND_ROWS)), np.zeros((padded(n), padded(n)))
     for start in range(0, weight.shape[0], BAND_ROWS):
         if is_stopped():
             break
-        _fill_band(columns, n_columns, weight, start, band)
+        n_rows = min(BAND_ROWS, weight.shape[0] - start)
+        if n_rows < BAND_ROWS:
+            band[:] = 0.0
+        for i in range(n_rows):
+            band[0, i] = work[i] = math.sqrt(weight[start + i])
+        for q in range(n_members):
+            column = columns[members[q]]
+            for i in range(n_rows):
+                band[q + 1, i] = work[i] * column[start + i]
         for a in range(first // TILE * TILE, n, TILE):
             for b in range(0, a + 1, TILE):
                 add_tile(band, a, band, b, 0.0, sums)
     for a in range(first, n):
         for b in range(a + 1):
             hessian[a, b] = sums[a, b]
-
-
-@kernel
-def _fill_band(columns, n_columns, weight, start, band):  # type: ignore[no-untyped-def]
-    """Write √w_i and √w_i times the columns of some rows, 0 beyond the last."""
-    n_rows = min(BAND_ROWS, weight.shape[0] - start)
-    if n_rows < BAND_ROWS:
-        band[:] = 0.0
-    for i in range(n_rows):
-        band[0, i] = math.sqrt(weight[start + i])
-    for q in range(n_columns):
-        for i in range(n_rows):
-            band[q + 1, i] = band[0, i] * columns[q, start + i]
+            hessian[b, a] = sums[a, b]

@@ -38,6 +38,8 @@ Differs from the paper
   ``average="median"`` does, with standard errors a quarter larger.
 * A path ends at models of ``n_i / (2 log p)`` features, since log RSS falls without end towards saturation, and after
   `patience` features without a better model.
+* Where features of a model on a path tell the class of rows without error (a word that only texts of one class have),
+  no coefficients of the refit are best: the criterion takes the deviance that they fall to, and the result says so.
 * The paper is silent on m even and votes of exactly m / 2; they do not count as a majority (``tie="drop"``).
 * A column is selected for which more than half of all subsets vote, those where it is constant among them; its
   frequency, and the average of its coefficient, are over the others. A subset whose target is constant (one class) has
