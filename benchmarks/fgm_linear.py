@@ -59,7 +59,7 @@ def fgm(n_wanted: int, **options: Any) -> Callable[..., Any]:
     from daskfs.selectors.fgm.selector import FGM
 
     def fit(X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-        found = FGM(n_wanted, C=10.0, debias=False, **options).fit_matrix(ArrayMatrix(X, y))
+        found = FGM(n_wanted, **{"C": 10.0, "debias": False} | options).fit_matrix(ArrayMatrix(X, y))
         return found.selected_, found.coef_[found.selected_], found.intercept_
 
     return fit

@@ -83,9 +83,10 @@ class Choices(Record):
     """What subsets chose, in their order: see `daskfs.selectors.message.subset.SubsetChoice`."""
 
     total: np.ndarray
-    """Shape (n_subsets,), as are the next four, but for `y_mean` of several classes: (n_subsets, n_classes)."""
+    """Shape (n_subsets,), as are the next five, but for `y_mean` of several classes: (n_subsets, n_classes)."""
     y_mean: np.ndarray
     n_unsolved: np.ndarray
+    n_separable: np.ndarray
     n_ballots: np.ndarray
     n_constant: np.ndarray
     ballots: Ballots
@@ -109,6 +110,7 @@ class Choices(Record):
             np.array([choice.total for choice in choices]),
             np.array([choice.y_mean for choice in choices]),
             np.array([choice.n_unsolved for choice in choices]),
+            np.array([choice.n_separable for choice in choices]),
             np.array([len(own) for own in of_each]),
             np.array([len(choice.constant) for choice in choices]),
             Ballots(
@@ -135,6 +137,7 @@ class Choices(Record):
         return cls(
             found.total,
             found.y_mean,
+            np.zeros(n_blocks, dtype=np.int64),
             np.zeros(n_blocks, dtype=np.int64),
             found.n_models,
             found.n_constant,

@@ -174,9 +174,9 @@ def notes_on_choices(choices: Choices) -> list[str]:
                 "the path stopped before it was exact"
             )
         )
-    if n_separable := sum(choice.n_separable > 0 for choice in choices):
+    if n_separable := int((choices.n_separable > 0).sum()):
         notes.append(
-            f"on the path of {n_separable} of {m} subsets are models whose features tell the class of rows without error "
+            f"on the paths of {n_separable} of {m} subsets are models whose features tell rows without error "
             "(separation): no coefficients are best, and the criterion takes the deviance that they fall to"
         )
     return notes
