@@ -44,6 +44,7 @@ class GlmState(NamedTuple):
     left: np.ndarray  # (capacity + 1,) the gradient at `coef`, as the Hessian has it
     refit_at: Predictions
     members: np.ndarray  # (capacity,) positions of the features in the model that was refitted last
+    refit_base: np.ndarray  # (capacity + 1,) where the predictions of `refit_at` are
     refitted: np.ndarray  # (capacity,) coefficients of that refit
     counts: np.ndarray  # (9,) see the names above
 
@@ -79,6 +80,7 @@ def new_state(X: Any, capacity: int) -> GlmState:
         left=np.zeros(capacity + 1),
         refit_at=new_predictions(n_samples),
         members=np.full(capacity, -1, dtype=np.int64),
+        refit_base=np.zeros(capacity + 1),
         refitted=np.zeros(capacity),
         counts=np.zeros(9, dtype=np.int64),
     )

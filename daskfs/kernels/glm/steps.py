@@ -6,19 +6,15 @@ import math
 
 import numpy as np
 
-from daskfs.kernels.blocks.any_columns import without_separated
 from daskfs.kernels.glm.curvatures import renew_hessian
 from daskfs.kernels.glm.minimise import solve_entered
-from daskfs.kernels.glm.newton import SEPARABLE, Problem, estimate_dispersion, mean_loss, newton
+from daskfs.kernels.glm.newton import estimate_dispersion, mean_loss
+from daskfs.kernels.glm.refit import refit_value
 from daskfs.kernels.glm.screening import admit
-from daskfs.kernels.glm.state import ENTERED, SEPARABLE_REFITS
+from daskfs.kernels.glm.state import ENTERED
 from daskfs.kernels.lasso.steps import RSS_FLOOR
 from daskfs.kernels.linear.columns import copy_into
 from daskfs.kernels.numba_cache import is_stopped, kernel
-from daskfs.losses import HUBER, SQUARED
-
-FAR = 10.0  # log-odds (or log-means) per standard deviation of a column
-REFIT_TOLERANCE = 1e-2  # of the refit's deviance, before its last step is added to second order
 
 GRID_ENDED, OUT_OF_PATIENCE, TOO_MANY_FEATURES, TOO_MANY_ENTERED = range(4)
 
@@ -59,7 +55,7 @@ def follow(  # type: ignore[no-untyped-def]
         if not refit:
             deviance[step] = 2.0 * (total * _shrunk_value(problem, state) - saturated)
         elif is_new:
-            value = _refit_value(problem, n_active, unit, total, state)
+            value = refit_value(problem, n_active, unit, total, state)
             deviance[step] = 2.0 * (total * value - saturated)
         else:
             deviance[step] = deviance[step - 1]
@@ -99,32 +95,4 @@ def _shrunk_value(problem, state):  # type: ignore[no-untyped-def]
     value = mean_loss(problem, state.at.z, state.at)
     for q in range(state.counts[ENTERED] + 1):
         value -= 0.5 * (state.gradient[q] + state.left[q]) * (state.coef[q] - state.base[q])
-    return value
-
-
-@kernel
-def _refit_value(problem, n_active, unit, total, state):  # type: ignore[no-untyped-def]
-    """Return the mean loss of the unpenalised fit of the active features, or what it falls to.
-
-    It starts at the last such fit, unless that went far, where rows told apart without error have no curvature left.
-    """
-    share = np.empty(problem.share.shape[0])
-    members, n_members = without_separated(state.columns, state.members, n_active, problem, share)
-    coef = np.empty(n_members + 1)
-    coef[0] = state.coef[0]
-    is_near = np.abs(state.refitted).max() <= FAR or problem.loss == SQUARED or problem.loss == HUBER
-    for q in range(n_members):
-        last = state.refitted[members[q]]
-        coef[q + 1] = last if last != 0.0 and is_near else state.coef[members[q] + 1]
-    tol = REFIT_TOLERANCE * unit / math.sqrt(total)
-    hessian, factor = np.empty((n_members + 1, n_members + 1)), np.zeros((n_members + 1, n_members + 1))
-    value, status, _ = newton(
-        Problem(problem.loss, problem.threshold, problem.y, share), state.columns, members, n_members, 0.0, tol,
-        math.inf, coef, state.refit_at, hessian, factor,
-    )  # fmt: skip
-    if status == SEPARABLE or n_members < n_active:
-        state.counts[SEPARABLE_REFITS] += 1
-    state.refitted[:] = 0.0
-    for q in range(n_members):
-        state.refitted[members[q]] = coef[q + 1]
     return value
