@@ -12,7 +12,7 @@ import numpy as np
 from daskfs.kernels.blocks.any_columns import make_hessian_of
 from daskfs.kernels.glm.newton import hessian_weights
 from daskfs.kernels.glm.state import COMBINED, ENTERED, HESSIANS, KNOWN_HESSIANS
-from daskfs.kernels.linear.columns import copy_into, dot, four_row_dots, sum_of
+from daskfs.kernels.linear.columns import add_first, copy_into, dot, four_row_dots, sum_of
 from daskfs.kernels.linear.linalg import factorise, solve_cholesky
 from daskfs.kernels.numba_cache import inner_loop, kernel
 
@@ -89,8 +89,7 @@ def extend_hessians(first, state):  # type: ignore[no-untyped-def]
     if newest != 0:
         copy_into(state.weights[newest], state.weights[0])
         for a in range(state.counts[ENTERED] + 1):
-            for b in range(a + 1):
-                state.hessians[0, a, b] = state.hessians[newest, a, b]
+            copy_into(state.hessians[newest, a, : a + 1], state.hessians[0, a])
         state.weight_products[0, 0] = state.weight_products[newest, newest]
     state.weights[1:] = 0.0
     state.counts[KNOWN_HESSIANS] = 1
@@ -102,14 +101,12 @@ def extend_hessians(first, state):  # type: ignore[no-untyped-def]
 @kernel
 def _mix_rows(first, state):  # type: ignore[no-untyped-def]
     """Combine the rows of the Hessians from `first` on, and the columns that mirror them."""
-    n = state.counts[ENTERED] + 1
-    hessian = state.hessian
-    for a in range(first, n):
-        for b in range(a + 1):
-            hessian[a, b] = 0.0
-        for m in range(min(state.counts[KNOWN_HESSIANS], COMBINED)):
-            if state.mix[m] != 0.0:
-                for b in range(a + 1):
-                    hessian[a, b] += state.mix[m] * state.hessians[m, a, b]
+    hessian, hessians, mix = state.hessian, state.hessians, state.mix
+    for a in range(first, state.counts[ENTERED] + 1):
+        row = hessian[a]
+        row[: a + 1] = 0.0
+        for m in range(COMBINED):
+            if mix[m] != 0.0:
+                add_first(hessians[m, a], mix[m], a + 1, row)
         for b in range(a):
-            hessian[b, a] = hessian[a, b]
+            hessian[b, a] = row[b]

@@ -31,8 +31,9 @@ def refit_value(problem, n_active, unit, total, state):  # type: ignore[no-untyp
     coef, gradient, step = np.empty(n_members + 1), np.zeros(n_members + 1), np.zeros(n_members + 1)
     _start(problem, members, n_members, coef, state)
     _leave_others(problem, members, n_members, state)
+    base, refitted = state.refit_base, state.refitted
     for q in range(n_members + 1):
-        step[q] = coef[q] - state.refit_base[members[q - 1] + 1 if q > 0 else 0]
+        step[q] = coef[q] - base[members[q - 1] + 1 if q > 0 else 0]
     advance(of_rows_left, state.columns, members, n_members, step, 1.0, state.refit_at, gradient)
     hessian, factor = np.empty((n_members + 1, n_members + 1)), np.zeros((n_members + 1, n_members + 1))
     hessian_weights(of_rows_left, state.refit_at, weight)
@@ -45,37 +46,38 @@ def refit_value(problem, n_active, unit, total, state):  # type: ignore[no-untyp
     )  # fmt: skip
     if status == SEPARABLE or n_members < n_active:
         state.counts[SEPARABLE_REFITS] += 1
-    state.refitted[:] = 0.0
-    state.refit_base[0] = coef[0] - step[0]
+    refitted[:] = 0.0
+    base[0] = coef[0] - step[0]
     for q in range(n_members):
-        state.refitted[members[q]] = coef[q + 1]
-        state.refit_base[members[q] + 1] = coef[q + 1] - step[q + 1]
+        refitted[members[q]] = coef[q + 1]
+        base[members[q] + 1] = coef[q + 1] - step[q + 1]
     return value
 
 
 @kernel
 def _start(problem, members, n_members, coef, state):  # type: ignore[no-untyped-def]
-    is_near = np.abs(state.refitted).max() <= FAR or problem.loss == SQUARED or problem.loss == HUBER
-    coef[0] = state.refit_base[0] if is_near else state.coef[0]
+    refitted, shrunk = state.refitted, state.coef
+    is_near = np.abs(refitted).max() <= FAR or problem.loss == SQUARED or problem.loss == HUBER
+    coef[0] = state.refit_base[0] if is_near else shrunk[0]
     for q in range(n_members):
-        last = state.refitted[members[q]]
-        coef[q + 1] = last if last != 0.0 and is_near else state.coef[members[q] + 1]
+        last = refitted[members[q]]
+        coef[q + 1] = last if last != 0.0 and is_near else shrunk[members[q] + 1]
 
 
 @kernel
 def _leave_others(problem, members, n_members, state):  # type: ignore[no-untyped-def]
     """Take the features that are no members out of the predictions."""
-    step = np.zeros(state.counts[ENTERED] + 1)
-    is_member = np.zeros(state.counts[ENTERED], np.bool_)
+    base, n_entered = state.refit_base, state.counts[ENTERED]
+    step, is_member = np.zeros(n_entered + 1), np.zeros(n_entered, np.bool_)
     for q in range(n_members):
         is_member[members[q]] = True
     n_others = 0
-    others = np.empty(state.counts[ENTERED], np.int64)
-    for q in range(state.counts[ENTERED]):
-        if not is_member[q] and state.refit_base[q + 1] != 0.0:
+    others = np.empty(n_entered, np.int64)
+    for q in range(n_entered):
+        if not is_member[q] and base[q + 1] != 0.0:
             others[n_others] = q
-            step[n_others + 1] = -state.refit_base[q + 1]
-            state.refit_base[q + 1] = 0.0
+            step[n_others + 1] = -base[q + 1]
+            base[q + 1] = 0.0
             n_others += 1
     if n_others > 0:
         advance(problem, state.columns, others, n_others, step, 1.0, state.refit_at, np.empty(n_others + 1))
@@ -88,6 +90,7 @@ def _take_hessian(members, n_members, weight, hessian, state):  # type: ignore[n
     if combine_weights(weight, mix, state) > 2.0 * LEFT * sum_of(weight):
         make_hessian_of(state.columns, members, n_members, 0, weight, hessian, np.empty(weight.shape[0]))
         return
+    hessians = state.hessians
     for a in range(n_members + 1):
         row = members[a - 1] + 1 if a > 0 else 0
         for b in range(a + 1):
@@ -95,5 +98,5 @@ def _take_hessian(members, n_members, weight, hessian, state):  # type: ignore[n
             entry = 0.0
             for m in range(COMBINED):
                 if mix[m] != 0.0:
-                    entry += mix[m] * state.hessians[m, row, column]
+                    entry += mix[m] * hessians[m, row, column]
             hessian[a, b] = hessian[b, a] = entry

@@ -35,11 +35,12 @@ def admit(X, problem, mean, scale, lam, state):  # type: ignore[no-untyped-def]
     reach = limit - left
     doubtful = np.empty(n_features, np.int64)
     n_doubtful, n_unknown = 0, 0
+    predicted, is_settled, near_slot = state.predicted, state.is_settled, state.near_slot
     for j in range(n_features):
-        if abs(state.predicted[j]) > reach and scale[j] > 0.0 and not state.is_settled[j]:
+        if abs(predicted[j]) > reach and scale[j] > 0.0 and not is_settled[j]:
             doubtful[n_doubtful] = j
             n_doubtful += 1
-            if state.near_slot[j] < 0:
+            if near_slot[j] < 0:
                 n_unknown += 1
     sizes = np.empty(n_doubtful)
     room = n_near - state.counts[NEARBY]
@@ -59,19 +60,27 @@ def admit(X, problem, mean, scale, lam, state):  # type: ignore[no-untyped-def]
         _enter(X, problem, mean, scale, doubtful[v], sizes[v], state)
     if state.counts[ENTERED] > n_before:
         extend_hessians(n_before + 1, state)
-        for q in range(n_before + 1, state.counts[ENTERED] + 1):
-            state.left[q] = state.gradient[q]
-            for r in range(n_before + 1):
-                state.left[q] -= state.hessian[q, r] * (state.coef[r] - state.base[r])
+        _foretell_left(n_before + 1, state)
     return violators.shape[0]
+
+
+@kernel
+def _foretell_left(first, state):  # type: ignore[no-untyped-def]
+    """Bring the gradients of features that entered from the predictions to the coefficients."""
+    left, hessian, coef, base = state.left, state.hessian, state.coef, state.base
+    for q in range(first, state.counts[ENTERED] + 1):
+        left[q] = state.gradient[q]
+        for r in range(first):
+            left[q] -= hessian[q, r] * (coef[r] - base[r])
 
 
 @kernel
 def _predict(problem, state):  # type: ignore[no-untyped-def]
     """Write the gradients but for the part of the residuals that is left in `state.work`; return its length."""
     left, predicted = state.work, state.predicted
+    residual, reference = state.at.residual, state.reference_residual
     for i in range(left.shape[0]):
-        left[i] = state.at.residual[i] - state.reference_residual[i]
+        left[i] = residual[i] - reference[i]
     length = math.sqrt(_squared_length(left, problem.share))
     copy_into(state.reference, predicted)
     for k in range(min(state.counts[KNOWN], DIRECTIONS)):
@@ -105,10 +114,12 @@ def _refresh(X, problem, mean, scale, left, state):  # type: ignore[no-untyped-d
     multiply_columns(X, mean, scale, state.at.residual, state.reference)
     if left > 0.0:
         k = state.counts[KNOWN] % DIRECTIONS
-        for i in range(state.work.shape[0]):
-            state.directions[k, i] = np.divide(state.work[i], left * problem.share[i])
+        work, share, reference, predicted = state.work, problem.share, state.reference, state.predicted
+        direction, image = state.directions[k], state.images[k]
+        for i in range(work.shape[0]):
+            direction[i] = np.divide(work[i], left * share[i])
         for j in range(scale.shape[0]):
-            state.images[k, j] = np.divide(state.reference[j] - state.predicted[j], left)
+            image[j] = np.divide(reference[j] - predicted[j], left)
         state.counts[KNOWN] += 1
     state.near_slot[:] = -1
     state.counts[NEARBY] = 0
