@@ -45,7 +45,7 @@ def solve_entered(problem, lam, tol, far, state):  # type: ignore[no-untyped-def
         for q in range(n):
             step[q] = coef[q] - base[q]
             size = max(size, abs(step[q]) * math.sqrt(max(hessian[q, q], 0.0)))
-        if is_settled and (size <= 0.1 * tol or size * min(size / last, SLOWEST) <= tol and iteration > 0):
+        if is_settled and (size <= 0.1 * tol or (size * min(size / last, SLOWEST) <= tol and iteration > 0)):
             return
         slope = slope_along(gradient, base, step, 0.0, lam)
         if not slope < 0.0 or not (is_settled or is_exact):
@@ -56,9 +56,7 @@ def solve_entered(problem, lam, tol, far, state):  # type: ignore[no-untyped-def
             renew_hessian(problem, state)  # the combination is beyond use
             is_exact = True
             continue
-        length = take_step(
-            problem, lam, slope, step, base, state.columns, state.identity, n - 1, state.at, gradient
-        )
+        length = take_step(problem, lam, slope, step, base, state.columns, state.identity, n - 1, state.at, gradient)
         state.counts[NEWTON_STEPS] += 1
         if length != 1.0:
             for q in range(n):
