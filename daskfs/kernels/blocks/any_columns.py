@@ -58,10 +58,10 @@ class EitherColumns:
         return self._of(kinds).get_overload(kinds)
 
 
-def new_columns(X: Any, capacity: int) -> Any:
+def new_columns(X: Any, capacity: int, makes_hessians: bool = True) -> Any:
     """Return room for `capacity` columns of a block that enter."""
     if isinstance(X, ColumnEntries):
-        return new_entered_entries(X, capacity)
+        return new_entered_entries(X, capacity, makes_hessians)
     return np.empty((capacity, X.shape[0]))  # pages are touched only as columns are copied
 
 

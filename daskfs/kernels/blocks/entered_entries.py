@@ -38,14 +38,19 @@ class EnteredEntries(NamedTuple):
     """What they add to the constants."""
 
 
-def new_entered_entries(block: ColumnEntries, capacity: int) -> EnteredEntries:
-    """Return room for `capacity` columns."""
+def new_entered_entries(block: ColumnEntries, capacity: int, makes_hessians: bool = True) -> EnteredEntries:
+    """Return room for `capacity` columns, and for their entries by rows where their Hessian will be asked for."""
     constant, centre, inverse = np.zeros((3, capacity))
-    n_entries = min(len(block.rows), capacity * block.n_samples)  # pages are touched only as they are needed
+    n_entries = min(len(block.rows), capacity * block.n_samples) if makes_hessians else 0
     return EnteredEntries(
         block, np.zeros(capacity, dtype=np.int64), constant, centre, inverse, np.full(capacity + 1, -1),
         np.zeros(block.n_samples + 2, dtype=np.int64), np.empty(n_entries, dtype=np.uint32), np.empty(n_entries),
     )  # fmt: skip
+
+
+def entered_entries_nbytes(n_samples: int, capacity: int, n_entries: int) -> int:
+    """Return the memory of `new_entered_entries` in bytes."""
+    return 40 * capacity + 8 * n_samples + 12 * min(n_entries, capacity * n_samples)
 
 
 @kernel
