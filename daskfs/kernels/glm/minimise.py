@@ -19,7 +19,7 @@ from daskfs.kernels.numba_cache import is_stopped, kernel
 
 OPTIMALITY = 1.0 + 1e-9  # |gradient| may exceed λ by rounding only
 SWEEPS_BETWEEN = 16  # of descent, before the system of its active features is solved
-NEARBY = 0.01  # of a step that is far: after a shorter one the Hessian is what it was
+CLOSE = 0.01  # of a step that is far: after a shorter one the Hessian is what it was
 SLOWEST = 0.3  # of its predecessor: a step that has shrunk by less asks for the Hessian of where it is
 
 
@@ -66,7 +66,7 @@ def solve_entered(problem, lam, tol, far, state):  # type: ignore[no-untyped-def
         is_exact = length < 1.0 or size > SLOWEST * last or (iteration == 0 and size > far)
         if is_exact:
             renew_hessian(problem, state)
-        elif size > NEARBY * far:
+        elif size > CLOSE * far:
             update_hessian(problem, state)
         last = size
     state.counts[UNSOLVED] += 1
