@@ -11,7 +11,7 @@ from daskfs.pipeline.planning import check_pipeline, facts_of, plan_pipeline
 from daskfs.selectors.fgm.selector import FGM
 from daskfs.selectors.shared.budget import TILES_NBYTES
 from daskfs.sources.ingest import ingest
-from daskfs.store.feature_store import open_store
+from daskfs.store.feature_store import FeatureStore, open_store
 from daskfs.store.tile_reader import TileReader
 from tests.contract.lab import assert_same_bits
 
@@ -40,8 +40,29 @@ def decoded(monkeypatch):
     return tiles
 
 
+@pytest.fixture
+def asked(monkeypatch):
+    """The columns that each task reads for the client: of the first group, and of others that were not foreseen."""
+    columns_of_tasks, read = [], FeatureStore.read
+
+    def counted(self, rows, columns=slice(None), out=None):
+        if isinstance(columns, np.ndarray):
+            columns_of_tasks.append(columns.tolist())
+        return read(self, rows, columns, out)
+
+    monkeypatch.setattr(FeatureStore, "read", counted)
+    return columns_of_tasks
+
+
 def nbytes_of(store, tiles):
     return len(tiles) * store.tile_shape[0] * store.tile_shape[1] * store.dtype.itemsize
+
+
+def assert_as_planned(plan, store, decoded, asked, n_stored=N):
+    """Groups are of one column: the first is read, and those that were not foreseen, which the plan does not know."""
+    assert 1 <= len(asked) <= 6
+    column_nbytes = -(-n_stored // store.tile_shape[0]) * np.prod(store.tile_shape) * store.dtype.itemsize
+    assert nbytes_of(store, decoded) == plan.read_nbytes + (len(asked) - 1) * column_nbytes
 
 
 def fit_of(store, **more):
@@ -52,21 +73,22 @@ def fit_of(store, **more):
 
 @pytest.mark.parametrize("tile_shape", TILES)
 @pytest.mark.parametrize("dtype", [np.float32, np.int8])
-def test_the_plan_tells_what_is_decoded(tmp_path, decoded, tile_shape, dtype):
+def test_the_plan_tells_what_is_decoded(tmp_path, decoded, asked, tile_shape, dtype):
     X, y = make(dtype)
     store = ingest(X, tmp_path / "m.zarr", y=y, tile_shape=tile_shape)
     decoded.clear()
     fit_of(store)
     plan = FGM(**OPTIONS).plan(N, P, store.dtype, None, tile_shape=store.tile_shape, n_stored=N, has_statistics=True)
     assert plan.n_passes == 6
-    assert nbytes_of(store, decoded) == plan.read_nbytes
+    assert_as_planned(plan, store, decoded, asked)
+    assert len(asked) <= 2
     grid = store.tiles.grid_shape
-    assert len(decoded) == 6 * grid[0] * grid[1] + 6 * grid[0], "once in a pass, and where each of the six columns lies"
+    assert len(decoded) == (6 * grid[1] + len(asked)) * grid[0], "once in a pass, and where those columns lie"
 
 
 @pytest.mark.parametrize("rows", ["split", "ascending", "falling"])
 @pytest.mark.parametrize("kind", [np.asarray, scipy.sparse.csr_array])
-def test_rows_of_a_store_cost_what_their_tiles_do(tmp_path, decoded, rows, kind):
+def test_rows_of_a_store_cost_what_their_tiles_do(tmp_path, decoded, asked, rows, kind):
     X, y = make()
     store = ingest(kind(X), tmp_path / "m.zarr", y=y, tile_shape=(100, 7))
     numbers = np.flatnonzero(np.random.default_rng(1).random(N) < 0.5)
@@ -77,13 +99,12 @@ def test_rows_of_a_store_cost_what_their_tiles_do(tmp_path, decoded, rows, kind)
     n_stored = {"split": N, "ascending": 700, "falling": N}[rows]
     plan = FGM(**OPTIONS).plan(part.shape[0], P, "float32", None, tile_shape=(100, 7), n_stored=n_stored)
     assert plan.n_passes == 7, "one for the statistics of these rows"
-    if rows == "falling":  # such rows are read in pieces: here in one
-        assert len(decoded) > 0
-    assert nbytes_of(store, decoded) == plan.read_nbytes
+    assert_as_planned(plan, store, decoded, asked, n_stored)
+    assert (len(asked) == 6) == (rows == "falling"), "such rows are read in pieces, here in one, and nothing is kept"
 
 
 @pytest.mark.parametrize("n_threads", [1, 3])
-def test_a_limit_that_has_tiles_decoded_twice_is_said_and_counted(tmp_path, decoded, n_threads):
+def test_a_limit_that_has_tiles_decoded_twice_is_said_and_counted(tmp_path, decoded, asked, n_threads):
     X, y = make()
     store = ingest(X, tmp_path / "m.zarr", y=y, tile_shape=(300, 60))
     size = (N, P, "float32")
@@ -96,13 +117,14 @@ def test_a_limit_that_has_tiles_decoded_twice_is_said_and_counted(tmp_path, deco
     assert "over blocks of 20 columns, which decode tiles 3 times, for so the limit has it" in tight.text
     decoded.clear()
     fitted = fit_of(store, memory_limit=limit)
-    assert nbytes_of(store, decoded) == tight.read_nbytes > roomy.read_nbytes
+    assert_as_planned(tight, store, decoded, asked)
+    assert tight.read_nbytes > roomy.read_nbytes
     assert_same_bits(fitted, fit_of(store))
 
 
 @pytest.mark.parametrize("by", [None, "random", "order"])
 @pytest.mark.parametrize("shuffle", [True, False])
-def test_the_plan_of_a_pipeline_tells_it_too(tmp_path, decoded, by, shuffle):
+def test_the_plan_of_a_pipeline_tells_it_too(tmp_path, decoded, asked, by, shuffle):
     X, y = make()
     ingest(X, tmp_path / "m.zarr", y=y, tile_shape=(100, 7), shuffle=shuffle)
     data = {"store": {"path": str(tmp_path / "m.zarr")}, "split": None if by is None else {"test": 0.4, "by": by}}
@@ -114,4 +136,4 @@ def test_the_plan_of_a_pipeline_tells_it_too(tmp_path, decoded, by, shuffle):
     decoded.clear()
     fit_of(store if by is None else store.split(0.4, by)[0])
     assert step.n_passes == 6 + (by is not None)
-    assert nbytes_of(store, decoded) == step.read_nbytes
+    assert_as_planned(step, store, decoded, asked, 660 if by == "order" and not shuffle else N)

@@ -24,6 +24,7 @@ from daskfs.selectors.shared.budget import TILES_NBYTES, Budget, DataShape, Limi
 
 TASK_NBYTES = 64 << 20  # of columns that one task reads: hides Dask's cost of a task
 READ_NBYTES = 36 << 20  # of columns that one task reads for the client, and of their copy that travels
+FORESEEN = 4  # times as many columns as a group takes: on Gaussian sets no group took others
 BUFFER_NBYTES = 12 << 20  # of a piece of rows
 SUMS_NBYTES = 48  # of the sums that a task keeps of a column
 N_BUFFERS = 3  # pieces alive at once: one is scored, one is ready, one is read
@@ -93,6 +94,8 @@ class Cut:
     """Rows of them that it reads at a time, where it reads pieces."""
     n_read: int
     """Columns that one task reads for the client to keep."""
+    n_foreseen: int
+    """Columns that tasks keep while they score, for the next group may take them."""
     task: Budget
 
 
@@ -138,21 +141,26 @@ def cut_columns(shape: DataShape, sizes: Sizes, limits: Limits, way: Way = "stri
     room = BUFFER_NBYTES if limit is None else min(BUFFER_NBYTES, (limit - fixed.nbytes) // N_BUFFERS)
     piece = min(max(1, room // (GRANULE * width * itemsize)), -(-n // GRANULE)) * GRANULE
     left = READ_NBYTES if limit is None else min(READ_NBYTES, limit - fixed.nbytes)
-    n_read = max(1, min(sizes.per_pass, left // (2 * n * itemsize)))
+    n_fitting = left // (2 * n * itemsize)
+    n_read = max(1, min(sizes.per_pass, n_fitting))
+    n_foreseen = min(FORESEEN * sizes.per_pass, n_fitting, m) if way == "strips" else 0
     task = fixed.add_largest(
+        columns_that_groups_may_take=2 * n * n_foreseen * itemsize,
         pieces_of_columns=N_BUFFERS * min(piece, n) * width * itemsize if way == "pieces" else 0,
         columns_for_the_client=2 * n * n_read * itemsize,
     )
-    return Cut(width, piece, n_read, task)
+    return Cut(width, piece, n_read, n_foreseen, task)
 
 
 class Reads(NamedTuple):
-    """Decoded bytes: of a tile whole, whatever is wanted of it."""
+    """Decoded bytes: of a tile whole, whatever is wanted of it. Columns of a group lie as far apart as they can."""
 
     a_pass: int
     """Of all columns, by the tasks that score them."""
-    columns: int
-    """Of the columns that the groups of a pass take, where they lie as far apart as they can."""
+    first_group: int
+    """Of the columns of a group of which none could be foreseen."""
+    later_group: int
+    """Of the columns of a group of which as many were foreseen as are kept."""
 
 
 def reads_of(shape: DataShape, sizes: Sizes, cut: Cut) -> Reads:
@@ -161,16 +169,17 @@ def reads_of(shape: DataShape, sizes: Sizes, cut: Cut) -> Reads:
     A block that ends within a tile has it decoded again by the next one: so where not even the sums of the columns of
     a tile fit in the limit.
     """
-    if shape.tile_shape is None:
-        return Reads(shape.decoded_nbytes, min(sizes.per_pass, shape.n_features) * shape.n_samples * shape.itemsize)
-    m, tile_columns = shape.n_features, shape.tile_shape[1]
+    m, tile_columns = shape.n_features, 1 if shape.tile_shape is None else shape.tile_shape[1]
     starts = np.arange(0, m, cut.width)
     stops = np.minimum(starts + cut.width, m)
     n_in_pass = int((-(-stops // tile_columns) - starts // tile_columns).sum())
-    n_columns = -(-m // tile_columns)
-    n_apart = min(sizes.per_pass, n_columns)
-    n_for_groups = n_apart + (sizes.per_pass - n_apart) // cut.n_read
-    return Reads(n_in_pass * shape.tile_column_nbytes, n_for_groups * shape.tile_column_nbytes)
+
+    def apart(n_columns: int) -> int:
+        n_tiles = min(n_columns, -(-m // tile_columns))
+        return (n_tiles + (n_columns - n_tiles) // cut.n_read) * shape.tile_column_nbytes
+
+    later = apart(max(0, sizes.per_pass - cut.n_foreseen))
+    return Reads(n_in_pass * shape.tile_column_nbytes, apart(sizes.per_pass), later)
 
 
 def plan_fgm(
@@ -210,13 +219,16 @@ def plan_fgm(
     client = (
         Budget()
         .add("selected columns", sizes.most * column_nbytes)
+        .add("columns that groups may take", 2 * cut.n_foreseen * n_samples * shape.itemsize)
         .add("inner products of groups", 3 * min(n_kept, n_scored) * column_nbytes * n_problems)
         .add("Newton steps", mkl_nbytes(n_samples, sizes.most) if solver != "apg" else 0)
         .add("selected columns, in the refit", (8 + 2 * max(shape.itemsize, 4)) * n_samples * sizes.most * refits)
         .add("vectors over the rows", n_rows * 160)
         .add("means, scales, scores and coefficients", shape.n_features * (64 + 8 * n_problems))
     )
-    n_groups = -(-sizes.most // sizes.per_pass) * (1 + n_trials)
+    n_later = max(0, -(-sizes.most // sizes.per_pass) - 1) * (1 + n_trials)
+    groups_nbytes = (1 + n_trials) * reads.first_group + n_later * reads.later_group
+    more_nbytes = n_later * (reads.first_group - reads.later_group)
     n_passes = n_scored * (1 + n_trials) + (not shape.has_statistics)
     merged = max(0, n_scored - n_kept)
     fate = f"; the inner products of the oldest {merged} groups are merged" if merged else ""
@@ -225,11 +237,12 @@ def plan_fgm(
     return SelectorPlan(
         n_tasks=n_passes * -(-shape.n_features // cut.width),
         n_passes=n_passes,
-        read_nbytes=n_passes * reads.a_pass + n_groups * reads.columns,
+        read_nbytes=n_passes * reads.a_pass + groups_nbytes,
         task=cut.task,
         client=client,
         text=(
             f"fgm: up to {sizes.most:,} features, {sizes.per_pass} in each of up to {n_scored} passes over blocks of "
-            f"{cut.width:,} columns{again}{'' if shape.has_statistics else ', and one for their statistics'}{fate}"
+            f"{cut.width:,} columns{again}{'' if shape.has_statistics else ', and one for their statistics'}{fate}; "
+            f"up to {more_nbytes / 2**20:,.0f} MiB more where groups take columns that were not foreseen"
         ),
     )

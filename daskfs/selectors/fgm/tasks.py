@@ -7,8 +7,10 @@ next one while the present one is scored.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,7 +25,7 @@ from daskfs.kernels.fgm.scores import (
     sparse_scores,
     summed_in,
 )
-from daskfs.kernels.fgm.topk import largest
+from daskfs.kernels.fgm.topk import largest, merged
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Strip
 from daskfs.matrix.buffers import BufferPool
@@ -118,7 +120,27 @@ def _mean_and_deviation(
     return mean * share, np.sqrt(np.maximum(variance, 0.0))
 
 
-def best_of_block(matrix: Matrix, v: np.ndarray, n_wanted: int, columns: ColumnRange) -> tuple[np.ndarray, np.ndarray]:
+class Best(NamedTuple):
+    """The columns with the largest scores, and the values of some of them."""
+
+    columns: np.ndarray
+    """Shape (<= n_wanted,), int64, as `daskfs.kernels.fgm.topk.largest` gives them."""
+    scores: np.ndarray
+    """Theirs."""
+    kept: np.ndarray
+    """Those of them whose values are here, int64."""
+    values: np.ndarray
+    """Shape (n_kept, n_samples)."""
+
+
+def best_of_both(one: Best, other: Best, n_wanted: int) -> Best:
+    """Return the best of two sets of columns."""
+    columns, scores = merged(one[:2], other[:2], n_wanted)
+    kept, values = np.concatenate([one.kept, other.kept]), np.concatenate([one.values, other.values])
+    return Best(columns, scores, kept, values)
+
+
+def best_of_block(matrix: Matrix, v: np.ndarray, n_wanted: int, likely: np.ndarray, columns: ColumnRange) -> Best:
     """Return the columns of a block with the largest scores ``Σ_c (Σ_i v_ci (x_ij - centre_j) / scale_j)²``.
 
     Parameters
@@ -127,13 +149,9 @@ def best_of_block(matrix: Matrix, v: np.ndarray, n_wanted: int, columns: ColumnR
     v : ndarray of shape (n_classes, n_samples), float64
         Dual variables with the sign of the class; rows of 0 take no part.
     n_wanted : int
+    likely : ndarray of int64, ascending
+        Columns to keep the values of, while their tiles pass by.
     columns : ColumnRange
-
-    Returns
-    -------
-    columns : ndarray of shape (<= n_wanted,), int64
-    scores : ndarray
-        As `daskfs.kernels.fgm.topk.largest` gives them.
 
     Raises
     ------
@@ -141,6 +159,8 @@ def best_of_block(matrix: Matrix, v: np.ndarray, n_wanted: int, columns: ColumnR
         NaN or infinity, with the column's name.
     """
     products = np.zeros((len(v), columns.stop - columns.start))
+    kept = likely[slice(*np.searchsorted(likely, (columns.start, columns.stop)))]
+    values = np.empty((len(kept), matrix.shape[0]), matrix.dtype)
     sparse = sparse_block(matrix, columns.start, columns.stop, v)
     if sparse is not None:
         numbers = sparse.vectors.astype(summed_in(sparse.values.dtype))
@@ -149,6 +169,7 @@ def best_of_block(matrix: Matrix, v: np.ndarray, n_wanted: int, columns: ColumnR
     else:
         numbers = v.astype(summed_in(matrix.dtype))
         sums, work = np.zeros(products.shape, numbers.dtype), new_granule(numbers.dtype)
+        places = (kept - columns.start).tolist()
         for strip in _strips(matrix, columns):
             at, lines = strip.columns, ALL_LINES if strip.lines is None else strip.lines
             n_rows, n_columns = strip.n_rows, at.stop - at.start
@@ -157,13 +178,17 @@ def best_of_block(matrix: Matrix, v: np.ndarray, n_wanted: int, columns: ColumnR
                 add_scores(
                     flat, stride, lines, strip.first, n_rows, n_columns, vector, *work, sums[c, at], products[c, at]
                 )  # fmt: skip
+            low, high = bisect_left(places, at.start), bisect_left(places, at.stop)
+            if low < high:
+                few = strip.values[:, kept[low:high] - (columns.start + at.start)]
+                values[low:high, strip.first : strip.first + n_rows] = (few if strip.lines is None else few[lines]).T
         products += sums
     if not np.isfinite(products).all():
         raise matrix.bad_column(columns.start + int(np.flatnonzero(~np.isfinite(products).all(axis=0))[0]))
     for vector, of_class in zip(v, products, strict=True):
         of_class -= columns.centre * vector.sum()
         of_class *= columns.inverse
-    return largest((products * products).sum(axis=0), columns.start, n_wanted)
+    return Best(*largest((products * products).sum(axis=0), columns.start, n_wanted), kept, values)
 
 
 def read_columns(matrix: Matrix, columns: np.ndarray) -> np.ndarray:

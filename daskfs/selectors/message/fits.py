@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from daskfs.errors import DataError
-from daskfs.kernels.glm.softmax import centred
+from daskfs.kernels.glm.softmax import centred, is_large
 from daskfs.kernels.linear.linalg import minimum_norm, solve_each
 from daskfs.matrix.base import Matrix
 from daskfs.result import coefficient_norm
@@ -38,6 +38,7 @@ from daskfs.selectors.shared.targets import null_intercept, null_intercepts
 LONG_STEP = 0.05  # in the mean loss of a row: a step that promises more starts where the quadratic says nothing
 STEPS_NOT_TAKEN = {
     "lost rows": "the Newton step after the average was not taken: the rows of some subsets are gone",
+    "many unknowns": "the Newton step after the average was not taken: coefficients of all classes are too many for it",
     "long step": "the Newton step after the average was not taken: it would have been too long to be trusted",
 }
 
@@ -264,6 +265,8 @@ class LikelihoodFits(SubsetFits):
             return self._mean, average
         if self.counts.n_lost:
             return self._mean, "lost rows"
+        if self.fitted.coef.ndim > 2 and is_large(len(self.columns), self.fitted.coef.shape[1]):
+            return self._mean, "many unknowns"
         stepped = newton_step(self._mean, self._derivatives, float(self.fitted.total.sum()))
         return (self._mean, "long step") if stepped is None else (stepped, average)
 

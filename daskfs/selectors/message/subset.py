@@ -388,9 +388,11 @@ def refit(
         fit = glm_fit(X, y, weight, loss=settings.loss, threshold=settings.threshold)
         y_mean, dispersion = fit.intercept + float(np.nansum(fit.coef * fit.moments.mean)), fit.dispersion
     m = fit.moments
-    at = Point(np.where(m.scale > 0.0, fit.coef, 0.0) * m.scale, y_mean, m.mean, m.scale)
-    hessian = derivatives(X, y, weight, settings, at).hessian[0]
-    error = standard_errors(hessian, m.scale, dispersion, len(settings.classes))
+    error = getattr(fit, "error", None)
+    if error is None:
+        at = Point(np.where(m.scale > 0.0, fit.coef, 0.0) * m.scale, y_mean, m.mean, m.scale)
+        hessian = derivatives(X, y, weight, settings, at).hessian[0]
+        error = standard_errors(hessian, m.scale, dispersion, len(settings.classes))
     is_right = settings.loss != "poisson" and fit.is_separable and _is_right(X, y, weight, fit.coef, y_mean, m)
     return MaximumLikelihood(
         *of_one(m.total, y_mean, m.mean, m.scale, fit.coef, fit.is_singular, fit.is_separable, is_right, error)
