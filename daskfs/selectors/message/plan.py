@@ -168,7 +168,7 @@ class Subsets:
         if how.approx == "lsa":
             return lsa_path_nbytes(n, p, how.n_lambdas)
         k = how.max_features or glm_path.default_max_features(n, p)
-        return glm_path.glm_path_nbytes(n, p, how.n_lambdas, min(p, k))
+        return glm_path.glm_path_nbytes(n, p, how.n_lambdas, min(p, k), self.n_entries)
 
     def refit_nbytes(self, n_subsets: int, n_columns: int) -> int:
         """Return the memory of a task that refits so many columns on so many subsets."""
