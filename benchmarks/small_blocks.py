@@ -29,11 +29,11 @@ from daskfs.cluster.open import open_cluster
 ROWS, COLUMNS = 400, 100
 
 
-def make_store(path: Path, n_blocks: int, loss: str) -> Any:
-    """Make a store of so many blocks, ten features of which the target depends on."""
+def make_table(path: Path, n_rows: int, n_columns: int, loss: str) -> Any:
+    """Make a store, where there is none, with ten features on which the target depends."""
     if not path.exists():
         rng = np.random.default_rng(0)
-        X = rng.standard_normal((ROWS * n_blocks, COLUMNS), dtype=np.float32)
+        X = rng.standard_normal((n_rows, n_columns), dtype=np.float32)
         y = X[:, :10].astype(float) @ np.repeat([1.0, -1.0, 0.5, 0.5, 0.3], 2) + rng.standard_normal(len(X))
         daskfs.ingest(X, path, y=y if loss == "squared" else (y > 0.0).astype(float))
     return daskfs.open_store(path)
@@ -106,7 +106,7 @@ def main() -> None:
         opened = {name: stack.enter_context(open_cluster(*kind)) for name, kind in kinds.items()}
         for loss in options.loss:
             for n_blocks in options.blocks:
-                store = make_store(folder / f"{loss}-{n_blocks}.zarr", n_blocks, loss)
+                store = make_table(folder / f"{loss}-{n_blocks}.zarr", ROWS * n_blocks, COLUMNS, loss)
                 how = {"subset_size": ROWS, "loss": loss}
                 one_round(store, how, opened)
                 rounds = [one_round(store, how, opened)[0] for _ in range(options.rounds)]

@@ -166,14 +166,27 @@ def newton(problem, columns, members, n_members, ridge, tol, longest, coef, at, 
     rank : int
         Of the Hessian, n_members + 1 where it is regular.
     """
-    n = n_members + 1
-    gradient, step = np.zeros(n), np.zeros(n)
-    weight, work = np.empty(at.z.shape[0]), np.empty(at.z.shape[0])
+    gradient, step = np.zeros(n_members + 1), np.zeros(n_members + 1)
     at.z[:] = 0.0
     advance(problem, columns, members, n_members, coef, 1.0, at, gradient)
-    rank = 0
+    return newton_from(
+        problem, columns, members, n_members, ridge, tol, longest, coef, at, gradient, step, hessian, factor, True
+    )
+
+
+@kernel
+def newton_from(  # type: ignore[no-untyped-def]
+    problem, columns, members, n_members, ridge, tol, longest, coef, at, gradient, step, hessian, factor, is_stale
+):
+    """Minimise as `newton` does, from where the predictions are: their gradient is given, and is overwritten.
+
+    Unless `is_stale`, the factor of a Hessian from near by is given, too. `step` is left as what the coefficients are
+    ahead of the predictions.
+    """
+    n = n_members + 1
+    weight, work = np.empty(at.z.shape[0]), np.empty(at.z.shape[0])
+    rank = n
     last = 0.0
-    is_stale = True
     for iteration in range(MAX_STEPS):
         if is_stopped():
             break
@@ -193,9 +206,11 @@ def newton(problem, columns, members, n_members, ridge, tol, longest, coef, at, 
         for q in range(n):
             coef[q] += length * step[q]
         if ridge == 0.0 and problem.loss == LOGISTIC and iteration > 2 and is_separated(problem.y, problem.share, at.z):
+            step[:] = 0.0
             return 0.0, SEPARABLE, rank
         is_stale = length < 1.0 or (iteration > 0 and square > staleness(columns) * last)
         last = square
+    step[:] = 0.0
     return mean_loss(problem, at.z, at), SEPARABLE, rank
 
 

@@ -152,6 +152,9 @@ class Subsets:
             return task.add("its path", self._path_nbytes())
         task.add("rows of the subsets", n_subsets * n_rows * (n_features * itemsize + 24))
         task.add("rows of one as float32", n_rows * n_features * 4 if itemsize < 4 else 0)
+        if self.settings.loss == "squared":
+            n_met = min(64, n_features)  # features, of which the correlations are kept
+            task.add("what paths leave for the refit", n_subsets * 8 * (n_met * (n_met - 1) // 2 + 6 * n_met))
         return task.add("its path", self._path_nbytes()).add("tiles", TILES_NBYTES)
 
     def select_nbytes(self, n_subsets: int) -> int:
