@@ -12,7 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daskfs.kernels.blocks.any_columns import add_columns, column_products, extend_hessian_of, staleness
+from daskfs.kernels.blocks.any_columns import (
+    add_columns,
+    column_products,
+    extend_hessian_of,
+    make_hessian_of,
+    staleness,
+)
 from daskfs.kernels.linear.columns import sum_of
 from daskfs.kernels.linear.linalg import factorise, solve_cholesky
 from daskfs.kernels.losses import SPAN, derivatives, values
@@ -170,18 +176,20 @@ def newton(problem, columns, members, n_members, ridge, tol, longest, coef, at, 
     at.z[:] = 0.0
     advance(problem, columns, members, n_members, coef, 1.0, at, gradient)
     return newton_from(
-        problem, columns, members, n_members, ridge, tol, longest, coef, at, gradient, step, hessian, factor, True
-    )
+        problem, columns, members, n_members, ridge, tol, longest, coef, at, gradient, step, hessian, factor, True,
+        False,
+    )  # fmt: skip
 
 
 @kernel
 def newton_from(  # type: ignore[no-untyped-def]
-    problem, columns, members, n_members, ridge, tol, longest, coef, at, gradient, step, hessian, factor, is_stale
-):
+    problem, columns, members, n_members, ridge, tol, longest, coef, at, gradient, step, hessian, factor, is_stale,
+    in_bands,
+):  # fmt: skip
     """Minimise as `newton` does, from where the predictions are: their gradient is given, and is overwritten.
 
-    Unless `is_stale`, the factor of a Hessian from near by is given, too. `step` is left as what the coefficients are
-    ahead of the predictions.
+    Unless `is_stale`, the factor of a Hessian from near by is given, too; `in_bands`, others are made as fast as can be
+    (`make_hessian`). `step` is left as what the coefficients are ahead of the predictions.
     """
     n = n_members + 1
     weight, work = np.empty(at.z.shape[0]), np.empty(at.z.shape[0])
@@ -194,7 +202,10 @@ def newton_from(  # type: ignore[no-untyped-def]
             gradient[q] -= ridge * coef[q]
         if is_stale:
             hessian_weights(problem, at, weight)
-            extend_hessian_of(columns, members, n_members, 0, weight, hessian, work)
+            if in_bands:
+                make_hessian_of(columns, members, n_members, 0, weight, hessian, work)
+            else:
+                extend_hessian_of(columns, members, n_members, 0, weight, hessian, work)
             rank = factorise(hessian, n, ridge, factor)
         square = solve_cholesky(factor, n, gradient, step)
         if square <= tol * tol and np.abs(step).max() <= longest:
