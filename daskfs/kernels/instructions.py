@@ -19,33 +19,6 @@ def chosen_by_type(function: Callable[..., Any]) -> Callable[[Callable[..., Any]
     return keep
 
 
-class ByTypes:
-    """Several kernels that kernels call as one: the types of the arguments say which is meant.
-
-    Apart from `chosen_by_type`, which compiles a third function that calls one of them.
-    """
-
-    is_compiling = False  # numba asks: calls of itself are another matter
-
-    @property
-    def _numba_type_(self) -> Any:
-        from daskfs.kernels.machine_code import KernelType
-
-        return KernelType(self)  # type: ignore[arg-type]
-
-    def kernel_for(self, kinds: tuple[Any, ...]) -> Any:
-        """Return the kernel that is meant."""
-        raise NotImplementedError
-
-    def get_call_template(self, kinds: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """Return numba's template of a call."""
-        return self.kernel_for(kinds).get_call_template(kinds, keywords)
-
-    def get_overload(self, kinds: tuple[Any, ...]) -> Any:
-        """Return what numba calls."""
-        return self.kernel_for(kinds).get_overload(kinds)
-
-
 def prefetch(array, index):  # type: ignore[no-untyped-def]
     """Ask the processor to bring ``array[index]`` near, without waiting for it; `index` must be within the array."""
 

@@ -27,8 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.kernels.instructions import ByTypes
-from daskfs.kernels.numba_cache import elementwise, kernel
+from daskfs.kernels.numba_cache import ByTypes, elementwise, kernel
 from daskfs.losses import EPSILON_INSENSITIVE, HINGE, HUBER, LOGISTIC, POISSON, SQUARED, SQUARED_HINGE, find_loss
 
 HUBER_EFFICIENCY = 1.345  # threshold in standard deviations of the noise: 95 % efficient under normal noise

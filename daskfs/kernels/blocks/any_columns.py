@@ -24,10 +24,9 @@ from daskfs.kernels.blocks.entered_entries import (
     weigh_entered,
     without_runaways,
 )
-from daskfs.kernels.instructions import ByTypes
 from daskfs.kernels.linear.columns import add_members, copy_row, copy_to_rows, row_dot, weigh_row
 from daskfs.kernels.linear.weighted_gram import extend_hessian, make_hessian, member_products
-from daskfs.kernels.numba_cache import kernel
+from daskfs.kernels.numba_cache import ByTypes, kernel
 
 
 class EitherColumns(ByTypes):
