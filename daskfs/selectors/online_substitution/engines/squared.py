@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from daskfs.kernels.substitution.entries import State
@@ -10,6 +12,7 @@ from daskfs.kernels.substitution.products import NO_WEIGHT, row_products
 from daskfs.selectors.online_substitution.columns import Columns
 from daskfs.selectors.online_substitution.engines.base import BatchWidth, Engine, Finished, Rule
 from daskfs.selectors.online_substitution.engines.exchange import ExchangeModel
+from daskfs.selectors.online_substitution.engines.explained import Explained
 from daskfs.selectors.online_substitution.engines.quadratic import QuadraticModel, QuadraticState
 from daskfs.selectors.online_substitution.engines.steps import StepsModel
 from daskfs.selectors.online_substitution.members import Members
@@ -44,6 +47,12 @@ class SquaredEngine(Engine):
         self.y = y
         self.model = quadratic_model(members, rule, 0.5 * float(y @ (y * weight if len(weight) else y)) / members.total)
         self.counters = self.model.counters
+        self._explained: Explained | None = None
+
+    def expect_again(self, n_columns: int) -> None:
+        """Be ready to meet columns more than once; see `Explained`."""
+        if isinstance(self.model, ExchangeModel) and self.mode == "gram":
+            self._explained = Explained(self.model, n_columns)
 
     @property
     def coef(self) -> np.ndarray:
@@ -63,10 +72,24 @@ class SquaredEngine(Engine):
             columns = self._candidates(columns)
         if not len(columns):
             return 0
-        cross = np.zeros((len(columns), members.capacity))
-        cross[:, : members.n_members] = members.cross(columns)
+        usable, n_before = members.usable(columns), members.n_entered
+        if self._explained is not None and members.n_members == members.capacity:
+            self.look_ahead(columns)
+            if self._explained.none_enters(columns, usable):
+                self.counters.n_presented += int(usable.sum())
+                return 0
         linear = members.against_target(columns, self.y)
-        return self.model.walk(columns, cross, linear, members.usable(columns), members)
+        n_entered = self.model.walk(columns, members.cross(columns), linear, usable, members)
+        if self._explained is not None:
+            self._explained.note(columns, n_before)
+        return n_entered
+
+    def look_ahead(self, columns: Columns) -> None:
+        """Find out at once which of more columns than a batch stay out; see `Explained`."""
+        members, explained = self.members, self._explained
+        if explained is None or not members.n_fixed < members.capacity == members.n_members:
+            return
+        explained.look_ahead(columns, self.y, self._residual, math.sqrt(2.0 * self.model.constant))
 
     def _take_one(self, column: Columns) -> int:
         """The reference: the residual, the gradient and the column's products, each one pass over the members."""
@@ -103,8 +126,11 @@ class SquaredEngine(Engine):
         return self.model.constant, np.concatenate([[0.0], -state.linear[:k]]), hessian, np.zeros(k + 1)
 
     def _take_ridge(self, ridge: float) -> None:
+        fall = self.rule.ridge - ridge
         super()._take_ridge(ridge)
         self.model.take_rule(self.rule)
+        if self._explained is not None:
+            self._explained.relax(fall)
 
     def entry_state(self) -> State | None:
         """Return what columns are judged against by their entries alone."""
