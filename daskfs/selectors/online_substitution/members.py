@@ -8,7 +8,6 @@ import numpy as np
 
 from daskfs.kernels.substitution.products import (
     NO_WEIGHT,
-    again,
     are_usable,
     combine,
     cross_products,
@@ -114,12 +113,10 @@ class Members:
         return found
 
     def cross(self, columns: Columns) -> np.ndarray:
-        """Return ⟨z_b, z_k⟩ of a block with the members, of shape (B, capacity), 0 where there is none; see `again`."""
-        k, cross = self.n_members, again("cross", (len(columns), self.capacity), np.float64)
+        """Return ⟨z_b, z_k⟩ of a block with the members, of shape (B, n_members)."""
+        k = self.n_members
         products = cross_products(columns.rows, self.held, self.weight)
-        cross[:, :k] = self._centred(products, columns, self.offset[:k], self.factor[:k])
-        cross[:, k:] = 0.0
-        return cross
+        return self._centred(products, columns, self.offset[:k], self.factor[:k])
 
     def cross_with(self, columns: Columns, slots: np.ndarray) -> np.ndarray:
         """Return ⟨z_b, z_k⟩ of a block with the members in some slots, of shape (B, n_slots)."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from daskfs.kernels.substitution.entries import State
 from daskfs.kernels.substitution.exchange import removal_costs
-from daskfs.kernels.substitution.products import NO_WEIGHT, row_products
+from daskfs.kernels.substitution.products import NO_WEIGHT, again, row_products
 from daskfs.selectors.online_substitution.columns import Columns
 from daskfs.selectors.online_substitution.engines.base import BatchWidth, Engine, Finished, Rule
 from daskfs.selectors.online_substitution.engines.exchange import ExchangeModel
@@ -79,10 +79,16 @@ class SquaredEngine(Engine):
                 self.counters.n_presented += int(usable.sum())
                 return 0
         linear = members.against_target(columns, self.y)
-        n_entered = self.model.walk(columns, members.cross(columns), linear, usable, members)
+        n_entered = self.model.walk(columns, self._cross(columns), linear, usable, members)
         if self._explained is not None:
             self._explained.note(columns, n_before)
         return n_entered
+
+    def _cross(self, columns: Columns) -> np.ndarray:
+        """Return the products of columns with the members, of shape (B, capacity), where the next ones will be."""
+        k, cross = self.members.n_members, again("cross", (len(columns), self.members.capacity), np.float64)
+        cross[:, :k], cross[:, k:] = self.members.cross(columns), 0.0
+        return cross
 
     def look_ahead(self, columns: Columns) -> None:
         """Find out at once which of more columns than a batch stay out; see `Explained`."""
