@@ -5,6 +5,7 @@
     python benchmarks/fgm_linear.py --shift                                    (65/35 classes, with and without a shift)
     python benchmarks/fgm_linear.py --density                                  (0.1 % to 100 % non-zero values)
     python benchmarks/fgm_linear.py --simple-mkl                               (the paper's MKL-FGM beside PROX-FGM)
+    python benchmarks/fgm_linear.py --store --sizes 8192x8192 32768x32768      (from a store; how often it is decoded)
 
 Data: Tan, Tsang and Wang (2014), section 8.2: normal features, 300 of them with coefficients uniform in (0, 1), y their
 sign; 4,096 rows to test on. All methods see the same float32 array and select 200 features or as near as their penalty
@@ -23,9 +24,11 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -59,7 +62,7 @@ def fgm(n_wanted: int, **options: Any) -> Callable[..., Any]:
     from daskfs.selectors.fgm.selector import FGM
 
     def fit(X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-        found = FGM(n_wanted, C=10.0, debias=False, **options).fit_matrix(ArrayMatrix(X, y))
+        found = FGM(n_wanted, **{"C": 10.0, "debias": False} | options).fit_matrix(ArrayMatrix(X, y))
         return found.selected_, found.coef_[found.selected_], found.intercept_
 
     return fit
@@ -284,6 +287,71 @@ def compare_mkl(n_informative: int, seed: int) -> None:
         print(f"{solver}: {seconds:.2f} s CPU, objective {objective:.6g}, accuracy {found.score(X_test, y_test):.3f}")
 
 
+def make_store(folder: Path, size: tuple[int, int], n_informative: int, seed: int) -> tuple[Any, np.ndarray]:
+    """Write a store of such a set strip by strip; return it and the informative features."""
+    from daskfs.matrix.blocks import RowBlock
+    from daskfs.store.feature_store import open_store
+    from daskfs.store.writer import StoreWriter
+
+    (n_samples, n_features), rng = size, np.random.default_rng(seed)
+    support = np.sort(rng.choice(n_features, n_informative, replace=False))
+    coef = rng.random(n_informative)
+    options = {"shuffle": False, "n_samples": n_samples, "source": {}, "target_names": ("y",)}
+    with StoreWriter(folder / f"{n_samples}x{n_features}.zarr", n_features, "float32", **options) as writer:
+        for start in range(0, n_samples, 2048):
+            X = rng.standard_normal((min(2048, n_samples - start), n_features), dtype=np.float32)
+            y = np.where(X[:, support] @ coef > 0.0, 1.0, -1.0)
+            writer.write(RowBlock(start, start + len(X), X, y[:, None]))
+    return open_store(writer.path), support
+
+
+def compare_store(sizes: list[tuple[int, int]], n_informative: int, seed: int, repeat: int) -> None:
+    """Print FGM from a store and, below a gibibyte, from memory: CPU and wall seconds, and what is decoded."""
+    from daskfs.matrix.arrays import ArrayMatrix
+    from daskfs.selectors.fgm.selector import FGM
+    from daskfs.store.tile_reader import TileReader
+
+    tiles, locate = [0], TileReader._locate
+
+    def counted(self: Any, *tile: int) -> Any:
+        tiles[0] += self.name == "X"
+        return locate(self, *tile)
+
+    TileReader._locate = counted  # type: ignore[method-assign]
+    print("\n| size | loss | from | right | passes | decoded | CPU s | wall s | GB decoded per CPU s |")
+    print("|---|---|---|---|---|---|---|---|---|", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        for size in sizes:
+            store, support = make_store(Path(folder), size, n_informative, seed)
+            n_wanted = min(WANTED, 2 * n_informative // 3)
+            matrices: dict[str, Any] = {"store": store}
+            if size[0] * size[1] < 1 << 28:
+                matrices["memory"] = ArrayMatrix(store.read(slice(None)), store.target)
+            for loss in ("squared_hinge", "logistic"):
+                best: dict[str, tuple[Any, ...]] = {}
+                for _ in range(repeat + 1):  # the first compiles, and has the files in the page cache
+                    for name, matrix in matrices.items():
+                        tiles[0] = 0
+                        started, at = time.process_time(), time.perf_counter()
+                        found = FGM(n_wanted, C=10.0, loss=loss, debias=False).fit_matrix(matrix)
+                        took = time.process_time() - started
+                        line = (took, time.perf_counter() - at, tiles[0] / np.prod(store.tiles.grid_shape), found)
+                        best[name] = min(best.get(name, (np.inf,)), line, key=lambda one: one[0])
+                for name, (took, wall, decoded, found) in best.items():
+                    right, speed = int(np.isin(found.selected_, support).sum()), decoded * size[0] * size[1] * 4e-9
+                    print(
+                        f"| {size[0]:,} x {size[1]:,} | {loss} | {name} | {right}/{n_wanted} | {found.n_passes_} "
+                        f"| {decoded:.2f} times | {took:.2f} | {wall:.2f} | {speed / took:.1f} |",
+                        flush=True,
+                    )
+
+
+def size_of(text: str) -> tuple[int, int]:
+    """Return rows and columns of "8192x8192"."""
+    n_samples, n_features = text.split("x")
+    return int(n_samples), int(n_features)
+
+
 def main() -> int:
     """Run what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -295,11 +363,15 @@ def main() -> int:
     parser.add_argument("--shift", action="store_true")
     parser.add_argument("--density", action="store_true")
     parser.add_argument("--simple-mkl", action="store_true")
+    parser.add_argument("--store", action="store_true")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
         method, size, n_informative, seed = json.loads(options.one)
         print(json.dumps(measure(method, tuple(size), n_informative, seed)))
+        return 0
+    if options.store:
+        compare_store([size_of(size) for size in options.sizes], options.n_informative, options.seed, options.repeat)
         return 0
     special = {"shift": compare_shift, "density": compare_densities, "simple_mkl": compare_mkl}
     chosen = [compare for name, compare in special.items() if getattr(options, name)]
@@ -309,10 +381,9 @@ def main() -> int:
         return 0
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for size in options.sizes:
-        shape = tuple(int(part) for part in size.split("x"))
         for _ in range(options.repeat):
             for method in options.methods:
-                row = in_own_process(method, (shape[0], shape[1]), options.n_informative, options.seed)
+                row = in_own_process(method, size_of(size), options.n_informative, options.seed)
                 key = (size, method)
                 if row is not None and (key not in rows or row["cpu_s"] < rows[key]["cpu_s"]):
                     rows[key] = row

@@ -1,11 +1,13 @@
 """Millions of non-zeros per CPU-second: Mission, the paper's algorithm with its heap, Vowpal Wabbit, scikit-learn.
 
     OPENBLAS_NUM_THREADS=1 python benchmarks/mission_speed.py [--rounds 3] [--small] [--json results.json]
+        [--original FOLDER/mission]    the authors' program, which benchmarks/peers.py compiles
 
 One pass over 100,000 rows x 2^20 ids, 89 entries a row, logistic loss; all take turns in every round, the medians of
 the rounds are shown. CPU seconds of one process, with one thread. Each reads its own store: Mission and scikit-learn a
 CSR matrix in memory, Vowpal Wabbit its cache file and its text; what Mission's time includes is the whole of `fit`
-without the refit: the survey, the selections, the result. Vowpal Wabbit is left out where it is not installed.
+without the refit: the survey, the selections, the result. The authors' program has its rows in memory and its clock
+begins after that. Vowpal Wabbit is left out where it is not installed.
 """
 
 from __future__ import annotations
@@ -85,7 +87,26 @@ def vw_seconds(arguments: str) -> float:
     return float(done.stdout.split()[-1])
 
 
-def contestants(data: TextLike, folder: Path) -> dict[str, Callable[[], float]]:
+def write_original(data: TextLike, path: Path) -> None:
+    """Write the rows as benchmarks/mission_original.cpp reads them."""
+    with path.open("wb") as file:
+        for numbers, kind in (
+            ((len(data.y), data.X.nnz), np.int64),
+            (data.X.indptr, np.int64),
+            (data.X.indices, np.int32),
+            (data.X.data, np.float32),
+            (data.y, np.int32),
+        ):
+            np.asarray(numbers, kind).tofile(file)
+
+
+def original_seconds(program: Path, rows: Path) -> float:
+    """CPU seconds of the authors' program, once its rows are read."""
+    done = subprocess.run([str(program), str(rows)], capture_output=True, text=True, check=True)
+    return float(done.stdout)
+
+
+def contestants(data: TextLike, folder: Path, original: Path | None) -> dict[str, Callable[[], float]]:
     """Everybody by name."""
     everybody: dict[str, Callable[[], float]] = {}
     for n_selected in (2000, 16_000):
@@ -98,6 +119,12 @@ def contestants(data: TextLike, folder: Path) -> dict[str, Callable[[], float]]:
             )
     everybody["scikit-learn SGD, l2"] = lambda: sgd_seconds(data, "l2")
     everybody["scikit-learn SGD, l1"] = lambda: sgd_seconds(data, "l1")
+    if original is not None:
+        rows = folder / "train.bin"
+        write_original(data, rows)
+        for program in sorted(original.glob("original_*")):
+            k = int(program.name.removeprefix("original_"))
+            everybody[f"the authors' program, K = {k:,}"] = lambda program=program: original_seconds(program, rows)
     if not has_vw():
         return everybody
     text = folder / "train.vw"
@@ -118,12 +145,13 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", nargs="*", default=[""], help="parts of the names of those to run")
     parser.add_argument("--small", action="store_true", help="2,000 rows, for a test of this script")
+    parser.add_argument("--original", type=Path, help="a folder that benchmarks/peers.py made")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     data = text_like(n_train=2000, n_test=100, n_ids=1 << 16) if options.small else text_like()
     nnz = data.X.nnz
     with tempfile.TemporaryDirectory() as folder:
-        everybody = contestants(data, Path(folder))
+        everybody = contestants(data, Path(folder), options.original)
         everybody = {name: run for name, run in everybody.items() if any(part in name for part in options.only)}
         for run in everybody.values():
             run()  # compiled, cached

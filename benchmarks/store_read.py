@@ -4,7 +4,9 @@
 
 Prints decoded GB per CPU-second (process time of all threads, best of several interleaved repeats, files in the
 page cache) for blocks of rows and of columns, and each as a ratio to zarr-python and to np.memmap. Absolute figures
-depend on the machine; the ratios are what to look at.
+depend on the machine; the ratios are what to look at. "As tiles pass by" gives strips of tiles where the reader has
+them, and no block. "Scores" are the products of all columns with a vector, as FGM takes them in a pass: of tiles as
+they pass by, of blocks that the reader or the memory map filled, of the map as it lies.
 """
 
 from __future__ import annotations
@@ -24,7 +26,11 @@ import numpy as np
 import zarr
 
 from daskfs.cluster.open import parse_bytes
-from daskfs.matrix.blocks import RowBlock
+from daskfs.interrupts import guard
+from daskfs.kernels.fgm.scores import scores_of
+from daskfs.matrix.base import Matrix
+from daskfs.matrix.blocks import RowBlock, Rows, Strip
+from daskfs.selectors.fgm.tasks import ColumnRange, best_of_block
 from daskfs.store.feature_store import open_store
 from daskfs.store.tile_reader import TileReader, open_array
 from daskfs.store.writer import StoreWriter
@@ -33,6 +39,7 @@ N_FEATURES = 4096
 BLOCK_NBYTES = 64 << 20
 TILE = (2048, 512)
 BARE = "bare tiles"
+NOTHING = np.empty(0, np.int64)
 CODECS = {BARE: "raw, no checksum", "raw": "raw + crc32c (a store)", "lz4": "lz4 + crc32c (a store)"}
 
 
@@ -61,6 +68,21 @@ def block_lengths(store: TileReader) -> tuple[int, int]:
     return lengths[0], lengths[1]
 
 
+class _Store(Matrix):
+    """The reader as a matrix, also of bare tiles."""
+
+    def __init__(self, tiles: TileReader) -> None:
+        self.tiles, self.shape, self.dtype = tiles, (tiles.shape[0], tiles.shape[1]), tiles.dtype
+
+    def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
+        """Return a block."""
+        return self.tiles.read(rows, columns, out)
+
+    def strips(self, rows: Rows, columns: slice) -> Iterator[Strip] | None:
+        """Return the tiles as they pass by."""
+        return self.tiles.strips(rows, columns)
+
+
 def readers(store: TileReader, raw: Path) -> dict[str, tuple[Callable[[], None], Callable[[], None]]]:
     """Name of the reader -> (read everything by row blocks, read everything by column blocks)."""
     n_samples, n_features = store.shape
@@ -73,6 +95,7 @@ def readers(store: TileReader, raw: Path) -> dict[str, tuple[Callable[[], None],
     column_tiles = np.empty((down, wide, *store.tile_shape), store.dtype)
     folder = store.folder
     plain = zarr.open_array(folder, mode="r")
+    matrix = _Store(store)
     lazy = dask.array.from_zarr(folder)
     mapped_before = np.memmap(raw, store.dtype, mode="r", shape=store.shape)
 
@@ -114,9 +137,42 @@ def readers(store: TileReader, raw: Path) -> dict[str, tuple[Callable[[], None],
                 buffer = column_buffer.reshape(-1)[: n_samples * count].reshape(n_samples, count)
                 buffer[...] = memory_map[:, part]
 
+    def passing(axis: int) -> None:
+        for part in blocks(store.shape[axis], (n_rows, n_columns)[axis]):
+            for _ in store.strips(*((part, slice(None)) if axis == 0 else (slice(None), part))):
+                pass
+
+    vector = np.random.default_rng(1).standard_normal(n_samples)
+
+    def scores(read: Callable[[tuple[slice, slice], np.ndarray], np.ndarray]) -> Callable[[int], None]:
+        def scored(axis: int) -> None:
+            sums = np.zeros(n_features)
+            for part in blocks(store.shape[axis], (n_rows, n_columns)[axis]):
+                if axis == 0:
+                    scores_of(read((part, slice(None)), row_buffer[: part.stop - part.start]), vector[part], sums)
+                else:
+                    shape = n_samples, part.stop - part.start
+                    block = column_buffer.reshape(-1)[: math.prod(shape)].reshape(shape)
+                    scores_of(read((slice(None), part), block), vector, sums[part])
+
+        return scored
+
+    def scored_passing(axis: int) -> None:
+        for part in blocks(n_features, n_columns):
+            best_of_block(matrix, vector[None], 10, NOTHING, ColumnRange(part.start, part.stop, n_samples))
+
+    def copied_to(part: tuple[slice, slice], out: np.ndarray) -> np.ndarray:
+        out[...] = mapped_before[part]
+        return out
+
     found: dict[str, Callable[[int], None]] = {
         "daskfs, dense block": ours,
         "daskfs, tile by tile": ours_by_tiles,
+        "daskfs, as tiles pass by": passing,
+        "scores, as tiles pass by": scored_passing,
+        "scores, daskfs, dense": scores(lambda part, out: store.read(*part, out)),
+        "scores, memmap, copied": scores(copied_to),
+        "scores, memmap in place": scores(lambda part, out: mapped_before[part]),
         "zarr-python": lambda axis: indexed(plain, axis),
         "dask.array.from_zarr": with_dask,
         "np.memmap, copied out": copied,
@@ -154,9 +210,9 @@ def measure(functions: dict[str, tuple[Callable[[], None], Callable[[], None]]],
 
 
 def table(speeds: dict, codec: str) -> str:
-    lines = [f"{codec:24s} {'rows':>7s} {'/zarr':>6s} {'/memmap':>7s}   {'columns':>7s} {'/zarr':>6s} {'/memmap':>7s}"]
+    lines = [f"{codec:25s} {'rows':>7s} {'/zarr':>6s} {'/memmap':>7s}   {'columns':>7s} {'/zarr':>6s} {'/memmap':>7s}"]
     for name, speed in speeds.items():
-        line = f"{name:24s}"
+        line = f"{name:25s}"
         for way in ("rows", "columns"):
             base, memory_map = speeds["zarr-python"][way], speeds["np.memmap, copied out"][way]
             line += f" {speed[way]:7.2f} {speed[way] / base:6.2f} {speed[way] / memory_map:7.2f}  "
@@ -189,7 +245,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", type=Path, help="write the figures there")
     options = parser.parse_args()
-    results = run(parse_bytes(options.size), options.repeats)
+    with guard():  # as every fit does, and not every kernel
+        results = run(parse_bytes(options.size), options.repeats)
     print("decoded GB per CPU-second")
     for codec, speeds in results.items():
         print(table(speeds, CODECS[codec]), end="\n\n")

@@ -9,14 +9,16 @@ import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from daskfs.errors import RunError
 from daskfs.files import written_whole
 from daskfs.version import __version__
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FORMAT_VERSION = 1
 TABLE_COLUMNS = ("rank", "index", "name", "coef", "score")
@@ -102,6 +104,8 @@ def selection_table(
         1      7   x7   1.5    1.0
         2      2   x2  -0.5    0.8
     """
+    import pandas as pd
+
     index = np.fromiter(selected, dtype=np.int64)
     names = [f"x{j}" if feature_names is None else str(feature_names[j]) for j in index]
     return pd.DataFrame(
@@ -113,6 +117,12 @@ def selection_table(
             "score": np.fromiter(scores, dtype=np.float64),
         }
     )
+
+
+def _empty_table() -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame()
 
 
 @dataclass
@@ -171,7 +181,7 @@ class SelectionResult:
     parameters: dict[str, Any]
     n_samples: int
     n_features: int
-    history: pd.DataFrame = field(default_factory=pd.DataFrame)
+    history: pd.DataFrame = field(default_factory=_empty_table)
     scores: np.ndarray | None = None
     feature_names: np.ndarray | None = None
     store_digest: str | None = None
@@ -268,6 +278,8 @@ class SelectionResult:
         RunError
             No result there, a damaged one, or one of a newer format.
         """
+        import pandas as pd
+
         folder = Path(folder)
         record = _read_record(folder / "result.json")
         try:
@@ -321,6 +333,8 @@ class SelectionResult:
         return axes
 
     def _every_feature(self) -> pd.DataFrame:
+        import pandas as pd
+
         columns: dict[str, Any] = {"index": np.arange(self.n_features, dtype=np.int64)}
         if self.feature_names is not None:
             columns["name"] = pd.Series([str(name) for name in self.feature_names], dtype="str")
@@ -367,12 +381,16 @@ def text_of_cell(cell: str) -> str:
 
 
 def _without_formulas(table: pd.DataFrame) -> pd.DataFrame:
-    texts = [name for name in table.columns if not pd.api.types.is_numeric_dtype(table[name])]
+    from pandas.api.types import is_numeric_dtype
+
+    texts = [name for name in table.columns if not is_numeric_dtype(table[name])]
     return table.assign(**{name: table[name].map(cell_of_text, na_action="ignore") for name in texts})
 
 
 def _further_columns(path: Path, n_rows: int) -> dict[str, pd.Series]:
     """Return what a method's table has beside the columns that all have; nothing where the file is gone or another."""
+    import pandas as pd
+
     try:
         table = pd.read_csv(path)
     except (OSError, ValueError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
@@ -147,6 +148,12 @@ def _said_in_one_line() -> Iterator[None]:
             logger.setLevel(level)
 
 
+_SIZE = re.compile(r"(.*?)([a-z]*)", re.DOTALL)
+_UNITS = {"": 1} | {
+    f"{letter}{i}": (1024 if i else 1000) ** k for k, letter in enumerate("kmgtp", 1) for i in ("", "i")
+}
+
+
 def parse_bytes(text: str | int) -> int:
     """Return the bytes that ``"4GiB"``, ``"200 MB"`` or a number mean.
 
@@ -160,11 +167,10 @@ def parse_bytes(text: str | int) -> int:
     >>> parse_bytes("2GiB")
     2147483648
     """
-    from dask.utils import parse_bytes as parse
-
+    number, unit = _SIZE.fullmatch(str(text).replace(" ", "").lower()).groups()  # type: ignore[union-attr]
     try:
-        nbytes = int(parse(text)) if any(letter.isdigit() for letter in str(text)) else 0
-    except (ValueError, TypeError, AttributeError, OverflowError):
+        nbytes = int(float(number) * _UNITS[unit.removesuffix("b")])
+    except (ValueError, KeyError, OverflowError):
         nbytes = 0
     if nbytes <= 0:
         raise ConfigError(f"expected a size, found {text!r}", "memory_limit", "for example 4GiB")

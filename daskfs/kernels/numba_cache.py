@@ -1,255 +1,62 @@
-"""Where compiled kernels are kept, and the decorators that make a function one of them.
+"""The decorators that make a function a kernel, compiled when it is first called and kept on disk.
 
-numba's own cache keeps machine code beside the source. Where that folder cannot be written (a system-wide installation,
-a read-only container) and there is no home, it refuses to import. It does not see a change in a called function of
-another file (see `daskfs.kernels.sources`). And its index of a function is read, changed and written by every process:
-of two that compile the same function for different types at once, one may later load the other's code. So `KernelCache`
-keeps one file for each function and signature, whole or not there, below the stamp of the sources it was made from::
-
-    <cache directory>/<module>/<stamp of its sources>/<function>-<digest of signature, processor, versions>.nbc
-
-Of each module the last `N_STAMPS` states of its sources are kept, for work trees and branches beside each other.
+numba is loaded by that first call (`daskfs.kernels.machine_code`): whoever checks a pipeline file or plans what it will
+take imports the kernels' modules, for sizes that are known there, and calls none.
 """
 
 from __future__ import annotations
 
-import ctypes
 import functools
-import hashlib
-import os
-import pickle
-import shutil
-import socket
-import stat
-import sys
-import tempfile
-import uuid
-import warnings
+import threading
 from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
-import llvmlite
-import llvmlite.binding
-import numba
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import CompileResult
-from numba.core.registry import CPUDispatcher
-from numba.core.serialize import dumps
-from numba.extending import intrinsic
-
 from daskfs import interrupts
-from daskfs.kernels.compiler import CompilerForKernels, CompilerForPython, LinkedLibrary, making
+from daskfs.kernels.instructions import is_stopped as is_stopped
+from daskfs.kernels.instructions import prefetch as prefetch
 from daskfs.kernels.sources import stamp_of
 
-
-def _can_write(folder: Path) -> bool:
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return True
-    except OSError:
-        return False
+_LOADING = threading.RLock()
 
 
-def _is_private(folder: Path) -> bool:
-    """Whether nobody else can have put machine code there."""
-    found = folder.stat()
-    return found.st_uid == os.getuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-
-
-def choose_cache_directory(beside_source: Path) -> Path:
-    """Return the folder in which to keep compiled kernels.
-
-    Parameters
-    ----------
-    beside_source : Path
-        numba's first choice, the ``__pycache__`` of this package.
-
-    Returns
-    -------
-    Path
-        The first that can be written of: ``NUMBA_CACHE_DIR``, `beside_source`, a folder of this machine in the user's
-        cache, one of this user in the temporary folder, a new temporary folder.
-    """
-    if chosen := os.environ.get("NUMBA_CACHE_DIR"):
-        return Path(chosen)
-    if _can_write(beside_source):
-        return beside_source
-    home_cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 (never raises)
-    candidates = [
-        Path(home_cache) / "daskfs" / f"numba-{socket.gethostname()}",
-        Path(tempfile.gettempdir()) / f"daskfs-numba-{os.getuid()}",
-    ]
-    for folder in candidates:
-        if folder.is_absolute() and _can_write(folder) and _is_private(folder):
-            return folder
-    return Path(tempfile.mkdtemp(prefix="daskfs-numba-"))
-
-
-THREAD_NUMBER = "GetCurrentThreadId" if os.name == "nt" else "pthread_self"
-"""The function of the system's that `threading.get_ident` calls."""
-
-N_STAMPS = 8
-CACHE_DIRECTORY = choose_cache_directory(Path(__file__).parent / "__pycache__") / "daskfs-kernels"
-
-
-def make_stamped(folder: Path) -> None:
-    """Make a folder named by a stamp, and remove the oldest of those beside it beyond `N_STAMPS`.
-
-    Another process may do the same, or use one that is removed: each file stands for itself, and what is missing is
-    compiled again.
-    """
-    if folder.is_dir():
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    made = []
-    for other in folder.parent.iterdir():
-        with suppress(OSError):  # removed meanwhile
-            made.append((other.stat().st_mtime_ns, other))
-    for _, old in sorted(made, reverse=True)[N_STAMPS:]:
-        if old != folder:
-            shutil.rmtree(old, ignore_errors=True)
-
-
-class KernelCache:
-    """The machine code of one function on disk, for every signature; numba's dispatchers ask it as they ask their own.
+class Kernel:
+    """A function that is compiled when it is first called; signals wait until it has returned.
 
     Parameters
     ----------
     function : callable
-    folder : Path
-        Of all modules.
-    stamp : str
-        Of the sources of the function's module.
-    callers : str
-        For whom it is compiled.
+        Its Python code.
+    fastmath : bool or set of str
+        What the compiler may do to its sums, see `kernel` and `inner_loop`.
     """
 
-    def __init__(self, function: Callable[..., Any], folder: Path, stamp: str, callers: str) -> None:
-        if function.__closure__:
-            raise TypeError(f"{function.__qualname__} is a closure: its machine code cannot be told from another's")
-        self.cache_path = str(folder / function.__module__ / stamp)
-        self._function, self._stamp, self._callers = function, stamp, callers
+    def __init__(self, function: Callable[..., Any], fastmath: bool | set[str]) -> None:
+        functools.update_wrapper(self, function)
+        self.py_func, self._fastmath = function, fastmath
+        self._stamp = stamp_of(function.__module__)
 
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the compiled function for a signature, or None."""
-        target_context.refresh()
-        key = self._key(sig, target_context.codegen())
-        try:
-            kept = self._file(key).read_bytes()
-        except OSError:
-            return None
-        if hashlib.sha256(kept[32:]).digest() != kept[:32]:  # the machine went down as it was written
-            return None
-        found, reduced = pickle.loads(kept[32:])
-        if found != key:
-            return None
-        with making(JITCodeLibrary if self._callers == "python" else LinkedLibrary, target_context.codegen()):
-            return CompileResult._rebuild(target_context, *reduced)
+    @functools.cached_property
+    def dispatcher(self) -> Any:
+        """numba's, the same in all threads."""
+        with interrupts.held(), _LOADING:  # loading numba is not to be cut short
+            if "dispatcher" not in vars(self):
+                from daskfs.kernels.machine_code import dispatcher_of
 
-    def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep a compiled function; what cannot be kept (a full disk) is compiled again by the next process."""
-        if data.library.has_dynamic_globals or data.lifted:
-            warnings.warn(
-                f"{self._function.__qualname__} refers to what is only in this process: not kept", stacklevel=2
-            )
-            return
-        key = self._key(sig, data.codegen)
-        path = self._file(key)
-        unfinished = path.with_name(f"{path.name}.{uuid.uuid4().hex[:16]}")
-        try:
-            make_stamped(path.parent)
-            reduced = dumps((key, data._reduce()))
-            unfinished.write_bytes(hashlib.sha256(reduced).digest() + reduced)
-            unfinished.replace(path)
-        except OSError:
-            with suppress(OSError):
-                unfinished.unlink()
-
-    def flush(self) -> None:
-        """Forget all signatures."""
-        for path in Path(self.cache_path).glob(f"{self._function.__qualname__}-*"):
-            path.unlink(missing_ok=True)
-
-    def _key(self, sig: Any, codegen: Any) -> tuple[str, ...]:
-        arguments = sig if isinstance(sig, tuple) else (*sig.args, sig.return_type)
-        function = self._function
-        of_function = (self._stamp, function.__qualname__, str(function.__code__.co_firstlineno), self._callers)
-        versions = (sys.version, numba.__version__, llvmlite.__version__)
-        return (*of_function, *versions, *map(str, codegen.magic_tuple()), *map(_described, arguments))
-
-    def _file(self, key: tuple[str, ...]) -> Path:
-        digest = hashlib.sha256("\0".join(key).encode()).hexdigest()[:24]
-        return Path(self.cache_path) / f"{self._function.__qualname__}-{digest}.nbc"
-
-
-def _described(kind: Any) -> str:
-    """Return the name of a type, with what numba's leaves out: the file and the fields of a record."""
-    if not isinstance(kind, types.BaseTuple):
-        return str(kind)
-    parts = [_described(part) for part in kind]  # type: ignore[attr-defined]
-    record = getattr(kind, "instance_class", None)
-    if record is None:
-        return f"({', '.join(parts)})"
-    fields = ", ".join(f"{name}: {part}" for name, part in zip(record._fields, parts, strict=True))
-    return f"{record.__module__}.{record.__qualname__}({fields})"
-
-
-def load_numba_without_blas() -> None:
-    """Load numba's array functions without SciPy's BLAS, which takes 15 MiB and which no kernel calls.
-
-    numba imports scipy.linalg only to see whether it is there. Only in worker processes that daskfs starts itself
-    (DASKFS_OWN_WORKER is set): elsewhere a user's own numba functions may need it. Without effect where scipy.linalg is
-    loaded already.
-    """
-    if "scipy.linalg" in sys.modules:
-        return
-    sys.modules["scipy.linalg"] = None  # type: ignore[assignment]  # an import of it fails, as if it were not there
-    try:
-        import numba.np.arraymath  # noqa: F401
-    finally:
-        del sys.modules["scipy.linalg"]
-
-
-if os.environ.get("DASKFS_OWN_WORKER"):
-    load_numba_without_blas()
-
-
-class _InterruptedBetween(CPUDispatcher):  # type: ignore[misc]
-    """Calls a kernel; signals wait until it has returned."""
+                vars(self)["dispatcher"] = dispatcher_of(self.py_func, self._fastmath, self._stamp)
+            return vars(self)["dispatcher"]
 
     def __call__(self, *arguments: Any) -> Any:
-        return interrupts.call_kernel(super().__call__, arguments)
+        """Run the function."""
+        return interrupts.call_kernel(self.dispatcher, arguments)
 
+    def __getattr__(self, name: str) -> Any:
+        """Return what numba asks of a global that a kernel refers to (`_numba_type_`), and others of a dispatcher."""
+        if name.startswith("__") or name == "dispatcher":
+            raise AttributeError(name)
+        return getattr(self.dispatcher, name)
 
-def _compiled(function: Callable[..., Any], fastmath: bool | set[str]) -> Callable[..., Any]:
-    """Decorate with a dispatcher for Python, and another for kernels that call the function.
-
-    The latter compiles no wrapper that takes Python objects apart, which for a record of twenty arrays is longer than
-    the function itself and would be optimised again in every caller.
-    """
-    njit: Any = functools.partial(numba.njit, nogil=True, fastmath=fastmath, no_cfunc_wrapper=True)
-    for_python: Any = njit(pipeline_class=CompilerForPython)(function)
-    if for_python is function:  # NUMBA_DISABLE_JIT
-        return function
-    for_kernels: Any = njit(pipeline_class=CompilerForKernels, no_cpython_wrapper=True)(function)
-    stamp = stamp_of(function.__module__)
-    for_python.__class__ = _InterruptedBetween
-    for_python._cache = KernelCache(function, CACHE_DIRECTORY, stamp, "python")
-    for_kernels._cache = KernelCache(function, CACHE_DIRECTORY, stamp, "kernels")
-
-    def template_of(arguments: Any, keywords: Any) -> Any:
-        """Without `types.unliteral`, ``step(0)`` and ``step(i)`` would be two functions."""
-        of_arguments = [types.unliteral(kind) for kind in arguments]
-        return for_kernels.get_call_template(of_arguments, {name: types.unliteral(keywords[name]) for name in keywords})
-
-    for_python.get_call_template, for_python.get_overload = template_of, for_kernels.get_overload
-    return for_python  # type: ignore[no-any-return]
+    def __reduce__(self) -> str:
+        return self.__qualname__
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -257,7 +64,7 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
 
     No fastmath: every sum has one order, so the same block gives the same bits in every process.
     """
-    return _compiled(function, fastmath=False)
+    return Kernel(function, fastmath=False)
 
 
 def inner_loop(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -267,52 +74,9 @@ def inner_loop(function: Callable[..., Any]) -> Callable[..., Any]:
     order depends on the processor's instructions alone: the same bits in every thread and process of one kind of
     machine. NaN and infinity are respected.
     """
-    return _compiled(function, fastmath={"contract", "reassoc", "nsz"})
+    return Kernel(function, fastmath={"contract", "reassoc", "nsz"})
 
 
 def elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a formula of each element, an exponential say: as `kernel`, but a product and a sum may round once."""
-    return _compiled(function, fastmath={"contract"})
-
-
-@intrinsic
-def prefetch(typing_context, array, index):  # type: ignore[no-untyped-def]
-    """Ask the processor to bring ``array[index]`` near, without waiting for it; `index` must be within the array."""
-    signature = types.void(array, index)
-
-    def generate(context, builder, _, arguments):  # type: ignore[no-untyped-def]
-        struct = context.make_array(array)(context, builder, arguments[0])
-        place = builder.bitcast(builder.gep(struct.data, [arguments[1]]), ir.IntType(8).as_pointer())
-        integer = ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [place.type, integer, integer, integer])
-        function = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind)
-        builder.call(function, [place, *(ir.Constant(integer, number) for number in (1, 3, 1))])  # to write, keep, data
-        return context.get_dummy_value()
-
-    return signature, generate
-
-
-STOP_SYMBOL = "daskfs_stop"
-llvmlite.binding.add_symbol(STOP_SYMBOL, ctypes.addressof(interrupts.STOP))
-
-
-def _is_stopped(typing_context):  # type: ignore[no-untyped-def]
-    """Return whether the kernel is to return at once: what it returns will not be seen, see `daskfs.interrupts`.
-
-    To be asked in loops whose steps take microseconds or more, such that no second goes by without.
-    """
-
-    def generate(context, builder, _, arguments):  # type: ignore[no-untyped-def]
-        word, bit = context.get_value_type(types.uintp), ir.IntType(1)
-        place = builder.module.globals.get(STOP_SYMBOL) or ir.GlobalVariable(builder.module, word, STOP_SYMBOL)
-        thread = builder.load_atomic(place, "monotonic", align=word.width // 8)
-        answer = cgutils.alloca_once_value(builder, bit(0))
-        with builder.if_then(cgutils.is_not_null(builder, thread), likely=False):
-            this = cgutils.get_or_insert_function(builder.module, ir.FunctionType(word, []), THREAD_NUMBER)
-            builder.store(builder.icmp_unsigned("==", thread, builder.call(this, [])), answer)
-        return builder.load(answer)
-
-    return types.boolean(), generate
-
-
-is_stopped: Any = intrinsic(_is_stopped)
+    return Kernel(function, fastmath={"contract"})

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from daskfs.errors import ConfigError, DataError
-from daskfs.matrix.blocks import ColumnStatistics, Rows, SparseColumns, SparseRows, as_slice
+from daskfs.matrix.blocks import ColumnStatistics, Rows, SparseColumns, SparseRows, Strip, as_slice
 from daskfs.matrix.buffers import block_length
 from daskfs.matrix.names import Names
 from daskfs.matrix.split import rows_to_test
@@ -152,6 +152,14 @@ class Matrix(ABC):
 
     def column_view(self, columns: slice) -> np.ndarray | None:
         """Return X[:, columns] as it lies in memory, without a copy, in whatever order."""
+        return None
+
+    def strips(self, rows: Rows, columns: slice) -> Iterator[Strip] | None:
+        """Return an iterator over X[rows][:, columns] as tiles pass by, each decoded once, without a copy.
+
+        All rows of some columns, in order, then those of the next. What was made of strips may be used when the
+        iterator has ended: damage is found at the end of a tile.
+        """
         return None
 
     def column_statistics(self) -> ColumnStatistics | None:
@@ -366,6 +374,10 @@ class _View(Matrix):
     def column_view(self, columns: slice) -> np.ndarray | None:
         """Return X[:, columns] without a copy, where the base can."""
         return self._matrix.column_view(columns)
+
+    def strips(self, rows: Rows, columns: slice) -> Iterator[Strip] | None:
+        """Return an iterator over X[rows][:, columns] as tiles pass by, where the base has tiles and rows ascend."""
+        return self._matrix.strips(self._located(rows), columns)
 
     def column_statistics(self) -> ColumnStatistics | None:
         """Return what is known of all columns, every row counted once whatever it weighs."""

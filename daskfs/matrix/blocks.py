@@ -32,6 +32,25 @@ class ColumnBlock:
 
 
 @dataclass(frozen=True, slots=True)
+class Strip:
+    """Consecutive rows of consecutive columns where a reader has them, until it is asked for the next."""
+
+    first: int
+    """The first row, counted in what was asked for."""
+    columns: slice
+    """Counted in what was asked for."""
+    values: np.ndarray
+    """Shape (n_lines, n_columns); the values of a line lie side by side."""
+    lines: np.ndarray | None = None
+    """Where each row is among the lines, ascending; None: the lines are the rows."""
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows."""
+        return len(self.values) if self.lines is None else len(self.lines)
+
+
+@dataclass(frozen=True, slots=True)
 class SparseRows:
     """Rows as their entries: row i has ``data[indptr[i]:indptr[i + 1]]`` in the columns ``indices[indptr[i]:...]``.
 

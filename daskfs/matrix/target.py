@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.base import Matrix
@@ -28,7 +27,7 @@ _PIECE = 1 << 16
 def are_texts(y: Any) -> bool:
     """Whether a target is of texts or categories, not of numbers."""
     dtype = getattr(y, "dtype", None)
-    if isinstance(dtype, pd.CategoricalDtype):
+    if type(dtype).__name__ == "CategoricalDtype":
         return True
     if not isinstance(dtype, np.dtype):
         y = np.asarray(y)

@@ -92,6 +92,10 @@ class DataFacts:
     store_stands: bool
     store_nbytes: int
     target: TargetKind = PLAIN_NUMBERS
+    n_stored: int | None = None
+    """Rows in whose tiles those to train on lie, where they are more."""
+    has_statistics: bool = False
+    """Whether the store has the columns' statistics over exactly the rows to train on, which weigh the same."""
 
     @property
     def row_nbytes(self) -> int:
@@ -208,6 +212,7 @@ def facts_of(pipeline: Pipeline, source: Source | None = None) -> DataFacts:
         store_stands=False,
         store_nbytes=store_nbytes(n_samples, n_features, wanted.dtype, layout),
         target=source.estimate_target(),
+        n_stored=_n_stored(pipeline.split, n_samples, wanted.shuffle),
     )
 
 
@@ -225,6 +230,8 @@ def facts_of_store(pipeline: Pipeline, store: FeatureStore, *, is_new: bool = Fa
         store_stands=not is_new,
         store_nbytes=store_nbytes(n_samples, n_features, store.dtype, layout),
         target=kind_of_stored(store),
+        n_stored=_n_stored(pipeline.split, n_samples, store.shuffled),
+        has_statistics=pipeline.split is None and not store.header.has_weight,
     )
 
 
@@ -261,6 +268,12 @@ def _n_train(split: Split | None, n_samples: int) -> int:
     if split is None or split.by not in ("random", "order"):
         return n_samples
     return n_samples - math.ceil(float(split.test) * n_samples)  # type: ignore[arg-type]  # a share: see Split
+
+
+def _n_stored(split: Split | None, n_samples: int, is_shuffled: bool) -> int:
+    """Return the rows in whose tiles the training rows lie: all, unless they are the first of the store."""
+    is_first = split is not None and split.by == "order" and not is_shuffled
+    return _n_train(split, n_samples) if is_first else n_samples
 
 
 class ProcessLimits(NamedTuple):
@@ -476,12 +489,13 @@ def _planned(pipeline: Pipeline, facts: DataFacts, limits: ProcessLimits) -> Pla
     """Plan with these limits: the tasks get what the client's part of a selection leaves of their process."""
     n_threads = 1 if limits.kind == "none" else limits.n_workers
     more = {"n_threads": n_threads, "tile_shape": facts.tile_shape, "target": facts.target}
+    more |= {"n_stored": facts.n_stored, "has_statistics": facts.has_statistics}
     available = limits.available_nbytes(facts)
     while True:
         plans = {}
         for label, selection in pipeline.selections.items():
             try:
-                selector = selection.make_selector(available)
+                selector = selection.make_selector(available, to_plan=True)
                 plans[label] = selector.plan(facts.n_train, facts.n_features, facts.dtype, available, **more)
             except PlanError as fault:
                 if fault.needed_nbytes is None:

@@ -51,9 +51,10 @@ class Selection(Section):
             return named
         return parameter.kinds[0].of(self.method, named, kind)
 
-    def make_selector(self, memory_limit: int) -> Any:
-        """Return the selector, which may take so many bytes for one task."""
-        return self.selector(**self.model_dump(exclude={"method", "label"}), memory_limit=memory_limit)
+    def make_selector(self, memory_limit: int, *, to_plan: bool = False) -> Any:
+        """Return the selector, which may take so many bytes for one task; or one that plans, without scikit-learn."""
+        make = self.selector.to_plan_with if to_plan else self.selector
+        return make(**self.model_dump(exclude={"method", "label"}), memory_limit=memory_limit)
 
     @model_validator(mode="before")
     @classmethod

@@ -7,18 +7,10 @@ import tempfile
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import copy
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import pandas as pd
-from sklearn.base import BaseEstimator
-from sklearn.feature_selection import SelectorMixin
-from sklearn.utils import ClassifierTags, RegressorTags
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from daskfs import interrupts
 from daskfs.cluster.open import parse_bytes, workers_of
@@ -43,6 +35,7 @@ from daskfs.selectors.inputs import (
     refuse_non_finite_target,
     seed_of,
 )
+from daskfs.selectors.scikit_learn import Estimator, available_if
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.refit import MeanLoss, SelectedFit, refit_selected
 from daskfs.selectors.shared.remarks import remarks_on
@@ -129,7 +122,7 @@ class Fitted:
     feature_names_in_: np.ndarray
 
 
-class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstimator, kw_only=True):
+class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
     """Base of all selectors: scikit-learn's interface over arrays, stores and Dask collections.
 
     A subclass declares its parameters (see `daskfs.parameters`), ``loss`` among them, and defines `_fit` and `plan`.
@@ -198,6 +191,8 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
         n_threads: int = 1,
         tile_shape: tuple[int, int] | None = None,
         target: TargetKind = PLAIN_NUMBERS,
+        n_stored: int | None = None,
+        has_statistics: bool = False,
     ) -> SelectorPlan:
         """Return what fitting a matrix of this shape will read and hold.
 
@@ -213,6 +208,10 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
             Rows and columns of a tile of the store.
         target : TargetKind
             What the target is, which a loss that is not named depends on; by default numbers.
+        n_stored : int, optional
+            Rows of the store in whose tiles these lie; by default no more than these.
+        has_statistics : bool
+            Whether the store knows the columns' statistics over exactly these rows, and they weigh the same.
 
         Raises
         ------
@@ -220,9 +219,11 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
             The limit is too small; with the sizes that would fit.
         """
         self.check_parameters()
-        planned = copy(self)  # `loss_` is of a fit, or of this plan
+        planned = self.to_plan_with()  # `loss_` is of a fit, or of this plan
+        planned.__dict__.update(self.__dict__)
         planned._settle_loss(target, is_plan=True)
-        shape = DataShape(int(n_samples), int(n_features), np.dtype(dtype), tile_shape, target.n_classes)
+        sizes = int(n_samples), int(n_features), np.dtype(dtype)
+        shape = DataShape(*sizes, tile_shape, target.n_classes, n_stored, has_statistics)
         return planned._plan(shape, Limits(memory_limit, n_threads))
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> BaseSelector:
@@ -349,6 +350,8 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
     def _in_memory(
         self, X: Any, y: Any, sample_weight: Any, labels: np.ndarray | None, is_first: bool
     ) -> tuple[ArrayMatrix, np.ndarray | None]:
+        from sklearn.utils.validation import _check_sample_weight, validate_data
+
         refuse_non_finite_target(y)
         has_texts = are_texts(y)
         X, y_ = validate_data(
@@ -384,13 +387,15 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
         has_texts : bool, optional
             Whether it was given as texts or categories.
         """
+        from pandas import unique
+
         if y is None:
             return None, labels
         if is_first:
             if labels is not None:
                 kind = TargetKind(len(labels), is_declared=True)
             elif are_texts(y) if has_texts is None else has_texts:
-                kind = TargetKind(len(pd.unique(np.asarray(y).ravel())), is_declared=True)
+                kind = TargetKind(len(unique(np.asarray(y).ravel())), is_declared=True)
             else:
                 kind = kind_of(np.asarray(y).ravel()) if self.loss == AUTO else PLAIN_NUMBERS
             self._settle_loss(kind)
@@ -398,6 +403,8 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
             self.loss_ = self.loss
         if not find_loss(self.loss_).is_classifier:
             return y, None
+        from sklearn.utils.multiclass import check_classification_targets
+
         y = np.asarray(y)
         check_classification_targets(y)
         labels = labels_of(y) if labels is None else labels
@@ -441,6 +448,8 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
         StoreError
             Another store has taken the place of the one that was read.
         """
+        from pandas import DataFrame
+
         run.matrix.verify_unchanged()
         names, intercept = run.matrix.names.given, self.intercept_
         if coef is None:
@@ -469,7 +478,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
             parameters=parameters,
             n_samples=int(run.matrix.shape[0]) if n_samples is None else n_samples,
             n_features=int(run.matrix.shape[1]),
-            history=pd.DataFrame(history or {}),
+            history=DataFrame(history or {}),
             scores=self.scores_,
             feature_names=names,
             store_digest=run.matrix.identity,
@@ -541,7 +550,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
         -------
         ndarray of shape (n_samples,), or a lazy Dask array or Series
         """
-        check_is_fitted(self)
+        self._check_is_fitted()
         return self._respond(X, self.response)
 
     @property
@@ -561,7 +570,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
         -------
         ndarray of shape (n_samples,), with more than two classes (n_samples, n_classes), or a lazy Dask collection
         """
-        check_is_fitted(self)
+        self._check_is_fitted()
         is_pair = np.ndim(self.intercept_) > 0 and len(self.classes_) == 2
         return self._respond(X, log_odds if is_pair else np.asarray)
 
@@ -577,7 +586,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
         -------
         ndarray of shape (n_samples, n_classes), or a lazy Dask array
         """
-        check_is_fitted(self)
+        self._check_is_fitted()
         return self._respond(X, self._probabilities)
 
     @property
@@ -595,6 +604,8 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
         if is_matrix(X):
             check_width(X.shape[1], self.n_features_in_)
             return np.concatenate([response(block.X @ coef + intercept) for block in X.row_blocks(columns=columns)])
+        from sklearn.utils.validation import validate_data
+
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         return response(np.asarray(X[:, columns] @ coef + intercept))
 
@@ -621,11 +632,18 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, SelectorMixin, BaseEstima
             state.setdefault("loss_", state.get("loss", type(self).loss))  # pickled when there was no "auto"
         super().__setstate__(state)
 
-    def _get_support_mask(self) -> np.ndarray:
+    def _check_is_fitted(self) -> None:
+        from sklearn.utils.validation import check_is_fitted
+
         check_is_fitted(self)
+
+    def _get_support_mask(self) -> np.ndarray:
+        self._check_is_fitted()
         return self.support_
 
     def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import ClassifierTags, RegressorTags
+
         tags = super().__sklearn_tags__()
         losses = _possible(self)
         classifies = [loss.is_classifier for loss in losses]

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_random_state
 
 from daskfs.errors import DataError, did_you_mean
 from daskfs.matrix.base import Matrix, not_finite
@@ -79,6 +78,8 @@ def seed_of(random_state: Any) -> int | None:
         return None
     if isinstance(random_state, Integral):
         return int(random_state)
+    from sklearn.utils.validation import check_random_state
+
     return int(check_random_state(random_state).randint(2**31))
 
 

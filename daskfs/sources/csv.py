@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import zip_longest
@@ -13,7 +14,8 @@ from pyarrow import csv as arrow_csv
 
 from daskfs.documents import check_document
 from daskfs.errors import DaskfsError, SchemaError, SourceError, did_you_mean
-from daskfs.sources import csv_faults
+from daskfs.sources import csv_faults, csv_records
+from daskfs.sources.csv_records import RecordReader
 from daskfs.sources.csv_types import arrow_type, guessed_type, trimmed, ungrouped
 from daskfs.sources.files import COMPRESSED, PathLike, stamp, text_ratio
 from daskfs.sources.roles import Names
@@ -231,8 +233,14 @@ class CsvSource(FileTable):
 
     def _parse(self, stream: Any, columns: Mapping[str, ColumnSchema], line_nbytes: int) -> Iterator[pa.RecordBatch]:
         block_nbytes = min(max(MIN_BLOCK_NBYTES, _LINES_PER_BLOCK * line_nbytes), MAX_BLOCK_NBYTES)
+        types = {name: self._type_of(column) for name, column in columns.items()}
+        if self._may_be_plain:
+            plain = RecordReader(stream, self.layout, self._names, types, self._missing_texts, block_nbytes)
+            yield from plain.batches()
+            if (stream := plain.rest) is None:
+                return
         convert = arrow_csv.ConvertOptions(
-            column_types={name: self._type_of(column) for name, column in columns.items()},
+            column_types=types,
             include_columns=list(columns),
             null_values=self._missing_texts,
             strings_can_be_null=True,
@@ -241,6 +249,16 @@ class CsvSource(FileTable):
         read = arrow_csv.ReadOptions(column_names=self._names, block_size=block_nbytes)
         with arrow_csv.open_csv(pa.PythonFile(stream, "r"), read, self._parse_options, convert) as reader:
             yield from reader
+
+    @property
+    def _may_be_plain(self) -> bool:
+        """Whether our own reader is tried: for text that is worth it, laid out as it knows."""
+        layout = self.layout
+        signs = layout.delimiter + layout.quote
+        if sys.byteorder != "little":
+            return False
+        is_known = not layout.thousands and not layout.skip_initial_space and signs.isascii()
+        return is_known and sum(file.stat().st_size for file in self.files) >= csv_records.WORTH_COMPILING_NBYTES
 
     def _type_of(self, column: ColumnSchema) -> pa.DataType:
         found = arrow_type(column)

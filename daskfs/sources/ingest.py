@@ -24,6 +24,7 @@ from daskfs.store.writer import StoreWriter
 MAX_BLOCK_NBYTES = 32 * 2**20
 DTYPES = ("float32", "float64", "int8")
 _NAMED_IN_A_NOTE = 10
+_FIRST_ROWS = 64
 
 
 def ingest(
@@ -197,9 +198,10 @@ class _Constants:
             self._all_weightless = self._all_weightless is not False and not block.weight.any()
         if self._columns is None:
             self._columns, self._first = np.arange(block.X.shape[1]), np.array(block.X[0])
-        if len(self._columns):
-            same = (block.X[:, self._columns] == self._first).all(axis=0)
-            self._columns, self._first = self._columns[same], self._first[same]
+        for rows in (block.X[:_FIRST_ROWS], block.X[_FIRST_ROWS:]):  # few columns are constant so far
+            if len(self._columns) and len(rows):
+                same = (rows[:, self._columns] == self._first).all(axis=0)
+                self._columns, self._first = self._columns[same], self._first[same]
         if block.y is None:
             return
         y = block.y.reshape(len(block.y), -1)

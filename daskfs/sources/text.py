@@ -80,7 +80,7 @@ class Utf8Text(io.RawIOBase):
                 ) from None
         if self._comment is not None:
             piece = self._without_comments(piece)
-        if self._quote:
+        if self._quote and self._quote in piece:  # to look for one is faster than to count
             self._n_quotes += piece.count(self._quote)
         self.last_byte = piece[-1:] or self.last_byte
         return piece

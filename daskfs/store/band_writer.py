@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from crc32c import crc32c
 
 from daskfs.store.layout import Codec, Layout
 
@@ -20,6 +23,8 @@ class BandWriter:
     ----------
     group : zarr.Group
         Gets the array "X".
+    folder : Path
+        Of the group.
     shape : tuple of int
     dtype : dtype
     make_layout : callable
@@ -36,12 +41,13 @@ class BandWriter:
     def __init__(
         self,
         group: Any,
+        folder: Path,
         shape: tuple[int, int],
         dtype: np.dtype,
         make_layout: Callable[[Codec | None], Layout],
         codec: Codec | None,
     ) -> None:
-        self._group, self._shape, self._dtype = group, shape, dtype
+        self._group, self._folder, self._shape, self._dtype = group, folder / "X", shape, dtype
         self._make_layout, self._codec = make_layout, codec
         self.layout = make_layout(codec)
         height = min(self.layout.file_shape[0], max(1, shape[0]))
@@ -49,6 +55,7 @@ class BandWriter:
         self._n_filled = 0
         self._n_written = 0
         self._array: Any = None
+        self._tile: np.ndarray | None = None
 
     def write(self, rows: np.ndarray) -> None:
         """Take the next rows, of shape (n_rows, n_features)."""
@@ -70,17 +77,35 @@ class BandWriter:
         band = self._band[: self._n_filled]
         if self._array is None:
             self._create(band)
-        columns = self.layout.file_shape[1]
-        rows = slice(self._n_written, self._n_written + len(band))
-        for start in range(0, self._shape[1] if len(band) else 0, columns):
-            part = slice(start, min(start + columns, self._shape[1]))
-            self._array[rows, part] = band[:, part]
+        if self._tile is not None:
+            self._write_tiles(band, self._tile)
+        else:
+            columns = self.layout.file_shape[1]
+            rows = slice(self._n_written, self._n_written + len(band))
+            for start in range(0, self._shape[1] if len(band) else 0, columns):
+                part = slice(start, min(start + columns, self._shape[1]))
+                self._array[rows, part] = band[:, part]
         self._n_written += len(band)
         self._n_filled = 0
+
+    def _write_tiles(self, band: np.ndarray, tile: np.ndarray) -> None:
+        """Write the files that Zarr would: tiles as they are, zeros behind the edge, and the checksum."""
+        number, width = self._n_written // len(tile), tile.shape[1]
+        for j, start in enumerate(range(0, self._shape[1] if len(band) else 0, width)):
+            part = band[:, start : start + width]
+            if part.shape != tile.shape:
+                tile[...] = 0
+            tile[: part.shape[0], : part.shape[1]] = part
+            path = self._folder / "c" / str(number) / str(j)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("wb", buffering=0) as file:
+                file.writelines((tile.data, crc32c(tile.data).to_bytes(4, "little")))
 
     def _create(self, band: np.ndarray) -> None:
         codec = self._codec or (self._measure(band) if band.size else "raw")
         self.layout = self._make_layout(codec)
+        is_plain = codec == "raw" and self.layout.shard_shape is None and sys.byteorder == "little"
+        self._tile = np.empty(self.layout.tile_shape, self._dtype) if is_plain else None
         self._array = self._group.create_array(
             "X",
             shape=self._shape,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 
 from daskfs.errors import ConfigError, StoreError, StoreFormatError, did_you_mean
 from daskfs.matrix.base import Matrix, Progress
-from daskfs.matrix.blocks import ColumnStatistics, Rows
+from daskfs.matrix.blocks import ColumnStatistics, Rows, Strip
 from daskfs.matrix.names import Names
 from daskfs.store.header import StoreHeader
 from daskfs.store.manifest import MANIFEST, Manifest, identity_of, read_checksums, read_manifest
@@ -153,6 +153,11 @@ class FeatureStore(Matrix):
         """
         return self.tiles.read(rows, columns, out)
 
+    def strips(self, rows: Rows, columns: slice) -> Iterator[Strip] | None:
+        """Return an iterator over X[rows][:, columns] as tiles pass by; see `TileReader.strips`."""
+        found: Iterator[Strip] | None = self.tiles.strips(rows, columns)
+        return found
+
     def read_target(self, rows: Rows = slice(None)) -> np.ndarray | None:
         """Return y[rows], float64 of shape (n_rows,), or (n_rows, n_targets) of several; None without a target."""
         return self._read_vector("target", rows) if self.target_names else None
@@ -170,7 +175,7 @@ class FeatureStore(Matrix):
 
     @cached_property
     def tiles(self) -> TileReader:
-        """The reader of X; methods read by `read`, programs that take tiles as they are by `tiles.read_tiles`."""
+        """The reader of X."""
         return self._open("X")
 
     @property

@@ -65,6 +65,10 @@ class ZarrReader(Tiled):
         out[...] = block
         return out
 
+    def strips(self, rows: Rows, columns: slice) -> None:
+        """Return None: Zarr gives blocks."""
+        return None
+
     def check_tile(self, i: int, j: int = 0) -> None:
         """Read one tile.
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 
 MAX_BUCKETS = 1024
-_PIECE_NBYTES = 16 << 20
+_PIECE_NBYTES = 1 << 20
+"""Of rows that are put in order at a time: few enough to be in the cache when they are copied to their band."""
 
 
 def stored_order(keys: np.ndarray) -> np.ndarray:
@@ -34,6 +35,10 @@ class Spool:
         Rows kept in memory before all go to files.
     n_buckets : int or None
         Files by range of the keys; None: rows keep their order, and each flush makes a file.
+    block_rows : int
+        Rows that come at a time, at most.
+    n_samples : int, optional
+        How many will come, where known.
 
     Notes
     -----
@@ -42,21 +47,35 @@ class Spool:
     """
 
     def __init__(
-        self, folder: Path, n_features: int, dtype: np.dtype, memory_nbytes: int, n_buckets: int | None
+        self,
+        folder: Path,
+        n_features: int,
+        dtype: np.dtype,
+        memory_nbytes: int,
+        n_buckets: int | None,
+        block_rows: int,
+        n_samples: int | None = None,
     ) -> None:
         self.folder, self.n_features, self.dtype = folder, n_features, dtype
         self.memory_nbytes, self.n_buckets = memory_nbytes, n_buckets
         self.spilled_nbytes = 0
-        self._pending: list[tuple[np.ndarray, np.ndarray]] = []
-        self._pending_nbytes = 0
+        n_most = max(block_rows, memory_nbytes // max(1, self._row_nbytes))
+        self._holds_all = n_samples is not None and n_samples <= n_most
+        self._rows = np.empty((n_samples if n_samples is not None and self._holds_all else n_most, n_features), dtype)
+        self._block_rows, self._n_rows = block_rows, 0
+        self._keys: list[np.ndarray] = []
         self._counts: list[int] = [0] * (n_buckets or 0)
 
-    def append(self, block: np.ndarray, keys: np.ndarray) -> None:
-        """Take rows (n_rows, n_features) with their keys (n_rows,); the arrays are kept, not copied."""
-        self._pending.append((block, keys))
-        self._pending_nbytes += block.nbytes
-        if self._pending_nbytes > self.memory_nbytes:
+    def room(self) -> np.ndarray:
+        """Return where the next rows are to be written, of shape (block_rows, n_features); less where no more come."""
+        if self._n_rows + self._block_rows > len(self._rows) and not self._holds_all:
             self._flush()
+        return self._rows[self._n_rows : self._n_rows + self._block_rows]
+
+    def append(self, n_rows: int, keys: np.ndarray) -> None:
+        """Take the first rows of the room, with their keys (n_rows,)."""
+        self._n_rows += n_rows
+        self._keys.append(keys)
 
     def rows(self, order: np.ndarray) -> Iterator[np.ndarray]:
         """Yield the rows in the given order, piece by piece, and forget them.
@@ -65,9 +84,14 @@ class Spool:
         ----------
         order : int64 array of shape (n_samples,)
             `stored_order` of all keys, or ``arange`` where rows keep their order.
+
+        Yields
+        ------
+        ndarray of shape (n_rows, n_features)
+            Good until the next one.
         """
         if not self.spilled_nbytes:
-            yield from self._rows_in_memory(order)
+            yield from self._taken(self._rows, order)
             return
         self._flush()
         start = 0
@@ -77,33 +101,28 @@ class Spool:
             if count:
                 yield from self._rows_of_bucket(bucket, wanted)
 
-    def _rows_in_memory(self, order: np.ndarray) -> Iterator[np.ndarray]:
-        """Gather from the blocks as they came, so that the rows are never in memory twice."""
-        blocks = [block for block, _ in self._pending]
-        starts = np.cumsum([0, *map(len, blocks)])
-        for piece in self._pieces(order):
-            yield _gather(blocks, starts, piece, np.empty((len(piece), self.n_features), self.dtype))
-        self._pending.clear()
-
     def _rows_of_bucket(self, bucket: int, wanted: np.ndarray) -> Iterator[np.ndarray]:
         path = self._path(bucket)
         shape = (len(wanted), self.n_features)
-        if self.n_buckets is not None and len(wanted) * self._row_nbytes <= self.memory_nbytes:
-            rows: np.ndarray = np.fromfile(path, self.dtype).reshape(shape)
+        if self.n_buckets is not None and len(wanted) <= len(self._rows):
+            rows = self._rows[: len(wanted)]
+            with path.open("rb") as file:
+                file.readinto(rows.data)  # type: ignore[attr-defined]
         else:  # a bucket larger than the memory, as happens when nobody knew how many rows would come
             rows = np.asarray(np.memmap(path, self.dtype, mode="r", shape=shape))
         position = np.empty(len(wanted), np.int64)
         position[np.argsort(wanted, kind="stable")] = np.arange(len(wanted))
-        for piece in self._pieces(position):
-            yield rows[piece]
+        yield from self._taken(rows, position)
         del rows
         path.unlink()
 
-    def _pieces(self, numbers: np.ndarray) -> Iterator[np.ndarray]:
-        nbytes = min(_PIECE_NBYTES, self.memory_nbytes // 8)
-        n_rows = max(1, nbytes // max(1, self._row_nbytes))
+    def _taken(self, rows: np.ndarray, numbers: np.ndarray) -> Iterator[np.ndarray]:
+        """Yield rows by their numbers, each piece where the last one was."""
+        n_rows = max(1, min(_PIECE_NBYTES, self.memory_nbytes // 8) // max(1, self._row_nbytes))
+        piece = np.empty((n_rows, self.n_features), self.dtype)
         for start in range(0, len(numbers), n_rows):
-            yield numbers[start : start + n_rows]
+            wanted = numbers[start : start + n_rows]
+            yield np.take(rows, wanted, axis=0, out=piece[: len(wanted)], mode="clip")
 
     @property
     def _row_nbytes(self) -> int:
@@ -113,43 +132,26 @@ class Spool:
         return self.folder / f"{bucket}.rows"
 
     def _flush(self) -> None:
-        if not self._pending:
+        if not self._n_rows:
             return
         self.folder.mkdir(exist_ok=True)
+        rows = self._rows[: self._n_rows]
         if self.n_buckets is None:
-            self._counts.append(0)
+            self._counts.append(len(rows))
             with self._path(len(self._counts) - 1).open("wb") as file:
-                for block, _ in self._pending:
-                    self._counts[-1] += len(block)
-                    file.write(block.data)
+                file.write(rows.data)
         else:
-            self._flush_to_buckets(self.n_buckets)
-        self.spilled_nbytes += self._pending_nbytes
-        self._pending, self._pending_nbytes = [], 0
+            self._flush_to_buckets(rows, self.n_buckets)
+        self.spilled_nbytes += rows.nbytes
+        self._n_rows, self._keys = 0, []
 
-    def _flush_to_buckets(self, n_buckets: int) -> None:
-        keys = np.concatenate([keys for _, keys in self._pending])
-        buckets = np.minimum((keys * n_buckets).astype(np.int64), n_buckets - 1)
-        blocks = [block for block, _ in self._pending]
-        starts = np.cumsum([0, *map(len, blocks)])
+    def _flush_to_buckets(self, rows: np.ndarray, n_buckets: int) -> None:
+        buckets = np.minimum((np.concatenate(self._keys) * n_buckets).astype(np.uint16), n_buckets - 1)
         order = np.argsort(buckets, kind="stable")
-        borders = np.searchsorted(buckets[order], np.arange(n_buckets + 1))
-        for bucket in range(n_buckets):
-            rows = order[borders[bucket] : borders[bucket + 1]]
-            if not len(rows):
-                continue
-            gathered = _gather(blocks, starts, rows, np.empty((len(rows), self.n_features), self.dtype))
+        start = 0
+        for bucket, count in enumerate(np.bincount(buckets, minlength=n_buckets).tolist()):
             with self._path(bucket).open("ab") as file:
-                file.write(gathered.data)
-            self._counts[bucket] += len(rows)
-
-
-def _gather(blocks: list[np.ndarray], starts: np.ndarray, rows: np.ndarray, out: np.ndarray) -> np.ndarray:
-    """Fill `out` with the given rows of the blocks, of which block k starts at row starts[k]."""
-    owners = np.searchsorted(starts, rows, side="right") - 1
-    by_owner = np.argsort(owners, kind="stable")
-    borders = np.searchsorted(owners[by_owner], np.arange(len(blocks) + 1))
-    for owner in np.flatnonzero(np.diff(borders)).tolist():
-        mine = by_owner[borders[owner] : borders[owner + 1]]
-        out[mine] = blocks[owner][rows[mine] - starts[owner]]
-    return out
+                for piece in self._taken(rows, order[start : start + count]):
+                    file.write(piece.data)
+            self._counts[bucket] += count
+            start += count

@@ -21,7 +21,7 @@ import numpy as np
 from crc32c import crc32c
 
 from daskfs.errors import CorruptStoreError
-from daskfs.matrix.blocks import Rows
+from daskfs.matrix.blocks import Rows, Strip
 from daskfs.store.chunks import Cut, Tiled, cuts, normalise, selection_length
 from daskfs.store.metadata import TEXT, ArrayMetadata, parse_metadata, read_metadata
 from daskfs.store.plain_files import MISPLACED, REMEDY, open_plain
@@ -122,11 +122,48 @@ class TileReader(Tiled):
                 self._read_cut(row_cut, column_cut, matrix)
         return block
 
+    def strips(self, rows: Rows = slice(None), columns: slice = slice(None)) -> Iterator[Strip] | None:
+        """Iterate over ``array[rows][:, columns]`` as it lies, every tile decoded once: no block, and no copy.
+
+        Parameters
+        ----------
+        rows : slice, or int64 array that does not fall
+        columns : slice
+
+        Returns
+        -------
+        iterator of Strip, or None
+            Column of tiles after column of tiles, the rows of each in order; None where the rows are in another order.
+            A strip lies in this thread's scratch: until the next one is asked for, or anything else is read.
+
+        Raises
+        ------
+        CorruptStoreError
+            From the iterator: a tile that is asked for is missing, truncated or fails its checksum, which is known
+            when all of it was given. What was made of its strips must not be used.
+        """
+        row_numbers, column_numbers = normalise(rows, self.shape[0]), normalise(columns, self.shape[1])
+        if not isinstance(row_numbers, slice) and (np.diff(row_numbers) < 0).any():
+            return None
+        return self._passing(cuts(row_numbers, self._tile[0]), cuts(column_numbers, self._tile[1]))
+
+    def _passing(self, row_cuts: list[Cut], column_cuts: list[Cut]) -> Iterator[Strip]:
+        left = 0
+        for column_cut in column_cuts:
+            first, part = 0, slice(left, left + selection_length(column_cut.inside))
+            for row_cut in row_cuts:
+                for low, high, taken, strip in self._taken(row_cut, column_cut.tile):
+                    if isinstance(taken, slice):
+                        yield Strip(first, part, strip[taken, column_cut.inside])
+                    else:
+                        yield Strip(first, part, strip[:, column_cut.inside], taken)
+                    first += high - low
+            left = part.stop
+
     def read_tiles(self, tile_rows: range, tile_columns: range, out: np.ndarray | None = None) -> np.ndarray:
         """Return whole tiles, one after another: no copy between the disk and the block.
 
-        No method reads so: kernels take blocks whose columns (or rows) lie in one piece, which is `read`. This is for
-        programs that take tiles as they are, and the bound that `benchmarks/store_read.py` holds `read` against.
+        For programs that keep tiles as they are; methods take blocks (`read`) or tiles as they pass by (`strips`).
 
         Parameters
         ----------
@@ -201,27 +238,30 @@ class TileReader(Tiled):
     def _read_cut(self, row_cut: Cut, column_cut: Cut, block: np.ndarray) -> None:
         """Copy one tile's part of a block; the whole tile is read, for its checksum covers all of it."""
         rows, columns = row_cut.outside, column_cut.outside
-        inside = row_cut.inside
-        if all(isinstance(part, slice) for part in (rows, columns, inside, column_cut.inside)):  # in the tile's order
+        if all(
+            isinstance(part, slice) for part in (rows, columns, row_cut.inside, column_cut.inside)
+        ):  # in the tile's order
             target = block[rows, columns]
             if target.shape == self._tile and target.flags.c_contiguous:
                 for _ in self._strips(row_cut.tile, column_cut.tile, target):
                     pass
                 return
-        for start, strip in self._strips(row_cut.tile, column_cut.tile, None):
-            if isinstance(inside, slice):
-                low, high = max(inside.start, start), min(inside.stop, start + len(strip))
-                if low >= high:
-                    continue
-                taken: Rows = slice(low - start, high - start)
-                low, high = low - inside.start, high - inside.start
-            else:
-                low, high = np.searchsorted(inside, (start, start + len(strip)))
-                if low == high:
-                    continue
-                taken = inside[low:high] - start
+        for low, high, taken, strip in self._taken(row_cut, column_cut.tile):
             put = slice(rows.start + low, rows.start + high) if isinstance(rows, slice) else rows[low:high]
             block[_grid(put, columns)] = strip[_grid(taken, column_cut.inside)]
+
+    def _taken(self, row_cut: Cut, j: int) -> Iterator[tuple[int, int, Rows, np.ndarray]]:
+        """Yield the strips of a tile that hold rows of a cut: rows [low, high) of it are ``strip[taken]``."""
+        inside = row_cut.inside
+        for start, strip in self._strips(row_cut.tile, j, None):
+            if isinstance(inside, slice):
+                low, high = max(inside.start, start), min(inside.stop, start + len(strip))
+                if low < high:
+                    yield low - inside.start, high - inside.start, slice(low - start, high - start), strip
+            else:
+                low, high = np.searchsorted(inside, (start, start + len(strip))).tolist()
+                if low < high:
+                    yield low, high, inside[low:high] - start, strip
 
     def _strips(self, i: int, j: int, tile: np.ndarray | None) -> Iterator[tuple[int, np.ndarray]]:
         """Yield the strips (first row, values) of a tile, in `tile` where given, else in scratch that is used again.

@@ -178,7 +178,8 @@ class StoreWriter:
             statistics_rows(self.n_features, self.dtype.itemsize),
             max(1, self.memory_limit // 8 // max(1, self._row_nbytes)),
         )
-        self._new_block()
+        self._block: np.ndarray | None = None
+        self._n_filled = 0
         self._bands: BandWriter | None = None
         self._spool: Spool | None = None
         if not self.shuffle and self.n_samples is not None:
@@ -192,7 +193,15 @@ class StoreWriter:
                 nbytes = self.n_samples * self._row_nbytes
                 n_buckets = min(MAX_BUCKETS, max(1, math.ceil(8 * nbytes / self.memory_limit)))
                 self._check_disk(nbytes if nbytes > memory_nbytes else 0)
-        self._spool = Spool(self._site.folder / "rows", self.n_features, self.dtype, memory_nbytes, n_buckets)
+        self._spool = Spool(
+            self._site.folder / "rows",
+            self.n_features,
+            self.dtype,
+            memory_nbytes,
+            n_buckets,
+            self._block_rows,
+            self.n_samples,
+        )
 
     def write(self, block: Any, labels: Mapping[str, Any] | None = None) -> None:
         """Take the next rows of the source.
@@ -224,33 +233,36 @@ class StoreWriter:
             self._vectors.append(block, labels, self._n_rows)
             start = 0
             while start < X.shape[0]:
-                count = min(self._block_rows - self._n_filled, X.shape[0] - start)
-                self._convert(X[start : start + count])
-                start += count
+                start += self._convert(X[start : start + self._block_rows - self._n_filled])
             self._is_whole = True
 
-    def _convert(self, rows: Any) -> None:
+    def _convert(self, rows: Any) -> int:
+        if self._block is None:
+            self._block = self._new_block()
         part = self._block[self._n_filled : self._n_filled + rows.shape[0]]
         convert_rows(rows, part, names=self.feature_names, first_row=self._n_rows, allow_missing=self.allow_missing)
         self._n_filled += len(part)
         self._n_rows += len(part)
         if self._n_filled == self._block_rows:
-            self._take_block()
+            self._take_block(self._block)
+        return len(part)
 
-    def _take_block(self) -> None:
-        block = self._block[: self._n_filled]
-        self._statistics.update(block)
-        keys = self._rng.random(len(block)) if self.shuffle else np.empty(0)
+    def _new_block(self) -> np.ndarray:
+        """Return where rows are gathered until the statistics take them: where they stay while they are spooled."""
+        if self._spool is not None:
+            return self._spool.room()
+        return np.empty((self._block_rows, self.n_features), self.dtype)
+
+    def _take_block(self, block: np.ndarray) -> None:
+        rows = block[: self._n_filled]
+        self._statistics.update(rows)
+        keys = self._rng.random(len(rows)) if self.shuffle else np.empty(0)
         self._keys.append(keys)
         if self._bands is not None:
-            self._bands.write(block)
+            self._bands.write(rows)
         elif self._spool is not None:
-            self._spool.append(block, keys)
-        self._new_block()
-
-    def _new_block(self) -> None:
-        self._block = np.empty((self._block_rows, self.n_features), self.dtype)
-        self._n_filled = 0
+            self._spool.append(len(rows), keys)
+        self._block, self._n_filled = None, 0
 
     def __exit__(
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
@@ -262,7 +274,7 @@ class StoreWriter:
                     self._finish()
                 is_done = True
         finally:
-            self._bands, self._spool, self._keys = None, None, []
+            self._bands, self._spool, self._block, self._keys = None, None, None, []
             if not is_done:
                 with interrupts.held():
                     self._site.remove()
@@ -270,8 +282,8 @@ class StoreWriter:
     def _finish(self) -> None:
         if not self._is_whole:
             raise StoreError("a block was refused, so rows are missing", str(self.path), "let the error end it")
-        if self._n_filled:
-            self._take_block()
+        if self._block is not None:
+            self._take_block(self._block)
         if self.n_samples not in (None, self._n_rows):
             raise self._wrong_length(str(self._n_rows))
         order = stored_order(np.concatenate([np.empty(0), *self._keys])) if self.shuffle else None
@@ -338,7 +350,9 @@ class StoreWriter:
                 shard_nbytes=self.shard_nbytes,
             )
 
-        return BandWriter(self._group, (n_samples, self.n_features), self.dtype, make_layout, self.codec)
+        return BandWriter(
+            self._group, self._site.folder, (n_samples, self.n_features), self.dtype, make_layout, self.codec
+        )
 
     def _check_disk(self, nbytes: int) -> None:
         """Refuse at once what cannot fit: the rows are spooled uncompressed."""

@@ -13,7 +13,18 @@ from daskfs.kernels.blocks.any_block import (
     rows_of_weight,
     standardised_columns,
 )
+from daskfs.kernels.blocks.any_columns import (
+    add_columns,
+    column_product,
+    column_products,
+    enter_columns,
+    extend_hessian_of,
+    new_columns,
+    take_column,
+    weigh_column,
+)
 from daskfs.kernels.blocks.column_entries import column_entries, dense_block
+from daskfs.kernels.glm.fit import glm_fit
 from daskfs.kernels.glm.path import glm_path
 from daskfs.kernels.lasso.path import lasso_path
 
@@ -116,3 +127,54 @@ def test_the_path_of_a_loss_is_that_of_the_array(loss):
     assert len(path.selected()) >= 3
     np.testing.assert_array_equal(path.selected(), expected.selected())
     np.testing.assert_allclose(path.coefficients(path.best), expected.coefficients(expected.best), rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("density", [0.05, 0.3])
+def test_entered_columns_are_where_their_entries_are(density):
+    X, found = block(density=density)
+    features, members = np.array([0, 5, 7, 11, 40]), np.array([4, 1, 3])
+    m = block_moments(X, np.zeros(len(X)), np.ones(len(X)))
+    rng = np.random.default_rng(2)
+    weight, step, z = rng.uniform(0, 1, len(X)), rng.standard_normal(4), rng.standard_normal(len(X))
+    results = []
+    for A in (X, found):
+        columns, at, products = new_columns(A, 8), z.copy(), np.zeros(4)
+        hessian, longer, work, product = np.full((6, 6), 7.0), np.zeros((4, 4)), np.empty(len(X)), np.empty(len(X))
+        enter_columns(columns, A, m.mean, m.scale, features[:2], 0)
+        enter_columns(columns, A, m.mean, m.scale, features[2:], 2)
+        take_column(columns, 5, columns, 3)
+        add_columns(columns, members, 3, step, 0.5, at)
+        column_products(columns, members, 3, z, products)
+        extend_hessian_of(columns, members, 3, 0, weight, hessian, work)
+        weigh_column(columns, 2, weight, product)
+        others = np.array([0, 5, 2])  # another model, and one that grows
+        extend_hessian_of(columns, others, 2, 0, weight, longer, work)
+        extend_hessian_of(columns, others, 3, 3, weight, longer, work)
+        results.append((at, products, hessian[:4, :4], longer, product, column_product(columns, 5, z)))
+    for expected, value in zip(*results, strict=True):
+        np.testing.assert_allclose(value, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "poisson"])
+def test_the_refit_takes_what_the_deviance_falls_to_where_words_tell_rows_without_error(loss):
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((800, 60)) * (rng.random((800, 60)) < 0.08)
+    y = np.where(X[:, 0] + rng.logistic(size=800) > 0, 1.0, -1.0)
+    sure, nothing = (-1.0, 0.0) if loss == "logistic" else (0.0, 0.0)
+    if loss == "poisson":
+        y = rng.poisson(np.exp(0.5 + 0.3 * X[:, 0])).astype(float)
+    told = rng.random(800) < 0.15
+    X[:, 1], y[told] = 2.0 * told, sure
+    X[:, 2] = np.where(y == sure, told + (rng.random(800) < 0.05), nothing)  # sure of the rest once those are gone
+    X[np.flatnonzero(told)[:3], 2] = -1.0
+    path = glm_path(entries(X), y, np.ones(800), loss=loss, penalty=4.0, lambdas=np.geomspace(0.2, 0.02, 8))
+    step = path.best
+    rows = ~told & (X[:, 2] == 0.0)
+    others = np.setdiff1d(path.selected(step), [1, 2])
+    assert {1, 2} <= set(path.selected(step))
+    expected = glm_fit(np.ascontiguousarray(X[np.ix_(rows, others)]), y[rows], np.ones(rows.sum()), loss=loss)
+    assert path.n_separable > 0
+    np.testing.assert_allclose(path.deviance[step], expected.deviance, rtol=1e-6)
+    of_array = glm_path(X, y, np.ones(800), loss=loss, penalty=4.0, lambdas=path.lambdas)
+    np.testing.assert_allclose(path.deviance, of_array.deviance, rtol=1e-4)
+    np.testing.assert_array_equal(path.selected(), of_array.selected())

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from daskfs import interrupts
-from daskfs.kernels import numba_cache
-from daskfs.kernels.numba_cache import N_STAMPS, choose_cache_directory, make_stamped
+from daskfs.kernels import cache_folder
+from daskfs.kernels.cache_folder import N_STAMPS, choose_cache_directory, make_stamped
 from daskfs.kernels.sources import modules_behind
 
 
@@ -43,7 +43,7 @@ def test_otherwise_in_the_users_cache(read_only, tmp_path, monkeypatch):
 def test_without_a_home_in_a_private_temporary_folder(read_only, tmp_path, monkeypatch):
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(read_only))
-    monkeypatch.setattr(numba_cache.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(cache_folder.tempfile, "gettempdir", lambda: str(tmp_path))
     folder = choose_cache_directory(read_only)
     assert folder == tmp_path / f"daskfs-numba-{os.getuid()}"
 
@@ -51,7 +51,7 @@ def test_without_a_home_in_a_private_temporary_folder(read_only, tmp_path, monke
 def test_a_folder_that_others_can_write_is_not_trusted(read_only, tmp_path, monkeypatch):
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(read_only))
-    monkeypatch.setattr(numba_cache.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(cache_folder.tempfile, "gettempdir", lambda: str(tmp_path))
     open_to_all = tmp_path / f"daskfs-numba-{os.getuid()}"
     open_to_all.mkdir()
     open_to_all.chmod(0o777)
@@ -65,8 +65,8 @@ def package(tmp_path, monkeypatch):
     """A daskfs of a few kernels, which tests change between processes."""
     kernels = tmp_path / "daskfs" / "kernels"
     kernels.mkdir(parents=True)
-    for name in ("numba_cache.py", "sources.py", "compiler.py"):
-        shutil.copy(Path(numba_cache.__file__).with_name(name), kernels)
+    for name in ("numba_cache", "machine_code", "compiler", "cache_folder", "instructions", "sources"):
+        shutil.copy(Path(cache_folder.__file__).with_name(f"{name}.py"), kernels)
     shutil.copy(interrupts.__file__, kernels.parent)
     files = {
         "__init__.py": "",
@@ -114,7 +114,7 @@ def test_a_change_compiles_what_depends_on_it_and_nothing_else(package):
         ("kernels/other.py", "x + x", "2.0 * x", "10.0", ["1", "0"]),
         ("losses.py", "CODE = 2.0", "CODE = 33.0", "165.0", ["0", "1"]),
         ("kernels/called.py", "return CODE", "return CODE + 1.0", "170.0", ["0", "1"]),
-        ("kernels/numba_cache.py", "nogil=True", "nogil=False", "170.0", ["0", "0"]),
+        ("kernels/machine_code.py", "nogil=True", "nogil=False", "170.0", ["0", "0"]),
     ):
         replace_in(package / file, old, new)
         assert run_in(package, CALLS) == [result, "10.0", *kept], file
@@ -157,7 +157,7 @@ def test_a_damaged_file_is_compiled_again(package):
 
 
 def test_what_cannot_be_kept_is_no_error(package):
-    assert run_in(package, "import shutil, pathlib, daskfs.kernels.numba_cache as n\n"
+    assert run_in(package, "import shutil, pathlib, daskfs.kernels.cache_folder as n\n"
                   "pathlib.Path(n.CACHE_DIRECTORY).touch()\n" + CALLS) == ["10.0", "10.0", "0", "0"]  # fmt: skip
 
 

@@ -7,6 +7,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from daskfs.kernels.glm.softmax import centred, softmax_fit, softmax_terms
+from daskfs.selectors.message.subset import standard_errors
 
 
 def make_block(n_samples, n_features, n_classes, seed=0):
@@ -72,3 +73,40 @@ def test_constant_and_dependent_columns():
 
 def test_coefficients_of_all_classes_have_sum_zero():
     np.testing.assert_allclose(centred(np.array([[3.0, 0.0], [0.0, 3.0]])), [[2, -1], [-1, 2], [-1, -1]])
+
+
+@pytest.mark.parametrize("density", [1.0, 0.08])
+def test_a_fit_of_many_unknowns_is_that_of_few(density, monkeypatch):
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((900, 12)) * (rng.random((900, 12)) < density)
+    y = np.argmax(X @ rng.standard_normal((12, 4)) + rng.gumbel(size=(900, 4)), axis=1).astype(float)
+    weight = rng.integers(0, 3, 900).astype(float)
+    X[:, 3] = 1.0
+    expected = softmax_fit(X, y, weight, 4)
+    monkeypatch.setattr("daskfs.kernels.glm.softmax.MANY_UNKNOWNS", 0)
+    found = softmax_fit(X, y, weight, 4)
+    assert (found.is_separable, found.is_singular) == (expected.is_separable, expected.is_singular) == (False, False)
+    np.testing.assert_allclose(found.coef, expected.coef, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found.centred_intercepts, expected.centred_intercepts, rtol=1e-5, atol=1e-6)
+    scale, n = expected.moments.scale, np.arange(12) != 3
+    at = np.column_stack([expected.centred_intercepts, np.nan_to_num(expected.coef) * scale])
+    terms = softmax_terms(X, y, weight, at[:-1] - at[-1], expected.moments.mean, scale)
+    errors = standard_errors(terms.hessian, scale, 1.0, 4)
+    assert np.isinf(found.error[:, 3]).all()
+    np.testing.assert_allclose(found.error[:, n], errors[:, n], rtol=0.2)  # blocks of single classes alone
+
+
+def test_a_word_that_a_class_lacks_bounds_the_fit_of_many_unknowns_as_that_of_few(monkeypatch):
+    rng = np.random.default_rng(4)
+    X = np.abs(rng.standard_normal((600, 8))) * (rng.random((600, 8)) < 0.2)
+    y = np.argmax(X @ rng.standard_normal((8, 3)) + rng.gumbel(size=(600, 3)), axis=1).astype(float)
+    X[y == 1, 5] = 0.0
+    X[:, 7] = X[:, 6]
+    expected = softmax_fit(X, y, np.ones(600), 3)
+    monkeypatch.setattr("daskfs.kernels.glm.softmax.MANY_UNKNOWNS", 0)
+    found = softmax_fit(X, y, np.ones(600), 3)
+    assert found.is_separable
+    assert expected.is_separable
+    z, z_expected = (X @ fit.coef.T for fit in (found, expected))
+    np.testing.assert_allclose(z, z_expected, rtol=1e-4, atol=1e-4)
+    assert np.isinf(found.error).all()

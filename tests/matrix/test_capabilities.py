@@ -20,7 +20,7 @@ from daskfs.matrix.base import Matrix, Reweighted, RowView
 from daskfs.matrix.blocks import RowBlock
 from daskfs.matrix.names import Names
 from daskfs.selectors.online_substitution.stream import ArrivedColumns
-from daskfs.store.feature_store import open_store
+from daskfs.store.feature_store import FeatureStore, open_store
 from daskfs.store.writer import StoreWriter
 
 N, P = 13, 7
@@ -192,6 +192,24 @@ class Examination:
         elif self.matrix.base is self.root and isinstance(self.matrix.at(0, len(self.known.X)), slice):
             assert whole is None
 
+    def strips(self):
+        columns = self.columns if isinstance(self.columns, slice) else slice(1, 4)
+        passing, expected = self.matrix.strips(self.rows, columns), self.known.X[self.rows][:, columns]
+        if passing is None:
+            is_one = isinstance(self.matrix, FeatureStore) or self.matrix.base is self.root
+            is_plain = is_one and isinstance(self.matrix.at(0, len(self.known.X)), slice)
+            assert not (is_plain and isinstance(self.root, FeatureStore) and isinstance(self.rows, slice))
+            return
+        found, n_lines = np.zeros(expected.shape, expected.dtype), np.zeros(expected.shape, int)
+        for strip in passing:
+            rows = slice(strip.first, strip.first + strip.n_rows)
+            found[rows, strip.columns] = strip.values if strip.lines is None else strip.values[strip.lines]
+            n_lines[rows, strip.columns] += 1
+            assert strip.values.strides[1] == strip.values.itemsize or strip.values.shape[1] == 1
+            assert rows.start == 0 or n_lines[rows.start - 1, strip.columns].all()
+        same(found, expected)
+        assert (n_lines == 1).all()
+
     def column_statistics(self):
         found = self.matrix.column_statistics()
         if found is not None:
@@ -305,6 +323,7 @@ def test_columns_that_came_and_went_answer_too():
         assert one.shape[1] == 2
         assert list(one.names) == ["a", "b"]
         assert one.sparse_columns(slice(None)) is one.column_view(slice(None)) is one.column_statistics() is None
+        assert one.strips(slice(None), slice(None)) is None
         with pytest.raises(DataError, match="not kept"):
             one.read(slice(None))
 

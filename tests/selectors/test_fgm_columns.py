@@ -74,18 +74,20 @@ def test_means_and_deviations_are_exact_where_columns_are_constant(kind):
 
 
 @pytest.mark.parametrize("cuts", [[0, 70], [0, 1, 30, 70], [0, 17, 34, 51, 68, 70], list(range(71))])
-def test_every_cut_of_the_columns_gives_the_same_scores(data, store, cuts):
-    X, _ = data
+def test_every_cut_of_the_columns_gives_the_same_scores_and_keeps_what_is_likely(data, store, cuts):
+    X, likely = data[0], np.array([0, 15, 16, 31, 69])
     v = np.random.default_rng(1).standard_normal((2, len(X)))
     centre, inverse = store.mean, 1.0 / store.std
     parts = {}
     for start, stop in pairwise(cuts):
         for piece_rows in (256, 512, 1024):
             block = ColumnRange(start, stop, piece_rows, centre[start:stop], inverse[start:stop])
-            columns, scores = best_of_block(store, v, 70, block)
+            columns, scores, kept, values = best_of_block(store, v, 70, likely, block)
+            assert kept.tolist() == [column for column in likely.tolist() if start <= column < stop]
+            np.testing.assert_array_equal(values, store.read(slice(None), kept).T)
             for column, score in zip(columns.tolist(), scores.tolist(), strict=True):
                 assert parts.setdefault(column, score) == score
-    whole, scores = best_of_block(store, v, 70, ColumnRange(0, 70, 256, centre, inverse))
+    whole, scores = best_of_block(store, v, 70, likely, ColumnRange(0, 70, 256, centre, inverse))[:2]
     assert parts == dict(zip(whole.tolist(), scores.tolist(), strict=True))
 
 
@@ -111,7 +113,7 @@ def test_a_task_reads_no_more_columns_of_a_store_than_planned(tmp_path, reads, n
     y = (X[:, ::3] @ rng.standard_normal(20) > 0.0).astype(float)
     stored = ingest(X, tmp_path / "m.zarr", y=y, tile_shape=(500, 5))
     stored = stored if rows == "all" else stored.split(0.25)[0]
-    limit = 8300 << 10  # for two columns at a time, or three of fewer rows
+    limit = 8290 << 10  # for two columns at a time, or four of fewer rows
     options = {"n_features_to_select": 40, "n_features_per_pass": n_features_per_pass, "memory_limit": limit}
     shape = DataShape(stored.shape[0], 60, np.dtype(np.float32), (500, 5))
     n_read = cut_columns(shape, FGM(**options)._sizes(60), Limits(limit)).n_read
@@ -123,10 +125,11 @@ def test_a_task_reads_no_more_columns_of_a_store_than_planned(tmp_path, reads, n
         return bool(reads) and in_one_tile and max(map(len, reads)) <= n_read
 
     assert as_planned()
-    assert sorted(np.concatenate(reads)) == sorted(expected.selected_)
+    assert set(np.concatenate(reads)) <= set(expected.selected_)
     checkpoint = Checkpoint(tmp_path / "kept")
     FGM(**options).fit_matrix(stored, checkpoint=checkpoint)
     reads.clear()
     resumed = FGM(**options).fit_matrix(stored, checkpoint=checkpoint)
     assert as_planned()
+    assert sorted(np.concatenate(reads)) == sorted(expected.selected_)
     assert_same_bits(resumed, expected)

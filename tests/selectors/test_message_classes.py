@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 from sklearn.linear_model import Lasso, LogisticRegression
 
 from daskfs.errors import DataError, SelectionWarning
@@ -92,3 +93,19 @@ def test_a_lasso_for_numbers_knows_no_classes(trees):
     X, y = trees
     votes = Message(loss="multinomial", n_subsets=3, estimator=Lasso(alpha=0.01)).fit(X, y)
     assert votes.coef_.shape == (4, 15)
+
+
+def test_many_classes_are_fitted_without_the_hessian_of_all_coefficients():
+    """30 classes and 40 features or so: 1,200 unknowns, and words that most classes lack."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 30, 3000)
+    X = (rng.random((3000, 100)) < 0.02).astype(float)
+    X[np.arange(3000), y] += rng.random(3000) < 0.8
+    X[np.arange(3000), (y + 30) % 60] += rng.random(3000) < 0.6
+    sparse = Message(loss="multinomial", n_subsets=3).fit(csr_matrix(X), y)
+    dense = Message(loss="multinomial", n_subsets=3).fit(X, y)
+    assert {*range(30)} <= set(sparse.selected_)
+    assert any("too many for it" in note for note in sparse.result_.notes)
+    assert sparse.score(X, y) > 0.8  # 1 in 30 by chance
+    np.testing.assert_array_equal(sparse.selected_, dense.selected_)
+    np.testing.assert_allclose(sparse.coef_, dense.coef_, rtol=1e-6, atol=1e-9)

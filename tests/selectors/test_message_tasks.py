@@ -17,13 +17,15 @@ GROUP = SubsetGroup(0, (0, 400, 800), slice(100, 900))
 
 def test_shrunk_coefficients_are_those_of_each_subsets_path(problem):
     X, y = problem
-    choices = select_on_block(ArrayMatrix(X, y), SETTINGS, GROUP).subsets
-    for choice, rows in zip(choices, (slice(100, 500), slice(500, 900)), strict=True):
+    choices = select_on_block(ArrayMatrix(X, y), SETTINGS, GROUP).first()
+    ends, models = np.cumsum(choices.ballots.n_selected), choices.ballots
+    for i, rows in enumerate((slice(100, 500), slice(500, 900))):
         path = lasso_path(X[rows], y[rows], np.ones(400), penalty=feature_penalty("ebic", 400, 20))
-        (model,) = choice.ballots
+        own = slice(ends[i] - models.n_selected[i], ends[i])
         coef = path.coefficients(path.best)
-        np.testing.assert_array_equal(model.coef, coef[model.selected])
-        residual = y[rows] - X[rows] @ coef - model.intercept
+        np.testing.assert_array_equal(models.selected[own], path.selected())
+        np.testing.assert_array_equal(models.coef[own], coef[models.selected[own]])
+        residual = y[rows] - X[rows] @ coef - models.intercept[i]
         assert residual.mean() == pytest.approx(0.0, abs=1e-12)
         assert residual.std() < y[rows].std()
 
@@ -40,5 +42,6 @@ def test_what_a_task_returns_is_the_same_after_packing(problem, loss):
     for name, array in packed.items():
         np.testing.assert_array_equal(again[name], array)
         assert again[name].dtype == array.dtype
-    assert len(choices.subsets[0].ballots) == (3 if loss == "multinomial" else 1)
-    assert [choice.path is None for choice in choices.subsets] == [False, True]
+    assert (choices.first().n_ballots == (3 if loss == "multinomial" else 1)).all()
+    assert len(choices) == 2
+    assert len(choices.paths) == 1

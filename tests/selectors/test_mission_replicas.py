@@ -103,10 +103,10 @@ from daskfs.sources.ingest import ingest
 from daskfs.sources.synthetic import SyntheticSource
 n, folder = int(sys.argv[1]), sys.argv[2]
 small = ingest(SyntheticSource(4000, 500), folder + "/small.zarr")
-Mission(10, refit="sgd", n_epochs=1, memory_limit="32MiB").fit(small)
+Mission(10, refit="sgd", n_epochs=1, memory_limit="48MiB").fit(small)
 store = ingest(SyntheticSource(n, 500), folder + "/large.zarr", memory_limit=32 << 20)
 before = peak_memory_nbytes()
-Mission(10, refit="sgd", n_epochs=1, memory_limit="32MiB").fit(store)
+Mission(10, refit="sgd", n_epochs=1, memory_limit="48MiB").fit(store)
 print(peak_memory_nbytes() - before)
 """
     grown = []
@@ -115,4 +115,4 @@ print(peak_memory_nbytes() - before)
         folder.mkdir()
         done = subprocess.run([sys.executable, "-c", code, str(n), str(folder)], capture_output=True, check=True)
         grown.append(int(done.stdout))
-    assert max(grown) < 48 << 20  # the limit, and 8 and 24 bytes for each row of target and weight
+    assert max(grown) < 64 << 20  # the limit, and 8 and 24 bytes for each row of target and weight

@@ -12,6 +12,16 @@ import pytest
 from daskfs.errors import SchemaError, SourceError
 from daskfs.sources.csv import CsvSource
 
+pytestmark = pytest.mark.usefixtures("reader")
+
+
+@pytest.fixture(params=["arrow", "own"])
+def reader(request, monkeypatch):
+    """Read small files by Arrow alone, as they are, and by our own reader first, as large ones are."""
+    if request.param == "own":
+        monkeypatch.setattr("daskfs.sources.csv_records.WORTH_COMPILING_NBYTES", 0)
+
+
 TABLE = "a,b,y\n1,x,0.5\n2,z,1.5\n3,x,2.5\n"
 
 

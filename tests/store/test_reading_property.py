@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 
 from daskfs.matrix.blocks import RowBlock
 from daskfs.store.feature_store import open_store
+from daskfs.store.tile_reader import TileReader
 from daskfs.store.writer import StoreWriter
 
 N_SAMPLES, N_FEATURES = 61, 37
@@ -47,6 +50,31 @@ def test_reading_is_indexing(monkeypatch, stored, rows, columns, into):
     found = store.read(rows, columns, out)
     np.testing.assert_array_equal(found, expected)
     assert found is out if into else found.flags.c_contiguous
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=selections(N_SAMPLES), columns=st.tuples(st.integers(0, N_FEATURES), st.integers(0, N_FEATURES)))
+def test_strips_are_the_block_each_tile_decoded_once(monkeypatch, stored, rows, columns):
+    monkeypatch.setattr("daskfs.store.tile_reader.STRIP_NBYTES", 100)
+    decoded, strips = [], TileReader._strips
+    monkeypatch.setattr(TileReader, "_strips", lambda *tile: decoded.append(tile[1:3]) or strips(*tile))
+    X, store = stored
+    part = slice(min(columns), max(columns))
+    expected = X[rows][:, part]
+    passing = store.strips(rows, part)
+    numbers = np.arange(N_SAMPLES)[rows]
+    assert (passing is None) == bool((np.diff(numbers) < 0).any())
+    if passing is None:
+        return
+    found = np.full(expected.shape, np.nan, np.float32)
+    for strip in passing:
+        values = strip.values if strip.lines is None else strip.values[strip.lines]
+        found[strip.first : strip.first + strip.n_rows, strip.columns] = values
+    np.testing.assert_array_equal(found, expected)
+    tiles = (
+        np.unique(k // size).tolist() for k, size in zip((numbers, np.arange(37)[part]), store.tile_shape, strict=True)
+    )
+    assert sorted(decoded) == list(itertools.product(*tiles))
 
 
 @pytest.mark.parametrize("order", [[0, 0, 0], [2, 1, 0], [0, 2, 2]])

@@ -287,7 +287,7 @@ class Grafting(L1Stream):
 class _Grafted(_Model):
     def __init__(self, problem: Problem, n_features: int, capacity: int) -> None:
         super().__init__(problem)
-        self.state = new_state(len(problem.y), 1, capacity)._replace(at=self.at)
+        self.state = new_state(np.empty((len(problem.y), 1)), capacity)._replace(at=self.at)
         self.state.coef[0] = self.first_intercept
         self.slot = np.full(n_features, -1, dtype=np.int64)
         self.n_refused, self.capacity = 0, capacity

@@ -90,10 +90,10 @@ def _over_blocks(passes: BlockPasses, settings: SelectionSettings) -> Estimate:
 
 
 def _in_one_piece(passes: SubsetPasses) -> Estimate:
-    (choice,) = passes.select()
-    (model,) = choice.ballots
+    choices = passes.select().first()
+    model = choices.ballots
     n_features = passes.run.shape.n_features
     coef, is_selected = np.zeros(n_features), np.zeros(n_features, dtype=bool)
     coef[model.selected] = model.coef
     is_selected[model.selected] = True
-    return Estimate(coef, is_selected, np.abs(coef), model.intercept, choice.path, [])
+    return Estimate(coef, is_selected, np.abs(coef), float(model.intercept[0]), choices.path, [])

@@ -24,7 +24,6 @@ Differs from the paper
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated
 
@@ -33,9 +32,10 @@ from annotated_types import Ge
 
 from daskfs.baselines.lasso.base import Estimate, LassoBaseline
 from daskfs.parameters import Count
+from daskfs.selectors.message.choices import Choices
 from daskfs.selectors.message.passes import SubsetPasses
 from daskfs.selectors.message.plan import Subsets, check_subsets, choose_n_subsets, plan_message
-from daskfs.selectors.message.subset import SelectionSettings, SubsetChoice
+from daskfs.selectors.message.subset import SelectionSettings
 from daskfs.selectors.message.votes import count_votes, notes_on_choices
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.rows import in_random_order
@@ -82,39 +82,39 @@ class SubsetEstimates(LassoBaseline):
         rows = in_random_order(run.matrix, self.random_state, notes)
         n_features = run.shape.n_features
         passes = SubsetPasses(run.over(rows), self._subsets(run.shape, settings))
-        choices = passes.select()
+        choices = passes.select().first()
         coef = self._combined(choices, n_features)
         return Estimate(
             coef,
             coef != 0.0,
             count_votes(choices, n_features, "drop").frequency,
             float(self._combine(_intercepts(choices))[0]),
-            choices[0].path,
+            choices.path,
             notes + notes_on_choices(choices),
             {
                 "n_subsets_": len(choices),
-                "n_selected_per_subset_": np.array([choice.n_selected for choice in choices]),
+                "n_selected_per_subset_": choices.n_selected,
             },
         )
 
-    def _combined(self, choices: Sequence[SubsetChoice], n_features: int) -> np.ndarray:
+    def _combined(self, choices: Choices, n_features: int) -> np.ndarray:
         """Combine the subsets' estimates of every column that any of them chose."""
-        union = np.unique(np.concatenate([choice.ballots[0].selected for choice in choices]))
+        models = choices.ballots
+        union, place = np.unique(models.selected, return_inverse=True)
         estimates = np.zeros((len(choices), len(union)))
-        for estimate, choice in zip(estimates, choices, strict=True):
-            (model,) = choice.ballots
-            estimate[np.searchsorted(union, model.selected)] = model.coef
-            estimate[np.isin(union, choice.constant)] = np.nan  # the subset says nothing of the column
-            if model.abstains:
-                estimate[:] = np.nan
+        estimates[np.repeat(choices.of_subset, models.n_selected), place] = models.coef
+        of_constant = np.repeat(np.arange(len(choices)), choices.n_constant)
+        is_there = np.isin(choices.constant, union)
+        where = np.searchsorted(union, choices.constant[is_there])
+        estimates[of_constant[is_there], where] = np.nan  # the subset says nothing of the column
+        estimates[models.abstains] = np.nan
         coef = np.zeros(n_features)
         coef[union] = self._combine(estimates)
         return coef
 
 
-def _intercepts(choices: Sequence[SubsetChoice]) -> np.ndarray:
-    models = [choice.ballots[0] for choice in choices]
-    return np.array([[np.nan if model.abstains else model.intercept] for model in models])
+def _intercepts(choices: Choices) -> np.ndarray:
+    return np.where(choices.ballots.abstains, np.nan, choices.ballots.intercept)[:, None]
 
 
 class Averaging(SubsetEstimates):

@@ -9,8 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba.core import types
-from numba.extending import overload
 
 from daskfs.kernels.blocks.column_entries import (
     ColumnEntries,
@@ -20,6 +18,7 @@ from daskfs.kernels.blocks.column_entries import (
     of_rows,
     products_with_entries,
 )
+from daskfs.kernels.instructions import chosen_by_type
 from daskfs.kernels.linear.columns import copy_columns, products_with_columns
 from daskfs.kernels.linear.moments import Moments, gram_rows, moments
 
@@ -60,17 +59,19 @@ def standardised_columns(X, mean, scale, features, out):  # type: ignore[no-unty
 
 def _choose(X: Any, of_entries: Callable[..., Any], of_dense: Callable[..., Any]) -> Callable[..., Any] | None:
     """Return what is compiled for a type; None, which numba reports as a type error, for what is no block."""
+    from numba.core import types
+
     if isinstance(X, types.Array):
         return of_dense
     return of_entries if getattr(X, "instance_class", None) is ColumnEntries else None
 
 
-@overload(n_values)
+@chosen_by_type(n_values)
 def _n_values(X):  # type: ignore[no-untyped-def]
     return _choose(X, lambda X: X.values.size, lambda X: X.size)
 
 
-@overload(make_gram_rows)
+@chosen_by_type(make_gram_rows)
 def _make_gram_rows(X, weight, block_moments, features, out):  # type: ignore[no-untyped-def]
     return _choose(
         X,
@@ -79,7 +80,7 @@ def _make_gram_rows(X, weight, block_moments, features, out):  # type: ignore[no
     )
 
 
-@overload(multiply_columns)
+@chosen_by_type(multiply_columns)
 def _multiply_columns(X, mean, scale, vector, out):  # type: ignore[no-untyped-def]
     return _choose(
         X,
@@ -88,7 +89,7 @@ def _multiply_columns(X, mean, scale, vector, out):  # type: ignore[no-untyped-d
     )
 
 
-@overload(standardised_columns)
+@chosen_by_type(standardised_columns)
 def _standardised_columns(X, mean, scale, features, out):  # type: ignore[no-untyped-def]
     return _choose(
         X,

@@ -1,8 +1,8 @@
 """Scores of columns: the products Xᵀ v of a block with one number for each row, dense rows or sparse columns.
 
 The rows are taken in granules of GRANULE rows. Within a granule those whose number is 0 are left out, the others are
-added one after another; float32 and int8 columns are summed in float32 within a granule, granules in float64. A piece
-of rows that starts at a multiple of GRANULE adds what the whole would: the bits do not depend on how a block is cut.
+added one after another; float32 and int8 columns are summed in float32 within a granule, granules in float64. The sums
+of a granule that is not whole are kept until its other rows come: the bits do not depend on how the rows are cut.
 Sparse columns are summed in the same order, each step rounded as there, and zeros add nothing: they give the bits of
 dense ones. The same holds for the sums behind means and deviations.
 """
@@ -14,11 +14,12 @@ import numpy as np
 from daskfs.kernels.numba_cache import is_stopped, kernel
 
 GRANULE = 256  # rows that are summed in the precision of the block
+ALL_LINES = np.empty(0, np.int64)
 PANEL_COLUMNS = 4096  # sums of a panel stay in the first-level cache, its rows are long enough to be fetched ahead
 
 
 def scores_of(block: np.ndarray, v: np.ndarray, out: np.ndarray) -> None:
-    """Add Σ_i v_i x_ij to `out` for every column of a block of consecutive rows.
+    """Add Σ_i v_i x_ij to `out` for every column of a block of consecutive rows, the first of a granule's first.
 
     Parameters
     ----------
@@ -27,13 +28,21 @@ def scores_of(block: np.ndarray, v: np.ndarray, out: np.ndarray) -> None:
     v : ndarray of shape (n_rows,), float64
     out : ndarray of shape (n_columns,), float64
     """
-    n_rows, n_columns = block.shape
-    if n_rows == 0 or n_columns == 0:
-        return
-    narrow = np.float64 if block.dtype == np.float64 else np.float32
-    flat, stride = flattened(block)
-    panel = np.empty(min(n_columns, PANEL_COLUMNS), narrow)
-    add_scores(flat, stride, n_rows, n_columns, v.astype(narrow), panel, np.empty(GRANULE, np.int64), out)
+    if block.size:
+        sums = np.zeros(block.shape[1], summed_in(block.dtype))
+        work = new_granule(sums.dtype)
+        add_scores(*flattened(block), ALL_LINES, 0, *block.shape, v.astype(sums.dtype), *work, sums, out)
+        out += sums
+
+
+def summed_in(dtype: np.dtype) -> np.dtype:
+    """Return the type in which the products of a granule are summed."""
+    return np.dtype(np.float64 if dtype == np.float64 else np.float32)
+
+
+def new_granule(dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+    """Return room for the lines of a granule's rows that count, and for their numbers."""
+    return np.empty(GRANULE, np.int64), np.empty(GRANULE, dtype)
 
 
 def flattened(block: np.ndarray) -> tuple[np.ndarray, int]:
@@ -44,6 +53,8 @@ def flattened(block: np.ndarray) -> tuple[np.ndarray, int]:
     ValueError
         The numbers of a row do not lie one after another.
     """
+    if block.flags.c_contiguous:
+        return block.reshape(-1), block.shape[1]
     if block.strides[1] != block.itemsize and block.shape[1] > 1:
         raise ValueError("expected rows whose numbers lie one after another")
     stride = block.strides[0] // block.itemsize if block.shape[0] > 1 else block.shape[1]
@@ -52,56 +63,61 @@ def flattened(block: np.ndarray) -> tuple[np.ndarray, int]:
 
 
 @kernel
-def add_scores(flat, stride, n_rows, n_columns, v, panel, active, out):  # type: ignore[no-untyped-def]
-    """Add the scores of a block given by its numbers in a row.
+def add_scores(flat, stride, lines, first, n_rows, n_columns, v, active, numbers, sums, out):  # type: ignore[no-untyped-def]
+    """Add the scores of some rows: of whole granules to `out`, of a granule that goes on to `sums`.
 
     Parameters
     ----------
-    flat : ndarray of shape (>= (n_rows - 1) * stride + n_columns,), float32, float64 or int8
-    stride, n_rows, n_columns : int
-    v : ndarray of shape (n_rows,), float32 or float64
-    panel : ndarray of shape (>= min(n_columns, PANEL_COLUMNS),), of the type of `v`
+    flat : ndarray of shape (>= (n_lines - 1) * stride + n_columns,), float32, float64 or int8
+    stride : int
+    lines : ndarray of shape (n_rows,), int64
+        Row ``first + i`` starts at ``flat[lines[i] * stride]``; of no length: i for every i.
+    first, n_rows, n_columns : int
+        Rows come in order, all that were before have been added.
+    v : ndarray of shape (>= first + n_rows,), float32 or float64
+        Of all rows.
+    active, numbers : ndarrays of shape (GRANULE,), int64 and of the type of `v`
         To work in.
-    active : ndarray of shape (GRANULE,), int64
-        To work in.
+    sums : ndarray of shape (n_columns,), of the type of `v`
+        Of the rows of the last granule, where it is not whole yet; else 0.
     out : ndarray of shape (n_columns,), float64
     """
-    for left in range(0, n_columns, panel.shape[0]):
-        width = min(panel.shape[0], n_columns - left)
-        sums = panel[:width]
-        total = out[left : left + width]
-        for start in range(0, n_rows, GRANULE):
-            if is_stopped():
-                break
+    for left in range(0, n_columns, PANEL_COLUMNS):
+        width = min(PANEL_COLUMNS, n_columns - left)
+        part, total = sums[left : left + width], out[left : left + width]
+        start = 0
+        while start < n_rows and not is_stopped():
+            stop = min(n_rows, start + GRANULE - (first + start) % GRANULE)
             n_active = 0
-            for i in range(start, min(start + GRANULE, n_rows)):
-                if v[i] != 0.0:
-                    active[n_active] = i
+            for i in range(start, stop):
+                if v[first + i] != 0.0:
+                    active[n_active] = lines[i] if lines.shape[0] > 0 else i
+                    numbers[n_active] = v[first + i]
                     n_active += 1
-            if n_active == 0:
-                continue
-            sums[:] = 0.0
             q = 0
             while q + 8 <= n_active:
-                _add_eight(flat, stride, left, width, v, active[q : q + 8], sums)
+                _add_eight(flat, stride, left, width, numbers[q : q + 8], active[q : q + 8], part)
                 q += 8
             while q < n_active:
-                i = active[q]
-                _add_one(flat[i * stride + left : i * stride + left + width], v[i], sums)
+                line = active[q] * stride + left
+                _add_one(flat[line : line + width], numbers[q], part)
                 q += 1
-            for j in range(width):
-                total[j] += sums[j]
+            if (first + stop) % GRANULE == 0:
+                for j in range(width):
+                    total[j] += part[j]
+                    part[j] = 0.0
+            start = stop
 
 
 @kernel
-def _add_eight(flat, stride, left, width, v, rows, sums):  # type: ignore[no-untyped-def]
-    a, b, c, d, e, f, g, h = rows[0], rows[1], rows[2], rows[3], rows[4], rows[5], rows[6], rows[7]
+def _add_eight(flat, stride, left, width, v, lines, sums):  # type: ignore[no-untyped-def]
+    a, b, c, d, e, f, g, h = lines[0], lines[1], lines[2], lines[3], lines[4], lines[5], lines[6], lines[7]
     _add_rows(
         flat[a * stride + left : a * stride + left + width], flat[b * stride + left : b * stride + left + width],
         flat[c * stride + left : c * stride + left + width], flat[d * stride + left : d * stride + left + width],
         flat[e * stride + left : e * stride + left + width], flat[f * stride + left : f * stride + left + width],
         flat[g * stride + left : g * stride + left + width], flat[h * stride + left : h * stride + left + width],
-        v[a], v[b], v[c], v[d], v[e], v[f], v[g], v[h], sums,
+        v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], sums,
     )  # fmt: skip
 
 
@@ -162,12 +178,12 @@ def sparse_scores(starts, rows, values, v, granule, out):  # type: ignore[no-unt
 
 
 @kernel
-def column_sums(flat, stride, n_rows, n_columns, weight, origin, total, sums, squares, least):  # type: ignore[no-untyped-def]
+def column_sums(flat, stride, lines, n_rows, n_columns, weight, origin, total, sums, squares, least):  # type: ignore[no-untyped-def]
     """Add up the values of columns that are not 0, row after row: Σ w_i, Σ w_i (x_ij - o_j) and Σ w_i (x_ij - o_j)².
 
     Parameters
     ----------
-    flat, stride, n_rows, n_columns : see `add_scores`
+    flat, stride, lines, n_rows, n_columns : see `add_scores`
     weight : ndarray of shape (n_rows,), float64
         Rows of weight 0 are left out.
     origin : ndarray of shape (n_columns,), float64
@@ -180,7 +196,8 @@ def column_sums(flat, stride, n_rows, n_columns, weight, origin, total, sums, sq
         if i % 64 == 0 and is_stopped():
             break
         if weight[i] != 0.0:
-            _add_squares(flat[i * stride : i * stride + n_columns], weight[i], origin, total, sums, squares, least)
+            line = (lines[i] if lines.shape[0] > 0 else i) * stride
+            _add_squares(flat[line : line + n_columns], weight[i], origin, total, sums, squares, least)
 
 
 @kernel

@@ -12,6 +12,7 @@ from daskfs.kernels.numba_cache import is_stopped, kernel
 
 MAX_HALVINGS = 40
 ARMIJO = 1e-4  # share of the foretold decrease that a step must bring
+ROUNDING = 2.0**-52  # a decrease that is foretold to be a smaller share of the loss cannot be seen
 
 
 class Rows(NamedTuple):
@@ -130,6 +131,8 @@ def _fit_class(rows, z, shift, n_steps, tol):  # type: ignore[no-untyped-def]
             lower = class_loss(rows, z, shift + step)
             if lower <= value + ARMIJO * slope * step:
                 is_lower = True
+                break
+            if -slope * step <= ROUNDING * abs(value):
                 break
             step *= 0.5
         if not is_lower:

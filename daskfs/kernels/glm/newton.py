@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daskfs.kernels.linear.columns import add_four_rows, add_row, sum_of
+from daskfs.kernels.blocks.any_columns import add_columns, column_products, extend_hessian_of
+from daskfs.kernels.linear.columns import sum_of
 from daskfs.kernels.linear.linalg import factorise, solve_cholesky
-from daskfs.kernels.linear.weighted_gram import extend_hessian, member_products
 from daskfs.kernels.losses import SPAN, derivatives, values
 from daskfs.kernels.numba_cache import is_stopped, kernel
 from daskfs.losses import HUBER, LOGISTIC, POISSON
@@ -68,7 +68,7 @@ def advance(problem, columns, members, n_members, step, factor, at, gradient):  
     Parameters
     ----------
     problem : Problem
-    columns : ndarray of shape (n_columns, n_samples), float64
+    columns : ndarray of shape (n_columns, n_samples), float64, or EnteredEntries
         Standardised.
     members : ndarray of shape (>= n_members,), int64
         Rows of `columns`.
@@ -81,35 +81,11 @@ def advance(problem, columns, members, n_members, step, factor, at, gradient):  
     first = factor * step[0]
     for i in range(z.shape[0]):
         z[i] += first
-    _add_columns(columns, members, n_members, step, factor, z)
+    add_columns(columns, members, n_members, step, factor, z)
     derivatives(problem.loss, problem.threshold, z, problem.y, at.residual, at.curvature, at.bits)
     _weigh(problem.share, at.residual, -1.0)
     gradient[0] = sum_of(at.residual)
-    member_products(columns, members, n_members, at.residual, gradient)
-
-
-@kernel
-def _add_columns(columns, members, n_members, step, factor, z):  # type: ignore[no-untyped-def]
-    """Add ``factor * step`` times the columns to z, four at a time; most steps move few columns."""
-    moved = np.empty(n_members, np.int64)
-    n_moved = 0
-    for q in range(n_members):
-        if step[q + 1] != 0.0:
-            moved[n_moved] = q
-            n_moved += 1
-    k = 0
-    while k + 4 <= n_moved:
-        if is_stopped():
-            break
-        a, b, c, d = moved[k], moved[k + 1], moved[k + 2], moved[k + 3]
-        add_four_rows(
-            columns, members[a], members[b], members[c], members[d],
-            factor * step[a + 1], factor * step[b + 1], factor * step[c + 1], factor * step[d + 1], z,
-        )  # fmt: skip
-        k += 4
-    while k < n_moved:
-        add_row(columns, members[moved[k]], factor * step[moved[k] + 1], z)
-        k += 1
+    column_products(columns, members, n_members, at.residual, gradient)
 
 
 @kernel
@@ -151,11 +127,11 @@ def estimate_dispersion(problem, at, n_samples, n_parameters):  # type: ignore[n
 
 
 @kernel
-def is_separated(y, z):  # type: ignore[no-untyped-def]
-    """Whether every row stands on its right side, which proves that no finite logistic fit exists."""
+def is_separated(y, share, z):  # type: ignore[no-untyped-def]
+    """Whether every row of some weight stands on its right side, which proves that no finite logistic fit exists."""
     n_right = 0
     for i in range(z.shape[0]):
-        n_right += y[i] * z[i] > 0.0
+        n_right += y[i] * z[i] > 0.0 or share[i] == 0.0
     return n_right == z.shape[0]
 
 
@@ -169,7 +145,7 @@ def newton(problem, columns, members, n_members, ridge, tol, longest, coef, at, 
     Parameters
     ----------
     problem : Problem
-    columns : ndarray of shape (n_columns, n_samples), float64
+    columns : ndarray of shape (n_columns, n_samples), float64, or EnteredEntries
     members : ndarray of shape (>= n_members,), int64
     n_members : int
     ridge : float
@@ -206,7 +182,7 @@ def newton(problem, columns, members, n_members, ridge, tol, longest, coef, at, 
             gradient[q] -= ridge * coef[q]
         if is_stale:
             hessian_weights(problem, at, weight)
-            extend_hessian(columns, members, n_members, 0, weight, hessian, work)
+            extend_hessian_of(columns, members, n_members, 0, weight, hessian, work)
             rank = factorise(hessian, n, ridge, factor)
         square = solve_cholesky(factor, n, gradient, step)
         if square <= tol * tol and np.abs(step).max() <= longest:
@@ -217,7 +193,7 @@ def newton(problem, columns, members, n_members, ridge, tol, longest, coef, at, 
         length = _take_step(problem, columns, members, n_members, ridge, coef, step, square, at, gradient)
         for q in range(n):
             coef[q] += length * step[q]
-        if ridge == 0.0 and problem.loss == LOGISTIC and iteration > 2 and is_separated(problem.y, at.z):
+        if ridge == 0.0 and problem.loss == LOGISTIC and iteration > 2 and is_separated(problem.y, problem.share, at.z):
             return 0.0, SEPARABLE, rank
         is_stale = length < 1.0 or (iteration > 0 and square > STALE * last)
         last = square

@@ -11,7 +11,8 @@ gradient of a column cannot have moved by more than the residuals have (Cauchy a
 suffice, the gradient is made: of a few columns from copies, of many in a pass over the block.
 
 The criterion is ``deviance / dispersion + penalty |M|``. The deviance, minus twice the log-likelihood up to a
-constant, is of the unpenalised fit of the model's features, or of the shrunk fit. The dispersion is 1 for counts and
+constant, is of the unpenalised fit of the model's features (where that has no finite minimum, what it falls to), or of
+the shrunk fit. The dispersion is 1 for counts and
 classes. For the Huber and the squared loss it is the noise that the deviance of a useless feature has, estimated on the
 largest model of the path: its features are too many rather than too few.
 """
@@ -185,7 +186,7 @@ def glm_path(
     if max_features is None:
         max_features = default_max_features(total, n_features)
     problem = Problem(code, threshold_of(code, threshold, y, weight), y, weight / total)
-    state = new_state(len(y), n_features, entered_capacity(n_features, max_features))
+    state = new_state(X, entered_capacity(n_features, max_features))
     has_null = fit_null_model(problem, state.coef, state.at)
     m = block_moments(X, state.at.residual / problem.share, weight)
     if lambdas is None:

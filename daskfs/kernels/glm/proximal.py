@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
+from daskfs.kernels.blocks.any_columns import extend_hessian_of
 from daskfs.kernels.glm.newton import MAX_SHORTENINGS, OVERSHOT, advance, hessian_weights
 from daskfs.kernels.glm.state import ENTERED, HESSIANS, NEWTON_STEPS, UNSOLVED
 from daskfs.kernels.linear.columns import copy_into
-from daskfs.kernels.linear.weighted_gram import extend_hessian
 from daskfs.kernels.numba_cache import is_stopped, kernel
 
 MAX_NEWTON_STEPS = 200
@@ -113,7 +113,7 @@ def solve_entered(problem, lam, tol, far, state):  # type: ignore[no-untyped-def
 @kernel
 def _make_hessian(problem, n_entered, state):  # type: ignore[no-untyped-def]
     hessian_weights(problem, state.at, state.weight)
-    extend_hessian(state.columns, state.identity, n_entered, 0, state.weight, state.hessian, state.work)
+    extend_hessian_of(state.columns, state.identity, n_entered, 0, state.weight, state.hessian, state.work)
     state.counts[HESSIANS] += 1
 
 

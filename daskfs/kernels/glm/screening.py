@@ -6,11 +6,17 @@ import math
 
 import numpy as np
 
-from daskfs.kernels.blocks.any_block import multiply_columns, standardised_columns
-from daskfs.kernels.glm.state import DIRECTIONS, ENTERED, KNOWN, NEARBY, PASSES
+from daskfs.kernels.blocks.any_block import multiply_columns
+from daskfs.kernels.blocks.any_columns import (
+    column_product,
+    enter_columns,
+    extend_hessian_of,
+    take_column,
+    weigh_column,
+)
+from daskfs.kernels.glm.state import DIRECTIONS, ENTERED, KNOWN, NEAR, NEARBY, PASSES
 from daskfs.kernels.linear.columns import add_row, copy_into, row_dot
 from daskfs.kernels.linear.linalg import MIN_PIVOT
-from daskfs.kernels.linear.weighted_gram import extend_hessian
 from daskfs.kernels.numba_cache import kernel
 
 BATCH = 16  # features entered at once, at most
@@ -27,7 +33,8 @@ def admit(X, problem, mean, scale, lam, state):  # type: ignore[no-untyped-def]
     """
     at, limit = state.at, lam * OPTIMALITY
     n_features = scale.shape[0]
-    is_narrow = n_features <= state.near.shape[0]  # copies of all columns are cheaper than foretelling
+    n_near = state.near_features.shape[0]
+    is_narrow = n_features <= NEAR  # copies of all columns are cheaper than foretelling
     left = math.inf if is_narrow else _predict(problem, state)
     reach = limit - left
     doubtful = np.empty(n_features, np.int64)
@@ -39,7 +46,7 @@ def admit(X, problem, mean, scale, lam, state):  # type: ignore[no-untyped-def]
             if state.near_slot[j] < 0:
                 n_unknown += 1
     sizes = np.empty(n_doubtful)
-    room = state.near.shape[0] - state.counts[NEARBY]
+    room = n_near - state.counts[NEARBY]
     if not is_narrow and (n_unknown * 4 > n_features or n_unknown > room):
         _refresh(X, problem, mean, scale, left, state)
         for d in range(n_doubtful):
@@ -47,7 +54,7 @@ def admit(X, problem, mean, scale, lam, state):  # type: ignore[no-untyped-def]
     else:
         _copy_near(X, mean, scale, doubtful[:n_doubtful], state)
         for d in range(n_doubtful):
-            sizes[d] = row_dot(state.near, state.near_slot[doubtful[d]], at.residual)
+            sizes[d] = column_product(state.near, state.near_slot[doubtful[d]], at.residual)
     violators = _largest(doubtful[:n_doubtful], sizes, limit)
     if state.counts[ENTERED] + violators.shape[0] > state.entered.shape[0]:
         return -1
@@ -55,7 +62,7 @@ def admit(X, problem, mean, scale, lam, state):  # type: ignore[no-untyped-def]
     for v in violators:
         _enter(X, problem, mean, scale, doubtful[v], sizes[v], state)
     if state.counts[ENTERED] > n_before:
-        extend_hessian(
+        extend_hessian_of(
             state.columns,
             state.identity,
             state.counts[ENTERED],
@@ -120,14 +127,14 @@ def _refresh(X, problem, mean, scale, left, state):  # type: ignore[no-untyped-d
 def _copy_near(X, mean, scale, doubtful, state):  # type: ignore[no-untyped-def]
     first = state.counts[NEARBY]
     last = first
-    features = np.empty(state.near.shape[0], np.int64)
+    features = state.near_features
     for j in doubtful:
         if state.near_slot[j] < 0:
             state.near_slot[j] = last
             features[last] = j
             last += 1
     if last > first:
-        standardised_columns(X, mean, scale, features[first:last], state.near[first:last])
+        enter_columns(state.near, X, mean, scale, features[first:last], first)
     state.counts[NEARBY] = last
 
 
@@ -158,15 +165,14 @@ def _enter(X, problem, mean, scale, feature, size, state):  # type: ignore[no-un
     q = state.counts[ENTERED]
     slot = state.near_slot[feature]
     if slot >= 0:
-        copy_into(state.near[slot], state.columns[q])
+        take_column(state.columns, q, state.near, slot)
     else:
-        standardised_columns(X, mean, scale, np.array([feature]), state.columns[q : q + 1])
+        enter_columns(state.columns, X, mean, scale, np.array([feature]), q)
     state.is_settled[feature] = True
     for r in range(q):
         if abs(abs(state.gradient[r + 1]) - abs(size)) <= 1e-5 * abs(size):
-            for i in range(state.work.shape[0]):
-                state.work[i] = problem.share[i] * state.columns[r, i]
-            if abs(row_dot(state.columns, q, state.work)) > 1.0 - 0.5 * MIN_PIVOT:
+            weigh_column(state.columns, r, problem.share, state.work)
+            if abs(column_product(state.columns, q, state.work)) > 1.0 - 0.5 * MIN_PIVOT:
                 return
     state.entered[q] = feature
     state.coef[q + 1] = 0.0

@@ -8,13 +8,16 @@ other. `centred` turns them into those whose sum over the classes is 0.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from daskfs.kernels.blocks.any_columns import enter_columns, extend_hessian_of, new_columns
+from daskfs.kernels.blocks.column_entries import SPARSE, ColumnEntries
 from daskfs.kernels.glm.newton import LONGEST_LAST_STEP, MAX_STEPS, TOLERANCE, weak_ridge
+from daskfs.kernels.glm.softmax_many import MANY_UNKNOWNS, fit_by_products
 from daskfs.kernels.linear.columns import copy_columns, copy_into, row_dot
-from daskfs.kernels.linear.linalg import factorise, solve_cholesky
+from daskfs.kernels.linear.linalg import factorise, invert_independent, solve_cholesky
 from daskfs.kernels.linear.moments import Moments, moments
 from daskfs.kernels.numba_cache import is_stopped, kernel
 
@@ -45,6 +48,15 @@ class SoftmaxFit(NamedTuple):
     """Whether columns were combinations of each other: those after the first such have no part."""
     is_separable: bool
     """Whether there is no finite minimum (classes told apart, or missing): a weak ridge bounds the fit."""
+    error: np.ndarray | None = None
+    """Standard errors of `coef` where there are `is_large` many, from the Hessian's blocks of single classes: those of
+    classes that are equally likely everywhere (up to a fifth too small of others). Infinite where there are none. Of
+    fewer, the whole Hessian tells."""
+
+
+def is_large(n_features: int, n_classes: int) -> bool:
+    """Return whether a fit has so many unknowns that nobody makes their Hessian."""
+    return (n_classes - 1) * (n_features + 1) > MANY_UNKNOWNS
 
 
 def centred(coef: np.ndarray) -> np.ndarray:
@@ -72,14 +84,14 @@ def softmax_fit(X: np.ndarray, y: np.ndarray, weight: np.ndarray, n_classes: int
         X, y, weight = X[weight > 0.0], y[weight > 0.0], weight[weight > 0.0]
     m = moments(X, y, weight)
     features = np.flatnonzero(m.scale > 0.0)
+    code, share = y.astype(np.int64), weight / m.total
+    ridges = (0.0, weak_ridge(m.total))[_is_separable_by_a_column(X, code, n_classes) :]
+    if is_large(X.shape[1], n_classes):
+        return _large_fit(X, code, share, n_classes, m, ridges)
     columns = np.empty((len(features), len(y)))
     copy_columns(X, m.mean, m.scale, features, columns)
-    code, share = y.astype(np.int64), weight / m.total
     n = (n_classes - 1) * (len(features) + 1)
-    has_all = len(np.unique(code)) == n_classes
-    for ridge in (0.0, weak_ridge(m.total)):
-        if ridge == 0.0 and not has_all:
-            continue
+    for ridge in ridges:
         solution, factor = np.zeros((n_classes - 1, len(features) + 1)), np.zeros((n, n))
         is_converged, rank = _newton(columns, code, share, ridge, solution, factor)
         if is_converged:
@@ -88,6 +100,56 @@ def softmax_fit(X: np.ndarray, y: np.ndarray, weight: np.ndarray, n_classes: int
     both = centred(solution)
     full[:, features] = both[:, 1:] / m.scale[features]
     return SoftmaxFit(m, full, both[:, 0], rank < n, ridge > 0.0)
+
+
+def _is_separable_by_a_column(X: np.ndarray, code: np.ndarray, n_classes: int) -> bool:
+    """Return whether a class is missing, or has a column's smallest (or largest) value alone: a word that it lacks.
+
+    The farther the coefficient, the smaller the loss of the rows of other classes, and its own do not notice.
+    """
+    counts = np.bincount(code, minlength=n_classes)
+    if not counts.all() or not X.shape[1]:
+        return not counts.all()
+    of_class = X[np.argsort(code, kind="stable")]
+    starts = np.cumsum(counts) - counts
+    least, most = np.minimum.reduceat(of_class, starts), np.maximum.reduceat(of_class, starts)
+    low, high = least.min(axis=0), most.max(axis=0)
+    return bool(((least == most) & ((least == low) | (most == high)) & (low < high)).any())
+
+
+def _large_fit(
+    X: np.ndarray, code: np.ndarray, share: np.ndarray, n_classes: int, m: Moments, ridges: tuple[float, ...]
+) -> SoftmaxFit:
+    """Fit without a Hessian; the columns stay entries where they have few."""
+    features = np.flatnonzero(m.scale > 0.0)
+    block: Any = X
+    if np.count_nonzero(X) <= SPARSE * X.size:
+        columns_of, rows = np.nonzero(X.T)
+        starts = np.searchsorted(columns_of, np.arange(X.shape[1] + 1))
+        block = ColumnEntries(starts, rows.astype(np.int32), X[rows, columns_of], len(X))
+    columns = new_columns(block, len(features))
+    enter_columns(columns, block, m.mean, m.scale, features, 0)
+    for ridge in ridges:
+        solution, z = np.zeros((n_classes - 1, len(features) + 1)), np.empty((n_classes - 1, len(code)))
+        is_converged, is_singular = fit_by_products(
+            columns, len(features), code, share, ridge, LONGEST_LAST_STEP, solution, z
+        )
+        if is_converged:
+            break
+    coef, error = np.full((n_classes, X.shape[1]), np.nan), np.full((n_classes, X.shape[1]), np.inf)
+    both = centred(solution)
+    coef[:, features] = both[:, 1:] / m.scale[features]
+    if ridge == 0.0:
+        for c, p in enumerate([*z, 1.0 - z.sum(axis=0)]):
+            hessian = np.zeros((len(features) + 1, len(features) + 1))
+            weights = m.total * share * p * (1.0 - p)
+            extend_hessian_of(
+                columns, np.arange(len(features)), len(features), 0, weights, hessian, np.empty(len(code))
+            )
+            inverse, is_dependent = invert_independent(hessian)
+            variance = np.where(is_dependent, np.inf, np.diag(inverse))[1:]
+            error[c, features] = (1.0 - 1.0 / n_classes) * np.sqrt(variance) / m.scale[features]  # of sum 0
+    return SoftmaxFit(m, coef, both[:, 0], is_singular, ridge > 0.0, error)
 
 
 def softmax_terms(
@@ -118,6 +180,8 @@ def softmax_terms(
 def softmax_nbytes(n_samples: int, n_features: int, n_classes: int) -> int:
     """Return the memory in bytes that `softmax_fit` takes beside its block, at most."""
     n = (n_classes - 1) * (n_features + 1)
+    if is_large(n_features, n_classes):
+        return 8 * (n_samples * (2 * n_features + 4 * n_classes + 8) + (n + 5 * n_features) * (n_features + 8))
     return 8 * (n_samples * (n_features + 2 * n_classes + 8) + 3 * n * n + 16 * n_features)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from daskfs.kernels.blocks.any_columns import new_columns
 from daskfs.kernels.glm.newton import Predictions, new_predictions
 
 NEAR = 32  # columns copied although not entered: their gradients come near λ
@@ -16,8 +17,9 @@ ENTERED, NEARBY, PASSES, SEPARABLE_REFITS, NEWTON_STEPS, HESSIANS, KNOWN, UNSOLV
 class GlmState(NamedTuple):
     """What the steps of one path share."""
 
-    columns: np.ndarray  # (capacity, n) standardised copies of the entered features
-    near: np.ndarray  # (NEAR, n) of columns not entered
+    columns: Any  # the entered features, standardised: copies of shape (capacity, n), or EnteredEntries
+    near: Any  # of columns not entered
+    near_features: np.ndarray  # room for the numbers of those
     near_slot: np.ndarray  # (p,) feature -> row of `near`, or -1
     is_settled: np.ndarray  # (p,) entered, or the twin of one that is
     entered: np.ndarray  # (capacity,) features in order of entry
@@ -39,11 +41,14 @@ class GlmState(NamedTuple):
     counts: np.ndarray  # (8,)
 
 
-def new_state(n_samples: int, n_features: int, capacity: int) -> GlmState:
-    """Return the state before the first step, with room for `capacity` entered features."""
+def new_state(X: Any, capacity: int) -> GlmState:
+    """Return the state before the first step, with room for `capacity` entered features of a block."""
+    n_samples, n_features = X.shape
+    n_near = min(NEAR, n_features)
     return GlmState(
-        columns=np.empty((capacity, n_samples)),  # pages are touched only as columns are copied
-        near=np.empty((min(NEAR, n_features), n_samples)),
+        columns=new_columns(X, capacity),
+        near=new_columns(X, n_near),
+        near_features=np.zeros(n_near, dtype=np.int64),
         near_slot=np.full(n_features, -1, dtype=np.int64),
         is_settled=np.zeros(n_features, dtype=np.bool_),
         entered=np.zeros(capacity, dtype=np.int64),

@@ -6,13 +6,13 @@ import math
 
 import numpy as np
 
-from daskfs.kernels.glm.newton import SEPARABLE, estimate_dispersion, hessian_weights, mean_loss, newton
+from daskfs.kernels.blocks.any_columns import extend_hessian_of, without_separated
+from daskfs.kernels.glm.newton import SEPARABLE, Problem, estimate_dispersion, hessian_weights, mean_loss, newton
 from daskfs.kernels.glm.proximal import solve_entered
 from daskfs.kernels.glm.screening import admit
 from daskfs.kernels.glm.state import ENTERED, SEPARABLE_REFITS
 from daskfs.kernels.lasso.steps import RSS_FLOOR
 from daskfs.kernels.linear.columns import copy_into
-from daskfs.kernels.linear.weighted_gram import extend_hessian
 from daskfs.kernels.numba_cache import is_stopped, kernel
 from daskfs.losses import HUBER, SQUARED
 
@@ -36,7 +36,7 @@ def follow(  # type: ignore[no-untyped-def]
     coef = np.zeros((n_lambdas, state.coef.shape[0]))
     copy_into(state.at.residual, state.reference_residual)
     hessian_weights(problem, state.at, state.weight)
-    extend_hessian(state.columns, state.identity, 0, 0, state.weight, state.hessian, state.work)
+    extend_hessian_of(state.columns, state.identity, 0, 0, state.weight, state.hessian, state.work)
     unit = math.sqrt(estimate_dispersion(problem, state.at, total, 1.0))
     last_model = -1
     scale_of_noise = noise if noise > 0.0 else 1.0
@@ -94,24 +94,27 @@ def _take_model(state, last_model):  # type: ignore[no-untyped-def]
 
 @kernel
 def _refit_value(problem, n_active, unit, total, state):  # type: ignore[no-untyped-def]
-    """Return the mean loss of the unpenalised fit of the active features.
+    """Return the mean loss of the unpenalised fit of the active features, or what it falls to.
 
     It starts at the last such fit, unless that went far, where rows told apart without error have no curvature left.
     """
-    coef = np.empty(n_active + 1)
+    share = np.empty(problem.share.shape[0])
+    members, n_members = without_separated(state.columns, state.members, n_active, problem, share)
+    coef = np.empty(n_members + 1)
     coef[0] = state.coef[0]
     is_near = np.abs(state.refitted).max() <= FAR or problem.loss == SQUARED or problem.loss == HUBER
-    for q in range(n_active):
-        last = state.refitted[state.members[q]]
-        coef[q + 1] = last if last != 0.0 and is_near else state.coef[state.members[q] + 1]
+    for q in range(n_members):
+        last = state.refitted[members[q]]
+        coef[q + 1] = last if last != 0.0 and is_near else state.coef[members[q] + 1]
     tol = REFIT_TOLERANCE * unit / math.sqrt(total)
-    hessian, factor = np.empty((n_active + 1, n_active + 1)), np.zeros((n_active + 1, n_active + 1))
+    hessian, factor = np.empty((n_members + 1, n_members + 1)), np.zeros((n_members + 1, n_members + 1))
     value, status, _ = newton(
-        problem, state.columns, state.members, n_active, 0.0, tol, math.inf, coef, state.refit_at, hessian, factor
-    )
-    if status == SEPARABLE:
+        Problem(problem.loss, problem.threshold, problem.y, share), state.columns, members, n_members, 0.0, tol,
+        math.inf, coef, state.refit_at, hessian, factor,
+    )  # fmt: skip
+    if status == SEPARABLE or n_members < n_active:
         state.counts[SEPARABLE_REFITS] += 1
     state.refitted[:] = 0.0
-    for q in range(n_active):
-        state.refitted[state.members[q]] = coef[q + 1]
+    for q in range(n_members):
+        state.refitted[members[q]] = coef[q + 1]
     return value

@@ -43,11 +43,12 @@ class GramCache(NamedTuple):
 def cache_gram(m: Moments, state: PathState, max_features: int | None) -> GramCache:
     """Return the cache of a path's features, at most `max_features` of them; None keeps all with a Gram row."""
     limit = len(state.gram) if max_features is None else max_features
-    return GramCache(m.total, m.y_mean, m.y_variance, *_gather(m.mean, m.scale, m.cross, state, limit))
+    return GramCache(m.total, m.y_mean, m.y_variance, *gather(m.mean, m.scale, m.cross, state, limit))
 
 
 @kernel
-def _gather(mean, scale, cross, state, limit):  # type: ignore[no-untyped-def]
+def gather(mean, scale, cross, state, limit):  # type: ignore[no-untyped-def]
+    """Return the features that are kept, their means, scales and products with the target, and their correlations."""
     n_entered = state.counts[ENTERED]
     n = min(limit, state.counts[ROWS])
     features = np.empty(n, np.int64)

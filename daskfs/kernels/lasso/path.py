@@ -229,6 +229,9 @@ def _range(m: Moments, n_features: int, min_ratio: float | None) -> tuple[float,
     largest = float(np.max(np.abs(m.cross), initial=0.0))
     if largest <= 1e-14 * math.sqrt(m.y_variance):
         return 0.0, 0.0
-    if min_ratio is None:
-        min_ratio = 1e-2 if m.total < n_features else 1e-4
-    return largest, largest * min_ratio
+    return largest, largest * (smallest_ratio(m.total, n_features) if min_ratio is None else min_ratio)
+
+
+def smallest_ratio(n_samples: float, n_features: int) -> float:
+    """Return the smallest over the largest λ of a path, by default."""
+    return 1e-2 if n_samples < n_features else 1e-4

@@ -126,6 +126,49 @@ def add_four_rows(rows, a, b, c, d, factor_a, factor_b, factor_c, factor_d, out)
 
 
 @kernel
+def add_members(columns, members, n_members, step, factor, z):  # type: ignore[no-untyped-def]
+    """Add ``factor * step`` times the columns to z, four at a time; most steps move few columns."""
+    moved = np.empty(n_members, np.int64)
+    n_moved = 0
+    for q in range(n_members):
+        if step[q + 1] != 0.0:
+            moved[n_moved] = q
+            n_moved += 1
+    k = 0
+    while k + 4 <= n_moved:
+        if is_stopped():
+            break
+        a, b, c, d = moved[k], moved[k + 1], moved[k + 2], moved[k + 3]
+        add_four_rows(
+            columns, members[a], members[b], members[c], members[d],
+            factor * step[a + 1], factor * step[b + 1], factor * step[c + 1], factor * step[d + 1], z,
+        )  # fmt: skip
+        k += 4
+    while k < n_moved:
+        add_row(columns, members[moved[k]], factor * step[moved[k] + 1], z)
+        k += 1
+
+
+@kernel
+def weigh_row(rows, a, weight, out):  # type: ignore[no-untyped-def]
+    """Write weights times a row."""
+    for i in range(out.shape[0]):
+        out[i] = weight[i] * rows[a, i]
+
+
+@kernel
+def copy_row(rows, a, source, b):  # type: ignore[no-untyped-def]
+    """Make row a of one array row b of another."""
+    copy_into(source[b], rows[a])
+
+
+@kernel
+def copy_to_rows(rows, X, mean, scale, features, first):  # type: ignore[no-untyped-def]
+    """Write standardised columns of a block into rows from `first` on."""
+    copy_columns(X, mean, scale, features, rows[first : first + features.shape[0]])
+
+
+@kernel
 def copy_columns(X, mean, scale, features, out):  # type: ignore[no-untyped-def]
     """Write the standardised columns `features` of a block into the rows of `out`, in one pass over its rows."""
     for i in range(X.shape[0]):

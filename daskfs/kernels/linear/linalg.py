@@ -185,6 +185,43 @@ def multiply(matrix, vector):  # type: ignore[no-untyped-def]
 
 
 @kernel
+def solve_each(gram, takes_part, right, solution):  # type: ignore[no-untyped-def]
+    """Solve many ``gram[i] b = right[i]`` of unit diagonal, each for the unknowns that take part.
+
+    Parameters
+    ----------
+    gram : ndarray of shape (n_systems, n, n), float64
+    takes_part : ndarray of shape (n_systems, n), bool
+    right, solution : ndarray of shape (n_systems, n), float64
+        Of `solution` the unknowns that take part are written, where the gram of these has full rank.
+
+    Returns
+    -------
+    ndarray of shape (n_systems,), bool
+        Whose gram has not.
+    """
+    n_systems, n = right.shape
+    is_singular = np.zeros(n_systems, np.bool_)
+    members, factor = np.empty(n, np.int64), np.zeros((n, n))
+    of_members, found = np.empty(n), np.empty(n)
+    for i in range(n_systems):
+        if is_stopped():
+            break
+        k = 0
+        for j in range(n):
+            if takes_part[i, j]:
+                members[k], of_members[k] = j, right[i, j]
+                k += 1
+        if extend_cholesky(gram[i], members, k, 0, factor) < k:
+            is_singular[i] = True
+            continue
+        solve_cholesky(factor, k, of_members, found)
+        for q in range(k):
+            solution[i, members[q]] = found[q]
+    return is_singular
+
+
+@kernel
 def minimum_norm(gram, right):  # type: ignore[no-untyped-def]
     """Return the shortest least-squares solution of ``gram b = right`` for a singular symmetric gram.
 

@@ -8,10 +8,17 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from daskfs.kernels.fgm.topk import merged
 from daskfs.selectors.fgm.plan import Cut, Sizes
 from daskfs.selectors.fgm.restricted_problem import RestrictedProblem, Solution, lower_bound
-from daskfs.selectors.fgm.tasks import ColumnMoments, ColumnRange, best_of_block, read_columns, sums_of_block
+from daskfs.selectors.fgm.tasks import (
+    Best,
+    ColumnMoments,
+    ColumnRange,
+    best_of_block,
+    best_of_both,
+    read_columns,
+    sums_of_block,
+)
 from daskfs.selectors.shared.record import Record
 from daskfs.selectors.shared.run import Run
 
@@ -129,15 +136,23 @@ class Columns:
         self.run, self.cut, self.scaling = run, cut, scaling
         self.n_passes = 0
         """Worst-case analyses so far."""
+        none = np.empty(0, np.int64)
+        self._best = Best(none, none, none, np.empty((0, run.matrix.shape[0]), run.matrix.dtype))
+        """What the last one found: the best columns, and the values of those that could be foreseen."""
 
-    def worst_case(self, v: np.ndarray, n_wanted: int) -> tuple[np.ndarray, np.ndarray]:
+    def worst_case(self, v: np.ndarray, n_wanted: int, held: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the columns with the largest scores: Algorithms 2 and 5.
+
+        The best of the last analysis that are not held are most often the best of this one: the tasks keep the values
+        of some of them, so that the tiles need not be decoded again for those that a group takes.
 
         Parameters
         ----------
         v : ndarray of shape (n_classes, n_samples)
             Dual variables.
         n_wanted : int
+        held : ndarray of int64
+            Columns whose values are not needed.
 
         Returns
         -------
@@ -151,10 +166,13 @@ class Columns:
             part.scaled(scaling.centre[part.start : part.stop], scaling.inverse[part.start : part.stop])
             for part in _blocks(self.run, self.cut)
         ]
-        join = partial(merged, n_wanted=n_wanted)
-        best: tuple[np.ndarray, np.ndarray] = self.run.reduce("scores", best_of_block, parts, join, v, n_wanted)
+        last = self._best.columns
+        likely = np.sort(last[~np.isin(last, held)][: self.cut.n_foreseen])
+        n_asked = n_wanted + self.cut.n_foreseen
+        join = partial(best_of_both, n_wanted=n_asked)
+        self._best = self.run.reduce("scores", best_of_block, parts, join, v, n_asked, likely)
         self.n_passes += 1
-        return best
+        return self._best.columns[:n_wanted], self._best.scores[:n_wanted]
 
     def give(self, problem: RestrictedProblem, columns: np.ndarray) -> None:
         """Read columns for a restricted problem to keep, which does not have them."""
@@ -162,6 +180,11 @@ class Columns:
             return
         order = np.argsort(columns, kind="stable")
         values = np.empty((len(columns), self.run.matrix.shape[0]), self.run.matrix.dtype)
+        kept = {column: at for at, column in enumerate(self._best.kept.tolist())}
+        is_kept = np.isin(columns[order], self._best.kept)
+        for k in order[is_kept].tolist():
+            values[k] = self._best.values[kept[int(columns[k])]]
+        order = order[~is_kept]
         groups = self._read_groups(columns[order])
         at = np.cumsum([0, *(len(group) for group in groups)])
         for k, part in self.run.each("columns", read_columns, groups):
@@ -277,7 +300,7 @@ class Passes:
         """Score all columns at the present solution, which raises the lower bound; return the largest."""
         v, known = self.problem.dual(), self.problem.features
         n_asked = self.sizes.per_pass + (0 if self.stopping.n_wanted is None else len(known))
-        found, scores = self.columns.worst_case(v, n_asked)
+        found, scores = self.columns.worst_case(v, n_asked, known)
         quadratic = float(scores[: self.sizes.per_pass].sum())
         self.bound = max(self.bound, lower_bound(self.problem.rows, v.ravel(), quadratic))
         return found, scores

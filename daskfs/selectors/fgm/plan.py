@@ -2,18 +2,20 @@
 
 width = whole tiles
 .------------.------------.------
-| piece_rows |            |            A task scores one block of columns, all rows of it. It reads pieces
-|------------|------------|------      of piece_rows rows, three alive: one is scored, one is ready, one
-n rows | piece_rows |            |            is read. Columns that a group takes are read again, at most n_read
-|------------|            |            of a block of tiles in a task, and kept by the client.
-|    ...     |    ...     |
+|    tile    |            |            A task scores one block of columns, all rows of it, as its tiles pass by: each
+|------------|------------|------      is decoded once. Columns that a group takes are read again, at most n_read of
+|            |            |            a column of tiles in a task, and kept by the client. What is neither stored in
+|------------|            |            tiles nor lies in memory row by row is read in pieces of piece_rows rows,
+|    ...     |    ...     |            three alive: one is scored, one is ready, one is read.
 '------------'------------'------
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
+
+import numpy as np
 
 from daskfs.errors import ConfigError
 from daskfs.kernels.fgm.mkl import mkl_nbytes
@@ -21,12 +23,17 @@ from daskfs.kernels.fgm.scores import GRANULE
 from daskfs.selectors.shared.budget import TILES_NBYTES, Budget, DataShape, Limits, SelectorPlan
 
 TASK_NBYTES = 64 << 20  # of columns that one task reads: hides Dask's cost of a task
+READ_NBYTES = 36 << 20  # of columns that one task reads for the client, and of their copy that travels
+FORESEEN = 4  # times as many columns as a group takes: on Gaussian sets no group took others
 BUFFER_NBYTES = 12 << 20  # of a piece of rows
 SUMS_NBYTES = 48  # of the sums that a task keeps of a column
 N_BUFFERS = 3  # pieces alive at once: one is scored, one is ready, one is read
 KEPT_NBYTES = 512 << 20  # of inner products of groups; the oldest groups are merged beyond it
 MAX_PASSES, PER_PASS = 20, 10  # by default
 PASSES_TO_COUNT = 10  # in which an asked number of features is reached, by default
+
+Way: TypeAlias = Literal["strips", "in place", "pieces"]
+"""How tasks come by the values of columns."""
 
 
 class Sizes(NamedTuple):
@@ -84,22 +91,24 @@ class Cut:
     width: int
     """Columns that one task scores."""
     piece_rows: int
-    """Rows of them that it reads at a time."""
+    """Rows of them that it reads at a time, where it reads pieces."""
     n_read: int
     """Columns that one task reads for the client to keep."""
+    n_foreseen: int
+    """Columns that tasks keep while they score, for the next group may take them."""
     task: Budget
 
 
-def cut_columns(shape: DataShape, sizes: Sizes, limits: Limits, in_place: bool = False, n_problems: int = 1) -> Cut:
-    """Return blocks of whole tiles, three pieces of which fit in the limit beside the vectors over the rows.
+def cut_columns(shape: DataShape, sizes: Sizes, limits: Limits, way: Way = "strips", n_problems: int = 1) -> Cut:
+    """Return blocks of whole tiles whose sums fit in the limit beside the vectors over the rows.
 
     Parameters
     ----------
     shape : DataShape
     sizes : Sizes
     limits : Limits
-    in_place : bool
-        Whether columns are scored as they lie in memory.
+    way : {"strips", "in place", "pieces"}
+        How tasks come by the values: tile by tile, as they lie in memory, or read in pieces, three of which fit too.
     n_problems : int
         Dual variables of each row: with several classes one for each.
 
@@ -109,31 +118,68 @@ def cut_columns(shape: DataShape, sizes: Sizes, limits: Limits, in_place: bool =
         The limit is too small; with the size that would fit.
     """
     n, m, itemsize, limit = shape.n_samples, shape.n_features, shape.itemsize, limits.task_nbytes
-    tile_rows, tile_columns = shape.tile_shape or (1, m)
-    tile_columns = max(1, min(tile_columns, m))
+    tile_columns = max(1, min(m if shape.tile_shape is None else shape.tile_shape[1], m))
     fixed = Budget().add("tiles", TILES_NBYTES).add("dual variables", (8 + 16 * n_problems) * n)
     fixed.add("scores", 64 * (sizes.most + sizes.per_pass))
     sums_nbytes = SUMS_NBYTES * (1 + n_problems) // 2
-    least = fixed + Budget({"pieces of one column": N_BUFFERS * GRANULE * itemsize, "one column": 2 * n * itemsize})
+    least = fixed + Budget({"one column": 2 * n * itemsize, "its sums": sums_nbytes})
+    if way == "pieces":
+        least.add("pieces of one column", N_BUFFERS * GRANULE * itemsize)
     least.refuse_over(limit, f"one column of {n:,} rows and the dual variables take")
-    room = BUFFER_NBYTES if limit is None else min(BUFFER_NBYTES, (limit - fixed.nbytes) // N_BUFFERS)
-    widest = max(1, room // (GRANULE * itemsize + 24))
-    if limit is not None:  # the sums of many columns must leave room to read one that the client keeps
-        widest = min(widest, max(1, (limit - fixed.nbytes - 2 * n * itemsize) // sums_nbytes))
-    wanted = m if in_place else max(tile_columns, TASK_NBYTES // max(1, n * itemsize), -(-m // 4096))
+    wanted = m if way == "in place" else max(tile_columns, TASK_NBYTES // max(1, n * itemsize), -(-m // 4096))
     wanted = min(wanted, -(-m // (2 * limits.n_threads)) if limits.n_threads > 1 else m, m)
-    wanted = min(-(-wanted // tile_columns) * tile_columns, m)
-    width = wanted if in_place else max(1, min(wanted, widest - widest % tile_columns or widest))
-    piece = max(GRANULE, room // (width * itemsize + 24))
-    step = tile_rows if piece >= tile_rows and tile_rows % GRANULE == 0 else GRANULE
-    piece = min(piece - piece % step, -(-n // GRANULE) * GRANULE)
-    n_read = max(1, min(sizes.per_pass, room // (n * itemsize)))
-    task = fixed + Budget({"sums of the columns": sums_nbytes * width})
-    task.add_largest(
-        pieces_of_columns=0 if in_place else N_BUFFERS * min(piece, n) * width * itemsize,
+    width = min(-(-wanted // tile_columns) * tile_columns, m)
+    if way == "pieces":
+        width = min(width, BUFFER_NBYTES // (GRANULE * itemsize))
+    if limit is not None:
+        # The sums of many columns must leave room to read one that the client keeps, and for pieces of them.
+        widest = (limit - fixed.nbytes - 2 * n * itemsize) // sums_nbytes
+        if way == "pieces":
+            widest = min(widest, (limit - fixed.nbytes) // (sums_nbytes + N_BUFFERS * GRANULE * itemsize))
+        width = min(width, max(1, widest - widest % tile_columns or widest))
+    fixed.add("sums of the columns", sums_nbytes * width)
+    room = BUFFER_NBYTES if limit is None else min(BUFFER_NBYTES, (limit - fixed.nbytes) // N_BUFFERS)
+    piece = min(max(1, room // (GRANULE * width * itemsize)), -(-n // GRANULE)) * GRANULE
+    left = READ_NBYTES if limit is None else min(READ_NBYTES, limit - fixed.nbytes)
+    n_fitting = left // (2 * n * itemsize)
+    n_read = max(1, min(sizes.per_pass, n_fitting))
+    n_foreseen = min(FORESEEN * sizes.per_pass, n_fitting, m) if way == "strips" else 0
+    task = fixed.add_largest(
+        columns_that_groups_may_take=2 * n * n_foreseen * itemsize,
+        pieces_of_columns=N_BUFFERS * min(piece, n) * width * itemsize if way == "pieces" else 0,
         columns_for_the_client=2 * n * n_read * itemsize,
     )
-    return Cut(width, piece, n_read, task)
+    return Cut(width, piece, n_read, n_foreseen, task)
+
+
+class Reads(NamedTuple):
+    """Decoded bytes: of a tile whole, whatever is wanted of it. Columns of a group lie as far apart as they can."""
+
+    a_pass: int
+    """Of all columns, by the tasks that score them."""
+    first_group: int
+    """Of the columns of a group of which none could be foreseen."""
+    later_group: int
+    """Of the columns of a group of which as many were foreseen as are kept."""
+
+
+def reads_of(shape: DataShape, sizes: Sizes, cut: Cut) -> Reads:
+    """Return what tasks decode.
+
+    A block that ends within a tile has it decoded again by the next one: so where not even the sums of the columns of
+    a tile fit in the limit.
+    """
+    m, tile_columns = shape.n_features, 1 if shape.tile_shape is None else shape.tile_shape[1]
+    starts = np.arange(0, m, cut.width)
+    stops = np.minimum(starts + cut.width, m)
+    n_in_pass = int((-(-stops // tile_columns) - starts // tile_columns).sum())
+
+    def apart(n_columns: int) -> int:
+        n_tiles = min(n_columns, -(-m // tile_columns))
+        return (n_tiles + (n_columns - n_tiles) // cut.n_read) * shape.tile_column_nbytes
+
+    later = apart(max(0, sizes.per_pass - cut.n_foreseen))
+    return Reads(n_in_pass * shape.tile_column_nbytes, apart(sizes.per_pass), later)
 
 
 def plan_fgm(
@@ -144,6 +190,7 @@ def plan_fgm(
     n_scored: int,
     n_problems: int = 1,
     refits: bool = False,
+    n_trials: int = 0,
 ) -> SelectorPlan:
     """Return what FGM will read and hold.
 
@@ -157,6 +204,8 @@ def plan_fgm(
         As in `cut_columns`.
     refits : bool
         Whether the selected columns are fitted once more, alone.
+    n_trials : int
+        How often as many passes are made at most to choose C.
 
     Raises
     ------
@@ -164,29 +213,36 @@ def plan_fgm(
         The limit is too small; with the size that would fit.
     """
     cut, n_samples = cut_columns(shape, sizes, limits, n_problems=n_problems), shape.n_samples
+    reads = reads_of(shape, sizes, cut)
     n_rows = n_samples * n_problems
     column_nbytes, n_kept = n_samples * max(shape.itemsize, 4), n_kept_groups(n_rows, shape.itemsize)
     client = (
         Budget()
         .add("selected columns", sizes.most * column_nbytes)
+        .add("columns that groups may take", 2 * cut.n_foreseen * n_samples * shape.itemsize)
         .add("inner products of groups", 3 * min(n_kept, n_scored) * column_nbytes * n_problems)
         .add("Newton steps", mkl_nbytes(n_samples, sizes.most) if solver != "apg" else 0)
         .add("selected columns, in the refit", (8 + 2 * max(shape.itemsize, 4)) * n_samples * sizes.most * refits)
         .add("vectors over the rows", n_rows * 160)
         .add("means, scales, scores and coefficients", shape.n_features * (64 + 8 * n_problems))
     )
-    n_passes = n_scored + 1  # one for means and standard deviations
+    n_later = max(0, -(-sizes.most // sizes.per_pass) - 1) * (1 + n_trials)
+    groups_nbytes = (1 + n_trials) * reads.first_group + n_later * reads.later_group
+    more_nbytes = n_later * (reads.first_group - reads.later_group)
+    n_passes = n_scored * (1 + n_trials) + (not shape.has_statistics)
     merged = max(0, n_scored - n_kept)
     fate = f"; the inner products of the oldest {merged} groups are merged" if merged else ""
+    share = reads.a_pass / max(1, shape.decoded_nbytes)
+    again = f", which decode tiles {share:.3g} times, for so the limit has it" if share > 1.0 else ""
     return SelectorPlan(
         n_tasks=n_passes * -(-shape.n_features // cut.width),
         n_passes=n_passes,
-        read_nbytes=n_passes * shape.nbytes + n_samples * sizes.most * shape.itemsize,
+        read_nbytes=n_passes * reads.a_pass + groups_nbytes,
         task=cut.task,
         client=client,
         text=(
             f"fgm: up to {sizes.most:,} features, {sizes.per_pass} in each of up to {n_scored} passes over blocks of "
-            f"{cut.width:,} columns, {min(cut.piece_rows, n_samples):,} rows at a time, and one pass for their "
-            f"statistics{fate}"
+            f"{cut.width:,} columns{again}{'' if shape.has_statistics else ', and one for their statistics'}{fate}; "
+            f"up to {more_nbytes / 2**20:,.0f} MiB more where groups take columns that were not foreseen"
         ),
     )

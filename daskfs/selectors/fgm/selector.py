@@ -48,7 +48,7 @@ from daskfs.parameters import Count, LossOf, Positive, Tolerance, n_to_select
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.fgm.loss_weight import C_FACTORS, VALIDATION_SHARE, default_C, typical_variance
 from daskfs.selectors.fgm.passes import PRIOR_ROWS, Columns, Passes, Scaling, Stopping, column_moments
-from daskfs.selectors.fgm.plan import Sizes, choose_sizes, cut_columns, n_kept_groups, plan_fgm
+from daskfs.selectors.fgm.plan import Sizes, Way, choose_sizes, cut_columns, n_kept_groups, plan_fgm
 from daskfs.selectors.fgm.restricted_problem import RestrictedProblem, SolverSettings
 from daskfs.selectors.fgm.tasks import scored_in_place
 from daskfs.selectors.inputs import seed_of
@@ -138,9 +138,11 @@ class FGM(BaseSelector):
     The number of features, or rows held out, should end the passes; the gap says how far the optimum is, not how good
     the selection is. A large C goes on fitting once the loss is near 0, and picks columns for the noise.
 
-    Memory: two pieces of a block of columns in a task; in the client process the selected columns as they are stored,
-    up to 512 MiB of their inner products, and vectors over the rows, of several classes for each class. The same data
-    and parameters give the same bits with any tiles, workers and order of completion.
+    Memory: in a task a decoded tile and the sums of a block of columns, or the few columns that it reads for a group;
+    in the client process the selected columns as they are stored, up to 512 MiB of their inner products, and vectors
+    over the rows, of several classes for each class. Each pass decodes a store once, whatever the memory limit, and
+    the tiles of the columns that its group takes once more. The same data and parameters give the same bits with any
+    tiles, workers and order of completion.
 
     Examples
     --------
@@ -188,7 +190,8 @@ class FGM(BaseSelector):
         n_passes = sizes.n_passes if self.n_features_to_select is None else -(-sizes.most // sizes.per_pass)
         n_problems = shape.n_classes if shape.n_classes > 2 and find_loss(self.loss_).is_classifier else 1
         n_scored = n_passes + self.certify
-        return plan_fgm(shape, sizes, limits, self.solver, n_scored, n_problems, self.debias and self.fit_intercept)
+        refits, n_trials = self.debias and self.fit_intercept, len(C_FACTORS) if self.C == "validation" else 0
+        return plan_fgm(shape, sizes, limits, self.solver, n_scored, n_problems, refits, n_trials)
 
     def _sizes(self, n_features: int) -> Sizes:
         n_to_select(self.n_features_to_select, n_features, n_features)
@@ -228,8 +231,10 @@ class FGM(BaseSelector):
     def _columns(self, run: Run, weight: np.ndarray, n_problems: int) -> Columns:
         """Return the columns, cut to the limits and standardised."""
         matrix, first = run.matrix, slice(0, 1)
-        in_place = scored_in_place(matrix, first) is not None or matrix.sparse_columns(first) is not None
-        cut = cut_columns(run.shape, self._sizes(run.shape.n_features), run.limits, in_place, n_problems)
+        way: Way = "pieces" if matrix.strips(slice(None), first) is None else "strips"
+        if scored_in_place(matrix, first) is not None or matrix.sparse_columns(first) is not None:
+            way = "in place"
+        cut = cut_columns(run.shape, self._sizes(run.shape.n_features), run.limits, way, n_problems)
         moments = column_moments(run, cut, weight, matrix.read_weight(slice(None)) is not None)
         is_centred = self.center and self.fit_intercept
         return Columns(run, cut, Scaling.of(moments, float(weight.sum()), is_centred, self.normalize))

@@ -1,26 +1,33 @@
 """What FGM does where the data are: sums and scores of a block of columns, and a few columns to keep.
 
-Imported by workers, hence light: numpy and the kernels. Columns are read in pieces of rows, the next one while the
-present one is scored; arrays in memory are scored as they lie, sparse ones column by column.
+Imported by workers, hence light: numpy and the kernels. Tiles of a store are scored strip by strip as they pass by,
+arrays in memory as they lie, sparse ones column by column. Of what is neither, columns are read in pieces of rows, the
+next one while the present one is scored.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from daskfs.kernels.fgm.scores import (
+    ALL_LINES,
     GRANULE,
+    add_scores,
     column_sums,
     flattened,
-    scores_of,
+    new_granule,
     sparse_column_sums,
     sparse_scores,
+    summed_in,
 )
-from daskfs.kernels.fgm.topk import largest
+from daskfs.kernels.fgm.topk import largest, merged
 from daskfs.matrix.base import Matrix
+from daskfs.matrix.blocks import Strip
 from daskfs.matrix.buffers import BufferPool
 from daskfs.matrix.streaming import prefetched
 from daskfs.selectors.shared.record import Record
@@ -33,7 +40,7 @@ class ColumnRange:
     start: int
     stop: int
     piece_rows: int
-    """Rows read at a time, a multiple of GRANULE."""
+    """Rows read at a time, where columns are read in pieces."""
     centre: np.ndarray | float = 0.0
     """Shape (stop - start,); 0 where columns are not centred."""
     inverse: np.ndarray | float = 1.0
@@ -85,10 +92,12 @@ def sums_of_block(matrix: Matrix, weight: np.ndarray, columns: ColumnRange) -> C
             sparse.starts, sparse.rows, sparse.values, sparse.vectors[0], origin, total, sums, squares, least
         )  # fmt: skip
     else:
-        for first, block in _pieces(matrix, columns):
-            flat, stride = flattened(block)
+        for strip in _strips(matrix, columns):
+            at, lines = strip.columns, ALL_LINES if strip.lines is None else strip.lines
+            n_rows, n_columns = strip.n_rows, at.stop - at.start
             column_sums(
-                flat, stride, *block.shape, weight[first : first + len(block)], origin, total, sums, squares, least
+                *flattened(strip.values), lines, n_rows, n_columns, weight[strip.first : strip.first + n_rows],
+                origin[at], total[at], sums[at], squares[at], least[at],
             )  # fmt: skip
     if not np.isfinite(squares).all():
         raise matrix.bad_column(columns.start + int(np.flatnonzero(~np.isfinite(squares))[0]))
@@ -111,7 +120,27 @@ def _mean_and_deviation(
     return mean * share, np.sqrt(np.maximum(variance, 0.0))
 
 
-def best_of_block(matrix: Matrix, v: np.ndarray, n_wanted: int, columns: ColumnRange) -> tuple[np.ndarray, np.ndarray]:
+class Best(NamedTuple):
+    """The columns with the largest scores, and the values of some of them."""
+
+    columns: np.ndarray
+    """Shape (<= n_wanted,), int64, as `daskfs.kernels.fgm.topk.largest` gives them."""
+    scores: np.ndarray
+    """Theirs."""
+    kept: np.ndarray
+    """Those of them whose values are here, int64."""
+    values: np.ndarray
+    """Shape (n_kept, n_samples)."""
+
+
+def best_of_both(one: Best, other: Best, n_wanted: int) -> Best:
+    """Return the best of two sets of columns."""
+    columns, scores = merged(one[:2], other[:2], n_wanted)
+    kept, values = np.concatenate([one.kept, other.kept]), np.concatenate([one.values, other.values])
+    return Best(columns, scores, kept, values)
+
+
+def best_of_block(matrix: Matrix, v: np.ndarray, n_wanted: int, likely: np.ndarray, columns: ColumnRange) -> Best:
     """Return the columns of a block with the largest scores ``Σ_c (Σ_i v_ci (x_ij - centre_j) / scale_j)²``.
 
     Parameters
@@ -120,13 +149,9 @@ def best_of_block(matrix: Matrix, v: np.ndarray, n_wanted: int, columns: ColumnR
     v : ndarray of shape (n_classes, n_samples), float64
         Dual variables with the sign of the class; rows of 0 take no part.
     n_wanted : int
+    likely : ndarray of int64, ascending
+        Columns to keep the values of, while their tiles pass by.
     columns : ColumnRange
-
-    Returns
-    -------
-    columns : ndarray of shape (<= n_wanted,), int64
-    scores : ndarray
-        As `daskfs.kernels.fgm.topk.largest` gives them.
 
     Raises
     ------
@@ -134,22 +159,36 @@ def best_of_block(matrix: Matrix, v: np.ndarray, n_wanted: int, columns: ColumnR
         NaN or infinity, with the column's name.
     """
     products = np.zeros((len(v), columns.stop - columns.start))
+    kept = likely[slice(*np.searchsorted(likely, (columns.start, columns.stop)))]
+    values = np.empty((len(kept), matrix.shape[0]), matrix.dtype)
     sparse = sparse_block(matrix, columns.start, columns.stop, v)
     if sparse is not None:
-        narrow = np.float64 if sparse.values.dtype == np.float64 else np.float32
-        for vector, of_class in zip(sparse.vectors, products, strict=True):
-            numbers = vector.astype(narrow)
-            sparse_scores(sparse.starts, sparse.rows, sparse.values, numbers, sparse.granule, of_class)
+        numbers = sparse.vectors.astype(summed_in(sparse.values.dtype))
+        for vector, of_class in zip(numbers, products, strict=True):
+            sparse_scores(sparse.starts, sparse.rows, sparse.values, vector, sparse.granule, of_class)
     else:
-        for first, block in _pieces(matrix, columns):
-            for vector, of_class in zip(v, products, strict=True):
-                scores_of(block, vector[first : first + len(block)], of_class)
+        numbers = v.astype(summed_in(matrix.dtype))
+        sums, work = np.zeros(products.shape, numbers.dtype), new_granule(numbers.dtype)
+        places = (kept - columns.start).tolist()
+        for strip in _strips(matrix, columns):
+            at, lines = strip.columns, ALL_LINES if strip.lines is None else strip.lines
+            n_rows, n_columns = strip.n_rows, at.stop - at.start
+            flat, stride = flattened(strip.values)
+            for c, vector in enumerate(numbers):
+                add_scores(
+                    flat, stride, lines, strip.first, n_rows, n_columns, vector, *work, sums[c, at], products[c, at]
+                )  # fmt: skip
+            low, high = bisect_left(places, at.start), bisect_left(places, at.stop)
+            if low < high:
+                few = strip.values[:, kept[low:high] - (columns.start + at.start)]
+                values[low:high, strip.first : strip.first + n_rows] = (few if strip.lines is None else few[lines]).T
+        products += sums
     if not np.isfinite(products).all():
         raise matrix.bad_column(columns.start + int(np.flatnonzero(~np.isfinite(products).all(axis=0))[0]))
     for vector, of_class in zip(v, products, strict=True):
         of_class -= columns.centre * vector.sum()
         of_class *= columns.inverse
-    return largest((products * products).sum(axis=0), columns.start, n_wanted)
+    return Best(*largest((products * products).sum(axis=0), columns.start, n_wanted), kept, values)
 
 
 def read_columns(matrix: Matrix, columns: np.ndarray) -> np.ndarray:
@@ -166,7 +205,9 @@ def read_columns(matrix: Matrix, columns: np.ndarray) -> np.ndarray:
     """
     entries = matrix.sparse_columns(columns)
     if entries is None:
-        return np.ascontiguousarray(matrix.read(slice(None), columns).T)
+        found = np.empty((len(columns), matrix.shape[0]), matrix.dtype)
+        matrix.read(slice(None), columns, found.T)
+        return found
     out = np.zeros((len(columns), entries.n_base_rows), entries.data.dtype)
     for k in range(len(columns)):
         here = slice(entries.indptr[k], entries.indptr[k + 1])
@@ -208,20 +249,24 @@ def scored_in_place(matrix: Matrix, columns: slice) -> np.ndarray | None:
     return view if view is not None and view.strides[1] == view.itemsize else None
 
 
-def _pieces(matrix: Matrix, columns: ColumnRange) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the first row and the numbers of consecutive pieces of a block of columns."""
-    n_samples, width = matrix.shape[0], columns.stop - columns.start
-    whole = scored_in_place(matrix, slice(columns.start, columns.stop))
+def _strips(matrix: Matrix, columns: ColumnRange) -> Iterator[Strip]:
+    """Yield a block of columns strip by strip: all of it in memory, as tiles pass by, or in pieces that are read."""
+    n_samples, part = matrix.shape[0], slice(columns.start, columns.stop)
+    whole = scored_in_place(matrix, part)
     if whole is not None:
-        yield 0, whole
+        yield Strip(0, slice(0, whole.shape[1]), whole)
         return
-    step = max(GRANULE, columns.piece_rows)
+    passing = matrix.strips(slice(None), part)
+    if passing is not None:
+        yield from passing
+        return
     pool = BufferPool()
 
-    def read(first: int) -> tuple[int, np.ndarray]:
-        last = min(first + step, n_samples)
-        out = pool.take((last - first, width), matrix.dtype)
-        return first, matrix.read(slice(first, last), slice(columns.start, columns.stop), out)
+    def read(first: int) -> Strip:
+        rows = slice(first, min(first + columns.piece_rows, n_samples))
+        width = part.stop - part.start
+        out = pool.take((rows.stop - first, width), matrix.dtype)
+        return Strip(first, slice(0, width), matrix.read(rows, part, out))
 
-    starts = range(0, n_samples, step)
+    starts = range(0, n_samples, columns.piece_rows)
     yield from prefetched(read, starts, 1 if len(starts) > 1 else 0)

@@ -5,6 +5,7 @@
 
 Open to others that select on subsets, or on all rows as one, as the baselines of daskfs.baselines.lasso do:
 
+* `choices.Choices`: what all subsets of a pass chose, in columns;
 * `subset.SelectionSettings`, `subset.choose`, `subset.SubsetChoice`, `subset.PathTable`: a model chosen on some rows
 * `plan.Subsets`, `plan.choose_n_subsets`, `plan.check_subsets`, `plan.plan_message`: how rows become subsets
 * `passes.SubsetPasses`, `tasks.bad_value_of`: their passes, and the error of a value that is not finite

@@ -16,10 +16,11 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from daskfs.errors import DataError
-from daskfs.kernels.glm.softmax import centred
-from daskfs.kernels.linear.linalg import extend_cholesky, minimum_norm, solve_cholesky
+from daskfs.kernels.glm.softmax import centred, is_large
+from daskfs.kernels.linear.linalg import minimum_norm, solve_each
 from daskfs.matrix.base import Matrix
 from daskfs.result import coefficient_norm
+from daskfs.selectors.message.choices import PAIRS, Choices
 from daskfs.selectors.message.passes import SubsetPasses
 from daskfs.selectors.message.plan import Subsets
 from daskfs.selectors.message.subset import (
@@ -28,8 +29,6 @@ from daskfs.selectors.message.subset import (
     NormalEquations,
     Point,
     SelectionSettings,
-    SubsetChoice,
-    of_one,
 )
 from daskfs.selectors.message.votes import z_of_least_squares
 from daskfs.selectors.shared.record import Record
@@ -39,6 +38,7 @@ from daskfs.selectors.shared.targets import null_intercept, null_intercepts
 LONG_STEP = 0.05  # in the mean loss of a row: a step that promises more starts where the quadratic says nothing
 STEPS_NOT_TAKEN = {
     "lost rows": "the Newton step after the average was not taken: the rows of some subsets are gone",
+    "many unknowns": "the Newton step after the average was not taken: coefficients of all classes are too many for it",
     "long step": "the Newton step after the average was not taken: it would have been too long to be trusted",
 }
 
@@ -52,7 +52,7 @@ class Part:
     matrix: Matrix | None
     """None where the rows are not kept."""
     subsets: Subsets
-    choices: tuple[SubsetChoice, ...]
+    choices: Choices
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave arrays in memory behind: a pickled selector is small."""
@@ -90,10 +90,10 @@ class Average(NamedTuple):
         return coefficient_norm(self.coef) * self.scale
 
 
-def intercept_alone(choices: Sequence[SubsetChoice], settings: SelectionSettings) -> Average:
+def intercept_alone(choices: Choices, settings: SelectionSettings) -> Average:
     """Return the model without features."""
     nothing = np.empty(0)
-    location = np.average([choice.y_mean for choice in choices], weights=[choice.total for choice in choices], axis=0)
+    location = np.average(choices.y_mean, weights=choices.total, axis=0)
     if settings.classes:
         return Average(np.empty((len(settings.classes), 0)), null_intercepts(location), nothing, nothing)
     return Average(nothing, null_intercept(settings.loss, float(location)), nothing, nothing)
@@ -114,17 +114,16 @@ def fit_subsets(parts: Sequence[tuple[Part, SubsetPasses | None]], columns: np.n
     """
     found, n_cached, n_read = [], 0, 0
     for part, passes in parts:
-        cached = {i: normal_equations(choice, columns) for i, choice in enumerate(part.choices)}
-        known = {i: equations for i, equations in cached.items() if equations is not None}
-        missing = [i for i in range(part.subsets.n_subsets) if i not in known]
-        pieces: list[Any] = list(known.values())
+        cached, is_known = part.choices.normal_equations(columns)
+        known, missing = np.flatnonzero(is_known), np.flatnonzero(~is_known)
+        pieces: list[Any] = [] if cached is None else [cached]
         n_cached += len(known)
-        if missing and passes is not None:
+        if len(missing) and passes is not None:
             pieces.append(passes.refit(columns, missing))
             n_read += len(missing)
-            found.append(_taken(type(pieces[0]).joined(pieces), np.argsort([*known, *missing])))
+            found.append(_taken(type(pieces[0]).joined(pieces), np.argsort(np.concatenate([known, missing]))))
         elif pieces:
-            found.append(NormalEquations.joined(pieces))
+            found.append(cached)
     if not found:
         raise DataError("the rows of all subsets are gone", "partial_fit", "keep the stores, or fit once more")
     statistics = type(found[0]).joined(found)
@@ -133,30 +132,6 @@ def fit_subsets(parts: Sequence[tuple[Part, SubsetPasses | None]], columns: np.n
     if isinstance(statistics, NormalEquations):
         return LeastSquaresFits(columns, counts, statistics)
     return LikelihoodFits(columns, counts, statistics, [passes for _, passes in parts if passes is not None])
-
-
-def normal_equations(choice: SubsetChoice, columns: np.ndarray) -> NormalEquations | None:
-    """Return what `daskfs.selectors.message.subset.refit` would, or None where the path has not met a column."""
-    met = choice.met
-    if met is None:
-        return None
-    n = len(columns)
-    mean, scale, cross, gram = np.zeros(n), np.zeros(n), np.zeros(n), np.eye(n)
-    is_constant, constant = _places(choice.constant, columns)
-    is_met, targets = _places(met.features, columns)
-    if len(constant) + len(targets) < n:
-        return None
-    mean[constant] = choice.constant_value[is_constant]
-    mean[targets], scale[targets], cross[targets] = met.mean[is_met], met.scale[is_met], met.cross[is_met]
-    gram[np.ix_(targets, targets)] = met.gram()[np.ix_(is_met, is_met)]
-    return NormalEquations(*of_one(choice.total, choice.y_mean, met.y_variance, mean, scale, cross, gram))
-
-
-def _places(known: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return which of some columns are among `columns`, ascending, and where these stand there."""
-    places = np.searchsorted(columns, known)
-    is_there = columns[np.minimum(places, len(columns) - 1)] == known
-    return is_there, places[is_there]
 
 
 def _taken(record: RecordT, order: np.ndarray) -> RecordT:
@@ -290,6 +265,8 @@ class LikelihoodFits(SubsetFits):
             return self._mean, average
         if self.counts.n_lost:
             return self._mean, "lost rows"
+        if self.fitted.coef.ndim > 2 and is_large(len(self.columns), self.fitted.coef.shape[1]):
+            return self._mean, "many unknowns"
         stepped = newton_step(self._mean, self._derivatives, float(self.fitted.total.sum()))
         return (self._mean, "long step") if stepped is None else (stepped, average)
 
@@ -316,14 +293,10 @@ def notes_on_separation(fitted: MaximumLikelihood, n_subsets: int) -> list[str]:
 
 def solve(gram: np.ndarray, cross: np.ndarray) -> tuple[np.ndarray, bool]:
     """Solve ``gram b = cross`` for a gram of unit diagonal; the shortest solution, and True, where it is singular."""
-    n = len(cross)
-    factor = np.zeros((n, n))
-    rank = extend_cholesky(gram, np.arange(n), n, 0, factor)
-    if rank < n:
+    solution = np.empty((1, len(cross)))
+    if solve_each(gram[None], np.ones(solution.shape, dtype=bool), cross[None], solution)[0]:
         return minimum_norm(gram, cross), True
-    solution = np.empty(n)
-    solve_cholesky(factor, n, cross, solution)
-    return solution, False
+    return solution[0], False
 
 
 def solve_subsets(equations: NormalEquations) -> tuple[np.ndarray, np.ndarray]:
@@ -335,14 +308,13 @@ def solve_subsets(equations: NormalEquations) -> tuple[np.ndarray, np.ndarray]:
         On the scale of the data; NaN where a column is constant in a subset.
     is_singular : ndarray of shape (n_subsets,), bool
     """
-    scale = equations.scale
-    coef, is_singular = np.full(scale.shape, np.nan), np.zeros(len(scale), dtype=bool)
-    for i in range(len(scale)):
+    scale, solution = equations.scale, np.full(equations.scale.shape, np.nan)
+    is_singular = solve_each(equations.gram, scale > 0.0, equations.cross, solution)
+    for i in np.flatnonzero(is_singular):
         varies = np.flatnonzero(scale[i] > 0.0)
         gram = np.ascontiguousarray(equations.gram[i][np.ix_(varies, varies)])
-        solution, is_singular[i] = solve(gram, equations.cross[i, varies])
-        coef[i, varies] = solution / scale[i, varies]
-    return coef, is_singular
+        solution[i, varies] = minimum_norm(gram, equations.cross[i, varies])
+    return np.divide(solution, scale, out=solution, where=scale > 0.0), is_singular
 
 
 def mean_of_fits(
@@ -394,10 +366,14 @@ def all_rows_fit(equations: NormalEquations) -> Average:
     share = equations.total / equations.total.sum()
     y_mean = float((share * equations.y_mean).sum())
     gram, cross = np.zeros((len(mean), len(mean))), np.zeros(len(mean))
-    for i in range(len(share)):  # in the order of the subsets: the same bits everywhere
-        within, between = equations.scale[i] / scale, (equations.mean[i] - mean) / scale
-        gram += share[i] * (np.outer(within, within) * equations.gram[i] + np.outer(between, between))
-        cross += share[i] * (within * equations.cross[i] + between * (equations.y_mean[i] - y_mean))
+    step = max(1, PAIRS // len(mean) ** 2)
+    for some in (slice(i, i + step) for i in range(0, len(share), step)):
+        within, between = equations.scale[some] / scale, (equations.mean[some] - mean) / scale
+        pairs = within[:, :, None] * within[:, None] * equations.gram[some] + between[:, :, None] * between[:, None]
+        sums = within * equations.cross[some] + between * (equations.y_mean[some] - y_mean)[:, None]
+        for part, of_pairs, of_columns in zip(share[some], pairs, sums, strict=True):  # in the order of the subsets
+            gram += part * of_pairs
+            cross += part * of_columns
     np.fill_diagonal(gram, 1.0)
     coef = solve(gram, cross)[0] / scale
     return Average(coef, y_mean - float((mean * coef).sum()), mean, scale)

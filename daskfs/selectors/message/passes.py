@@ -7,15 +7,15 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from daskfs.selectors.message.choices import Choices
 from daskfs.selectors.message.plan import Subsets, plan_message, subsets_per_task
 from daskfs.selectors.message.subset import (
     Derivatives,
     MaximumLikelihood,
     NormalEquations,
     Point,
-    SubsetChoice,
 )
-from daskfs.selectors.message.tasks import Choices, SubsetGroup, derivatives_on_block, refit_on_block, select_on_block
+from daskfs.selectors.message.tasks import SubsetGroup, derivatives_on_block, refit_on_block, select_on_block
 from daskfs.selectors.shared.run import Run
 
 
@@ -26,12 +26,12 @@ class SubsetPasses:
         plan_message(subsets, run.limits)  # refuses what does not fit
         self.run, self.subsets, self.settings = run, subsets, subsets.settings
 
-    def select(self) -> tuple[SubsetChoice, ...]:
+    def select(self) -> Choices:
         """Step 2."""
         groups = self._groups(range(self.subsets.n_subsets), self.subsets.select_nbytes)
-        return Choices.joined(self.run.map("select", select_on_block, groups, self.settings, record=Choices)).subsets
+        return Choices.joined(self.run.map("select", select_on_block, groups, self.settings, record=Choices))
 
-    def refit(self, columns: np.ndarray, numbers: Sequence[int]) -> NormalEquations | MaximumLikelihood:
+    def refit(self, columns: np.ndarray, numbers: Sequence[int] | np.ndarray) -> NormalEquations | MaximumLikelihood:
         """Fit the columns on the subsets of these numbers."""
         record = NormalEquations if self.settings.loss == "squared" else MaximumLikelihood
         groups = self._groups(numbers, self._refit_nbytes(columns))
@@ -51,7 +51,7 @@ class SubsetPasses:
     def _refit_nbytes(self, columns: np.ndarray) -> Callable[[int], int]:
         return lambda n: self.subsets.refit_nbytes(n, len(columns))
 
-    def _groups(self, numbers: Sequence[int], nbytes_of: Callable[[int], int]) -> list[SubsetGroup]:
+    def _groups(self, numbers: Sequence[int] | np.ndarray, nbytes_of: Callable[[int], int]) -> list[SubsetGroup]:
         """Return runs of consecutive subsets, none longer than a task may be."""
         groups = []
         for first, last in _consecutive(numbers, subsets_per_task(len(numbers), nbytes_of, self.run.limits)):
@@ -61,7 +61,7 @@ class SubsetPasses:
         return groups
 
 
-def _consecutive(numbers: Sequence[int], longest: int) -> list[tuple[int, int]]:
+def _consecutive(numbers: Sequence[int] | np.ndarray, longest: int) -> list[tuple[int, int]]:
     """Return [first, last) of consecutive numbers, in pieces of at most `longest`."""
     pieces: list[tuple[int, int]] = []
     for i in numbers:

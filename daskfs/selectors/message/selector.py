@@ -38,6 +38,8 @@ Differs from the paper
   ``average="median"`` does, with standard errors a quarter larger.
 * A path ends at models of ``n_i / (2 log p)`` features, since log RSS falls without end towards saturation, and after
   `patience` features without a better model.
+* Where features of a model on a path tell the class of rows without error (a word that only texts of one class have),
+  no coefficients of the refit are best: the criterion takes the deviance that they fall to, and the result says so.
 * The paper is silent on m even and votes of exactly m / 2; they do not count as a majority (``tie="drop"``).
 * A column is selected for which more than half of all subsets vote, those where it is constant among them; its
   frequency, and the average of its coefficient, are over the others. A subset whose target is constant (one class) has
@@ -62,6 +64,7 @@ from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, Estimator, LossOf, Positive, Share
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.inputs import is_lazy
+from daskfs.selectors.message.choices import Choices
 from daskfs.selectors.message.fits import Average, Part, SubsetFits, fit_subsets, intercept_alone
 from daskfs.selectors.message.passes import SubsetPasses
 from daskfs.selectors.message.plan import (
@@ -305,7 +308,7 @@ class Message(BaseSelector, renamed={"penalty": "gic_penalty"}):
         parts = [*((past, past.passes(run)) for past in self._seen.parts), (part, passes)]
         n_subsets, n_features = sum(part.subsets.n_subsets for part, _ in parts), subsets.data.n_features
         settings = replace(subsets.settings, n_subsets=n_subsets)
-        choices = [choice.among(settings, n_features) for part, _ in parts for choice in part.choices]
+        choices = Choices.joined([part.choices for part, _ in parts]).among(settings, n_features)
         notes += notes_on_choices(choices)
         vote = count_votes(choices, n_features, self.tie)
         fits = self._fits(vote, parts, settings, notes)
@@ -317,12 +320,12 @@ class Message(BaseSelector, renamed={"penalty": "gic_penalty"}):
         notes += notes_on_votes(vote.frequency, run.matrix.names.given)
         notes += [] if fits is None else fits.notes(step)
         self.n_subsets_, self.n_cached_ = n_subsets, 0 if fits is None else fits.counts.n_cached
-        self.n_selected_per_subset_ = np.array([choice.n_selected for choice in choices])
+        self.n_selected_per_subset_ = choices.n_selected
         self._set_model(vote.frequency, columns, average)
         self.result_ = self._result_of(
             run,
             notes=notes,
-            history={} if choices[0].path is None else choices[0].path.columns(),
+            history={} if choices.path is None else choices.path.columns(),
             chosen={
                 "n_subsets": self.n_subsets_,
                 "estimator": None if self.estimator is None else repr(self.estimator),

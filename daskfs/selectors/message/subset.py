@@ -184,6 +184,8 @@ class SubsetChoice(Record):
     constant_value: np.ndarray
     n_unsolved: int
     """Solves along the path that descent did not finish."""
+    n_separable: int = 0
+    """Models along the path that tell rows without error, so that no coefficients are best."""
     met: PathMoments | None = None
     path: PathTable | None = None
     """Of the first subset."""
@@ -232,6 +234,7 @@ def choose(
         **_columns_of(m),
         y_mean=np.array(location),
         n_unsolved=path.n_unsolved,
+        n_separable=path.n_separable if isinstance(path, GlmPath) and settings.approx is None else 0,
         met=PathMoments.of(path) if isinstance(path, LassoPath) else None,
         path=PathTable.of(path, penalty - least) if is_first else None,
     )
@@ -307,6 +310,7 @@ def _choice_by_class(
         with_less=tuple(replace(ballot, of_class=c) for c, choice in enumerate(choices) for ballot in choice.with_less),
         y_mean=0.5 * (1.0 + np.array([float(choice.y_mean) for choice in choices])),
         n_unsolved=sum(choice.n_unsolved for choice in choices),
+        n_separable=sum(choice.n_separable for choice in choices),
     )
 
 
@@ -384,9 +388,11 @@ def refit(
         fit = glm_fit(X, y, weight, loss=settings.loss, threshold=settings.threshold)
         y_mean, dispersion = fit.intercept + float(np.nansum(fit.coef * fit.moments.mean)), fit.dispersion
     m = fit.moments
-    at = Point(np.where(m.scale > 0.0, fit.coef, 0.0) * m.scale, y_mean, m.mean, m.scale)
-    hessian = derivatives(X, y, weight, settings, at).hessian[0]
-    error = standard_errors(hessian, m.scale, dispersion, len(settings.classes))
+    error = getattr(fit, "error", None)
+    if error is None:
+        at = Point(np.where(m.scale > 0.0, fit.coef, 0.0) * m.scale, y_mean, m.mean, m.scale)
+        hessian = derivatives(X, y, weight, settings, at).hessian[0]
+        error = standard_errors(hessian, m.scale, dispersion, len(settings.classes))
     is_right = settings.loss != "poisson" and fit.is_separable and _is_right(X, y, weight, fit.coef, y_mean, m)
     return MaximumLikelihood(
         *of_one(m.total, y_mean, m.mean, m.scale, fit.coef, fit.is_singular, fit.is_separable, is_right, error)

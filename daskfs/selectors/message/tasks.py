@@ -15,6 +15,7 @@ from daskfs.kernels.blocks.column_entries import SPARSE, ColumnEntries, column_e
 from daskfs.kernels.linear.gram_matrix import wants_whole_gram
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
+from daskfs.selectors.message.choices import Choices, choose_together
 from daskfs.selectors.message.subset import (
     Derivatives,
     MaximumLikelihood,
@@ -26,7 +27,6 @@ from daskfs.selectors.message.subset import (
     derivatives,
     refit,
 )
-from daskfs.selectors.shared.record import Record
 from daskfs.selectors.shared.refit_on_block import as_kernels_take_it, as_vector
 
 
@@ -47,13 +47,6 @@ class SubsetGroup:
         return f"{self.first}-{self.first + len(self.bounds) - 2}"
 
 
-@dataclass(frozen=True, slots=True)
-class Choices(Record):
-    """What the subsets of a group chose, in their order."""
-
-    subsets: tuple[SubsetChoice, ...]
-
-
 def select_on_block(matrix: Matrix, settings: SelectionSettings, group: SubsetGroup) -> Choices:
     """Select on every subset of a group.
 
@@ -62,13 +55,44 @@ def select_on_block(matrix: Matrix, settings: SelectionSettings, group: SubsetGr
     DataError
         NaN or infinity, with the column's name and the row.
     """
-    choices = []
-    for k, X, y, weight in _subsets_with_all_columns(matrix, settings, group):
-        choice = choose(X, y, weight, settings, is_first=group.first + k == 0)
-        if choice is None:
-            raise bad_value_of(matrix, group.rows, X, group.bounds[k])
-        choices.append(choice)
-    return Choices(tuple(choices))
+    if settings.loss == "squared" and settings.estimator is None and matrix.sparse_rows(slice(0, 0)) is None:
+        return _select_together(matrix, settings, group)
+    subsets = _subsets_with_all_columns(matrix, settings, group)
+    return Choices.of([_choose(matrix, settings, group, *subset) for subset in subsets])
+
+
+def _select_together(matrix: Matrix, settings: SelectionSettings, group: SubsetGroup) -> Choices:
+    """Select on the dense subsets of a group with few calls, of which each costs as much as a small path."""
+    X, (y, weight) = matrix.read(group.rows), _target_and_weight(matrix, settings, group)
+    bounds, n_subsets, k = np.array(group.bounds), len(group.bounds) - 1, 0
+    at_once = n_subsets if X.dtype in (np.float32, np.float64) else 1  # others are converted, one by one
+    found = []
+    while k < n_subsets:
+        some = bounds[k : k + at_once + 1]
+        rows = slice(some[0], some[-1])
+        block = as_kernels_take_it(X[rows]), y[rows], weight[rows]
+        choices = choose_together(*block, some - some[0], settings, is_first=group.first + k == 0)
+        if not len(choices):
+            rows = slice(0, some[1] - some[0])
+            choices = Choices.of([_choose(matrix, settings, group, k, *(part[rows] for part in block))])
+        found.append(choices)
+        k += len(choices)
+    return Choices.joined(found)
+
+
+def _choose(
+    matrix: Matrix,
+    settings: SelectionSettings,
+    group: SubsetGroup,
+    k: int,
+    X: np.ndarray | ColumnEntries,
+    y: np.ndarray,
+    weight: np.ndarray,
+) -> SubsetChoice:
+    choice = choose(X, y, weight, settings, is_first=group.first + k == 0)
+    if choice is None:
+        raise bad_value_of(matrix, group.rows, X, group.bounds[k])
+    return choice
 
 
 def refit_on_block(

@@ -18,18 +18,16 @@ share of them once they are many.) The second vote is not in the paper; ``Messag
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import zip_longest
 from typing import NamedTuple
 
 import numpy as np
 
 from daskfs.errors import Caution
 from daskfs.kernels.lasso.criteria import binomial_tail
-from daskfs.selectors.message.subset import Ballot, NormalEquations, SubsetChoice
+from daskfs.selectors.message.choices import Choices
+from daskfs.selectors.message.subset import NormalEquations
 
 FALSE_CONTENDERS = 0.1  # features of noise that may be expected to be looked at again
-NO_VOTE = Ballot(np.empty(0, dtype=np.int64), np.empty(0), 0.0, abstains=True)
 
 
 class Vote(NamedTuple):
@@ -44,7 +42,7 @@ class Vote(NamedTuple):
     """Shape (n_features,), bool: not selected, but with more votes than noise gets."""
 
 
-def count_votes(choices: Sequence[SubsetChoice], n_features: int, tie: str) -> Vote:
+def count_votes(choices: Choices, n_features: int, tie: str) -> Vote:
     """Count the votes: a feature is selected for which more than half of the subsets vote.
 
     A subset whose target is constant has no vote; one where a column is constant has not voted for it. Of several
@@ -53,26 +51,24 @@ def count_votes(choices: Sequence[SubsetChoice], n_features: int, tie: str) -> V
 
     Parameters
     ----------
-    choices : sequence of SubsetChoice
+    choices : Choices
+        With one ballot for each class.
     n_features : int
     tie : {"drop", "keep"}
         Whether exactly half is enough.
     """
-    constants = [choice.constant for choice in choices]
-    by_class = zip_longest(*(choice.ballots for choice in choices), fillvalue=NO_VOTE)
-    votes = [_vote(ballots, constants, n_features, tie) for ballots in by_class]
+    votes = [_vote(choices, of_class, n_features, tie) for of_class in np.unique(choices.ballots.of_class)]
     is_selected = np.logical_or.reduce([vote.is_selected for vote in votes])
     is_contender = np.logical_or.reduce([vote.is_contender for vote in votes])
     return Vote(is_selected, np.fmax.reduce([vote.frequency for vote in votes]), is_contender & ~is_selected)
 
 
-def _vote(ballots: Sequence[Ballot], constants: Sequence[np.ndarray], n_features: int, tie: str) -> Vote:
-    n_voting = sum(not ballot.abstains for ballot in ballots)
-    votes, not_voting_on = (np.zeros(n_features, dtype=np.int64) for _ in range(2))
-    for ballot, constant in zip(ballots, constants, strict=True):
-        votes[ballot.selected] += 1
-        if not ballot.abstains:
-            not_voting_on[constant] += 1
+def _vote(choices: Choices, of_class: int, n_features: int, tie: str) -> Vote:
+    ballots, is_cast = choices.ballots, choices.ballots.of_class == of_class
+    n_voting = int((is_cast & ~ballots.abstains).sum())
+    votes = np.bincount(ballots.selected[np.repeat(is_cast, ballots.n_selected)], minlength=n_features)
+    has_vote = np.bincount(choices.of_subset, is_cast & ~ballots.abstains, minlength=len(choices)) > 0.0
+    not_voting_on = np.bincount(choices.constant[np.repeat(has_vote, choices.n_constant)], minlength=n_features)
     voters = n_voting - not_voting_on
     is_selected = 2 * votes > n_voting if tie == "drop" else (2 * votes >= n_voting) & (votes > 0)
     frequency = np.divide(votes, voters, out=np.full(n_features, np.nan), where=voters > 0)
@@ -113,23 +109,28 @@ def z_of_least_squares(equations: NormalEquations, coef: np.ndarray) -> np.ndarr
     coef : ndarray of shape (n_subsets, n_columns)
         On the scale of the data.
     """
-    z = np.full(coef.shape, np.nan)
-    for i, total in enumerate(equations.total):
-        varies = np.flatnonzero(equations.scale[i] > 0.0)
-        b = coef[i, varies] * equations.scale[i, varies]
-        left = float(equations.y_variance[i] - b @ equations.cross[i, varies])  # the residuals' variance
-        dispersion = left * total / max(total - len(varies) - 1.0, 1.0)
-        gram = equations.gram[i][np.ix_(varies, varies)]
-        z[i, varies] = b / np.sqrt(_variances(total * gram, dispersion))
+    z, scale = np.full(coef.shape, np.nan), equations.scale
+    patterns, pattern = np.unique(scale > 0.0, axis=0, return_inverse=True)
+    for k, varies in enumerate(patterns):  # most often one: all columns vary in all subsets
+        at = np.ix_(pattern.ravel() == k, varies)
+        b, total = coef[at] * scale[at], equations.total[at[0][:, 0]]
+        explained = (b[:, None] @ equations.cross[at][:, :, None])[:, 0, 0]
+        left = equations.y_variance[at[0][:, 0]] - explained  # the residuals' variance
+        dispersion = left * total / np.maximum(total - b.shape[1] - 1.0, 1.0)
+        gram = equations.gram[at[0][:, :, None], at[1][:, :, None], at[1][None]]
+        z[at] = b / np.sqrt(_variances(total[:, None, None] * gram, dispersion))
     return z
 
 
-def _variances(hessian: np.ndarray, dispersion: float) -> np.ndarray:
-    """Return the diagonal of the inverse; infinite where there is no inverse."""
+def _variances(hessian: np.ndarray, dispersion: np.ndarray) -> np.ndarray:
+    """Return the diagonals of the inverses; infinite where there is no inverse."""
     try:
-        variance = np.diag(np.linalg.inv(hessian)) * dispersion
+        variance = np.diagonal(np.linalg.inv(hessian), axis1=1, axis2=2) * dispersion[:, None]
     except np.linalg.LinAlgError:
-        return np.full(len(hessian), np.inf)
+        if len(hessian) > 1:
+            each = (slice(i, i + 1) for i in range(len(hessian)))
+            return np.concatenate([_variances(hessian[one], dispersion[one]) for one in each])
+        return np.full(hessian.shape[:2], np.inf)
     return np.where(variance > 0.0, variance, np.inf)
 
 
@@ -161,17 +162,22 @@ def second_vote(z: np.ndarray, penalty: np.ndarray, n_subsets: int) -> np.ndarra
     return is_kept
 
 
-def notes_on_choices(choices: Sequence[SubsetChoice]) -> list[str]:
+def notes_on_choices(choices: Choices) -> list[str]:
     """Return the notes on subsets that had no vote, and on paths that are not exact everywhere."""
     notes, m = [], len(choices)
-    if n_silent := sum(ballot.abstains for choice in choices for ballot in choice.ballots):
+    if n_silent := int(choices.ballots.abstains.sum()):
         notes.append(f"the target is constant on {n_silent} of {m} subsets: they have no vote")
-    if n_unsolved := sum(choice.n_unsolved > 0 for choice in choices):
+    if n_unsolved := int((choices.n_unsolved > 0).sum()):
         notes.append(
             Caution(
                 f"not converged on {n_unsolved} of {m} subsets: columns nearly depend on each other, and descent along "
                 "the path stopped before it was exact"
             )
+        )
+    if n_separable := int((choices.n_separable > 0).sum()):
+        notes.append(
+            f"on the paths of {n_separable} of {m} subsets are models whose features tell rows without error "
+            "(separation): no coefficients are best, and the criterion takes the deviance that they fall to"
         )
     return notes
 

@@ -36,12 +36,17 @@ class DataShape:
     """Rows and columns of a store's tiles."""
     n_classes: int = 0
     """Of a target of classes, where a plan is told; 0 of numbers, and where it is not known."""
+    n_stored: int | None = None
+    """Rows in whose tiles these lie, of a store that has more; None: no more."""
+    has_statistics: bool = False
+    """Whether the columns' statistics over exactly these rows are known, and rows weigh the same."""
 
     @classmethod
     def of(cls, matrix: Matrix) -> Self:
         """Return the shape of a matrix."""
         n_samples, n_features = matrix.shape
-        return cls(int(n_samples), int(n_features), np.dtype(matrix.dtype), matrix.tile_shape)
+        n_stored = int(matrix.base.shape[0])
+        return cls(int(n_samples), int(n_features), np.dtype(matrix.dtype), matrix.tile_shape, n_stored=n_stored)
 
     @property
     def itemsize(self) -> int:
@@ -52,6 +57,20 @@ class DataShape:
     def nbytes(self) -> int:
         """Bytes of all values, dense."""
         return self.n_samples * self.n_features * self.itemsize
+
+    @property
+    def tile_column_nbytes(self) -> int:
+        """Bytes of the tiles below each other that hold a column: what is decoded for it. Without tiles its own."""
+        if self.tile_shape is None:
+            return self.n_samples * self.itemsize
+        tile_rows, tile_columns = self.tile_shape
+        return -(-(self.n_stored or self.n_samples) // tile_rows) * tile_rows * tile_columns * self.itemsize
+
+    @property
+    def decoded_nbytes(self) -> int:
+        """Bytes of all tiles that hold values of these rows, each once."""
+        tile_columns = 1 if self.tile_shape is None else self.tile_shape[1]
+        return -(-self.n_features // tile_columns) * self.tile_column_nbytes
 
 
 @dataclass(frozen=True, slots=True)

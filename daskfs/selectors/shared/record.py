@@ -43,12 +43,8 @@ class Record:
         """Return one record with the arrays and tuples of several, each field's one after the other."""
         if len(records) == 1:
             return records[0]
-        joined = {}
-        for name in (field.name for field in fields(cls)):  # type: ignore[arg-type]
-            column = [getattr(record, name) for record in records]
-            kind = type(column[0])
-            joined[name] = kind(chain.from_iterable(column)) if kind in (tuple, list) else np.concatenate(column)
-        return cls(**joined)
+        names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
+        return cls(**{name: _joined([getattr(record, name) for record in records]) for name in names})
 
     @property
     def nbytes(self) -> int:
@@ -69,6 +65,16 @@ def nbytes_of(result: Any) -> int:
     if isinstance(result, dict):
         return sum(nbytes_of(value) for value in result.values())
     return sum(nbytes_of(value) for value in result) if isinstance(result, (tuple, list)) else 0
+
+
+def _joined(column: list[Any]) -> Any:
+    """Return one field of several records: none of them may lack what another has."""
+    kind = type(column[0])
+    if issubclass(kind, Record):
+        return kind.joined(column)
+    if kind in (tuple, list):
+        return kind(chain.from_iterable(column))
+    return None if column[0] is None else np.concatenate(column)
 
 
 @cache

@@ -1,0 +1,1 @@
+"""Records and numbers of text tables."""

@@ -1,0 +1,318 @@
+"""What all subsets chose, in columns: a thousand small subsets are as many arrays as one.
+
+A task returns the choices of its subsets, they are joined in the order of the subsets, and votes and the refit ask
+them. What a subset has several of (ballots, constant columns, features met) stands one after the other, with a count
+for each subset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from daskfs.kernels.lasso.many_paths import Found, follow_blocks
+from daskfs.selectors.message.subset import (
+    NormalEquations,
+    PathMoments,
+    PathTable,
+    SelectionSettings,
+    SubsetChoice,
+)
+from daskfs.selectors.shared.record import Record
+
+PAIRS = 1 << 20
+"""Of columns, in as many subsets as are looked at together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ballots(Record):
+    """The models that subsets choose, one after the other: see `daskfs.selectors.message.subset.Ballot`."""
+
+    of_class: np.ndarray
+    abstains: np.ndarray
+    least_penalty: np.ndarray
+    intercept: np.ndarray
+    n_selected: np.ndarray
+    """All of shape (n_ballots,)."""
+    selected: np.ndarray
+    """Shape (sum of n_selected,), as is `coef`."""
+    coef: np.ndarray
+
+    def taken(self, is_taken: np.ndarray) -> Ballots:
+        """Return some of them, by a mask of shape (n_ballots,)."""
+        of_feature = np.repeat(is_taken, self.n_selected)
+        return Ballots(
+            self.of_class[is_taken],
+            self.abstains[is_taken],
+            self.least_penalty[is_taken],
+            self.intercept[is_taken],
+            self.n_selected[is_taken],
+            self.selected[of_feature],
+            self.coef[of_feature],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Met(Record):
+    """What paths of the squared loss have met, for the refit: see `daskfs.selectors.message.subset.PathMoments`."""
+
+    y_variance: np.ndarray
+    n_features: np.ndarray
+    """Shape (n_subsets,), as is `y_variance`."""
+    features: np.ndarray
+    """Shape (sum of n_features,), as are the next three."""
+    mean: np.ndarray
+    scale: np.ndarray
+    cross: np.ndarray
+    gram_below: np.ndarray
+
+    @classmethod
+    def of(cls, all_met: Sequence[PathMoments]) -> Met:
+        """Return what each subset has met in columns."""
+        names = ("features", "mean", "scale", "cross", "gram_below")
+        columns = [np.concatenate([getattr(met, name) for met in all_met]) for name in names]
+        n_features = np.array([len(met.features) for met in all_met], dtype=np.int64)
+        return cls(np.array([met.y_variance for met in all_met]), n_features, *columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Choices(Record):
+    """What subsets chose, in their order: see `daskfs.selectors.message.subset.SubsetChoice`."""
+
+    total: np.ndarray
+    """Shape (n_subsets,), as are the next five, but for `y_mean` of several classes: (n_subsets, n_classes)."""
+    y_mean: np.ndarray
+    n_unsolved: np.ndarray
+    n_separable: np.ndarray
+    n_ballots: np.ndarray
+    n_constant: np.ndarray
+    ballots: Ballots
+    """Of a subset those for the first class first; for a class those of larger penalties first."""
+    constant: np.ndarray
+    """Shape (sum of n_constant,), as is `constant_value`."""
+    constant_value: np.ndarray
+    met: Met | None = None
+    paths: tuple[PathTable, ...] = ()
+    """That of the first subset of all, where it is among these."""
+
+    @classmethod
+    def of(cls, choices: Sequence[SubsetChoice]) -> Choices:
+        """Return what subsets chose one by one."""
+        of_each = [
+            sorted((*choice.ballots, *choice.with_less), key=lambda ballot: ballot.of_class) for choice in choices
+        ]
+        ballots = [ballot for own in of_each for ballot in own]
+        all_met = [choice.met for choice in choices if choice.met is not None]
+        return cls(
+            np.array([choice.total for choice in choices]),
+            np.array([choice.y_mean for choice in choices]),
+            np.array([choice.n_unsolved for choice in choices]),
+            np.array([choice.n_separable for choice in choices]),
+            np.array([len(own) for own in of_each]),
+            np.array([len(choice.constant) for choice in choices]),
+            Ballots(
+                np.array([ballot.of_class for ballot in ballots]),
+                np.array([ballot.abstains for ballot in ballots]),
+                np.array([ballot.least_penalty for ballot in ballots]),
+                np.array([ballot.intercept for ballot in ballots]),
+                np.array([len(ballot.selected) for ballot in ballots]),
+                np.concatenate([ballot.selected for ballot in ballots]),
+                np.concatenate([ballot.coef for ballot in ballots]),
+            ),
+            np.concatenate([choice.constant for choice in choices]),
+            np.concatenate([choice.constant_value for choice in choices]),
+            Met.of(all_met) if all_met else None,
+            tuple(choice.path for choice in choices if choice.path is not None),
+        )
+
+    @classmethod
+    def of_paths(cls, found: Found, n_features: int, more: float | None) -> Choices:
+        """Return what a kernel found on many blocks; with the path of the first where `PathTable.more` is given."""
+        n_models, n_blocks = len(found.n_selected), len(found.total)
+        zero, no = np.zeros(n_models, dtype=np.int64), np.zeros(n_models, dtype=bool)
+        path = [] if more is None else [PathTable(found.lambdas, found.df, found.rss, "rss", found.gic, more)]
+        return cls(
+            found.total,
+            found.y_mean,
+            np.zeros(n_blocks, dtype=np.int64),
+            np.zeros(n_blocks, dtype=np.int64),
+            found.n_models,
+            found.n_constant,
+            Ballots(
+                zero,
+                no,
+                found.least_penalty,
+                _intercepts(found, n_features),
+                found.n_selected,
+                found.selected,
+                found.coef,
+            ),
+            found.constant,
+            found.constant_value,
+            Met(found.y_variance, found.n_met, found.features, found.mean, found.scale, found.cross, found.gram_below),
+            tuple(path),
+        )
+
+    def __len__(self) -> int:
+        return len(self.total)
+
+    @property
+    def path(self) -> PathTable | None:
+        """That of the first subset, where there is one."""
+        return self.paths[0] if self.paths else None
+
+    @property
+    def of_subset(self) -> np.ndarray:
+        """The subset of every ballot, shape (n_ballots,)."""
+        return np.repeat(np.arange(len(self)), self.n_ballots)
+
+    @property
+    def _begins(self) -> np.ndarray:
+        """Which ballots are the first of a subset for a class."""
+        of_subset, of_class = self.of_subset, self.ballots.of_class
+        begins = np.ones(len(of_subset), dtype=bool)
+        begins[1:] = (of_subset[1:] != of_subset[:-1]) | (of_class[1:] != of_class[:-1])
+        return begins
+
+    def first(self) -> Choices:
+        """Return what the subsets chose by the penalty they were asked with, a ballot for each class."""
+        return self._cast(self._begins)
+
+    def among(self, settings: SelectionSettings, n_features: int) -> Choices:
+        """Return what the subsets choose with other settings, a ballot for each class: where more subsets vote."""
+        totals, place = np.unique(self.total, return_inverse=True)
+        penalty = np.array([settings.penalty(total, n_features) for total in totals])[place]
+        starts, n_all = np.flatnonzero(self._begins), len(self.ballots.n_selected)
+        is_cheap = self.ballots.least_penalty <= penalty[self.of_subset]
+        chosen = np.minimum.reduceat(np.where(is_cheap, np.arange(n_all), n_all), starts)
+        is_cast = np.zeros(n_all, dtype=bool)
+        is_cast[np.minimum(chosen, np.append(starts[1:], n_all) - 1)] = True
+        more = float(penalty[0]) - settings.least_penalty(float(self.total[0]), n_features)
+        return replace(self._cast(is_cast), paths=tuple(replace(path, more=more) for path in self.paths))
+
+    def _cast(self, is_cast: np.ndarray) -> Choices:
+        """Return the same with some of the ballots."""
+        n_ballots = np.bincount(self.of_subset[is_cast], minlength=len(self))
+        return replace(self, ballots=self.ballots.taken(is_cast), n_ballots=n_ballots)
+
+    @property
+    def n_selected(self) -> np.ndarray:
+        """Features that each subset chose for any class, shape (n_subsets,)."""
+        of_feature = np.repeat(self.of_subset, self.ballots.n_selected)
+        pairs = np.unique(np.stack([of_feature, self.ballots.selected]), axis=1)
+        return np.bincount(pairs[0], minlength=len(self))
+
+    def normal_equations(self, columns: np.ndarray) -> tuple[NormalEquations | None, np.ndarray]:
+        """Return what `daskfs.selectors.message.subset.refit` would of the subsets whose paths have met all columns.
+
+        Parameters
+        ----------
+        columns : ndarray of shape (n_columns,), int64, ascending
+
+        Returns
+        -------
+        NormalEquations or None
+            Of these subsets, in their order.
+        ndarray of shape (n_subsets,), bool
+            Which they are.
+        """
+        met = self.met
+        if met is None:
+            return None, np.zeros(len(self), dtype=bool)
+        of_met, of_constant = (np.repeat(np.arange(len(self)), n) for n in (met.n_features, self.n_constant))
+        is_met, place = _places(met.features, columns)
+        is_constant, constant_place = _places(self.constant, columns)
+        n_found = np.bincount(of_met[is_met], minlength=len(self))
+        is_known = n_found + np.bincount(of_constant[is_constant], minlength=len(self)) == len(columns)
+        if not is_known.any():
+            return None, is_known
+        ends = np.cumsum(met.n_features)
+        within = np.arange(len(of_met)) - np.repeat(ends - met.n_features, met.n_features)
+        shape = len(self), len(columns)
+        number, (mean, scale, cross) = np.full(shape, -1), (np.zeros(shape) for _ in range(3))
+        at = of_met[is_met], place
+        number[at], mean[at] = within[is_met], met.mean[is_met]
+        scale[at], cross[at] = met.scale[is_met], met.cross[is_met]
+        mean[of_constant[is_constant], constant_place] = self.constant_value[is_constant]
+        n_pairs = met.n_features * (met.n_features - 1) // 2
+        gram = _correlations(number[is_known], (np.cumsum(n_pairs) - n_pairs)[is_known], met.gram_below)
+        of_subset = (self.total, self.y_mean, met.y_variance, mean, scale, cross)
+        return NormalEquations(*(*(one[is_known] for one in of_subset), gram)), is_known
+
+
+def _places(known: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return which of some columns are among `columns`, ascending, and where these stand there."""
+    places = np.searchsorted(columns, known)
+    is_there = columns[np.minimum(places, len(columns) - 1)] == known
+    return is_there, places[is_there]
+
+
+def _correlations(number: np.ndarray, start: np.ndarray, below: np.ndarray) -> np.ndarray:
+    """Return the correlations of columns in every subset; 0 between a column and one that is constant.
+
+    Parameters
+    ----------
+    number : ndarray of shape (n_subsets, n_columns)
+        Of each column among those that the subset has met; -1 of a constant one.
+    start : ndarray of shape (n_subsets,)
+        Where the correlations of a subset begin in `below`: those below the diagonal, row by row.
+    """
+    n_subsets, n = number.shape
+    gram = np.empty((n_subsets, n, n))
+    step = max(1, PAIRS // (n * n))
+    for some in (slice(i, i + step) for i in range(0, n_subsets, step)):
+        row, column = number[some, :, None], number[some, None, :]
+        high, low = np.maximum(row, column), np.minimum(row, column)
+        place = start[some, None, None] + high * (high - 1) // 2 + low
+        is_pair = (low >= 0) & (high > low)
+        gram[some] = np.where(is_pair, below[np.where(is_pair, place, 0)] if len(below) else 0.0, 0.0)
+    gram[:, np.arange(n), np.arange(n)] = 1.0
+    return gram
+
+
+def _intercepts(found: Found, n_features: int) -> np.ndarray:
+    """Return the intercepts of many models, summed as `LassoPath.intercept` sums that of one."""
+    y_mean, ends = np.repeat(found.y_mean, found.n_models), np.cumsum(found.n_selected)
+    shrunk, step = np.empty(len(ends)), max(1, PAIRS // n_features)
+    for models in (slice(i, i + step) for i in range(0, len(ends), step)):
+        n_selected = found.n_selected[models]
+        chosen = slice(ends[models][0] - n_selected[0], ends[models][-1])
+        at = np.repeat(np.arange(len(n_selected)), n_selected), found.selected[chosen]
+        coef, centre = np.zeros((2, len(n_selected), n_features))
+        coef[at], centre[at] = found.coef[chosen], found.centre[chosen]
+        shrunk[models] = (centre[:, None] @ coef[:, :, None])[:, 0, 0]
+    return y_mean - shrunk
+
+
+def choose_together(
+    X: np.ndarray, y: np.ndarray, weight: np.ndarray, bounds: np.ndarray, settings: SelectionSettings, is_first: bool
+) -> Choices:
+    """Return what `daskfs.selectors.message.subset.choose` would of dense subsets with the squared loss.
+
+    Of those before the first that has to be looked at by itself: see `daskfs.kernels.lasso.many_paths.follow_blocks`.
+    Subset i has rows [bounds[i], bounds[i + 1]); with the path of the first where that is the first of all.
+    """
+    n_features = X.shape[1]
+    total = np.array([weight[start:stop].sum() for start, stop in pairwise(bounds)])
+    totals, place = np.unique(total, return_inverse=True)
+    penalty, least = (
+        np.array([penalty_of(float(one), n_features) for one in totals])[place]
+        for penalty_of in (settings.penalty, settings.least_penalty)
+    )
+    found = follow_blocks(
+        X,
+        y,
+        weight,
+        bounds,
+        total=total,
+        penalty=penalty,
+        least=least,
+        gic_rss=settings.gic_rss,
+        patience=settings.patience,
+        max_features=settings.max_features,
+        sigma2=settings.sigma2,
+    )
+    return Choices.of_paths(found, n_features, float(penalty[0] - least[0]) if is_first else None)
