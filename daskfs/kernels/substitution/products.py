@@ -140,7 +140,7 @@ def _add_strips(left, right, which, strip, panel, sums, is_symmetric):  # type: 
             for q in range(min(TILE, left.shape[0] - a)):
                 _raise(left[a + q, start:stop], strip[q])
             for b in range(a if is_symmetric else 0, panel.shape[0], TILE):
-                add_integer_tile(strip, panel, b, sums, a)
+                add_integer_tile(strip, panel, b, sums, a)  # type: ignore[call-arg]
     for b in range(which.shape[0]):
         if is_stopped():
             break

@@ -8,6 +8,7 @@ from daskfs.kernels.substitution.products import BAND_ROWS
 from daskfs.selectors.shared.budget import TILES_NBYTES, Budget, SelectorPlan
 
 SMALLEST_BATCH, LARGEST_BATCH = 32, 128
+LOOKED_AHEAD = 512  # columns of which one asks at once who could enter
 READ_NBYTES = 8 << 20  # read at once where columns are short: a read has its price
 COPY_NBYTES = 4 << 20  # of columns in memory, which are copied into a block
 MAX_READ_NBYTES = 128 << 20
@@ -58,6 +59,11 @@ class SubstitutionShape:
         """Of one column in memory."""
         return self.n_samples * self.itemsize
 
+    @property
+    def _again(self) -> int:
+        """1 where columns come more than once, else 0."""
+        return int(self.n_epochs > 1)
+
     def held(self, n_selected: int) -> Budget:
         """Return what is held beside the blocks that are read."""
         s, b = n_selected, self.batch
@@ -70,7 +76,7 @@ class SubstitutionShape:
             .add("their products", 3 * s * s * 8)
             .add("products with a block", 6 * b * s * 8 + 2 * b * b * 8 + 2 * (s + b + 8) * BAND_ROWS * 8)
             .add("vectors over the rows", VECTORS * 8 * self.n_samples)
-            .add("what is explained of each column", 12 * self.n_features if self.n_epochs > 1 else 0)
+            .add("what is explained of each column", self._again * (12 * self.n_features + 3 * 8 * LOOKED_AHEAD * s))
             .add("screened candidates", self.n_screened // 2 * self.column_nbytes)
             .add_largest(refit=refit, a_block_as_it_is_checked=b * self.n_samples, columns_that_may_come_back=replaced)
             .add("tiles", TILES_NBYTES)
@@ -78,8 +84,9 @@ class SubstitutionShape:
 
     def read_nbytes(self, width: int, prefetch: int) -> int:
         """Return what blocks of so many columns take."""
+        closer = self._again * width * self.column_nbytes // 4  # a part is looked at closer
         converted = 0 if self.itemsize == self.stored_itemsize else width * self.n_samples * self.stored_itemsize
-        return (1 + prefetch) * width * self.column_nbytes + converted
+        return (1 + prefetch) * width * self.column_nbytes + converted + closer
 
     def whole(self, n_selected: int, width: int, prefetch: int) -> Budget:
         """Return what a selection takes that reads so many columns at once."""

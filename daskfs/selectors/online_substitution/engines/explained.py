@@ -30,8 +30,10 @@ MARGIN, MARGIN_SINGLE = 1e-6, 1e-3
 ROUND_UP = np.float32(1.0 + 1e-6)
 MOST_NEW = 0.4
 """Part of the members that may be new: with more, all products cost little more."""
+MOST_OPEN = 0.25
+"""Part of the columns that may have to be looked at closer, copied and multiplied once more."""
 PAUSE = 1024
-"""Columns that are looked at whole after some of which most had to be."""
+"""Columns that are looked at whole after some of which more had to be."""
 
 
 class Explained:
@@ -104,7 +106,7 @@ class Explained:
         gradient = members.against_target(columns, residual())
         cannot_enter(cross, gradient, columns.square, most, self._bound(new, columns.rows.dtype, spread), passed)
         places = np.flatnonzero(is_new & ~passed)
-        if 2 * len(places) > len(columns):
+        if len(places) > MOST_OPEN * len(columns):
             self._pause = PAUSE
         elif len(places):
             some = columns.take(places)

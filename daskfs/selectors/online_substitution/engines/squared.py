@@ -16,6 +16,7 @@ from daskfs.selectors.online_substitution.engines.explained import Explained
 from daskfs.selectors.online_substitution.engines.quadratic import QuadraticModel, QuadraticState
 from daskfs.selectors.online_substitution.engines.steps import StepsModel
 from daskfs.selectors.online_substitution.members import Members
+from daskfs.selectors.online_substitution.plan import LOOKED_AHEAD
 from daskfs.selectors.online_substitution.screen import Screen
 
 
@@ -95,7 +96,10 @@ class SquaredEngine(Engine):
         members, explained = self.members, self._explained
         if explained is None or not members.n_fixed < members.capacity == members.n_members:
             return
-        explained.look_ahead(columns, self.y, self._residual, math.sqrt(2.0 * self.model.constant))
+        spread = math.sqrt(2.0 * self.model.constant)
+        for start in range(0, len(columns), LOOKED_AHEAD):
+            some = columns.take(slice(start, start + LOOKED_AHEAD))
+            explained.look_ahead(some, self.y, self._residual, spread)
 
     def _take_one(self, column: Columns) -> int:
         """The reference: the residual, the gradient and the column's products, each one pass over the members."""
