@@ -1,6 +1,7 @@
 """Reading blocks of a store: our reader against zarr-python, zarrs, dask.array and np.memmap, in one run.
 
     python benchmarks/store_read.py [--size 192MiB] [--json results.json]
+    python benchmarks/store_read.py --tall       (a baseline that takes blocks of few columns, from 51,200 x 1,024)
 
 Prints decoded GB per CPU-second (process time of all threads, best of several interleaved repeats, files in the
 page cache) for blocks of rows and of columns, and each as a ratio to zarr-python and to np.memmap. Absolute figures
@@ -20,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import dask.array
 import numpy as np
@@ -239,12 +241,42 @@ def run(size_nbytes: int, repeats: int = 5) -> dict:
     return results
 
 
+def tall(repeats: int) -> None:
+    """Print what two epochs of `OnlineL0` cost from a tall store, whose blocks are of fewer columns than its tiles."""
+    from daskfs.baselines.columns.streams import OnlineL0
+
+    n_tiles, locate = [0], TileReader._locate
+
+    def counted(self: TileReader, *tile: int) -> Any:
+        n_tiles[0] += self.name == "X"
+        return locate(self, *tile)
+
+    TileReader._locate = counted  # type: ignore[method-assign]
+    rng, best = np.random.default_rng(0), np.inf
+    with tempfile.TemporaryDirectory() as folder:
+        options = {"shuffle": False, "n_samples": 51_200, "source": {}, "target_names": ("y",)}
+        with StoreWriter(Path(folder, "tall.zarr"), 1024, "float32", **options) as writer:
+            for start in range(0, 51_200, 2048):
+                X = rng.standard_normal((2048, 1024), dtype=np.float32)
+                writer.write(RowBlock(start, start + 2048, X, X[:, :10].sum(axis=1, keepdims=True, dtype=float)))
+        store = open_store(writer.path)
+        for _ in range(repeats):
+            n_tiles[0], started = 0, time.process_time()
+            OnlineL0(10, loss="squared").fit(store)
+            best = min(best, time.process_time() - started)
+        print(f"decoded {n_tiles[0] / math.prod(store.tiles.grid_shape):.2f} times, {best:.2f} s of CPU")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", default="192MiB", help="of the matrix, float32")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", type=Path, help="write the figures there")
+    parser.add_argument("--tall", action="store_true")
     options = parser.parse_args()
+    if options.tall:
+        tall(options.repeats)
+        return
     with guard():  # as every fit does, and not every kernel
         results = run(parse_bytes(options.size), options.repeats)
     print("decoded GB per CPU-second")

@@ -81,7 +81,7 @@ def open_cluster(
             )
             from distributed import Client
 
-            client = stack.enter_context(Client(cluster, set_as_default=False))
+            client = stack.enter_context(Client(cluster, set_as_default=False, direct_to_workers=True))
         yield OnDask(client)
 
 

@@ -22,6 +22,7 @@ from daskfs.baselines.columns.streams import Grafting, OnlineL0, OnlineL1, _Mode
 from daskfs.errors import ConfigError, DataError, PlanError, SelectionWarning
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
+from daskfs.store.tile_reader import TileReader
 from tests.contract.lab import Kept
 
 TRUE_FEATURES = [3, 20, 47, 70, 111]
@@ -404,6 +405,33 @@ def test_a_resumed_fit_knows_what_the_interrupted_one_knew(baseline, names, X, t
     assert [getattr(resumed, name) for name in names] == [getattr(first, name) for name in names]
     assert resumed.result_.notes == first.result_.notes
     assert resumed.result_.history.equals(first.result_.history)
+
+
+@pytest.mark.parametrize("tile_shape", [(100, 50), (64, 7), (300, 120), (1, 120)])
+@pytest.mark.parametrize("n_blocks", [None, 40, 9])
+def test_a_pass_decodes_each_tile_once_where_its_columns_fit_and_the_plan_says_how_often(
+    tmp_path, X, targets, monkeypatch, tile_shape, n_blocks
+):
+    monkeypatch.setattr("daskfs.baselines.columns.standard_columns.BLOCK_VALUES", 400 * 6)
+    store = ingest(X, tmp_path / "s.zarr", y=targets["squared"], tile_shape=tile_shape)
+    n, p = store.shape
+    more = {"tile_shape": tile_shape}
+    least = OnlineL0(5).plan(n, p, "float32", None, **more).client
+    held = least.nbytes - least.terms.get("columns of a tile", 0)
+    limit = None if n_blocks is None else held + n_blocks * 6 * n * store.dtype.itemsize
+    decoded, strips, refit = [], TileReader._strips, ColumnBaseline._refit
+    passes = []
+    monkeypatch.setattr(TileReader, "_strips", lambda *tile: decoded.append(tile[0].name) or strips(*tile))
+    monkeypatch.setattr(ColumnBaseline, "_refit", lambda *run: passes.append(decoded.count("X")) or refit(*run))
+    found = OnlineL0(5, memory_limit=limit).fit(store)
+    plan = OnlineL0(5).plan(n, p, str(store.dtype), limit, **more)
+    assert limit is None or plan.client_nbytes <= limit
+    tile_nbytes = tile_shape[0] * tile_shape[1] * store.dtype.itemsize
+    assert passes[0] * tile_nbytes == plan.read_nbytes
+    if n_blocks != 9:
+        assert passes[0] == 2 * np.prod(store.tiles.grid_shape), "two epochs"
+    in_memory = OnlineL0(5).fit(ArrayMatrix(store.read(slice(None)), store.target))
+    np.testing.assert_array_equal(found.coef_, in_memory.coef_)
 
 
 @pytest.mark.parametrize("baseline", STREAMING, ids=[baseline.method for baseline in STREAMING])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daskfs.errors import PlanError
-from daskfs.selectors.message.plan import Subsets, choose_n_subsets, plan_message, subset_start, subsets_per_task
+from daskfs.selectors.message.plan import Subsets, choose_n_subsets, plan_message, subset_starts, subsets_per_task
 from daskfs.selectors.message.selector import Message
 from daskfs.selectors.message.subset import SelectionSettings
 from daskfs.selectors.shared.budget import DataShape, Limits
@@ -45,7 +45,7 @@ def test_a_subset_size_gives_the_number_of_subsets():
 @given(st.integers(2, 10**7), st.integers(1, 500))
 def test_subsets_partition_the_rows_evenly(n_samples, n_subsets):
     n_subsets = min(n_subsets, n_samples // 2)
-    starts = [subset_start(i, n_samples, n_subsets) for i in range(n_subsets + 1)]
+    starts = subset_starts(n_samples, n_subsets).tolist()
     sizes = {stop - start for start, stop in pairwise(starts)}
     assert (starts[0], starts[-1]) == (0, n_samples)
     assert max(sizes) - min(sizes) <= 1

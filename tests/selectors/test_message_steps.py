@@ -12,7 +12,7 @@ from daskfs.errors import SelectionWarning
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.message.fits import Average, Part, fit_subsets, newton_step
 from daskfs.selectors.message.passes import SubsetPasses
-from daskfs.selectors.message.plan import Subsets, strided, subset_start, why_n_subsets
+from daskfs.selectors.message.plan import Subsets, strided, subset_starts, why_n_subsets
 from daskfs.selectors.message.selector import Message
 from daskfs.selectors.message.subset import Derivatives, SelectionSettings
 from daskfs.selectors.shared.budget import DataShape
@@ -27,8 +27,9 @@ def test_strided_subsets_span_all_rows(n_samples, n_subsets):
     X = np.arange(n_samples, dtype=float)[:, None]
     order = strided(ArrayMatrix(X), n_subsets).rows
     np.testing.assert_array_equal(np.sort(order), np.arange(n_samples))
+    starts = subset_starts(n_samples, n_subsets)
     for i in range(n_subsets):
-        rows = order[subset_start(i, n_samples, n_subsets) : subset_start(i + 1, n_samples, n_subsets)]
+        rows = order[starts[i] : starts[i + 1]]
         whole = n_samples // n_subsets
         np.testing.assert_array_equal(rows[:whole], i + n_subsets * np.arange(whole))
 
@@ -47,7 +48,7 @@ def test_strided_subsets_know_what_only_a_part_of_the_rows_tells(problem, tmp_pa
 
 
 def test_a_strided_plan_reads_all_tiles_in_every_task():
-    whole = 100_000 * 500 * 4
+    whole = 49 * 2048 * 512 * 4
     plans = {
         partition: Message(n_subsets=20, partition=partition).plan(100_000, 500, "float32", 2**26, 1, (2048, 512))
         for partition in ("random", "strided")

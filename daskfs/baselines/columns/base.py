@@ -12,7 +12,14 @@ from typing import Annotated, ClassVar, TypeAlias
 
 import numpy as np
 
-from daskfs.baselines.columns.standard_columns import CACHE_NBYTES, StandardColumns, blocks_nbytes
+from daskfs.baselines.columns.standard_columns import (
+    CACHE_NBYTES,
+    StandardColumns,
+    block_columns,
+    blocks_nbytes,
+    columns_at_once,
+    pieces_of_tiles,
+)
 from daskfs.kernels.glm.newton import Predictions, Problem, advance, new_predictions
 from daskfs.kernels.glm.null_model import fit_null_model
 from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE, Loss, find_loss
@@ -28,6 +35,7 @@ TOLERANCE = 1e-9
 REFIT_NBYTES = 128 << 20  # of selected columns that the refit keeps
 REFIT_BLOCKS_NBYTES = 24 << 20
 KEPT_COLUMNS = "standardised columns, kept"
+COLUMNS_AT_ONCE = "columns of a tile"
 
 Chosen: TypeAlias = tuple[np.ndarray, list[tuple[float, ...]], list[str]]
 """Column numbers, the lines of the history, and notes."""
@@ -117,8 +125,13 @@ class ColumnBaseline(BaseSelector):
         if self.keeps_columns and every <= room:  # all or none
             client.add(KEPT_COLUMNS, every)
             n_reads, where = 1, "columns stay in memory after the first"
+        left = None if limits.task_nbytes is None else limits.task_nbytes - client.nbytes
+        width, at_once = block_columns(n_samples, n_features), columns_at_once(shape, left)
+        if at_once > width:
+            client.add(COLUMNS_AT_ONCE, (at_once + width - 1) * n_samples * itemsize)
+        read_nbytes = n_reads * _decoded_nbytes(shape, max(at_once, width), is_aligned=at_once > width)
         text = f"{self.method}: {text}, {where}, in this process"
-        return SelectorPlan(1, n_passes, n_reads * shape.nbytes, Budget(), client, text)
+        return SelectorPlan(1, n_passes, read_nbytes, Budget(), client, text)
 
     def _n_select(self, n_features: int) -> int:
         """Return how many columns to select."""
@@ -135,12 +148,15 @@ class ColumnBaseline(BaseSelector):
         n_select = n_to_select(self._n_select(n_features), n_features, MOST_BY_DEFAULT)
         rows = weighted_rows(run.matrix)
         y, weight = self._target_and_weight(rows)
-        keeps = KEPT_COLUMNS in self._plan(DataShape.of(rows), Limits(run.task_limit)).client.terms
+        shape = DataShape.of(rows)
+        terms = self._plan(shape, Limits(run.task_limit)).client.terms
+        at_once = terms.get(COLUMNS_AT_ONCE, 0) // (shape.n_samples * shape.itemsize)
+        at_once -= at_once and block_columns(shape.n_samples, n_features) - 1
         with run.timed("select"):
             chosen = run.load("", Selection)
             if chosen is None:
                 told = Run(rows, self.method, progress=run.progress)  # pass by pass; their time is that of one step
-                columns = StandardColumns(told, y, weight, keep=keeps)
+                columns = StandardColumns(told, y, weight, keep=KEPT_COLUMNS in terms, at_once=at_once)
                 problem = Problem(self._loss.code, 0.0, y, weight / columns.total_weight)
                 features, lines, notes = self._select(columns, problem, n_select)
                 table = np.array(lines, dtype=np.float64).reshape(-1, len(self.history_columns))
@@ -162,6 +178,13 @@ class ColumnBaseline(BaseSelector):
         if fit.is_separable:
             notes.append(SEPARATED)
         return notes
+
+
+def _decoded_nbytes(shape: DataShape, width: int, is_aligned: bool) -> int:
+    """Return what a pass decodes: tiles whole, for every piece of so many columns that has some of theirs."""
+    m, tile = shape.n_features, 1 if shape.tile_shape is None else shape.tile_shape[1]
+    pieces = pieces_of_tiles(m, tile, width) if is_aligned else [(j, min(j + width, m)) for j in range(0, m, width)]
+    return sum(-(-stop // tile) - start // tile for start, stop in pieces) * shape.tile_column_nbytes
 
 
 def null_model(problem: Problem) -> tuple[float, Predictions]:

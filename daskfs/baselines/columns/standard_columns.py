@@ -9,9 +9,11 @@ import numpy as np
 from daskfs.kernels.baselines.online_descent import products
 from daskfs.kernels.linear.columns import copy_columns
 from daskfs.kernels.linear.moments import moments
+from daskfs.selectors.shared.budget import DataShape
 from daskfs.selectors.shared.run import Run
 
 BLOCK_VALUES = 1 << 20  # of a block: 8 MiB
+TILES_NBYTES = 256 << 20  # of columns read together, for tiles are decoded whole, where no limit says otherwise
 CACHE_NBYTES = 1 << 30  # of columns kept between passes, where no memory limit says otherwise
 
 
@@ -31,6 +33,41 @@ def blocks_nbytes(n_samples: int, n_features: int, itemsize: int) -> int:
     return n_samples * block_columns(n_samples, n_features) * (2 * itemsize + 8 + 8)
 
 
+def columns_at_once(shape: DataShape, room: int | None) -> int:
+    """Return how many columns are read at once: those of a tile, that it is decoded once in a pass, as far as they fit.
+
+    Parameters
+    ----------
+    shape : DataShape
+    room : int or None
+        Memory in bytes; None: `TILES_NBYTES`.
+
+    Returns
+    -------
+    int
+        At least those of a block, which need no more memory than the blocks have.
+    """
+    width = block_columns(shape.n_samples, shape.n_features)
+    tile = shape.n_features if shape.tile_shape is None else shape.tile_shape[1]
+    column_nbytes = shape.n_samples * shape.itemsize
+    fitting = (TILES_NBYTES if room is None else min(room, TILES_NBYTES)) // column_nbytes - (width - 1)
+    return max(width, min(-(-width // tile) * tile, shape.n_features, fitting))
+
+
+def pieces_of_tiles(n_features: int, tile: int, most: int) -> list[tuple[int, int]]:
+    """Return the bounds of pieces of at most so many columns, of whole tiles where these fit, else of one each.
+
+    Examples
+    --------
+    >>> pieces_of_tiles(10, 4, 3), pieces_of_tiles(10, 4, 9)
+    ([(0, 3), (3, 4), (4, 7), (7, 8), (8, 10)], [(0, 8), (8, 10)])
+    """
+    whole = max(1, most // tile) * tile
+    stops = (min(start + whole, n_features) for start in range(0, n_features, whole))
+    bounds = zip(range(0, n_features, whole), stops, strict=True)
+    return [(left, min(left + most, stop)) for start, stop in bounds for left in range(start, stop, most)]
+
+
 class StandardColumns:
     """Columns of a matrix, standardised over its weighted rows; those that are constant are 0.
 
@@ -41,6 +78,8 @@ class StandardColumns:
     y, weight : ndarray of shape (n_samples,), float64
     keep : bool
         Whether standardised columns are kept in memory after the first pass.
+    at_once : int
+        Columns that are read at once, see `columns_at_once`; no more than a block has: by blocks.
 
     Attributes
     ----------
@@ -53,12 +92,13 @@ class StandardColumns:
         Passes made so far.
     """
 
-    def __init__(self, run: Run, y: np.ndarray, weight: np.ndarray, keep: bool = False) -> None:
+    def __init__(self, run: Run, y: np.ndarray, weight: np.ndarray, keep: bool = False, at_once: int = 0) -> None:
         self.run, self.matrix = run, run.matrix
         self.n_samples, self.n_features = (int(size) for size in run.matrix.shape)
         self._y, self._weight, self.total_weight = y, weight, float(weight.sum())
         self.mean, self.scale, self.cross = np.zeros((3, self.n_features))
         self._width = block_columns(self.n_samples, self.n_features)
+        self._at_once = at_once
         self._kept = np.empty((self.n_features, self.n_samples)) if keep else None
         self.n_passes = 0
 
@@ -103,12 +143,30 @@ class StandardColumns:
 
     def _read_blocks(self) -> Iterator[tuple[int, np.ndarray]]:
         room = np.empty((self._width, self.n_samples)) if self._kept is None else self._kept
-        for read in self.matrix.column_blocks(block_columns=self._width):
-            X, features = _as_float(read.X), np.arange(read.start, read.stop)
+        for start, block in self._stored_blocks():
+            X, features = _as_float(block), np.arange(start, start + block.shape[1])
             if self.n_passes == 1:
                 self._learn(X, features)
             out = room[: len(features)] if self._kept is None else room[features[0] : features[-1] + 1]
-            yield read.start, self._standardised(X, features, out)
+            yield start, self._standardised(X, features, out)
+
+    def _stored_blocks(self) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield the blocks as they are stored: cut from columns of tiles where these are read at once."""
+        matrix, width = self.matrix, self._width
+        if matrix.is_resident or self._at_once <= width:
+            for read in matrix.column_blocks(block_columns=width):
+                yield read.start, read.X
+            return
+        buffer = np.empty((self.n_samples, self._at_once + width - 1), matrix.dtype)
+        first = 0  # the columns [first, stop) lie in the buffer
+        for start, stop in pieces_of_tiles(self.n_features, matrix.tile_shape[1], self._at_once):
+            matrix.read(slice(None), slice(start, stop), buffer[:, start - first : stop - first])
+            last = stop if stop == self.n_features else stop - (stop % width)
+            for left in range(first, last, width):
+                yield left, buffer[:, left - first : min(left + width, last) - first]
+            if last > first:
+                buffer[:, : stop - last] = buffer[:, last - first : stop - first]
+                first = last
 
     def _learn(self, X: np.ndarray, features: np.ndarray) -> None:
         """Take the moments of a block."""

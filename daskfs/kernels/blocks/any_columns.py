@@ -20,6 +20,7 @@ from daskfs.kernels.blocks.entered_entries import (
     entered_products,
     extend_entered_hessian,
     new_entered_entries,
+    staleness_of_entries,
     take_entered,
     weigh_entered,
     without_runaways,
@@ -57,10 +58,10 @@ class EitherColumns:
         return self._of(kinds).get_overload(kinds)
 
 
-def new_columns(X: Any, capacity: int) -> Any:
+def new_columns(X: Any, capacity: int, makes_hessians: bool = True) -> Any:
     """Return room for `capacity` columns of a block that enter."""
     if isinstance(X, ColumnEntries):
-        return new_entered_entries(X, capacity)
+        return new_entered_entries(X, capacity, makes_hessians)
     return np.empty((capacity, X.shape[0]))  # pages are touched only as columns are copied
 
 
@@ -72,11 +73,18 @@ def _all_members(columns, members, n_members, problem, share):  # type: ignore[n
     return members, n_members
 
 
+@kernel
+def _staleness_of_copies(columns):  # type: ignore[no-untyped-def]
+    """Return how large a part of a squared step may be left by the next for a factor to be kept."""
+    return 0.05
+
+
 add_columns = EitherColumns(add_members, add_entered)
 column_product = EitherColumns(row_dot, entered_product)
 column_products = EitherColumns(member_products, entered_products)
 enter_columns = EitherColumns(copy_to_rows, enter_entries)
 extend_hessian_of = EitherColumns(extend_hessian, extend_entered_hessian)
+staleness = EitherColumns(_staleness_of_copies, staleness_of_entries)
 take_column = EitherColumns(copy_row, take_entered)
 weigh_column = EitherColumns(weigh_row, weigh_entered)
 without_separated = EitherColumns(_all_members, without_runaways)

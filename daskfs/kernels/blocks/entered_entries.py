@@ -33,19 +33,24 @@ class EnteredEntries(NamedTuple):
     starts: np.ndarray
     """Shape (n_samples + 2,), int64."""
     places: np.ndarray
-    """Of the entries in a Hessian, int32."""
+    """Of the entries in a Hessian, uint32."""
     parts: np.ndarray
     """What they add to the constants."""
 
 
-def new_entered_entries(block: ColumnEntries, capacity: int) -> EnteredEntries:
-    """Return room for `capacity` columns."""
+def new_entered_entries(block: ColumnEntries, capacity: int, makes_hessians: bool = True) -> EnteredEntries:
+    """Return room for `capacity` columns, and for their entries by rows where their Hessian will be asked for."""
     constant, centre, inverse = np.zeros((3, capacity))
-    n_entries = min(len(block.rows), capacity * block.n_samples)  # pages are touched only as they are needed
+    n_entries = min(len(block.rows), capacity * block.n_samples) if makes_hessians else 0
     return EnteredEntries(
         block, np.zeros(capacity, dtype=np.int64), constant, centre, inverse, np.full(capacity + 1, -1),
-        np.zeros(block.n_samples + 2, dtype=np.int64), np.empty(n_entries, dtype=np.int32), np.empty(n_entries),
+        np.zeros(block.n_samples + 2, dtype=np.int64), np.empty(n_entries, dtype=np.uint32), np.empty(n_entries),
     )  # fmt: skip
+
+
+def entered_entries_nbytes(n_samples: int, capacity: int, n_entries: int) -> int:
+    """Return the memory of `new_entered_entries` in bytes."""
+    return 40 * capacity + 8 * n_samples + 12 * min(n_entries, capacity * n_samples)
 
 
 @kernel
@@ -138,6 +143,15 @@ def weigh_entered(columns, q, weight, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
+def staleness_of_entries(columns):  # type: ignore[no-untyped-def]
+    """Return how large a part of a squared step may be left by the next for a factor to be kept.
+
+    More than with copies: a gradient is a fiftieth of theirs, a Hessian and its factor are not.
+    """
+    return 0.3
+
+
+@kernel
 def extend_entered_hessian(columns, members, n_members, first, weight, hessian, work):  # type: ignore[no-untyped-def]
     """Write rows of the weighted Gram matrix; see `daskfs.kernels.linear.weighted_gram.extend_hessian`."""
     if first == 0:
@@ -180,13 +194,24 @@ def _entered_hessian(columns, members, n_members, weight, hessian):  # type: ign
 
 @inner_loop
 def _add_products(places, parts, weight, hessian):  # type: ignore[no-untyped-def]
-    """Add the products of one row's entries below the diagonal, their sums into column 0."""
-    for p in range(places.shape[0]):
-        a = places[p]
-        weighted = weight * parts[p]
-        hessian[a, 0] += weighted
+    """Add the products of one row's entries below the diagonal, two entries at a time, their sums into column 0."""
+    n = places.shape[0]
+    for p in range(0, n - n % 2, 2):
+        a, b = places[p], places[p + 1]
+        at_a, at_b = weight * parts[p], weight * parts[p + 1]
+        hessian[a, 0] += at_a
+        hessian[b, 0] += at_b
         for r in range(p + 1):
-            hessian[a, places[r]] += weighted * parts[r]
+            c, x = places[r], parts[r]
+            hessian[a, c] += at_a * x
+            hessian[b, c] += at_b * x
+        hessian[b, b] += at_b * parts[p + 1]
+    if n % 2 == 1:
+        a = places[n - 1]
+        at_a = weight * parts[n - 1]
+        hessian[a, 0] += at_a
+        for r in range(n):
+            hessian[a, places[r]] += at_a * parts[r]
 
 
 @kernel

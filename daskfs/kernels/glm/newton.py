@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daskfs.kernels.blocks.any_columns import add_columns, column_products, extend_hessian_of
+from daskfs.kernels.blocks.any_columns import add_columns, column_products, extend_hessian_of, staleness
 from daskfs.kernels.linear.columns import sum_of
 from daskfs.kernels.linear.linalg import factorise, solve_cholesky
 from daskfs.kernels.losses import SPAN, derivatives, values
@@ -24,7 +24,6 @@ TOLERANCE = 1e-9  # of the last step, in standard deviations of the coefficients
 LONGEST_LAST_STEP = 1e-3  # of a coefficient, where the loss may have no finite minimum
 PRIOR_DEVIATION = 5.0  # log-odds (or log-means) per standard deviation of a column, where the data sets no bound
 MAX_STEPS = 60  # a finite minimum takes ten; where there is none, the predictions grow by about 1 per step
-STALE = 0.05  # the factor is made anew when the squared step shrinks by less
 HUBER_FLOOR = 0.05  # outside its threshold the Huber loss has no curvature, and a Hessian needs some
 MAX_SHORTENINGS = 60
 OVERSHOT = 0.5  # of the slope at the start: a step that turned it further is shortened
@@ -195,7 +194,7 @@ def newton(problem, columns, members, n_members, ridge, tol, longest, coef, at, 
             coef[q] += length * step[q]
         if ridge == 0.0 and problem.loss == LOGISTIC and iteration > 2 and is_separated(problem.y, problem.share, at.z):
             return 0.0, SEPARABLE, rank
-        is_stale = length < 1.0 or (iteration > 0 and square > STALE * last)
+        is_stale = length < 1.0 or (iteration > 0 and square > staleness(columns) * last)
         last = square
     return mean_loss(problem, at.z, at), SEPARABLE, rank
 

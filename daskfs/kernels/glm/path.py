@@ -26,6 +26,7 @@ import numpy as np
 
 from daskfs.kernels.blocks.any_block import block_moments, rows_of_weight
 from daskfs.kernels.blocks.column_entries import ColumnEntries
+from daskfs.kernels.blocks.entered_entries import entered_entries_nbytes
 from daskfs.kernels.glm.newton import Problem
 from daskfs.kernels.glm.null_model import fit_null_model
 from daskfs.kernels.glm.screening import BATCH
@@ -34,6 +35,7 @@ from daskfs.kernels.glm.state import (
     ENTERED,
     HESSIANS,
     NEAR,
+    NEAR_ENTRIES,
     NEWTON_STEPS,
     PASSES,
     SEPARABLE_REFITS,
@@ -117,12 +119,17 @@ def entered_capacity(n_features: int, max_features: int) -> int:
     return min(n_features, 2 * max_features + 4 * BATCH)
 
 
-def glm_path_nbytes(n_samples: int, n_features: int, n_lambdas: int, max_features: int) -> int:
-    """Return the memory in bytes that `glm_path` takes beside its block, at most."""
+def glm_path_nbytes(
+    n_samples: int, n_features: int, n_lambdas: int, max_features: int, n_entries: int | None = None
+) -> int:
+    """Return the memory in bytes that `glm_path` takes beside its block, at most; of so many entries or dense."""
     capacity = entered_capacity(n_features, max_features)
-    per_sample = capacity + min(NEAR, n_features) + DIRECTIONS + 24
+    columns_nbytes = 8 * n_samples * (capacity + min(NEAR, n_features))
+    if n_entries is not None:
+        columns_nbytes = entered_entries_nbytes(n_samples, capacity, n_entries)
+        columns_nbytes += entered_entries_nbytes(n_samples, NEAR_ENTRIES, 0)
     small = (capacity + 1) * (n_lambdas + 2 * capacity + 16) + (max_features + 2) ** 2
-    return 8 * (n_samples * per_sample + small + (DIRECTIONS + 12) * n_features)
+    return columns_nbytes + 8 * (n_samples * (DIRECTIONS + 24) + small + (DIRECTIONS + 12) * n_features)
 
 
 def glm_path(

@@ -10,6 +10,7 @@ from daskfs.kernels.blocks.any_columns import new_columns
 from daskfs.kernels.glm.newton import Predictions, new_predictions
 
 NEAR = 32  # columns copied although not entered: their gradients come near λ
+NEAR_ENTRIES = 256  # the same where columns stay entries: nothing is copied
 DIRECTIONS = 4  # in which gradients are foretold
 ENTERED, NEARBY, PASSES, SEPARABLE_REFITS, NEWTON_STEPS, HESSIANS, KNOWN, UNSOLVED = range(8)  # of GlmState.counts
 
@@ -44,10 +45,10 @@ class GlmState(NamedTuple):
 def new_state(X: Any, capacity: int) -> GlmState:
     """Return the state before the first step, with room for `capacity` entered features of a block."""
     n_samples, n_features = X.shape
-    n_near = min(NEAR, n_features)
+    n_near = min(NEAR if isinstance(X, np.ndarray) else NEAR_ENTRIES, n_features)
     return GlmState(
         columns=new_columns(X, capacity),
-        near=new_columns(X, n_near),
+        near=new_columns(X, n_near, makes_hessians=False),
         near_features=np.zeros(n_near, dtype=np.int64),
         near_slot=np.full(n_features, -1, dtype=np.int64),
         is_settled=np.zeros(n_features, dtype=np.bool_),

@@ -23,7 +23,7 @@ from daskfs.selectors.message.subset import (
 )
 from daskfs.selectors.shared.record import Record
 
-PAIRS = 1 << 20
+PAIRS = 1 << 16
 """Of columns, in as many subsets as are looked at together."""
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from daskfs.selectors.message.choices import Choices
-from daskfs.selectors.message.plan import Subsets, plan_message, subsets_per_task
+from daskfs.selectors.message.plan import Subsets, cut_into_tasks, plan_message
 from daskfs.selectors.message.subset import (
     Derivatives,
     MaximumLikelihood,
@@ -53,23 +53,12 @@ class SubsetPasses:
 
     def _groups(self, numbers: Sequence[int] | np.ndarray, nbytes_of: Callable[[int], int]) -> list[SubsetGroup]:
         """Return runs of consecutive subsets, none longer than a task may be."""
+        starts, rows = self.subsets.starts, self.run.rows(0, self.subsets.data.n_samples)
         groups = []
-        for first, last in _consecutive(numbers, subsets_per_task(len(numbers), nbytes_of, self.run.limits)):
-            starts = [self.subsets.start(i) for i in range(first, last + 1)]
-            bounds = tuple(start - starts[0] for start in starts)
-            groups.append(SubsetGroup(first, bounds, self.run.rows(starts[0], starts[-1])))
+        for first, last in cut_into_tasks(self.subsets, rows, np.asarray(numbers), nbytes_of, self.run.limits):
+            bounds = tuple((starts[first : last + 1] - starts[first]).tolist())
+            groups.append(SubsetGroup(first, bounds, self.run.rows(int(starts[first]), int(starts[last]))))
         return groups
-
-
-def _consecutive(numbers: Sequence[int] | np.ndarray, longest: int) -> list[tuple[int, int]]:
-    """Return [first, last) of consecutive numbers, in pieces of at most `longest`."""
-    pieces: list[tuple[int, int]] = []
-    for i in numbers:
-        if pieces and pieces[-1][1] == i and i - pieces[-1][0] < longest:
-            pieces[-1] = (pieces[-1][0], i + 1)
-        else:
-            pieces.append((int(i), int(i) + 1))
-    return pieces
 
 
 def _digest(columns: np.ndarray) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,12 +16,15 @@ from daskfs.kernels.glm.softmax import softmax_nbytes
 from daskfs.kernels.lasso.least_squares import least_squares_nbytes
 from daskfs.kernels.lasso.path import default_max_features, path_nbytes
 from daskfs.matrix.base import Matrix
+from daskfs.matrix.blocks import Rows
 from daskfs.selectors.message.subset import SelectionSettings
 from daskfs.selectors.message.tasks import is_sparse
 from daskfs.selectors.shared.budget import TILES_NBYTES, Budget, DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.rows import in_random_order
 
 GROUP_NBYTES = 128 << 20  # of rows read by one task, where the memory allows and subsets are smaller
+SMALL_NBYTES = 32 << 20  # of a task that costs little beside its work
+TASKS_PER_THREAD = 4  # so that workers end together, and what comes back comes while they work
 CACHE_NBYTES = 20 << 10  # what a subset's path leaves behind for the refit: half of 64 x 64 numbers, and a few vectors
 MIN_SUBSET_SIZE = 400
 MIN_SUBSETS = 5  # for a vote, where the rows suffice
@@ -130,9 +133,15 @@ class Subsets:
         """Of the largest subset."""
         return -(-self.data.n_samples // self.n_subsets)
 
-    def start(self, i: int) -> int:
-        """Return the first row of subset i; subset i ends where subset i + 1 starts."""
-        return subset_start(i, self.data.n_samples, self.n_subsets)
+    @property
+    def starts(self) -> np.ndarray:
+        """The first row of every subset and, last, the number of rows, shape (n_subsets + 1,)."""
+        return subset_starts(self.data.n_samples, self.n_subsets)
+
+    @property
+    def tile_rows(self) -> int:
+        """Rows of a tile, of which a reader decodes all where one is asked for."""
+        return self.data.tile_shape[0] if self.data.tile_shape else 1
 
     def select(self, n_subsets: int) -> Budget:
         """Return the memory of a task that selects on so many subsets."""
@@ -143,6 +152,9 @@ class Subsets:
             return task.add("its path", self._path_nbytes())
         task.add("rows of the subsets", n_subsets * n_rows * (n_features * itemsize + 24))
         task.add("rows of one as float32", n_rows * n_features * 4 if itemsize < 4 else 0)
+        if self.settings.loss == "squared":
+            n_met = min(64, n_features)  # features, of which the correlations are kept
+            task.add("what paths leave for the refit", n_subsets * 8 * (n_met * (n_met - 1) // 2 + 6 * n_met))
         return task.add("its path", self._path_nbytes()).add("tiles", TILES_NBYTES)
 
     def select_nbytes(self, n_subsets: int) -> int:
@@ -156,7 +168,7 @@ class Subsets:
         if how.approx == "lsa":
             return lsa_path_nbytes(n, p, how.n_lambdas)
         k = how.max_features or glm_path.default_max_features(n, p)
-        return glm_path.glm_path_nbytes(n, p, how.n_lambdas, min(p, k))
+        return glm_path.glm_path_nbytes(n, p, how.n_lambdas, min(p, k), self.n_entries)
 
     def refit_nbytes(self, n_subsets: int, n_columns: int) -> int:
         """Return the memory of a task that refits so many columns on so many subsets."""
@@ -168,13 +180,69 @@ class Subsets:
         return read + fit_nbytes(n_rows, n_columns) + TILES_NBYTES
 
 
-def subset_start(i: int, n_samples: int, n_subsets: int) -> int:
-    """Return the first row of subset i; subset i ends where subset i + 1 starts."""
-    return i * n_samples // n_subsets
+def subset_starts(n_samples: int, n_subsets: int) -> np.ndarray:
+    """Return the first row of every subset and, last, the number of rows, shape (n_subsets + 1,)."""
+    return np.arange(n_subsets + 1) * n_samples // n_subsets
+
+
+def cut_into_tasks(
+    subsets: Subsets, rows: Rows, numbers: np.ndarray, nbytes_of: Callable[[int], int], limits: Limits
+) -> list[tuple[int, int]]:
+    """Return runs [first, last) of consecutive subsets, each for one task.
+
+    A cut is moved by up to the rows of a tile to where no tile has rows of both tasks, for both would decode it.
+
+    Parameters
+    ----------
+    subsets : Subsets
+    rows : Rows
+        Of all subsets, as rows of what is read.
+    numbers : ndarray of int64, ascending
+        The subsets wanted.
+    nbytes_of : callable
+        Memory of a task of so many subsets; grows by the same for each.
+    limits : Limits
+    """
+    longest = subsets_per_task(len(numbers), nbytes_of, limits)
+    starts = subsets.starts[1:-1]
+    tile_before, tile = (_rows_at(rows, at) // subsets.tile_rows for at in (starts - 1, starts))
+    is_between = np.concatenate([[True], tile_before != tile, [True]])  # tiles, the cut before a subset
+    most_moved = min(longest // 2, subsets.tile_rows // subsets.n_rows)
+    tasks = []
+    for run in np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1):
+        first, end = int(run[0]), int(run[-1]) + 1
+        while first < end:
+            last = min(first + longest, end)
+            if last < end:
+                between = np.flatnonzero(is_between[last - most_moved : last + 1])
+                last -= most_moved - int(between[-1]) if len(between) else 0
+            tasks.append((first, last))
+            first = last
+    return tasks
+
+
+def _rows_at(rows: Rows, places: np.ndarray) -> np.ndarray:
+    return rows.start + places if isinstance(rows, slice) else rows[places]
+
+
+def decoded_nbytes(subsets: Subsets, rows: Rows, tasks: Sequence[tuple[int, int]]) -> int:
+    """Return the bytes that a reader decodes for tasks that read all columns of their subsets."""
+    starts, n_rows, tile_columns = subsets.starts, subsets.tile_rows, 1
+    if subsets.data.tile_shape:
+        tile_columns = subsets.data.tile_shape[1]
+    if isinstance(rows, slice):
+        n_tiles = sum(
+            (rows.start + starts[last] - 1) // n_rows - (rows.start + starts[first]) // n_rows + 1
+            for first, last in tasks
+        )
+    else:
+        n_tiles = sum(len(np.unique(rows[starts[first] : starts[last]] // n_rows)) for first, last in tasks)
+    n_across = -(-subsets.data.n_features // tile_columns)
+    return int(n_tiles) * n_rows * n_across * tile_columns * subsets.data.itemsize
 
 
 def subsets_per_task(n_subsets: int, nbytes_of: Callable[[int], int], limits: Limits) -> int:
-    """Return how many subsets one task reads: all threads busy, tasks of about 128 MiB, within the limit.
+    """Return how many subsets one task reads: all threads busy to the end, 32 to 128 MiB, within the limit.
 
     Parameters
     ----------
@@ -185,7 +253,10 @@ def subsets_per_task(n_subsets: int, nbytes_of: Callable[[int], int], limits: Li
     """
     one, two = nbytes_of(1), nbytes_of(2)
     subset_nbytes = max(1, two - one)
-    wanted = min(max(1, GROUP_NBYTES // subset_nbytes), -(-n_subsets // limits.n_threads))
+    per_thread = max(1, min(TASKS_PER_THREAD, n_subsets * subset_nbytes // (limits.n_threads * SMALL_NBYTES)))
+    if limits.n_threads == 1:
+        per_thread = 1
+    wanted = min(max(1, GROUP_NBYTES // subset_nbytes), -(-n_subsets // (limits.n_threads * per_thread)))
     if limits.task_nbytes is not None:
         wanted = min(wanted, 1 + (limits.task_nbytes - one) // subset_nbytes)
     return max(1, wanted)
@@ -200,29 +271,32 @@ def plan_message(subsets: Subsets, limits: Limits) -> SelectorPlan:
         One subset does not fit in the limit; with the sizes that would.
     """
     n_samples, n_features, loss = subsets.data.n_samples, subsets.data.n_features, subsets.settings.loss
+    n_stored, n_subsets = subsets.data.n_stored or n_samples, subsets.n_subsets
     if limits.task_nbytes is not None and subsets.select_nbytes(1) > limits.task_nbytes:
         what = f"one subset of {subsets.n_rows:,} rows x {n_features:,} columns takes"
         subsets.select(1).refuse_over(limits.task_nbytes, what, _smaller_subsets(subsets, limits.task_nbytes))
-    per_task = subsets_per_task(subsets.n_subsets, subsets.select_nbytes, limits)
-    n_tasks = -(-subsets.n_subsets // per_task)
-    tile_rows = subsets.data.tile_shape[0] if subsets.data.tile_shape else 1  # a task reads whole tiles
-    n_read = n_samples + (tile_rows - 1) * (n_tasks - 1)
-    if subsets.partition == "strided" and tile_rows > 1:  # a task's rows are in all tiles
-        n_read = n_samples * n_tasks
+    rows: Rows = slice(0, n_samples)
+    if n_stored != n_samples:  # some rows of a store, most often evenly spread
+        rows = np.arange(n_samples) * n_stored // n_samples
+    tasks = cut_into_tasks(subsets, rows, np.arange(n_subsets), subsets.select_nbytes, limits)
+    read_nbytes = decoded_nbytes(subsets, rows, tasks)
+    if subsets.partition == "strided" and subsets.tile_rows > 1:  # a task's rows are in all tiles
+        read_nbytes = subsets.data.decoded_nbytes * len(tasks)
+    per_task = max(last - first for first, last in tasks)
     again = "the selected ones again where a subset's path has not met them"
     if loss != "squared":
         again = "two over the selected ones, or three where weak features are voted on again"
     return SelectorPlan(
-        n_tasks=n_tasks,
+        n_tasks=len(tasks),
         n_passes=1,
-        read_nbytes=n_read * n_features * subsets.data.itemsize,
+        read_nbytes=read_nbytes,
         task=subsets.select(per_task),
         client=Budget()
         .add("vectors over the rows", n_samples * 24)
         .add("votes and scores", n_features * 64)
         .add("what the paths leave for the refit", subsets.n_subsets * CACHE_NBYTES),
         text=(
-            f"message: {subsets.n_subsets} subsets of {subsets.n_rows:,} rows, {per_task} per task; "
+            f"message: {n_subsets} subsets of {subsets.n_rows:,} rows, {per_task} per task; "
             f"one pass over all columns, {again}"
         ),
     )
@@ -251,7 +325,7 @@ def strided(matrix: Matrix, n_subsets: int) -> Matrix:
     The last n mod m rows go, one each, to the subsets that are one larger.
     """
     n_samples = matrix.shape[0]
-    starts = np.array([subset_start(i, n_samples, n_subsets) for i in range(n_subsets + 1)])
+    starts = subset_starts(n_samples, n_subsets)
     n_each = n_samples // n_subsets
     is_larger = np.diff(starts) > n_each
     order = np.empty(n_samples, dtype=np.int64)
@@ -277,6 +351,6 @@ def most_entries(in_order: Matrix, subsets: Subsets) -> int | None:
     counts = _entries_per_row(in_order)
     if counts is None or subsets.settings.approx == "lsa":
         return None
-    most = int(np.add.reduceat(counts, [subsets.start(i) for i in range(subsets.n_subsets)]).max())
+    most = int(np.add.reduceat(counts, subsets.starts[:-1]).max())
     n_rows = subsets.data.n_samples // subsets.n_subsets
     return most if is_sparse(n_rows, subsets.data.n_features, most) else None

@@ -1,0 +1,128 @@
+"""A MESSAGE job of many small subsets: what is neither reading nor kernels, and what two processes gain.
+
+    python benchmarks/small_blocks.py [--blocks 1000 10000] [--loss squared] [--rounds 5]
+
+Subsets of 400 x 100 float32 from a store. Reading alone (all rows once, in blocks of 128 MiB) and kernels alone (the
+time that calls of them take) are CPU seconds in this process, jobs those of all processes, wall seconds beside them;
+everything by turns, the median of the rounds, after one round that is not counted. "Overhead" is the part of a job's
+CPU seconds that is neither. The last two columns are of wall seconds: on a machine that does nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import daskfs
+from daskfs import interrupts
+from daskfs.cluster.open import open_cluster
+
+ROWS, COLUMNS = 400, 100
+
+
+def make_table(path: Path, n_rows: int, n_columns: int, loss: str) -> Any:
+    """Make a store, where there is none, with ten features on which the target depends."""
+    if not path.exists():
+        rng = np.random.default_rng(0)
+        X = rng.standard_normal((n_rows, n_columns), dtype=np.float32)
+        y = X[:, :10].astype(float) @ np.repeat([1.0, -1.0, 0.5, 0.5, 0.3], 2) + rng.standard_normal(len(X))
+        daskfs.ingest(X, path, y=y if loss == "squared" else (y > 0.0).astype(float))
+    return daskfs.open_store(path)
+
+
+@contextmanager
+def counted_kernels() -> Iterator[list[float]]:
+    """Add up the CPU seconds of this thread in kernels."""
+    called, spent = interrupts.call_kernel, [0.0]
+
+    def call(kernel: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+        started = time.thread_time()
+        try:
+            return called(kernel, arguments)
+        finally:
+            spent[0] += time.thread_time() - started
+
+    interrupts.call_kernel = call
+    try:
+        yield spent
+    finally:
+        interrupts.call_kernel = called
+
+
+def cpu_seconds(client: Any) -> float:
+    """Return the CPU seconds of this process and of all workers."""
+    own = time.process_time()
+    workers = {} if client is None else client.run(_process_and_cpu)
+    return own + sum(seconds for pid, seconds in workers.values() if pid != os.getpid())
+
+
+def _process_and_cpu() -> tuple[int, float]:
+    return os.getpid(), time.process_time()
+
+
+def one_round(store: Any, how: dict[str, Any], clusters: dict[str, Any]) -> tuple[dict[str, float], Any]:
+    """Run everything once; return seconds, and which columns were selected."""
+    found: dict[str, float] = {}
+    started = time.process_time()
+    for block in store.row_blocks():
+        del block
+    found["read"] = time.process_time() - started
+    with counted_kernels() as spent:
+        selected = daskfs.Message(**how).fit(store).selected_
+    found["kernels"] = spent[0]
+    for name, workers in clusters.items():
+        before, started = cpu_seconds(workers.client), time.perf_counter()
+        again = daskfs.Message(**how, client=workers.client).fit(store).selected_
+        found[f"{name} wall"] = time.perf_counter() - started
+        found[f"{name} cpu"] = cpu_seconds(workers.client) - before
+        assert np.array_equal(selected, again), f"{name} selects others"
+    return found, selected
+
+
+def main() -> None:
+    """Print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--blocks", type=int, nargs="+", default=[1000, 10_000])
+    parser.add_argument("--loss", nargs="+", default=["squared", "logistic"])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--folder", type=Path, help="where stores are kept; by default in a temporary folder")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    results = {}
+    kinds = {"here": ("none", 1), "1 process": ("local", 1), "2 processes": ("local", 2)}
+    title = "| loss, blocks | read | kernels | " + " | ".join(f"{name}, CPU (wall)" for name in kinds)
+    print(f"{title} | overhead here | 2 processes | 2 over here | 2 over 1 |\n|{'---|' * 10}")
+    with ExitStack() as stack:
+        folder = options.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        opened = {name: stack.enter_context(open_cluster(*kind)) for name, kind in kinds.items()}
+        for loss in options.loss:
+            for n_blocks in options.blocks:
+                store = make_table(folder / f"{loss}-{n_blocks}.zarr", ROWS * n_blocks, COLUMNS, loss)
+                how = {"subset_size": ROWS, "loss": loss}
+                one_round(store, how, opened)
+                rounds = [one_round(store, how, opened)[0] for _ in range(options.rounds)]
+                found = {name: float(np.median([one[name] for one in rounds])) for name in rounds[0]}
+                results[f"{loss}, {n_blocks}"] = found
+                useful = found["read"] + found["kernels"]
+                jobs = " | ".join(f"{found[f'{name} cpu']:.2f} ({found[f'{name} wall']:.2f})" for name in kinds)
+                over = " | ".join(f"{1.0 - useful / found[f'{name} cpu']:.0%}" for name in ("here", "2 processes"))
+                gain = " | ".join(
+                    f"{found[f'{n} wall'] / found['2 processes wall']:.2f}" for n in ("here", "1 process")
+                )
+                row = f"| {loss}, {n_blocks:,} | {found['read']:.3f} | {found['kernels']:.3f} | {jobs}"
+                print(f"{row} | {over} | {gain} |", flush=True)
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=2))
+
+
+if __name__ == "__main__":
+    main()
