@@ -1,21 +1,23 @@
-"""Sixteen dot products of whole numbers at a time, with the processor's instruction for bytes where it has one.
+"""Sixteen dot products of bytes at a time, by an instruction that some processors have.
 
-Sums of int32 are exact: every processor finds the same numbers, in whatever order it adds them.
+Sums of int32 are exact: those of other processors, of float32 over short bands, are the same numbers.
 """
 
 from __future__ import annotations
 
 import llvmlite.binding
 from llvmlite import ir
-from numba import types
+from numba import config, types
 from numba.extending import intrinsic
 
 TILE = 4
 STRIP = 4096
 """Bytes of each row that are multiplied at once; 4096 x 255 x 128 is far below 2³¹."""
-HAS_BYTE_PRODUCTS = llvmlite.binding.get_host_cpu_features().get("avx512vnni", False)
-"""Whether one instruction adds 64 products of bytes; kernels are compiled, and kept, for one kind of processor."""
-WIDTH = 64 if HAS_BYTE_PRODUCTS else 16
+HAS_BYTE_PRODUCTS = not getattr(config, "CPU_NAME", None) and llvmlite.binding.get_host_cpu_features().get(
+    "avx512vnni", False
+)
+"""Whether one instruction adds 64 products of bytes, without which nothing here can be compiled."""
+WIDTH = 64
 LANES = ir.VectorType(ir.IntType(32), 16)
 BYTES = ir.VectorType(ir.IntType(8), WIDTH)
 
@@ -50,7 +52,8 @@ def add_integer_tile(typing_context, left, right, b, sums, a):  # type: ignore[n
         for array, starts in zip(arrays[:2], rows, strict=True):
             places = [builder.gep(array.data, [builder.add(start, at)]) for start in starts]
             some.append([builder.load(builder.bitcast(place, BYTES.as_pointer()), align=1) for place in places])
-        later = [_added(builder, total, some[0][q // TILE], some[1][q % TILE]) for q, total in enumerate(totals)]
+        add = _intrinsic(builder, "llvm.x86.avx512.vpdpbusd.512", LANES, [LANES, BYTES, BYTES])
+        later = [builder.call(add, [total, some[0][q // TILE], some[1][q % TILE]]) for q, total in enumerate(totals)]
         for total, then in zip(totals, later, strict=True):
             total.add_incoming(ir.Constant(LANES, None), before)
             total.add_incoming(then, loop)
@@ -68,14 +71,6 @@ def add_integer_tile(typing_context, left, right, b, sums, a):  # type: ignore[n
         return context.get_dummy_value()
 
     return signature, generate
-
-
-def _added(builder, total, unsigned, signed):  # type: ignore[no-untyped-def]
-    """Return lanes of sums after some more bytes."""
-    if HAS_BYTE_PRODUCTS:
-        add = _intrinsic(builder, "llvm.x86.avx512.vpdpbusd.512", LANES, [LANES, BYTES, BYTES])
-        return builder.call(add, [total, unsigned, signed])
-    return builder.add(total, builder.mul(builder.zext(unsigned, LANES), builder.sext(signed, LANES)))
 
 
 def _intrinsic(builder, name, result, arguments):  # type: ignore[no-untyped-def]

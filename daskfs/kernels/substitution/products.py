@@ -1,8 +1,8 @@
 """Products of columns for online substitution, each column lying in one piece: a block has shape (B, n_samples).
 
 Columns of floating point are centred and scaled in place when they arrive; columns of int8 stay as they are, and their
-products are centred and scaled afterwards (`centred`): sums of int8 products are whole numbers and exact, of weighted
-ones a band is summed in float32.
+products are centred and scaled afterwards (`centred`): sums of a band of int8 products are whole numbers below 2²⁴, so
+float32 holds them exactly, where the processor has no sums of bytes.
 
 Sixteen dot products are summed at a time in registers, in the blocks' precision over a band of 520 rows, in float64
 over the bands. Each product is summed in an order of its own that does not depend on its neighbours: the same bits in
@@ -20,9 +20,9 @@ from numpy.typing import DTypeLike
 from daskfs.kernels.linear.gram_tiles import TILE, add_tile
 from daskfs.kernels.linear.moments import CONSTANT_RATIO
 from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
-from daskfs.kernels.substitution.integer_tiles import STRIP, add_integer_tile
+from daskfs.kernels.substitution.integer_tiles import HAS_BYTE_PRODUCTS, STRIP, add_integer_tile
 
-BAND_ROWS = 520  # of a hundred columns in the second-level cache
+BAND_ROWS = 520  # of a hundred columns in the second-level cache; 520 x 128² < 2²⁴
 LANES = 16  # of float32
 LINE = 64  # bytes
 SPAN = 2048  # rows of a combination summed at once: they stay in the first-level cache
@@ -52,7 +52,7 @@ def cross_products(
     which = np.arange(len(right)) if which is None else which
     shape = (-(-len(left) // TILE) * TILE, -(-len(which) // TILE) * TILE)
     sums = np.zeros(shape)
-    if left.dtype == np.int8 and not len(weight):
+    if HAS_BYTE_PRODUCTS and left.dtype == np.int8 and not len(weight):
         panels = again("strip", (TILE, STRIP), np.uint8), again("panel", (shape[1], STRIP), np.int8)
         _add_strips(left, right, which, *panels, sums, is_symmetric)
     else:
