@@ -70,6 +70,7 @@ class SubstitutionShape:
         members = s * self.column_nbytes
         refit = min(members, MAX_READ_NBYTES) + REFIT_NBYTES
         replaced = min(s, b) * self.column_nbytes if self.undoes else 0
+        closer = self._again * batch_of(None, s) * self.column_nbytes
         return (
             Budget()
             .add("selected columns", members)
@@ -78,15 +79,19 @@ class SubstitutionShape:
             .add("vectors over the rows", VECTORS * 8 * self.n_samples)
             .add("what is explained of each column", self._again * (12 * self.n_features + 3 * 8 * LOOKED_AHEAD * s))
             .add("screened candidates", self.n_screened // 2 * self.column_nbytes)
-            .add_largest(refit=refit, a_block_as_it_is_checked=b * self.n_samples, columns_that_may_come_back=replaced)
+            .add_largest(
+                refit=refit,
+                a_block_as_it_is_checked=b * self.n_samples,
+                columns_that_may_come_back=replaced,
+                columns_looked_at_closer=closer,
+            )
             .add("tiles", TILES_NBYTES)
         )
 
     def read_nbytes(self, width: int, prefetch: int) -> int:
         """Return what blocks of so many columns take."""
-        closer = self._again * width * self.column_nbytes // 4  # a part is looked at closer
         converted = 0 if self.itemsize == self.stored_itemsize else width * self.n_samples * self.stored_itemsize
-        return (1 + prefetch) * width * self.column_nbytes + converted + closer
+        return (1 + prefetch) * width * self.column_nbytes + converted
 
     def whole(self, n_selected: int, width: int, prefetch: int) -> Budget:
         """Return what a selection takes that reads so many columns at once."""

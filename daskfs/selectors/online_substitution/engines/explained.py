@@ -24,6 +24,7 @@ import numpy as np
 from daskfs.kernels.substitution.exchange import Bound, cannot_enter
 from daskfs.selectors.online_substitution.columns import Columns
 from daskfs.selectors.online_substitution.engines.exchange import ExchangeModel
+from daskfs.selectors.online_substitution.plan import batch_of
 
 MARGIN, MARGIN_SINGLE = 1e-6, 1e-3
 """For rounding, with columns of float64 and of others."""
@@ -31,7 +32,7 @@ ROUND_UP = np.float32(1.0 + 1e-6)
 MOST_NEW = 0.4
 """Part of the members that may be new: with more, all products cost little more."""
 MOST_OPEN = 0.25
-"""Part of the columns that may have to be looked at closer, copied and multiplied once more."""
+"""Part of the columns, and no more than a batch, that may have to be looked at closer, copied and multiplied."""
 PAUSE = 1024
 """Columns that are looked at whole after some of which more had to be."""
 
@@ -106,7 +107,7 @@ class Explained:
         gradient = members.against_target(columns, residual())
         cannot_enter(cross, gradient, columns.square, most, self._bound(new, columns.rows.dtype, spread), passed)
         places = np.flatnonzero(is_new & ~passed)
-        if len(places) > MOST_OPEN * len(columns):
+        if len(places) > min(MOST_OPEN * len(columns), batch_of(None, members.capacity)):
             self._pause = PAUSE
         elif len(places):
             some = columns.take(places)
