@@ -171,12 +171,20 @@ def ingest(
     shuffle: Annotated[bool, typer.Option(help="Permute the rows, as methods on subsets of rows require.")] = True,
     random_state: RandomState = 0,
     memory_limit: MemoryLimit = "1GiB",
+    workers: Annotated[
+        int, typer.Option(min=0, help="Processes that read large text and Parquet files; 0: this one.")
+    ] = 0,
 ) -> None:
     """Convert a source to a feature store."""
+    from daskfs.cluster.open import open_cluster
     from daskfs.sources.ingest import ingest as ingest_source
 
     options: dict[str, Any] = {"target": target, "schema": schema, "weight": weight, "delimiter": delimiter}
-    with interrupts.concluding(), _shown_progress() as progress:
+    with (
+        interrupts.concluding(),
+        _shown_progress() as progress,
+        open_cluster("local" if workers else "none", workers) as cluster,
+    ):
         made = ingest_source(
             source,
             store,
@@ -187,6 +195,7 @@ def ingest(
             random_state=random_state,
             memory_limit=memory_limit or "1GiB",
             progress=progress,
+            client=cluster.client,
         )
     print(f"{store}: {made.shape[0]:,} samples x {made.shape[1]:,} features, {made.dtype}")
     for note in made.notes:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from daskfs.sources.options import SourceOptions
 
 
+MIN_PART_NBYTES, MOST_PARTS = 2**24, 256
+
+
 @dataclass(slots=True)
 class SourceBlock:
     """Consecutive rows of a source, in the source's order, after rows were dropped.
@@ -37,6 +40,11 @@ class SourceBlock:
     y: np.ndarray | None = None
     weight: np.ndarray | None = None
     labels: dict[str, np.ndarray] = field(default_factory=dict)
+
+
+def part_nbytes(nbytes: int) -> int:
+    """Return how much of a source of so many bytes is read apart: few parts, which a few processes can share."""
+    return max(MIN_PART_NBYTES, nbytes // MOST_PARTS)
 
 
 class Source(ABC):
@@ -111,6 +119,30 @@ class Source(ABC):
     def is_unchanged(self, description: dict[str, Any], digest: str) -> bool:
         """Tell whether a store made from `description` with `digest` holds this content."""
         return self.digest() == digest
+
+    def parts(self) -> Sequence[Any]:
+        """Return parts that processes can read apart, in order; none where there are none.
+
+        Parts and sources are sent to the processes. What a part cannot tell (a fault in it, for one) is found by
+        reading the whole.
+        """
+        return ()
+
+    def part_blocks(self, part: Any, block_rows: int, dtype: np.dtype | type) -> Iterator[SourceBlock]:
+        """Yield the rows of a part as `row_blocks` does, numbered within the part.
+
+        Raises
+        ------
+        DaskfsError
+            The source is to be read as a whole.
+        """
+        raise NotImplementedError
+
+    def part_facts(self) -> Any:  # noqa: B027 - a source without parts has none
+        """Return what reading a part has shown, for `conclude`."""
+
+    def conclude(self, facts: Sequence[Any], n_samples: int) -> None:  # noqa: B027 - as above
+        """Take what reading all parts has shown, in order, as if this had read them."""
 
     @abstractmethod
     def row_blocks(self, block_rows: int, dtype: np.dtype | type = np.float64) -> Iterator[SourceBlock]:

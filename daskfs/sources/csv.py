@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
+import io
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -15,7 +18,8 @@ from pyarrow import csv as arrow_csv
 from daskfs.documents import check_document
 from daskfs.errors import DaskfsError, SchemaError, SourceError, did_you_mean
 from daskfs.sources import csv_faults, csv_records
-from daskfs.sources.csv_records import RecordReader
+from daskfs.sources.base import part_nbytes
+from daskfs.sources.csv_records import PartOfFile, RecordReader, TextPart, cut_text
 from daskfs.sources.csv_types import arrow_type, guessed_type, trimmed, ungrouped
 from daskfs.sources.files import COMPRESSED, PathLike, stamp, text_ratio
 from daskfs.sources.roles import Names
@@ -207,7 +211,7 @@ class CsvSource(FileTable):
             before = stamp(file)
             yield from self._batches_of(file, columns)
             if stamp(file) != before:
-                raise SourceError("the file changed while it was read", str(file), "ingest it again when it is whole")
+                raise _changed(file)
 
     def _batches_of(self, file: Path, columns: Mapping[str, ColumnSchema]) -> Iterator[TableBatch]:
         n_rows = 0
@@ -227,12 +231,56 @@ class CsvSource(FileTable):
                 raise self._explain(file, columns, n_rows, fault) from None
             if text.open_quote and (found := csv_faults.find_fault(file, self.layout, self._names, columns, n_rows)):
                 raise found
-            if text.last_byte not in (b"\n", b"\r"):
-                note = f"{file}: the last line has no line end; if the file was cut, its last value is wrong"
-                self.reading_notes[note] = None
+            self._note_end(file, text.last_byte)
+
+    def parts(self) -> Sequence[TextPart]:
+        """Return ranges of the files' bytes, where they are plain text as it lies there."""
+        layout = self.layout
+        is_utf8 = codecs.lookup(layout.encoding).name in ("utf-8", "ascii", "utf-8-sig")
+        if not self._may_be_plain or layout.comment or not is_utf8 or any(f.suffix in COMPRESSED for f in self.files):
+            return ()
+        parts: list[TextPart] = []
+        nbytes = part_nbytes(sum(file.stat().st_size for file in self.files))
+        self._stamps = [stamp(file) for file in self.files]
+        for file in self.files:
+            with open_text(file, layout) as (stream, _):
+                head_nbytes = read_header(stream, file, layout)[1] if layout.header else 0
+                _require_rows(stream, file)
+                block_nbytes = _block_nbytes(max(head_nbytes, first_line_nbytes(stream)))
+            with file.open("rb") as bytes_of:
+                start = head_nbytes + len(codecs.BOM_UTF8) * (bytes_of.read(3) == codecs.BOM_UTF8)
+            parts += cut_text(file, start, block_nbytes, nbytes, layout.quote.encode())
+        return parts
+
+    def part_batches(self, part: TextPart) -> Iterator[TableBatch]:
+        """Yield the records of a part, which are plain."""
+        n_rows = 0
+        types = {name: self._type_of(column) for name, column in self.columns.items()}
+        with io.BufferedReader(PartOfFile(part), MIN_BLOCK_NBYTES) as stream:
+            reader = RecordReader(stream, self.layout, self._names, types, self._missing_texts, part.block_nbytes)
+            for batch in reader.batches():
+                yield TableBatch(batch, str(part.file), n_rows)
+                n_rows += batch.num_rows
+            if reader.rest is not None:
+                raise SourceError("the text is not plain", str(part.file), "read it as a whole")
+
+    def conclude(self, facts: Sequence[Any], n_samples: int) -> None:
+        """Note what the parts have shown, and how the files end."""
+        for file, before in zip(self.files, self._stamps, strict=True):
+            if stamp(file) != before:
+                raise _changed(file)
+            with file.open("rb") as stream:
+                stream.seek(-1, os.SEEK_END)
+                self._note_end(file, stream.read())
+        super().conclude(facts, n_samples)
+
+    def _note_end(self, file: Path, last_byte: bytes) -> None:
+        if last_byte not in (b"\n", b"\r"):
+            note = f"{file}: the last line has no line end; if the file was cut, its last value is wrong"
+            self.reading_notes[note] = None
 
     def _parse(self, stream: Any, columns: Mapping[str, ColumnSchema], line_nbytes: int) -> Iterator[pa.RecordBatch]:
-        block_nbytes = min(max(MIN_BLOCK_NBYTES, _LINES_PER_BLOCK * line_nbytes), MAX_BLOCK_NBYTES)
+        block_nbytes = _block_nbytes(line_nbytes)
         types = {name: self._type_of(column) for name, column in columns.items()}
         if self._may_be_plain:
             plain = RecordReader(stream, self.layout, self._names, types, self._missing_texts, block_nbytes)
@@ -294,6 +342,14 @@ class CsvSource(FileTable):
         ratio = text_ratio(self.files[0], _HEAD_NBYTES)
         text_nbytes = ratio * sum(file.stat().st_size for file in self.files)
         return max(1, int(text_nbytes * n_lines / len(head)))
+
+
+def _changed(file: Path) -> SourceError:
+    return SourceError("the file changed while it was read", str(file), "ingest it again when it is whole")
+
+
+def _block_nbytes(line_nbytes: int) -> int:
+    return min(max(MIN_BLOCK_NBYTES, _LINES_PER_BLOCK * line_nbytes), MAX_BLOCK_NBYTES)
 
 
 def _require_rows(stream: Any, file: Path) -> None:

@@ -6,25 +6,27 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from daskfs import interrupts
-from daskfs.cluster.open import parse_bytes
-from daskfs.errors import ConfigError, DataError, StoreExistsError, StoreFormatError
+from daskfs.cluster.open import parse_bytes, workers_of
+from daskfs.errors import ConfigError, DataError, SchemaError, SourceError, StoreExistsError, StoreFormatError
 from daskfs.matrix.base import Progress, Silent
-from daskfs.matrix.target import WholeValues
-from daskfs.sources.base import Source, SourceBlock
+from daskfs.sources.base import Source
+from daskfs.sources.constants import Constants
+from daskfs.sources.parts import described, shape_of_blocks, write_in_parts
 from daskfs.sources.registry import as_source
 from daskfs.store.feature_store import FeatureStore, open_store
 from daskfs.store.writer import StoreWriter
 
-MAX_BLOCK_NBYTES = 32 * 2**20
+if TYPE_CHECKING:
+    from distributed import Client
+
 DTYPES = ("float32", "float64", "int8")
-_NAMED_IN_A_NOTE = 10
-_FIRST_ROWS = 64
 
 
 def ingest(
@@ -45,6 +47,7 @@ def ingest(
     on_exists: Literal["reuse", "error"] = "reuse",
     progress: Progress | None = None,
     missing: Any = None,
+    client: Client | None = None,
     **layout: Any,
 ) -> FeatureStore:
     """Make a feature store of a source, in bounded memory.
@@ -79,12 +82,15 @@ def ingest(
     tile_shape : tuple of int, optional
         Rows and columns of a tile; about 4 MiB by default.
     memory_limit : int or str
-        Bytes for all buffers together.
+        Bytes for all buffers together, in each process.
     on_exists : {"reuse", "error"}
         Return or refuse a store of the same content that exists at `path`.
     progress : Progress, optional
     missing : {"error", "drop", "mean", "zero"} or float, optional
         Treatment of missing values in columns that no schema names.
+    client : distributed.Client, optional
+        Workers that see the files and the store's folder: ranges of plain text files and row groups of Parquet files
+        are encoded, sorted and cut into tiles there. The store is the same, byte for byte.
     **layout
         Format of CSV files: delimiter, quote, header, encoding, decimal, thousands, comment, skip_initial_space.
 
@@ -121,32 +127,34 @@ def ingest(
     path = Path(path).expanduser()
     if os.path.lexists(path):
         return _existing(path, rows, encoding, on_exists)
-    writer = StoreWriter(
-        path,
-        len(rows.feature_names),
-        dtype,
-        feature_names=rows.feature_names,
-        target_names=rows.target_names,
-        has_weight=rows.has_weight,
-        label_names=rows.label_names,
-        shuffle=shuffle,
-        random_state=random_state,
-        source={**rows.describe(), "digest": rows.digest(), **_classes(rows)},
-        encoding_digest=encoding,
-        codec=codec,
-        n_samples=rows.n_samples,
-        memory_limit=3 * limit // 4,
-        tile_shape=tile_shape,
-        progress=progress,
-    )
+
+    def writer(source: dict[str, Any]) -> StoreWriter:
+        return StoreWriter(
+            path,
+            len(rows.feature_names),
+            dtype,
+            feature_names=rows.feature_names,
+            target_names=rows.target_names,
+            has_weight=rows.has_weight,
+            label_names=rows.label_names,
+            shuffle=shuffle,
+            random_state=random_state,
+            source=source,
+            encoding_digest=encoding,
+            codec=codec,
+            n_samples=rows.n_samples,
+            memory_limit=3 * limit // 4,
+            tile_shape=tile_shape,
+            progress=progress,
+        )
+
     with interrupts.guard():
-        _write(rows, writer, limit // 8, progress)
+        if client is not None and (parts := rows.parts()):
+            with suppress(DataError, SourceError, SchemaError):  # explained by reading the whole
+                write_in_parts(rows, parts, writer({}), limit, workers_of(client), progress)
+                return open_store(path)
+        _write(rows, writer(described(rows)), limit // 8, progress)
     return open_store(path)
-
-
-def _classes(rows: Source) -> dict[str, Any]:
-    """Return what a store says of a target that was coded from categories."""
-    return {} if rows.target_classes is None else {"target_classes": rows.target_classes}
 
 
 def _checked_dtype(dtype: Any) -> np.dtype:
@@ -161,11 +169,8 @@ def _checked_dtype(dtype: Any) -> np.dtype:
 
 def _write(rows: Source, writer: StoreWriter, block_nbytes: int, progress: Progress) -> None:
     """Pass all blocks to the writer, watch for constants, and add the notes before the store is finished."""
-    n_features = len(rows.feature_names)
-    dtype = np.dtype(np.float32 if writer.dtype == np.float32 else np.float64)
-    row_nbytes = max(1, n_features * dtype.itemsize)
-    block_rows = max(1, min(block_nbytes, MAX_BLOCK_NBYTES) // row_nbytes)
-    constants = _Constants()
+    block_rows, dtype = shape_of_blocks(rows, writer.dtype, block_nbytes)
+    constants = Constants()
     with writer:
         progress.start("ingest", rows.n_samples or rows.estimate_shape()[0] or 0)
         for block in rows.row_blocks(block_rows, dtype):
@@ -173,64 +178,9 @@ def _write(rows: Source, writer: StoreWriter, block_nbytes: int, progress: Progr
             writer.write(block)
             constants.update(block)
             progress.advance(block.X.shape[0])
-        constants.refuse_target(rows.target_names)
-        constants.refuse_weights()
-        writer.source["n_target_values"] = constants.target_values.count
-        writer.notes += [*rows.notes, *constants.notes(rows.feature_names)]
+        constants.conclude(rows, writer)
         interrupts.check()
         progress.finish()
-
-
-class _Constants:
-    """Columns that have shown one value so far; after the first block hardly any are left to look at."""
-
-    def __init__(self) -> None:
-        self._columns: np.ndarray | None = None
-        self._first = np.empty(0)
-        self._target_first: np.ndarray | None = None
-        self._target_constant = np.empty(0, dtype=bool)
-        self._all_weightless: bool | None = None
-        self.target_values = WholeValues()
-
-    def update(self, block: SourceBlock) -> None:
-        """Look at some more rows."""
-        if block.weight is not None:
-            self._all_weightless = self._all_weightless is not False and not block.weight.any()
-        if self._columns is None:
-            self._columns, self._first = np.arange(block.X.shape[1]), np.array(block.X[0])
-        for rows in (block.X[:_FIRST_ROWS], block.X[_FIRST_ROWS:]):  # few columns are constant so far
-            if len(self._columns) and len(rows):
-                same = (rows[:, self._columns] == self._first).all(axis=0)
-                self._columns, self._first = self._columns[same], self._first[same]
-        if block.y is None:
-            return
-        y = block.y.reshape(len(block.y), -1)
-        self.target_values.update(y[:, 0])
-        if self._target_first is None:
-            self._target_first, self._target_constant = y[0].copy(), np.ones(y.shape[1], dtype=bool)
-        self._target_constant &= (y == self._target_first).all(axis=0)
-
-    def refuse_target(self, names: Sequence[str]) -> None:
-        """Refuse a target with one value only."""
-        for k in np.flatnonzero(self._target_constant).tolist():
-            value = self._target_first[k] if self._target_first is not None else None
-            raise DataError(
-                f"expected a target that varies, found {value:g} in every row", f"target '{names[k]}'", "choose another"
-            )
-
-    def refuse_weights(self) -> None:
-        """Refuse weights that leave no row."""
-        if self._all_weightless:
-            raise DataError("expected weights above 0, found 0 in every row", "weight", "choose another column")
-
-    def notes(self, names: Sequence[str]) -> list[str]:
-        """Name the constant features."""
-        if self._columns is None or not len(self._columns):
-            return []
-        listed = ", ".join(repr(names[j]) for j in self._columns[:_NAMED_IN_A_NOTE])
-        n_more = len(self._columns) - _NAMED_IN_A_NOTE
-        more = f" and {n_more} more" if n_more > 0 else ""
-        return [f"{len(self._columns)} constant feature(s), kept but never selected: {listed}{more}"]
 
 
 def encoding_digest(

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from daskfs.errors import SourceError
+from daskfs.sources.base import part_nbytes
 from daskfs.sources.table import FileTable, TableBatch, TableOptions
 from daskfs.sources.table_schema import ColumnSchema
 
 _BATCH_NBYTES = 4 * 2**20
 _BUFFER_NBYTES = 2**20
+
+
+class RowGroups(NamedTuple):
+    """Consecutive row groups of a file."""
+
+    file: Path
+    start: int
+    stop: int
 
 
 class ParquetOptions(TableOptions):
@@ -81,13 +91,36 @@ class ParquetSource(FileTable):
 
     def batches(self, columns: Mapping[str, ColumnSchema]) -> Iterator[TableBatch]:
         """Yield batches of about 4 MiB."""
-        batch_rows = max(64, min(65536, _BATCH_NBYTES // (8 * len(columns))))
         for file in self.files:
-            first_row = 0
-            with _reading(file), pq.ParquetFile(file, buffer_size=_BUFFER_NBYTES, pre_buffer=False) as table:
-                for batch in table.iter_batches(batch_rows, columns=list(columns)):
-                    yield TableBatch(nan_as_missing(batch), str(file), first_row)
-                    first_row += batch.num_rows
+            yield from self._batches_of(file, columns)
+
+    def _batches_of(
+        self, file: Path, columns: Mapping[str, ColumnSchema], row_groups: range | None = None
+    ) -> Iterator[TableBatch]:
+        batch_rows = max(64, min(65536, _BATCH_NBYTES // (8 * len(columns))))
+        first_row = 0
+        with _reading(file), pq.ParquetFile(file, buffer_size=_BUFFER_NBYTES, pre_buffer=False) as table:
+            for batch in table.iter_batches(batch_rows, row_groups=row_groups, columns=list(columns)):
+                yield TableBatch(nan_as_missing(batch), str(file), first_row)
+                first_row += batch.num_rows
+
+    def parts(self) -> Sequence[RowGroups]:
+        """Return row groups of each file, together until they have so many bytes."""
+        parts: list[RowGroups] = []
+        nbytes = part_nbytes(sum(file.stat().st_size for file in self.files))
+        for file in self.files:
+            start = n_together = 0
+            with _reading(file), pq.ParquetFile(file) as table:
+                for k in range(n_groups := table.num_row_groups):
+                    n_together += table.metadata.row_group(k).total_byte_size
+                    if n_together >= nbytes or k + 1 == n_groups:
+                        parts.append(RowGroups(file, start, k + 1))
+                        start, n_together = k + 1, 0
+        return parts
+
+    def part_batches(self, part: RowGroups) -> Iterator[TableBatch]:
+        """Yield some row groups in batches."""
+        yield from self._batches_of(part.file, self.columns, range(part.start, part.stop))
 
 
 def nan_as_missing(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -243,10 +243,16 @@ class TableSource(Source):
 
     def row_blocks(self, block_rows: int, dtype: np.dtype | type = np.float64) -> Iterator[SourceBlock]:
         """Yield encoded rows in blocks of `block_rows`; one block and one batch are in memory at a time."""
-        n_features, encoders = len(self.feature_names), self._encoders
         dropped: dict[str, int] = {}
+        n_samples = yield from self._encoded(self.batches(self.columns), block_rows, dtype, dropped)
+        self._note(dropped, n_samples)
+
+    def _encoded(
+        self, batches: Iterator[TableBatch], block_rows: int, dtype: np.dtype | type, dropped: dict[str, int]
+    ) -> Generator[SourceBlock, None, int]:
+        n_features, encoders = len(self.feature_names), self._encoders
         block = EncodedBlock(0, block_rows, n_features, np.dtype(dtype), self)
-        for batch in self.batches(self.columns):
+        for batch in batches:
             table, kept = self._drop_missing(batch.table, dropped)
             start = 0
             while start < table.num_rows:
@@ -259,7 +265,34 @@ class TableSource(Source):
                     block = EncodedBlock(block.stop, block_rows, n_features, np.dtype(dtype), self)
         if block.n_rows:
             yield block.finished()
-        self._note(dropped, block.stop)
+        return block.stop
+
+    def part_batches(self, part: Any) -> Iterator[TableBatch]:
+        """Yield a part in batches."""
+        raise NotImplementedError
+
+    def part_blocks(self, part: Any, block_rows: int, dtype: np.dtype | type) -> Iterator[SourceBlock]:
+        """Yield encoded rows of a part."""
+        self._dropped: dict[str, int] = {}
+        yield from self._encoded(self.part_batches(part), block_rows, dtype, self._dropped)
+
+    def part_facts(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Return how many rows were dropped for which column, and how many categories nobody had seen."""
+        return self._dropped, {encoder.name: encoder.n_unseen for encoder in self._category_encoders}
+
+    def conclude(self, facts: Sequence[tuple[dict[str, int], dict[str, int]]], n_samples: int) -> None:
+        """Note what the parts have shown."""
+        dropped: dict[str, int] = {}
+        for of_part, n_unseen in facts:
+            for name, count in of_part.items():
+                dropped[name] = dropped.get(name, 0) + count
+            for encoder in self._category_encoders:
+                encoder.n_unseen += n_unseen[encoder.name]
+        self._note(dropped, n_samples)
+
+    @property
+    def _category_encoders(self) -> list[CategoryEncoder]:
+        return [encoder for encoder in self._encoders.values() if isinstance(encoder, CategoryEncoder)]
 
     def _drop_missing(self, table: pa.RecordBatch, dropped: dict[str, int]) -> tuple[pa.RecordBatch, np.ndarray]:
         """Return the rows that are kept, and their numbers in the batch."""
@@ -291,8 +324,8 @@ class TableSource(Source):
         if n_dropped:
             which = ", ".join(f"'{name}': {count:,}" for name, count in dropped.items())
             notes.append(f"{n_dropped:,} rows dropped because of missing values ({which})")
-        for encoder in self._encoders.values():
-            if isinstance(encoder, CategoryEncoder) and encoder.n_unseen:
+        for encoder in self._category_encoders:
+            if encoder.n_unseen:
                 became = f"'{encoder.name}=other'" if encoder.unseen == "other" else "zeros"
                 notes.append(
                     f"column '{encoder.name}': {encoder.n_unseen:,} rows with unseen categories became {became}"

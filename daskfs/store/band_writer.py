@@ -78,34 +78,16 @@ class BandWriter:
         if self._array is None:
             self._create(band)
         if self._tile is not None:
-            self._write_tiles(band, self._tile)
+            _write_tiles(self._folder, self._n_written, band, self._tile)
         else:
-            columns = self.layout.file_shape[1]
-            rows = slice(self._n_written, self._n_written + len(band))
-            for start in range(0, self._shape[1] if len(band) else 0, columns):
-                part = slice(start, min(start + columns, self._shape[1]))
-                self._array[rows, part] = band[:, part]
+            _write_by_zarr(self._array, self.layout, self._n_written, band)
         self._n_written += len(band)
         self._n_filled = 0
-
-    def _write_tiles(self, band: np.ndarray, tile: np.ndarray) -> None:
-        """Write the files that Zarr would: tiles as they are, zeros behind the edge, and the checksum."""
-        number, width = self._n_written // len(tile), tile.shape[1]
-        for j, start in enumerate(range(0, self._shape[1] if len(band) else 0, width)):
-            part = band[:, start : start + width]
-            if part.shape != tile.shape:
-                tile[...] = 0
-            tile[: part.shape[0], : part.shape[1]] = part
-            path = self._folder / "c" / str(number) / str(j)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("wb", buffering=0) as file:
-                file.writelines((tile.data, crc32c(tile.data).to_bytes(4, "little")))
 
     def _create(self, band: np.ndarray) -> None:
         codec = self._codec or (self._measure(band) if band.size else "raw")
         self.layout = self._make_layout(codec)
-        is_plain = codec == "raw" and self.layout.shard_shape is None and sys.byteorder == "little"
-        self._tile = np.empty(self.layout.tile_shape, self._dtype) if is_plain else None
+        self._tile = _new_tile(self.layout, self._dtype)
         self._array = self._group.create_array(
             "X",
             shape=self._shape,
@@ -124,6 +106,45 @@ class BandWriter:
         tile = np.ascontiguousarray(band[:rows, :columns])
         encoded = blosc.compress(tile, b"lz4", 5, blosc.BITSHUFFLE)
         return "lz4" if len(encoded) * WORTHWHILE_RATIO <= tile.nbytes else "raw"
+
+
+def write_band(folder: Path, layout: Layout, first_row: int, band: np.ndarray) -> None:
+    """Write a band of an array that exists, in the folder of a group, in any process."""
+    tile = _new_tile(layout, band.dtype)
+    if tile is not None:
+        _write_tiles(folder / "X", first_row, band, tile)
+        return
+    import zarr
+
+    _write_by_zarr(zarr.open_array(folder / "X", mode="r+"), layout, first_row, band)
+
+
+def _new_tile(layout: Layout, dtype: np.dtype) -> np.ndarray | None:
+    """Return room for a tile where tiles are files, as they lie in memory; None where Zarr is asked to write them."""
+    is_plain = layout.codec == "raw" and layout.shard_shape is None and sys.byteorder == "little"
+    return np.empty(layout.tile_shape, dtype) if is_plain else None
+
+
+def _write_tiles(folder: Path, first_row: int, band: np.ndarray, tile: np.ndarray) -> None:
+    """Write the files that Zarr would: tiles as they are, zeros behind the edge, and the checksum."""
+    place = folder / "c" / str(first_row // len(tile))
+    if len(band):
+        place.mkdir(parents=True, exist_ok=True)
+    for j, start in enumerate(range(0, band.shape[1] if len(band) else 0, tile.shape[1])):
+        part = band[:, start : start + tile.shape[1]]
+        if part.shape != tile.shape:
+            tile[...] = 0
+        tile[: part.shape[0], : part.shape[1]] = part
+        with (place / str(j)).open("wb") as file:
+            file.write(tile.data)
+            file.write(crc32c(tile.data).to_bytes(4, "little"))
+
+
+def _write_by_zarr(array: Any, layout: Layout, first_row: int, band: np.ndarray) -> None:
+    rows, width = slice(first_row, first_row + len(band)), layout.file_shape[1]
+    for start in range(0, band.shape[1] if len(band) else 0, width):
+        part = slice(start, min(start + width, band.shape[1]))
+        array[rows, part] = band[:, part]
 
 
 def compressors(codec: Codec, dtype: np.dtype) -> list[Any]:

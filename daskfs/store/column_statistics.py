@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,17 @@ def statistics_rows(n_features: int, itemsize: int) -> int:
     1024
     """
     return max(1, min(_MAX_BLOCK_ROWS, _BLOCK_NBYTES // max(1, n_features * itemsize)))
+
+
+class BlockStatistics(NamedTuple):
+    """What the columns of one block are: rows that count, their mean, squares about it, rows with NaN, extremes."""
+
+    counts: np.ndarray
+    mean: np.ndarray
+    squares: np.ndarray
+    n_missing: np.ndarray
+    minimum: np.ndarray
+    maximum: np.ndarray
 
 
 class RunningStatistics:
@@ -47,49 +58,20 @@ class RunningStatistics:
 
     def update(self, block: np.ndarray) -> None:
         """Merge the rows of a block of shape (n_rows, n_features); NaN is counted and left out."""
-        if len(block) == 0 or block.shape[1] == 0:
-            return
-        if block.dtype == np.int8:
-            self._update_integers(block)
-            return
-        is_missing = np.isnan(block) if block.dtype.kind == "f" else None
-        if is_missing is not None and is_missing.any():
-            counts = len(block) - is_missing.sum(axis=0)
-            values = np.where(is_missing, 0.0, block)
-        else:
-            is_missing = None
-            counts = np.full(block.shape[1], len(block))
-            values = block.astype(np.float64)
-        mean = values.sum(axis=0) / np.maximum(counts, 1)
-        values -= mean
-        if is_missing is not None:
-            values[is_missing] = 0.0
-        self._merge(counts, mean, np.einsum("ij,ij->j", values, values))
-        self.n_missing += len(block) - counts
-        self.minimum = np.fmin(self.minimum, _fold(np.fmin, block))
-        self.maximum = np.fmax(self.maximum, _fold(np.fmax, block))
+        if block.size:
+            self.merge(statistics_of(block))
 
-    def _update_integers(self, block: np.ndarray) -> None:
-        """As `update`, several times as fast: sums of whole numbers are exact."""
-        from daskfs.kernels.linear.integer_sums import integer_sums
-
-        n_features = block.shape[1]
-        sums, squares = np.zeros(n_features, np.int32), np.zeros(n_features, np.int32)
-        least, most = np.full(n_features, 127, np.int8), np.full(n_features, -128, np.int8)
-        integer_sums(block, sums, squares, least, most)
-        count = len(block)
-        mean = sums / count
-        self._merge(np.full(n_features, count), mean, np.maximum(squares - sums * mean, 0.0))
-        self.minimum = np.fmin(self.minimum, least)
-        self.maximum = np.fmax(self.maximum, most)
-
-    def _merge(self, counts: np.ndarray, mean: np.ndarray, squares: np.ndarray) -> None:
-        total = self.n_samples + counts
-        share = counts / np.maximum(total, 1)
-        shift = mean - self._mean
+    def merge(self, block: BlockStatistics) -> None:
+        """Merge what was found of a block."""
+        total = self.n_samples + block.counts
+        share = block.counts / np.maximum(total, 1)
+        shift = block.mean - self._mean
         self._mean += shift * share
-        self._squares += squares + shift**2 * self.n_samples * share
+        self._squares += block.squares + shift**2 * self.n_samples * share
         self.n_samples = total
+        self.n_missing += block.n_missing
+        self.minimum = np.fmin(self.minimum, block.minimum)
+        self.maximum = np.fmax(self.maximum, block.maximum)
 
     @property
     def mean(self) -> np.ndarray:
@@ -103,6 +85,41 @@ class RunningStatistics:
         with np.errstate(invalid="ignore"):
             std = np.sqrt(self._squares / np.where(self.n_samples > 0, self.n_samples, np.nan))
         return np.where(self.minimum == self.maximum, 0.0, std)
+
+
+def statistics_of(block: np.ndarray) -> BlockStatistics:
+    """Return the statistics of a block of shape (n_rows, n_features)."""
+    if block.dtype == np.int8:
+        return _statistics_of_integers(block)
+    is_missing = np.isnan(block) if block.dtype.kind == "f" else None
+    if is_missing is not None and is_missing.any():
+        counts = len(block) - is_missing.sum(axis=0)
+        values = np.where(is_missing, 0.0, block)
+    else:
+        is_missing = None
+        counts = np.full(block.shape[1], len(block))
+        values = block.astype(np.float64)
+    mean = values.sum(axis=0) / np.maximum(counts, 1)
+    values -= mean
+    if is_missing is not None:
+        values[is_missing] = 0.0
+    squares = np.einsum("ij,ij->j", values, values)
+    return BlockStatistics(counts, mean, squares, len(block) - counts, _fold(np.fmin, block), _fold(np.fmax, block))
+
+
+def _statistics_of_integers(block: np.ndarray) -> BlockStatistics:
+    """As `statistics_of`, several times as fast: sums of whole numbers are exact."""
+    from daskfs.kernels.linear.integer_sums import integer_sums
+
+    n_features = block.shape[1]
+    sums, squares = np.zeros(n_features, np.int32), np.zeros(n_features, np.int32)
+    least, most = np.full(n_features, 127, np.int8), np.full(n_features, -128, np.int8)
+    integer_sums(block, sums, squares, least, most)
+    count = len(block)
+    mean = sums / count
+    about_mean = np.maximum(squares - sums * mean, 0.0)
+    counts = np.full(n_features, count)
+    return BlockStatistics(counts, mean, about_mean, count - counts, least.astype(float), most.astype(float))
 
 
 def _fold(function: Any, block: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -16,16 +17,26 @@ from typing import Any
 import numpy as np
 
 from daskfs import interrupts
+from daskfs.cluster.workers import Workers
 from daskfs.errors import DataError, PlanError, StoreError
 from daskfs.matrix.base import Progress, Silent
 from daskfs.store.band_writer import BandWriter
-from daskfs.store.column_statistics import RunningStatistics, statistics_rows
+from daskfs.store.column_statistics import BlockStatistics, RunningStatistics, statistics_rows
 from daskfs.store.header import FORMAT_VERSION, StoreHeader, content_digest, versions
 from daskfs.store.layout import BAND_NBYTES, MAX_FILES, SHARD_NBYTES, Codec, Layout, choose_layout, store_nbytes
 from daskfs.store.row_checks import check_names, convert_rows
 from daskfs.store.row_vectors import RowVectors, write_vector
 from daskfs.store.spool import MAX_BUCKETS, Spool, draw_seed, stored_order
 from daskfs.store.stored_arrays import STATISTICS, seal
+from daskfs.store.stretches import (
+    Stretch,
+    Stretches,
+    StretchFiles,
+    bands_of,
+    gathered,
+    put_in_order,
+    store_band,
+)
 from daskfs.store.strings import write_strings
 from daskfs.store.unfinished import UnfinishedStore
 
@@ -182,6 +193,7 @@ class StoreWriter:
         self._n_filled = 0
         self._bands: BandWriter | None = None
         self._spool: Spool | None = None
+        self._stretches: tuple[Stretches, Workers] | None = None
         if not self.shuffle and self.n_samples is not None:
             self._bands = self._new_bands(self.n_samples)
             return
@@ -236,6 +248,34 @@ class StoreWriter:
                 start += self._convert(X[start : start + self._block_rows - self._n_filled])
             self._is_whole = True
 
+    def stretch_files(self, task_nbytes: int) -> StretchFiles:
+        """Return where other processes are to write the rows, in stretches that fit in `task_nbytes`."""
+        folder = self._site.folder / "rows"
+        folder.mkdir()
+        n_rows = max(1, task_nbytes // max(1, self._row_nbytes))
+        return StretchFiles(folder, tuple(self.feature_names), self.dtype, n_rows)
+
+    def write_stretches(
+        self, stretches: Sequence[Stretch], files: StretchFiles, blocks: Sequence[Any], workers: Workers
+    ) -> None:
+        """Take all rows of the source at once, as other processes have written them.
+
+        Parameters
+        ----------
+        stretches : sequence of Stretch
+            In the source's order.
+        files : StretchFiles
+        blocks : sequence of SourceBlock
+            Targets, weights and labels of all rows; of X only the length is looked at.
+        workers : Workers
+            On which they are put in order.
+        """
+        with self._explain_disk_full():
+            for block in blocks:
+                self._vectors.append(block, None, self._n_rows)
+                self._n_rows += len(block.X)
+        self._stretches = Stretches(files, stretches, self.random_state), workers
+
     def _convert(self, rows: Any) -> int:
         if self._block is None:
             self._block = self._new_block()
@@ -286,6 +326,8 @@ class StoreWriter:
             self._take_block(self._block)
         if self.n_samples not in (None, self._n_rows):
             raise self._wrong_length(str(self._n_rows))
+        if self._stretches is not None and self.shuffle:
+            self._keys.append(self._rng.random(self._n_rows))
         order = stored_order(np.concatenate([np.empty(0), *self._keys])) if self.shuffle else None
         self._keys = []
         self._write_matrix(order)
@@ -301,7 +343,9 @@ class StoreWriter:
 
     def _write_matrix(self, order: np.ndarray | None) -> None:
         bands = self._bands or self._new_bands(self._n_rows)
-        if self._spool is not None:
+        if self._stretches is not None:
+            self._store_stretches(bands, *self._stretches, np.arange(self._n_rows) if order is None else order)
+        elif self._spool is not None:
             self.progress.start("tiles", self._n_rows)
             for rows in self._spool.rows(np.arange(self._n_rows) if order is None else order):
                 bands.write(rows)
@@ -310,6 +354,27 @@ class StoreWriter:
             self.progress.finish()
         bands.close()
         self._layout = bands.layout
+
+    def _store_stretches(self, bands: BandWriter, stretches: Stretches, workers: Workers, order: np.ndarray) -> None:
+        self.progress.start("tiles", 2 * self._n_rows)
+        n_parts = len(stretches.parts)
+        found: list[list[BlockStatistics]] = [[] for _ in range(n_parts)]
+        sort = {"name": "ingest-sort", "shared": (stretches, self._block_rows)}
+        for k, found[k] in workers.map_blocks(put_in_order, range(n_parts), **sort):  # type: ignore[arg-type]
+            self.progress.advance(stretches.parts[k].n_rows)
+        for block in chain.from_iterable(found):
+            self._statistics.merge(block)
+        height = bands.layout.file_shape[0]
+        n_together = max(1, min(self.memory_limit // 3 // (height * self._row_nbytes), -(-len(order) // (64 * height))))
+        first, *others = bands_of(stretches, order, height, n_together)
+        bands.write(gathered(stretches, first))  # its values say how all are encoded
+        bands.close()
+        self.progress.advance(len(first.source_rows))
+        shared = (stretches, self._site.folder, bands.layout)
+        for _, n_rows in workers.map_blocks(store_band, others, name="ingest-tiles", shared=shared):
+            self.progress.advance(n_rows)
+        shutil.rmtree(stretches.files.folder, ignore_errors=True)
+        self.progress.finish()
 
     def _write_statistics(self) -> None:
         group = self._group.create_group("statistics")

@@ -89,7 +89,7 @@ def test_a_minority_of_subsets_admits_nothing_whatever_their_number(n_subsets, k
 @pytest.mark.parametrize("kind", KINDS[:4])
 @pytest.mark.parametrize("share", [0.3, 0.4])
 def test_two_subsets_in_five_admit_nothing_by_a_second_vote_either(share, kind, loss):
-    """With 40 % misled, a sixth of the others by chance make a majority of the first vote, in some 1 of 20 data sets."""
+    """With 40 % misled, a sixth of the others by chance make a majority of the first vote: in 1 of 20 data sets."""
     for n_subsets in (50, 100, 200):
         for seed in range(20):
             selector = Message(n_subsets=n_subsets, loss=loss).fit_matrix(misled(kind, n_subsets, share, seed, loss))

@@ -26,7 +26,7 @@ from daskfs.kernels.blocks.entered_entries import (
     without_runaways,
 )
 from daskfs.kernels.linear.columns import add_members, copy_row, copy_to_rows, row_dot, weigh_row
-from daskfs.kernels.linear.weighted_gram import extend_hessian, member_products
+from daskfs.kernels.linear.weighted_gram import extend_hessian, make_hessian, member_products
 from daskfs.kernels.numba_cache import kernel
 
 
@@ -84,6 +84,7 @@ column_product = EitherColumns(row_dot, entered_product)
 column_products = EitherColumns(member_products, entered_products)
 enter_columns = EitherColumns(copy_to_rows, enter_entries)
 extend_hessian_of = EitherColumns(extend_hessian, extend_entered_hessian)
+make_hessian_of = EitherColumns(make_hessian, extend_entered_hessian)
 staleness = EitherColumns(_staleness_of_copies, staleness_of_entries)
 take_column = EitherColumns(copy_row, take_entered)
 weigh_column = EitherColumns(weigh_row, weigh_entered)

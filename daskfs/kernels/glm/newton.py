@@ -12,7 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daskfs.kernels.blocks.any_columns import add_columns, column_products, extend_hessian_of, staleness
+from daskfs.kernels.blocks.any_columns import (
+    add_columns,
+    column_products,
+    extend_hessian_of,
+    make_hessian_of,
+    staleness,
+)
 from daskfs.kernels.linear.columns import sum_of
 from daskfs.kernels.linear.linalg import factorise, solve_cholesky
 from daskfs.kernels.losses import SPAN, derivatives, values
@@ -166,14 +172,29 @@ def newton(problem, columns, members, n_members, ridge, tol, longest, coef, at, 
     rank : int
         Of the Hessian, n_members + 1 where it is regular.
     """
-    n = n_members + 1
-    gradient, step = np.zeros(n), np.zeros(n)
-    weight, work = np.empty(at.z.shape[0]), np.empty(at.z.shape[0])
+    gradient, step = np.zeros(n_members + 1), np.zeros(n_members + 1)
     at.z[:] = 0.0
     advance(problem, columns, members, n_members, coef, 1.0, at, gradient)
-    rank = 0
+    return newton_from(
+        problem, columns, members, n_members, ridge, tol, longest, coef, at, gradient, step, hessian, factor, True,
+        False,
+    )  # fmt: skip
+
+
+@kernel
+def newton_from(  # type: ignore[no-untyped-def]
+    problem, columns, members, n_members, ridge, tol, longest, coef, at, gradient, step, hessian, factor, is_stale,
+    in_bands,
+):  # fmt: skip
+    """Minimise as `newton` does, from where the predictions are: their gradient is given, and is overwritten.
+
+    Unless `is_stale`, the factor of a Hessian from near by is given, too; `in_bands`, others are made as fast as can be
+    (`make_hessian`). `step` is left as what the coefficients are ahead of the predictions.
+    """
+    n = n_members + 1
+    weight, work = np.empty(at.z.shape[0]), np.empty(at.z.shape[0])
+    rank = n
     last = 0.0
-    is_stale = True
     for iteration in range(MAX_STEPS):
         if is_stopped():
             break
@@ -181,7 +202,10 @@ def newton(problem, columns, members, n_members, ridge, tol, longest, coef, at, 
             gradient[q] -= ridge * coef[q]
         if is_stale:
             hessian_weights(problem, at, weight)
-            extend_hessian_of(columns, members, n_members, 0, weight, hessian, work)
+            if in_bands:
+                make_hessian_of(columns, members, n_members, 0, weight, hessian, work)
+            else:
+                extend_hessian_of(columns, members, n_members, 0, weight, hessian, work)
             rank = factorise(hessian, n, ridge, factor)
         square = solve_cholesky(factor, n, gradient, step)
         if square <= tol * tol and np.abs(step).max() <= longest:
@@ -193,9 +217,11 @@ def newton(problem, columns, members, n_members, ridge, tol, longest, coef, at, 
         for q in range(n):
             coef[q] += length * step[q]
         if ridge == 0.0 and problem.loss == LOGISTIC and iteration > 2 and is_separated(problem.y, problem.share, at.z):
+            step[:] = 0.0
             return 0.0, SEPARABLE, rank
         is_stale = length < 1.0 or (iteration > 0 and square > staleness(columns) * last)
         last = square
+    step[:] = 0.0
     return mean_loss(problem, at.z, at), SEPARABLE, rank
 
 

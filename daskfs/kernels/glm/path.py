@@ -5,16 +5,17 @@ For a falling grid of λ the path minimises, over an intercept b_0 and the impli
     Σ_i w_i loss(b_0 + Σ_j z_ij b_j, y_i) / Σ_i w_i + λ Σ_j |b_j|
 
 by proximal Newton steps with coordinate descent (Friedman, Hastie and Tibshirani 2010) on the features entered so far,
-of which standardised copies are kept. The Hessian of these steps is made once in a while, and in between corrected by
-the changes of the gradient (BFGS). That all other columns may stay out is certified without looking at them: the
-gradient of a column cannot have moved by more than the residuals have (Cauchy and Schwarz). Where that does not
-suffice, the gradient is made: of a few columns from copies, of many in a pass over the block.
+of which standardised copies are kept. The Hessian of these steps is made once in a while, and in between combined of
+those that were made (`daskfs.kernels.glm.curvatures`). That all other columns may stay out is certified without
+looking at them: the gradient of a column cannot have moved by more than the residuals have (Cauchy and Schwarz). Where
+that does not suffice, the gradient is made: of a few columns from copies, of many in a pass over the block. Up to
+`NEAR` columns all enter at once.
 
 The criterion is ``deviance / dispersion + penalty |M|``. The deviance, minus twice the log-likelihood up to a
 constant, is of the unpenalised fit of the model's features (where that has no finite minimum, what it falls to), or of
-the shrunk fit. The dispersion is 1 for counts and
-classes. For the Huber and the squared loss it is the noise that the deviance of a useless feature has, estimated on the
-largest model of the path: its features are too many rather than too few.
+the shrunk fit. The dispersion is 1 for counts and classes. For the Huber and the squared loss it is the noise that the
+deviance of a useless feature has, estimated on the largest model of the path: its features are too many rather than
+too few.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from daskfs.kernels.glm.newton import Problem
 from daskfs.kernels.glm.null_model import fit_null_model
 from daskfs.kernels.glm.screening import BATCH
 from daskfs.kernels.glm.state import (
+    COMBINED,
     DIRECTIONS,
     ENTERED,
     HESSIANS,
@@ -44,6 +46,7 @@ from daskfs.kernels.glm.state import (
 )
 from daskfs.kernels.glm.steps import follow
 from daskfs.kernels.lasso.path import default_max_features as default_max_features_of_gram
+from daskfs.kernels.linear.gram_tiles import BAND_ROWS
 from daskfs.kernels.linear.moments import Moments
 from daskfs.kernels.losses import saturated_values, threshold_of
 from daskfs.losses import find_loss
@@ -128,8 +131,8 @@ def glm_path_nbytes(
     if n_entries is not None:
         columns_nbytes = entered_entries_nbytes(n_samples, capacity, n_entries)
         columns_nbytes += entered_entries_nbytes(n_samples, NEAR_ENTRIES, 0)
-    small = (capacity + 1) * (n_lambdas + 2 * capacity + 16) + (max_features + 2) ** 2
-    return columns_nbytes + 8 * (n_samples * (DIRECTIONS + 24) + small + (DIRECTIONS + 12) * n_features)
+    small = (capacity + 8) * (n_lambdas + (4 + COMBINED) * (capacity + 8) + BAND_ROWS) + (max_features + 2) ** 2
+    return columns_nbytes + 8 * (n_samples * (DIRECTIONS + COMBINED + 30) + small + (DIRECTIONS + 12) * n_features)
 
 
 def glm_path(

@@ -84,7 +84,7 @@ def solve_entered(problem, lam, tol, far, state):  # type: ignore[no-untyped-def
         if is_settled and size <= 0.1 * tol:
             copy_into(before, gradient[:n])
             return
-        slope = _slope(before, coef, step, 0.0, lam)
+        slope = slope_along(before, coef, step, 0.0, lam)
         if not (is_settled and slope < 0.0) and not is_exact:  # a Hessian corrected beyond use
             copy_into(before, gradient[:n])
             _make_hessian(problem, n_entered, state)
@@ -93,7 +93,7 @@ def solve_entered(problem, lam, tol, far, state):  # type: ignore[no-untyped-def
         if not slope < 0.0:  # with the true Hessian: only rounding is left
             copy_into(before, gradient[:n])
             break
-        length = _take_step(
+        length = take_step(
             problem, lam, slope, step, coef, state.columns, state.identity, n_entered, state.at, gradient
         )
         state.counts[NEWTON_STEPS] += 1
@@ -118,14 +118,14 @@ def _make_hessian(problem, n_entered, state):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _take_step(problem, lam, slope, step, coef, columns, identity, n_entered, at, gradient):  # type: ignore[no-untyped-def]
+def take_step(problem, lam, slope, step, coef, columns, identity, n_entered, at, gradient):  # type: ignore[no-untyped-def]
     """Go `step`, or the part of it after which the slope has not turned up by half of what it was; return that part."""
     length = 1.0
     advance(problem, columns, identity, n_entered, step, 1.0, at, gradient)
     for _ in range(MAX_SHORTENINGS):
         if is_stopped():
             break
-        turned = _slope(gradient, coef, step, length, lam)
+        turned = slope_along(gradient, coef, step, length, lam)
         if turned <= -OVERSHOT * slope:
             break
         shorter = length * min(0.5, max(0.1, slope / (slope - turned)))
@@ -135,7 +135,7 @@ def _take_step(problem, lam, slope, step, coef, columns, identity, n_entered, at
 
 
 @kernel
-def _slope(gradient, coef, step, share, lam):  # type: ignore[no-untyped-def]
+def slope_along(gradient, coef, step, share, lam):  # type: ignore[no-untyped-def]
     """Return the slope of the objective along `step` at ``coef + share * step``, from the left where it has a kink."""
     slope = -gradient[0] * step[0]
     for q in range(1, step.shape[0]):

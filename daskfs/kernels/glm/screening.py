@@ -7,20 +7,15 @@ import math
 import numpy as np
 
 from daskfs.kernels.blocks.any_block import multiply_columns
-from daskfs.kernels.blocks.any_columns import (
-    column_product,
-    enter_columns,
-    extend_hessian_of,
-    take_column,
-    weigh_column,
-)
+from daskfs.kernels.blocks.any_columns import column_product, enter_columns, take_column, weigh_column
+from daskfs.kernels.glm.curvatures import extend_hessians
+from daskfs.kernels.glm.minimise import OPTIMALITY
 from daskfs.kernels.glm.state import DIRECTIONS, ENTERED, KNOWN, NEAR, NEARBY, PASSES
 from daskfs.kernels.linear.columns import add_row, copy_into, row_dot
 from daskfs.kernels.linear.linalg import MIN_PIVOT
 from daskfs.kernels.numba_cache import kernel
 
 BATCH = 16  # features entered at once, at most
-OPTIMALITY = 1.0 + 1e-9  # |gradient| may exceed λ by rounding only
 
 
 @kernel
@@ -31,19 +26,21 @@ def admit(X, problem, mean, scale, lam, state):  # type: ignore[no-untyped-def]
     every gradient is known. By Cauchy and Schwarz a gradient cannot change by more than the length of what is left.
     Most columns are certified by that alone, and the others looked at.
     """
-    at, limit = state.at, lam * OPTIMALITY
+    at = state.at
     n_features = scale.shape[0]
     n_near = state.near_features.shape[0]
-    is_narrow = n_features <= NEAR  # copies of all columns are cheaper than foretelling
+    is_narrow = n_features <= NEAR  # all columns enter: that is cheaper than foretelling
+    limit = 0.0 if is_narrow else lam * OPTIMALITY
     left = math.inf if is_narrow else _predict(problem, state)
     reach = limit - left
     doubtful = np.empty(n_features, np.int64)
     n_doubtful, n_unknown = 0, 0
+    predicted, is_settled, near_slot = state.predicted, state.is_settled, state.near_slot
     for j in range(n_features):
-        if abs(state.predicted[j]) > reach and scale[j] > 0.0 and not state.is_settled[j]:
+        if abs(predicted[j]) > reach and scale[j] > 0.0 and not is_settled[j]:
             doubtful[n_doubtful] = j
             n_doubtful += 1
-            if state.near_slot[j] < 0:
+            if near_slot[j] < 0:
                 n_unknown += 1
     sizes = np.empty(n_doubtful)
     room = n_near - state.counts[NEARBY]
@@ -62,24 +59,28 @@ def admit(X, problem, mean, scale, lam, state):  # type: ignore[no-untyped-def]
     for v in violators:
         _enter(X, problem, mean, scale, doubtful[v], sizes[v], state)
     if state.counts[ENTERED] > n_before:
-        extend_hessian_of(
-            state.columns,
-            state.identity,
-            state.counts[ENTERED],
-            n_before + 1,
-            state.weight,
-            state.hessian,
-            state.work,
-        )
+        extend_hessians(n_before + 1, state)
+        _foretell_left(n_before + 1, state)
     return violators.shape[0]
+
+
+@kernel
+def _foretell_left(first, state):  # type: ignore[no-untyped-def]
+    """Bring the gradients of features that entered from the predictions to the coefficients."""
+    left, hessian, coef, base = state.left, state.hessian, state.coef, state.base
+    for q in range(first, state.counts[ENTERED] + 1):
+        left[q] = state.gradient[q]
+        for r in range(first):
+            left[q] -= hessian[q, r] * (coef[r] - base[r])
 
 
 @kernel
 def _predict(problem, state):  # type: ignore[no-untyped-def]
     """Write the gradients but for the part of the residuals that is left in `state.work`; return its length."""
     left, predicted = state.work, state.predicted
+    residual, reference = state.at.residual, state.reference_residual
     for i in range(left.shape[0]):
-        left[i] = state.at.residual[i] - state.reference_residual[i]
+        left[i] = residual[i] - reference[i]
     length = math.sqrt(_squared_length(left, problem.share))
     copy_into(state.reference, predicted)
     for k in range(min(state.counts[KNOWN], DIRECTIONS)):
@@ -113,10 +114,12 @@ def _refresh(X, problem, mean, scale, left, state):  # type: ignore[no-untyped-d
     multiply_columns(X, mean, scale, state.at.residual, state.reference)
     if left > 0.0:
         k = state.counts[KNOWN] % DIRECTIONS
-        for i in range(state.work.shape[0]):
-            state.directions[k, i] = np.divide(state.work[i], left * problem.share[i])
+        work, share, reference, predicted = state.work, problem.share, state.reference, state.predicted
+        direction, image = state.directions[k], state.images[k]
+        for i in range(work.shape[0]):
+            direction[i] = np.divide(work[i], left * share[i])
         for j in range(scale.shape[0]):
-            state.images[k, j] = np.divide(state.reference[j] - state.predicted[j], left)
+            image[j] = np.divide(reference[j] - predicted[j], left)
         state.counts[KNOWN] += 1
     state.near_slot[:] = -1
     state.counts[NEARBY] = 0
@@ -176,5 +179,6 @@ def _enter(X, problem, mean, scale, feature, size, state):  # type: ignore[no-un
                 return
     state.entered[q] = feature
     state.coef[q + 1] = 0.0
+    state.base[q + 1] = 0.0
     state.gradient[q + 1] = size
     state.counts[ENTERED] = q + 1

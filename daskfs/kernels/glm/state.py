@@ -12,7 +12,8 @@ from daskfs.kernels.glm.newton import Predictions, new_predictions
 NEAR = 32  # columns copied although not entered: their gradients come near λ
 NEAR_ENTRIES = 256  # the same where columns stay entries: nothing is copied
 DIRECTIONS = 4  # in which gradients are foretold
-ENTERED, NEARBY, PASSES, SEPARABLE_REFITS, NEWTON_STEPS, HESSIANS, KNOWN, UNSOLVED = range(8)  # of GlmState.counts
+COMBINED = 4  # Hessians kept, of which later ones are combined
+ENTERED, NEARBY, PASSES, SEPARABLE_REFITS, NEWTON_STEPS, HESSIANS, KNOWN, UNSOLVED, KNOWN_HESSIANS = range(9)
 
 
 class GlmState(NamedTuple):
@@ -32,14 +33,21 @@ class GlmState(NamedTuple):
     predicted: np.ndarray  # (p,) gradient as far as reference and images tell
     at: Predictions
     weight: np.ndarray  # (n,) of which `hessian` is made
+    weights: np.ndarray  # (COMBINED, n) of the Hessians that were made
+    weight_products: np.ndarray  # (COMBINED, COMBINED)
+    hessians: np.ndarray  # (COMBINED, capacity + 1, capacity + 1) what is above the diagonal is of no use
+    mix: np.ndarray  # (COMBINED,) the combination that `hessian` is
     work: np.ndarray  # (n,)
     hessian: np.ndarray  # (capacity + 1, capacity + 1) position 0 is the intercept
     coef: np.ndarray  # (capacity + 1,)
-    gradient: np.ndarray  # (capacity + 1,)
+    base: np.ndarray  # (capacity + 1,) where the predictions are: less than a tolerance away, by the last step
+    gradient: np.ndarray  # (capacity + 1,) at `base`
+    left: np.ndarray  # (capacity + 1,) the gradient at `coef`, as the Hessian has it
     refit_at: Predictions
     members: np.ndarray  # (capacity,) positions of the features in the model that was refitted last
+    refit_base: np.ndarray  # (capacity + 1,) where the predictions of `refit_at` are
     refitted: np.ndarray  # (capacity,) coefficients of that refit
-    counts: np.ndarray  # (8,)
+    counts: np.ndarray  # (9,) see the names above
 
 
 def new_state(X: Any, capacity: int) -> GlmState:
@@ -61,12 +69,19 @@ def new_state(X: Any, capacity: int) -> GlmState:
         predicted=np.zeros(n_features),
         at=new_predictions(n_samples),
         weight=np.zeros(n_samples),
+        weights=np.zeros((COMBINED, n_samples)),
+        weight_products=np.zeros((COMBINED, COMBINED)),
+        hessians=np.empty((COMBINED, capacity + 1, capacity + 1)),
+        mix=np.zeros(COMBINED),
         work=np.zeros(n_samples),
         hessian=np.zeros((capacity + 1, capacity + 1)),
         coef=np.zeros(capacity + 1),
+        base=np.zeros(capacity + 1),
         gradient=np.zeros(capacity + 1),
+        left=np.zeros(capacity + 1),
         refit_at=new_predictions(n_samples),
         members=np.full(capacity, -1, dtype=np.int64),
+        refit_base=np.zeros(capacity + 1),
         refitted=np.zeros(capacity),
-        counts=np.zeros(8, dtype=np.int64),
+        counts=np.zeros(9, dtype=np.int64),
     )

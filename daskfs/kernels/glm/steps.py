@@ -6,18 +6,15 @@ import math
 
 import numpy as np
 
-from daskfs.kernels.blocks.any_columns import extend_hessian_of, without_separated
-from daskfs.kernels.glm.newton import SEPARABLE, Problem, estimate_dispersion, hessian_weights, mean_loss, newton
-from daskfs.kernels.glm.proximal import solve_entered
+from daskfs.kernels.glm.curvatures import renew_hessian
+from daskfs.kernels.glm.minimise import solve_entered
+from daskfs.kernels.glm.newton import estimate_dispersion, mean_loss
+from daskfs.kernels.glm.refit import refit_value
 from daskfs.kernels.glm.screening import admit
-from daskfs.kernels.glm.state import ENTERED, SEPARABLE_REFITS
+from daskfs.kernels.glm.state import ENTERED
 from daskfs.kernels.lasso.steps import RSS_FLOOR
 from daskfs.kernels.linear.columns import copy_into
 from daskfs.kernels.numba_cache import is_stopped, kernel
-from daskfs.losses import HUBER, SQUARED
-
-FAR = 10.0  # log-odds (or log-means) per standard deviation of a column
-REFIT_TOLERANCE = 1e-2  # of the refit's deviance, before its last step is added to second order
 
 GRID_ENDED, OUT_OF_PATIENCE, TOO_MANY_FEATURES, TOO_MANY_ENTERED = range(4)
 
@@ -35,8 +32,8 @@ def follow(  # type: ignore[no-untyped-def]
     deviance, gic = np.zeros(n_lambdas), np.zeros(n_lambdas)
     coef = np.zeros((n_lambdas, state.coef.shape[0]))
     copy_into(state.at.residual, state.reference_residual)
-    hessian_weights(problem, state.at, state.weight)
-    extend_hessian_of(state.columns, state.identity, 0, 0, state.weight, state.hessian, state.work)
+    copy_into(state.coef[:1], state.base[:1])
+    renew_hessian(problem, state)
     unit = math.sqrt(estimate_dispersion(problem, state.at, total, 1.0))
     last_model = -1
     scale_of_noise = noise if noise > 0.0 else 1.0
@@ -56,9 +53,9 @@ def follow(  # type: ignore[no-untyped-def]
             n_followed, stop = step, TOO_MANY_ENTERED if n_added < 0 else TOO_MANY_FEATURES
             break
         if not refit:
-            deviance[step] = 2.0 * (total * mean_loss(problem, state.at.z, state.at) - saturated)
+            deviance[step] = 2.0 * (total * _shrunk_value(problem, state) - saturated)
         elif is_new:
-            value = _refit_value(problem, n_active, unit, total, state)
+            value = refit_value(problem, n_active, unit, total, state)
             deviance[step] = 2.0 * (total * value - saturated)
         else:
             deviance[step] = deviance[step - 1]
@@ -93,28 +90,9 @@ def _take_model(state, last_model):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _refit_value(problem, n_active, unit, total, state):  # type: ignore[no-untyped-def]
-    """Return the mean loss of the unpenalised fit of the active features, or what it falls to.
-
-    It starts at the last such fit, unless that went far, where rows told apart without error have no curvature left.
-    """
-    share = np.empty(problem.share.shape[0])
-    members, n_members = without_separated(state.columns, state.members, n_active, problem, share)
-    coef = np.empty(n_members + 1)
-    coef[0] = state.coef[0]
-    is_near = np.abs(state.refitted).max() <= FAR or problem.loss == SQUARED or problem.loss == HUBER
-    for q in range(n_members):
-        last = state.refitted[members[q]]
-        coef[q + 1] = last if last != 0.0 and is_near else state.coef[members[q] + 1]
-    tol = REFIT_TOLERANCE * unit / math.sqrt(total)
-    hessian, factor = np.empty((n_members + 1, n_members + 1)), np.zeros((n_members + 1, n_members + 1))
-    value, status, _ = newton(
-        Problem(problem.loss, problem.threshold, problem.y, share), state.columns, members, n_members, 0.0, tol,
-        math.inf, coef, state.refit_at, hessian, factor,
-    )  # fmt: skip
-    if status == SEPARABLE or n_members < n_active:
-        state.counts[SEPARABLE_REFITS] += 1
-    state.refitted[:] = 0.0
-    for q in range(n_members):
-        state.refitted[members[q]] = coef[q + 1]
+def _shrunk_value(problem, state):  # type: ignore[no-untyped-def]
+    """Return the mean loss at the coefficients, to second order from where the predictions are."""
+    value = mean_loss(problem, state.at.z, state.at)
+    for q in range(state.counts[ENTERED] + 1):
+        value -= 0.5 * (state.gradient[q] + state.left[q]) * (state.coef[q] - state.base[q])
     return value

@@ -87,14 +87,15 @@ def follow_blocks(
         target that nothing is related to, or whose homotopy gives up.
     """
     n_features = X.shape[1]
-    by_total = [default_max_features(one, n_features) if max_features is None else max_features for one in total]
-    largest = max(by_total)
+    each, place = np.unique(total, return_inverse=True)
+    most = [default_max_features(one, n_features) if max_features is None else max_features for one in each]
+    largest = max(most)
     state = new_state(n_features, gram_capacity(n_features, largest), min(largest, n_features) + 16)
     rule = new_rule(0.0, sigma2, gic_rss, patience, largest)
-    capacity = np.array([gram_capacity(n_features, most) for most in by_total])
-    ratio = np.array([smallest_ratio(one, n_features) for one in total])
+    capacity = np.array([gram_capacity(n_features, one) for one in most])[place]
+    ratio = np.array([smallest_ratio(one, n_features) for one in each])[place]
     found: Found = _follow_all(
-        X, y, weight, bounds, penalty, least, np.array(by_total), capacity, ratio, rule, state, max_cached
+        X, y, weight, bounds, penalty, least, np.array(most)[place], capacity, ratio, rule, state, max_cached
     )
     return found
 

@@ -105,6 +105,13 @@ def add_multiple(a, factor, out):  # type: ignore[no-untyped-def]
 
 
 @inner_loop
+def add_first(a, factor, length, out):  # type: ignore[no-untyped-def]
+    """Add ``factor * a`` to `out` over the first `length`."""
+    for i in range(length):
+        out[i] += factor * a[i]
+
+
+@inner_loop
 def add_four_multiples(a, b, c, d, factor_a, factor_b, factor_c, factor_d, out):  # type: ignore[no-untyped-def]
     """Add four multiples to `out`."""
     for i in range(out.shape[0]):

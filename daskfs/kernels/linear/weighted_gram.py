@@ -5,7 +5,12 @@ Of all matrices and vectors position 0 is the intercept's; the columns' follow f
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
+
 from daskfs.kernels.linear.columns import four_row_dots, row_dot, sum_of
+from daskfs.kernels.linear.gram_tiles import BAND_ROWS, TILE, add_tile, padded
 from daskfs.kernels.numba_cache import is_stopped, kernel
 
 
@@ -38,3 +43,29 @@ def extend_hessian(columns, members, n_members, first, weight, hessian, work):  
         member_products(columns, members, a, work, hessian[a])
         for b in range(a):
             hessian[b, a] = hessian[a, b]
+
+
+@kernel
+def make_hessian(columns, members, n_members, first, weight, hessian, work):  # type: ignore[no-untyped-def]
+    """As `extend_hessian`, at the speed of BLAS: the order of summation is another. No weight is negative."""
+    n = n_members + 1
+    band, sums = np.zeros((padded(n), BAND_ROWS)), np.zeros((padded(n), padded(n)))
+    for start in range(0, weight.shape[0], BAND_ROWS):
+        if is_stopped():
+            break
+        n_rows = min(BAND_ROWS, weight.shape[0] - start)
+        if n_rows < BAND_ROWS:
+            band[:] = 0.0
+        for i in range(n_rows):
+            band[0, i] = work[i] = math.sqrt(weight[start + i])
+        for q in range(n_members):
+            column = columns[members[q]]
+            for i in range(n_rows):
+                band[q + 1, i] = work[i] * column[start + i]
+        for a in range(first // TILE * TILE, n, TILE):
+            for b in range(0, a + 1, TILE):
+                add_tile(band, a, band, b, 0.0, sums)
+    for a in range(first, n):
+        for b in range(a + 1):
+            hessian[a, b] = sums[a, b]
+            hessian[b, a] = sums[a, b]

@@ -201,6 +201,8 @@ class Choices(Record):
     @property
     def n_selected(self) -> np.ndarray:
         """Features that each subset chose for any class, shape (n_subsets,)."""
+        if (self.n_ballots == 1).all():
+            return self.ballots.n_selected
         of_feature = np.repeat(self.of_subset, self.ballots.n_selected)
         pairs = np.unique(np.stack([of_feature, self.ballots.selected]), axis=1)
         return np.bincount(pairs[0], minlength=len(self))

@@ -1,0 +1,112 @@
+"""The Hessian of the entered features, as a combination of Hessians that were made before.
+
+A Hessian Σ_i w_i z_i z_i' is linear in its weights. Along a path they change slowly and much alike, so that those of a
+few earlier points, combined by least squares, are all but the present ones; the same combination of their Hessians is
+the present Hessian, for the price of as many dot products. Only where too much is left is one made anew.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from daskfs.kernels.blocks.any_columns import make_hessian_of
+from daskfs.kernels.glm.newton import hessian_weights
+from daskfs.kernels.glm.state import COMBINED, ENTERED, HESSIANS, KNOWN_HESSIANS
+from daskfs.kernels.linear.columns import add_first, copy_into, dot, four_row_dots, sum_of
+from daskfs.kernels.linear.linalg import factorise, solve_cholesky
+from daskfs.kernels.numba_cache import inner_loop, kernel
+
+LEFT = 0.05  # of the weights, that a combination may leave
+
+
+@kernel
+def renew_hessian(problem, state):  # type: ignore[no-untyped-def]
+    """Make the Hessian where the predictions are; it takes the place of the oldest."""
+    hessian_weights(problem, state.at, state.weight)
+    _make(state)
+
+
+@kernel
+def update_hessian(problem, state):  # type: ignore[no-untyped-def]
+    """Bring the Hessian to where the predictions are: a combination of earlier ones, if that leaves little."""
+    hessian_weights(problem, state.at, state.weight)
+    if combine_weights(state.weight, state.mix, state) > LEFT * sum_of(state.weight):
+        _make(state)
+    else:
+        _mix_rows(0, state)
+
+
+@kernel
+def combine_weights(weight, mix, state):  # type: ignore[no-untyped-def]
+    """Write the combination of earlier weights that comes nearest; return the sum of what it leaves."""
+    n_known = min(state.counts[KNOWN_HESSIANS], COMBINED)
+    products, factor = np.empty(COMBINED), np.zeros((COMBINED, COMBINED))
+    products[0], products[1], products[2], products[3] = four_row_dots(state.weights, 0, 1, 2, 3, weight)
+    factorise(state.weight_products, n_known, 0.0, factor)
+    mix[:] = 0.0
+    solve_cholesky(factor, n_known, products, mix)
+    return _left(state.weights, mix[0], mix[1], mix[2], mix[3], weight)
+
+
+@inner_loop
+def _left(weights, mix0, mix1, mix2, mix3, weight):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for i in range(weight.shape[0]):
+        combined = (mix0 * weights[0, i] + mix1 * weights[1, i]) + (mix2 * weights[2, i] + mix3 * weights[3, i])
+        total += abs(weight[i] - combined)
+    return total
+
+
+@kernel
+def _make(state):  # type: ignore[no-untyped-def]
+    slot = state.counts[KNOWN_HESSIANS] % COMBINED
+    state.counts[KNOWN_HESSIANS] += 1
+    state.counts[HESSIANS] += 1
+    copy_into(state.weight, state.weights[slot])
+    make_hessian_of(
+        state.columns, state.identity, state.counts[ENTERED], 0, state.weight, state.hessians[slot], state.work
+    )
+    n_known = min(state.counts[KNOWN_HESSIANS], COMBINED)
+    state.mix[:] = 0.0
+    state.mix[slot] = 1.0
+    for m in range(n_known):
+        state.weight_products[m, slot] = dot(state.weights[m], state.weight)
+        state.weight_products[slot, m] = state.weight_products[m, slot]
+    _mix_rows(0, state)
+
+
+@kernel
+def extend_hessians(first, state):  # type: ignore[no-untyped-def]
+    """Give the newest Hessian the rows of features entered since, from position `first` on; the others are forgotten.
+
+    The new rows are taken from it, in proportion, until the Hessian is combined again.
+    """
+    newest = (state.counts[KNOWN_HESSIANS] - 1) % COMBINED
+    make_hessian_of(
+        state.columns, state.identity, state.counts[ENTERED], first, state.weights[newest], state.hessians[newest],
+        state.work,
+    )  # fmt: skip
+    if newest != 0:
+        copy_into(state.weights[newest], state.weights[0])
+        for a in range(state.counts[ENTERED] + 1):
+            copy_into(state.hessians[newest, a, : a + 1], state.hessians[0, a])
+        state.weight_products[0, 0] = state.weight_products[newest, newest]
+    state.weights[1:] = 0.0
+    state.counts[KNOWN_HESSIANS] = 1
+    state.mix[:] = 0.0
+    state.mix[0] = sum_of(state.weight) / sum_of(state.weights[0])
+    _mix_rows(first, state)
+
+
+@kernel
+def _mix_rows(first, state):  # type: ignore[no-untyped-def]
+    """Combine the rows of the Hessians from `first` on, and the columns that mirror them."""
+    hessian, hessians, mix = state.hessian, state.hessians, state.mix
+    for a in range(first, state.counts[ENTERED] + 1):
+        row = hessian[a]
+        row[: a + 1] = 0.0
+        for m in range(COMBINED):
+            if mix[m] != 0.0:
+                add_first(hessians[m, a], mix[m], a + 1, row)
+        for b in range(a):
+            hessian[b, a] = row[b]

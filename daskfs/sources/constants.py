@@ -1,0 +1,97 @@
+"""What every row of a source has in common: features, targets and weights with one value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from daskfs.errors import DataError
+from daskfs.matrix.target import WholeValues
+from daskfs.sources.base import Source, SourceBlock
+from daskfs.store.writer import StoreWriter
+
+_NAMED_IN_A_NOTE = 10
+_FIRST_ROWS = 64
+
+
+class Constants:
+    """Columns that have shown one value so far; after the first block hardly any are left to look at."""
+
+    def __init__(self) -> None:
+        self._columns: np.ndarray | None = None
+        self._first = np.empty(0)
+        self._target_first: np.ndarray | None = None
+        self._target_constant = np.empty(0, dtype=bool)
+        self._all_weightless: bool | None = None
+        self.target_values = WholeValues()
+
+    def update(self, block: SourceBlock) -> None:
+        """Look at some more rows."""
+        self.update_features(block.X)
+        self.update_target(block)
+
+    def update_features(self, X: np.ndarray) -> None:
+        """Look at the features of some more rows."""
+        if self._columns is None:
+            self._columns, self._first = np.arange(X.shape[1]), np.array(X[0])
+        for rows in (X[:_FIRST_ROWS], X[_FIRST_ROWS:]):  # which leave few columns to look at
+            if len(self._columns) and len(rows):
+                self._keep((rows[:, self._columns] == self._first).all(axis=0))
+
+    def merge_features(self, later: Constants) -> None:
+        """Take in what was seen of the features of the rows that follow."""
+        if later._columns is None:
+            return
+        if self._columns is None:
+            self._columns, self._first = later._columns, later._first
+            return
+        _, mine, theirs = np.intersect1d(self._columns, later._columns, assume_unique=True, return_indices=True)
+        is_same = np.zeros(len(self._columns), bool)
+        is_same[mine] = self._first[mine] == later._first[theirs]
+        self._keep(is_same)
+
+    def _keep(self, is_same: np.ndarray) -> None:
+        assert self._columns is not None
+        self._columns, self._first = self._columns[is_same], self._first[is_same]
+
+    def update_target(self, block: SourceBlock) -> None:
+        """Look at targets and weights of some more rows."""
+        if block.weight is not None:
+            self._all_weightless = self._all_weightless is not False and not block.weight.any()
+        if block.y is None:
+            return
+        y = block.y.reshape(len(block.y), -1)
+        self.target_values.update(y[:, 0])
+        if self._target_first is None:
+            self._target_first, self._target_constant = y[0].copy(), np.ones(y.shape[1], dtype=bool)
+        self._target_constant &= (y == self._target_first).all(axis=0)
+
+    def conclude(self, rows: Source, writer: StoreWriter) -> None:
+        """Refuse what cannot be learnt from; tell the store what was seen."""
+        self.refuse_target(rows.target_names)
+        self.refuse_weights()
+        writer.source["n_target_values"] = self.target_values.count
+        writer.notes += [*rows.notes, *self.notes(rows.feature_names)]
+
+    def refuse_target(self, names: Sequence[str]) -> None:
+        """Refuse a target with one value only."""
+        for k in np.flatnonzero(self._target_constant).tolist():
+            value = self._target_first[k] if self._target_first is not None else None
+            raise DataError(
+                f"expected a target that varies, found {value:g} in every row", f"target '{names[k]}'", "choose another"
+            )
+
+    def refuse_weights(self) -> None:
+        """Refuse weights that leave no row."""
+        if self._all_weightless:
+            raise DataError("expected weights above 0, found 0 in every row", "weight", "choose another column")
+
+    def notes(self, names: Sequence[str]) -> list[str]:
+        """Name the constant features."""
+        if self._columns is None or not len(self._columns):
+            return []
+        listed = ", ".join(repr(names[j]) for j in self._columns[:_NAMED_IN_A_NOTE])
+        n_more = len(self._columns) - _NAMED_IN_A_NOTE
+        more = f" and {n_more} more" if n_more > 0 else ""
+        return [f"{len(self._columns)} constant feature(s), kept but never selected: {listed}{more}"]

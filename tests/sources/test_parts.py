@@ -1,0 +1,173 @@
+"""A store that several processes make is the store that one makes, byte for byte; what is wrong is said as ever."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from daskfs.cluster.open import open_cluster
+from daskfs.errors import DataError, SourceError
+from daskfs.sources import ingest as ingesting
+from daskfs.sources.base import part_nbytes
+from daskfs.sources.csv import CsvSource
+from daskfs.sources.csv_records import cut_text
+from daskfs.sources.ingest import ingest
+
+COLUMNS = {
+    "x0": {},
+    "x1": {"missing": "mean"},
+    "x2": {"missing": "drop"},
+    "x3": {"encoding": "standardised"},
+    "c": {"dtype": "string", "categories": ["a", "b", "c"], "unseen": "zero"},
+    "same": {},
+    "w": {"role": "weight"},
+    "name": {"role": "id"},
+    "y": {"role": "target"},
+}
+N_ROWS = 5000
+
+
+@pytest.fixture(scope="module")
+def client():
+    with open_cluster("threads", 2) as workers:
+        yield workers.client
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch):
+    """Cut small files, too, into some twenty parts."""
+    monkeypatch.setattr("daskfs.sources.base.MIN_PART_NBYTES", 2**14)
+    monkeypatch.setattr("daskfs.sources.csv_records.WORTH_COMPILING_NBYTES", 0)
+
+
+@pytest.fixture
+def in_parts(monkeypatch):
+    """Have it fail where the whole is read after all."""
+
+    def in_parts():
+        def refused(*_):
+            raise AssertionError("it was read as a whole")
+
+        monkeypatch.setattr(ingesting, "_write", refused)
+
+    return in_parts
+
+
+def frame():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({f"x{j}": rng.normal(size=N_ROWS) for j in range(4)})
+    table.loc[::7, "x1"], table.loc[5::99, "x2"] = np.nan, np.nan
+    table["c"] = rng.choice(["a", "b", "c", "d"], N_ROWS, p=[0.5, 0.3, 0.19, 0.01])
+    table["same"], table["w"] = 3.5, rng.integers(0, 3, N_ROWS)
+    table["name"] = [f'row {k}, "{k % 3}"\n' if k % 5 == 0 else f"row {k}" for k in range(N_ROWS)]
+    return table.assign(y=rng.normal(size=N_ROWS))
+
+
+def files_of(store):
+    return {path.relative_to(store): path.read_bytes() for path in store.rglob("*") if path.is_file()}
+
+
+def written(kind, folder):
+    """Write the table as one or several files."""
+    table, path = frame(), folder / f"table.{kind}"
+    if kind == "parquet":
+        pq.write_table(pa.Table.from_pandas(table, preserve_index=False), path, row_group_size=300)
+    elif kind == "two.csv":
+        table[:1234].to_csv(folder / "1.csv", index=False), table[1234:].to_csv(folder / "2.csv", index=False)
+        path = folder / "[12].csv"
+    elif kind == "bom.csv":
+        path.write_bytes(table.to_csv(index=False, lineterminator="\r\n").encode("utf-8-sig").rstrip())
+    else:
+        table.to_csv(path, index=False)
+    return path
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"shuffle": False}, {"dtype": "float64", "memory_limit": "64KiB"}, {"codec": "lz4"}]
+)
+@pytest.mark.parametrize("kind", ["csv", "two.csv", "bom.csv", "parquet"])
+def test_the_store_is_the_same_byte_for_byte(tmp_path, client, in_parts, kind, options):
+    path, schema = written(kind, tmp_path), {"columns": COLUMNS}
+    whole = ingest(path, tmp_path / "whole.zarr", schema=schema, tile_shape=(300, 4), **options)
+    assert whole.shape == (N_ROWS - len(range(5, N_ROWS, 99)), 8)
+    assert {"x2", "c"} <= {name for name in COLUMNS if any(f"'{name}'" in note for note in whole.notes)}
+    in_parts()
+    ingest(path, tmp_path / "parts.zarr", schema=schema, tile_shape=(300, 4), client=client, **options)
+    assert files_of(tmp_path / "parts.zarr") == files_of(tmp_path / "whole.zarr")
+    assert not [left for left in tmp_path.iterdir() if "unfinished" in left.name]
+
+
+def test_processes_make_the_same_store(tmp_path, in_parts):
+    path, schema = written("csv", tmp_path), {"columns": COLUMNS}
+    ingest(path, tmp_path / "whole.zarr", schema=schema, tile_shape=(300, 4))
+    in_parts()
+    with open_cluster("local", 2) as workers:
+        ingest(path, tmp_path / "parts.zarr", schema=schema, tile_shape=(300, 4), client=workers.client)
+    assert files_of(tmp_path / "parts.zarr") == files_of(tmp_path / "whole.zarr")
+
+
+FAULTS = {
+    "a text for a number": (
+        "x0",
+        "oops",
+        SourceError,
+        "table.csv:{line}, column 'x0': expected a number, found 'oops'",
+    ),
+    "a missing value": ("x0", "", SourceError, "table.csv:{line}, column 'x0', value ''"),
+    "infinity": ("x0", "inf", SourceError, "table.csv:{line}, column 'x0', value 'inf'"),
+    "too large": ("x0", "1e300", SourceError, "table.csv:{line}, column 'x0'"),
+}
+
+
+@pytest.mark.parametrize("case", FAULTS)
+def test_a_fault_is_named_with_its_line(tmp_path, client, case):
+    name, text, error, message = FAULTS[case]
+    table = frame().drop(columns="name").astype({name: object})
+    table.loc[3210, name] = text
+    table.to_csv(tmp_path / "table.csv", index=False)
+    columns = {key: value for key, value in COLUMNS.items() if key != "name"}
+    with pytest.raises(error) as fault:
+        ingest(tmp_path / "table.csv", tmp_path / "s.zarr", schema={"columns": columns}, client=client)
+    assert message.format(line=3212) in str(fault.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["table.csv"]
+
+
+def test_what_is_not_plain_is_read_as_a_whole(tmp_path, client):
+    rows = [f'{k},"{k % 3},\n{k}",{k % 11}' for k in range(5000)]
+    rows[2000] = '2000,5" of it,3'  # which turns inside and outside of quotes round, for who counts them
+    path = tmp_path / "table.csv"
+    path.write_text("a,b,y\n" + "\n".join(rows) + "\n")
+    columns = {"a": {}, "b": {"role": "id"}, "y": {"role": "target"}}
+    ingest(path, tmp_path / "whole.zarr", schema={"columns": columns})
+    ingest(path, tmp_path / "parts.zarr", schema={"columns": columns}, client=client)
+    assert files_of(tmp_path / "parts.zarr") == files_of(tmp_path / "whole.zarr")
+
+
+def test_a_constant_target_is_refused(tmp_path, client):
+    frame().drop(columns=["name", "c"]).fillna(0).assign(y=2).to_csv(tmp_path / "table.csv", index=False)
+    with pytest.raises(DataError, match="target 'y': expected a target that varies, found 2"):
+        ingest(tmp_path / "table.csv", tmp_path / "s.zarr", target="y", client=client)
+    assert [path.name for path in tmp_path.iterdir()] == ["table.csv"]
+
+
+def test_parts_end_where_records_end(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("a,y\n" + '1,"x\ny"\n2,z\n' * 300)
+    parts = cut_text(path, 4, 64, 100, b'"')
+    assert [part.start for part in parts[1:]] == [part.stop for part in parts[:-1]]
+    assert (parts[0].start, parts[-1].stop) == (4, path.stat().st_size)
+    content = path.read_bytes()
+    for part in parts:
+        text = content[part.start : part.stop]
+        assert text.count(b'"') % 2 == 0
+        assert text.endswith(b"\n")
+    assert 30 < len(parts) <= len(content) // 100
+
+
+def test_compressed_and_commented_files_have_no_parts(tmp_path):
+    path = written("csv", tmp_path)
+    assert len(CsvSource(path, target="y").parts()) > 10
+    assert not CsvSource(path, target="y", comment="#").parts()
+    assert not CsvSource(path, target="y", encoding="latin-1").parts()
+    assert part_nbytes(10**12) == 10**12 // 256
