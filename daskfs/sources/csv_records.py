@@ -118,9 +118,7 @@ class RecordReader:
         n_rows, position, why = kernels.read_records(text, stop, is_last, self._kinds, self._signs, read)
         if why == kernels.NOT_PLAIN or (position == 0 and not is_last):  # a record longer than Arrow takes
             return None
-        for column, row, start, end in read.unsettled.tolist():
-            if column < 0:
-                break
+        for column, row, start, end in read.unsettled[read.unsettled[:, 0] >= 0].tolist():
             if row < n_rows:
                 number = text[start:end].tobytes().replace(bytes([self._signs.decimal]), b".")
                 read.numbers[column, row] = float(number)

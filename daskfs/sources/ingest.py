@@ -143,6 +143,7 @@ def ingest(
             encoding_digest=encoding,
             codec=codec,
             n_samples=rows.n_samples,
+            n_expected=None if rows.n_samples is not None else rows.estimate_shape()[0],
             memory_limit=3 * limit // 4,
             tile_shape=tile_shape,
             progress=progress,

@@ -91,7 +91,7 @@ def encode_part(
     rows: Source, files: StretchFiles, block_rows: int, dtype: np.dtype, part: tuple[int, Any] | None
 ) -> EncodedPart | dict[str, Any]:
     """Encode a part where this runs, or describe the source where there is none."""
-    rows = copy.deepcopy(rows)  # it notes what it has read, and other tasks of this process read, too
+    rows = copy.copy(rows)  # it notes what it has read, and other tasks of this process read, too
     if part is None:
         return described(rows)
     number, place = part

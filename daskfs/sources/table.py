@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -274,6 +275,7 @@ class TableSource(Source):
     def part_blocks(self, part: Any, block_rows: int, dtype: np.dtype | type) -> Iterator[SourceBlock]:
         """Yield encoded rows of a part."""
         self._dropped: dict[str, int] = {}
+        self._encoders = {name: copy.copy(encoder) for name, encoder in self._encoders.items()}  # they count
         yield from self._encoded(self.part_batches(part), block_rows, dtype, self._dropped)
 
     def part_facts(self) -> tuple[dict[str, int], dict[str, int]]:

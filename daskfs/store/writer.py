@@ -74,6 +74,8 @@ class StoreWriter:
         Default: "lz4" for integers and where it halves the first tile, else "raw".
     n_samples : int, optional
         How many rows will come, where known; saves a copy on disk when rows keep their order.
+    n_expected : int, optional
+        An estimate of it, where it is not known: into how many files rows are spooled.
     memory_limit : int
         Bytes that the writer's blocks may take together. In addition, the target, weights, keys and labels of
         all rows are in memory: 32 bytes per row and more for labels.
@@ -130,6 +132,7 @@ class StoreWriter:
         encoding_digest: str = "",
         codec: Codec | None = None,
         n_samples: int | None = None,
+        n_expected: int | None = None,
         memory_limit: int = 1 << 30,
         tile_shape: tuple[int, int] | None = None,
         notes: Sequence[str] = (),
@@ -151,6 +154,7 @@ class StoreWriter:
         self.source, self.encoding_digest = dict(source), encoding_digest
         self.codec: Codec | None = codec or ("lz4" if self.dtype.kind in "iu" else None)
         self.n_samples, self.memory_limit, self.tile_shape = n_samples, memory_limit, tile_shape
+        self._n_expected = 2 * n_expected if n_samples is None and n_expected is not None else n_samples
         self.max_files, self.shard_nbytes = max_files, shard_nbytes
         self.notes = list(notes)
         self._row_nbytes = n_features * self.dtype.itemsize
@@ -201,9 +205,11 @@ class StoreWriter:
         n_buckets = None
         if self.shuffle:
             n_buckets = MAX_BUCKETS
+            if self._n_expected is not None:
+                nbytes = self._n_expected * self._row_nbytes
+                n_buckets = min(MAX_BUCKETS, max(1, math.ceil(8 * nbytes / self.memory_limit)))
             if self.n_samples is not None:
                 nbytes = self.n_samples * self._row_nbytes
-                n_buckets = min(MAX_BUCKETS, max(1, math.ceil(8 * nbytes / self.memory_limit)))
                 self._check_disk(nbytes if nbytes > memory_nbytes else 0)
         self._spool = Spool(
             self._site.folder / "rows",

@@ -121,8 +121,8 @@ class Message(BaseSelector, renamed={"penalty": "gic_penalty"}):
         Whether the criterion sees the residuals (the deviance) of the refit or of the shrunk Lasso fit.
     approx : {"lsa"}, optional
         For losses other than the squared one, follow the path of the quadratic approximation at the fit of all
-        features, for few of them (p < 100, say). Several times as fast; some subsets choose another model than on the
-        exact path.
+        features, for few of them: three times as fast with 20 to 30, slower than the exact path from some 60 on. Some
+        subsets choose another model than on the exact path.
     estimator : scikit-learn estimator, optional
         Selects on each subset instead of the Lasso path: a clone is fitted, the features with a coefficient in its
         ``coef_`` are chosen. Classes are -1 and 1 to it. The criterion and what belongs to it have no
