@@ -32,6 +32,16 @@ def test_products_of_int8_are_exact_at_their_largest():
     np.testing.assert_array_equal(cross_products(rows, rows), np.full((3, 3), 128.0**2 * 5200))
 
 
+@pytest.mark.parametrize("n_samples", [1, 63, 4095, 4096, 4100, 9000])
+def test_products_of_int8_are_those_of_whole_numbers(n_samples):
+    left, right = columns(7, n_samples, np.int8), columns(10, n_samples, np.int8, seed=1)
+    expected = left.astype(np.int64) @ right.astype(np.int64).T
+    np.testing.assert_array_equal(cross_products(left, right), expected)
+    which = np.array([9, 0, 3])
+    np.testing.assert_array_equal(cross_products(left, right, NO_WEIGHT, which), expected[:, which])
+    np.testing.assert_array_equal(cross_products(left, left), left.astype(np.int64) @ left.astype(np.int64).T)
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_a_product_has_the_same_bits_in_any_company(dtype):
     left, right = columns(9, 1300, dtype), columns(11, 1300, dtype, seed=1)

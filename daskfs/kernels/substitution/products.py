@@ -2,7 +2,7 @@
 
 Columns of floating point are centred and scaled in place when they arrive; columns of int8 stay as they are, and their
 products are centred and scaled afterwards (`centred`): sums of a band of int8 products are whole numbers below 2²⁴, so
-float32 holds them exactly.
+float32 holds them exactly, where the processor has no sums of bytes.
 
 Sixteen dot products are summed at a time in registers, in the blocks' precision over a band of 520 rows, in float64
 over the bands. Each product is summed in an order of its own that does not depend on its neighbours: the same bits in
@@ -12,20 +12,27 @@ blocks of any size.
 from __future__ import annotations
 
 import math
+import threading
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from daskfs.kernels.linear.gram_tiles import TILE, add_tile
 from daskfs.kernels.linear.moments import CONSTANT_RATIO
 from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
+from daskfs.kernels.substitution.integer_tiles import HAS_BYTE_PRODUCTS, STRIP, add_integer_tile
 
-BAND_ROWS = 520  # of two packed panels of 64 columns in the second-level cache; 520 x 128² < 2²⁴
+BAND_ROWS = 520  # of a hundred columns in the second-level cache; 520 x 128² < 2²⁴
+LANES = 16  # of float32
+LINE = 64  # bytes
 SPAN = 2048  # rows of a combination summed at once: they stay in the first-level cache
 NO_WEIGHT = np.empty(0)
 """Stands for weights that are all 1."""
 
 
-def cross_products(left: np.ndarray, right: np.ndarray, weight: np.ndarray = NO_WEIGHT) -> np.ndarray:
+def cross_products(
+    left: np.ndarray, right: np.ndarray, weight: np.ndarray = NO_WEIGHT, which: np.ndarray | None = None
+) -> np.ndarray:
     """Return Σ_i weight_i left_ai right_bi.
 
     Parameters
@@ -34,45 +41,126 @@ def cross_products(left: np.ndarray, right: np.ndarray, weight: np.ndarray = NO_
     right : ndarray of shape (B, n_samples), of the same dtype
         Where it is `left` itself, half of the products are copied.
     weight : ndarray of shape (n_samples,), optional
+    which : ndarray of int, optional
+        Rows of `right` that are meant; all by default.
 
     Returns
     -------
     ndarray of shape (A, B), float64
     """
-    packed = np.float64 if left.dtype == np.float64 else np.float32
-    panels = [np.zeros((-(-len(rows) // TILE) * TILE, BAND_ROWS), packed) for rows in (left, right)]
-    sums = np.zeros((len(panels[0]), len(panels[1])))
-    _add_bands(left, right, weight, panels[0], panels[1], sums, left is right)
-    products = sums[: len(left), : len(right)]
-    if left is right:
+    is_symmetric = left is right and which is None
+    which = np.arange(len(right)) if which is None else which
+    shape = (-(-len(left) // TILE) * TILE, -(-len(which) // TILE) * TILE)
+    sums = np.zeros(shape)
+    if HAS_BYTE_PRODUCTS and left.dtype == np.int8 and not len(weight):
+        panels = again("strip", (TILE, STRIP), np.uint8), again("panel", (shape[1], STRIP), np.int8)
+        _add_strips(left, right, which, *panels, sums, is_symmetric)
+    else:
+        packed = np.float64 if left.dtype == np.float64 else np.float32
+        panels = again("strip", (TILE, BAND_ROWS), packed), again("panel", (shape[1], BAND_ROWS), packed)
+        _add_bands(left, right, which, weight, *panels, sums, is_symmetric)
+    products = sums[: len(left), : len(which)]
+    if is_symmetric:
         lower = np.tril_indices(len(left), -1)
         products[lower] = products.T[lower]
     return products
 
 
+class _Room(threading.local):
+    """Memory that each thread uses again: fresh pages cost as much as the products of a small block."""
+
+    def __init__(self) -> None:
+        self.named: dict[str, np.ndarray] = {}
+
+
+_ROOM = _Room()
+
+
+def again(name: str, shape: tuple[int, int], dtype: DTypeLike) -> np.ndarray:
+    """Return the array of this name, used again by the next who asks; what is in it is not said.
+
+    It begins where a line of the cache does.
+    """
+    nbytes = shape[0] * shape[1] * np.dtype(dtype).itemsize
+    room = _ROOM.named.get(name)
+    if room is None or len(room) < nbytes:
+        room = np.empty(nbytes + LINE, np.uint8)
+        room = _ROOM.named[name] = room[-room.ctypes.data % LINE :]
+    return room[:nbytes].view(dtype).reshape(shape)
+
+
 @kernel
-def _add_bands(left, right, weight, left_panel, right_panel, sums, is_symmetric):  # type: ignore[no-untyped-def]
+def _add_bands(left, right, which, weight, strip, panel, sums, is_symmetric):  # type: ignore[no-untyped-def]
+    """Add the products of a band of rows after the other: those of four columns of `left`, with all of `right`."""
     n_samples = left.shape[1]
-    zero = np.zeros(1, left_panel.dtype)[0]  # of the panels' precision, in which the sums of a band are kept
+    zero = np.zeros(1, strip.dtype)[0]  # of the panels' precision, in which the sums of a band are kept
+    n_columns = panel.shape[0]
     for start in range(0, n_samples, BAND_ROWS):
         if is_stopped():
             break
         stop = min(start + BAND_ROWS, n_samples)
-        if stop - start < BAND_ROWS:
-            left_panel[:] = 0
-            right_panel[:] = 0
-        for a in range(left.shape[0]):
-            _copy(left[a, start:stop], left_panel[a])
-        for b in range(right.shape[0]):
+        if stop - start < BAND_ROWS or start == 0:
+            width = min(BAND_ROWS, (stop - start + LANES - 1) // LANES * LANES)
+            strip, panel = strip.reshape(-1)[: TILE * width], panel.reshape(-1)[: n_columns * width]
+            strip, panel = strip.reshape((TILE, width)), panel.reshape((n_columns, width))
+            strip[:] = 0
+            panel[:] = 0
+        for b in range(which.shape[0]):
+            row = right[which[b], start:stop]
             if weight.shape[0] > 0:
-                _weigh(right[b, start:stop], weight[start:stop], right_panel[b])
+                _weigh(row, weight[start:stop], panel[b])
             else:
-                _copy(right[b, start:stop], right_panel[b])
-        for a in range(0, left_panel.shape[0], TILE):
+                _copy(row, panel[b])
+        for a in range(0, left.shape[0], TILE):
             if is_stopped():
                 break
-            for b in range(a if is_symmetric else 0, right_panel.shape[0], TILE):
-                add_tile(left_panel, a, right_panel, b, zero, sums)
+            for q in range(min(TILE, left.shape[0] - a)):
+                _copy(left[a + q, start:stop], strip[q])
+            for b in range(a if is_symmetric else 0, n_columns, TILE):
+                add_tile(strip, 0, panel, b, zero, sums[a : a + TILE])
+
+
+@kernel
+def _add_strips(left, right, which, strip, panel, sums, is_symmetric):  # type: ignore[no-untyped-def]
+    """Add products of whole numbers, Σ (x + 128) y - 128 Σ y: processors multiply unsigned bytes with signed ones."""
+    n_samples = left.shape[1]
+    strip[:] = 0
+    panel[:] = 0
+    for start in range(0, n_samples, STRIP):
+        if is_stopped():
+            break
+        stop = min(start + STRIP, n_samples)
+        if stop - start < STRIP:
+            panel[:] = 0
+        for b in range(which.shape[0]):
+            _copy(right[which[b], start:stop], panel[b])
+        for a in range(0, left.shape[0], TILE):
+            if is_stopped():
+                break
+            for q in range(min(TILE, left.shape[0] - a)):
+                _raise(left[a + q, start:stop], strip[q])
+            for b in range(a if is_symmetric else 0, panel.shape[0], TILE):
+                add_integer_tile(strip, panel, b, sums, a)  # type: ignore[call-arg]
+    for b in range(which.shape[0]):
+        if is_stopped():
+            break
+        raised = 128.0 * _total(right[which[b]])
+        for a in range(sums.shape[0]):
+            sums[a, b] -= raised
+
+
+@inner_loop
+def _raise(row, out):  # type: ignore[no-untyped-def]
+    for i in range(row.shape[0]):
+        out[i] = np.int32(row[i]) + 128
+
+
+@inner_loop
+def _total(row):  # type: ignore[no-untyped-def]
+    total = 0
+    for i in range(row.shape[0]):
+        total += row[i]
+    return total
 
 
 @inner_loop
@@ -164,6 +252,16 @@ def _add_four(row0, row1, row2, row3, c0, c1, c2, c3, out):  # type: ignore[no-u
 def _add_one(row, c, out):  # type: ignore[no-untyped-def]
     for i in range(out.shape[0]):
         out[i] += c * row[i]
+
+
+@kernel
+def are_usable(ids, scale, members):  # type: ignore[no-untyped-def]
+    """Return which columns may enter: not constant, and not among the members; bool of shape (B,)."""
+    usable = scale > 0.0
+    for b in range(ids.shape[0]):
+        for k in range(members.shape[0]):
+            usable[b] &= ids[b] != members[k]
+    return usable
 
 
 @kernel

@@ -151,7 +151,7 @@ def _work(session: WorkerSession, settings: AsyncSettings, ahead: _ReadAhead) ->
         session.spent.reading_s += time.perf_counter() - started
         proposal = session.propose(columns)
         del columns  # or its buffer counts as in use
-        session.push(proposal, block_width(session.spent, settings))
+        session.push(proposal, block_width(session.spent, settings), ahead.read(session.reply.leases[1:]))
 
 
 def block_width(spent: Spent, settings: AsyncSettings) -> int:
@@ -187,6 +187,11 @@ class _ReadAhead:
         first = self._waiting.pop(lease, None) or self._pool.submit(self._read, lease)
         self._waiting = {then: self._waiting.get(then) or self._pool.submit(self._read, then) for then in following}
         return first.result()
+
+    def read(self, leases: tuple[Lease, ...]) -> Columns | None:
+        """Return the columns of the first of these leases, where they are here already."""
+        waiting = self._waiting.get(leases[0]) if leases else None
+        return waiting.result() if waiting is not None and waiting.done() else None
 
     def _read(self, lease: Lease) -> Columns:
         ids = np.arange(lease.start, lease.stop, dtype=np.int64)

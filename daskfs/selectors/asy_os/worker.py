@@ -22,6 +22,7 @@ an earlier u_C: it is renewed after as many candidates as there are members, whe
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -54,6 +55,15 @@ class WorkerSettings:
     """Of the columns as they are held."""
 
 
+class Foreseen(NamedTuple):
+    """Products of columns with the members, computed before they are presented."""
+
+    ids: np.ndarray
+    n_entered: int
+    """How many columns had entered then: later ones are not among the members that were multiplied."""
+    cross: np.ndarray
+
+
 class SubstitutionWorker:
     """The columns of one worker, S(t), and their coefficients."""
 
@@ -70,12 +80,15 @@ class SubstitutionWorker:
         self._since = np.inf  # candidates since the curvature was taken
         self._number = 0
         self._kept: dict[str, np.ndarray] = {}
+        self._foreseen = Foreseen(NO_COLUMNS, 0, np.zeros((0, 0)))
+        self._entered_before = 0
         self._before = Share(0, NO_COLUMNS, NO_COEF)
         """What was held before a batch."""
 
     def take_back(self, matrix: Matrix, share: Share) -> None:
         """Become the worker that holds a share: its columns are read again."""
         self.members.n_members, self._number = 0, share.worker
+        self._foreseen = Foreseen(NO_COLUMNS, 0, np.zeros((0, 0)))
         if len(share.columns):
             self.members.add(read_columns(matrix, share.columns, self.settings.columns, self.objective.weight))
         self.model.begin(share.coef)
@@ -94,19 +107,37 @@ class SubstitutionWorker:
         self._keep()
         self._look(told)
         self._optimise()
-        start = 0
+        start, foreseen = 0, self._foreseen if np.array_equal(self._foreseen.ids, columns.ids) else None
         while start < len(columns):  # a lease is wide for the calls' sake; pieces gallop as the engines' batches do
-            piece = columns.take(slice(start, start + self._width.width))
+            some = slice(start, start + self._width.width)
+            piece, cross = columns.take(some), None if foreseen is None else foreseen.cross[some]
             start += len(piece)
-            self._width.after(self._walk(piece, told.held))
+            self._width.after(self._walk(piece, told.held, self._with_members(piece, cross)))
         self._since += len(columns)
         return self._proposal(told)
 
-    def _walk(self, columns: Columns, held: np.ndarray) -> int:
+    def foresee(self, columns: Columns) -> None:
+        """Compute the products of the members with columns that are likely to be presented next."""
+        if self.objective.loss == SQUARED:  # else the products change with u_C
+            cross = self.products.between(columns.rows, self.members.held)
+            self._foreseen = Foreseen(columns.ids, self.members.n_entered, cross)
+
+    def _with_members(self, columns: Columns, foreseen: np.ndarray | None) -> np.ndarray:
+        """Return the products of columns with the members, of shape (B, capacity): only of those not foreseen anew."""
+        members, products, k = self.members, self.products, self.members.n_members
+        cross = np.zeros((len(columns), members.capacity))
+        if foreseen is None:
+            cross[:, :k] = products.between(columns.rows, members.held)
+            return cross
+        cross[:, : foreseen.shape[1]] = foreseen
+        new = np.flatnonzero(members.entered[:k] > self._foreseen.n_entered)
+        if len(new):
+            cross[:, new] = products.between(columns.rows, members.rows, new)
+        return cross
+
+    def _walk(self, columns: Columns, held: np.ndarray, cross: np.ndarray) -> int:
         """Let those in that pay, one after the other; return how many."""
         members, products = self.members, self.products
-        cross = np.zeros((len(columns), members.capacity))
-        cross[:, : members.n_members] = products.between(columns.rows, members.held)
         usable = members.usable(columns)
         if len(held):
             usable &= ~np.isin(columns.ids, held)
@@ -211,11 +242,14 @@ class SubstitutionWorker:
     def _keep(self) -> None:
         """Remember what is held, for `settle`."""
         self.members.keep()
+        self._entered_before = self.members.n_entered
         self._kept, self._before = self.model.kept(), self.holds()
 
     def _revert(self) -> None:
         self.model.revert(self._kept)
         self.members.revert()
+        if self.members.n_entered > self._entered_before:
+            self._foreseen = Foreseen(NO_COLUMNS, 0, np.zeros((0, 0)))  # of members that are gone
         if self.objective.loss != SQUARED:
             self._since = np.inf
 
@@ -247,9 +281,9 @@ class CurvedProducts:
     centre: float = 0.0
     """Sum of D, by which columns are centred; 0: columns are centred already, or are not to be."""
 
-    def between(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """Return the products of the rows of two arrays, of shape (A, B)."""
-        return curved_products(left, right, self.weight, self.total, self.centre)
+    def between(self, left: np.ndarray, right: np.ndarray, which: np.ndarray | None = None) -> np.ndarray:
+        """Return the products of the rows of two arrays, of shape (A, B); those of `which` alone."""
+        return curved_products(left, right, self.weight, self.total, self.centre, which=which)
 
     def within(self, columns: Columns) -> np.ndarray:
         """Return the products of a batch with itself, of shape (B, B)."""

@@ -6,7 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daskfs.kernels.substitution.products import NO_WEIGHT, combine, cross_products, row_products
+from daskfs.kernels.substitution.products import (
+    NO_WEIGHT,
+    are_usable,
+    combine,
+    cross_products,
+    row_products,
+)
 from daskfs.selectors.online_substitution.columns import Columns
 
 
@@ -39,6 +45,8 @@ class Members:
         self.ids = np.full(capacity, -1, np.int64)
         self.mean, self.scale, self.square = np.zeros(capacity), np.ones(capacity), np.ones(capacity)
         self.offset, self.factor = np.zeros(capacity), np.ones(capacity)
+        self.n_entered, self.entered = 0, np.zeros(capacity, np.int32)
+        """How many columns ever came in, and how many had when each of the members did."""
         self._kept = _Kept(0, (), {})
 
     @property
@@ -63,6 +71,8 @@ class Members:
         self.mean[slot], self.scale[slot], self.square[slot] = columns.mean[b], columns.scale[b], columns.square[b]
         self.offset[slot], self.factor[slot] = columns.offset[b], columns.factor[b]
         self.n_members = max(self.n_members, slot + 1)
+        self.n_entered += 1
+        self.entered[slot] = self.n_entered
 
     def copy_in(self, columns: Columns, placed: dict[int, int]) -> None:
         """Copy the values of candidates that entered: ``placed[slot]`` is their place in the batch."""
@@ -99,15 +109,19 @@ class Members:
 
     def usable(self, columns: Columns) -> np.ndarray:
         """Return which columns may enter: not constant, not members; bool of shape (B,)."""
-        present = set(self.ids[: self.n_members].tolist())
-        is_new = np.array([j not in present for j in columns.ids.tolist()], bool)
-        return is_new & (columns.scale > 0.0)
+        found: np.ndarray = are_usable(columns.ids, columns.scale, self.ids[: self.n_members])
+        return found
 
     def cross(self, columns: Columns) -> np.ndarray:
         """Return ⟨z_b, z_k⟩ of a block with the members, of shape (B, n_members)."""
         k = self.n_members
         products = cross_products(columns.rows, self.held, self.weight)
         return self._centred(products, columns, self.offset[:k], self.factor[:k])
+
+    def cross_with(self, columns: Columns, slots: np.ndarray) -> np.ndarray:
+        """Return ⟨z_b, z_k⟩ of a block with the members in some slots, of shape (B, n_slots)."""
+        products = cross_products(columns.rows, self.rows, self.weight, slots)
+        return self._centred(products, columns, self.offset[slots], self.factor[slots])
 
     def within(self, columns: Columns) -> np.ndarray:
         """Return ⟨z_a, z_b⟩ of a block with itself, of shape (B, B)."""

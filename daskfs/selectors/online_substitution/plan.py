@@ -8,8 +8,9 @@ from daskfs.kernels.substitution.products import BAND_ROWS
 from daskfs.selectors.shared.budget import TILES_NBYTES, Budget, SelectorPlan
 
 SMALLEST_BATCH, LARGEST_BATCH = 32, 128
+LOOKED_AHEAD = 512  # columns of which one asks at once who could enter
 READ_NBYTES = 8 << 20  # read at once where columns are short: a read has its price
-COPY_NBYTES = 2 << 20  # of columns in memory, which are copied into a block
+COPY_NBYTES = 4 << 20  # of columns in memory, which are copied into a block
 MAX_READ_NBYTES = 128 << 20
 VECTORS = 10  # of n_samples float64: target, weights, prediction, derivatives and what a step needs
 REFIT_NBYTES = 3 * 8 << 20  # blocks of rows of the refit
@@ -58,20 +59,32 @@ class SubstitutionShape:
         """Of one column in memory."""
         return self.n_samples * self.itemsize
 
+    @property
+    def _again(self) -> int:
+        """1 where columns come more than once, else 0."""
+        return int(self.n_epochs > 1)
+
     def held(self, n_selected: int) -> Budget:
         """Return what is held beside the blocks that are read."""
         s, b = n_selected, self.batch
         members = s * self.column_nbytes
         refit = min(members, MAX_READ_NBYTES) + REFIT_NBYTES
         replaced = min(s, b) * self.column_nbytes if self.undoes else 0
+        closer = self._again * batch_of(None, s) * self.column_nbytes
         return (
             Budget()
             .add("selected columns", members)
             .add("their products", 3 * s * s * 8)
             .add("products with a block", 6 * b * s * 8 + 2 * b * b * 8 + 2 * (s + b + 8) * BAND_ROWS * 8)
             .add("vectors over the rows", VECTORS * 8 * self.n_samples)
+            .add("what is explained of each column", self._again * (12 * self.n_features + 3 * 8 * LOOKED_AHEAD * s))
             .add("screened candidates", self.n_screened // 2 * self.column_nbytes)
-            .add_largest(refit=refit, a_block_as_it_is_checked=b * self.n_samples, columns_that_may_come_back=replaced)
+            .add_largest(
+                refit=refit,
+                a_block_as_it_is_checked=b * self.n_samples,
+                columns_that_may_come_back=replaced,
+                columns_looked_at_closer=closer,
+            )
             .add("tiles", TILES_NBYTES)
         )
 
@@ -113,7 +126,8 @@ def choose_read_plan(shape: SubstitutionShape, memory_limit: int | None) -> Read
         wanted = min(wanted, max(1, MAX_READ_NBYTES // batch_nbytes))
     wanted = min(wanted, -(-shape.n_features // shape.batch))
     narrower = [wanted >> k for k in range(1, wanted.bit_length())]
-    for n_batches, prefetch in [(n, ahead) for n in (wanted, *narrower) for ahead in (1, 0)]:
+    most_ahead = 1 if shape.tile_columns > 1 else 0  # copying ahead would fetch from another core's cache
+    for n_batches, prefetch in [(n, ahead) for n in (wanted, *narrower) for ahead in range(most_ahead, -1, -1)]:
         width = n_batches * shape.batch
         needed = shape.whole(shape.n_selected, width, prefetch)
         if memory_limit is None or needed.nbytes <= memory_limit:

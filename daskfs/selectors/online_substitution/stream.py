@@ -130,6 +130,8 @@ class SubstitutionStream:
         start : Position
             To go on from.
         """
+        if n_epochs - start.epoch > 1:
+            self.engine.expect_again(self.matrix.shape[1])
         for epoch in range(start.epoch, n_epochs):
             if epoch > 0 and start.position == 0:
                 has_changed = self.engine.counters.n_entered > start.n_entered_before
@@ -235,6 +237,7 @@ class SubstitutionStream:
         width, batch, buffers = self.plan.width, self.plan.batch, BufferPool()
         reads = [columns[start : start + width] for start in range(0, len(columns), width)]
         for block in prefetched(lambda ids: self._read(ids, buffers), reads, self.plan.prefetch):
+            self.engine.look_ahead(block)
             for start in range(0, len(block), batch):
                 yield block.take(slice(start, start + batch))
             del block  # or its buffer counts as in use while the next one is taken

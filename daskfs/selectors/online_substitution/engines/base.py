@@ -7,6 +7,8 @@ a stream of columns or an examination, knows these methods alone:
     keep_members()               never drop those of now
     coef, intercept, value       where the selection stands
     counters                     what happened so far
+    expect_again(n_columns)      columns will come more than once
+    look_ahead(columns)          these will be taken next
     relax(n_candidates)          lower the ridge to what the members ask for
     entry_state()                what sparse columns are judged against
     screen(most)                 what a column must show before it is worth a closer look
@@ -155,6 +157,12 @@ class Engine(ABC):
     def keep_members(self) -> None:
         """Never drop the members of now."""
         self.members.n_fixed = self.members.n_members
+
+    def expect_again(self, n_columns: int) -> None:  # noqa: B027
+        """Be ready to meet columns, of so many, more than once: what is found of them may be remembered."""
+
+    def look_ahead(self, columns: Columns) -> None:  # noqa: B027
+        """See columns before they are taken, batch by batch: what can be found of many at once may be."""
 
     def relax(self, n_candidates: int) -> bool:
         """Lower the ridge to what the members, out of so many columns, ask for; return whether it fell."""

@@ -31,6 +31,7 @@ def curved_products(
     centre: float = 0.0,
     left_sums: np.ndarray | None = None,
     right_sums: np.ndarray | None = None,
+    which: np.ndarray | None = None,
 ) -> np.ndarray:
     """Return (Σ_i d_i a_i b_i - Σ_i d_i a_i · Σ_i d_i b_i / Σ_i d_i) / n of columns of floating point, shape (A, B).
 
@@ -45,9 +46,12 @@ def curved_products(
         Σ d, by which columns are centred: the intercept's best answer. 0: they are not.
     left_sums, right_sums : ndarray of shapes (A,) and (B,), optional
         Σ_i d_i a_i and Σ_i d_i b_i, where they are known.
+    which : ndarray of int, optional
+        Rows of `right` that are meant; all by default.
     """
-    products = cross_products(left, right, weight)
+    products = cross_products(left, right, weight, which)
     if centre > 0.0:
+        right = right if which is None else right[which]
         right_sums = row_products(right, weight, NO_WEIGHT) if right_sums is None else right_sums
         if left_sums is None:
             left_sums = right_sums if left is right else row_products(left, weight, NO_WEIGHT)

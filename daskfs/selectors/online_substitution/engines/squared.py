@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from daskfs.kernels.substitution.entries import State
 from daskfs.kernels.substitution.exchange import removal_costs
-from daskfs.kernels.substitution.products import NO_WEIGHT, row_products
+from daskfs.kernels.substitution.products import NO_WEIGHT, again, row_products
 from daskfs.selectors.online_substitution.columns import Columns
 from daskfs.selectors.online_substitution.engines.base import BatchWidth, Engine, Finished, Rule
 from daskfs.selectors.online_substitution.engines.exchange import ExchangeModel
+from daskfs.selectors.online_substitution.engines.explained import Explained
 from daskfs.selectors.online_substitution.engines.quadratic import QuadraticModel, QuadraticState
 from daskfs.selectors.online_substitution.engines.steps import StepsModel
 from daskfs.selectors.online_substitution.members import Members
+from daskfs.selectors.online_substitution.plan import LOOKED_AHEAD
 from daskfs.selectors.online_substitution.screen import Screen
 
 
@@ -44,6 +48,12 @@ class SquaredEngine(Engine):
         self.y = y
         self.model = quadratic_model(members, rule, 0.5 * float(y @ (y * weight if len(weight) else y)) / members.total)
         self.counters = self.model.counters
+        self._explained: Explained | None = None
+
+    def expect_again(self, n_columns: int) -> None:
+        """Be ready to meet columns more than once; see `Explained`."""
+        if isinstance(self.model, ExchangeModel) and self.mode == "gram":
+            self._explained = Explained(self.model, n_columns)
 
     @property
     def coef(self) -> np.ndarray:
@@ -63,10 +73,33 @@ class SquaredEngine(Engine):
             columns = self._candidates(columns)
         if not len(columns):
             return 0
-        cross = np.zeros((len(columns), members.capacity))
-        cross[:, : members.n_members] = members.cross(columns)
+        usable, n_before = members.usable(columns), members.n_entered
+        if self._explained is not None and members.n_members == members.capacity:
+            self.look_ahead(columns)
+            if self._explained.none_enters(columns, usable):
+                self.counters.n_presented += int(usable.sum())
+                return 0
         linear = members.against_target(columns, self.y)
-        return self.model.walk(columns, cross, linear, members.usable(columns), members)
+        n_entered = self.model.walk(columns, self._cross(columns), linear, usable, members)
+        if self._explained is not None:
+            self._explained.note(columns, n_before)
+        return n_entered
+
+    def _cross(self, columns: Columns) -> np.ndarray:
+        """Return the products of columns with the members, of shape (B, capacity), where the next ones will be."""
+        k, cross = self.members.n_members, again("cross", (len(columns), self.members.capacity), np.float64)
+        cross[:, :k], cross[:, k:] = self.members.cross(columns), 0.0
+        return cross
+
+    def look_ahead(self, columns: Columns) -> None:
+        """Find out at once which of more columns than a batch stay out; see `Explained`."""
+        members, explained = self.members, self._explained
+        if explained is None or not members.n_fixed < members.capacity == members.n_members:
+            return
+        spread = math.sqrt(2.0 * self.model.constant)
+        for start in range(0, len(columns), LOOKED_AHEAD):
+            some = columns.take(slice(start, start + LOOKED_AHEAD))
+            explained.look_ahead(some, self.y, self._residual, spread)
 
     def _take_one(self, column: Columns) -> int:
         """The reference: the residual, the gradient and the column's products, each one pass over the members."""
@@ -103,8 +136,11 @@ class SquaredEngine(Engine):
         return self.model.constant, np.concatenate([[0.0], -state.linear[:k]]), hessian, np.zeros(k + 1)
 
     def _take_ridge(self, ridge: float) -> None:
+        fall = self.rule.ridge - ridge
         super()._take_ridge(ridge)
         self.model.take_rule(self.rule)
+        if self._explained is not None:
+            self._explained.relax(fall)
 
     def entry_state(self) -> State | None:
         """Return what columns are judged against by their entries alone."""
