@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from daskfs.sources.table_schema import TableFormat
 
-WORTH_COMPILING_NBYTES = 2**26
+WORTH_COMPILING_NBYTES = 2**27
 """Text of which Arrow reads half while numba is loaded; without it, all takes a quarter longer."""
 _MOST_UNSETTLED = 1024
 _LINE_FEED = 10
