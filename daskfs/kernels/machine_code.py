@@ -230,7 +230,7 @@ def _nothing(context: Any, builder: Any, kind: Any, value: Any) -> Any:
 
 
 def compile_or_give_up(compile: Callable[[Any], Any], dispatcher: Any, sig: Any) -> Any:
-    """Compile a function for a signature; where that fails, or is interrupted, others need not wait for this process."""
+    """Compile a function for a signature; where that fails or is interrupted, others need not wait for it."""
     try:
         return compile(sig)
     except BaseException:

@@ -109,7 +109,8 @@ def test_the_refit_of_a_pipeline_is_rehearsed_where_it_follows(then_refit, metho
     monkeypatch.setattr(refit, "refit_by_ridge", lambda selector, run: refitted.append(len(selector.selected_)))
     options = {"method": method, "loss": "squared", "then_refit": then_refit}
     compile_ahead.rehearse(json.dumps([(options, [TALL, WIDE])]), "float32")
-    assert len(refitted) == 2 * then_refit and all(refitted)
+    assert len(refitted) == 2 * then_refit
+    assert all(refitted)
     assert compile_ahead._mark(options, "float32") != compile_ahead._mark(options | {"then_refit": None}, "float32")
 
 
@@ -118,7 +119,8 @@ def test_a_warning_does_not_end_a_rehearsal_though_warnings_are_errors(monkeypat
     refitted = []
     monkeypatch.setattr(refit, "refit_by_ridge", lambda selector, run: refitted.append(len(selector.selected_)))
     monkeypatch.setattr(compile_ahead, "_write_noise", write_nothing_that_tells)
-    compile_ahead.rehearse(json.dumps([({"method": "message", "loss": "squared", "then_refit": True}, [TALL])]), "float32")
+    options = {"method": "message", "loss": "squared", "then_refit": True}
+    compile_ahead.rehearse(json.dumps([(options, [TALL])]), "float32")
     assert refitted == [0]
 
 
