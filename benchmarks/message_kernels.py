@@ -77,7 +77,8 @@ TASKS: dict[str, tuple[str, Callable[[], tuple]]] = {
 
 def our_functions(loss: str, X: np.ndarray, y: np.ndarray, patience: int) -> tuple[Clock, np.ndarray]:
     """Ours, and the λ at which our stop ends the grid."""
-    from daskfs.kernels.lasso.criteria import feature_penalty
+    from daskfs.interrupts import guard
+from daskfs.kernels.lasso.criteria import feature_penalty
 
     weight = np.ones(len(y))
     options = {"penalty": feature_penalty("ebic", *X.shape), "patience": patience}
@@ -279,7 +280,8 @@ def main() -> None:
     parser.add_argument("--peers-python", help="of an environment with adelie and python-glmnet")
     parser.add_argument("--json", type=Path, help="write the figures there")
     options = parser.parse_args()
-    results = run(options.tasks, options.repeats, options.patience, options.peers_python, options.questions)
+    with guard():  # once, as a fit does: not for every call of a kernel
+        results = run(options.tasks, options.repeats, options.patience, options.peers_python, options.questions)
     if options.json:
         options.json.write_text(json.dumps({"python": sys.version, **results}, indent=1))
 
