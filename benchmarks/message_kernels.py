@@ -77,8 +77,7 @@ TASKS: dict[str, tuple[str, Callable[[], tuple]]] = {
 
 def our_functions(loss: str, X: np.ndarray, y: np.ndarray, patience: int) -> tuple[Clock, np.ndarray]:
     """Ours, and the λ at which our stop ends the grid."""
-    from daskfs.interrupts import guard
-from daskfs.kernels.lasso.criteria import feature_penalty
+    from daskfs.kernels.lasso.criteria import feature_penalty
 
     weight = np.ones(len(y))
     options = {"penalty": feature_penalty("ebic", *X.shape), "patience": patience}
