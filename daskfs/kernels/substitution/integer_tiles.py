@@ -6,38 +6,23 @@ Sums of int32 are exact: those of other processors, of float32 over short bands,
 from __future__ import annotations
 
 import llvmlite.binding
-import numpy as np
 from llvmlite import ir
 from numba import config, types
-from numba.extending import intrinsic
 
-from daskfs.kernels.linear.columns import copy_into
-from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
+from daskfs.kernels.instructions import STRIP, add_integer_tile
+from daskfs.kernels.linear.gram_tiles import TILE
+from daskfs.kernels.machine_code import instruction
 
-TILE = 4
-STRIP = 4096
-"""Bytes of each row that are multiplied at once; 4096 x 255 x 128 is far below 2³¹."""
-HAS_BYTE_PRODUCTS = not getattr(config, "CPU_NAME", None) and llvmlite.binding.get_host_cpu_features().get(
-    "avx512vnni", False
-)
+_IS_FOR_THIS_MACHINE = not (getattr(config, "CPU_NAME", None) or getattr(config, "CPU_FEATURES", None))
+HAS_BYTE_PRODUCTS = _IS_FOR_THIS_MACHINE and llvmlite.binding.get_host_cpu_features().get("avx512vnni", False)
 """Whether one instruction adds 64 products of bytes, without which nothing here can be compiled."""
 WIDTH = 64
 LANES = ir.VectorType(ir.IntType(32), 16)
 BYTES = ir.VectorType(ir.IntType(8), WIDTH)
 
 
-@intrinsic
-def add_integer_tile(typing_context, left, right, b, sums, a):  # type: ignore[no-untyped-def]
-    """Add the dot products of the rows of `left` with rows b to b + 3 of `right` to ``sums[a : a + 4, b : b + 4]``.
-
-    Parameters
-    ----------
-    left : ndarray of shape (4, STRIP), uint8
-    right : ndarray of shape (>= b + 4, STRIP), int8
-    b, a : int
-    sums : ndarray of shape (>= a + 4, >= b + 4), float64
-        Exact as long as they are below 2⁵³.
-    """
+@instruction(add_integer_tile)
+def _add_integer_tile(typing_context, left, right, b, sums, a):  # type: ignore[no-untyped-def]
     signature = types.void(left, right, b, sums, a)
 
     def generate(context, builder, _, arguments):  # type: ignore[no-untyped-def]
@@ -80,46 +65,3 @@ def add_integer_tile(typing_context, left, right, b, sums, a):  # type: ignore[n
 def _intrinsic(builder, name, result, arguments):  # type: ignore[no-untyped-def]
     found = builder.module.globals.get(name)
     return found or ir.Function(builder.module, ir.FunctionType(result, arguments), name)
-
-
-@kernel
-def add_strips(left, right, which, strip, panel, sums, is_symmetric):  # type: ignore[no-untyped-def]
-    """Add products of whole numbers, Σ (x + 128) y - 128 Σ y: processors multiply unsigned bytes with signed ones."""
-    n_samples = left.shape[1]
-    strip[:] = 0
-    panel[:] = 0
-    for start in range(0, n_samples, STRIP):
-        if is_stopped():
-            break
-        stop = min(start + STRIP, n_samples)
-        if stop - start < STRIP:
-            panel[:] = 0
-        for b in range(which.shape[0]):
-            copy_into(right[which[b], start:stop], panel[b])
-        for a in range(0, left.shape[0], TILE):
-            if is_stopped():
-                break
-            for q in range(min(TILE, left.shape[0] - a)):
-                _raise(left[a + q, start:stop], strip[q])
-            for b in range(a if is_symmetric else 0, panel.shape[0], TILE):
-                add_integer_tile(strip, panel, b, sums, a)  # type: ignore[call-arg]
-    for b in range(which.shape[0]):
-        if is_stopped():
-            break
-        raised = 128.0 * _total(right[which[b]])
-        for a in range(sums.shape[0]):
-            sums[a, b] -= raised
-
-
-@inner_loop
-def _raise(row, out):  # type: ignore[no-untyped-def]
-    for i in range(row.shape[0]):
-        out[i] = np.int32(row[i]) + 128
-
-
-@inner_loop
-def _total(row):  # type: ignore[no-untyped-def]
-    total = 0
-    for i in range(row.shape[0]):
-        total += row[i]
-    return total
