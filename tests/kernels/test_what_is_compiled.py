@@ -63,7 +63,7 @@ def test_a_squared_fit_compiles_no_other_loss_and_no_words_of_errors(tmp_path):
 @pytest.mark.parametrize("method", ["message", "online_substitution", "async_online_substitution", "fgm", "mission"])
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 def test_a_first_fit_compiles_so_many_functions_at_most(method, loss, tmp_path):
-    """A bound, not a goal: measured were 126 (MESSAGE, logistic; squared 106), else 73 to 95, numba's own among them."""
+    """A bound, not a goal: 126 were measured (MESSAGE, logistic; squared 106), else 73 to 95, with numba's own."""
     names = compiled_by(method, loss, tmp_path)
     assert not of(["poisson"], names)
     assert not [name for name in names if "unicode" in name]
