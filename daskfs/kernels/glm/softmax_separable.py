@@ -23,6 +23,7 @@ from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
 MOST_UNKNOWNS = 2500  # whose Hessian is made: 100 MiB with its factor
 MAX_TRIALS = 200
 FIRST_DAMPING = 0.1  # curvature added to every coefficient's, which is at most 1/4
+FEW_ROWS = 1e-6  # that every class has more at the start: one that is missing has no best intercept
 LEAST_CURVATURE, MOST_LEFT_OUT = 1e-8, 1e-3  # of a class in a row, that may be left out: as much as the damping
 TOLERANCE = 1e-5  # of the last step but one, in standard deviations of the coefficients times √n
 WELL_KEPT, BADLY_KEPT, NOT_KEPT = 0.75, 0.25, 1e-3  # parts of the gain that a step promises
@@ -114,8 +115,8 @@ def fit_damped(columns, entries, code, share, ridge, coef, z):  # type: ignore[n
 
 @kernel
 def _start(code, share, coef):  # type: ignore[no-untyped-def]
-    """Write the intercepts of the classes' frequencies, as if each had half a row more."""
-    frequency = np.full(coef.shape[0] + 1, 0.5 / code.shape[0])
+    """Write the intercepts of the classes' frequencies, as if each had a few more."""
+    frequency = np.full(coef.shape[0] + 1, FEW_ROWS / code.shape[0])
     for i in range(code.shape[0]):
         frequency[code[i]] += share[i]
     coef[:] = 0.0
@@ -125,19 +126,25 @@ def _start(code, share, coef):  # type: ignore[no-untyped-def]
 
 @kernel
 def _write_hessian(entries, share, z, least, hessian):  # type: ignore[no-untyped-def]
-    """Write what is below the diagonal, of the classes in each row that have so much curvature."""
+    """Write what is below the diagonal, of the classes in each row that have so much curvature.
+
+    What is left out of a class is added to its diagonal: steps of classes that vanish would go astray.
+    """
     n_free, width = z.shape[0], entries.shift.shape[0]
     starts = entries.starts
     hessian[:] = 0.0
-    unsure = np.empty(n_free, np.int64)
+    unsure, left_out = np.empty(n_free, np.int64), np.zeros(n_free)
     for i in range(share.shape[0]):
         if i % 1024 == 0 and is_stopped():
             break
         n_unsure = 0
         for c in range(n_free):
-            if z[c, i] * (1.0 - z[c, i]) > least:
+            curvature = z[c, i] * (1.0 - z[c, i])
+            if curvature > least:
                 unsure[n_unsure] = c
                 n_unsure += 1
+            else:
+                left_out[c] += share[i] * curvature
         places, parts = entries.places[starts[i] : starts[i + 1]], entries.parts[starts[i] : starts[i + 1]]
         for a in range(n_unsure):
             c = unsure[a]
@@ -149,6 +156,8 @@ def _write_hessian(entries, share, z, least, hessian):  # type: ignore[no-untype
     for c in range(n_free):
         for d in range(c + 1):
             _centre(entries.shift, hessian[c * width : (c + 1) * width, d * width : (d + 1) * width])
+        for q in range(c * width, (c + 1) * width):
+            hessian[q, q] += left_out[c]
 
 
 @inner_loop
