@@ -24,6 +24,7 @@ MOST_UNKNOWNS = 2500  # whose Hessian is made: 100 MiB with its factor
 MAX_TRIALS = 200
 FIRST_DAMPING = 0.1  # curvature added to every coefficient's, which is at most 1/4
 FEW_ROWS = 1e-6  # that every class has more at the start: one that is missing has no best intercept
+LEAST_DAMPING = 1e-3  # of the ridge; less is none
 LEAST_CURVATURE, MOST_LEFT_OUT = 1e-8, 1e-3  # of a class in a row, that may be left out: as much as the damping
 TOLERANCE = 1e-5  # of the last step but one, in standard deviations of the coefficients times √n
 WELL_KEPT, BADLY_KEPT, NOT_KEPT = 0.75, 0.25, 1e-3  # parts of the gain that a step promises
@@ -81,7 +82,7 @@ def fit_damped(columns, entries, code, share, ridge, coef, z):  # type: ignore[n
     hessian, factor = np.zeros((n_padded, n_padded)), np.empty((n_padded, n_padded))
     gradient, step, trial = np.zeros((n_free, width)), np.zeros(n), coef.copy()
     value = softmax_value(columns, members, code, share, coef, ridge, z)
-    damping, is_new = FIRST_DAMPING, True
+    damping, least_damping, is_new = FIRST_DAMPING, LEAST_DAMPING * ridge, True
     for _ in range(MAX_TRIALS):
         if is_stopped():
             break
@@ -97,7 +98,7 @@ def fit_damped(columns, entries, code, share, ridge, coef, z):  # type: ignore[n
             for q in range(width):
                 trial[c, q] = coef[c, q] - step[c * width + q]
         reached = softmax_value(columns, members, code, share, trial, ridge, z)
-        is_last = damping == 0.0 and square <= TOLERANCE * TOLERANCE
+        is_last = damping <= 2.0 * least_damping and square <= TOLERANCE * TOLERANCE
         kept = (value - reached) / (0.5 * square + 0.5 * damping * dot_of_first(step, step, n))
         is_new = kept > NOT_KEPT or is_last
         if is_new:
@@ -107,9 +108,9 @@ def fit_damped(columns, entries, code, share, ridge, coef, z):  # type: ignore[n
         if is_last:
             return True
         if kept > WELL_KEPT:
-            damping = 0.1 * damping if damping > 0.1 * ridge else 0.0
+            damping = 0.1 * damping if damping > 2.0 * least_damping else 0.0
         elif kept < BADLY_KEPT:
-            damping = max(4.0 * damping, ridge)
+            damping = max(4.0 * damping, least_damping)
     return False
 
 
