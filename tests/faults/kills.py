@@ -155,7 +155,7 @@ def campaign(folder: Path, seed: int, n: int) -> list[dict[str, object]]:
         ):
             ends: dict[str, int] = {}
             for _ in range(n):
-                moment, most = rng.choice([("save", 4), ("kernel", 90)])
+                moment, most = rng.choice([("save", 4), ("kernel", 9 if method == "message" else 90)])
                 done = run(home, moment=moment, at=1 + rng.randrange(most), how=how, twice=twice)
                 end = end_of(home, done, how)
                 ends[end] = ends.get(end, 0) + 1

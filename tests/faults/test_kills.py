@@ -8,8 +8,8 @@ import pytest
 
 from tests.faults.kills import METHODS, command, end_of, ends_the_same, prepare, run
 
-AFTER_THE_FIRST = 40
-"""The number of a kernel's call after the first selection, of 38 calls, and before the last."""
+AFTER_THE_FIRST = 6
+"""The number of a kernel's call after the first selection, of three calls, and before the last of nine."""
 
 TABLE = "a,b,c,y\n" + "".join(f"{i % 17},{i * 7 % 13},{i * i % 11},{i % 5}\n" for i in range(2000))
 
