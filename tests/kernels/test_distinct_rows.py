@@ -12,9 +12,9 @@ from daskfs.kernels.glm.path import glm_path
 def repeated_rows(dtype, seed=0):
     rng = np.random.default_rng(seed)
     X = (rng.random((60, 6)) < 0.4).astype(dtype) * np.array([1.0, 1.0, 2.0, 1.0, 0.5, 1.0], dtype)
-    of_row = rng.integers(0, 60, 900)
-    y = np.where(rng.random(900) < 1 / (1 + np.exp(-2.0 * X[of_row, 0] + 1.5 * X[of_row, 2])), 1.0, -1.0)
-    return X[of_row], y, rng.integers(0, 3, 900).astype(float)
+    of_row = rng.integers(0, 60, 2500)
+    y = np.where(rng.random(2500) < 1 / (1 + np.exp(-2.0 * X[of_row, 0] + 1.5 * X[of_row, 2])), 1.0, -1.0)
+    return X[of_row], y, rng.integers(0, 3, 2500).astype(float)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -31,9 +31,9 @@ def test_every_distinct_row_is_there_once_with_the_weight_of_its_copies_in_the_o
 
 
 def test_rows_most_of_which_differ_stay_as_they_are():
-    X = np.random.default_rng(1).standard_normal((100, 3))
-    X[60:] = X[:40]
-    y, weight = np.ones(100), np.ones(100)
+    X = np.random.default_rng(1).standard_normal((3000, 3))
+    X[1800:] = X[:1200]
+    y, weight = np.ones(3000), np.ones(3000)
     assert all(found is given for found, given in zip(merge_rows(X, y, weight), (X, y, weight), strict=True))
 
 

@@ -10,20 +10,22 @@ from daskfs.kernels.blocks.column_entries import ColumnEntries
 from daskfs.kernels.numba_cache import is_stopped, kernel
 
 LARGEST_SHARE = 0.5  # of the rows, that may be left: then their copy takes no more than fits of fewer rows save
+FEWEST_ROWS = 2048  # of less a fit takes no time
 MOST_COLUMNS = 128  # wider rows are seldom the same, and fits need less of them than a copy takes
 
 
 def merge_rows(X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
     """Return a block, its target and weights with each distinct row once, in the order in which they come first.
 
-    As given where that leaves more than `LARGEST_SHARE`. A weight of 2 is the row twice: fits are the same.
+    As given where rows are few, or more than `LARGEST_SHARE` would be left. A weight of 2 is the row twice: fits are the
+    same but for rounding.
 
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_features), float32 or float64, or ColumnEntries, which stays as it is
     y, weight : ndarray of shape (n_samples,), float64
     """
-    if isinstance(X, ColumnEntries) or X.shape[1] > MOST_COLUMNS:
+    if isinstance(X, ColumnEntries) or len(y) < FEWEST_ROWS or X.shape[1] > MOST_COLUMNS:
         return X, y, weight
     bits = X.view(np.uint32 if X.dtype == np.float32 else np.uint64)
     keys = np.empty(len(y), dtype=np.uint64)
