@@ -279,7 +279,10 @@ def main() -> None:
     parser.add_argument("--peers-python", help="of an environment with adelie and python-glmnet")
     parser.add_argument("--json", type=Path, help="write the figures there")
     options = parser.parse_args()
-    results = run(options.tasks, options.repeats, options.patience, options.peers_python, options.questions)
+    from daskfs.interrupts import guard  # peers have no daskfs
+
+    with guard():  # once, as a fit does: not for every call of a kernel
+        results = run(options.tasks, options.repeats, options.patience, options.peers_python, options.questions)
     if options.json:
         options.json.write_text(json.dumps({"python": sys.version, **results}, indent=1))
 

@@ -1,10 +1,9 @@
-"""scikit-learn's base classes, which selectors have as soon as somebody has loaded them.
+"""scikit-learn's base classes, which selectors have from the first selector on that is made.
 
 `sklearn.base` takes a second of CPU to import, for scipy.stats and pandas most of all. Whoever reads what a method
-declares, checks a pipeline file or plans a run needs none of it. So `Estimator` gets its bases
-
-- when a selector is made, copied or unpickled, or an attribute of a class is asked for that scikit-learn has;
-- when scikit-learn is imported by anybody: whoever can ask ``issubclass(Message, BaseEstimator)`` hears the truth.
+declares, checks a pipeline file or plans a run needs none of it. So `Estimator` gets its bases when a selector is made,
+copied or unpickled, when an attribute of a class is asked for that scikit-learn has, and at once where scikit-learn is
+loaded already. Until then ``issubclass(Message, BaseEstimator)`` is False; of a selector `isinstance` is always true.
 """
 
 from __future__ import annotations
@@ -14,13 +13,8 @@ import sys
 import threading
 from abc import ABCMeta
 from collections.abc import Callable, Iterator
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
-from types import MethodType, ModuleType
+from types import MethodType
 from typing import TYPE_CHECKING, Any, Self
-
-BASES = {"sklearn.base": "BaseEstimator", "sklearn.feature_selection._base": "SelectorMixin"}
-"""The modules of scikit-learn in which the bases stand, in the order in which they are loaded."""
 
 
 class _Plain:
@@ -74,21 +68,17 @@ _JOINING = threading.RLock()
 
 def join() -> bool:
     """Load scikit-learn and give selectors its bases; return whether they had them."""
-    if len(Estimator.__bases__) == len(BASES):
+    if _Plain not in Estimator.__bases__:
         return True
-    import sklearn.feature_selection  # noqa: F401  (`_Watcher` hears of it)
+    from sklearn.base import BaseEstimator
+    from sklearn.feature_selection import SelectorMixin
 
-    return False
-
-
-def _take(module: ModuleType) -> None:
-    """Give selectors the base that stands in a module, before those that they have."""
     with _JOINING:
-        base = getattr(module, BASES[module.__name__])
-        others = [other for other in Estimator.__bases__ if other not in (_Plain, base)]
-        Estimator.__bases__ = (base, *others)
-        for cls in _below(Estimator):
-            super(Estimator, cls).__init_subclass__()  # type: ignore[misc]
+        if _Plain in Estimator.__bases__:
+            Estimator.__bases__ = (SelectorMixin, BaseEstimator)
+            for cls in _below(Estimator):
+                super(Estimator, cls).__init_subclass__()  # type: ignore[misc]
+    return False
 
 
 def _below(cls: Any) -> Iterator[Any]:
@@ -97,29 +87,8 @@ def _below(cls: Any) -> Iterator[Any]:
         yield from _below(subclass)
 
 
-class _Watcher(MetaPathFinder):
-    """Has bases taken from modules when they have been loaded."""
-
-    def find_spec(self, name: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
-        if name not in BASES:
-            return None
-        others = (finder for finder in sys.meta_path if finder is not self)
-        spec = next(filter(None, (finder.find_spec(name, path, target) for finder in others)), None)
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
-
-            def execute_and_take(module: ModuleType) -> None:
-                execute(module)
-                _take(module)
-
-            spec.loader.exec_module = execute_and_take  # type: ignore[method-assign]
-        return spec
-
-
-sys.meta_path.insert(0, _Watcher())
-for _name in BASES:
-    if _name in sys.modules:
-        _take(sys.modules[_name])
+if "sklearn.base" in sys.modules:
+    join()
 
 
 class available_if:

@@ -62,7 +62,7 @@ def test_sparse_rows_are_followed_as_entries_and_as_a_dense_block(load, capsys):
     X = X.astype(float)  # for which other tests have compiled the kernels
     for loss in ("squared", "logistic"):
         functions, lambdas = module.our_functions(loss, X, y)
-        of_entries, of_block = (functions[name]() for name in ("daskfs", "daskfs, dense"))
+        of_entries, of_block = (functions[name]() for name in ("daskfs, refit", "daskfs, dense"))
         assert len(lambdas) > 1
         assert of_entries.selected().tolist() == of_block.selected().tolist()
     assert capsys.readouterr().out.count("MiB beside the rows") == 2

@@ -22,6 +22,9 @@ from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
 
+TOLERANCE = 1e-9
+"""Of coefficients that no refit follows, where the loss is not squared."""
+
 
 class Estimate(NamedTuple):
     """What a baseline makes of the rows."""
@@ -111,6 +114,7 @@ class LassoBaseline(BaseSelector, kw_only=True):
             patience=self.patience,
             max_features=self.max_features,
             loss="logistic" if self.loss_ == "multinomial" else self.loss_,
+            tol=TOLERANCE,
         )
 
     @abstractmethod

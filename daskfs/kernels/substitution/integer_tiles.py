@@ -8,32 +8,21 @@ from __future__ import annotations
 import llvmlite.binding
 from llvmlite import ir
 from numba import config, types
-from numba.extending import intrinsic
 
-TILE = 4
-STRIP = 4096
-"""Bytes of each row that are multiplied at once; 4096 x 255 x 128 is far below 2³¹."""
-HAS_BYTE_PRODUCTS = not getattr(config, "CPU_NAME", None) and llvmlite.binding.get_host_cpu_features().get(
-    "avx512vnni", False
-)
+from daskfs.kernels.instructions import STRIP, add_integer_tile
+from daskfs.kernels.linear.gram_tiles import TILE
+from daskfs.kernels.machine_code import instruction
+
+_IS_FOR_THIS_MACHINE = not (getattr(config, "CPU_NAME", None) or getattr(config, "CPU_FEATURES", None))
+HAS_BYTE_PRODUCTS = _IS_FOR_THIS_MACHINE and llvmlite.binding.get_host_cpu_features().get("avx512vnni", False)
 """Whether one instruction adds 64 products of bytes, without which nothing here can be compiled."""
 WIDTH = 64
 LANES = ir.VectorType(ir.IntType(32), 16)
 BYTES = ir.VectorType(ir.IntType(8), WIDTH)
 
 
-@intrinsic
-def add_integer_tile(typing_context, left, right, b, sums, a):  # type: ignore[no-untyped-def]
-    """Add the dot products of the rows of `left` with rows b to b + 3 of `right` to ``sums[a : a + 4, b : b + 4]``.
-
-    Parameters
-    ----------
-    left : ndarray of shape (4, STRIP), uint8
-    right : ndarray of shape (>= b + 4, STRIP), int8
-    b, a : int
-    sums : ndarray of shape (>= a + 4, >= b + 4), float64
-        Exact as long as they are below 2⁵³.
-    """
+@instruction(add_integer_tile)
+def _add_integer_tile(typing_context, left, right, b, sums, a):  # type: ignore[no-untyped-def]
     signature = types.void(left, right, b, sums, a)
 
     def generate(context, builder, _, arguments):  # type: ignore[no-untyped-def]

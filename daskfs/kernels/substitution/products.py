@@ -17,10 +17,10 @@ import threading
 import numpy as np
 from numpy.typing import DTypeLike
 
+from daskfs.kernels.instructions import STRIP, add_integer_tile
 from daskfs.kernels.linear.gram_tiles import TILE, add_tile
 from daskfs.kernels.linear.moments import CONSTANT_RATIO
 from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
-from daskfs.kernels.substitution.integer_tiles import HAS_BYTE_PRODUCTS, STRIP, add_integer_tile
 
 BAND_ROWS = 520  # of a hundred columns in the second-level cache; 520 x 128² < 2²⁴
 LANES = 16  # of float32
@@ -52,7 +52,7 @@ def cross_products(
     which = np.arange(len(right)) if which is None else which
     shape = (-(-len(left) // TILE) * TILE, -(-len(which) // TILE) * TILE)
     sums = np.zeros(shape)
-    if HAS_BYTE_PRODUCTS and left.dtype == np.int8 and not len(weight):
+    if left.dtype == np.int8 and not len(weight) and _has_byte_products():
         panels = again("strip", (TILE, STRIP), np.uint8), again("panel", (shape[1], STRIP), np.int8)
         _add_strips(left, right, which, *panels, sums, is_symmetric)
     else:
@@ -64,6 +64,12 @@ def cross_products(
         lower = np.tril_indices(len(left), -1)
         products[lower] = products.T[lower]
     return products
+
+
+def _has_byte_products() -> bool:
+    from daskfs.kernels.substitution.integer_tiles import HAS_BYTE_PRODUCTS  # and with it numba
+
+    return HAS_BYTE_PRODUCTS
 
 
 class _Room(threading.local):
@@ -140,7 +146,7 @@ def _add_strips(left, right, which, strip, panel, sums, is_symmetric):  # type: 
             for q in range(min(TILE, left.shape[0] - a)):
                 _raise(left[a + q, start:stop], strip[q])
             for b in range(a if is_symmetric else 0, panel.shape[0], TILE):
-                add_integer_tile(strip, panel, b, sums, a)  # type: ignore[call-arg]
+                add_integer_tile(strip, panel, b, sums, a)
     for b in range(which.shape[0]):
         if is_stopped():
             break

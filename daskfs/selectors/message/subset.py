@@ -48,6 +48,8 @@ class SelectionSettings:
     """With the multinomial loss, the target's values in the order of the classes."""
     threshold: float = 0.0
     """Of the Huber loss."""
+    tol: float = 1e-6
+    """Of a path's coefficients, where the loss is not squared: smaller where they are the result, not refitted."""
 
     def penalty(self, total: float, n_features: int) -> float:
         """Return λ of the criterion on rows of this total weight."""
@@ -263,9 +265,10 @@ def _path(
     options = {**settings.of_path(float(weight.sum()), X.shape[1]), "penalty": penalty}
     if settings.loss == "squared":
         return lasso_path(X, y, weight, **options)
-    follow: Any = lsa_path if settings.approx == "lsa" else glm_path
-    path: GlmPath = follow(X, y, weight, loss=settings.loss, threshold=settings.threshold, **options)
-    return path
+    options |= {"loss": settings.loss, "threshold": settings.threshold}
+    if settings.approx == "lsa":
+        return lsa_path(X, y, weight, **options)
+    return glm_path(X, y, weight, tol=settings.tol, **options)
 
 
 def _choice_of_estimator(
