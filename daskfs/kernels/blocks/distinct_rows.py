@@ -17,8 +17,8 @@ MOST_COLUMNS = 128  # wider rows are seldom the same, and fits need less of them
 def merge_rows(X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
     """Return a block, its target and weights with each distinct row once, in the order in which they come first.
 
-    As given where rows are few, or more than `LARGEST_SHARE` would be left. A weight of 2 is the row twice: fits are the
-    same but for rounding.
+    As given where rows are few, or more than `LARGEST_SHARE` would be left. A weight of 2 is the row twice: fits are
+    the same but for rounding.
 
     Parameters
     ----------
