@@ -260,7 +260,7 @@ def _ballot_at(path: LassoPath | GlmPath, step: int, null: float, abstains: bool
 
 
 def _path(
-    X: np.ndarray | ColumnEntries, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings, penalty: float
+    X: Any, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings, penalty: float
 ) -> LassoPath | GlmPath:
     options = {**settings.of_path(float(weight.sum()), X.shape[1]), "penalty": penalty}
     if settings.loss == "squared":
