@@ -3,7 +3,7 @@
 Imports and commands by their CPU seconds, the best of five. Then each of the five selectors, with the loss of numbers
 and the logistic one, on a tall and a wide matrix of dense float32 in memory, with a cache of its own:
 
-    python benchmarks/cold_start.py [method ...] [--before CHECKOUT] [--imports]
+    python benchmarks/cold_start.py [method ...] [--before CHECKOUT] [--imports | --fits]
 
 The columns are the functions compiled (for Python, and for other kernels), CPU seconds and seconds of the first fits in
 a process that compiles them, of those in one that loads them (both without importing daskfs), and the seconds that
@@ -80,10 +80,10 @@ def run(code: str, method: str, loss: str, cache: Path, checkout: Path = ROOT) -
     return json.loads(done.stdout or "[]"), time.perf_counter() - started
 
 
-def main(methods: list[str], before: Path | None, imports: bool) -> None:
+def main(methods: list[str], before: Path | None, imports: bool, fits: bool) -> None:
     """Print a line for each start, then for each method."""
-    checkouts = [ROOT] if before is None else [before, ROOT]
-    for name, arguments in STARTS.items():
+    checkouts = [ROOT] if before is None else [before.resolve(), ROOT]
+    for name, arguments in STARTS.items() if not fits else ():
         rounds = [[cpu_of(arguments, one) for one in checkouts] for _ in range(5)]
         best = [min(times) for times in zip(*rounds, strict=True)]
         print(f"{name:40}" + "".join(f"{seconds:8.2f}" for seconds in best), flush=True)
@@ -104,5 +104,6 @@ if __name__ == "__main__":
     parser.add_argument("methods", nargs="*", default=METHODS)
     parser.add_argument("--before", type=Path, help="another checkout, whose line stands above ours")
     parser.add_argument("--imports", action="store_true", help="imports and commands only")
+    parser.add_argument("--fits", action="store_true", help="fits only")
     given = parser.parse_args()
-    main(given.methods, given.before, given.imports)
+    main(given.methods, given.before, given.imports, given.fits)

@@ -16,11 +16,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import dask
+import dask.array as da
 import distributed
 import numpy as np
 import psutil
 import pytest
 
+from daskfs import AsyncOnlineSubstitution
 from daskfs.cluster.memory import peak_memory_nbytes
 from daskfs.cluster.open import open_cluster, parse_bytes, workers_of
 from daskfs.cluster.workers import OnDask
@@ -268,6 +270,16 @@ def test_a_client_with_other_credentials_is_refused():
                     f"{protocol}://{address.partition('//')[2]}", security=security, timeout="2s", set_as_default=False
                 )
         assert dict(workers.map_blocks(third_of, [1], name="third")) == {0: 0.25}
+
+
+def test_what_is_lazy_is_computed_after_actors_of_another_cluster_have_ended():
+    """Their workers' client stayed the default, and waited half a minute for its scheduler."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 20))
+    with open_cluster("threads", n_workers=1, dashboard_address=None):
+        with open_cluster("threads", n_workers=2, dashboard_address=None) as workers:
+            AsyncOnlineSubstitution(2, client=workers.client).fit(X, X[:, 3] - X[:, 7])
+        assert da.ones(3, chunks=2).sum().compute() == 3.0
 
 
 def test_nobody_else_writes_where_workers_import_from(tmp_path):

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from daskfs.cluster.local import local_cluster, worker_environment
 from daskfs.cluster.workers import Here, OnDask, Workers
@@ -81,8 +81,22 @@ def open_cluster(
             )
             from distributed import Client
 
+            if kind == "threads":
+                stack.callback(_close_clients_of_workers, cluster)
             client = stack.enter_context(Client(cluster, set_as_default=False, direct_to_workers=True))
         yield OnDask(client)
+
+
+def _close_clients_of_workers(cluster: Any) -> None:
+    """Close the clients that actors had their workers open.
+
+    Dask leaves them, as this process's default, as long as workers of another cluster live here: what is computed then
+    is sent to a scheduler that is no more.
+    """
+    for worker in cluster.workers.values():
+        client = getattr(worker, "_client", None)
+        if client is not None:
+            cluster.sync(client._close)
 
 
 @contextmanager

@@ -152,6 +152,10 @@ class KernelCache:
             self._compiling[key] = mine
             return waited or self._file(key).exists()
 
+    def give_up(self, sig: Any, target_context: Any) -> None:
+        """Let others go on: what was to be compiled for a signature cannot be, here."""
+        self._go_on(self._key(sig, target_context.codegen()))
+
     def _go_on(self, key: tuple[str, ...]) -> None:
         """Let others go on that wait for this process."""
         held = self._compiling.pop(key, None)
@@ -225,6 +229,15 @@ def _nothing(context: Any, builder: Any, kind: Any, value: Any) -> Any:
     return context.get_dummy_value()
 
 
+def compile_or_give_up(compile: Callable[[Any], Any], dispatcher: Any, sig: Any) -> Any:
+    """Compile a function for a signature; where that fails or is interrupted, others need not wait for it."""
+    try:
+        return compile(sig)
+    except BaseException:
+        dispatcher._cache.give_up(sig, dispatcher.targetctx)
+        raise
+
+
 def dispatcher_of(function: Callable[..., Any], fastmath: bool | set[str], stamp: str) -> Any:
     """Return a dispatcher for Python, which has another for kernels that call the function.
 
@@ -239,8 +252,9 @@ def dispatcher_of(function: Callable[..., Any], fastmath: bool | set[str], stamp
     if for_python is function:  # NUMBA_DISABLE_JIT
         return function
     for_kernels: Any = njit(pipeline_class=CompilerForKernels, no_cpython_wrapper=True)(function)
-    for_python._cache = KernelCache(function, CACHE_DIRECTORY, stamp, "python")
-    for_kernels._cache = KernelCache(function, CACHE_DIRECTORY, stamp, "kernels")
+    for callers, dispatcher in (("python", for_python), ("kernels", for_kernels)):
+        dispatcher._cache = KernelCache(function, CACHE_DIRECTORY, stamp, callers)
+        dispatcher.compile = functools.partial(compile_or_give_up, dispatcher.compile, dispatcher)
 
     def template_of(arguments: Any, keywords: Any) -> Any:
         """Without `types.unliteral`, ``step(0)`` and ``step(i)`` would be two functions."""

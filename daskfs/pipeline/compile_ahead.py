@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -30,7 +31,7 @@ from daskfs.store.writer import StoreWriter
 N_CLASSES = {"two classes": 2, "classes": 3}
 SIZES = {"n_features_to_select": 4, "n_subsets": 3, "n_bootstraps": 2, "n_epochs": 2, "n_steps": 20, "max_iter": 20}
 TALL, WIDE = (120, 10), (24, 40)
-"""Rows and columns of the noise; the wide one has two equal columns."""
+"""Rows and columns of the noise, of which one tells; the wide one has two equal columns."""
 LIMIT = 1 << 30
 N_PROCESSES = 2
 
@@ -116,7 +117,8 @@ def rehearse(jobs: str, dtype: str) -> None:
     from daskfs.pipeline.refit import refit_by_ridge
     from daskfs.selectors.shared.run import Run
 
-    with tempfile.TemporaryDirectory(prefix="daskfs-rehearsal-") as folder:
+    with tempfile.TemporaryDirectory(prefix="daskfs-rehearsal-") as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what noise lacks: with PYTHONWARNINGS=error nothing came after them
         for number, (options, shapes) in enumerate(json.loads(jobs)):
             method, then_refit = options.pop("method"), options.pop("then_refit", False)
             loss = options.get("loss", find_method(method).loss)
@@ -155,6 +157,7 @@ def _write_noise(path: Path, n_samples: int, n_features: int, dtype: str, n_clas
     X = rng.integers(0, 3, (n_samples, n_features)) if dtype == "int8" else rng.random((n_samples, n_features))
     if n_features > n_samples:
         X[:, 1] = X[:, 0]
-    y = rng.permutation(n_samples) % (n_classes or n_samples)
+    rank = np.argsort(np.argsort(X[:, 2] + 0.3 * rng.random(n_samples)))  # what is selected is refitted: something is
+    y = rank * (n_classes or n_samples) // n_samples
     with StoreWriter(path, n_features, dtype, target_names=["y"], source={"digest": "noise"}) as writer:
         writer.write(RowBlock(0, n_samples, X.astype(dtype), y.astype(np.float64)))

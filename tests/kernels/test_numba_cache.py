@@ -160,6 +160,17 @@ def test_of_two_processes_that_need_the_same_one_compiles_it(package):
     assert not [*package.rglob("*.compiling")]
 
 
+def test_who_cannot_compile_is_not_waited_for(package):
+    """A file that says it is being compiled, locked until the process ends, kept others waiting for half a minute."""
+    (package / "kernels" / "other.py").write_text(
+        "from daskfs.kernels.numba_cache import kernel\n\n@kernel\ndef inner(x):\n    return x.nothing\n\n"
+        "@kernel\ndef doubled(x):\n    return inner(x)\n"
+    )
+    assert run_in(package, "import numba, pathlib, daskfs.kernels.cache_folder as n\n"
+                  "try:\n    doubled(5.0)\nexcept numba.TypingError:\n    print('failed')\n"
+                  "print(*pathlib.Path(n.CACHE_DIRECTORY).rglob('*.compiling'))") == ["failed"]  # fmt: skip
+
+
 def test_who_has_gone_while_compiling_is_not_waited_for(package):
     assert run_in(package, CALLS)[2:] == ["0", "0"]
     (file,) = package.rglob("scaled-*.nbc")

@@ -7,8 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import daskfs
 from daskfs.pipeline import compile_ahead, refit
 from daskfs.pipeline.compile_ahead import TALL, WIDE
 from daskfs.pipeline.config import load_pipeline
@@ -34,6 +36,11 @@ if __name__ == "__main__":
 def selections(*changes):
     pipeline = load_pipeline(ROOT / "pipelines" / "quickstart.yaml", list(changes))
     return [one.model_dump(mode="json") for one in pipeline.selections.values()]
+
+
+def write_nothing_that_tells(path, n_samples, n_features, dtype, n_classes):
+    X, y = np.random.default_rng(0).standard_normal((n_samples, n_features)), np.arange(n_samples) % 2.5
+    daskfs.ingest(X.astype(dtype), path, target=y)
 
 
 @pytest.fixture
@@ -94,14 +101,27 @@ def test_a_fit_that_fails_does_not_keep_the_others_from_being_rehearsed(capfd):
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.parametrize("method", ["mission", "message"])
 @pytest.mark.parametrize("then_refit", [True, False])
-def test_the_refit_of_a_pipeline_is_rehearsed_where_it_follows(then_refit, monkeypatch):
+def test_the_refit_of_a_pipeline_is_rehearsed_where_it_follows(then_refit, method, monkeypatch):
+    """Of something: for nothing selected nothing would be compiled."""
     refitted = []
-    monkeypatch.setattr(refit, "refit_by_ridge", lambda selector, run: refitted.append(selector.n_features_in_))
-    options = {"method": "mission", "n_epochs": 1, "loss": "squared", "then_refit": then_refit}
-    compile_ahead.rehearse(json.dumps([(options, [TALL])]), "float32")
-    assert refitted == [TALL[1]] * then_refit
+    monkeypatch.setattr(refit, "refit_by_ridge", lambda selector, run: refitted.append(len(selector.selected_)))
+    options = {"method": method, "loss": "squared", "then_refit": then_refit}
+    compile_ahead.rehearse(json.dumps([(options, [TALL, WIDE])]), "float32")
+    assert len(refitted) == 2 * then_refit
+    assert all(refitted)
     assert compile_ahead._mark(options, "float32") != compile_ahead._mark(options | {"then_refit": None}, "float32")
+
+
+def test_a_warning_does_not_end_a_rehearsal_though_warnings_are_errors(monkeypatch):
+    """As pytest makes them and PYTHONWARNINGS may: MESSAGE that selects nothing never reached the refit."""
+    refitted = []
+    monkeypatch.setattr(refit, "refit_by_ridge", lambda selector, run: refitted.append(len(selector.selected_)))
+    monkeypatch.setattr(compile_ahead, "_write_noise", write_nothing_that_tells)
+    options = {"method": "message", "loss": "squared", "then_refit": True}
+    compile_ahead.rehearse(json.dumps([(options, [TALL])]), "float32")
+    assert refitted == [0]
 
 
 def test_classes_are_rehearsed_two_and_several_where_each_is_told_from_the_rest(monkeypatch):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from daskfs.kernels.numba_cache import kernel
 
 
@@ -26,14 +24,34 @@ def project_norms(norms, shrinkage, out):  # type: ignore[no-untyped-def]
     groups that stay are the first ones whose norm exceeds the threshold of the groups up to them. Sorting one way and
     testing the other keeps all groups, which is wrong wherever one of them must vanish.
     """
-    ordered = np.sort(norms)[::-1]
+    heap, n = norms.copy(), norms.shape[0]  # the largest first; those that vanish need no order
+    for place in range(n // 2 - 1, -1, -1):
+        _sink(heap, n, place)
     total, threshold = 0.0, 0.0
-    for t in range(ordered.shape[0]):
-        total += ordered[t]
+    for t in range(n):
+        largest = heap[0]
+        total += largest
         candidate = shrinkage / (1.0 + (t + 1) * shrinkage) * total
-        if ordered[t] <= candidate:
+        if largest <= candidate:
             break
         threshold = candidate
+        heap[0] = heap[n - 1 - t]
+        _sink(heap, n - 1 - t, 0)
     for t in range(norms.shape[0]):
         out[t] = max(norms[t] - threshold, 0.0)
     return threshold
+
+
+@kernel
+def _sink(heap, n, place):  # type: ignore[no-untyped-def]
+    """Put the number at `place` where no child of it, among the first n, is larger."""
+    value = heap[place]
+    while 2 * place + 1 < n:
+        child = 2 * place + 1
+        if child + 1 < n and heap[child + 1] > heap[child]:
+            child += 1
+        if heap[child] <= value:
+            break
+        heap[place] = heap[child]
+        place = child
+    heap[place] = value

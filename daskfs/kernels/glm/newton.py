@@ -19,7 +19,7 @@ from daskfs.kernels.blocks.any_columns import (
     make_hessian_of,
     staleness,
 )
-from daskfs.kernels.linear.columns import sum_of
+from daskfs.kernels.linear.columns import largest_size, sum_of
 from daskfs.kernels.linear.linalg import factorise, solve_cholesky
 from daskfs.kernels.losses import SPAN, derivatives, values
 from daskfs.kernels.numba_cache import is_stopped, kernel
@@ -208,7 +208,7 @@ def newton_from(  # type: ignore[no-untyped-def]
                 extend_hessian_of(columns, members, n_members, 0, weight, hessian, work)
             rank = factorise(hessian, n, ridge, factor)
         square = solve_cholesky(factor, n, gradient, step)
-        if square <= tol * tol and np.abs(step).max() <= longest:
+        if square <= tol * tol and largest_size(step) <= longest:
             value = mean_loss(problem, at.z, at) - (0.5 * square if ridge == 0.0 else 0.0)
             for q in range(n):
                 coef[q] += step[q]
@@ -234,7 +234,7 @@ def _take_step(problem, columns, members, n_members, ridge, coef, step, slope, a
     """
     length = 1.0
     if problem.loss == LOGISTIC or problem.loss == POISSON:  # coming back from farther would cost all digits
-        length = min(1.0, FARTHEST / np.abs(step).max())
+        length = min(1.0, FARTHEST / largest_size(step))
     advance(problem, columns, members, n_members, step, length, at, gradient)
     for _ in range(MAX_SHORTENINGS):
         if is_stopped():

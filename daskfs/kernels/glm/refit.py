@@ -10,7 +10,7 @@ from daskfs.kernels.blocks.any_columns import make_hessian_of, without_separated
 from daskfs.kernels.glm.curvatures import LEFT, combine_weights
 from daskfs.kernels.glm.newton import SEPARABLE, Problem, advance, hessian_weights, newton_from
 from daskfs.kernels.glm.state import COMBINED, ENTERED, SEPARABLE_REFITS
-from daskfs.kernels.linear.columns import sum_of
+from daskfs.kernels.linear.columns import largest_size, sum_of
 from daskfs.kernels.linear.linalg import factorise
 from daskfs.kernels.numba_cache import kernel
 from daskfs.losses import HUBER, SQUARED
@@ -57,7 +57,7 @@ def refit_value(problem, n_active, unit, total, state):  # type: ignore[no-untyp
 @kernel
 def _start(problem, members, n_members, coef, state):  # type: ignore[no-untyped-def]
     refitted, shrunk = state.refitted, state.coef
-    is_near = np.abs(refitted).max() <= FAR or problem.loss == SQUARED or problem.loss == HUBER
+    is_near = largest_size(refitted) <= FAR or problem.loss == SQUARED or problem.loss == HUBER
     coef[0] = state.refit_base[0] if is_near else shrunk[0]
     for q in range(n_members):
         last = refitted[members[q]]

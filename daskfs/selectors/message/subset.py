@@ -267,7 +267,7 @@ def _path(
         return lasso_path(X, y, weight, **options)
     options |= {"loss": settings.loss, "threshold": settings.threshold}
     if settings.approx == "lsa":
-        return lsa_path(X, y, weight, **options)
+        return lsa_path(X, y, weight, **options)  # type: ignore[arg-type]
     return glm_path(X, y, weight, tol=settings.tol, **options)
 
 
