@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
+from daskfs.kernels.glm.newton import PRIOR_DEVIATION
 from daskfs.kernels.glm.softmax import centred, softmax_fit, softmax_terms
 from daskfs.selectors.message.subset import standard_errors
 
@@ -96,7 +97,8 @@ def test_a_fit_of_many_unknowns_is_that_of_few(density, monkeypatch):
     np.testing.assert_allclose(found.error[:, n], errors[:, n], rtol=0.2)  # blocks of single classes alone
 
 
-def test_a_word_that_a_class_lacks_bounds_the_fit_of_many_unknowns_as_that_of_few(monkeypatch):
+@pytest.mark.parametrize("has_hessian", [True, False])
+def test_a_word_that_a_class_lacks_bounds_the_fit_of_many_unknowns_as_that_of_few(has_hessian, monkeypatch):
     rng = np.random.default_rng(4)
     X = np.abs(rng.standard_normal((600, 8))) * (rng.random((600, 8)) < 0.2)
     y = np.argmax(X @ rng.standard_normal((8, 3)) + rng.gumbel(size=(600, 3)), axis=1).astype(float)
@@ -104,9 +106,36 @@ def test_a_word_that_a_class_lacks_bounds_the_fit_of_many_unknowns_as_that_of_fe
     X[:, 7] = X[:, 6]
     expected = softmax_fit(X, y, np.ones(600), 3)
     monkeypatch.setattr("daskfs.kernels.glm.softmax.MANY_UNKNOWNS", 0)
+    monkeypatch.setattr("daskfs.kernels.glm.softmax.MOST_UNKNOWNS", 1000 if has_hessian else 0)
     found = softmax_fit(X, y, np.ones(600), 3)
     assert found.is_separable
     assert expected.is_separable
     z, z_expected = (X @ fit.coef.T for fit in (found, expected))
     np.testing.assert_allclose(z, z_expected, rtol=1e-4, atol=1e-4)
     assert np.isinf(found.error).all()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_dummies_that_tell_classes_apart_end_where_the_gradient_vanishes_however_rare_the_class(seed, monkeypatch):
+    rng = np.random.default_rng(seed)
+    n, n_classes = 3000, 9
+    y = rng.choice(n_classes, n, p=[0.5, 0.3, 0.15, 0.04, 0.005, 0.003, 0.0015, 0.0005, 0.0])
+    X = np.zeros((n, 9))
+    for c in range(5):
+        X[:, c] = (y == c) & (rng.random(n) < 0.8)  # dummies of one class alone
+    X[:, 5:8] = rng.random((n, 3)) < 0.3 + 0.4 * (y[:, None] % 2)
+    X[:, 8] = 100.0 + rng.standard_normal(n) + y
+    weight = rng.integers(1, 4, n).astype(float)
+    monkeypatch.setattr("daskfs.kernels.glm.softmax.MANY_UNKNOWNS", 0)
+    fit = softmax_fit(X, y.astype(float), weight, n_classes)
+    assert fit.is_separable
+    m = fit.moments
+    Z = (X - m.mean) / m.scale
+    z = fit.centred_intercepts + Z @ (fit.coef * m.scale).T
+    p = np.exp(z - z.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    residual = weight[:, None] * (p - np.eye(n_classes)[y])
+    free = (fit.coef - fit.coef[-1])[:-1] * m.scale
+    gradient = (residual.T @ Z)[:-1] + free / PRIOR_DEVIATION**2
+    assert np.abs(gradient).max() < 1e-3  # standard deviations of a coefficient are of the order of 1
+    assert np.abs(residual.sum(axis=0)).max() < 1e-3

@@ -16,6 +16,7 @@ from daskfs.kernels.blocks.any_columns import enter_columns, extend_hessian_of, 
 from daskfs.kernels.blocks.column_entries import SPARSE, ColumnEntries
 from daskfs.kernels.glm.newton import LONGEST_LAST_STEP, MAX_STEPS, TOLERANCE, weak_ridge
 from daskfs.kernels.glm.softmax_many import MANY_UNKNOWNS, fit_by_products
+from daskfs.kernels.glm.softmax_separable import MOST_UNKNOWNS, damped_nbytes, fit_damped, row_entries
 from daskfs.kernels.linear.columns import copy_columns, copy_into, row_dot
 from daskfs.kernels.linear.linalg import factorise, invert_independent, solve_cholesky
 from daskfs.kernels.linear.moments import Moments, moments
@@ -122,6 +123,7 @@ def _large_fit(
 ) -> SoftmaxFit:
     """Fit without a Hessian; the columns stay entries where they have few."""
     features = np.flatnonzero(m.scale > 0.0)
+    n_free, width = n_classes - 1, len(features) + 1
     block: Any = X
     if np.count_nonzero(X) <= SPARSE * X.size:
         columns_of, rows = np.nonzero(X.T)
@@ -129,11 +131,16 @@ def _large_fit(
         block = ColumnEntries(starts, rows.astype(np.int32), X[rows, columns_of], len(X))
     columns = new_columns(block, len(features))
     enter_columns(columns, block, m.mean, m.scale, features, 0)
+    is_singular = False
     for ridge in ridges:
-        solution, z = np.zeros((n_classes - 1, len(features) + 1)), np.empty((n_classes - 1, len(code)))
-        is_converged, is_singular = fit_by_products(
-            columns, len(features), code, share, ridge, LONGEST_LAST_STEP, solution, z
-        )
+        solution, z = np.zeros((n_free, width)), np.empty((n_free, len(code)))
+        if ridge > 0.0 and n_free * width <= MOST_UNKNOWNS:
+            entries = row_entries(X[:, features], m.mean[features], m.scale[features])
+            is_converged = fit_damped(columns, entries, code, share, ridge, solution, z)
+        else:
+            is_converged, is_singular = fit_by_products(
+                columns, len(features), code, share, ridge, LONGEST_LAST_STEP, solution, z
+            )
         if is_converged:
             break
     coef, error = np.full((n_classes, X.shape[1]), np.nan), np.full((n_classes, X.shape[1]), np.inf)
@@ -181,7 +188,8 @@ def softmax_nbytes(n_samples: int, n_features: int, n_classes: int) -> int:
     """Return the memory in bytes that `softmax_fit` takes beside its block, at most."""
     n = (n_classes - 1) * (n_features + 1)
     if is_large(n_features, n_classes):
-        return 8 * (n_samples * (2 * n_features + 4 * n_classes + 8) + (n + 5 * n_features) * (n_features + 8))
+        damped = damped_nbytes(n_samples, n, n_features + 1) if n <= MOST_UNKNOWNS else 0
+        return damped + 8 * (n_samples * (2 * n_features + 4 * n_classes + 8) + (n + 5 * n_features) * (n_features + 8))
     return 8 * (n_samples * (n_features + 2 * n_classes + 8) + 3 * n * n + 16 * n_features)
 
 

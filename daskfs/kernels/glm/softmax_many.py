@@ -53,12 +53,12 @@ def fit_by_products(columns, n_members, code, share, ridge, longest, coef, z):  
     members = np.arange(n_members)
     gradient, step, trial = np.zeros((n_free, width)), np.zeros((n_free, width)), coef.copy()
     factors = np.zeros((n_free, width, width))
-    value = _value(columns, members, code, share, coef, ridge, z)
+    value = softmax_value(columns, members, code, share, coef, ridge, z)
     is_singular, is_stale = False, True
     for iteration in range(MAX_STEPS):
         if is_stopped():
             break
-        _gradient(columns, members, code, share, coef, ridge, z, gradient)
+        softmax_gradient(columns, members, code, share, coef, ridge, z, gradient)
         if is_stale:
             rank = _factorise_classes(columns, members, share, ridge, z, factors)
             is_singular = is_singular or (iteration == 0 and rank < n_free * width)
@@ -72,7 +72,7 @@ def fit_by_products(columns, n_members, code, share, ridge, longest, coef, z):  
             for c in range(n_free):
                 for q in range(width):
                     trial[c, q] = coef[c, q] - length * step[c, q]
-            reached = _value(columns, members, code, share, trial, ridge, z)
+            reached = softmax_value(columns, members, code, share, trial, ridge, z)
             if square < NEAR or reached <= value - 0.1 * length * square:
                 break
             length *= 0.5
@@ -92,7 +92,7 @@ def _predict(columns, members, coef, z):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _value(columns, members, code, share, coef, ridge, z):  # type: ignore[no-untyped-def]
+def softmax_value(columns, members, code, share, coef, ridge, z):  # type: ignore[no-untyped-def]
     """Return Σ s_i (log Σ_d exp(z_id) - z_iy) + ½ ridge Σ b², and write the probabilities."""
     _predict(columns, members, coef, z)
     value = 0.0
@@ -115,7 +115,8 @@ def _value(columns, members, code, share, coef, ridge, z):  # type: ignore[no-un
 
 
 @kernel
-def _gradient(columns, members, code, share, coef, ridge, z, gradient):  # type: ignore[no-untyped-def]
+def softmax_gradient(columns, members, code, share, coef, ridge, z, gradient):  # type: ignore[no-untyped-def]
+    """Write the gradient where the probabilities are z."""
     work = np.empty(code.shape[0])
     for c in range(coef.shape[0]):
         for i in range(work.shape[0]):

@@ -13,6 +13,7 @@ import numpy as np
 
 from daskfs.kernels.blocks.any_block import block_moments
 from daskfs.kernels.blocks.column_entries import ColumnEntries, dense_block
+from daskfs.kernels.blocks.distinct_rows import merge_rows
 from daskfs.kernels.glm.fit import glm_fit, newton_terms
 from daskfs.kernels.glm.lsa import lsa_path
 from daskfs.kernels.glm.path import GlmPath, glm_path
@@ -219,8 +220,16 @@ def choose(
         X = dense_block(X)
     if settings.estimator is not None:
         return _choice_of_estimator(X, y, weight, settings)
+    if settings.loss != "squared":
+        X, y, weight = merge_rows(X, y, weight)
     if settings.loss == "multinomial":
         return _choice_by_class(X, y, weight, settings, is_first)
+    return _choice_of_path(X, y, weight, settings, is_first)
+
+
+def _choice_of_path(
+    X: np.ndarray | ColumnEntries, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings, is_first: bool
+) -> SubsetChoice | None:
     total, n_features = float(weight.sum()), X.shape[1]
     penalty, least = settings.penalty(total, n_features), settings.least_penalty(total, n_features)
     path = _path(X, y, weight, settings, least)  # the longest of those that any number of subsets asks for
@@ -251,7 +260,7 @@ def _ballot_at(path: LassoPath | GlmPath, step: int, null: float, abstains: bool
 
 
 def _path(
-    X: np.ndarray | ColumnEntries, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings, penalty: float
+    X: Any, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings, penalty: float
 ) -> LassoPath | GlmPath:
     options = {**settings.of_path(float(weight.sum()), X.shape[1]), "penalty": penalty}
     if settings.loss == "squared":
@@ -303,7 +312,7 @@ def _choice_by_class(
     two = replace(settings, loss="logistic", classes=())
     choices = []
     for c in range(len(settings.classes)):
-        choice = choose(X, np.where(y == c, 1.0, -1.0), weight, two, is_first and c == 0)
+        choice = _choice_of_path(X, np.where(y == c, 1.0, -1.0), weight, two, is_first and c == 0)
         if choice is None:
             return None
         choices.append(choice)
@@ -383,6 +392,7 @@ def refit(
         m = moments(X, y, weight)
         gram = _gram(X, weight, m)
         return NormalEquations(*of_one(m.total, m.y_mean, m.y_variance, m.mean, m.scale, m.cross, gram))
+    X, y, weight = merge_rows(X, y, weight)
     fit: Any
     if settings.loss == "multinomial":
         fit = softmax_fit(X, y, weight, len(settings.classes))
