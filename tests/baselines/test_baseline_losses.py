@@ -7,6 +7,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
+from daskfs.baselines.lasso.base import TOLERANCE
 from daskfs.baselines.lasso.bolasso import Bolasso
 from daskfs.baselines.lasso.full_data import FullData
 from daskfs.baselines.lasso.subset_estimates import Averaging, Median
@@ -41,7 +42,7 @@ def path_of(X, y, loss, weight=None):
     weight = np.ones(len(y)) if weight is None else weight
     y = np.where(y > 0, 1.0, -1.0) if loss == "logistic" else y
     penalty = feature_penalty("ebic", weight.sum(), X.shape[1])
-    return glm_path(np.ascontiguousarray(X), y, weight, loss=loss, penalty=penalty)
+    return glm_path(np.ascontiguousarray(X), y, weight, loss=loss, penalty=penalty, tol=TOLERANCE)
 
 
 @pytest.mark.parametrize("loss", ["logistic", "poisson", "huber"])
