@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import dask
 import pytest
 
 from daskfs.cluster.open import open_cluster
@@ -18,7 +19,8 @@ def threads() -> Iterator[Workers]:
 
 @pytest.fixture(scope="session")
 def processes() -> Iterator[Workers]:
-    with open_cluster("local", n_workers=2, dashboard_address=None) as opened:
+    without_profile = {"distributed.worker.profile.enabled": False}  # which grows by megabytes a minute in each worker
+    with dask.config.set(without_profile), open_cluster("local", n_workers=2, dashboard_address=None) as opened:
         yield opened
 
 

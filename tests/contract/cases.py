@@ -97,9 +97,11 @@ def _selectors() -> Iterator[Case]:
     yield Case("mission-sgd", "Mission", mission | {"refit": "sgd", "n_buckets": 16}, sparse=raw)
     replicas = mission | {"n_replicas": 3, "sync_every": 50}
     yield Case("mission-replicas", "Mission", replicas, sparse=raw, on_tall_data={"sync_every": 10_000})
-    yield Case("mission-paper", "Mission", mission | {"variant": "paper", "refit": "sgd"}, sparse=raw)
+    paper = mission | {"variant": "paper", "refit": "sgd"}
+    many = {"n_buckets": 1 << 14, "block_rows": 10_000}  # beside which there is room for more rows than one
+    yield Case("mission-paper", "Mission", paper, sparse=raw, on_tall_data=many)
     heaps = mission | {"variant": "paper", "loss": "multinomial"}
-    yield Case("mission-paper-multinomial", "Mission", heaps, "three classes", sparse=raw)
+    yield Case("mission-paper-multinomial", "Mission", heaps, "three classes", sparse=raw, on_tall_data=many)
     yield Case("mission-multinomial", "Mission", mission | {"loss": "multinomial"}, "three classes", sparse=raw)
 
 
