@@ -12,7 +12,6 @@ from daskfs.selectors.fgm.selector import FGM
 from daskfs.selectors.shared.budget import TILES_NBYTES
 from daskfs.sources.ingest import ingest
 from daskfs.store.feature_store import FeatureStore, open_store
-from daskfs.store.tile_reader import TileReader
 from tests.contract.lab import assert_same_bits
 
 N, P = 1100, 60
@@ -24,20 +23,6 @@ def make(dtype=np.float32):
     rng = np.random.default_rng(0)
     X = (10.0 * rng.standard_normal((N, P))).astype(dtype)
     return X, np.where(X[:, :12].astype(float) @ rng.random(12) > 0.0, 1.0, -1.0)
-
-
-@pytest.fixture
-def decoded(monkeypatch):
-    """The tiles of X that a reader decodes."""
-    tiles, strips = [], TileReader._strips
-
-    def counted(self, i, j, tile):
-        if self.name == "X":
-            tiles.append((i, j))
-        return strips(self, i, j, tile)
-
-    monkeypatch.setattr(TileReader, "_strips", counted)
-    return tiles
 
 
 @pytest.fixture

@@ -10,24 +10,9 @@ from daskfs.selectors.message.selector import Message
 from daskfs.selectors.message.subset import SelectionSettings
 from daskfs.selectors.shared.budget import DataShape, Limits
 from daskfs.sources.ingest import ingest
-from daskfs.store.tile_reader import TileReader
 from tests.contract.lab import assert_same_bits
 
 N, P = 1200, 20
-
-
-@pytest.fixture
-def decoded(monkeypatch):
-    """The tiles of X that a reader decodes."""
-    tiles, strips = [], TileReader._strips
-
-    def counted(self, i, j, tile):
-        if self.name == "X":
-            tiles.append((i, j))
-        return strips(self, i, j, tile)
-
-    monkeypatch.setattr(TileReader, "_strips", counted)
-    return tiles
 
 
 def limit_of(n, tile_shape, subset_size, n_subsets):

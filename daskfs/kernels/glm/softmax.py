@@ -7,7 +7,6 @@ other. `centred` turns them into those whose sum over the classes is 0.
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +14,7 @@ import numpy as np
 from daskfs.kernels.blocks.any_columns import enter_columns, extend_hessian_of, new_columns
 from daskfs.kernels.blocks.column_entries import SPARSE, ColumnEntries
 from daskfs.kernels.glm.newton import LONGEST_LAST_STEP, MAX_STEPS, TOLERANCE, weak_ridge
-from daskfs.kernels.glm.softmax_many import MANY_UNKNOWNS, fit_by_products
+from daskfs.kernels.glm.softmax_many import MANY_UNKNOWNS, fit_by_products, value_at
 from daskfs.kernels.glm.softmax_separable import MOST_UNKNOWNS, damped_nbytes, fit_damped, row_entries
 from daskfs.kernels.linear.columns import copy_columns, copy_into, row_dot
 from daskfs.kernels.linear.linalg import factorise, invert_independent, solve_cholesky
@@ -211,23 +210,7 @@ def _predictions(columns, coef, out):  # type: ignore[no-untyped-def]
 def _value(columns, code, share, coef, ridge, z):  # type: ignore[no-untyped-def]
     """Return Σ s_i (log Σ_d exp(z_id) - z_iy) + ½ ridge Σ b², and turn z into probabilities."""
     _predictions(columns, coef, z)
-    value = 0.0
-    for i in range(code.shape[0]):
-        largest = 0.0
-        for c in range(z.shape[0]):
-            largest = max(largest, z[c, i])
-        own = z[code[i], i] if code[i] < z.shape[0] else 0.0
-        total = math.exp(-largest)
-        for c in range(z.shape[0]):
-            z[c, i] = math.exp(z[c, i] - largest)
-            total += z[c, i]
-        for c in range(z.shape[0]):
-            z[c, i] /= total
-        value += share[i] * (largest + math.log(total) - own)
-    for c in range(coef.shape[0]):
-        for q in range(1, coef.shape[1]):
-            value += 0.5 * ridge * coef[c, q] * coef[c, q]
-    return value
+    return value_at(code, share, coef, ridge, z)
 
 
 @kernel
