@@ -185,6 +185,22 @@ def csv(tmp_path):
     return path
 
 
+def test_ingest_with_workers_makes_the_same_files(run, csv, tmp_path):
+    for store, workers in (("one.zarr", []), ("two.zarr", ["--workers", "2"])):
+        code, _, errors = run("ingest", csv, store, "--target", "y", "--delimiter", ";", *workers)
+        assert code == 0, errors
+    made = [
+        {
+            path.relative_to(tmp_path / store): path.read_bytes()
+            for path in (tmp_path / store).rglob("*")
+            if path.is_file()
+        }
+        for store in ("one.zarr", "two.zarr")
+    ]
+    assert made[0]
+    assert made[0] == made[1]
+
+
 def test_ingest_info_verify_and_select_work_on_a_table(run, csv, tmp_path):
     code, text, errors = run("ingest", csv, "t.zarr", "--target", "y", "--delimiter", ";", "--dtype", "float64")
     assert code == 0, errors
