@@ -73,6 +73,8 @@ class Source(ABC):
     """Its options in a pipeline file, by the names of its constructor's parameters."""
     knows_true_features: ClassVar[bool] = False
     """True where recall and precision of a selection can be measured."""
+    is_sparse: ClassVar[bool] = False
+    """True of `daskfs.sources.sparse.base.SparseSource`, whose rows are read as entries."""
     exchangeable: bool = False
     has_weight: bool = False
     n_samples: int | None = None

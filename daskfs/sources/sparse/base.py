@@ -1,0 +1,107 @@
+"""What every sparse source offers: its rows as entries, features by number or by 64-bit id."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from daskfs.sources.base import Source
+
+
+@dataclass(frozen=True, slots=True)
+class NamedIds:
+    """Texts of feature ids, without a Python object each.
+
+    Attributes
+    ----------
+    ids : uint64 array of shape (n_names,)
+        Each at most once in a block; in several blocks where a source does not remember what it has told.
+    text : uint8 array
+        The names in UTF-8, one after the other.
+    offsets : int64 array of shape (n_names + 1,)
+        Name k is ``text[offsets[k]:offsets[k + 1]]``.
+    """
+
+    ids: np.ndarray
+    text: np.ndarray
+    offsets: np.ndarray
+
+
+@dataclass(slots=True)
+class SparseBlock:
+    """Consecutive rows of a sparse source as their entries, in the source's order, after rows were dropped.
+
+    Attributes
+    ----------
+    start : int
+        Number of the first row among the rows that are kept (of the source, or of the part that is read).
+    indptr : int64 array of shape (n_rows + 1,)
+        Row i has the entries ``indptr[i]`` to ``indptr[i + 1]``.
+    features : uint64 array of shape (nnz,)
+        Ids of features, or numbers of columns from 0 on: ascending in each row, each once.
+    data : float32 array of shape (nnz,), or None
+        None: every entry is one. Zeros may be among them.
+    y : ndarray of shape (n_rows,) or (n_rows, n_targets), or None
+        Targets, float64.
+    weight : ndarray of shape (n_rows,), or None
+        Sample weights, float64.
+    labels : dict of str to ndarray of shape (n_rows,)
+        Tags, query ids and split columns, as text.
+    names : NamedIds, or None
+        Names of features of this block; all that were not told in a block before, or more.
+    """
+
+    start: int
+    indptr: np.ndarray
+    features: np.ndarray
+    data: np.ndarray | None
+    y: np.ndarray | None = None
+    weight: np.ndarray | None = None
+    labels: dict[str, np.ndarray] = field(default_factory=dict)
+    names: NamedIds | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows."""
+        return len(self.indptr) - 1
+
+
+class SparseSource(Source):
+    """Rows that are read as their entries; what is not there is zero.
+
+    Attributes
+    ----------
+    features_are_ids : bool
+        True where features are 64-bit ids (hashes of names, numbers beyond all columns), of which a store lists those
+        that occur; False where they are numbers of columns.
+    n_features : int or None
+        Number of columns, or None while it is not known: of ids, and before a file without a header was read.
+    """
+
+    is_sparse: ClassVar[bool] = True
+    features_are_ids: bool = False
+    n_features: int | None = None
+
+    @abstractmethod
+    def sparse_blocks(self, block_rows: int, block_nnz: int) -> Iterator[SparseBlock]:
+        """Yield the rows in order, in blocks of at most so many rows and entries (one row may have more).
+
+        Raises
+        ------
+        SourceError, SchemaError, DataError
+            Each with the place (file, line, column, value) and the remedy.
+        """
+
+    def sparse_part_blocks(self, part: Any, block_rows: int, block_nnz: int) -> Iterator[SparseBlock]:
+        """Yield the rows of one of `parts()` as `sparse_blocks` does, numbered within the part.
+
+        Raises
+        ------
+        DaskfsError
+            The source is to be read as a whole.
+        """
+        raise NotImplementedError
