@@ -20,6 +20,8 @@ from daskfs.sources.base import Source
 from daskfs.sources.constants import Constants
 from daskfs.sources.parts import described, shape_of_blocks, write_in_parts
 from daskfs.sources.registry import as_source
+from daskfs.sources.sparse.base import SparseSource
+from daskfs.sources.sparse.ingest import write_sparse
 from daskfs.store.feature_store import FeatureStore, open_store
 from daskfs.store.writer import StoreWriter
 
@@ -127,6 +129,12 @@ def ingest(
     path = Path(path).expanduser()
     if os.path.lexists(path):
         return _existing(path, rows, encoding, on_exists)
+
+    if isinstance(rows, SparseSource):
+        order = (shuffle, random_state)
+        with interrupts.guard():
+            write_sparse(rows, path, described(rows), dtype, order, encoding, limit, progress)
+        return open_store(path)
 
     def writer(source: dict[str, Any]) -> StoreWriter:
         return StoreWriter(

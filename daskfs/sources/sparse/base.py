@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from daskfs.sources.base import Source
+from daskfs.errors import SourceError
+from daskfs.sources.base import Source, SourceBlock
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,19 @@ class SparseSource(Source):
     is_sparse: ClassVar[bool] = True
     features_are_ids: bool = False
     n_features: int | None = None
+
+    def estimate_shape(self) -> tuple[int | None, int]:
+        """Return (n_samples, n_features) as far as they are known."""
+        return self.n_samples, self.n_features or 0
+
+    def row_blocks(self, block_rows: int, dtype: np.dtype | type = np.float64) -> Iterator[SourceBlock]:
+        """Refuse: rows are read as entries.
+
+        Raises
+        ------
+        SourceError
+        """
+        raise SourceError("expected dense rows, found a sparse source", self.kind, "ingest it first")
 
     @abstractmethod
     def sparse_blocks(self, block_rows: int, block_nnz: int) -> Iterator[SparseBlock]:
