@@ -58,7 +58,8 @@ def ingest(
     ----------
     source : path, list of paths, DataFrame, array or Source
         CSV (also .gz, .bz2, .xz, .zst) and Parquet files, patterns and folders, Zarr arrays, ``"sklearn:diabetes"``;
-        pandas, dask and polars DataFrames, Arrow tables; numpy, scipy.sparse and dask arrays.
+        pandas, dask and polars DataFrames, Arrow tables; numpy and dask arrays; scipy.sparse matrices and .npz files of
+        them, which become sparse stores.
     path : path-like
         Path of the store.
     target : str or list of str, optional

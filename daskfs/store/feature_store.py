@@ -183,6 +183,10 @@ class FeatureStore(Matrix):
         """Return the entries of X[:, columns]; None of a dense store. See `SparseReader`."""
         return self.entries.sparse_columns(columns) if self.is_sparse else None
 
+    def entry_counts(self, rows: Rows = slice(None)) -> np.ndarray | None:
+        """Return how many entries each row of X[rows] has, int64; None of a dense store."""
+        return self._open("X/lengths").read(rows).astype(np.int64) if self.is_sparse else None
+
     @property
     def is_sparse(self) -> bool:
         """Whether entries are stored, and not all values."""

@@ -87,7 +87,7 @@ def columns_of_block(slots, counts, offsets, values, first_row, at, indices, dat
         Where the next entry of each column goes; advanced.
     indices, data : ndarray
     """
-    e, is_one = 0, values.shape[0] == 0
+    e, is_one = np.int64(0), values.shape[0] == 0
     for r in range(slots.shape[0]):
         if slots[r] < 0 or slots[r] >= at.shape[0]:
             return False
@@ -101,7 +101,7 @@ def columns_of_block(slots, counts, offsets, values, first_row, at, indices, dat
             else:
                 data[k + i] = values[e + i]
         at[slots[r]] = k + n
-        e += n
+        e = e + n
     return e == offsets.shape[0]
 
 
@@ -170,12 +170,12 @@ def sorted_by_column(keys, data, other_keys, other_data, n_bits, starts):  # typ
 @kernel
 def runs_of(keys, columns, counts, offsets):  # type: ignore[no-untyped-def]
     """Write sorted entries as runs; return how many there are."""
-    n_runs, last = 0, -1
+    n_runs = 0
     for e in range(keys.shape[0]):
         column = keys[e] >> ROW_BITS
         offsets[e] = keys[e] & (BLOCK_ROWS - 1)
-        if column != last:
-            columns[n_runs], counts[n_runs], last = column, 0, column
+        if e == 0 or column != keys[e - 1] >> ROW_BITS:
+            columns[n_runs], counts[n_runs] = column, 0
             n_runs += 1
         counts[n_runs - 1] += 1
     return n_runs

@@ -8,6 +8,7 @@ The rows are cut into blocks of 8,192. Within a block entries stand by column, i
     X/counts    (n_runs,) uint16        how many entries each has there
     X/blocks    (n_blocks + 1, 2) int64 the first run and the first entry of each block
     X/marks     (n_marks, 2) int64      column, and first entry, of every `RUN_CHUNK`-th run: an index of the runs
+    X/lengths   (n_samples,) uint32     how many entries each row has
     ids         (n_features,) uint64    of each column, ascending, where columns are ids
     names/...                           see `daskfs.store.sparse.names`
 
@@ -52,6 +53,7 @@ def sparse_arrays(header: SparseHeader) -> dict[str, tuple[np.dtype, tuple[int, 
         "X/offsets": (np.dtype("u2"), entries),
         "X/columns": (column_type(n_features), runs),
         "X/counts": (np.dtype("u2"), runs),
+        "X/lengths": (np.dtype("u4"), (n_samples,)),
         "X/blocks": (np.dtype("i8"), (n_tiles(n_samples, BLOCK_ROWS) + 1, 2)),
         "X/marks": (np.dtype("i8"), (n_tiles(header.n_runs, RUN_CHUNK), 2)),
     }

@@ -212,7 +212,7 @@ class SparseStoreWriter:
                 matrix.append(block)
                 add_to_totals(block.columns, block.counts, block.values, totals)
             self.progress.advance(len(group.source_rows))
-        matrix.close(self._group)
+        matrix.close(self._group, lengths[order])
         self.progress.finish()
         return matrix
 
@@ -319,6 +319,7 @@ class _MatrixWriter:
         self._columns = VectorWriter(folder, "X/columns", column_type(n_features))
         self._counts = VectorWriter(folder, "X/counts", "u2")
         self._offsets = VectorWriter(folder, "X/offsets", "u2")
+        self._lengths = VectorWriter(folder, "X/lengths", "u4")
         self._values = None if values == "ones" else VectorWriter(folder, "X/values", values)
         self.starts: list[tuple[int, int]] = [(0, 0)]
         self._marks: list[np.ndarray] = [np.empty((0, 2), np.int64)]
@@ -346,9 +347,10 @@ class _MatrixWriter:
             self._values.append(block.values)
         self.starts.append((self.n_runs, self.n_entries))
 
-    def close(self, group: Any) -> None:
-        """Write what is left."""
-        for writer in (self._columns, self._counts, self._offsets, self._values):
+    def close(self, group: Any, lengths: np.ndarray) -> None:
+        """Write what is left, and the numbers of entries of all rows."""
+        self._lengths.append(lengths)
+        for writer in (self._columns, self._counts, self._offsets, self._lengths, self._values):
             if writer is not None:
                 writer.close(group)
         write_vector(group["X"], "blocks", np.array(self.starts, np.int64))

@@ -56,11 +56,11 @@ def named_ids(ids, texts):
     return NamedIds(np.asarray(ids, np.uint64), text, np.cumsum([0, *map(len, encoded)]))
 
 
-def small_cuts(monkeypatch):
+def small_cuts(monkeypatch, entries=64):
     """Make chunks and pieces so small that little data has many."""
     for module in (layout, vectors):
         monkeypatch.setattr(module, "CHUNKS_PER_FILE", 4)
-    monkeypatch.setattr(vectors, "chunk_length", lambda name: 16 if name in ("X/columns", "X/counts") else 64)
+    monkeypatch.setattr(vectors, "chunk_length", lambda name: 16 if name in ("X/columns", "X/counts") else entries)
     for module in (layout, reader, writer):
         monkeypatch.setattr(module, "RUN_CHUNK", 16)
     monkeypatch.setattr(names, "_AT_ONCE", 5)

@@ -29,7 +29,7 @@ selections = st.one_of(
 def cut_store(tmp_path_factory):
     """20,000 x 30 in blocks of rows of which some are empty, in small chunks, and the same dense."""
     with pytest.MonkeyPatch.context() as patch:
-        small_cuts(patch)
+        small_cuts(patch, entries=1024)
         X = random_matrix(20_000, 30, 0.02, kind="int8").tolil()
         X[9000:16_500] = 0
         X[:, 7] = 0
@@ -40,7 +40,7 @@ def cut_store(tmp_path_factory):
         )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     columns=selections, first=st.integers(0, 19_999), length=st.integers(0, 9000), some=st.lists(st.integers(0, 19_999))
 )
