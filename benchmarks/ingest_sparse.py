@@ -64,11 +64,12 @@ def write_vw(path: Path, values: str, n_rows: int) -> int:
     rng = np.random.default_rng(0)
     letters = rng.integers(97, 123, (200_000, 12), dtype=np.uint8)
     vocabulary = [bytes(row[:n]).decode() for row, n in zip(letters, rng.integers(3, 13, 200_000), strict=True)]
-    weights = 1.0 / np.arange(1, 200_001)
+    shares = np.cumsum(1.0 / np.arange(1, 200_001))
     nnz = 0
     with path.open("w") as file:
         for label in rng.choice([-1, 1], n_rows).tolist():
-            words = [vocabulary[j] for j in np.unique(rng.choice(200_000, ROW_NNZ, p=weights / weights.sum()))]
+            drawn = np.searchsorted(shares, rng.random(ROW_NNZ) * shares[-1])
+            words = [vocabulary[j] for j in np.unique(drawn)]
             nnz += len(words)
             if values == "4 digits":
                 words = [
