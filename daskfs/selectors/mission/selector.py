@@ -59,7 +59,7 @@ from daskfs.errors import Caution, ConfigError
 from daskfs.losses import ROW_BY_ROW, Loss, find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import ClassWeights, Count, LossOf, Positive, PowerOfTwo, Share, n_to_select
-from daskfs.selectors.base import BaseSelector
+from daskfs.selectors.from_blocks import TakesRowBlocks
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.mission.capacity import check_capacity, check_noise
 from daskfs.selectors.mission.fit import (
@@ -89,7 +89,7 @@ LARGEST_TARGET = 1e25  # of numbers: weights and the sketch are of single precis
 NO_REFIT = "rows are learnt from once and not kept: the coefficients are those of stochastic descent"
 
 
-class Mission(BaseSelector):
+class Mission(TakesRowBlocks):
     """Select the features of largest weight, learnt row by row in constant memory, whatever the number of features.
 
     Parameters
