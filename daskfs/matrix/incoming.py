@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -300,19 +301,20 @@ def names_of_rows(facts: Sequence[Facts]) -> list[str] | None:
     DataError
         The columns of a block have other names, or another order.
     """
-    names = facts[0].names
     for k, block in enumerate(facts):
-        if block.names is not None and names is not None and block.names != names:
-            found = next(
-                (j for j, pair in enumerate(zip(block.names, names, strict=False)) if pair[0] != pair[1]), len(names)
-            )
-            expected = names[found] if found < len(names) else "no more columns"
-            raise DataError(
-                f"expected the column {expected!r}, found {block.names[found : found + 1]}",
-                f"block {k}, column {found}",
-                "pass the same columns in the same order",
-            )
-    return names
+        check_names(k, block.names, facts[0].names)
+    return facts[0].names
+
+
+def check_names(k: int, found: list[str] | None, expected: list[str] | None) -> None:
+    """Refuse row block k where its columns have other names than those of the first block, or another order."""
+    if found is None or expected is None or found == expected:
+        return
+    pairs = zip_longest(expected, found)
+    j, (wanted, other) = next((j, pair) for j, pair in enumerate(pairs) if pair[0] != pair[1])
+    shown = ["no more columns" if name is None else f"the column {name!r}" for name in (wanted, other)]
+    remedy = "pass the same columns in the same order"
+    raise DataError(f"expected {shown[0]}, found {shown[1]}", f"block {k}, column {j}", remedy)
 
 
 def weights_of(values: Any, n_samples: int) -> np.ndarray | None:

@@ -15,7 +15,7 @@ from daskfs.errors import DataError
 from daskfs.matrix.arrays import dense_rows
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows, SparseRows, as_slice
-from daskfs.matrix.incoming import Axis, Block, Facts, Order, is_promise, opened
+from daskfs.matrix.incoming import Axis, Block, Facts, Order, check_names, is_promise, opened
 from daskfs.matrix.names import Names
 
 if TYPE_CHECKING:
@@ -115,11 +115,9 @@ class BlockMatrix(_OfBlocks):
         self.dtype = np.result_type(*{block.dtype for block in facts})
         self._is_sparse = all(block.is_sparse for block in facts)
         self._y, self._weight = y, weight
-        self._names = names or Names(self.shape[1])
+        self._names = names
         self._is_resident = not any(is_promise(item) for item in items)
-        self._rows_are_random = like is not None and like.rows_are_random
-        self._source_rows = None if like is None else like.source_rows
-        self._classes = None if like is None else like.target_classes
+        self._like = like
         self._longest = int(np.diff(self._bounds).max())
         self._shelf = _Shelf(self._items, axis)
 
@@ -134,7 +132,13 @@ class BlockMatrix(_OfBlocks):
     @property
     def names(self) -> Names:
         """Names of the columns."""
+        if self._names is None:
+            self._names = Names(self.shape[1]) if self._like is None else self._like.names
         return self._names
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave names behind that can be asked for where the matrix is that has them."""
+        return self.__dict__ if self._like is None else self.__dict__ | {"_names": None}
 
     @property
     def tile_shape(self) -> tuple[int, int]:
@@ -151,17 +155,27 @@ class BlockMatrix(_OfBlocks):
     @property
     def rows_are_random(self) -> bool:
         """Whether those of the matrix are that the blocks are of."""
-        return self._rows_are_random
+        return self._like is not None and self._like.rows_are_random
 
     @property
     def source_rows(self) -> np.ndarray | None:
         """Row of the source that each row came from."""
-        return self._source_rows
+        return None if self._like is None else self._like.source_rows
 
     @property
     def target_classes(self) -> tuple[str, ...] | None:
         """Texts that the target's codes stand for."""
-        return self._classes
+        return None if self._like is None else self._like.target_classes
+
+    @property
+    def identity(self) -> str | None:
+        """Digest of the store that the blocks are of."""
+        return None if self._like is None else self._like.identity
+
+    def verify_unchanged(self) -> None:
+        """Raise a `StoreError` where the store was replaced that the blocks are of."""
+        if self._like is not None:
+            self._like.verify_unchanged()
 
     def read_target(self, rows: Rows = slice(None)) -> np.ndarray | None:
         """Return y[rows], float64, or None."""
@@ -257,7 +271,18 @@ class _Shelf:
         self.__init__(**state)  # type: ignore[misc]
 
 
-class PassingBlocks(_OfBlocks):
+class Passing(Matrix):
+    """Rows (columns) that pass by: those before what was read last are gone, unless they are held."""
+
+    holds = False
+    """Whether what was read is held on to."""
+
+    @abstractmethod
+    def reach(self, stop: int) -> int:
+        """Wait until there are so many, or no more; return how many there are of them."""
+
+
+class PassingBlocks(_OfBlocks, Passing):
     """A matrix of blocks that pass by once: rows (columns) can be read until later ones were asked for.
 
     Parameters
@@ -288,9 +313,8 @@ class PassingBlocks(_OfBlocks):
         self._window: list[tuple[int, int, Block]] = []
         self._given = None if names is None else [str(name) for name in names]
         self._found: dict[str, None] = {}
+        self._first_names: list[str] | None = None
         self._are_named = False
-        self.holds = False
-        """Whether what was read is held on to."""
         self.reach(1)
         if not self._window:
             raise DataError("expected at least one block, found none", "blocks", "begin the iterator anew")
@@ -306,7 +330,7 @@ class PassingBlocks(_OfBlocks):
         return (so_far, breadth) if self.axis == "rows" else (breadth, so_far)
 
     def reach(self, stop: int) -> int:
-        """Take blocks until there are so many rows (columns), or no more blocks; return how many there are of them."""
+        """Take blocks until there are so many rows (columns), or no more; return how many there are of them."""
         while self._order.position < stop:
             block = next(self._blocks, None)
             if block is None:
@@ -329,8 +353,11 @@ class PassingBlocks(_OfBlocks):
                     if name in self._found:
                         raise DataError(f"duplicate column {name!r}", f"block {k}", "give each column its own name")
                     self._found[name] = None
-        elif block.names is not None and self._given is None and not k:
-            self._given = block.names
+        elif k:
+            check_names(k, block.names, self._first_names)
+        else:
+            self._first_names = block.names
+            self._given = self._given or block.names
         self._window.append((along.start, along.stop, block))
 
     def close(self) -> None:

@@ -75,6 +75,12 @@ class _TakesBlocks(BaseSelector):
             self.classes_ = labels
 
 
+def _named(given: Sequence[str] | None, found: list[str] | None, n_features: int) -> Names | None:
+    """Return the names that the user gives, or else those of the blocks; None where there are neither."""
+    names = found if given is None else given
+    return None if names is None else Names(n_features, as_names(names, n_features))
+
+
 class TakesColumnBlocks(_TakesBlocks):
     """A selector that is also fitted to blocks of columns."""
 
@@ -155,11 +161,7 @@ class TakesColumnBlocks(_TakesBlocks):
                     self.classes_ = labels
                 return self
             with self._again_and_again(blocks, items, passing, prefetch) as (kept, facts, matrix):
-                given = names_of_columns(facts) if names is None else names
-                n = sum(block.length for block in facts)
-                of_columns = Names(n) if given is None else Names(n, as_names(given, n))
-                if names is None and matrix is not None:
-                    of_columns = matrix.names
+                of_columns = _named(names, names_of_columns(facts), sum(block.length for block in facts))
                 found = BlockMatrix(kept, "columns", facts, target, weight, of_columns, len(target), matrix)
                 self._fit_again_and_again(found, prefetch, labels)
         return self
@@ -225,11 +227,7 @@ class TakesRowBlocks(_TakesBlocks):
                 return self
             with self._again_and_again(blocks, items, passing, prefetch) as (kept, facts, matrix):
                 target, weight, labels = self._target_of(facts, matrix, labels)
-                given = names_of_rows(facts) if names is None else names
-                n_columns = facts[0].breadth
-                of_columns = Names(n_columns) if given is None else Names(n_columns, as_names(given, n_columns))
-                if names is None and matrix is not None:
-                    of_columns = matrix.names
+                of_columns = _named(names, names_of_rows(facts), facts[0].breadth)
                 found = BlockMatrix(kept, "rows", facts, target, weight, of_columns, None, matrix)
                 self._fit_again_and_again(found, prefetch, labels)
         return self
