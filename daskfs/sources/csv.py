@@ -302,10 +302,10 @@ class CsvSource(FileTable):
     def _may_be_plain(self) -> bool:
         """Whether our own reader is tried: for text that is worth it, laid out as it knows."""
         layout = self.layout
-        signs = layout.delimiter + layout.quote
         if sys.byteorder != "little":
             return False
-        is_known = not layout.thousands and not layout.skip_initial_space and signs.isascii()
+        within_numbers = any(sign.isalnum() or sign in "+-" for sign in layout.delimiter + layout.quote)
+        is_known = not layout.thousands and not layout.skip_initial_space and not within_numbers
         return is_known and sum(file.stat().st_size for file in self.files) >= csv_records.WORTH_COMPILING_NBYTES
 
     def _type_of(self, column: ColumnSchema) -> pa.DataType:
