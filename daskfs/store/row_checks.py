@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from daskfs.errors import DataError
-from daskfs.matrix.arrays import can_be_squared
+from daskfs.matrix.arrays import LARGEST, can_be_squared
 from daskfs.matrix.base import not_finite
 
 
@@ -34,7 +34,7 @@ def convert_rows(rows: Any, out: np.ndarray, *, names: Sequence[str], first_row:
     """
     values = np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows)
     fits = _converted(values, out, allow_missing)
-    if not fits.all():
+    if fits is not None and not fits.all():
         row, column = np.argwhere(~fits)[0].tolist()
         raise _refusal(values[row, column], f"column {names[column]!r}, row {first_row + row}", out.dtype)
 
@@ -48,26 +48,36 @@ def convert_entries(values: np.ndarray, out: np.ndarray, place_of: Callable[[int
         As `convert_rows`.
     """
     fits = _converted(values, out, allow_missing=False)
-    if not fits.all():
+    if fits is not None and not fits.all():
         first = int(np.argmin(fits))
         raise _refusal(values[first], place_of(first), out.dtype)
 
 
-def _converted(values: np.ndarray, out: np.ndarray, allow_missing: bool) -> np.ndarray:
-    """Copy values into `out` as far as they fit; return which do."""
+def _converted(values: np.ndarray, out: np.ndarray, allow_missing: bool) -> np.ndarray | None:
+    """Copy values into `out` as far as they fit; return which do, None where all do at a glance."""
     if values.dtype.kind not in "iufb":
         raise DataError(f"expected numbers, found {values.dtype}", "X", "encode text as numbers first")
     if out.dtype.kind == "f":
         with np.errstate(over="ignore", invalid="ignore"):
             out[...] = values
+        if fit_at_a_glance(out):
+            return None
         fits = can_be_squared(out)
-        if allow_missing and not fits.all():
+        if allow_missing:
             fits |= np.isnan(out)
         return fits
     fits = _fits_integer(values, out.dtype)
     if fits.all():
         out[...] = values
     return fits
+
+
+def fit_at_a_glance(values: np.ndarray) -> bool:
+    """Tell whether all numbers can be squared, by two sweeps that keep nothing."""
+    if values.dtype.kind != "f" or not values.size:
+        return True
+    bound = LARGEST if values.dtype == np.float64 else np.finfo(values.dtype).max
+    return bool(values.min() >= -bound and values.max() <= bound)
 
 
 def _fits_integer(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
