@@ -6,7 +6,7 @@ import csv
 import json
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,7 +79,7 @@ def selection_table(
     selected: Iterable[int],
     coef: Iterable[float],
     scores: Iterable[float],
-    feature_names: np.ndarray | None = None,
+    feature_names: Sequence[str] | np.ndarray | None = None,
 ) -> pd.DataFrame:
     """Build the table of a result.
 

@@ -175,6 +175,7 @@ class MissionShape:
         """Return what a task holds that learns from so many rows at once."""
         scaling = 48 * self.data.n_features if self.nnz_per_row is None else 0
         budget = Budget().add("models", N_MODELS * self.model.nbytes).add("means and scales of columns", scaling)
+        budget.add("blocks of a sparse store", N_PIECES * self.data.block_nbytes)
         return budget.add("pieces of rows", N_PIECES * piece_rows * self.row_nbytes)
 
     def exact_refit(self) -> Budget:
