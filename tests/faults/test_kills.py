@@ -11,7 +11,8 @@ from tests.faults.kills import METHODS, command, end_of, ends_the_same, prepare,
 AFTER_THE_FIRST = 6
 """The number of a kernel's call after the first selection, of three calls, and before the last of nine."""
 
-TABLE = "a,b,c,y\n" + "".join(f"{i % 17},{i * 7 % 13},{i * i % 11},{i % 5}\n" for i in range(2000))
+TABLE = "a,b,c,y\n" + "".join(f"{i % 17},{i * 7 % 13},{'uvw'[i % 3]},{i % 5}\n" for i in range(2000))
+"""Of its texts Arrow loads pandas."""
 
 
 @pytest.fixture(scope="module")
