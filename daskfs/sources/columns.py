@@ -48,7 +48,7 @@ _PIECE_NBYTES = 1 << 17
 
 
 def plain_numbers(values: pa.Array) -> np.ndarray | None:
-    """Return an Arrow array of numbers as it lies there, without pandas, which Arrow loads; None where one is missing."""
+    """Return a view of an Arrow array of numbers, without pandas, which Arrow loads; None where one is missing."""
     dtype = _PLAIN.get(values.type)
     if dtype is None or values.null_count:
         return None

@@ -106,6 +106,11 @@ class ParquetSource(FileTable):
                 yield TableBatch(nan_as_missing(batch), str(file), first_row)
                 first_row += batch.num_rows
 
+    @property
+    def has_parts(self) -> bool:
+        """True."""
+        return True
+
     def parts(self) -> Sequence[RowGroups]:
         """Return row groups of each file, together until they have so many bytes."""
         parts: list[RowGroups] = []
