@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from daskfs import interrupts
 from daskfs.cluster.workers import Here
-from daskfs.errors import ConfigError, DataError
+from daskfs.errors import ConfigError, DataError, RunError
 from daskfs.losses import find_loss
-from daskfs.matrix.arrays import as_column
+from daskfs.matrix.arrays import as_column, as_names
 from daskfs.matrix.base import Matrix
+from daskfs.matrix.blocks import Rows
 from daskfs.matrix.incoming import Block, read_ahead, weights_of
+from daskfs.matrix.names import Names
 from daskfs.matrix.of_blocks import Passing, PassingBlocks
 from daskfs.matrix.streaming import prefetched
 from daskfs.metrics import accuracy, r2
 from daskfs.selectors.from_blocks import TakesRowBlocks
 from daskfs.selectors.inputs import refuse_non_finite_target
+from daskfs.selectors.mission.count_sketch import load_arrays, save_arrays
 from daskfs.selectors.mission.entries import MOST_IDS, PassingEntries, linear_predictor
 from daskfs.selectors.mission.feature_names import FeatureNames
 from daskfs.selectors.mission.fit import Line, MissionFit, Refit, begin, n_surveyed
 from daskfs.selectors.mission.plan import Settings
+from daskfs.selectors.mission.saved import arrays_of, fit_of, names_of, notes_of
 from daskfs.selectors.mission.stream import Learner, Tell
 from daskfs.selectors.mission.tasks import TargetEncoding
 from daskfs.selectors.shared.responses import Response
@@ -43,6 +48,8 @@ class _Streamed:
     """What a selector has while it learns from streams."""
 
     n_replicas: Any
+    class_weight: Any
+    _labels: np.ndarray | None
     _stream: MissionFit | None
     _stream_labels: np.ndarray | None
     _names_of_features: FeatureNames | None = None
@@ -118,14 +125,66 @@ class LearnsFromStreams(_Streamed, TakesRowBlocks):
 
         Notes
         -----
-        Where features are ids, there are no arrays of all features: ``selected_`` are the ids, and ``coef_`` and
-        ``scores_`` are those of the selected features in this order; there is no ``support_``. The names that the
-        source tells of its features come back in the result. `partial_fit` with another source goes on.
+        Where features are ids, there are no arrays of all features: ``selected_`` are the ids, most important first,
+        and ``coef_``, ``scores_`` and ``support_`` are of these alone, in this order. The names that the source tells
+        of its features come back in the result. `partial_fit` with another source goes on.
         """
         self.check_parameters()
         self._forget_stream()
         self._learn_from_source(source, None if classes is None else np.unique(classes), n_samples, keep, tell)
         return self
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write what was learnt from streams to a file, with which `load` goes on.
+
+        Raises
+        ------
+        RunError
+            It cannot be written, or there is nothing that could go on: a `fit` of known rows is done.
+        """
+        fit: MissionFit | None = getattr(self, "_stream", None)
+        if fit is None:
+            remedy = "fit_source, partial_fit, or fit_blocks with an iterator"
+            raise RunError("only what learns from streams can go on, and be saved for that", str(path), remedy)
+        parameters = {name: value for name, value in self.get_params(deep=False).items() if name != "client"}
+        parameters["random_state"] = fit.shape.settings.seed
+        if isinstance(self.class_weight, Mapping):
+            parameters["class_weight"] = list(self.class_weight.items())
+        names = [str(name) for name in self.feature_names_in_] if hasattr(self, "feature_names_in_") else None
+        more = {"parameters": parameters, "loss": self.loss_, "feature_names": names}
+        save_arrays(path, arrays_of(fit, self._names_of_features, self._stream_labels, more))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Return a selector that was saved; it predicts, and `partial_fit` goes on.
+
+        Raises
+        ------
+        RunError
+            No such file, a damaged one, one of a newer format.
+        """
+        arrays = load_arrays(path)
+        notes = notes_of(arrays, str(path))
+        parameters = notes["parameters"]
+        if isinstance(parameters.get("class_weight"), list):
+            parameters["class_weight"] = dict(parameters["class_weight"])
+        selector = cls(**parameters)
+        selector.loss_ = notes["loss"]
+        fit = fit_of(arrays, notes, selector._settings_of_streams())
+        selector._stream, selector._names_of_features = fit, names_of(notes)
+        selector._stream_labels = selector._labels = arrays.get("labels")
+        known = _Gone(fit.shape.data.n_samples, fit.shape.data.n_features, fit.shape.data.dtype, notes["feature_names"])
+        selector._take_names(known)
+        if fit.sgd.target.classes is not None:
+            selector.classes_ = fit.sgd.target.classes
+        with selector._run(known, Here()) as run:
+            selector._take(run, fit.selected(), None, fit.history, [*selector._notes_on_stream(fit), NO_REFIT])
+        if selector._stream_labels is not None:
+            selector.classes_ = selector._stream_labels
+        return selector
+
+    def _settings_of_streams(self) -> Settings:
+        return replace(self._settings(), is_stream=True, refit=None, n_epochs=1)
 
     def _learn_from_source(
         self,
@@ -224,7 +283,10 @@ class LearnsFromStreams(_Streamed, TakesRowBlocks):
         first = rows.take(np.arange(rows.reach(n_surveyed(rows.shape[1], is_sparse))))
         self._labels = labels
         checked_target(first, self.loss_, LARGEST_TARGET)
-        settings = replace(self._settings(), is_stream=True, refit=None, n_epochs=1)
+        settings = self._settings_of_streams()
+        if rows.shape[1] >= MOST_IDS and (settings.n_hashes == 0 or settings.variant == "hashing"):
+            problem = "features that are 64-bit ids cannot have a cell each"
+            raise ConfigError(problem, "tail", 'tail="sketch", or make a store of the source')
         with self._run(first, Here()) as run:
             target = self._encoded(settings, first, None if labels is None else len(labels))
             fit = begin(run, settings, *target, n_epochs=1)
@@ -239,7 +301,7 @@ class LearnsFromStreams(_Streamed, TakesRowBlocks):
         if rows.shape[1] != before.shape.data.n_features:
             found, expected = (_features(n) for n in (rows.shape[1], before.shape.data.n_features))
             raise DataError(f"expected rows of {expected}, as before, found {found}", "partial_fit", "fit anew")
-        settings = replace(self._settings(), is_stream=True, refit=None, n_epochs=1)
+        settings = self._settings_of_streams()
         with self._run(rows, Here()) as run:
             run.seconds.update(before.seconds)
             self._learn(run, rows, before.going_on(settings, 0), None, tell)
@@ -256,7 +318,7 @@ class LearnsFromStreams(_Streamed, TakesRowBlocks):
         if isinstance(X, SparseSource):
             parts = [response(self._predictor(block)) for block in X.sparse_blocks(BLOCK_ROWS, BLOCK_NNZ)]
             return np.concatenate(parts)
-        if not hasattr(self, "support_"):
+        if getattr(self, "n_features_in_", 0) >= MOST_IDS - 1:
             raise DataError("expected a sparse source, as in the fit: features are ids", "X", "pass a source")
         return super()._respond(X, response)
 
@@ -278,6 +340,23 @@ class LearnsFromStreams(_Streamed, TakesRowBlocks):
             found.append((block.y, self.response(self._predictor(block)), of_rows))
         y, prediction, weight = (np.concatenate(part) for part in zip(*found, strict=True))
         return (accuracy if find_loss(self.loss_).is_classifier else r2)(y, prediction, weight)
+
+
+class _Gone(Matrix):
+    """Stands for rows that are gone: their shape and names."""
+
+    def __init__(self, n_samples: int, n_features: int, dtype: np.dtype, names: Sequence[str] | None) -> None:
+        self.shape, self.dtype = (n_samples, n_features), dtype
+        self._names = Names(min(n_features, MOST_IDS - 1), None if names is None else as_names(names, n_features))
+
+    @property
+    def names(self) -> Names:
+        """Names of the columns."""
+        return self._names
+
+    def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
+        """Refuse: the rows are gone."""
+        raise DataError("the rows of a stream are not kept: they cannot be read again", "fit", "read the source anew")
 
 
 def _features(n: int) -> str:

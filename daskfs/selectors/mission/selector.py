@@ -354,8 +354,8 @@ class Mission(LearnsFromStreams):
         else:
             columns = keys.astype(np.int64)
             self.selected_ = columns[order]
-            self.support_ = np.zeros(n_features, dtype=bool)
-            self.support_[columns] = True
+        self.support_ = np.zeros(n_features, dtype=bool)
+        self.support_[columns] = True
         self.scores_ = np.zeros(n_features)
         self.scores_[columns] = sizes
         if coef.shape[1] == 1:
