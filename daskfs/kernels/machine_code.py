@@ -42,10 +42,10 @@ from numba.extending import models, overload, register_model
 
 from daskfs import interrupts
 from daskfs.kernels.cache_folder import CACHE_DIRECTORY, make_stamped
+from daskfs.kernels.collecting import collecting_seldom
 from daskfs.kernels.compiler import CompilerForKernels, CompilerForPython, making
 from daskfs.kernels.instructions import CHOICES, is_stopped, prefetch
 from daskfs.kernels.libraries import LinkedLibrary
-from daskfs.kernels.numba_cache import collecting_seldom
 
 try:
     import fcntl

@@ -7,32 +7,17 @@ take imports the kernels' modules, for sizes that are known there, and calls non
 from __future__ import annotations
 
 import functools
-import gc
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from daskfs import interrupts
+from daskfs.kernels.collecting import collecting_seldom
 from daskfs.kernels.instructions import is_stopped as is_stopped
 from daskfs.kernels.instructions import prefetch as prefetch
 from daskfs.kernels.sources import stamp_of
 
 _LOADING = threading.RLock()
-
-
-@contextmanager
-def collecting_seldom() -> Iterator[None]:
-    """Let Python look for circles after 50,000 objects, not 700: what a compiler makes stays, and looking took a sixth.
-
-    It takes 10 MiB more; without any collection it would be 130.
-    """
-    before = gc.get_threshold()
-    gc.set_threshold(max(before[0], 50_000) if before[0] else 0, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 class Kernel:

@@ -72,6 +72,7 @@ def package(tmp_path, monkeypatch):
         "libraries",
         "borrowing",
         "cache_folder",
+        "collecting",
         "instructions",
         "sources",
     ):
