@@ -103,6 +103,12 @@ class ArraySource(Source):
             )
 
     @property
+    def resident(self) -> np.ndarray | None:
+        """The array; none that is sparse, mapped from a file, or whose rows do not lie one after the other."""
+        is_plain = type(self._X) is np.ndarray and self._X.flags.c_contiguous
+        return self._X if is_plain else None
+
+    @property
     def encoding(self) -> dict[str, Any]:
         """Names of features and targets: renamed columns make another store."""
         joined = "\n".join(self.feature_names)

@@ -106,6 +106,11 @@ class Source(ABC):
         return None
 
     @property
+    def resident(self) -> np.ndarray | None:
+        """All rows, where they lie in memory one after the other; None where they do not."""
+        return None
+
+    @property
     def encoding(self) -> dict[str, Any]:
         """How the content becomes numbers, as JSON can hold it: part of a store's identity."""
         return {}

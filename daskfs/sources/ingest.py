@@ -146,6 +146,7 @@ def ingest(
             n_expected=None if rows.n_samples is not None else rows.estimate_shape()[0],
             memory_limit=3 * limit // 4,
             tile_shape=tile_shape,
+            resident=rows.resident,
             progress=progress,
         )
 

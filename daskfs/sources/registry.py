@@ -16,6 +16,7 @@ from pydantic import create_model
 from daskfs.errors import ConfigError, SourceError, did_you_mean
 from daskfs.methods import load
 from daskfs.sources.base import Source
+from daskfs.sources.files import COMPRESSED
 from daskfs.sources.options import SourceOptions
 
 SOURCES = {
@@ -24,11 +25,17 @@ SOURCES = {
     "sklearn": "daskfs.sources.sklearn_sets:SklearnSource",
     "zarr": "daskfs.sources.zarr_array:ZarrSource",
     "synthetic": "daskfs.sources.synthetic:SyntheticSource",
+    "libsvm": "daskfs.sources.sparse.libsvm:LibsvmSource",
 }
 """The kinds of source: the word of a pipeline file -> ``"module:Class"``, loaded when first asked for."""
 
-ENDINGS = {".parquet": "parquet", ".pq": "parquet", ".zarr": "zarr"}
-"""What the ending of a path says of its kind; any other is a text table."""
+ENDINGS = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".zarr": "zarr",
+    **dict.fromkeys((".svm", ".libsvm", ".svmlight"), "libsvm"),
+}
+"""What the ending of a path says of its kind, before one that says what compresses it; any other is a text table."""
 
 
 def find_source(kind: str) -> type[Source]:
@@ -77,7 +84,8 @@ def make_source(kind: str, **options: Any) -> Source:
 
     Parameters
     ----------
-    kind : {"csv", "parquet", "sklearn", "zarr", "synthetic"}
+    kind : str
+        One of `SOURCES`.
     **options
         Options of this kind of source; those that are None are left out.
 
@@ -202,7 +210,7 @@ def _file_source(
 
 
 def kind_of(path: str) -> str:
-    """Return the kind of a file or folder by its ending or its content: csv, parquet or zarr."""
+    """Return the kind of a file or folder by its ending or its content; csv where nothing else is known."""
     folder = Path(path)
     if folder.is_dir():
         if any((folder / name).exists() for name in ("zarr.json", ".zarray", ".zgroup")):
@@ -210,4 +218,5 @@ def kind_of(path: str) -> str:
         if any(file.suffix in (".parquet", ".pq") for file in folder.iterdir()):
             return "parquet"
         return "csv"
-    return ENDINGS.get(Path(path.rstrip("/")).suffix, "csv")
+    name = Path(path.rstrip("/"))
+    return ENDINGS.get((name.with_suffix("") if name.suffix in COMPRESSED else name).suffix, "csv")

@@ -22,7 +22,7 @@ from daskfs.matrix.target import kind_of
 from daskfs.sources.base import Source, SourceBlock
 from daskfs.sources.columns import BadValue, CategoryEncoder, Encoder, checked_numbers
 from daskfs.sources.encoded_block import EncodedBlock
-from daskfs.sources.files import PathLike, digest_of, expand_paths, fingerprint, same_stamps
+from daskfs.sources.files import OfFiles, PathLike, expand_paths
 from daskfs.sources.options import SourceOptions
 from daskfs.sources.roles import Names, resolve_columns
 from daskfs.sources.survey import Survey, make_encoder, needs_survey
@@ -336,7 +336,7 @@ class TableSource(Source):
         self.notes[:] = notes
 
 
-class FileTable(TableSource):
+class FileTable(OfFiles, TableSource):
     """A table of one or several files with the same columns.
 
     Parameters
@@ -359,25 +359,3 @@ class FileTable(TableSource):
     ) -> None:
         super().__init__(schema, target, weight, missing)
         self.files = expand_paths(path, self.endings)
-
-    @property
-    def place(self) -> str:
-        """The first file."""
-        return str(self.files[0])
-
-    def describe(self) -> dict[str, Any]:
-        """Return the files with size, time and SHA-256."""
-        more = f" and {len(self.files) - 1} more" if len(self.files) > 1 else ""
-        return {"kind": self.kind, "description": f"{self.place}{more}", "files": self._prints}
-
-    @cached_property
-    def _prints(self) -> list[dict[str, Any]]:
-        return [fingerprint(file) for file in self.files]
-
-    def digest(self) -> str:
-        """Return the digest of the bytes of all files."""
-        return digest_of(self._prints)
-
-    def is_unchanged(self, description: dict[str, Any], digest: str) -> bool:
-        """Compare sizes and times first, and the bytes only where these differ."""
-        return same_stamps(self.files, description.get("files", [])) or self.digest() == digest

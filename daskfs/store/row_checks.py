@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from daskfs.errors import DataError
-from daskfs.matrix.arrays import can_be_squared
+from daskfs.matrix.arrays import LARGEST, can_be_squared
 from daskfs.matrix.base import not_finite
 
 
@@ -38,8 +38,10 @@ def convert_rows(rows: Any, out: np.ndarray, *, names: Sequence[str], first_row:
     if out.dtype.kind == "f":
         with np.errstate(over="ignore", invalid="ignore"):
             out[...] = values
+        if fit_at_a_glance(out):
+            return
         fits = can_be_squared(out)
-        if allow_missing and not fits.all():
+        if allow_missing:
             fits |= np.isnan(out)
     else:
         fits = _fits_integer(values, out.dtype)
@@ -48,6 +50,14 @@ def convert_rows(rows: Any, out: np.ndarray, *, names: Sequence[str], first_row:
     if not fits.all():
         row, column = np.argwhere(~fits)[0].tolist()
         raise _refusal(values[row, column], f"column {names[column]!r}, row {first_row + row}", out.dtype)
+
+
+def fit_at_a_glance(values: np.ndarray) -> bool:
+    """Tell whether all numbers can be squared, by two sweeps that keep nothing."""
+    if values.dtype.kind != "f" or not values.size:
+        return True
+    bound = LARGEST if values.dtype == np.float64 else np.finfo(values.dtype).max
+    return bool(values.min() >= -bound and values.max() <= bound)
 
 
 def _fits_integer(values: np.ndarray, dtype: np.dtype) -> np.ndarray:

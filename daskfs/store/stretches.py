@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daskfs.store.band_writer import write_band
+from daskfs.store import band_writer
 from daskfs.store.column_statistics import BlockStatistics, statistics_of
 from daskfs.store.layout import Layout
 from daskfs.store.row_checks import convert_rows
@@ -194,7 +194,10 @@ def gathered(stretches: Stretches, band: Band) -> np.ndarray:
 
 def store_band(stretches: Stretches, folder: Path, layout: Layout, band: Band) -> int:
     """Write the tiles of some bands; return how many rows it has."""
-    rows, height = gathered(stretches, band), layout.file_shape[0]
-    for start in range(0, len(rows), height):
-        write_band(folder, layout, band.first_row + start, rows[start : start + height])
+    rows = gathered(stretches, band)
+    room = band_writer.Band(layout, rows.shape, rows.dtype)
+    for start in range(0, len(rows), room.height):
+        part = rows[start : start + room.height]
+        room.put(slice(0, len(part)), part)
+        room.write(folder / "X", layout, band.first_row + start, len(part))
     return len(band.source_rows)

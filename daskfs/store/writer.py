@@ -21,12 +21,12 @@ from daskfs.cluster.workers import Workers
 from daskfs.errors import DataError, PlanError, StoreError
 from daskfs.matrix.base import Progress, Silent
 from daskfs.store.band_writer import BandWriter
-from daskfs.store.column_statistics import BlockStatistics, RunningStatistics, statistics_rows
+from daskfs.store.column_statistics import BlockStatistics, RunningStatistics, by_kernel, statistics_rows
 from daskfs.store.header import FORMAT_VERSION, StoreHeader, content_digest, versions
 from daskfs.store.layout import BAND_NBYTES, MAX_FILES, SHARD_NBYTES, Codec, Layout, choose_layout, store_nbytes
-from daskfs.store.row_checks import check_names, convert_rows
+from daskfs.store.row_checks import check_names, convert_rows, fit_at_a_glance
 from daskfs.store.row_vectors import RowVectors, write_vector
-from daskfs.store.spool import MAX_BUCKETS, Spool, draw_seed, stored_order
+from daskfs.store.spool import MAX_BUCKETS, Spool, draw_seed, stored_order, taken
 from daskfs.store.stored_arrays import STATISTICS, seal
 from daskfs.store.stretches import (
     Stretch,
@@ -85,6 +85,9 @@ class StoreWriter:
         Allow NaN in X; counted per column.
     max_files, shard_nbytes : int
         See `choose_layout`.
+    resident : ndarray of shape (n_samples, n_features), optional
+        All rows, where they stay in memory until the store is written: they are read where they lie, and of the X of
+        blocks only the length is looked at.
     progress : Progress, optional
         Shows how many tiles are written while spooled rows are put in order.
 
@@ -139,6 +142,7 @@ class StoreWriter:
         allow_missing: bool = False,
         max_files: int = MAX_FILES,
         shard_nbytes: int = SHARD_NBYTES,
+        resident: np.ndarray | None = None,
         progress: Progress | None = None,
     ) -> None:
         self.progress = progress or Silent()
@@ -157,6 +161,7 @@ class StoreWriter:
         self._n_expected = 2 * n_expected if n_samples is None and n_expected is not None else n_samples
         self.max_files, self.shard_nbytes = max_files, shard_nbytes
         self.notes = list(notes)
+        self._resident = resident
         self._row_nbytes = n_features * self.dtype.itemsize
         if 8 * self._row_nbytes > memory_limit:
             raise PlanError(
@@ -184,7 +189,8 @@ class StoreWriter:
 
     def _prepare(self) -> None:
         self._rng = np.random.default_rng(self.random_state)
-        self._statistics = RunningStatistics(self.n_features)
+        self._is_large = by_kernel((self._n_expected or 0) * self._row_nbytes)
+        self._statistics = RunningStatistics(self.n_features, self._is_large)
         self._n_rows = 0
         self._keys: list[np.ndarray] = []
         self._vectors = RowVectors(self.target_names, self.has_weight, self.label_names)
@@ -200,6 +206,7 @@ class StoreWriter:
         self._stretches: tuple[Stretches, Workers] | None = None
         if not self.shuffle and self.n_samples is not None:
             self._bands = self._new_bands(self.n_samples)
+        if self._bands is not None or self._resident is not None:
             return
         memory_nbytes = self.memory_limit // 4
         n_buckets = None
@@ -251,7 +258,8 @@ class StoreWriter:
             self._vectors.append(block, labels, self._n_rows)
             start = 0
             while start < X.shape[0]:
-                start += self._convert(X[start : start + self._block_rows - self._n_filled])
+                rows = slice(start, start + self._block_rows - self._n_filled)
+                start += self._convert(X[rows]) if self._resident is None else self._pass(len(X[rows]))
             self._is_whole = True
 
     def stretch_files(self, task_nbytes: int) -> StretchFiles:
@@ -281,6 +289,24 @@ class StoreWriter:
                 self._vectors.append(block, None, self._n_rows)
                 self._n_rows += len(block.X)
         self._stretches = Stretches(files, stretches, self.random_state), workers
+
+    def _pass(self, n_rows: int) -> int:
+        """Look at resident rows, a whole block at a time."""
+        assert self._resident is not None
+        self._n_filled += n_rows
+        self._n_rows += n_rows
+        if self._n_filled == self._block_rows or self._n_rows == len(self._resident):
+            rows = self._resident[self._n_rows - self._n_filled : self._n_rows]
+            self._take_block(self._converted(rows, self._n_rows - self._n_filled))
+        return n_rows
+
+    def _converted(self, rows: np.ndarray, first_row: int) -> np.ndarray:
+        """Return resident rows in the store's type: as they are where that is theirs."""
+        if rows.dtype == self.dtype and fit_at_a_glance(rows):
+            return rows
+        converted = np.empty(rows.shape, self.dtype)
+        convert_rows(rows, converted, names=self.feature_names, first_row=first_row, allow_missing=self.allow_missing)
+        return converted
 
     def _convert(self, rows: Any) -> int:
         if self._block is None:
@@ -320,7 +346,7 @@ class StoreWriter:
                     self._finish()
                 is_done = True
         finally:
-            self._bands, self._spool, self._block, self._keys = None, None, None, []
+            self._bands, self._spool, self._block, self._keys, self._resident = None, None, None, [], None
             if not is_done:
                 with interrupts.held():
                     self._site.remove()
@@ -357,6 +383,12 @@ class StoreWriter:
                 bands.write(rows)
                 self.progress.advance(len(rows))
             shutil.rmtree(self._spool.folder, ignore_errors=True)
+            self.progress.finish()
+        elif self._resident is not None and order is not None:
+            self.progress.start("tiles", self._n_rows)
+            for rows in taken(self._resident, order):
+                bands.write(rows)
+                self.progress.advance(len(rows))
             self.progress.finish()
         bands.close()
         self._layout = bands.layout

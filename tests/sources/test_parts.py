@@ -107,6 +107,16 @@ def test_processes_make_the_same_store(tmp_path, in_parts):
     assert files_of(tmp_path / "parts.zarr") == files_of(tmp_path / "whole.zarr")
 
 
+def test_tiles_of_zeros_are_written_by_processes_too(tmp_path, client, in_parts):
+    """Zarr leaves them out unless it is told otherwise, also when an array is opened again."""
+    frame().drop(columns=["name", "c"]).fillna(0).assign(same=0.0).to_csv(tmp_path / "table.csv", index=False)
+    options = {"target": "y", "codec": "lz4", "tile_shape": (300, 1)}
+    ingest(tmp_path / "table.csv", tmp_path / "whole.zarr", **options)
+    in_parts()
+    ingest(tmp_path / "table.csv", tmp_path / "parts.zarr", client=client, **options)
+    assert files_of(tmp_path / "parts.zarr") == files_of(tmp_path / "whole.zarr")
+
+
 FAULTS = {
     "a text for a number": (
         "x0",

@@ -49,18 +49,23 @@ With the default variant:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from daskfs.errors import Caution, ConfigError
+from daskfs.cluster.workers import Here
+from daskfs.errors import Caution, ConfigError, DataError
 from daskfs.losses import ROW_BY_ROW, Loss, find_loss
+from daskfs.matrix.arrays import as_column
 from daskfs.matrix.base import Matrix
+from daskfs.matrix.incoming import Block, read_ahead, weights_of
+from daskfs.matrix.of_blocks import Passing, PassingBlocks
 from daskfs.parameters import ClassWeights, Count, LossOf, Positive, PowerOfTwo, Share, n_to_select
-from daskfs.selectors.base import BaseSelector
-from daskfs.selectors.inputs import seed_of
+from daskfs.selectors.from_blocks import TakesRowBlocks
+from daskfs.selectors.inputs import refuse_non_finite_target, seed_of
 from daskfs.selectors.mission.capacity import check_capacity, check_noise
 from daskfs.selectors.mission.fit import (
     HISTORY,
@@ -70,11 +75,13 @@ from daskfs.selectors.mission.fit import (
     Refit,
     begin,
     encode_target,
+    n_surveyed,
     on_scale_of_data,
     refuse_new_classes,
 )
 from daskfs.selectors.mission.model import norms
 from daskfs.selectors.mission.plan import DEFAULT_N_SELECTED, MissionShape, Settings, plan_mission
+from daskfs.selectors.mission.stream import Learner, Tell
 from daskfs.selectors.mission.tasks import TargetEncoding
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.responses import Response, mean_or_label, one_against_rest, probabilities
@@ -89,7 +96,7 @@ LARGEST_TARGET = 1e25  # of numbers: weights and the sketch are of single precis
 NO_REFIT = "rows are learnt from once and not kept: the coefficients are those of stochastic descent"
 
 
-class Mission(BaseSelector):
+class Mission(TakesRowBlocks):
     """Select the features of largest weight, learnt row by row in constant memory, whatever the number of features.
 
     Parameters
@@ -199,6 +206,7 @@ class Mission(BaseSelector):
     method = "mission"
     score_kind = "weight"
     history_kind = "rows"
+    _passes_once = True
 
     n_features_to_select: Count | None = None
     loss: Annotated[str, LossOf(ROW_BY_ROW, several=True)] = "auto"
@@ -313,6 +321,69 @@ class Mission(BaseSelector):
             self.classes_ = labels
         return self
 
+    def _fit_rows_passing(
+        self,
+        passing: Iterator[Any],
+        names: Sequence[str] | None,
+        labels: np.ndarray | None,
+        n_samples: int | None,
+        prefetch: int,
+    ) -> None:
+        first: list[Block] = []
+        ahead = read_ahead(passing, "rows", prefetch)
+        n_rows, n_wanted = 0, 1
+        while n_rows < n_wanted and (block := next(ahead, None)) is not None:
+            if block.y is None:
+                raise DataError("expected the target of its rows, found none", f"block {len(first)}", "pass (X, y)")
+            first.append(block)
+            n_rows += block.X.shape[0]
+            n_wanted = n_surveyed(block.X.shape[1], hasattr(block.X, "tocsr"))
+        y = np.concatenate([np.asarray(block.y) for block in first])[:n_wanted]
+        refuse_non_finite_target(y)
+        _, labels = self._coded(y, labels, is_first=True)
+        blocks = (self._with_codes(block, labels) for block in chain(first, ahead))
+        del first
+        rows = PassingBlocks(blocks, "rows", names=names)
+        try:
+            self._learn_passing(rows, labels, n_samples)
+        finally:
+            rows.close()
+            ahead.close()  # type: ignore[attr-defined]
+        if labels is not None:
+            self.classes_ = labels
+
+    def _with_codes(self, block: Block, labels: np.ndarray | None) -> Block:
+        """Return a block with its target as numbers, and its weights."""
+        n_rows = block.X.shape[0]
+        y, _ = self._coded(block.y, labels, is_first=False)
+        return replace(block, y=as_column(y, n_rows, "y"), weight=weights_of(block.weight, n_rows))
+
+    def _learn_passing(
+        self, rows: Passing, labels: np.ndarray | None, n_expected: int | None, tell: Tell | None = None
+    ) -> None:
+        """Learn from rows as they pass by."""
+        if self.n_replicas > 1:
+            problem = "rows that pass by once are learnt from by one model"
+            raise ConfigError(problem, "n_replicas", "leave it 1, or pass promises of blocks")
+        rows.holds = True
+        is_sparse = rows.sparse_rows(slice(0, 0)) is not None
+        first = rows.take(np.arange(rows.reach(n_surveyed(rows.shape[1], is_sparse))))
+        self._labels = labels
+        checked_target(first, self.loss_, LARGEST_TARGET)
+        settings = replace(self._settings(), is_stream=True, refit=None, n_epochs=1)
+        with self._run(first, Here()) as run:
+            target = self._encoded(settings, first, None if labels is None else len(labels))
+            fit = begin(run, settings, *target, n_epochs=1)
+            if n_expected is not None:
+                fit = replace(fit, sgd=replace(fit.sgd, half_life=settings.half_life(n_expected)))
+            rows.holds = False
+            with run.timed("train"):
+                self._stream = Learner(fit, n_expected, tell).learn(rows)
+            self._stream_labels = labels
+            self._take_names(rows)
+            notes = [*_notes_before(fit), *_notes_after(self._stream), NO_REFIT]
+            self._take(run.over(rows), self._stream.selected(), None, self._stream.history, notes)
+
     def _fit(self, run: Run) -> None:
         n_to_select(self.n_features_to_select, run.matrix.shape[1], DEFAULT_N_SELECTED)
         checked_target(run.matrix, self.loss_, LARGEST_TARGET)
@@ -358,6 +429,9 @@ class Mission(BaseSelector):
 
         lines = dict(zip(HISTORY, np.array(history, dtype=np.float64).reshape(-1, len(HISTORY)).T, strict=True))
         lines |= {name: lines[name].astype(np.int64) for name in ("pass", "rows_seen", "n_active")}
+        if fit.progressive:
+            so_far = [fit.progressive.get(n_rows, np.nan) for n_rows in lines["rows_seen"].tolist()]
+            lines["progressive_loss"] = np.array(so_far)
         table_coef, columns = _table(fit, refit)
         self.result_ = self._result_of(
             run,
