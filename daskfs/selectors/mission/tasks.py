@@ -100,7 +100,7 @@ class RowRange:
 
     blocks: tuple[Rows, ...]
     """Rows of the base matrix; after each block comes a selection."""
-    rows_seen: float = 0.0
+    rows_seen: float
     """By all models, before these."""
     n_replicas: int = 1
     """Models that learn at the same time."""
