@@ -385,7 +385,7 @@ class MaximumLikelihood(Record):
 
 
 def refit(
-    X: np.ndarray, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings, with_errors: bool
+    X: np.ndarray, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings, with_errors: bool = False
 ) -> NormalEquations | MaximumLikelihood:
     """Fit the chosen columns on the rows of one subset, with standard errors where these do not follow."""
     if settings.loss == "squared":
