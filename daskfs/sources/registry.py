@@ -27,6 +27,7 @@ SOURCES = {
     "synthetic": "daskfs.sources.synthetic:SyntheticSource",
     "libsvm": "daskfs.sources.sparse.libsvm:LibsvmSource",
     "vw": "daskfs.sources.sparse.vw:VwSource",
+    "clicks": "daskfs.sources.sparse.clicks:ClicksSource",
 }
 """The kinds of source: the word of a pipeline file -> ``"module:Class"``, loaded when first asked for."""
 
