@@ -255,7 +255,7 @@ class StoreWriter:
             if self.n_samples is not None and block.start + X.shape[0] > self.n_samples:
                 raise self._wrong_length(f"at least {block.start + X.shape[0]}")
             self._is_whole = False
-            self._vectors.append(block, labels, self._n_rows)
+            self._vectors.append(block, X.shape[0], labels, self._n_rows)
             start = 0
             while start < X.shape[0]:
                 rows = slice(start, start + self._block_rows - self._n_filled)
@@ -286,7 +286,7 @@ class StoreWriter:
         """
         with self._explain_disk_full():
             for block in blocks:
-                self._vectors.append(block, None, self._n_rows)
+                self._vectors.append(block, len(block.X), None, self._n_rows)
                 self._n_rows += len(block.X)
         self._stretches = Stretches(files, stretches, self.random_state), workers
 
