@@ -3,11 +3,11 @@
     python benchmarks/ingest_sparse.py [--nnz 4e6] [--rounds 3] [--json out.json]
 
 Rows of 60 entries in the format of LIBSVM (values of 16 digits as scikit-learn writes single precision, of four digits,
-ones) and of Vowpal Wabbit (words with and without values in two namespaces), and a click log such as Criteo's (13 counts
-and 26 strings, a fifth of them missing), which pandas reads only, in chunks, and does not hash. Each way runs in a process of its own, in
-turn, after a small file that has it load and compile; CPU seconds of the best round. daskfs yields blocks and keeps
-none (its columns are known only after a pass beforehand, which counts; ids are read at once), scikit-learn has all rows
-in memory at the end, Vowpal Wabbit learns from them.
+ones) and of Vowpal Wabbit (words with and without values in two namespaces), and a click log such as Criteo's (13
+counts and 26 strings, a fifth of them missing), which pandas reads in chunks and does not hash. Each way runs in a
+process of its own, in turn, after a small file that has it load and compile; CPU seconds of the best round. daskfs
+yields blocks and keeps none (its columns are known only after a pass beforehand, which counts; ids are read at once),
+scikit-learn has all rows in memory at the end, Vowpal Wabbit learns from them.
 """
 
 from __future__ import annotations

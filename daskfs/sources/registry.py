@@ -207,7 +207,7 @@ def _file_source(
     first = str(source if _is_path(source) else source[0])
     if first.startswith("sklearn:"):
         return make_source("sklearn", name=first.removeprefix("sklearn:"), target=target, **options)
-    kind = kind_of(first)
+    kind = options.pop("kind", None) or kind_of(first)
     if kind == "zarr":
         return make_source("zarr", path=source, y=y, names=names, target=target, **options)
     if kind == "npz":

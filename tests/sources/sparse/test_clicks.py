@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from daskfs.errors import ConfigError, SourceError
+from daskfs.sources.ingest import ingest
 from daskfs.sources.registry import make_source
 from daskfs.sources.sparse.clicks import ClicksSource, bins
 from tests.sources.sparse.reading import (
@@ -69,6 +70,13 @@ def test_each_value_is_a_feature(write):
         [id_of(b"3..4", b"n1"), id_of(b"ab", b"site"), id_of(b"68fd1e64", b"ad")]
     )
     assert next(source.sparse_blocks(10, 100)).data is None
+
+
+def test_a_log_becomes_a_store(write, tmp_path):
+    store = ingest(write(TEXT), tmp_path / "log.zarr", kind="clicks", **OPTIONS, shuffle=False)
+    assert store.shape == (4, 11)
+    X, names = store.read(slice(None), slice(None)), list(store.names)
+    assert [{names[j] for j in np.flatnonzero(row)} for row in X] == ROWS
 
 
 def test_an_empty_value_is_a_feature_where_asked(write):
