@@ -12,7 +12,6 @@ import numpy as np
 from daskfs.errors import SourceError
 from daskfs.sources.base import Source, SourceBlock
 
-
 GUESSED_ENTRIES = 100
 """Of a row, where a source does not say."""
 
