@@ -215,7 +215,7 @@ def facts_of(pipeline: Pipeline, source: Source | None = None) -> DataFacts:
     if n_samples is None:
         problem = "the number of rows cannot be determined without reading the data"
         raise ConfigError(problem, "source", "ingest it first")
-    wanted = pipeline.store
+    wanted = pipeline.stored
     if isinstance(source, SparseSource):
         n_entries = source.estimate_entries()
         return DataFacts(
