@@ -71,6 +71,11 @@ class Block:
         )  # fmt: skip
 
     @property
+    def n_rows(self) -> int:
+        """How many rows."""
+        return int(self.X.shape[0])
+
+    @property
     def nbytes(self) -> int:
         """Of the values."""
         return int(self.X.data.nbytes + self.X.indices.nbytes if hasattr(self.X, "tocsr") else self.X.nbytes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -280,6 +280,13 @@ class Passing(Matrix):
     @abstractmethod
     def reach(self, stop: int) -> int:
         """Wait until there are so many, or no more; return how many there are of them."""
+
+    def close(self) -> None:
+        """Read no more."""
+
+    def told(self, rows: slice) -> Iterable[Any]:
+        """Yield what the blocks of these rows tell of features' names."""
+        return ()
 
 
 class PassingBlocks(_OfBlocks, Passing):

@@ -15,6 +15,7 @@ import numpy as np
 from daskfs import interrupts
 from daskfs.kernels.sketch.rows import StepRule
 from daskfs.matrix.of_blocks import Passing
+from daskfs.selectors.mission.feature_names import FeatureNames
 from daskfs.selectors.mission.fit import Line, MissionFit
 from daskfs.selectors.mission.model import MissionModel, NotFiniteRow
 from daskfs.selectors.mission.tasks import not_finite, read_entries
@@ -33,10 +34,14 @@ class Learner:
     n_expected : int, optional
         Rows that will come; without it the tail's half-life grows with the rows that came.
     tell : callable, optional
+    names : FeatureNames, optional
+        Takes the names of features that become active.
     """
 
-    def __init__(self, fit: MissionFit, n_expected: int | None, tell: Tell | None = None) -> None:
-        self.fit, self.settings, self.tell = fit, fit.shape.settings, tell
+    def __init__(
+        self, fit: MissionFit, n_expected: int | None, tell: Tell | None = None, names: FeatureNames | None = None
+    ) -> None:
+        self.fit, self.settings, self.tell, self.names = fit, fit.shape.settings, tell, names
         self.n_expected = n_expected
         self.model = MissionModel.of(fit.sgd.shape, fit.state, copy=False)
         self.history, self.progressive = list(fit.history), dict(fit.progressive)
@@ -85,6 +90,9 @@ class Learner:
             self.model.train(entries, y, weight, rule)
         except NotFiniteRow as fault:
             raise not_finite(rows, piece, entries, fault.row) from None
+        if self.names is not None:
+            for told in rows.told(piece):
+                self.names.note(told, self.model.active()[0])
 
     def _end_block(self, n_rows: int) -> None:
         half_life = self.fit.sgd.half_life

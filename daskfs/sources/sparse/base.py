@@ -87,6 +87,10 @@ class SparseSource(Source):
     features_are_ids: bool = False
     n_features: int | None = None
 
+    def estimate_shape(self) -> tuple[int | None, int]:
+        """Return (n_samples, n_features) as far as they are known."""
+        return self.n_samples, self.n_features or 0
+
     @abstractmethod
     def sparse_blocks(self, block_rows: int, block_nnz: int) -> Iterator[SparseBlock]:
         """Yield the rows in order, in blocks of at most so many rows and entries (one row may have more).
