@@ -344,15 +344,17 @@ def warmup(
 ) -> None:
     """Compile the kernels ahead of the first run.
 
-    By default those of the five selectors. They are kept on disk, so that later commands start without delay.
+    By default those of the five selectors and those that read text. They are kept on disk, so that later commands start
+    without delay.
     """
     from daskfs.methods import SELECTORS, find_method
-    from daskfs.pipeline.compile_ahead import compile_ahead, kinds_of
+    from daskfs.pipeline.compile_ahead import TEXTS, compile_ahead, kinds_of
 
     names = method or list(SELECTORS)
     for name in names:
         find_method(name)
-    compile_ahead([kind for name in names for kind in kinds_of(name, loss)], dtype)
+    kinds = [kind for name in names for kind in kinds_of(name, loss)]
+    compile_ahead(kinds if method else [*kinds, *({"text": text} for text in TEXTS)], dtype)
     print("the kernels are compiled")
 
 

@@ -13,6 +13,7 @@ from daskfs.selectors.shared.budget import Budget, DataShape, SelectorPlan
 PIECE_NBYTES = 16 << 20  # of rows read at once, where the memory allows
 N_PIECES = 3  # alive: one learnt from, one read ahead, one on its way
 N_MODELS = 3  # alive in a task: the one it was given, its own, the one it returns
+N_AVERAGED = 4  # beside them, of models that are averaged: two of the round before, two that the client has asked for
 REFIT_VALUES = 1 << 20  # of the selected columns, in the blocks of an exact refit, with their copies
 EXACT_COST = {"squared": 4e9, "other": 2e8}  # multiplications of one Newton step, up to which a refit is exact
 REFIT_STEPS, MOST_REFIT_EPOCHS = 20_000, 100  # of a refit by descent: rows that it takes at least, passes at most
@@ -174,7 +175,9 @@ class MissionShape:
     def _training(self, piece_rows: int) -> Budget:
         """Return what a task holds that learns from so many rows at once."""
         scaling = 48 * self.data.n_features if self.nnz_per_row is None else 0
+        n_replicas = self.settings.n_replicas
         budget = Budget().add("models", N_MODELS * self.model.nbytes).add("means and scales of columns", scaling)
+        budget.add("models that are averaged", (n_replicas + N_AVERAGED) * self.model.nbytes if n_replicas > 1 else 0)
         return budget.add("pieces of rows", N_PIECES * piece_rows * self.row_nbytes)
 
     def exact_refit(self) -> Budget:
