@@ -22,7 +22,8 @@ import numpy as np
 from daskfs.errors import PlanError
 from daskfs.matrix.base import Matrix
 
-TILES_NBYTES = 8 << 20  # a decoded and an encoded tile of the reader, of 4 MiB
+BLOCK_NBYTES = 1 << 20  # of a tile, put together at once
+TILES_NBYTES = (8 << 20) + BLOCK_NBYTES  # a decoded and an encoded tile of the reader, of 4 MiB, and a block of one
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +61,11 @@ class DataShape:
 
     @property
     def tiles_nbytes(self) -> int:
-        """Bytes that the reader holds beside blocks: a tile decoded, and one encoded, which may be as long."""
+        """Bytes that the reader holds beside blocks of the matrix: a tile decoded, one encoded, and a block of one."""
         tile_rows, tile_columns = self.tile_shape or (1, 1)
         if tile_rows == 1:  # rows in memory are no tiles
             return TILES_NBYTES
-        return max(TILES_NBYTES, 2 * tile_rows * tile_columns * self.itemsize)
+        return max(TILES_NBYTES, 2 * tile_rows * tile_columns * self.itemsize + BLOCK_NBYTES)
 
     @property
     def tile_column_nbytes(self) -> int:
