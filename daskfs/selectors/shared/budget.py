@@ -22,7 +22,8 @@ import numpy as np
 from daskfs.errors import PlanError
 from daskfs.matrix.base import Matrix
 
-TILES_NBYTES = 8 << 20  # a decoded and an encoded tile of the reader, of 4 MiB
+BLOCK_NBYTES = 1 << 20  # of a tile, put together at once
+TILES_NBYTES = (8 << 20) + BLOCK_NBYTES  # a decoded and an encoded tile of the reader, of 4 MiB, and a block of one
 
 ENTRY_NBYTES = 40  # of a sparse store while it is read: a number of a row, a value, and both as they are stored
 
@@ -67,13 +68,13 @@ class DataShape:
 
     @property
     def tiles_nbytes(self) -> int:
-        """Bytes that the reader holds beside blocks: a tile decoded, and one encoded, which may be as long."""
+        """Bytes that the reader holds beside blocks of the matrix: a tile decoded, one encoded, and a block of one."""
         tile_rows, tile_columns = self.tile_shape or (1, 1)
         if tile_rows == 1:  # rows in memory are no tiles
             return TILES_NBYTES
         if self.n_entries is not None:
             return TILES_NBYTES + self.block_nbytes
-        return max(TILES_NBYTES, 2 * tile_rows * tile_columns * self.itemsize)
+        return max(TILES_NBYTES, 2 * tile_rows * tile_columns * self.itemsize + BLOCK_NBYTES)
 
     @property
     def block_nbytes(self) -> int:
