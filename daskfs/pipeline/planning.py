@@ -203,7 +203,7 @@ def facts_of(pipeline: Pipeline, source: Source | None = None) -> DataFacts:
     if n_samples is None:
         problem = "the number of rows cannot be determined without reading the data"
         raise ConfigError(problem, "source", "ingest it first")
-    wanted = pipeline.store
+    wanted = pipeline.stored
     tile_shape = None if wanted.tile_shape is None else (wanted.tile_shape[0], wanted.tile_shape[1])
     layout = choose_layout(n_samples, n_features, wanted.dtype, wanted.codec, tile_shape=tile_shape)
     return DataFacts(

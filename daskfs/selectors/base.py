@@ -486,7 +486,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
             n_samples=int(run.matrix.shape[0]) if n_samples is None else n_samples,
             n_features=int(run.matrix.shape[1]),
             history=DataFrame(history or {}),
-            scores=self.scores_,
+            scores=self.scores_ if len(self.scores_) == run.matrix.shape[1] else None,
             feature_names=given,
             store_digest=run.matrix.identity,
             memory={**limit, **(memory or {})},

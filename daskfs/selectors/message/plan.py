@@ -221,6 +221,25 @@ def cut_into_tasks(
     return tasks
 
 
+def together(tasks: Sequence[tuple[int, int]], most: int) -> list[list[tuple[int, int]]]:
+    """Return runs [first, last) of subsets, in their order, as tasks of at most so many subsets where runs are shorter.
+
+    Examples
+    --------
+    >>> together([(0, 1), (3, 4), (6, 9), (20, 21)], most=3)
+    [[(0, 1), (3, 4)], [(6, 9)], [(20, 21)]]
+    """
+    found: list[list[tuple[int, int]]] = []
+    room = 0
+    for first, last in tasks:
+        if last - first > room:
+            found.append([])
+            room = most
+        found[-1].append((first, last))
+        room -= last - first
+    return found
+
+
 def _rows_at(rows: Rows, places: np.ndarray) -> np.ndarray:
     return rows.start + places if isinstance(rows, slice) else rows[places]
 
