@@ -113,6 +113,11 @@ class Collisions:
             first = int(colliding[np.argmin(ids[colliding])])
             self._least, self.kept = int(ids[first]), texts.of(first)
 
+    def merge(self, other: Collisions) -> None:
+        """Take in what others found."""
+        if other._least < self._least:
+            self._least, self.kept = other._least, other.kept
+
 
 class _Texts(NamedTuple):
     """Names in UTF-8, one after the other."""
