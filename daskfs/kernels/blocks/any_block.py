@@ -66,7 +66,7 @@ def _choose(
 
     if isinstance(X, types.Array):
         return of_dense
-    return {ColumnEntries: of_entries, NearEntries: of_near}.get(getattr(X, "instance_class", None))
+    return {ColumnEntries: of_entries, NearEntries: of_near}.get(getattr(X, "instance_class", type(None)))
 
 
 @chosen_by_type(n_values)
