@@ -10,7 +10,7 @@ import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -77,6 +77,10 @@ class Workers(ABC):
     def let_go(self, kept: Any) -> None:
         """Forget what `keep` returned: nobody takes it any more."""
 
+    @abstractmethod
+    def settle(self, name: str) -> None:
+        """Return once no task of this name runs any more, given up ones included, whose files would be in the way."""
+
     @property
     @abstractmethod
     def actors(self) -> Actors:
@@ -132,6 +136,9 @@ class Here(Workers):
 
     def let_go(self, kept: Any) -> None:
         """Nothing was sent."""
+
+    def settle(self, name: str) -> None:
+        """Tasks end where they were called."""
 
     @property
     def actors(self) -> Actors:
@@ -253,6 +260,12 @@ class OnDask(Workers):
         """Release what was sent to the workers."""
         released(kept)
 
+    def settle(self, name: str) -> None:
+        """Ask the workers that there are."""
+        with suppress(OSError, RuntimeError):  # the scheduler is gone, and its workers with it
+            while any(self.client.run(_runs, name, on_error="ignore").values()):
+                time.sleep(_POLL_S)
+
     def peak_memory(self) -> dict[str, int]:
         """Return the peaks of the client and of every worker that answers."""
         with cluster_errors("peak memory"):
@@ -278,6 +291,10 @@ class OnDask(Workers):
                 recorded.__exit__(None, None, None)  # not where the work failed: the scheduler may be gone
 
         return report()
+
+
+def _runs(name: str, dask_worker: Any) -> bool:
+    return any(str(task.key).startswith(("('" + name, name)) for task in dask_worker.state.executing)
 
 
 def _process_and_peak() -> tuple[int, int]:

@@ -20,6 +20,7 @@ from daskfs.matrix.buffers import block_length
 from daskfs.matrix.names import Names
 from daskfs.matrix.split import rows_to_test
 from daskfs.matrix.streaming import (
+    MatrixBlocks,
     as_dask_array,
     buffered_blocks,
     delayed_blocks,
@@ -150,6 +151,10 @@ class Matrix(ABC):
         """Return the entries of X[:, columns]."""
         return None
 
+    def entry_counts(self, rows: Rows = slice(None)) -> np.ndarray | None:
+        """Return how many entries each row of X[rows] has, int64; none of them is read."""
+        return None
+
     def column_view(self, columns: slice) -> np.ndarray | None:
         """Return X[:, columns] as it lies in memory, without a copy, in whatever order."""
         return None
@@ -263,10 +268,12 @@ class Matrix(ABC):
             row_nbytes = n_columns * self.dtype.itemsize
             block_rows = block_length(n_samples, row_nbytes, self.tile_shape[0], memory_limit, prefetch + 1, "row")
         pieces = pieces_of(n_samples, block_rows)
-        if delayed:
-            return delayed_blocks(read_row_block, self, pieces, "row-block", columns)
         read = partial(read_row_block, self, columns=columns)
-        return buffered_blocks(read, pieces, lambda n_rows: (n_rows, n_columns), self.dtype, prefetch)
+        begin: Any = partial(buffered_blocks, read, pieces, lambda n_rows: (n_rows, n_columns), self.dtype, prefetch)
+        if delayed:
+            begin = partial(delayed_blocks, read_row_block, self, pieces, "row-block", columns)
+        of = self if isinstance(columns, slice) and columns == slice(None) else None
+        return MatrixBlocks(of, "rows", pieces, n_columns, begin, read, delayed)
 
     def column_blocks(
         self,
@@ -288,10 +295,13 @@ class Matrix(ABC):
             tile_columns = self.tile_shape[1]
             block_columns = block_length(n_features, column_nbytes, tile_columns, memory_limit, prefetch + 1, "column")
         pieces = pieces_of(n_features, block_columns)
-        if delayed:
-            return delayed_blocks(read_column_block, self, pieces, "column-block")
         read = partial(read_column_block, self)
-        return buffered_blocks(read, pieces, lambda n_columns: (n_samples, n_columns), self.dtype, prefetch)
+        begin: Any = partial(
+            buffered_blocks, read, pieces, lambda n_columns: (n_samples, n_columns), self.dtype, prefetch
+        )
+        if delayed:
+            begin = partial(delayed_blocks, read_column_block, self, pieces, "column-block")
+        return MatrixBlocks(self, "columns", pieces, n_samples, begin, read, delayed)
 
     def to_dask_array(self, block_rows: int | None = None) -> dask.array.Array:
         """Return X as a lazy dask array, chunked in row blocks of about 128 MiB.
@@ -370,6 +380,10 @@ class _View(Matrix):
     def sparse_columns(self, columns: Rows) -> SparseColumns | None:
         """Return the entries of X[:, columns], or None where the base is dense."""
         return self._matrix.sparse_columns(columns)
+
+    def entry_counts(self, rows: Rows = slice(None)) -> np.ndarray | None:
+        """Return how many entries each row of X[rows] has, or None where the base is dense."""
+        return self._matrix.entry_counts(self._located(rows))
 
     def column_view(self, columns: slice) -> np.ndarray | None:
         """Return X[:, columns] without a copy, where the base can."""

@@ -9,7 +9,9 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 
@@ -97,6 +99,44 @@ def buffered_blocks(
         return read(piece, out=pool.take(shape_of(piece[1] - piece[0]), dtype))
 
     return prefetched(into_buffer, pieces, prefetch)
+
+
+@dataclass
+class MatrixBlocks(Generic[T]):
+    """The blocks of a matrix, as an iterator that knows what it iterates over.
+
+    Selectors' `fit_blocks` read them as often as `fit` reads the matrix; iterated over, each comes once.
+    """
+
+    matrix: Any
+    axis: Literal["rows", "columns"]
+    pieces: list[tuple[int, int]]
+    """Bounds of the blocks."""
+    breadth: int
+    """Columns of row blocks, rows of column blocks."""
+    begin: Callable[[], Iterator[T]]
+    read: Callable[..., Any]
+    """Returns the block of a piece."""
+    is_delayed: bool = False
+    _blocks: Iterator[T] | None = field(default=None, init=False)
+
+    def promises(self) -> list[Any]:
+        """Return what is computed to be each of the blocks: delayed objects, or functions."""
+        return list(self.begin()) if self.is_delayed else [partial(self.read, piece) for piece in self.pieces]
+
+    def __iter__(self) -> Iterator[T]:
+        return self
+
+    def __next__(self) -> T:
+        if self._blocks is None:
+            self._blocks = self.begin()
+        return next(self._blocks)
+
+    def close(self) -> None:
+        """Read no more blocks."""
+        if self._blocks is not None:
+            self._blocks.close()  # type: ignore[attr-defined]
+        self._blocks = iter(())
 
 
 def delayed_blocks(

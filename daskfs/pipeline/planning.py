@@ -57,6 +57,8 @@ REFIT_COLUMNS = 1000
 """At most so many columns are planned to be refitted where the method decides how many it selects."""
 READER_NBYTES = 64 * MIB
 """Text or columns that a source has read and not yet encoded."""
+WORTH_WORKERS_NBYTES = 512 * MIB
+"""A store from which on the processes of a cluster of its own make it sooner than they start and load Arrow."""
 INGEST_SHARE = 2
 """Ingest holds the rows it is cutting into tiles and the permuted copy of them, never more than its limit."""
 
@@ -96,6 +98,8 @@ class DataFacts:
     """Rows in whose tiles those to train on lie, where they are more."""
     has_statistics: bool = False
     """Whether the store has the columns' statistics over exactly the rows to train on, which weigh the same."""
+    has_parts: bool = False
+    """Whether processes can read parts of the source apart."""
 
     @property
     def row_nbytes(self) -> int:
@@ -213,6 +217,7 @@ def facts_of(pipeline: Pipeline, source: Source | None = None) -> DataFacts:
         store_nbytes=store_nbytes(n_samples, n_features, wanted.dtype, layout),
         target=source.estimate_target(),
         n_stored=_n_stored(pipeline.split, n_samples, wanted.shuffle),
+        has_parts=source.has_parts,
     )
 
 
@@ -325,9 +330,20 @@ class ProcessLimits(NamedTuple):
             )
         return available
 
-    def ingest_nbytes(self, n_samples: int) -> int:
-        """Return the bytes that ingest may take in the client process, in addition to what that takes anyway."""
-        return max(self.client - self.base_of_client(n_samples).nbytes - READER_NBYTES, 16 * MIB)
+    def ingests_on_workers(self, data: DataFacts) -> bool:
+        """Tell whether the store is made by processes that read parts of the source, each within its limit."""
+        is_worth = data.has_parts and not data.store_stands and data.store_nbytes >= WORTH_WORKERS_NBYTES
+        return self.kind == "local" and is_worth and self._left_to_ingest(self.base_of_worker(), self.worker or 0) > 0
+
+    def ingest_nbytes(self, data: DataFacts) -> int:
+        """Return the bytes that ingest may take in a process, in addition to what that takes anyway."""
+        left = self._left_to_ingest(self.base_of_client(data.n_samples), self.client)
+        if self.ingests_on_workers(data):
+            left = min(left, self._left_to_ingest(self.base_of_worker(), self.worker or 0))
+        return max(left, 16 * MIB)
+
+    def _left_to_ingest(self, base: Budget, limit: int) -> int:
+        return limit - base.nbytes - READER_NBYTES if limit - base.nbytes - READER_NBYTES >= 16 * MIB else 0
 
     def base_of_client(self, n_samples: int) -> Budget:
         """Return what the client process takes whatever it does."""
@@ -596,10 +612,14 @@ def make_plan(
 
 
 def _ingest_step(data: DataFacts, limits: ProcessLimits) -> PlannedStep:
-    client = limits.base_of_client(data.n_samples).add("text or columns not yet encoded", READER_NBYTES)
-    client.add("rows being permuted", min(INGEST_SHARE * data.store_nbytes, limits.ingest_nbytes(data.n_samples)))
-    text = "rows permuted, tiles written"
-    return PlannedStep("ingest", data.store_nbytes, 1, 1, data.store_nbytes, client, Budget(), text)
+    rows = min(INGEST_SHARE * data.store_nbytes, limits.ingest_nbytes(data))
+    taken = Budget().add("text or columns not yet encoded", READER_NBYTES).add("rows being permuted", rows)
+    client, worker = limits.base_of_client(data.n_samples) + taken, Budget()
+    text, n_tasks = "rows permuted, tiles written", 1
+    if limits.ingests_on_workers(data):  # the client reads what its processes cannot
+        worker, n_tasks = limits.base_of_worker() + taken, limits.n_workers
+        text = "parts read, rows permuted, tiles written by processes of its own"
+    return PlannedStep("ingest", data.store_nbytes, 1, n_tasks, data.store_nbytes, client, worker, text)
 
 
 def _select_step(label: str, plan: Any, data: DataFacts, limits: ProcessLimits) -> PlannedStep:

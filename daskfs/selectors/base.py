@@ -421,6 +421,8 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         columns: Mapping[str, np.ndarray] | None = None,
         memory: Mapping[str, Mapping[str, int]] | None = None,
         n_samples: int | None = None,
+        scores: np.ndarray | None = None,
+        names: Any = None,
     ) -> SelectionResult:
         """Return the result of a fit whose attributes are set, and warn of what its user must see.
 
@@ -442,6 +444,10 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
             ``promised_nbytes`` and ``held_nbytes``, see `SelectionResult`.
         n_samples : int, optional
             Where there were more rows than those of the matrix.
+        scores : ndarray of shape (n_selected,), optional
+            Scores in the table; by default those of `scores_`.
+        names : object, optional
+            Whose item j is the name of feature j, where they are not the matrix's.
 
         Raises
         ------
@@ -451,7 +457,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         from pandas import DataFrame
 
         run.matrix.verify_unchanged()
-        names, intercept = run.matrix.names.given, self.intercept_
+        given, intercept = run.matrix.names.given, self.intercept_
         if coef is None:
             coef = self.coef_[..., self.selected_]
             if coef.ndim > 1:
@@ -461,7 +467,8 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         for note in notes:
             if isinstance(note, Caution):
                 warn(f"{type(self).__name__}: {note}", SelectionWarning)
-        table = selection_table(self.selected_, coef, self.scores_[self.selected_], names)
+        scores = self.scores_[self.selected_] if scores is None else scores
+        table = selection_table(self.selected_, coef, scores, given if names is None else names)
         for name, column in (columns or {}).items():
             table[name] = column
         parameters = {**self.get_params(deep=False), **(chosen or {})}
@@ -480,7 +487,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
             n_features=int(run.matrix.shape[1]),
             history=DataFrame(history or {}),
             scores=self.scores_,
-            feature_names=names,
+            feature_names=given,
             store_digest=run.matrix.identity,
             memory={**limit, **(memory or {})},
             communication=run.nbytes,

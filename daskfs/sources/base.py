@@ -106,6 +106,11 @@ class Source(ABC):
         return None
 
     @property
+    def resident(self) -> np.ndarray | None:
+        """All rows, where they lie in memory one after the other; None where they do not."""
+        return None
+
+    @property
     def encoding(self) -> dict[str, Any]:
         """How the content becomes numbers, as JSON can hold it: part of a store's identity."""
         return {}
@@ -121,6 +126,11 @@ class Source(ABC):
     def is_unchanged(self, description: dict[str, Any], digest: str) -> bool:
         """Tell whether a store made from `description` with `digest` holds this content."""
         return self.digest() == digest
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether there are `parts`, as far as is known without reading."""
+        return False
 
     def parts(self) -> Sequence[Any]:
         """Return parts that processes can read apart, in order; none where there are none.

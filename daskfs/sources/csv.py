@@ -21,7 +21,7 @@ from daskfs.sources import csv_faults, csv_records
 from daskfs.sources.base import part_nbytes
 from daskfs.sources.csv_records import PartOfFile, RecordReader, TextPart, cut_text
 from daskfs.sources.csv_types import arrow_type, guessed_type, trimmed, ungrouped
-from daskfs.sources.files import COMPRESSED, PathLike, stamp, text_ratio
+from daskfs.sources.files import COMPRESSED, PathLike, changed, stamp, text_ratio
 from daskfs.sources.roles import Names
 from daskfs.sources.table import FileTable, TableBatch, TableOptions
 from daskfs.sources.table_schema import ColumnSchema, TableFormat
@@ -211,7 +211,7 @@ class CsvSource(FileTable):
             before = stamp(file)
             yield from self._batches_of(file, columns)
             if stamp(file) != before:
-                raise _changed(file)
+                raise changed(file)
 
     def _batches_of(self, file: Path, columns: Mapping[str, ColumnSchema]) -> Iterator[TableBatch]:
         n_rows = 0
@@ -233,11 +233,17 @@ class CsvSource(FileTable):
                 raise found
             self._note_end(file, text.last_byte)
 
+    @property
+    def has_parts(self) -> bool:
+        """Whether the files may be plain text as it lies there."""
+        is_utf8 = codecs.lookup(self.layout.encoding).name in ("utf-8", "ascii", "utf-8-sig")
+        is_packed = any(file.suffix in COMPRESSED for file in self.files)
+        return self._may_be_plain and is_utf8 and not self.layout.comment and not is_packed
+
     def parts(self) -> Sequence[TextPart]:
         """Return ranges of the files' bytes, where they are plain text as it lies there."""
         layout = self.layout
-        is_utf8 = codecs.lookup(layout.encoding).name in ("utf-8", "ascii", "utf-8-sig")
-        if not self._may_be_plain or layout.comment or not is_utf8 or any(f.suffix in COMPRESSED for f in self.files):
+        if not self.has_parts:
             return ()
         parts: list[TextPart] = []
         nbytes = part_nbytes(sum(file.stat().st_size for file in self.files))
@@ -268,7 +274,7 @@ class CsvSource(FileTable):
         """Note what the parts have shown, and how the files end."""
         for file, before in zip(self.files, self._stamps, strict=True):
             if stamp(file) != before:
-                raise _changed(file)
+                raise changed(file)
             with file.open("rb") as stream:
                 stream.seek(-1, os.SEEK_END)
                 self._note_end(file, stream.read())
@@ -302,10 +308,10 @@ class CsvSource(FileTable):
     def _may_be_plain(self) -> bool:
         """Whether our own reader is tried: for text that is worth it, laid out as it knows."""
         layout = self.layout
-        signs = layout.delimiter + layout.quote
         if sys.byteorder != "little":
             return False
-        is_known = not layout.thousands and not layout.skip_initial_space and signs.isascii()
+        within_numbers = any(sign.isalnum() or sign in "+-" for sign in layout.delimiter + layout.quote)
+        is_known = not layout.thousands and not layout.skip_initial_space and not within_numbers
         return is_known and sum(file.stat().st_size for file in self.files) >= csv_records.WORTH_COMPILING_NBYTES
 
     def _type_of(self, column: ColumnSchema) -> pa.DataType:
@@ -342,10 +348,6 @@ class CsvSource(FileTable):
         ratio = text_ratio(self.files[0], _HEAD_NBYTES)
         text_nbytes = ratio * sum(file.stat().st_size for file in self.files)
         return max(1, int(text_nbytes * n_lines / len(head)))
-
-
-def _changed(file: Path) -> SourceError:
-    return SourceError("the file changed while it was read", str(file), "ingest it again when it is whole")
 
 
 def _block_nbytes(line_nbytes: int) -> int:

@@ -17,7 +17,7 @@ from daskfs.sources.table_schema import ColumnSchema, TableFormat
 from daskfs.sources.text import not_utf8, reader_options
 
 _UNDECODABLE = re.compile("[\udc80-\udcff]")
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE)
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE | re.ASCII)
 _LONGEST_SHOWN = 60
 
 

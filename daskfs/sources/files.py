@@ -13,8 +13,9 @@ import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, ClassVar
 
 from daskfs.errors import SourceError, did_you_mean
 
@@ -102,6 +103,45 @@ def same_stamps(files: Sequence[Path], prints: Sequence[dict[str, Any]]) -> bool
         stamp(file) == {"nbytes": entry.get("nbytes"), "mtime_ns": entry.get("mtime_ns")}
         for file, entry in zip(files, prints, strict=True)
     )
+
+
+def changed(file: Path) -> SourceError:
+    """Return the error for a file whose stamp is another after it was read."""
+    return SourceError("the file changed while it was read", str(file), "ingest it again when it is whole")
+
+
+class OfFiles:
+    """What a source of one or several files says of itself.
+
+    Attributes
+    ----------
+    files : list of Path
+    """
+
+    kind: ClassVar[str]
+    files: list[Path]
+
+    @property
+    def place(self) -> str:
+        """The first file."""
+        return str(self.files[0])
+
+    def describe(self) -> dict[str, Any]:
+        """Return the files with size, time and SHA-256."""
+        more = f" and {len(self.files) - 1} more" if len(self.files) > 1 else ""
+        return {"kind": self.kind, "description": f"{self.place}{more}", "files": self._prints}
+
+    @cached_property
+    def _prints(self) -> list[dict[str, Any]]:
+        return [fingerprint(file) for file in self.files]
+
+    def digest(self) -> str:
+        """Return the digest of the bytes of all files."""
+        return digest_of(self._prints)
+
+    def is_unchanged(self, description: dict[str, Any], digest: str) -> bool:
+        """Compare sizes and times first, and the bytes only where these differ."""
+        return same_stamps(self.files, description.get("files", [])) or self.digest() == digest
 
 
 @contextmanager

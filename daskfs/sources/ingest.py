@@ -20,6 +20,8 @@ from daskfs.sources.base import Source
 from daskfs.sources.constants import Constants
 from daskfs.sources.parts import described, shape_of_blocks, write_in_parts
 from daskfs.sources.registry import as_source
+from daskfs.sources.sparse.base import SparseSource
+from daskfs.sources.sparse.ingest import write_sparse
 from daskfs.store.feature_store import FeatureStore, open_store
 from daskfs.store.writer import StoreWriter
 
@@ -56,7 +58,8 @@ def ingest(
     ----------
     source : path, list of paths, DataFrame, array or Source
         CSV (also .gz, .bz2, .xz, .zst) and Parquet files, patterns and folders, Zarr arrays, ``"sklearn:diabetes"``;
-        pandas, dask and polars DataFrames, Arrow tables; numpy, scipy.sparse and dask arrays.
+        pandas, dask and polars DataFrames, Arrow tables; numpy and dask arrays; scipy.sparse matrices and .npz files of
+        them, which become sparse stores.
     path : path-like
         Path of the store.
     target : str or list of str, optional
@@ -128,6 +131,12 @@ def ingest(
     if os.path.lexists(path):
         return _existing(path, rows, encoding, on_exists)
 
+    if isinstance(rows, SparseSource):
+        order = (shuffle, random_state)
+        with interrupts.guard():
+            write_sparse(rows, path, described(rows), dtype, order, encoding, limit, progress)
+        return open_store(path)
+
     def writer(source: dict[str, Any]) -> StoreWriter:
         return StoreWriter(
             path,
@@ -146,6 +155,7 @@ def ingest(
             n_expected=None if rows.n_samples is not None else rows.estimate_shape()[0],
             memory_limit=3 * limit // 4,
             tile_shape=tile_shape,
+            resident=rows.resident,
             progress=progress,
         )
 

@@ -16,6 +16,7 @@ from pydantic import create_model
 from daskfs.errors import ConfigError, SourceError, did_you_mean
 from daskfs.methods import load
 from daskfs.sources.base import Source
+from daskfs.sources.files import COMPRESSED
 from daskfs.sources.options import SourceOptions
 
 SOURCES = {
@@ -23,12 +24,22 @@ SOURCES = {
     "parquet": "daskfs.sources.parquet:ParquetSource",
     "sklearn": "daskfs.sources.sklearn_sets:SklearnSource",
     "zarr": "daskfs.sources.zarr_array:ZarrSource",
+    "npz": "daskfs.sources.sparse.matrices:MatrixSource",
     "synthetic": "daskfs.sources.synthetic:SyntheticSource",
+    "libsvm": "daskfs.sources.sparse.libsvm:LibsvmSource",
+    "vw": "daskfs.sources.sparse.vw:VwSource",
 }
 """The kinds of source: the word of a pipeline file -> ``"module:Class"``, loaded when first asked for."""
 
-ENDINGS = {".parquet": "parquet", ".pq": "parquet", ".zarr": "zarr"}
-"""What the ending of a path says of its kind; any other is a text table."""
+ENDINGS = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".zarr": "zarr",
+    ".npz": "npz",
+    **dict.fromkeys((".svm", ".libsvm", ".svmlight"), "libsvm"),
+    ".vw": "vw",
+}
+"""What the ending of a path says of its kind, before one that says what compresses it; any other is a text table."""
 
 
 def find_source(kind: str) -> type[Source]:
@@ -77,7 +88,8 @@ def make_source(kind: str, **options: Any) -> Source:
 
     Parameters
     ----------
-    kind : {"csv", "parquet", "sklearn", "zarr", "synthetic"}
+    kind : str
+        One of `SOURCES`.
     **options
         Options of this kind of source; those that are None are left out.
 
@@ -169,6 +181,9 @@ def as_source(
         return DaskArraySource(source, y, names, targets)
     if source is None or isinstance(source, (dict, set, int, float)):
         raise SourceError(f"expected a path, a table or an array, found {type(source).__name__}", "source")
+    if hasattr(source, "tocsr"):
+        matrices: Any = import_module("daskfs.sources.sparse.matrices")
+        return matrices.MatrixSource(source, y, weight, names, targets if y is not None else None)
     from daskfs.sources.arrays import ArraySource
 
     return ArraySource(source, y, weight, names, targets if y is not None else None)
@@ -194,6 +209,8 @@ def _file_source(
     kind = kind_of(first)
     if kind == "zarr":
         return make_source("zarr", path=source, y=y, names=names, target=target, **options)
+    if kind == "npz":
+        return make_source("npz", path=source, y=y, weight=weight, names=names, target=target, **options)
     if y is not None or names is not None:
         raise ConfigError(
             "y and names are for arrays; the columns of a file have names", "ingest", "pass target='name of the column'"
@@ -202,7 +219,7 @@ def _file_source(
 
 
 def kind_of(path: str) -> str:
-    """Return the kind of a file or folder by its ending or its content: csv, parquet or zarr."""
+    """Return the kind of a file or folder by its ending or its content; csv where nothing else is known."""
     folder = Path(path)
     if folder.is_dir():
         if any((folder / name).exists() for name in ("zarr.json", ".zarray", ".zgroup")):
@@ -210,4 +227,5 @@ def kind_of(path: str) -> str:
         if any(file.suffix in (".parquet", ".pq") for file in folder.iterdir()):
             return "parquet"
         return "csv"
-    return ENDINGS.get(Path(path.rstrip("/")).suffix, "csv")
+    name = Path(path.rstrip("/"))
+    return ENDINGS.get((name.with_suffix("") if name.suffix in COMPRESSED else name).suffix, "csv")

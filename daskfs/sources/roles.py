@@ -11,6 +11,8 @@ from daskfs.errors import SchemaError, SourceError, did_you_mean
 from daskfs.sources.table_schema import ColumnSchema, MissingPolicy, TableSchema
 
 Names: TypeAlias = str | Sequence[str] | None
+NEVER_IMPUTED = ("error", "drop")
+"""What may become of missing values in targets and weights."""
 
 
 def resolve_columns(
@@ -117,9 +119,9 @@ def _with_role(
     if role == "target":
         if kept.get("encoding") == "standardised":
             kept.pop("encoding")
-        if kept.get("missing") not in ("error", "drop"):
-            kept.pop("missing", None)
         kept.pop("drop_first", None)
+    if role in ("target", "weight") and kept.get("missing") not in NEVER_IMPUTED:
+        kept.pop("missing", None)
     return ColumnSchema.model_validate(kept)
 
 
@@ -128,10 +130,11 @@ def _guess(
 ) -> ColumnSchema:
     role = "target" if is_target else "weight" if is_weight else "feature"
     if arrow_type is None or _is_number(arrow_type):
-        policy = missing if role == "feature" or missing in ("error", "drop") else "error"
+        policy = missing if role == "feature" or missing in NEVER_IMPUTED else "error"
         return ColumnSchema.model_validate({"role": role, "missing": policy})
     if _is_text(arrow_type) and role != "weight":
-        policy = missing if missing in ("error", "drop", "zero") else "error"
+        known = ("error", "drop", "zero") if role == "feature" else NEVER_IMPUTED
+        policy = missing if missing in known else "error"
         return ColumnSchema.model_validate({"role": role, "dtype": "string", "missing": policy})
     if role == "weight":
         raise SchemaError(f"expected numbers, found {arrow_type}", f"{place}, column '{name}'", "name another weight")

@@ -22,7 +22,7 @@ from daskfs.matrix.target import kind_of
 from daskfs.sources.base import Source, SourceBlock
 from daskfs.sources.columns import BadValue, CategoryEncoder, Encoder, checked_numbers
 from daskfs.sources.encoded_block import EncodedBlock
-from daskfs.sources.files import PathLike, digest_of, expand_paths, fingerprint, same_stamps
+from daskfs.sources.files import OfFiles, PathLike, expand_paths
 from daskfs.sources.options import SourceOptions
 from daskfs.sources.roles import Names, resolve_columns
 from daskfs.sources.survey import Survey, make_encoder, needs_survey
@@ -126,6 +126,10 @@ class TableSource(Source):
     def named(self, *roles: str) -> list[str]:
         """Return the columns of these roles."""
         return [name for name, column in self.columns.items() if column.role in roles]
+
+    @cached_property
+    def _may_drop(self) -> frozenset[str]:
+        return frozenset(name for name, column in self.columns.items() if column.missing == "drop")
 
     @property
     def target_names(self) -> list[str]:  # type: ignore[override]
@@ -298,9 +302,11 @@ class TableSource(Source):
 
     def _drop_missing(self, table: pa.RecordBatch, dropped: dict[str, int]) -> tuple[pa.RecordBatch, np.ndarray]:
         """Return the rows that are kept, and their numbers in the batch."""
+        if not self._may_drop:
+            return table, np.arange(table.num_rows)
         keep = np.ones(table.num_rows, dtype=bool)
         for name in table.schema.names:
-            if self.columns[name].missing == "drop" and table[name].null_count:
+            if name in self._may_drop and table[name].null_count:
                 null = pc.is_null(table[name]).to_numpy(zero_copy_only=False)
                 if n_more := int((null & keep).sum()):
                     dropped[name] = dropped.get(name, 0) + n_more
@@ -336,7 +342,7 @@ class TableSource(Source):
         self.notes[:] = notes
 
 
-class FileTable(TableSource):
+class FileTable(OfFiles, TableSource):
     """A table of one or several files with the same columns.
 
     Parameters
@@ -359,25 +365,3 @@ class FileTable(TableSource):
     ) -> None:
         super().__init__(schema, target, weight, missing)
         self.files = expand_paths(path, self.endings)
-
-    @property
-    def place(self) -> str:
-        """The first file."""
-        return str(self.files[0])
-
-    def describe(self) -> dict[str, Any]:
-        """Return the files with size, time and SHA-256."""
-        more = f" and {len(self.files) - 1} more" if len(self.files) > 1 else ""
-        return {"kind": self.kind, "description": f"{self.place}{more}", "files": self._prints}
-
-    @cached_property
-    def _prints(self) -> list[dict[str, Any]]:
-        return [fingerprint(file) for file in self.files]
-
-    def digest(self) -> str:
-        """Return the digest of the bytes of all files."""
-        return digest_of(self._prints)
-
-    def is_unchanged(self, description: dict[str, Any], digest: str) -> bool:
-        """Compare sizes and times first, and the bytes only where these differ."""
-        return same_stamps(self.files, description.get("files", [])) or self.digest() == digest

@@ -66,6 +66,11 @@ class TableFormat(Document):
     def _distinct_characters(self) -> TableFormat:
         if self.delimiter in (self.quote, self.decimal):
             raise ValueError(f"expected a delimiter unlike the quote and the decimal sign, found {self.delimiter!r}")
+        for sign in self.delimiter + self.quote:
+            if not sign.isascii() or sign in "\r\n\0":
+                raise ValueError(
+                    f"expected an ASCII character that ends no line as delimiter and quote, found {sign!r}"
+                )
         if self.thousands and self.thousands in (self.decimal, self.delimiter):
             signs = "decimal sign and the delimiter"
             raise ValueError(f"expected a thousands separator unlike the {signs}, found {self.thousands!r}")
@@ -93,7 +98,7 @@ class TableFormat(Document):
             for thousands in (self.thousands, *(sign for sign in THOUSANDS if sign != self.thousands)):
                 grouped = rf"\d{{1,3}}({re.escape(thousands)}\d{{3}})+" if thousands else r"\d+"
                 number = rf"[+-]?{grouped}({re.escape(decimal)}\d*)?([eE][+-]?\d+)?"
-                if thousands == decimal or not re.fullmatch(number, text.strip()):
+                if thousands == decimal or not re.fullmatch(number, text.strip(), re.ASCII):
                     continue
                 changed = [f"format.decimal: {decimal!r}"] * (decimal != self.decimal)
                 changed += [f"format.thousands: {thousands!r}"] * (thousands != self.thousands)

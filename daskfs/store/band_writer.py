@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from crc32c import crc32c
 
+from daskfs.store.checksums import checksum_of
 from daskfs.store.layout import Codec, Layout
 
 WORTHWHILE_RATIO = 2.0
@@ -50,22 +51,30 @@ class BandWriter:
         self._group, self._folder, self._shape, self._dtype = group, folder / "X", shape, dtype
         self._make_layout, self._codec = make_layout, codec
         self.layout = make_layout(codec)
-        height = min(self.layout.file_shape[0], max(1, shape[0]))
-        self._band = np.empty((height, shape[1]), dtype)
+        self._band = BandFiles(self.layout, shape, dtype)
         self._n_filled = 0
         self._n_written = 0
         self._array: Any = None
-        self._tile: np.ndarray | None = None
+
+    @property
+    def height(self) -> int:
+        """Rows of a band."""
+        return self._band.height
+
+    def put(self, place: np.ndarray, rows: np.ndarray) -> None:
+        """Take rows of the next band in any order, with their places in it; `close` writes it."""
+        self._band.put(place, rows)
+        self._n_filled += len(rows)
 
     def write(self, rows: np.ndarray) -> None:
         """Take the next rows, of shape (n_rows, n_features)."""
         start = 0
         while start < len(rows):
-            count = min(len(self._band) - self._n_filled, len(rows) - start)
-            self._band[self._n_filled : self._n_filled + count] = rows[start : start + count]
+            count = min(self._band.height - self._n_filled, len(rows) - start)
+            self._band.put(slice(self._n_filled, self._n_filled + count), rows[start : start + count])
             self._n_filled += count
             start += count
-            if self._n_filled == len(self._band):
+            if self._n_filled == self._band.height:
                 self._write_band()
 
     def close(self) -> None:
@@ -74,20 +83,15 @@ class BandWriter:
             self._write_band()
 
     def _write_band(self) -> None:
-        band = self._band[: self._n_filled]
         if self._array is None:
-            self._create(band)
-        if self._tile is not None:
-            _write_tiles(self._folder, self._n_written, band, self._tile)
-        else:
-            _write_by_zarr(self._array, self.layout, self._n_written, band)
-        self._n_written += len(band)
+            self._create()
+        self._band.write(self._folder, self.layout, self._n_written, self._n_filled)
+        self._n_written += self._n_filled
         self._n_filled = 0
 
-    def _create(self, band: np.ndarray) -> None:
-        codec = self._codec or (self._measure(band) if band.size else "raw")
+    def _create(self) -> None:
+        codec = self._codec or (self._measure() if self._n_filled and self._shape[1] else "raw")
         self.layout = self._make_layout(codec)
-        self._tile = _new_tile(self.layout, self._dtype)
         self._array = self._group.create_array(
             "X",
             shape=self._shape,
@@ -99,52 +103,67 @@ class BandWriter:
             config={"write_empty_chunks": True},
         )
 
-    def _measure(self, band: np.ndarray) -> Codec:
+    def _measure(self) -> Codec:
         from numcodecs import blosc
 
         rows, columns = self.layout.tile_shape
-        tile = np.ascontiguousarray(band[:rows, :columns])
+        tile = np.ascontiguousarray(self._band.files[0, : min(rows, self._n_filled), : min(columns, self._shape[1])])
         encoded = blosc.compress(tile, b"lz4", 5, blosc.BITSHUFFLE)
         return "lz4" if len(encoded) * WORTHWHILE_RATIO <= tile.nbytes else "raw"
 
 
-def write_band(folder: Path, layout: Layout, first_row: int, band: np.ndarray) -> None:
-    """Write a band of an array that exists, in the folder of a group, in any process."""
-    tile = _new_tile(layout, band.dtype)
-    if tile is not None:
-        _write_tiles(folder / "X", first_row, band, tile)
-        return
-    import zarr
+class BandFiles:
+    """Room for a band, each file's part of it as it lies in the file: rows are copied once more, into the file.
 
-    _write_by_zarr(zarr.open_array(folder / "X", mode="r+"), layout, first_row, band)
+    Parameters
+    ----------
+    layout : Layout
+    shape : tuple of int
+        Of X.
+    dtype : dtype
 
+    Attributes
+    ----------
+    files : ndarray of shape (n_files, height, width)
+        Zeros behind the edge.
+    """
 
-def _new_tile(layout: Layout, dtype: np.dtype) -> np.ndarray | None:
-    """Return room for a tile where tiles are files, as they lie in memory; None where Zarr is asked to write them."""
-    is_plain = layout.codec == "raw" and layout.shard_shape is None and sys.byteorder == "little"
-    return np.empty(layout.tile_shape, dtype) if is_plain else None
+    def __init__(self, layout: Layout, shape: tuple[int, int], dtype: np.dtype) -> None:
+        self.height, width = min(layout.file_shape[0], max(1, shape[0])), layout.file_shape[1]
+        self._columns = [slice(start, min(start + width, shape[1])) for start in range(0, shape[1], width)]
+        self.files = np.zeros((len(self._columns), self.height, width), dtype)
 
+    def put(self, place: Any, rows: np.ndarray) -> None:
+        """Copy rows of shape (n_rows, n_features) to where they are wanted: a slice, or numbers."""
+        for file, columns in zip(self.files, self._columns, strict=True):
+            file[place, : columns.stop - columns.start] = rows[:, columns]
 
-def _write_tiles(folder: Path, first_row: int, band: np.ndarray, tile: np.ndarray) -> None:
-    """Write the files that Zarr would: tiles as they are, zeros behind the edge, and the checksum."""
-    place = folder / "c" / str(first_row // len(tile))
-    if len(band):
-        place.mkdir(parents=True, exist_ok=True)
-    for j, start in enumerate(range(0, band.shape[1] if len(band) else 0, tile.shape[1])):
-        part = band[:, start : start + tile.shape[1]]
-        if part.shape != tile.shape:
-            tile[...] = 0
-        tile[: part.shape[0], : part.shape[1]] = part
-        with (place / str(j)).open("wb") as file:
-            file.write(tile.data)
-            file.write(crc32c(tile.data).to_bytes(4, "little"))
+    def write(self, folder: Path, layout: Layout, first_row: int, n_rows: int) -> None:
+        """Write the first rows as the band that begins with `first_row`, into the folder of an array that exists."""
+        if layout.codec != "raw" or layout.shard_shape is not None or sys.byteorder != "little":
+            self._write_by_zarr(folder, first_row, n_rows)
+        elif n_rows:
+            self._write_files(folder / "c" / str(first_row // layout.tile_shape[0]), layout, n_rows)
 
+    def _write_files(self, folder: Path, layout: Layout, n_rows: int) -> None:
+        """Write the files that Zarr would: tiles as they are, zeros behind the edge, and the checksum."""
+        for level in (folder.parent, folder):  # not the store's own, which may have been removed
+            level.mkdir(exist_ok=True)
+        self.files[:, n_rows:] = 0
+        missing = bytes((layout.tile_shape[0] - self.height) * layout.tile_shape[1] * self.files.itemsize)
+        for j, tile in enumerate(self.files):
+            checksum = crc32c(missing, checksum_of(tile))
+            with (folder / str(j)).open("wb") as file:
+                for part in (tile.data, missing, checksum.to_bytes(4, "little")):
+                    file.write(part)
 
-def _write_by_zarr(array: Any, layout: Layout, first_row: int, band: np.ndarray) -> None:
-    rows, width = slice(first_row, first_row + len(band)), layout.file_shape[1]
-    for start in range(0, band.shape[1] if len(band) else 0, width):
-        part = slice(start, min(start + width, band.shape[1]))
-        array[rows, part] = band[:, part]
+    def _write_by_zarr(self, folder: Path, first_row: int, n_rows: int) -> None:
+        import zarr
+
+        found: Any = zarr.open_array(folder, mode="r+")
+        array: Any = zarr.Array(zarr.AsyncArray(found.metadata, found.store_path, {"write_empty_chunks": True}))
+        for file, columns in zip(self.files, self._columns, strict=True):
+            array[first_row : first_row + n_rows, columns] = file[:n_rows, : columns.stop - columns.start]
 
 
 def compressors(codec: Codec, dtype: np.dtype) -> list[Any]:

@@ -8,18 +8,34 @@ from pathlib import Path
 import numpy as np
 
 MAX_BUCKETS = 1024
-_PIECE_NBYTES = 1 << 20
+PIECE_NBYTES = 1 << 20
 """Of rows that are put in order at a time: few enough to be in the cache when they are copied to their band."""
 
 
 def stored_order(keys: np.ndarray) -> np.ndarray:
     """Return the order in which rows are stored: source rows by ascending key, ties in the source's order."""
-    return np.argsort(keys, kind="stable")
+    order = np.argsort(keys)  # several times as fast as a stable sort, and drawn keys are hardly ever equal
+    in_order = keys[order]
+    tied = np.flatnonzero(in_order[1:] == in_order[:-1])
+    if (np.diff(tied) == 1).any():
+        return np.argsort(keys, kind="stable")
+    pairs = order[[tied, tied + 1]]
+    order[tied], order[tied + 1] = pairs.min(axis=0), pairs.max(axis=0)
+    return order
 
 
 def draw_seed(random_state: int | None) -> int:
     """Return the seed, or one drawn from the system where there is none."""
     return int(np.random.SeedSequence().generate_state(1)[0]) if random_state is None else int(random_state)
+
+
+def taken(rows: np.ndarray, numbers: np.ndarray, nbytes: int = PIECE_NBYTES) -> Iterator[np.ndarray]:
+    """Yield rows by their numbers, so many bytes at a time, each piece where the last one was."""
+    n_rows = max(1, nbytes // max(1, rows.shape[1] * rows.itemsize))
+    piece = np.empty((n_rows, rows.shape[1]), rows.dtype)
+    for start in range(0, len(numbers), n_rows):
+        wanted = numbers[start : start + n_rows]
+        yield np.take(rows, wanted, axis=0, out=piece[: len(wanted)], mode="clip")
 
 
 class Spool:
@@ -91,7 +107,7 @@ class Spool:
             Good until the next one.
         """
         if not self.spilled_nbytes:
-            yield from self._taken(self._rows, order)
+            yield from taken(self._rows, order, self._piece_nbytes)
             return
         self._flush()
         start = 0
@@ -111,18 +127,14 @@ class Spool:
         else:  # a bucket larger than the memory, as happens when nobody knew how many rows would come
             rows = np.asarray(np.memmap(path, self.dtype, mode="r", shape=shape))
         position = np.empty(len(wanted), np.int64)
-        position[np.argsort(wanted, kind="stable")] = np.arange(len(wanted))
-        yield from self._taken(rows, position)
+        position[np.argsort(wanted)] = np.arange(len(wanted))
+        yield from taken(rows, position, self._piece_nbytes)
         del rows
         path.unlink()
 
-    def _taken(self, rows: np.ndarray, numbers: np.ndarray) -> Iterator[np.ndarray]:
-        """Yield rows by their numbers, each piece where the last one was."""
-        n_rows = max(1, min(_PIECE_NBYTES, self.memory_nbytes // 8) // max(1, self._row_nbytes))
-        piece = np.empty((n_rows, self.n_features), self.dtype)
-        for start in range(0, len(numbers), n_rows):
-            wanted = numbers[start : start + n_rows]
-            yield np.take(rows, wanted, axis=0, out=piece[: len(wanted)], mode="clip")
+    @property
+    def _piece_nbytes(self) -> int:
+        return min(PIECE_NBYTES, self.memory_nbytes // 8)
 
     @property
     def _row_nbytes(self) -> int:
@@ -151,7 +163,7 @@ class Spool:
         start = 0
         for bucket, count in enumerate(np.bincount(buckets, minlength=n_buckets).tolist()):
             with self._path(bucket).open("ab") as file:
-                for piece in self._taken(rows, order[start : start + count]):
+                for piece in taken(rows, order[start : start + count], self._piece_nbytes):
                     file.write(piece.data)
             self._counts[bucket] += count
             start += count

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import copy
 import gc
+import inspect
 import pickle
 import time
 import tracemalloc
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+import dask
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np
@@ -166,6 +169,46 @@ def arrays_give_the_bits_of_their_store(case: Case, lab: Lab) -> None:
         assert_same_to_rounding(found, expected, case.stops_at)
     else:
         assert_same_bits(found, expected)
+
+
+@_check(quick=True)
+def blocks_one_after_the_other_give_the_bits_of_fit(case: Case, lab: Lab) -> None:
+    """Those of a store, delayed or not, and promises of plain blocks; arrays in memory; of those who take blocks."""
+    if not hasattr(case.make(), "fit_blocks"):
+        return
+    store = lab.store(case.target)
+    expected = case.make().fit(store)
+    for client in (None, lab.client("threads")):
+        for blocks in _blocks_of(case, store):
+            found = case.make(client=client).fit_blocks(blocks, **_target_of(case, store))
+            assert_same_bits(found, expected)
+            assert found.result_.table["name"].tolist() == expected.result_.table["name"].tolist()
+    assert _tasks_on(lab.client("threads")) == []
+
+
+def _takes_columns(case: Case) -> bool:
+    return "y" in inspect.signature(case.make().fit_blocks).parameters
+
+
+def _target_of(case: Case, store: Any) -> dict[str, Any]:
+    return {"y": store.target} if _takes_columns(case) else {}
+
+
+def _blocks_of(case: Case, store: Any) -> Iterator[Any]:
+    """Blocks of a store, of several lengths."""
+    if _takes_columns(case):
+        yield store.column_blocks(delayed=True, block_columns=7)
+        yield store.column_blocks(block_columns=11)
+        columns = [slice(a, a + 4) for a in range(0, N_FEATURES, 4)]
+        yield [partial(_frame, store, slice(None), some) for some in columns]
+        yield (dask.delayed(_frame)(store, slice(None), some) for some in columns)
+    else:
+        yield store.row_blocks(delayed=True, block_rows=70)
+        yield store.row_blocks(block_rows=201)
+
+
+def _frame(store: Any, rows: slice, columns: slice) -> pd.DataFrame:
+    return pd.DataFrame(store.read(rows, columns), columns=store.names[columns])
 
 
 @_check(quick=True)

@@ -335,7 +335,8 @@ def _main(seed: int, n: int) -> None:
     judge("csv", seed, -1)  # all that is imported when first called
     judge("parquet", seed, -1)
     in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (in_use + MEMORY_NBYTES, resource.RLIM_INFINITY))
+    _, most = resource.getrlimit(resource.RLIMIT_AS)  # may be less than unlimited where the campaign itself is limited
+    resource.setrlimit(resource.RLIMIT_AS, (in_use + MEMORY_NBYTES, most))
 
     def time_is_up(*_: Any) -> None:
         raise Hung

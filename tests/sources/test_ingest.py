@@ -1,12 +1,16 @@
 """From a source to a store: whole or not at all, made once, reused when nothing has changed."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyarrow import csv as arrow_csv
 
 from daskfs.errors import ConfigError, DataError, SchemaError, SourceError, StoreExistsError
 from daskfs.sources.arrays import ArraySource
@@ -225,3 +229,56 @@ def test_texts_are_classes_of_an_array_too(tmp_path):
     assert store.target_classes == ("no", "yes")
     np.testing.assert_array_equal(store.target, [0, 1, 0, 1, 0, 0])
     assert "the target is coded: 'no' is 0, 'yes' is 1" in store.notes
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"shuffle": False},
+        {"dtype": "float64"},
+        {"dtype": "int8"},
+        {"codec": "lz4", "tile_shape": (300, 4)},
+        {"memory_limit": "64KiB"},
+    ],
+)
+def test_rows_in_memory_make_the_store_of_rows_that_are_not(tmp_path, options):
+    """An array is read where it lies, without a copy; one that is mapped from a file comes in blocks, as others do."""
+    X = np.round(np.random.default_rng(0).normal(0, 9, (5000, 11))).clip(-99, 99)
+    X[:, 4], y = 0.0, X[:, 0] + 1
+    np.save(tmp_path / "X.npy", X)
+    assert ArraySource(X).resident is X
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    for given in (mapped, np.asfortranarray(X)):
+        assert ArraySource(given).resident is None
+    for name, rows in (("resident", X), ("mapped", mapped)):
+        ingest(rows, tmp_path / name, y=y, **options)
+    made = [
+        {p.relative_to(tmp_path / name): p.read_bytes() for p in (tmp_path / name).rglob("*") if p.is_file()}
+        for name in ("resident", "mapped")
+    ]
+    assert made[0] == made[1]
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"), [(np.nan, "float64"), (1e300, "float32"), (np.inf, "float32"), (0.5, "int8")]
+)
+def test_a_value_in_memory_that_cannot_be_stored_is_named(tmp_path, value, dtype):
+    X = np.ones((20_000, 7))
+    X[12_345, 3] = value
+    with pytest.raises(DataError, match="'x3', row 12345"):
+        ingest(X, tmp_path / "s.zarr", y=np.arange(20_000.0), dtype=dtype)
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_numbers_are_ingested_without_pandas(tmp_path, kind):
+    """Arrow loads it, which takes as long as a small table, to make numpy arrays."""
+    table = pa.table({name: np.arange(500.0) + k for k, name in enumerate("aby")})
+    path = str(tmp_path / f"table.{kind}")
+    (arrow_csv.write_csv if kind == "csv" else pq.write_table)(table, path)
+    code = (
+        f"import sys, daskfs; daskfs.ingest({path!r}, {path + '.zarr'!r}, target='y'); print('pandas' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

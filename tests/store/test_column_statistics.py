@@ -3,7 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from daskfs.store.column_statistics import RunningStatistics
+from daskfs.store.column_statistics import RunningStatistics, statistics_of
+from daskfs.store.spool import stored_order
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])
@@ -50,3 +51,28 @@ def test_a_constant_column_has_exactly_no_deviation(make_store):
     store = make_store(X, batch=700)
     assert store.std.tolist() == [0.0, 0.0]
     assert store.mean.tolist() == [float(np.float32(0.1))] * 2
+
+
+KINDS = {
+    "normal": lambda rng, shape: rng.normal(3.0, 100.0, shape),
+    "zeros of both signs": lambda rng, shape: np.copysign(0.0, rng.normal(size=shape)),
+    "zeros among others": lambda rng, shape: np.round(rng.normal(size=shape)),
+    "missing values": lambda rng, shape: np.where(rng.random(shape) < 0.1, np.nan, rng.normal(size=shape)),
+    "one value": lambda rng, shape: np.full(shape, -1.25),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_sweeps_give_the_bits_of_numpy(kind, dtype):
+    rng = np.random.default_rng(0)
+    for shape in ((1, 7), (2, 1), (2, 2), (513, 1), (513, 3), (700, 50), (300, 129)):
+        block = KINDS[kind](rng, shape).astype(dtype)
+        for slow, fast in zip(statistics_of(block), statistics_of(block, is_fast=True), strict=True):
+            np.testing.assert_array_equal(slow.view(np.int64), fast.view(np.int64))
+
+
+@pytest.mark.parametrize("n_values", [1, 2, 40, 10**4, 10**9])
+def test_the_stored_order_is_that_of_a_stable_sort(n_values):
+    keys = np.floor(np.random.default_rng(0).random(3000) * n_values) / n_values
+    np.testing.assert_array_equal(stored_order(keys), np.argsort(keys, kind="stable"))

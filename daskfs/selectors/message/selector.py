@@ -62,7 +62,7 @@ from daskfs.kernels.losses import default_threshold
 from daskfs.losses import LIKELIHOOD, find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, Estimator, LossOf, Positive, Share
-from daskfs.selectors.base import BaseSelector
+from daskfs.selectors.from_blocks import TakesRowBlocks
 from daskfs.selectors.inputs import is_lazy
 from daskfs.selectors.message.choices import Choices
 from daskfs.selectors.message.fits import Average, Part, SubsetFits, fit_subsets, intercept_alone
@@ -87,7 +87,7 @@ from daskfs.selectors.shared.targets import checked_target, classes_of
 KEPT_NBYTES = 256 << 20  # of arrays that `partial_fit` keeps for the squared loss, which seldom needs them
 
 
-class Message(BaseSelector, renamed={"penalty": "gic_penalty"}):
+class Message(TakesRowBlocks, renamed={"penalty": "gic_penalty"}):
     """Select the features that a majority of random row subsets selects, average the subsets' fits on them.
 
     Parameters

@@ -78,6 +78,8 @@ class MissionFit:
     state: ModelState
     n_samples: int
     history: list[Line] = field(default_factory=list)
+    progressive: dict[int, float] = field(default_factory=dict)
+    """After so many rows of a stream the mean loss of all of them, each before it was learnt from."""
     seconds: dict[str, float] = field(default_factory=dict)
     nbytes: dict[str, int] = field(default_factory=dict)
 
@@ -210,10 +212,12 @@ def _survey(run: Run, shape: MissionShape, target: TargetEncoding, is_sparse: bo
 
 def _first_rows(run: Run, is_sparse: bool) -> Rows:
     """Return the rows that say enough of all."""
-    n_rows = min(SURVEY_ROWS, run.shape.n_samples)
-    if not is_sparse:
-        n_rows = min(n_rows, max(LEAST_SURVEYED, SURVEY_VALUES // run.shape.n_features))
-    return run.rows(0, n_rows)
+    return run.rows(0, min(n_surveyed(run.shape.n_features, is_sparse), run.shape.n_samples))
+
+
+def n_surveyed(n_features: int, is_sparse: bool) -> int:
+    """Return how many rows are looked at before anything is learnt."""
+    return SURVEY_ROWS if is_sparse else min(SURVEY_ROWS, max(LEAST_SURVEYED, SURVEY_VALUES // n_features))
 
 
 def refuse_new_classes(matrix: Matrix, target: TargetEncoding) -> None:

@@ -59,9 +59,9 @@ from daskfs.errors import Caution, ConfigError
 from daskfs.losses import ROW_BY_ROW, Loss, find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import ClassWeights, Count, LossOf, Positive, PowerOfTwo, Share, n_to_select
-from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.mission.capacity import check_capacity, check_noise
+from daskfs.selectors.mission.entries import MOST_IDS
 from daskfs.selectors.mission.fit import (
     HISTORY,
     Line,
@@ -73,6 +73,7 @@ from daskfs.selectors.mission.fit import (
     on_scale_of_data,
     refuse_new_classes,
 )
+from daskfs.selectors.mission.from_streams import LARGEST_TARGET, NO_REFIT, LearnsFromStreams
 from daskfs.selectors.mission.model import norms
 from daskfs.selectors.mission.plan import DEFAULT_N_SELECTED, MissionShape, Settings, plan_mission
 from daskfs.selectors.mission.tasks import TargetEncoding
@@ -81,15 +82,13 @@ from daskfs.selectors.shared.responses import Response, mean_or_label, one_again
 from daskfs.selectors.shared.rows import in_random_order, weighted_rows
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target
+from daskfs.sources.sparse.base import SparseSource
 
 N_EPOCHS, INTERCEPT_RATE, HALF_LIFE = 5, 0.01, 1.0
 """By default, where the paper's algorithm has one pass, no intercept, and no fading tail."""
 
-LARGEST_TARGET = 1e25  # of numbers: weights and the sketch are of single precision
-NO_REFIT = "rows are learnt from once and not kept: the coefficients are those of stochastic descent"
 
-
-class Mission(BaseSelector):
+class Mission(LearnsFromStreams):
     """Select the features of largest weight, learnt row by row in constant memory, whatever the number of features.
 
     Parameters
@@ -261,7 +260,7 @@ class Mission(BaseSelector):
         """Select features; see `BaseSelector.fit`."""
         is_named = isinstance(self.class_weight, Mapping) and y is not None
         self._labels = np.unique(np.asarray(y)) if is_named else None
-        self._stream: MissionFit | None = None
+        self._forget_stream()
         super().fit(X, y, sample_weight)
         return self
 
@@ -271,6 +270,7 @@ class Mission(BaseSelector):
         Parameters
         ----------
         X, y, sample_weight : as in `fit`
+            Or X is a sparse source, files of clicks or words, whose rows bring their targets and weights.
         classes : array-like of shape (n_classes,), optional
             All labels, where the first rows do not have them all.
 
@@ -285,6 +285,9 @@ class Mission(BaseSelector):
         goes on where it stood.
         """
         self.check_parameters()
+        if isinstance(X, SparseSource):
+            self._learn_from_source(X, None if classes is None else np.unique(classes))
+            return self
         before: MissionFit | None = getattr(self, "_stream", None)
         if before is None:
             self._stream_labels = None if classes is None else np.unique(classes)
@@ -330,6 +333,9 @@ class Mission(BaseSelector):
         self._stream = None
         self._take(run, fit, refit, passes.history, notes)
 
+    def _notes_on_stream(self, fit: MissionFit) -> list[str]:
+        return [*_notes_before(fit), *_notes_after(fit)]
+
     def _encoded(self, settings: Settings, matrix: Matrix, n_classes: int | None) -> tuple[TargetEncoding, np.ndarray]:
         """Return how the target is read, with the intercepts of the model without features; set `classes_`."""
         target, intercept = encode_target(settings, matrix, n_classes, getattr(self, "_labels", None))
@@ -340,28 +346,36 @@ class Mission(BaseSelector):
     def _take(self, run: Run, fit: MissionFit, refit: Refit | None, history: list[Line], notes: list[str]) -> None:
         """Set what was selected, its coefficients on the scale of the data, and the result."""
         n_features, model = int(run.matrix.shape[1]), fit.state
-        keys, sizes = model.keys.astype(np.int64), norms(model.weights).astype(np.float64)
+        keys, sizes = model.keys, norms(model.weights).astype(np.float64)
         coef, intercept = on_scale_of_data(fit.sgd.scaling, model) if refit is None else (refit.coef, refit.intercept)
-        self.selected_ = keys[np.lexsort((keys, -sizes))]
+        order = np.lexsort((keys, -sizes))
+        if n_features >= MOST_IDS:  # of what is selected alone, in this order
+            self.selected_, columns, n_features = keys[order], np.argsort(order), len(keys)
+        else:
+            columns = keys.astype(np.int64)
+            self.selected_ = columns[order]
         self.support_ = np.zeros(n_features, dtype=bool)
-        self.support_[keys] = True
+        self.support_[columns] = True
         self.scores_ = np.zeros(n_features)
-        self.scores_[keys] = sizes
+        self.scores_[columns] = sizes
         if coef.shape[1] == 1:
             self.coef_ = np.zeros(n_features)
-            self.coef_[keys] = coef[:, 0]
+            self.coef_[columns] = coef[:, 0]
             self.intercept_ = float(intercept[0])
         else:
             self.coef_ = np.zeros((coef.shape[1], n_features))
-            self.coef_[:, keys] = coef.T
+            self.coef_[:, columns] = coef.T
             self.intercept_ = np.array(intercept, dtype=np.float64)
 
         lines = dict(zip(HISTORY, np.array(history, dtype=np.float64).reshape(-1, len(HISTORY)).T, strict=True))
         lines |= {name: lines[name].astype(np.int64) for name in ("pass", "rows_seen", "n_active")}
-        table_coef, columns = _table(fit, refit)
+        if fit.progressive:
+            so_far = [fit.progressive.get(n_rows, np.nan) for n_rows in lines["rows_seen"].tolist()]
+            lines["progressive_loss"] = np.array(so_far)
+        table_coef, more_columns = _table(fit, refit)
         self.result_ = self._result_of(
             run,
-            notes=[*notes, *(refit.notes if refit else []), *_notes_on_selection(fit)],
+            notes=[*notes, *(refit.notes if refit else []), *_notes_on_selection(fit), *self._notes_on_names()],
             history=lines,
             chosen={
                 "n_features_to_select": fit.shape.n_selected,
@@ -371,7 +385,9 @@ class Mission(BaseSelector):
                 "refit": None if refit is None else fit.shape.refit,
             },
             coef=table_coef,
-            columns=columns,
+            columns=more_columns,
+            scores=sizes[order],
+            names=self._names_of_features,
             memory={"held_nbytes": {"model": fit.shape.model.nbytes}},
             n_samples=fit.n_samples,
         )

@@ -8,7 +8,7 @@ from annotated_types import Ge
 
 from daskfs.losses import BOUNDED_CURVATURE, ONE_PREDICTION, find_loss
 from daskfs.parameters import Count, LossOf, NotNegative, Positive, Share, n_to_select
-from daskfs.selectors.base import BaseSelector
+from daskfs.selectors.from_blocks import TakesColumnBlocks
 from daskfs.selectors.online_substitution.engines.base import Rule
 from daskfs.selectors.shared.ridge import Effort
 
@@ -17,7 +17,7 @@ COLLINEARITY_TOL = 1e-3
 
 
 class SubstitutionSelector(
-    BaseSelector,
+    TakesColumnBlocks,
     renamed={
         "standardise": "standardize",
         "eta": "step_size",

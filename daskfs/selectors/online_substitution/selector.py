@@ -53,6 +53,7 @@ from daskfs.errors import Caution, ConfigError, DataError
 from daskfs.losses import Loss
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
+from daskfs.matrix.of_blocks import PassingBlocks
 from daskfs.parameters import ColumnOrder, Columns, Count
 from daskfs.selectors.base import SEPARATED
 from daskfs.selectors.inputs import columns_of, seed_of
@@ -152,6 +153,7 @@ class OnlineSubstitution(SubstitutionSelector):
 
     method = "online_substitution"
     history_kind = "blocks of columns"
+    _passes_once = True
 
     order: Literal["fixed", "shuffled"] | ColumnOrder = "fixed"
     engine: Literal["auto", "gram", "lazy", "naive"] = "auto"
@@ -188,6 +190,30 @@ class OnlineSubstitution(SubstitutionSelector):
             stream.include(always)
         stream.epochs(self.n_epochs, order, seed_of(self.random_state), start)
         self._conclude(run, stream, target)
+
+    def _fit_passing(self, blocks: PassingBlocks, n_expected: int | None) -> None:
+        for parameter, value in (("order", "fixed"), ("schedule", "sequential")):
+            if getattr(self, parameter) is not value and getattr(self, parameter) != value:
+                problem = "columns that pass by once come in their own order, to one place"
+                raise ConfigError(problem, parameter, f"leave it {value!r}, or pass promises of blocks")
+        self.__dict__.pop("_arrivals", None)
+        n_features = blocks.shape[1] if n_expected is None else n_expected
+        data = replace(DataShape.of(blocks), n_features=n_features)
+        n_selected = self.n_features_to_select or MAX_DEFAULT_FEATURES
+        if n_expected is not None:
+            n_selected = self._n_selected(n_expected)
+        target, first_names = self._target(blocks), blocks.names.given
+        always = columns_of(self.always_include, blocks.shape[1], first_names, "always_include")
+        with self._run(blocks) as run:
+            plan = choose_read_plan(replace(self._shape(data, n_selected), n_epochs=1), run.task_limit)
+            engine = self._engine(target, n_selected, n_features, blocks.dtype, self._columns())
+            stream = SubstitutionStream(run, engine, self._columns(), plan, target.weight)
+            blocks.holds = True
+            stream.include(always)
+            blocks.holds = False
+            stream.passing(blocks.reach, n_features)
+            self._take_names(blocks)
+            self._conclude(run, stream, target)
 
     def partial_fit(self, X: Any, names: Any = None, y: Any = None, sample_weight: Any = None) -> OnlineSubstitution:
         """Take more columns, not more rows: features that arrive over time, or are asked for block by block.
@@ -272,8 +298,8 @@ class OnlineSubstitution(SubstitutionSelector):
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         return plan_substitution(self._shape(shape), limits.task_nbytes)
 
-    def _shape(self, shape: DataShape) -> SubstitutionShape:
-        n_selected = self._n_selected(shape.n_features)
+    def _shape(self, shape: DataShape, n_selected: int | None = None) -> SubstitutionShape:
+        n_selected = n_selected or self._n_selected(shape.n_features)
         batch = batch_of(self.block_columns, n_selected)
         tile_rows, tile_columns = shape.tile_shape or (1, 1)
         return SubstitutionShape(
@@ -285,6 +311,7 @@ class OnlineSubstitution(SubstitutionSelector):
             batch=batch,
             tile_columns=tile_columns if tile_rows > 1 else 1,  # rows in memory are no tiles
             n_epochs=self.n_epochs,
+            tiles_nbytes=shape.tiles_nbytes,
             n_screened=batch * ROUND_BATCHES if self.schedule == "screen" else 0,
             undoes=self.loss_ != "squared" and self.rule == "exchange",
         )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -119,6 +120,28 @@ class SubstitutionStream:
         self.engine.take(columns)
         self._record(0)
 
+    def passing(self, reach: Callable[[int], int], n_expected: int) -> None:
+        """Present all columns once, of which it is not known how many there are.
+
+        Parameters
+        ----------
+        reach : callable
+            Waits until the matrix has so many columns, or until there are no more; returns how many of them it has.
+        n_expected : int
+            To whoever watches.
+        """
+
+        def read(start: int) -> Columns | None:
+            ids = np.arange(start, reach(start + self.plan.width), dtype=np.int64)
+            return self._read(ids, buffers) if len(ids) else None
+
+        self.n_epochs, buffers = 1, BufferPool()
+        blocks = prefetched(read, count(0, self.plan.width), self.plan.prefetch)
+        with self.run.reported("epoch-1", max(1, n_expected // self.plan.batch)) as advance, self.run.timed("select"):
+            for _ in self._presented(iter(blocks.__next__, None)):
+                self._record(0)
+                advance(1)
+
     def epochs(self, n_epochs: int, order: Any, seed: int | None, start: Position) -> None:
         """Present all columns `n_epochs` times; stop after an epoch in which nobody entered and the ridge stays.
 
@@ -166,10 +189,7 @@ class SubstitutionStream:
                 if self._has_entries:
                     yield from self._by_entries(columns)
                     return
-                for batch in self._batches(columns):
-                    self.engine.take(batch)
-                    length = len(batch)
-                    del batch  # or its buffer counts as in use while the next one is read
+                for length in self._presented(self._blocks(columns)):
                     n_taken += length
                     yield length
                     if self.screens and members.n_members == members.capacity:
@@ -232,14 +252,22 @@ class SubstitutionStream:
     def _read(self, ids: np.ndarray, buffers: BufferPool | None = None) -> Columns:
         return read_columns(self.matrix, ids, self.settings, self.weight, buffers)
 
-    def _batches(self, columns: np.ndarray) -> Iterator[Columns]:
-        """Yield batches of columns, overwritten by later ones: the next are read while the present one is used."""
-        width, batch, buffers = self.plan.width, self.plan.batch, BufferPool()
+    def _blocks(self, columns: np.ndarray) -> Iterator[Columns]:
+        """Yield columns as they are read, overwritten by later ones: the next while the present ones are used."""
+        width, buffers = self.plan.width, BufferPool()
         reads = [columns[start : start + width] for start in range(0, len(columns), width)]
-        for block in prefetched(lambda ids: self._read(ids, buffers), reads, self.plan.prefetch):
+        return prefetched(lambda ids: self._read(ids, buffers), reads, self.plan.prefetch)
+
+    def _presented(self, blocks: Iterable[Columns]) -> Iterator[int]:
+        """Present blocks batch by batch, and yield how many columns each batch had."""
+        for block in blocks:
             self.engine.look_ahead(block)
-            for start in range(0, len(block), batch):
-                yield block.take(slice(start, start + batch))
+            for start in range(0, len(block), self.plan.batch):
+                batch = block.take(slice(start, start + self.plan.batch))
+                self.engine.take(batch)
+                length = len(batch)
+                del batch  # or its buffer counts as in use while the next one is read
+                yield length
             del block  # or its buffer counts as in use while the next one is taken
 
     def _record(self, epoch: int) -> None:

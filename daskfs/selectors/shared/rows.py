@@ -32,14 +32,14 @@ def in_random_order(matrix: Matrix, random_state: Any, notes: list[str]) -> Matr
     """Return a matrix whose consecutive rows are random subsets, as far as that is known.
 
     Rows of a shuffled store, and those drawn independently of each other, are taken as they stand. Arrays in memory are
-    permuted as ingest permutes the rows of a store. A store in the order of its source is taken as it stands too, with
-    a warning and a note.
+    permuted as ingest permutes the rows of a store. Others in the order of their source are taken as they stand too,
+    with a warning and a note.
     """
     if matrix.rows_are_random:
         return matrix
     if matrix.is_resident:
         return matrix.take(ingest_order(matrix.shape[0], random_state))
-    note = "the store's rows are in the order of their source: subsets of consecutive rows may not be random"
+    note = "the rows are in the order of their source: subsets of consecutive rows may not be random"
     warn(f'{note}; ingest with shuffle=True, or take partition="strided"')
     notes.append(note)
     return matrix

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from daskfs.sources.base import Source
+from daskfs.errors import SourceError
+from daskfs.sources.base import Source, SourceBlock
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,10 @@ class SparseSource(Source):
     features_are_ids: bool = False
     n_features: int | None = None
 
+    def estimate_shape(self) -> tuple[int | None, int]:
+        """Return (n_samples, n_features) as far as they are known."""
+        return self.n_samples, self.n_features or 0
+
     @abstractmethod
     def sparse_blocks(self, block_rows: int, block_nnz: int) -> Iterator[SparseBlock]:
         """Yield the rows in order, in blocks of at most so many rows and entries (one row may have more).
@@ -95,6 +100,25 @@ class SparseSource(Source):
         SourceError, SchemaError, DataError
             Each with the place (file, line, column, value) and the remedy.
         """
+
+    def row_blocks(self, block_rows: int, dtype: np.dtype | type = np.float64) -> Iterator[SourceBlock]:
+        """Yield rows of all columns, which are numbers: zeros where there are no entries.
+
+        Raises
+        ------
+        SourceError
+            Features are ids, of which there are no dense rows.
+        """
+        n_features = self.n_features
+        if n_features is None:
+            raise SourceError(
+                "features are 64-bit ids, of which there are no dense rows", self.kind, "read them as they are"
+            )
+        for block in self.sparse_blocks(block_rows, np.iinfo(np.int64).max):
+            X = np.zeros((block.n_rows, n_features), dtype)
+            rows = np.repeat(np.arange(block.n_rows), np.diff(block.indptr))
+            X[rows, block.features] = 1.0 if block.data is None else block.data
+            yield SourceBlock(block.start, X, block.y, block.weight, block.labels)
 
     def sparse_part_blocks(self, part: Any, block_rows: int, block_nnz: int) -> Iterator[SparseBlock]:
         """Yield the rows of one of `parts()` as `sparse_blocks` does, numbered within the part.

@@ -1,0 +1,156 @@
+"""From text to blocks of entries: daskfs against scikit-learn and Vowpal Wabbit, time and peak memory.
+
+    python benchmarks/ingest_sparse.py [--nnz 4e6] [--rounds 3] [--json out.json]
+
+Rows of 60 entries in the format of LIBSVM (values of 16 digits as scikit-learn writes single precision, of four digits,
+ones) and of Vowpal Wabbit (words with and without values in two namespaces). Each way runs in a process of its own, in
+turn, after a small file that has it load and compile; CPU seconds of the best round. daskfs yields blocks and keeps
+none (its columns are known only after a pass beforehand, which counts; ids are read at once), scikit-learn has all rows
+in memory at the end, Vowpal Wabbit learns from them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse
+from sklearn.datasets import dump_svmlight_file, load_svmlight_file
+
+from daskfs.cluster.memory import peak_memory_nbytes
+from daskfs.sources.sparse.base import SparseSource
+from daskfs.sources.sparse.libsvm import LibsvmSource
+from daskfs.sources.sparse.vw import VwSource
+
+ROW_NNZ, BLOCK_ROWS, BLOCK_NNZ = 60, 8192, 2**20
+
+
+def columns_of(rng: np.random.Generator, n_rows: int) -> scipy.sparse.csr_matrix:
+    """Return rows of ones in Zipfian columns."""
+    columns = np.minimum(rng.zipf(1.3, (n_rows, ROW_NNZ)), 10**6) - 1 + rng.integers(0, 1000, (n_rows, ROW_NNZ))
+    X = scipy.sparse.csr_matrix(
+        (np.ones(columns.size, np.float32), columns.ravel(), np.arange(0, columns.size + 1, ROW_NNZ)),
+        (n_rows, 10**6 + 1000),
+    )
+    X.sum_duplicates()
+    X.data[:] = 1.0
+    return X
+
+
+def write_svm(path: Path, values: str, n_rows: int) -> int:
+    """Write rows in the format of LIBSVM; return how many entries they have."""
+    rng = np.random.default_rng(0)
+    X = columns_of(rng, n_rows)
+    if values != "ones":
+        X.data = rng.random(X.nnz, dtype=np.float32)
+    if values == "4 digits":
+        X = X.astype(np.float64)
+        X.data = np.round(X.data, 4) + 0.0001
+        X.data = np.round(X.data, 4)
+    dump_svmlight_file(X, rng.choice([-1, 1], n_rows), str(path), zero_based=False)
+    return X.nnz
+
+
+def write_vw(path: Path, values: str, n_rows: int) -> int:
+    """Write rows of Vowpal Wabbit's text, of 200,000 words by Zipf's law; return how many entries they have."""
+    rng = np.random.default_rng(0)
+    letters = rng.integers(97, 123, (200_000, 12), dtype=np.uint8)
+    vocabulary = [bytes(row[:n]).decode() for row, n in zip(letters, rng.integers(3, 13, 200_000), strict=True)]
+    shares = np.cumsum(1.0 / np.arange(1, 200_001))
+    nnz = 0
+    with path.open("w") as file:
+        for label in rng.choice([-1, 1], n_rows).tolist():
+            drawn = np.searchsorted(shares, rng.random(ROW_NNZ) * shares[-1])
+            words = [vocabulary[j] for j in np.unique(drawn)]
+            nnz += len(words)
+            if values == "4 digits":
+                words = [
+                    f"{word}:{value:.4f}" for word, value in zip(words, rng.random(len(words)) + 1e-4, strict=True)
+                ]
+            file.write(f"{label} |title {' '.join(words[:10])} |body {' '.join(words[10:])}\n")
+    return nnz
+
+
+def read_blocks(source: SparseSource) -> int:
+    """Read all blocks; return how many entries they have."""
+    return sum(len(block.features) for block in source.sparse_blocks(BLOCK_ROWS, BLOCK_NNZ))
+
+
+def by_vw(path: Path) -> None:
+    """Learn from a file."""
+    from vowpalwabbit import Workspace
+
+    Workspace(f"-d {path} --quiet -b 22").finish()
+
+
+WAYS: dict[str, dict[str, Callable[[Path], object]]] = {
+    "svm": {
+        "daskfs": lambda path: read_blocks(LibsvmSource(path)),
+        "daskfs, ids": lambda path: read_blocks(LibsvmSource(path, feature_ids=True)),
+        "scikit-learn": lambda path: load_svmlight_file(str(path)),
+    },
+    "vw": {
+        "daskfs": lambda path: read_blocks(VwSource(path)),
+        "daskfs, no names": lambda path: read_blocks(VwSource(path, tell_names=False)),
+        "Vowpal Wabbit": by_vw,
+    },
+}
+
+
+def measure(way: str, path: Path, small: Path) -> dict[str, float]:
+    """Run one way in a fresh process."""
+    command = [sys.executable, __file__, "--one", way, str(path), str(small)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def main() -> None:
+    """Run it."""
+    if sys.argv[1:2] == ["--one"]:
+        way, path, small = sys.argv[2], Path(sys.argv[3]), Path(sys.argv[4])
+        read = WAYS[path.suffix[1:]][way]
+        read(small)
+        cpu = time.process_time()
+        read(path)
+        print(json.dumps({"cpu_s": time.process_time() - cpu, "peak_nbytes": peak_memory_nbytes()}))
+        return
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nnz", type=float, default=4e6)
+    parser.add_argument("--rounds", type=int, default=3, help="of which the best counts")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    results = {}
+    print(f"{'text':<18}{'way':<24}{'CPU s':>7}{'MB per CPU s':>14}{'M entries per CPU s':>21}{'peak MiB':>10}")
+    with tempfile.TemporaryDirectory() as folder:
+        for suffix, write, kinds in (
+            (".svm", write_svm, ("16 digits", "4 digits", "ones")),
+            (".vw", write_vw, ("4 digits", "ones")),
+        ):
+            for kind in kinds:
+                path, small = Path(folder, f"rows{suffix}"), Path(folder, f"small{suffix}")
+                nnz = write(path, kind, int(options.nnz) // ROW_NNZ)
+                write(small, kind, 100)
+                ways = [way for way in WAYS[suffix[1:]] if "Wabbit" not in way or find_spec("vowpalwabbit")]
+                rounds = [(way, measure(way, path, small)) for _ in range(options.rounds) for way in ways]
+                for way in ways:
+                    found = min((one for name, one in rounds if name == way), key=lambda one: one["cpu_s"])
+                    results[f"{suffix[1:]}, {kind}, {way}"] = {**found, "nnz": nnz}
+                    print(
+                        f"{suffix[1:] + ', ' + kind:<18}{way:<24}{found['cpu_s']:>7.2f}"
+                        f"{path.stat().st_size / 1e6 / found['cpu_s']:>14.0f}{nnz / 1e6 / found['cpu_s']:>21.1f}"
+                        f"{found['peak_nbytes'] / 2**20:>10.0f}"
+                    )
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=2))
+
+
+if __name__ == "__main__":
+    main()

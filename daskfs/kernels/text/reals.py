@@ -1,0 +1,117 @@
+"""Decimal numbers of entries: what can be read, is; nothing is left to others.
+
+Rounded to float64 as Python's `float` does it, up to 19 significant digits; further digits are cut off. The one number
+in 10¹⁸ or so that `decimals.rounded` does not settle, and subnormal ones, are right within a few roundings.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from daskfs.kernels.numba_cache import kernel
+from daskfs.kernels.text.decimals import MOST_DIGITS, rounded
+from daskfs.kernels.text.words import byte_at, first_digits, word_at
+
+_MINUS, _PLUS, _POINT, _E, _ZERO = 45, 43, 46, 101, 48
+_POWERS = np.array([10**k for k in range(9)], np.uint64)
+_LARGEST_EXPONENT = 400
+"""Of any float64, and of any number of 19 digits that is one."""
+_EXACT_POWERS = 10.0 ** np.arange(23)
+_TEN = np.uint64(10)
+
+
+@kernel
+def whole_at(i):  # type: ignore[no-untyped-def]
+    """Read digits; return their number, and where they end: `i` itself where there are none.
+
+    Of more than 19 digits, zeros before them aside, the number is 2⁶⁴ - 1.
+    """
+    first = i
+    n_more, digits = first_digits(word_at(i))
+    i += n_more
+    while n_more == 8:
+        n_more, number = first_digits(word_at(i))
+        digits = digits * _POWERS[n_more] + number
+        i += n_more
+    if i - first > MOST_DIGITS:
+        while byte_at(first) == _ZERO:
+            first += 1
+        if i - first > MOST_DIGITS:
+            digits = np.uint64(0xFFFFFFFFFFFFFFFF)
+    return digits, i
+
+
+@kernel
+def real_at(i):  # type: ignore[no-untyped-def]
+    """Read a number; return it, and where it ends: `i` itself where there is none. It may be infinite."""
+    begin = i
+    sign = byte_at(i)
+    i += sign in (_MINUS, _PLUS)
+    first = i
+    n_more, digits = first_digits(word_at(i))
+    i += n_more
+    while n_more == 8:
+        n_more, number = first_digits(word_at(i))
+        digits = digits * _POWERS[n_more] + number
+        i += n_more
+    n_digits, power = i - first, 0
+    if byte_at(i) == _POINT:
+        i += 1
+        behind, n_more = i, 8
+        while n_more == 8:
+            n_more, number = first_digits(word_at(i))
+            digits = digits * _POWERS[n_more] + number
+            i += n_more
+        power = behind - i
+        n_digits -= power
+    if n_digits == 0:
+        return 0.0, begin
+    if n_digits > MOST_DIGITS:
+        digits, power = _significant(first, i)
+    if byte_at(i) | 32 == _E:
+        i += 1
+        is_small = byte_at(i) == _MINUS
+        i += is_small or byte_at(i) == _PLUS
+        behind, exponent = i, 0
+        while _ZERO <= byte_at(i) <= _ZERO + 9:
+            exponent = min(10 * exponent + byte_at(i) - _ZERO, 1 << 40)
+            i += 1
+        if i == behind:
+            return 0.0, begin
+        power += -exponent if is_small else exponent
+    value, is_settled = rounded(digits, power)
+    if not is_settled:
+        value = _near(digits, power)
+    return (-value if sign == _MINUS else value), i
+
+
+@kernel
+def _significant(i, stop):  # type: ignore[no-untyped-def]
+    """Return the first 19 digits behind the leading zeros and the power of ten that they are of; a point is passed."""
+    digits, n_digits, power = np.uint64(0), 0, 0
+    is_behind_point = 0
+    while i < stop:
+        if byte_at(i) == _POINT:
+            is_behind_point = 1
+        elif n_digits < MOST_DIGITS:
+            digits = digits * _TEN + np.uint64(byte_at(i) - _ZERO)
+            n_digits += 1 if digits > np.uint64(0) else 0
+            power -= is_behind_point
+        else:
+            power += 1 - is_behind_point
+        i += 1
+    return digits, power
+
+
+@kernel
+def _near(digits, power):  # type: ignore[no-untyped-def]
+    """Return ``digits * 10 ** power`` within a few roundings; zero or infinity far out."""
+    value = np.float64(digits)
+    power = min(max(power, -_LARGEST_EXPONENT), _LARGEST_EXPONENT)
+    while power < 0:
+        value /= _EXACT_POWERS[min(-power, 22)]
+        power += min(-power, 22)
+    while power > 0:
+        value *= _EXACT_POWERS[min(power, 22)]
+        power -= min(power, 22)
+    return value

@@ -1,0 +1,343 @@
+"""Files in the format of SVMlight and LIBSVM: ``label [qid:n] index:value index:value ... # comment``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from pydantic import Discriminator, Field, Tag
+
+from daskfs.documents import PATH, Words
+from daskfs.errors import ConfigError, DaskfsError, DataError, SourceError
+from daskfs.kernels.text import svmlight
+from daskfs.kernels.text.lines import ENTRIES, ROWS, Bounds, Entries
+from daskfs.sources.files import PathLike, open_bytes
+from daskfs.sources.options import SourceOptions
+from daskfs.sources.sparse.base import SparseBlock
+from daskfs.sources.sparse.line_source import LineSource, skip_mark
+from daskfs.sources.sparse.lines import LineFormat, Pieces, Reading, blocks_of
+
+MOST_COLUMNS = 2**31
+LARGEST_ID = 2**63
+
+AutoOrNot: TypeAlias = Annotated[
+    Annotated[Literal["auto"], Tag("word")] | Annotated[bool, Tag("bool")],
+    Discriminator(lambda value: "word" if isinstance(value, str) else "bool"),
+]
+
+
+class LibsvmOptions(SourceOptions):
+    """Text in the format of SVMlight and LIBSVM: one file, several, or a glob; .gz, .bz2, .xz and .zst, too."""
+
+    path: Annotated[Words, PATH]
+    target: str | None = Field(default=None, description="name of the label")
+    zero_based: AutoOrNot | None = Field(default=None, description="whether indices begin with 0; auto: where one is 0")
+    feature_ids: AutoOrNot | None = Field(
+        default=None, description="whether indices are ids, not columns; auto: where one is 2^31 or more"
+    )
+    n_features: Annotated[int, Field(ge=1, le=MOST_COLUMNS)] | None = Field(
+        default=None, description="number of columns, where it is known"
+    )
+    sort: bool | None = Field(default=None, description="take indices in any order; otherwise they must ascend")
+    several_labels: Literal["error", "first"] | None = Field(
+        default=None, description="treatment of lines with labels such as 1,3"
+    )
+
+
+class Survey(NamedTuple):
+    """What must be known of all lines before the first is read."""
+
+    n_rows: int
+    has_zero: bool
+    largest: int
+    """Of the indices."""
+
+
+class Room(NamedTuple):
+    """Arrays of a block."""
+
+    indptr: np.ndarray
+    features: np.ndarray
+    data: np.ndarray
+    y: np.ndarray
+    qid: np.ndarray
+
+
+class SvmlightFormat(LineFormat[Room]):
+    """Lines of labels and entries.
+
+    Parameters
+    ----------
+    base : int
+        Index of the first column.
+    largest : int
+        Largest index.
+    has_qid, sorts, takes_first : bool
+        See `daskfs.kernels.text.svmlight.Layout`.
+    """
+
+    grows_with = (ROWS, ENTRIES, ENTRIES, ROWS, ROWS)
+
+    def __init__(self, base: int, largest: int, *, has_qid: bool, sorts: bool, takes_first: bool) -> None:
+        self._layout = svmlight.Layout(np.uint64(base), np.uint64(largest), has_qid, sorts, takes_first)
+
+    def room(self, n_rows: int, n_entries: int) -> Room:
+        """Return room for so many."""
+        return Room(
+            np.zeros(n_rows + 1, np.int64),
+            np.empty(n_entries, np.uint64),
+            np.empty(n_entries, np.float32),
+            np.empty(n_rows, np.float64),
+            np.empty(n_rows, np.int64),
+        )
+
+    def read(
+        self, text: np.ndarray, start: int, stop: int, bounds: Bounds, room: Room, counts: tuple[int, ...]
+    ) -> Reading:
+        """Read lines."""
+        position, n_lines, n_rows, n_entries, why, place = svmlight.read_rows(
+            text, start, stop, self._layout, bounds, Entries(*room[:4]), room.qid, *counts
+        )
+        return Reading(position, n_lines, (n_rows, n_entries), why, place)
+
+    def block(self, start: int, room: Room, counts: tuple[int, ...]) -> SparseBlock:
+        """Return what was read."""
+        n_rows, n_entries = counts
+        data, labels = room.data[:n_entries], {}
+        if self._layout.has_qid:
+            qid = room.qid[:n_rows]
+            labels["qid"] = np.where(qid < 0, "", qid.astype(np.dtypes.StringDType()))
+        return SparseBlock(
+            start,
+            room.indptr[: n_rows + 1],
+            room.features[:n_entries],
+            None if np.all(data == 1.0) else data,
+            room.y[:n_rows],
+            labels=labels,
+        )
+
+    def fault(self, why: int, found: str, where: str) -> DaskfsError:
+        """Return the error for a word."""
+        problem, remedy = self._explained(why, found)
+        is_value = why in (svmlight.LABEL_NOT_FINITE, svmlight.VALUE_NOT_FINITE)
+        return (DataError if is_value else SourceError)(problem, where, remedy)
+
+    def _explained(self, why: int, found: str) -> tuple[str, str]:
+        shown, base = repr(found) if found else "the end of the line", self._layout.base
+        largest = int(self._layout.largest)
+        faults = {
+            svmlight.LABEL: (f"expected a label that is a number, found {shown}", "begin the line with a number"),
+            svmlight.LABELS: (
+                f"expected one label, found several: {shown}",
+                "set several_labels: first, or write a file for each label",
+            ),
+            svmlight.LABEL_NOT_FINITE: (f"expected a finite label, found {shown}", "leave the line out, or fix it"),
+            svmlight.INDEX: (f"expected index:value, found {shown}", "fix the line"),
+            svmlight.ZERO: (f"expected indices from 1 on, found {shown}", "set zero_based: true"),
+            svmlight.LARGE: (
+                f"expected indices up to {largest:,}, found {shown}",
+                "fix the index"
+                if largest == LARGEST_ID
+                else "set n_features to the number of columns, or leave it out; or set feature_ids: true",
+            ),
+            svmlight.ORDER: (f"expected indices that ascend, found {shown} behind a larger one", "set sort: true"),
+            svmlight.DUPLICATE: (f"expected each index once in a line, found {shown} again", "leave one of them out"),
+            svmlight.VALUE: (f"expected index:value with a number as value, found {shown}", "fix the value"),
+            svmlight.VALUE_NOT_FINITE: (
+                f"expected a value that is finite in single precision, found {shown}",
+                "leave the entry out, or fix or scale the values",
+            ),
+            svmlight.QID: (f"expected qid: and a whole number below 2^63, found {shown}", "fix the query id"),
+            svmlight.QID_LATE: (
+                f"expected a query id once, behind the label, in the first lines of the files, too; found {shown}",
+                "give each line one, or none",
+            ),
+        }
+        problem, remedy = faults[why]
+        index, _, value = found.partition(":")
+        if why == svmlight.LABEL and value:
+            remedy += ", for example 0: an entry stands where the label should be"
+        elif why == svmlight.INDEX and index[:1] == "-" and index[1:].isdecimal():
+            problem = f"expected indices from {base} on, found the negative {shown}"
+        elif why in (svmlight.LABEL, svmlight.VALUE) and _is_not_finite(value or found):
+            remedy = "leave it out, or fix it"
+        return problem, remedy
+
+
+def _is_not_finite(text: str) -> bool:
+    try:
+        return not math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+class LibsvmSource(LineSource):
+    """Files in the format of SVMlight and LIBSVM.
+
+    Parameters
+    ----------
+    path : path-like or list of path-like
+        A file, several, a pattern or a folder, decompressed by their endings.
+    target : str
+        Name of the label.
+    zero_based : {"auto"} or bool
+        Whether the first column has the index 0, or 1. By default it is 0 where 0 occurs in one of the files, for which
+        they are read once beforehand.
+    feature_ids : {"auto"} or bool
+        Whether indices are ids of features, up to 2⁶³, kept as they are; by default where one is 2³¹ or more. If given
+        as True, nothing is read beforehand.
+    n_features : int, optional
+        Number of columns; by default as many as the largest index says, for which the files are read beforehand.
+    sort : bool
+        Take indices in any order; otherwise they must ascend, as the format has it.
+    several_labels : {"error", "first"}
+        Treatment of lines with several labels, ``1,3``.
+
+    Raises
+    ------
+    SourceError
+        A missing, empty or unreadable file.
+
+    Notes
+    -----
+    Query ids are the label column "qid", where the first lines have them. Lines without entries are rows of zeros;
+    blank lines and comments are passed over. Values are read as float64 (of more than 19 digits, the first 19), then
+    rounded to float32.
+    """
+
+    kind, options, endings = "libsvm", LibsvmOptions, (".svm", ".libsvm", ".svmlight")
+
+    def __init__(
+        self,
+        path: PathLike | Sequence[PathLike],
+        target: str = "target",
+        zero_based: bool | Literal["auto"] = "auto",
+        feature_ids: bool | Literal["auto"] = "auto",
+        n_features: int | None = None,
+        sort: bool = False,
+        several_labels: Literal["error", "first"] = "error",
+    ) -> None:
+        super().__init__(path)
+        for name, value, allowed in (
+            ("zero_based", zero_based, ("auto", True, False)),
+            ("feature_ids", feature_ids, ("auto", True, False)),
+            ("several_labels", several_labels, ("error", "first")),
+        ):
+            if value not in allowed:
+                raise ConfigError(f"expected one of {allowed}, found {value!r}", f"source.{name}")
+        if n_features is not None and not 1 <= n_features <= MOST_COLUMNS:
+            problem = f"expected 1 to {MOST_COLUMNS:,} columns, found {n_features:,}"
+            raise ConfigError(problem, "source.n_features", "leave it out, or set feature_ids: true")
+        self.target_names = [target]
+        self._zero_based, self._feature_ids, self._n_features = zero_based, feature_ids, n_features
+        self._sort, self._several_labels = sort, several_labels
+
+    @property
+    def label_names(self) -> list[str]:  # type: ignore[override]
+        """The query id, where the first lines have one."""
+        return ["qid"] if self._has_qid else []
+
+    @cached_property
+    def _has_qid(self) -> bool:
+        return any(text != "" for text in self.head.labels["qid"])
+
+    @cached_property
+    def survey(self) -> Survey:
+        """What must be known of all lines; reads them all."""
+        found = Survey(0, False, 0)
+        for file in self.files:
+            with open_bytes(file) as stream:
+                skip_mark(stream, file)
+                found = _widened(found, self._survey_any_order(stream) if self._sort else _survey(stream, str(file)))
+        return found
+
+    def _survey_any_order(self, stream: Any) -> Survey:
+        found = Survey(0, False, 0)
+        for block in blocks_of(stream, self.place, self._format_for(0, LARGEST_ID, has_qid=True), 2**12, 2**18):
+            starts = block.indptr[:-1][np.diff(block.indptr) > 0]
+            has_zero = bool((block.features[starts] == 0).any())
+            largest = int(block.features.max(initial=np.uint64(0)))
+            found = _widened(found, Survey(block.n_rows, has_zero, largest))
+        return found
+
+    @property
+    def features_are_ids(self) -> bool:  # type: ignore[override]
+        """Whether indices are kept as ids."""
+        if self._feature_ids != "auto":
+            return self._feature_ids
+        return self._n_features is None and self.survey.largest >= MOST_COLUMNS
+
+    @property
+    def is_zero_based(self) -> bool:
+        """Whether the first column has the index 0; ids are what the files say."""
+        if self.features_are_ids:
+            return True
+        return self.survey.has_zero if self._zero_based == "auto" else self._zero_based
+
+    @property
+    def n_features(self) -> int | None:  # type: ignore[override]
+        """Number of columns; None of ids."""
+        if self.features_are_ids:
+            return None
+        if self._n_features is not None:
+            return self._n_features
+        return max(1, self.survey.largest + self.is_zero_based)
+
+    @property
+    def n_samples(self) -> int | None:  # type: ignore[override]
+        """Number of rows, where the files were read beforehand."""
+        return self.survey.n_rows if "survey" in vars(self) else None
+
+    @property
+    def encoding(self) -> dict[str, Any]:
+        """What lines were taken for."""
+        return {
+            "target": self.target_names,
+            "zero_based": self.is_zero_based,
+            "n_features": self.n_features,
+            "several_labels": self._several_labels,
+        }
+
+    def estimate_shape(self) -> tuple[int | None, int]:
+        """Return rows and columns; by the first rows, where no more was read."""
+        rows = self.n_samples or self.estimate_rows()
+        if "survey" in vars(self) and not self.features_are_ids:
+            return rows, self.n_features or 1
+        return rows, self._n_features or int(self.head.features.max(initial=np.uint64(0))) + 1
+
+    def line_format(self, *, is_head: bool = False) -> SvmlightFormat:
+        """Return how lines become rows."""
+        if is_head:
+            return self._format_for(int(self._zero_based is False), LARGEST_ID, has_qid=True)
+        if self.features_are_ids:
+            return self._format_for(0, LARGEST_ID, has_qid=self._has_qid)
+        base = int(not self.is_zero_based)
+        return self._format_for(base, (self.n_features or 1) - 1 + base, has_qid=self._has_qid)
+
+    def _format_for(self, base: int, largest: int, *, has_qid: bool) -> SvmlightFormat:
+        first = self._several_labels == "first"
+        return SvmlightFormat(base, largest, has_qid=has_qid, sorts=self._sort, takes_first=first)
+
+    def plan_notes(self) -> list[str]:
+        """Return what the indices were taken for."""
+        if self.features_are_ids:
+            return ["indices are kept as 64-bit ids"] if self._feature_ids == "auto" else []
+        why = "" if self._zero_based != "auto" else " (a 0 occurs)" if self.is_zero_based else " (no 0 occurs)"
+        first = int(not self.is_zero_based)
+        return [f"indices begin with {first}{why}: column 0 has the index {first}"]
+
+
+def _widened(found: Survey, more: Survey) -> Survey:
+    return Survey(found.n_rows + more.n_rows, found.has_zero or more.has_zero, max(found.largest, more.largest))
+
+
+def _survey(stream: Any, place: str) -> Survey:
+    found, pieces = Survey(0, False, 0), Pieces(stream, place)
+    while pieces.fill():
+        n_rows, has_zero, largest = svmlight.survey(pieces.text, pieces.start, pieces.stop)
+        found = _widened(found, Survey(n_rows, has_zero, int(largest)))
+        pieces.start = pieces.stop
+    return found

@@ -1,0 +1,186 @@
+"""Files of lines as a source: its head, its parts, its ends."""
+
+from __future__ import annotations
+
+import codecs
+import io
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, ClassVar
+
+from daskfs.errors import SourceError
+from daskfs.losses import PLAIN_NUMBERS, TargetKind
+from daskfs.matrix.target import kind_of
+from daskfs.sources.base import part_nbytes
+from daskfs.sources.csv_records import PartOfFile, TextPart
+from daskfs.sources.files import COMPRESSED, OfFiles, PathLike, changed, expand_paths, open_bytes, stamp, text_ratio
+from daskfs.sources.sparse.base import SparseBlock, SparseSource
+from daskfs.sources.sparse.lines import PIECE_NBYTES, LineFormat, Pieces, blocks_of
+
+_HEAD_ROWS, _HEAD_ENTRIES, _HEAD_NBYTES = 128, 2**16, 2**18
+
+
+class LineSource(OfFiles, SparseSource):
+    """One or several files, each line of which is a row.
+
+    Parameters
+    ----------
+    path : path-like or list of path-like
+        A file, several, a pattern or a folder, in which the files with one of the class's `endings` count. Endings .gz,
+        .bz2, .xz and .zst are decompressed.
+    """
+
+    endings: ClassVar[tuple[str, ...]]
+
+    def __init__(self, path: PathLike | Sequence[PathLike]) -> None:
+        self.files = expand_paths(path, tuple(e + packed for e in self.endings for packed in ("", *COMPRESSED)))
+        self.notes = []
+        self.reading_notes: dict[str, None] = {}  # what reading showed, each once
+        self.n_dropped = 0
+
+    @abstractmethod
+    def line_format(self, *, is_head: bool = False) -> LineFormat[Any]:
+        """Return how lines become rows; for the head, without having read anything else."""
+
+    def plan_notes(self) -> list[str]:
+        """Return what was decided before reading."""
+        return []
+
+    @cached_property
+    def head(self) -> SparseBlock:
+        """The first rows of the first file that has any."""
+        for file in self.files:
+            form = self.line_format(is_head=True)
+            with open_bytes(file) as stream:
+                skip_mark(stream, file)
+                for block in blocks_of(stream, str(file), form, _HEAD_ROWS, _HEAD_ENTRIES):
+                    return block
+        raise SourceError("expected rows, found none", self.place, "check how the file was made or copied")
+
+    def check(self) -> None:
+        """Read the first rows."""
+        _ = self.head
+
+    def estimate_target(self) -> TargetKind:
+        """Return what the targets of the first rows are taken for."""
+        y = self.head.y
+        return PLAIN_NUMBERS if y is None or y.ndim != 1 else kind_of(y)
+
+    def estimate_rows(self) -> int:
+        """Return how many rows the files have, by the length of the first."""
+        file = self.files[0]
+        with open_bytes(file) as stream:
+            head = stream.read(_HEAD_NBYTES)
+        n_text = sum(each.stat().st_size for each in self.files) * text_ratio(file, _HEAD_NBYTES)
+        return max(1, round(n_text * max(1, head.count(b"\n")) / max(1, len(head))))
+
+    def sparse_blocks(self, block_rows: int, block_nnz: int) -> Iterator[SparseBlock]:
+        """Yield the rows in order; a block ends where a file does."""
+        form, n_rows = self.line_format(), 0
+        self.n_dropped = 0
+        for part in [TextPart(file, 0, file.stat().st_size, PIECE_NBYTES) for file in self.files]:
+            before, first = stamp(part.file), n_rows
+            for block in self._blocks_of(part, form, block_rows, block_nnz):
+                block.start += first
+                n_rows = block.start + block.n_rows
+                yield block
+            if stamp(part.file) != before:
+                raise changed(part.file)
+        if n_rows == 0:
+            raise SourceError("expected rows, found none", self.place, "check how the file was made or copied")
+        self._note()
+
+    def parts(self) -> Sequence[TextPart]:
+        """Return ranges of the files' bytes; a compressed file is one."""
+        self.line_format()  # what must be known of the whole is found before the source is sent
+        nbytes = part_nbytes(sum(file.stat().st_size for file in self.files))
+        self._stamps, self.n_dropped = [stamp(file) for file in self.files], 0
+        return [part for file in self.files for part in _cut_lines(file, nbytes)]
+
+    def sparse_part_blocks(self, part: TextPart, block_rows: int, block_nnz: int) -> Iterator[SparseBlock]:
+        """Yield the rows of a part, numbered within it."""
+        return self._blocks_of(part, self.line_format(), block_rows, block_nnz)
+
+    def part_facts(self) -> tuple[list[str], int]:
+        """Return what is noted of the parts that were read here, and how many rows were left out."""
+        return list(self.reading_notes), self.n_dropped
+
+    def conclude(self, facts: Sequence[Any], n_samples: int) -> None:
+        """Take the parts' notes; see that no file has changed."""
+        for file, before in zip(self.files, self._stamps, strict=True):
+            if stamp(file) != before:
+                raise changed(file)
+        if n_samples == 0:
+            raise SourceError("expected rows, found none", self.place, "check how the file was made or copied")
+        self.reading_notes.update(dict.fromkeys(note for notes, _ in facts for note in notes))
+        self.n_dropped = sum(n_dropped for _, n_dropped in facts)
+        self._note()
+
+    def _note(self) -> None:
+        dropped = [f"{self.n_dropped:,} rows dropped because they have no label"] if self.n_dropped else []
+        self.notes[:] = [*self.plan_notes(), *self.reading_notes, *dropped]
+
+    def _blocks_of(
+        self, part: TextPart, form: LineFormat[Any], block_rows: int, block_nnz: int
+    ) -> Iterator[SparseBlock]:
+        with ExitStack() as stack:
+            if part.file.suffix in COMPRESSED:
+                stream: Any = stack.enter_context(open_bytes(part.file))
+            else:
+                stream = stack.enter_context(io.BufferedReader(PartOfFile(part), PIECE_NBYTES))
+            if part.start == 0:
+                skip_mark(stream, part.file)
+            before = lambda: _count_lines(part.file, part.start)  # noqa: E731
+            yield from blocks_of(stream, str(part.file), form, block_rows, block_nnz, before, self._end_of(part.file))
+
+    def _end_of(self, file: Path) -> Any:
+        def note(pieces: Pieces) -> None:
+            if pieces.lacks_line_end:
+                note = f"{file}: the last line has no line end; if the file was cut, its last value is wrong"
+                self.reading_notes[note] = None
+            self.n_dropped += pieces.n_dropped
+
+        return note
+
+
+def skip_mark(stream: Any, file: Path) -> None:
+    """Pass over a byte-order mark of UTF-8.
+
+    Raises
+    ------
+    SourceError
+        The mark of UTF-16.
+    """
+    begin = stream.peek(3)[:3]
+    if begin == codecs.BOM_UTF8:
+        stream.read(3)
+    elif begin[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        raise SourceError("expected UTF-8 text, found UTF-16 (byte-order mark)", f"{file}:1", "save the file as UTF-8")
+
+
+def _cut_lines(file: Path, part_nbytes: int) -> list[TextPart]:
+    """Cut a file behind ends of lines."""
+    nbytes = file.stat().st_size
+    cuts = [0]
+    if file.suffix not in COMPRESSED:
+        with file.open("rb") as stream:
+            while cuts[-1] + part_nbytes < nbytes:
+                stream.seek(cuts[-1] + part_nbytes - 1)
+                stream.readline()
+                cuts.append(stream.tell())
+    if cuts[-1] < nbytes:
+        cuts.append(nbytes)
+    return [TextPart(file, *cut, PIECE_NBYTES) for cut in pairwise(cuts)]
+
+
+def _count_lines(file: Path, stop: int) -> int:
+    """Return how many lines end within so many bytes from the start."""
+    count = 0
+    with file.open("rb") as stream:
+        while stop > 0 and (piece := stream.read(min(stop, PIECE_NBYTES))):
+            count, stop = count + piece.count(b"\n"), stop - len(piece)
+    return count

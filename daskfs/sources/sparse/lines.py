@@ -1,0 +1,201 @@
+"""Text whose lines hold a row each: read in pieces into blocks, with line and character of whatever is wrong."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
+
+from daskfs.errors import DaskfsError, SourceError
+from daskfs.kernels.text.lines import FULL, LINE_FEED, SHORT, Bounds, behind_last_line
+from daskfs.kernels.text.words import MARGIN
+from daskfs.sources.sparse.base import SparseBlock
+
+PIECE_NBYTES = 2**20
+LONGEST_LINE_NBYTES = 2**30
+FIRST_ROWS, FIRST_ENTRIES = 2**10, 2**15
+"""Room of a first block, which grows."""
+_LONGEST_SHOWN = 60
+
+RoomT = TypeVar("RoomT", bound=tuple[np.ndarray, ...])
+
+
+class Reading(NamedTuple):
+    """What a format's kernel tells."""
+
+    position: int
+    """Behind the last line that was read."""
+    n_lines: int
+    counts: tuple[int, ...]
+    """What the block holds: rows, and what else the format counts."""
+    why: int
+    """As in `daskfs.kernels.text.lines`, or a fault."""
+    place: int
+    """Of the fault; what is short, where an array is."""
+    n_dropped: int = 0
+    """Rows that were left out."""
+
+
+class LineFormat(ABC, Generic[RoomT]):
+    """How lines become rows: a kernel, and the arrays of a block that it fills, its room (a NamedTuple)."""
+
+    nothing: tuple[int, ...] = (0, 0)
+    """The counts of a block without rows."""
+    grows_with: tuple[int, ...]
+    """For each array of a room, of what it has to hold more where that is short."""
+
+    @abstractmethod
+    def room(self, n_rows: int, n_entries: int) -> RoomT:
+        """Return room for so many."""
+
+    @abstractmethod
+    def read(
+        self, text: np.ndarray, start: int, stop: int, bounds: Bounds, room: RoomT, counts: tuple[int, ...]
+    ) -> Reading:
+        """Read the lines of a piece of text into the room, until it is full."""
+
+    @abstractmethod
+    def block(self, start: int, room: RoomT, counts: tuple[int, ...]) -> SparseBlock:
+        """Return what the room holds, which nobody writes to afterwards."""
+
+    @abstractmethod
+    def fault(self, why: int, found: str, where: str) -> DaskfsError:
+        """Return the error for a fault at a word, which may be empty at the end of a line."""
+
+    def emptied(self, room: RoomT) -> RoomT:
+        """Return as much room as this."""
+        return type(room)(*(np.empty_like(array) for array in room))
+
+    def grown(self, room: RoomT, counts: tuple[int, ...], short: int) -> RoomT:
+        """Return room for twice as much of what is short, with what is in it."""
+        arrays = zip(room, self.grows_with, strict=True)
+        return type(room)(*(doubled(array) if what == short else array for array, what in arrays))
+
+
+def doubled(array: np.ndarray) -> np.ndarray:
+    """Return an array twice as long, with the elements of this."""
+    longer = np.empty(2 * len(array), array.dtype)
+    longer[: len(array)] = array
+    return longer
+
+
+def texts_of(text: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Return texts in UTF-8, one after the other, as an array of str."""
+    import pyarrow as pa
+
+    buffers = [None, pa.py_buffer(np.ascontiguousarray(offsets)), pa.py_buffer(np.ascontiguousarray(text))]
+    texts = pa.Array.from_buffers(pa.large_string(), len(offsets) - 1, buffers)
+    return np.asarray(texts.to_numpy(zero_copy_only=False), dtype=object)
+
+
+class Pieces:
+    """A stream's whole lines, piece by piece; what is not a whole line waits for the next piece.
+
+    Attributes
+    ----------
+    text : ndarray of uint8
+    start, stop : int
+        Of the whole lines in it. Whoever has read them sets `start` to `stop`.
+    lacks_line_end : bool
+        The last line has none.
+    n_dropped : int
+        Rows that were left out, of those that were read.
+    """
+
+    def __init__(self, stream: Any, place: str) -> None:
+        self._stream, self._place = stream, place
+        self.text = np.empty(PIECE_NBYTES + MARGIN, np.uint8)
+        self.start = self.stop = self._n_read = 0
+        self.lacks_line_end = self._has_ended = False
+        self.n_dropped = 0
+
+    def fill(self) -> bool:
+        """Read on; return whether there is a line."""
+        self._n_read -= self.start
+        self.text[: self._n_read] = self.text[self.start : self.start + self._n_read]
+        self.start = self.stop = 0
+        while not self.stop and not self._has_ended:
+            searched = self._n_read
+            if self._n_read + MARGIN >= len(self.text):
+                self._grow()
+            n_new = self._stream.readinto(self.text[self._n_read : len(self.text) - MARGIN].data)
+            self._n_read += n_new
+            if n_new:
+                behind = int(behind_last_line(self.text, searched, self._n_read))
+                self.stop = behind if behind > searched else 0
+            else:
+                self._has_ended, self.lacks_line_end = True, self._n_read > 0
+                self.text[self._n_read] = LINE_FEED
+                self.stop = self._n_read = self._n_read + self.lacks_line_end
+        return self.stop > 0
+
+    def _grow(self) -> None:
+        if self._n_read > LONGEST_LINE_NBYTES:
+            problem = f"a line is longer than {LONGEST_LINE_NBYTES:,} bytes"
+            raise SourceError(problem, self._place, "is this text? check its format")
+        self.text = doubled(self.text)
+
+
+def blocks_of(
+    stream: Any,
+    place: str,
+    form: LineFormat[Any],
+    block_rows: int,
+    block_nnz: int,
+    count_lines_before: Callable[[], int] = int,
+    at_end: Callable[[Pieces], None] = lambda pieces: None,
+) -> Iterator[SparseBlock]:
+    """Yield the rows of a stream of text.
+
+    Parameters
+    ----------
+    stream : binary stream
+        With `readinto`.
+    place : str
+        Its name, for messages.
+    form : LineFormat
+    block_rows, block_nnz : int
+        Most rows and entries of a block; one row may have more entries.
+    count_lines_before : callable
+        Tells how many lines of the file stand before the stream begins; asked where a line is wrong.
+    at_end : callable
+        Told when all is read.
+
+    Raises
+    ------
+    SourceError, DataError
+        With file, line, character, what was found and the remedy.
+    """
+    bounds, pieces = Bounds(block_rows, block_nnz), Pieces(stream, place)
+    room, counts = form.room(min(block_rows, FIRST_ROWS), min(block_nnz, FIRST_ENTRIES)), form.nothing
+    n_lines = start = 0
+    while pieces.fill():
+        while pieces.start < pieces.stop:
+            found = form.read(pieces.text, pieces.start, pieces.stop, bounds, room, counts)
+            pieces.start, counts = found.position, found.counts
+            n_lines += found.n_lines
+            pieces.n_dropped += found.n_dropped
+            if found.why == SHORT:
+                room = form.grown(room, counts, found.place)
+            elif found.why == FULL:
+                block, room = form.block(start, room, counts), form.emptied(room)
+                start, counts = start + block.n_rows, form.nothing
+                yield block
+            elif found.why > FULL:
+                line = count_lines_before() + n_lines + 1
+                character = found.place - pieces.start + 1
+                word = _word_at(pieces.text, found.place, pieces.stop)
+                raise form.fault(found.why, word, f"{place}:{line}, character {character}")
+    at_end(pieces)
+    if counts[0]:
+        yield form.block(start, room, counts)
+
+
+def _word_at(text: np.ndarray, place: int, stop: int) -> str:
+    """Return what is shown of a word."""
+    found = text[place : min(stop, place + 4 * _LONGEST_SHOWN)].tobytes().split(b"\n", 1)[0]
+    words = found.split(None, 1) if found[:1].strip() else [b""]
+    word = words[0].decode("utf-8", "backslashreplace")
+    return word if len(word) <= _LONGEST_SHOWN else word[: _LONGEST_SHOWN - 3] + "..."
