@@ -188,13 +188,12 @@ def copy_to_rows(rows, X, mean, scale, features, first):  # type: ignore[no-unty
 def copy_columns(X, mean, scale, features, out):  # type: ignore[no-untyped-def]
     """Write the standardised columns `features` of a block into the rows of `out`, in one pass over its rows."""
     n_samples, n_features = X.shape
-    values = X.reshape(X.size)
     for i in range(n_samples):
         if i % 512 == 0 and is_stopped():
             break
         ahead = min(i + AHEAD, n_samples - 1) * n_features
         for f in range(features.shape[0]):
-            prefetch(values, ahead + features[f])
+            prefetch(X, ahead + features[f])
             out[f, i] = X[i, features[f]]
     for f in range(features.shape[0]):
         _standardise(mean[features[f]], 1.0 / scale[features[f]], out[f])
