@@ -58,6 +58,7 @@ def ingest(
     ----------
     source : path, list of paths, DataFrame, array or Source
         CSV (also .gz, .bz2, .xz, .zst) and Parquet files, patterns and folders, Zarr arrays, ``"sklearn:diabetes"``;
+        files of LIBSVM and Vowpal Wabbit, click logs and texts, which become sparse stores;
         pandas, dask and polars DataFrames, Arrow tables; numpy and dask arrays; scipy.sparse matrices and .npz files of
         them, which become sparse stores.
     path : path-like
@@ -95,7 +96,8 @@ def ingest(
         Workers that see the files and the store's folder: ranges of plain text files and row groups of Parquet files
         are encoded, sorted and cut into tiles there. The store is the same, byte for byte.
     **layout
-        Format of CSV files: delimiter, quote, header, encoding, decimal, thousands, comment, skip_initial_space.
+        Options of the kind of source, of which ``kind`` is one where the name of the file does not say it ("clicks").
+        Of CSV files: delimiter, quote, header, encoding, decimal, thousands, comment, skip_initial_space.
 
     Returns
     -------

@@ -28,6 +28,8 @@ SOURCES = {
     "synthetic": "daskfs.sources.synthetic:SyntheticSource",
     "libsvm": "daskfs.sources.sparse.libsvm:LibsvmSource",
     "vw": "daskfs.sources.sparse.vw:VwSource",
+    "clicks": "daskfs.sources.sparse.clicks:ClicksSource",
+    "text": "daskfs.sources.sparse.text:TextSource",
 }
 """The kinds of source: the word of a pipeline file -> ``"module:Class"``, loaded when first asked for."""
 
@@ -38,6 +40,7 @@ ENDINGS = {
     ".npz": "npz",
     **dict.fromkeys((".svm", ".libsvm", ".svmlight"), "libsvm"),
     ".vw": "vw",
+    **dict.fromkeys((".jsonl", ".ndjson"), "text"),
 }
 """What the ending of a path says of its kind, before one that says what compresses it; any other is a text table."""
 
@@ -206,7 +209,7 @@ def _file_source(
     first = str(source if _is_path(source) else source[0])
     if first.startswith("sklearn:"):
         return make_source("sklearn", name=first.removeprefix("sklearn:"), target=target, **options)
-    kind = kind_of(first)
+    kind = options.pop("kind", None) or kind_of(first)
     if kind == "zarr":
         return make_source("zarr", path=source, y=y, names=names, target=target, **options)
     if kind == "npz":

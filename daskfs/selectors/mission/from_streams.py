@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from daskfs import interrupts
+from daskfs.cluster.open import parse_bytes
 from daskfs.cluster.workers import Here
 from daskfs.errors import ConfigError, DataError, RunError
 from daskfs.losses import find_loss
@@ -29,10 +30,11 @@ from daskfs.selectors.mission.count_sketch import load_arrays, save_arrays
 from daskfs.selectors.mission.entries import MOST_IDS, PassingEntries, linear_predictor
 from daskfs.selectors.mission.feature_names import FeatureNames
 from daskfs.selectors.mission.fit import Line, MissionFit, Refit, begin, n_surveyed
-from daskfs.selectors.mission.plan import Settings
+from daskfs.selectors.mission.plan import MissionShape, Settings, plan_mission
 from daskfs.selectors.mission.saved import arrays_of, fit_of, names_of, notes_of
 from daskfs.selectors.mission.stream import Learner, Tell
 from daskfs.selectors.mission.tasks import TargetEncoding
+from daskfs.selectors.shared.budget import DataShape, SelectorPlan
 from daskfs.selectors.shared.responses import Response
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target
@@ -40,7 +42,7 @@ from daskfs.sources.sparse.base import SparseBlock, SparseSource
 
 LARGEST_TARGET = 1e25  # of numbers: weights and the sketch are of single precision
 NO_REFIT = "rows are learnt from once and not kept: the coefficients are those of stochastic descent"
-BLOCK_ROWS, BLOCK_NNZ = 4096, 1 << 20
+HEAD_ROWS, BLOCK_ROWS, BLOCK_NNZ = 128, 4096, 1 << 20
 """Of a source, read at once."""
 
 
@@ -186,6 +188,26 @@ class LearnsFromStreams(_Streamed, TakesRowBlocks):
     def _settings_of_streams(self) -> Settings:
         return replace(self._settings(), is_stream=True, refit=None, n_epochs=1)
 
+    def plan_source(self, source: SparseSource) -> SelectorPlan:
+        """Return what learning from a sparse source will hold, as far as its first rows tell.
+
+        Raises
+        ------
+        PlanError
+            The memory limit is too small; with the sizes that would fit.
+        """
+        self._settle_loss(source.estimate_target(), is_plan=True)
+        head = next(source.sparse_blocks(HEAD_ROWS, BLOCK_NNZ))
+        n_rows, n_features = source.estimate_shape()[0] or head.n_rows, source.n_features
+        n_classes = source.estimate_target().n_classes if find_loss(self.loss_).is_classifier else 0
+        data = DataShape(n_rows, MOST_IDS if source.features_are_ids else n_features or MOST_IDS, np.dtype(np.float32))
+        settings, n_outputs = self._settings_of_streams(), n_classes if n_classes > 2 else 1
+        shape = MissionShape.of(data, settings, n_outputs, len(head.features) / head.n_rows)
+        limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
+        k, model = shape.n_selected, shape.model
+        text = f"mission: {k:,} features, a sketch of {max(model.n_hashes, 1)} x {model.n_buckets:,} cells; one pass"
+        return replace(plan_mission(shape, limit), text=text)
+
     def _learn_from_source(
         self,
         source: SparseSource,
@@ -327,6 +349,18 @@ class LearnsFromStreams(_Streamed, TakesRowBlocks):
         coef = self.coef_ if len(self.selected_) == self.coef_.shape[-1] else self.coef_[..., self.selected_]
         return linear_predictor(block, self.selected_.astype(np.uint64), coef, self.intercept_)
 
+    def predictors_of(
+        self, source: SparseSource, keep: Callable[[SparseBlock], np.ndarray] | None = None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return targets, weights and linear predictors of the rows of a source, or of those that `keep` tells."""
+        found = []
+        for block in source.sparse_blocks(BLOCK_ROWS, BLOCK_NNZ):
+            some = block if keep is None else rows_of(block, keep(block))
+            of_rows = np.ones(some.n_rows) if some.weight is None else some.weight
+            found.append((some.y, of_rows, self._predictor(some)))
+        y, weight, predictor = (np.concatenate(part) for part in zip(*found, strict=True))
+        return y, weight, predictor
+
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return R², or of a classifier the share of labels that are right; see `BaseSelector.score`.
 
@@ -334,11 +368,8 @@ class LearnsFromStreams(_Streamed, TakesRowBlocks):
         """
         if not isinstance(X, SparseSource):
             return super().score(X, y, sample_weight)
-        found = []
-        for block in X.sparse_blocks(BLOCK_ROWS, BLOCK_NNZ):
-            of_rows = np.ones(block.n_rows) if block.weight is None else block.weight
-            found.append((block.y, self.response(self._predictor(block)), of_rows))
-        y, prediction, weight = (np.concatenate(part) for part in zip(*found, strict=True))
+        y, weight, predictor = self.predictors_of(X)
+        prediction = self.response(predictor)
         return (accuracy if find_loss(self.loss_).is_classifier else r2)(y, prediction, weight)
 
 

@@ -130,8 +130,8 @@ class Mission(LearnsFromStreams):
         Models that learn side by side, each from its own rows with so many times the rate, and are averaged. The result
         depends on this number, and not on the number of workers.
     sync_every : int
-        Rows of each replica between two averages. Every average sends whole models to and fro: with fast networks and
-        costly rows only is this faster than one model.
+        Rows of each replica between two averages. With a client, models go from worker to worker: an average takes
+        about ten milliseconds and sends whole models, so that the rows between two must take more to learn from.
     standardize : bool, optional
         Whether dense columns are centred and scaled, by the first rows, before they are learnt from: by default, but
         not with the paper's variant. Sparse ones are taken as they are.
