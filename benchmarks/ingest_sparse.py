@@ -2,10 +2,11 @@
 
     python benchmarks/ingest_sparse.py [--nnz 4e6] [--rounds 3] [--json out.json]
 
-Rows of 60 entries in the format of LIBSVM: values of 16 digits as scikit-learn writes single precision, values of four
-digits, ones. Each way runs in a process of its own, in turn, after a small file that has it load and compile; CPU seconds
-of the best round. daskfs yields blocks and keeps none (its columns are known only after a pass beforehand, which counts;
-ids are read at once), scikit-learn has all rows in memory at the end, Vowpal Wabbit learns from them.
+Rows of 60 entries in the format of LIBSVM (values of 16 digits as scikit-learn writes single precision, of four digits,
+ones) and of Vowpal Wabbit (words with and without values in two namespaces). Each way runs in a process of its own, in
+turn, after a small file that has it load and compile; CPU seconds of the best round. daskfs yields blocks and keeps
+none (its columns are known only after a pass beforehand, which counts; ids are read at once), scikit-learn has all rows
+in memory at the end, Vowpal Wabbit learns from them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ import scipy.sparse
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from daskfs.cluster.memory import peak_memory_nbytes
+from daskfs.sources.sparse.base import SparseSource
 from daskfs.sources.sparse.libsvm import LibsvmSource
+from daskfs.sources.sparse.vw import VwSource
 
 ROW_NNZ, BLOCK_ROWS, BLOCK_NNZ = 60, 8192, 2**20
 
@@ -56,7 +59,27 @@ def write_svm(path: Path, values: str, n_rows: int) -> int:
     return X.nnz
 
 
-def read_blocks(source: LibsvmSource) -> int:
+def write_vw(path: Path, values: str, n_rows: int) -> int:
+    """Write rows of Vowpal Wabbit's text, of 200,000 words by Zipf's law; return how many entries they have."""
+    rng = np.random.default_rng(0)
+    letters = rng.integers(97, 123, (200_000, 12), dtype=np.uint8)
+    vocabulary = [bytes(row[:n]).decode() for row, n in zip(letters, rng.integers(3, 13, 200_000), strict=True)]
+    shares = np.cumsum(1.0 / np.arange(1, 200_001))
+    nnz = 0
+    with path.open("w") as file:
+        for label in rng.choice([-1, 1], n_rows).tolist():
+            drawn = np.searchsorted(shares, rng.random(ROW_NNZ) * shares[-1])
+            words = [vocabulary[j] for j in np.unique(drawn)]
+            nnz += len(words)
+            if values == "4 digits":
+                words = [
+                    f"{word}:{value:.4f}" for word, value in zip(words, rng.random(len(words)) + 1e-4, strict=True)
+                ]
+            file.write(f"{label} |title {' '.join(words[:10])} |body {' '.join(words[10:])}\n")
+    return nnz
+
+
+def read_blocks(source: SparseSource) -> int:
     """Read all blocks; return how many entries they have."""
     return sum(len(block.features) for block in source.sparse_blocks(BLOCK_ROWS, BLOCK_NNZ))
 
@@ -73,6 +96,11 @@ WAYS: dict[str, dict[str, Callable[[Path], object]]] = {
         "daskfs": lambda path: read_blocks(LibsvmSource(path)),
         "daskfs, ids": lambda path: read_blocks(LibsvmSource(path, feature_ids=True)),
         "scikit-learn": lambda path: load_svmlight_file(str(path)),
+    },
+    "vw": {
+        "daskfs": lambda path: read_blocks(VwSource(path)),
+        "daskfs, no names": lambda path: read_blocks(VwSource(path, tell_names=False)),
+        "Vowpal Wabbit": by_vw,
     },
 }
 
@@ -102,7 +130,10 @@ def main() -> None:
     results = {}
     print(f"{'text':<18}{'way':<24}{'CPU s':>7}{'MB per CPU s':>14}{'M entries per CPU s':>21}{'peak MiB':>10}")
     with tempfile.TemporaryDirectory() as folder:
-        for suffix, write, kinds in ((".svm", write_svm, ("16 digits", "4 digits", "ones")),):
+        for suffix, write, kinds in (
+            (".svm", write_svm, ("16 digits", "4 digits", "ones")),
+            (".vw", write_vw, ("4 digits", "ones")),
+        ):
             for kind in kinds:
                 path, small = Path(folder, f"rows{suffix}"), Path(folder, f"small{suffix}")
                 nnz = write(path, kind, int(options.nnz) // ROW_NNZ)

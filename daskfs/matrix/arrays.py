@@ -13,7 +13,8 @@ from daskfs.matrix.base import LARGEST, Matrix, not_finite
 from daskfs.matrix.blocks import Rows, SparseColumns, SparseRows
 from daskfs.matrix.names import Names
 
-CHECK_NBYTES = 16 * 2**20
+CHECK_NBYTES = 1 << 20
+"""Of values looked through at once: they stay in the caches."""
 _KEPT_DTYPES = ("float32", "float64", "int8")
 
 
@@ -149,6 +150,9 @@ def check_finite(X: Any, names: Names) -> None:
         first = int(np.flatnonzero(~can_be_squared(entries.data))[0])
         row, column, value = int(entries.row[first]), int(entries.col[first]), entries.data[first]
         raise not_finite(f"{names.describe(column)}, row {row}", value)
+    lines = X if X.flags.c_contiguous else X.T  # as they lie
+    if all(can_be_squared(lines[piece]).all() for piece in pieces_of_rows(lines, CHECK_NBYTES)):
+        return
     for rows in pieces_of_rows(X):
         finite = can_be_squared(X[rows])
         if not finite.all():
@@ -161,10 +165,10 @@ def can_be_squared(values: np.ndarray) -> np.ndarray:
     return np.abs(values) <= LARGEST if values.dtype == np.float64 else np.isfinite(values)
 
 
-def pieces_of_rows(X: Any) -> Iterator[slice]:
-    """Yield consecutive rows of an array, 16 MiB of them at a time."""
+def pieces_of_rows(X: Any, nbytes: int = 16 << 20) -> Iterator[slice]:
+    """Yield consecutive rows of an array, so many bytes of them at a time."""
     row_nbytes = max(1, X.shape[1] * X.dtype.itemsize)
-    step = max(1, CHECK_NBYTES // row_nbytes)
+    step = max(1, nbytes // row_nbytes)
     for start in range(0, X.shape[0], step):
         yield slice(start, min(start + step, X.shape[0]))
 

@@ -26,6 +26,7 @@ SOURCES = {
     "zarr": "daskfs.sources.zarr_array:ZarrSource",
     "synthetic": "daskfs.sources.synthetic:SyntheticSource",
     "libsvm": "daskfs.sources.sparse.libsvm:LibsvmSource",
+    "vw": "daskfs.sources.sparse.vw:VwSource",
 }
 """The kinds of source: the word of a pipeline file -> ``"module:Class"``, loaded when first asked for."""
 
@@ -34,6 +35,7 @@ ENDINGS = {
     ".pq": "parquet",
     ".zarr": "zarr",
     **dict.fromkeys((".svm", ".libsvm", ".svmlight"), "libsvm"),
+    ".vw": "vw",
 }
 """What the ending of a path says of its kind, before one that says what compresses it; any other is a text table."""
 

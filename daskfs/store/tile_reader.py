@@ -21,6 +21,7 @@ import numpy as np
 
 from daskfs.errors import CorruptStoreError
 from daskfs.interrupts import guard
+from daskfs.kernels.blocks.laid_down import lay_down
 from daskfs.matrix.blocks import Rows, Strip
 from daskfs.store.checksums import checksum_of
 from daskfs.store.chunks import Cut, Tiled, cuts, normalise, selection_length
@@ -248,6 +249,11 @@ class TileReader(Tiled):
                 for _ in self._strips(row_cut.tile, column_cut.tile, target):
                     pass
                 return
+        if isinstance(rows, slice) and min(block.shape) > 1 and block.flags.f_contiguous:
+            inside, places = _numbers(column_cut.inside), _numbers(columns)
+            for low, _, taken, strip in self._taken(row_cut, column_cut.tile):
+                lay_down(strip[taken], inside, block.T, places, rows.start + low)
+            return
         for low, high, taken, strip in self._taken(row_cut, column_cut.tile):
             put = slice(rows.start + low, rows.start + high) if isinstance(rows, slice) else rows[low:high]
             block[_grid(put, columns)] = strip[_grid(taken, column_cut.inside)]
@@ -445,6 +451,11 @@ def _grid(rows: Rows, columns: Rows) -> Any:
     if isinstance(rows, slice) or isinstance(columns, slice):
         return rows, columns
     return np.ix_(rows, columns)
+
+
+def _numbers(selection: Rows) -> np.ndarray:
+    """Return a selection of columns as their numbers."""
+    return np.arange(selection.start, selection.stop) if isinstance(selection, slice) else selection
 
 
 def _scratch(name: str, nbytes: int) -> np.ndarray:

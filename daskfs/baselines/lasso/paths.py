@@ -28,7 +28,7 @@ from daskfs.kernels.lasso.path import LassoPath, default_max_features, gram_capa
 from daskfs.kernels.linear.moments import Moments
 from daskfs.matrix.blocks import Rows
 from daskfs.selectors.message.subset import SelectionSettings
-from daskfs.selectors.shared.budget import TILES_NBYTES, Budget, DataShape, SelectorPlan
+from daskfs.selectors.shared.budget import Budget, DataShape, SelectorPlan
 from daskfs.selectors.shared.run import Run
 
 FIRST_ROWS, MOST_ROWS = 16, 64  # Gram rows of the first pass, and of a later one: each makes as many as there are
@@ -168,7 +168,7 @@ def paths_budgets(shape: DataShape, n_paths: int, max_features: int) -> tuple[Bu
     rows = min(block_rows(n_features), shape.n_samples)
     sums_nbytes = 8 * n_paths * n_features * MOST_ROWS
     task = Budget().add("a block of rows", rows * n_features * itemsize + 8 * rows * (MOST_ROWS + 8))
-    task.add("sums of Gram rows", 3 * sums_nbytes).add("tiles", TILES_NBYTES)
+    task.add("sums of Gram rows", 3 * sums_nbytes).add("tiles", shape.tiles_nbytes)
     client = Budget().add("Gram rows of the paths", paths_nbytes(n_paths, n_features, max_features))
     return task, client.add("sums of Gram rows", 2 * sums_nbytes)
 

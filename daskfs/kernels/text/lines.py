@@ -18,6 +18,8 @@ WHOLE, FULL, SHORT = 0, 1, 2
 
 Any larger number is a fault, which the format names.
 """
+ROWS, ENTRIES, TEXT, NAMES, NAME_TEXT = range(5)
+"""Of what there is too little room: arrays of so many elements grow together."""
 LINE_FEED, RETURN, SPACE, TAB, HASH = 10, 13, 32, 9, 35
 _BLANK = np.uint64(1 << SPACE | 1 << TAB | 1 << RETURN | 1 << 11 | 1 << 12)
 _END = _BLANK | np.uint64(1 << LINE_FEED | 1 << HASH)

@@ -8,9 +8,11 @@ import numpy as np
 
 from daskfs.kernels.numba_cache import is_stopped, kernel
 from daskfs.kernels.text.lines import (
+    ENTRIES,
     FULL,
     HASH,
     LINE_FEED,
+    ROWS,
     SHORT,
     WHOLE,
     end_of_line,
@@ -74,7 +76,7 @@ def read_rows(text, start, stop, layout, bounds, entries, qid, n_rows, n_entries
         What the block holds now.
     why : int
     place : int
-        Of a fault.
+        Of a fault; what is short, where an array is.
     """
     indptr, features, data, y = entries
     base, largest, has_qid, sorts, takes_first = layout
@@ -92,7 +94,7 @@ def read_rows(text, start, stop, layout, bounds, entries, qid, n_rows, n_entries
             position, n_lines = i - origin, n_lines + 1
             continue
         if n_rows == most_rows:
-            return position, n_lines, n_rows, n_entries, FULL if n_rows == bounds.n_rows else SHORT, 0
+            return position, n_lines, n_rows, n_entries, FULL if n_rows == bounds.n_rows else SHORT, ROWS
         label, behind = real_at(i)
         sign = byte_at(behind)
         if sign == _COMMA and behind > i:
@@ -139,7 +141,7 @@ def read_rows(text, start, stop, layout, bounds, entries, qid, n_rows, n_entries
                 return position, n_lines, n_rows, n_entries, VALUE_NOT_FINITE, i - origin
             if n == most_entries:
                 why = FULL if n_rows > 0 and n >= bounds.n_entries else SHORT
-                return position, n_lines, n_rows, n_entries, why, 0
+                return position, n_lines, n_rows, n_entries, why, ENTRIES
             features[n], data[n] = index - base, value
             last, n, i = index, n + 1, behind_value
         if n > bounds.n_entries and n_rows > 0:

@@ -65,6 +65,8 @@ class AsyncShape:
     in_turn: bool
     """Whether all workers are in this process."""
     stored_itemsize: int = 4
+    tiles_nbytes: int = TILES_NBYTES
+    """What the reader holds beside the blocks."""
 
     @property
     def column_nbytes(self) -> int:
@@ -88,7 +90,7 @@ class AsyncShape:
         whole = self.worker(width).times(self.n_workers if self.in_turn else 1)
         read = min(READ_NBYTES, self.n_features * self.column_nbytes) if self.in_turn else 0
         whole.add("blocks of columns", N_BUFFERS * max(width * self.column_nbytes, read))
-        return whole.add("the central node", NODE_VECTORS * 8 * self.n_samples).add("tiles", TILES_NBYTES)
+        return whole.add("the central node", NODE_VECTORS * 8 * self.n_samples).add("tiles", self.tiles_nbytes)
 
     def process(self, width: int) -> Budget:
         """Return the peak of one process: where workers take turns in the client, with what that takes."""

@@ -204,6 +204,7 @@ class AsyncOnlineSubstitution(SubstitutionSelector):
             block_columns=1 if self.block_columns is None and self.schedule == "simulated" else self.block_columns,
             in_turn=in_turn,
             stored_itemsize=shape.itemsize,
+            tiles_nbytes=shape.tiles_nbytes,
         )
 
     def _columns(self) -> ColumnSettings:

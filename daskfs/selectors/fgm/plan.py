@@ -20,7 +20,7 @@ import numpy as np
 from daskfs.errors import ConfigError
 from daskfs.kernels.fgm.mkl import mkl_nbytes
 from daskfs.kernels.fgm.scores import GRANULE
-from daskfs.selectors.shared.budget import TILES_NBYTES, Budget, DataShape, Limits, SelectorPlan
+from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
 
 TASK_NBYTES = 64 << 20  # of columns that one task reads: hides Dask's cost of a task
 READ_NBYTES = 36 << 20  # of columns that one task reads for the client, and of their copy that travels
@@ -119,7 +119,7 @@ def cut_columns(shape: DataShape, sizes: Sizes, limits: Limits, way: Way = "stri
     """
     n, m, itemsize, limit = shape.n_samples, shape.n_features, shape.itemsize, limits.task_nbytes
     tile_columns = max(1, min(m if shape.tile_shape is None else shape.tile_shape[1], m))
-    fixed = Budget().add("tiles", TILES_NBYTES).add("dual variables", (8 + 16 * n_problems) * n)
+    fixed = Budget().add("tiles", shape.tiles_nbytes).add("dual variables", (8 + 16 * n_problems) * n)
     fixed.add("scores", 64 * (sizes.most + sizes.per_pass))
     sums_nbytes = SUMS_NBYTES * (1 + n_problems) // 2
     least = fixed + Budget({"one column": 2 * n * itemsize, "its sums": sums_nbytes})

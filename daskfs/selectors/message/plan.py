@@ -19,7 +19,7 @@ from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
 from daskfs.selectors.message.subset import SelectionSettings
 from daskfs.selectors.message.tasks import is_sparse
-from daskfs.selectors.shared.budget import TILES_NBYTES, Budget, DataShape, Limits, SelectorPlan
+from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.rows import in_random_order
 
 GROUP_NBYTES = 128 << 20  # of rows read by one task, where the memory allows and subsets are smaller
@@ -155,7 +155,7 @@ class Subsets:
         if self.settings.loss == "squared":
             n_met = min(64, n_features)  # features, of which the correlations are kept
             task.add("what paths leave for the refit", n_subsets * 8 * (n_met * (n_met - 1) // 2 + 6 * n_met))
-        return task.add("its path", self._path_nbytes()).add("tiles", TILES_NBYTES)
+        return task.add("its path", self._path_nbytes()).add("tiles", self.data.tiles_nbytes)
 
     def select_nbytes(self, n_subsets: int) -> int:
         """Return the bytes of `select`."""
@@ -175,9 +175,9 @@ class Subsets:
         n_rows, loss = self.n_rows, self.settings.loss
         read = n_subsets * n_rows * (n_columns * max(self.data.itemsize, 4) + 24)
         if loss == "multinomial":
-            return read + softmax_nbytes(n_rows, n_columns, max(2, len(self.settings.classes))) + TILES_NBYTES
+            return read + softmax_nbytes(n_rows, n_columns, max(2, len(self.settings.classes))) + self.data.tiles_nbytes
         fit_nbytes = least_squares_nbytes if loss == "squared" else glm_fit_nbytes
-        return read + fit_nbytes(n_rows, n_columns) + TILES_NBYTES
+        return read + fit_nbytes(n_rows, n_columns) + self.data.tiles_nbytes
 
 
 def subset_starts(n_samples: int, n_subsets: int) -> np.ndarray:

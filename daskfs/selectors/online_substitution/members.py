@@ -130,8 +130,11 @@ class Members:
 
     def against(self, columns: Columns, one: Columns) -> np.ndarray:
         """Return ⟨z_b, z⟩ of a block with one column, of shape (B,)."""
-        products = row_products(columns.rows, one.rows[0], self.weight)
-        return self._centred(products[:, None], columns, one.offset, one.factor)[:, 0]
+        if columns.is_int8 and not len(self.weight):
+            products = cross_products(columns.rows, one.rows)  # the same whole numbers
+        else:
+            products = row_products(columns.rows, one.rows[0], self.weight)[:, None]
+        return self._centred(products, columns, one.offset, one.factor)[:, 0]
 
     def _centred(self, products: np.ndarray, columns: Columns, offset: np.ndarray, factor: np.ndarray) -> np.ndarray:
         products /= self.total

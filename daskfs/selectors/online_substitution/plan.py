@@ -49,6 +49,8 @@ class SubstitutionShape:
     tile_columns: int
     """Columns of a tile; 1 where there are no tiles."""
     n_epochs: int
+    tiles_nbytes: int = TILES_NBYTES
+    """What the reader holds beside the blocks."""
     n_screened: int = 0
     """Columns that one round of screening looks at; 0: none."""
     undoes: bool = False
@@ -85,7 +87,7 @@ class SubstitutionShape:
                 columns_that_may_come_back=replaced,
                 columns_looked_at_closer=closer,
             )
-            .add("tiles", TILES_NBYTES)
+            .add("tiles", self.tiles_nbytes)
         )
 
     def read_nbytes(self, width: int, prefetch: int) -> int:
@@ -160,7 +162,7 @@ def plan_substitution(shape: SubstitutionShape, memory_limit: int | None) -> Sel
     task, client, n_tasks = read.memory, Budget(), n_reads
     if shape.n_screened:
         client, task = task, Budget().add("a block of columns", shape.read_nbytes(shape.batch, 0))
-        task.add("vectors over the rows", 4 * 8 * shape.n_samples).add("tiles", TILES_NBYTES)
+        task.add("vectors over the rows", 4 * 8 * shape.n_samples).add("tiles", shape.tiles_nbytes)
         n_tasks = -(-shape.n_features // shape.batch) * shape.n_epochs
         how = f"tasks of {shape.batch} columns in rounds of {shape.n_screened}"
     return SelectorPlan(

@@ -311,6 +311,7 @@ class OnlineSubstitution(SubstitutionSelector):
             batch=batch,
             tile_columns=tile_columns if tile_rows > 1 else 1,  # rows in memory are no tiles
             n_epochs=self.n_epochs,
+            tiles_nbytes=shape.tiles_nbytes,
             n_screened=batch * ROUND_BATCHES if self.schedule == "screen" else 0,
             undoes=self.loss_ != "squared" and self.rule == "exchange",
         )

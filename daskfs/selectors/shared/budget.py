@@ -22,7 +22,7 @@ import numpy as np
 from daskfs.errors import PlanError
 from daskfs.matrix.base import Matrix
 
-TILES_NBYTES = 8 << 20  # a decoded and an encoded tile of the reader
+TILES_NBYTES = 8 << 20  # a decoded and an encoded tile of the reader, of 4 MiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,14 @@ class DataShape:
     def nbytes(self) -> int:
         """Bytes of all values, dense."""
         return self.n_samples * self.n_features * self.itemsize
+
+    @property
+    def tiles_nbytes(self) -> int:
+        """Bytes that the reader holds beside blocks: a tile decoded, and one encoded, which may be as long."""
+        tile_rows, tile_columns = self.tile_shape or (1, 1)
+        if tile_rows == 1:  # rows in memory are no tiles
+            return TILES_NBYTES
+        return max(TILES_NBYTES, 2 * tile_rows * tile_columns * self.itemsize)
 
     @property
     def tile_column_nbytes(self) -> int:

@@ -13,7 +13,6 @@ import numpy as np
 
 from daskfs.errors import Caution
 from daskfs.matrix.base import Matrix
-from daskfs.matrix.streaming import pieces_of
 
 MOST_FEATURES = 1 << 17
 """Columns whose statistics are looked at: 4 MiB of them."""
@@ -107,10 +106,12 @@ def _copies(matrix: Matrix, selected: np.ndarray, found: _Statistics) -> list[tu
 
 
 def _are_equal(matrix: Matrix, j: int, other: int) -> bool:
-    for start, stop in pieces_of(matrix.shape[0], PIECE_ROWS):
-        block = matrix.read(slice(start, stop), np.array(sorted((j, other))))
+    start, length = 0, matrix.tile_shape[0]  # most that differ do so in the first tile
+    while start < matrix.shape[0]:
+        block = matrix.read(slice(start, start + length), np.array(sorted((j, other))))
         if (block[:, 0] != block[:, 1]).any():
             return False
+        start, length = start + length, min(2 * length, max(length, PIECE_ROWS))
     return True
 
 

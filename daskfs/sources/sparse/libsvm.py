@@ -13,7 +13,7 @@ from pydantic import Discriminator, Field, Tag
 from daskfs.documents import PATH, Words
 from daskfs.errors import ConfigError, DaskfsError, DataError, SourceError
 from daskfs.kernels.text import svmlight
-from daskfs.kernels.text.lines import Bounds, Entries
+from daskfs.kernels.text.lines import ENTRIES, ROWS, Bounds, Entries
 from daskfs.sources.files import PathLike, open_bytes
 from daskfs.sources.options import SourceOptions
 from daskfs.sources.sparse.base import SparseBlock
@@ -78,6 +78,8 @@ class SvmlightFormat(LineFormat[Room]):
     has_qid, sorts, takes_first : bool
         See `daskfs.kernels.text.svmlight.Layout`.
     """
+
+    grows_with = (ROWS, ENTRIES, ENTRIES, ROWS, ROWS)
 
     def __init__(self, base: int, largest: int, *, has_qid: bool, sorts: bool, takes_first: bool) -> None:
         self._layout = svmlight.Layout(np.uint64(base), np.uint64(largest), has_qid, sorts, takes_first)

@@ -40,6 +40,7 @@ class LineSource(OfFiles, SparseSource):
         self.files = expand_paths(path, tuple(e + packed for e in self.endings for packed in ("", *COMPRESSED)))
         self.notes = []
         self.reading_notes: dict[str, None] = {}  # what reading showed, each once
+        self.n_dropped = 0
 
     @abstractmethod
     def line_format(self, *, is_head: bool = False) -> LineFormat[Any]:
@@ -80,6 +81,7 @@ class LineSource(OfFiles, SparseSource):
     def sparse_blocks(self, block_rows: int, block_nnz: int) -> Iterator[SparseBlock]:
         """Yield the rows in order; a block ends where a file does."""
         form, n_rows = self.line_format(), 0
+        self.n_dropped = 0
         for part in [TextPart(file, 0, file.stat().st_size, PIECE_NBYTES) for file in self.files]:
             before, first = stamp(part.file), n_rows
             for block in self._blocks_of(part, form, block_rows, block_nnz):
@@ -90,22 +92,22 @@ class LineSource(OfFiles, SparseSource):
                 raise changed(part.file)
         if n_rows == 0:
             raise SourceError("expected rows, found none", self.place, "check how the file was made or copied")
-        self.notes[:] = [*self.plan_notes(), *self.reading_notes]
+        self._note()
 
     def parts(self) -> Sequence[TextPart]:
         """Return ranges of the files' bytes; a compressed file is one."""
         self.line_format()  # what must be known of the whole is found before the source is sent
         nbytes = part_nbytes(sum(file.stat().st_size for file in self.files))
-        self._stamps = [stamp(file) for file in self.files]
+        self._stamps, self.n_dropped = [stamp(file) for file in self.files], 0
         return [part for file in self.files for part in _cut_lines(file, nbytes)]
 
     def sparse_part_blocks(self, part: TextPart, block_rows: int, block_nnz: int) -> Iterator[SparseBlock]:
         """Yield the rows of a part, numbered within it."""
         return self._blocks_of(part, self.line_format(), block_rows, block_nnz)
 
-    def part_facts(self) -> list[str]:
-        """Return what is noted of the parts that were read here."""
-        return list(self.reading_notes)
+    def part_facts(self) -> tuple[list[str], int]:
+        """Return what is noted of the parts that were read here, and how many rows were left out."""
+        return list(self.reading_notes), self.n_dropped
 
     def conclude(self, facts: Sequence[Any], n_samples: int) -> None:
         """Take the parts' notes; see that no file has changed."""
@@ -114,8 +116,13 @@ class LineSource(OfFiles, SparseSource):
                 raise changed(file)
         if n_samples == 0:
             raise SourceError("expected rows, found none", self.place, "check how the file was made or copied")
-        self.reading_notes.update(dict.fromkeys(note for notes in facts for note in notes))
-        self.notes[:] = [*self.plan_notes(), *self.reading_notes]
+        self.reading_notes.update(dict.fromkeys(note for notes, _ in facts for note in notes))
+        self.n_dropped = sum(n_dropped for _, n_dropped in facts)
+        self._note()
+
+    def _note(self) -> None:
+        dropped = [f"{self.n_dropped:,} rows dropped because they have no label"] if self.n_dropped else []
+        self.notes[:] = [*self.plan_notes(), *self.reading_notes, *dropped]
 
     def _blocks_of(
         self, part: TextPart, form: LineFormat[Any], block_rows: int, block_nnz: int
@@ -135,6 +142,7 @@ class LineSource(OfFiles, SparseSource):
             if pieces.lacks_line_end:
                 note = f"{file}: the last line has no line end; if the file was cut, its last value is wrong"
                 self.reading_notes[note] = None
+            self.n_dropped += pieces.n_dropped
 
         return note
 

@@ -33,7 +33,9 @@ class Reading(NamedTuple):
     why: int
     """As in `daskfs.kernels.text.lines`, or a fault."""
     place: int
-    """Of the fault."""
+    """Of the fault; what is short, where an array is."""
+    n_dropped: int = 0
+    """Rows that were left out."""
 
 
 class LineFormat(ABC, Generic[RoomT]):
@@ -41,6 +43,8 @@ class LineFormat(ABC, Generic[RoomT]):
 
     nothing: tuple[int, ...] = (0, 0)
     """The counts of a block without rows."""
+    grows_with: tuple[int, ...]
+    """For each array of a room, of what it has to hold more where that is short."""
 
     @abstractmethod
     def room(self, n_rows: int, n_entries: int) -> RoomT:
@@ -64,15 +68,26 @@ class LineFormat(ABC, Generic[RoomT]):
         """Return as much room as this."""
         return type(room)(*(np.empty_like(array) for array in room))
 
-    def grown(self, room: RoomT, counts: tuple[int, ...]) -> RoomT:
-        """Return twice the room, with what is in it."""
-        return type(room)(*map(_doubled, room))
+    def grown(self, room: RoomT, counts: tuple[int, ...], short: int) -> RoomT:
+        """Return room for twice as much of what is short, with what is in it."""
+        arrays = zip(room, self.grows_with, strict=True)
+        return type(room)(*(doubled(array) if what == short else array for array, what in arrays))
 
 
-def _doubled(array: np.ndarray) -> np.ndarray:
-    doubled = np.empty(2 * len(array), array.dtype)
-    doubled[: len(array)] = array
-    return doubled
+def doubled(array: np.ndarray) -> np.ndarray:
+    """Return an array twice as long, with the elements of this."""
+    longer = np.empty(2 * len(array), array.dtype)
+    longer[: len(array)] = array
+    return longer
+
+
+def texts_of(text: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Return texts in UTF-8, one after the other, as an array of str."""
+    import pyarrow as pa
+
+    buffers = [None, pa.py_buffer(np.ascontiguousarray(offsets)), pa.py_buffer(np.ascontiguousarray(text))]
+    texts = pa.Array.from_buffers(pa.large_string(), len(offsets) - 1, buffers)
+    return np.asarray(texts.to_numpy(zero_copy_only=False), dtype=object)
 
 
 class Pieces:
@@ -85,6 +100,8 @@ class Pieces:
         Of the whole lines in it. Whoever has read them sets `start` to `stop`.
     lacks_line_end : bool
         The last line has none.
+    n_dropped : int
+        Rows that were left out, of those that were read.
     """
 
     def __init__(self, stream: Any, place: str) -> None:
@@ -92,6 +109,7 @@ class Pieces:
         self.text = np.empty(PIECE_NBYTES + MARGIN, np.uint8)
         self.start = self.stop = self._n_read = 0
         self.lacks_line_end = self._has_ended = False
+        self.n_dropped = 0
 
     def fill(self) -> bool:
         """Read on; return whether there is a line."""
@@ -117,7 +135,7 @@ class Pieces:
         if self._n_read > LONGEST_LINE_NBYTES:
             problem = f"a line is longer than {LONGEST_LINE_NBYTES:,} bytes"
             raise SourceError(problem, self._place, "is this text? check its format")
-        self.text = _doubled(self.text)
+        self.text = doubled(self.text)
 
 
 def blocks_of(
@@ -158,8 +176,9 @@ def blocks_of(
             found = form.read(pieces.text, pieces.start, pieces.stop, bounds, room, counts)
             pieces.start, counts = found.position, found.counts
             n_lines += found.n_lines
+            pieces.n_dropped += found.n_dropped
             if found.why == SHORT:
-                room = form.grown(room, counts)
+                room = form.grown(room, counts, found.place)
             elif found.why == FULL:
                 block, room = form.block(start, room, counts), form.emptied(room)
                 start, counts = start + block.n_rows, form.nothing

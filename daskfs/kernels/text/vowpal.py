@@ -1,0 +1,315 @@
+"""Lines as Vowpal Wabbit reads them: ``[label [weight [base]]] ['tag]|namespace[:scale] feature[:value] ... |...``."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from daskfs.kernels.numba_cache import is_stopped, kernel
+from daskfs.kernels.text.hashes import ID_MASK, NO_ID, is_utf8, sort_ids, xxh64
+from daskfs.kernels.text.lines import (
+    ENTRIES,
+    FULL,
+    LINE_FEED,
+    NAME_TEXT,
+    NAMES,
+    ROWS,
+    SHORT,
+    SPACE,
+    TEXT,
+    WHOLE,
+    end_of_line,
+    is_blank,
+    is_single,
+)
+from daskfs.kernels.text.reals import real_at
+from daskfs.kernels.text.words import address_of, byte_at, eight_of, find, trailing_zeros, word_at
+
+NO_BAR, LABEL, WORDS, LABEL_NOT_FINITE, NO_LABEL, WEIGHT, WEIGHT_LATE, BASE, SCALE, NAME, CONTROL, VALUE = range(3, 15)
+VALUE_NOT_FINITE, SUM_NOT_FINITE, NOT_UTF8 = range(15, 18)
+"""Faults, beside `lines.WHOLE` and so on."""
+
+BAR, COLON, QUOTE, CARET = 124, 58, 39, 94
+_ONES, _TOPS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
+_BLANKS = np.uint64(SPACE + 1) * _ONES
+
+
+class Layout(NamedTuple):
+    """How lines are to be understood."""
+
+    drops_unlabelled: bool
+    ignores_base: bool
+    has_weight: bool
+    ignores_weight: bool
+    tells_names: bool
+
+
+class Room(NamedTuple):
+    """Arrays of a block: rows, entries, tags, names."""
+
+    indptr: np.ndarray
+    features: np.ndarray
+    data: np.ndarray
+    y: np.ndarray
+    weight: np.ndarray
+    tag_offsets: np.ndarray
+    """int64, one more than there are rows."""
+    tags: np.ndarray
+    """uint8"""
+    ids: np.ndarray
+    """uint64, of names."""
+    name_offsets: np.ndarray
+    """int64, one more."""
+    names: np.ndarray
+    """uint8"""
+    slots: np.ndarray
+    """uint64: a table of the ids, twice as many at least."""
+
+
+@kernel
+def _end_of_name(i):  # type: ignore[no-untyped-def]
+    """Return where a blank, a control character, a colon or a bar is."""
+    colons, bars = eight_of(COLON), eight_of(BAR)
+    while True:
+        word = word_at(i)
+        found = ((word - _BLANKS) & ~word & _TOPS) | find(word, colons) | find(word, bars)
+        if found:
+            return i + (trailing_zeros(found) >> 3)
+        i += 8
+
+
+@kernel
+def _ends_feature(character):  # type: ignore[no-untyped-def]
+    return character in (BAR, LINE_FEED) or is_blank(character)
+
+
+@kernel
+def _end_of_word(i):  # type: ignore[no-untyped-def]
+    while not _ends_feature(byte_at(i)):
+        i += 1
+    return i
+
+
+@kernel
+def _read_head(i, layout):  # type: ignore[no-untyped-def]
+    """Read what stands before the first bar.
+
+    Returns
+    -------
+    bar : int
+        Where it is.
+    n_words : int
+        How many numbers there are.
+    label, weight : float
+    tag, tag_end : int
+        Addresses.
+    why, place : int
+        Of a fault.
+    """
+    n_words, label, weight = 0, 0.0, 1.0
+    while True:
+        while is_blank(byte_at(i)):
+            i += 1
+        if byte_at(i) == BAR:
+            return i, n_words, label, weight, i, i, 0, 0
+        if byte_at(i) == LINE_FEED:
+            return i, n_words, label, weight, i, i, NO_BAR, i
+        stop = _end_of_word(i)
+        bar = stop
+        while is_blank(byte_at(bar)):
+            bar += 1
+        if stop == bar or (byte_at(i) == QUOTE and byte_at(bar) == BAR):
+            if byte_at(bar) == LINE_FEED:
+                return i, n_words, label, weight, i, i, NO_BAR, i
+            i += byte_at(i) == QUOTE
+            return bar, n_words, label, weight, i, stop, 0, 0
+        number, behind = real_at(i)
+        if behind != stop:
+            return i, n_words, label, weight, i, i, LABEL if n_words == 0 else WORDS, i
+        if n_words == 0:
+            label = number
+            if not np.isfinite(number):
+                return i, n_words, label, weight, i, i, LABEL_NOT_FINITE, i
+        elif n_words == 1:
+            weight = 1.0 if layout.ignores_weight else number
+            if not (np.isfinite(weight) and weight >= 0.0):
+                return i, n_words, label, weight, i, i, WEIGHT, i
+            if weight != 1.0 and not layout.has_weight:
+                return i, n_words, label, weight, i, i, WEIGHT_LATE, i
+        elif n_words > 2 or not layout.ignores_base:
+            return i, n_words, label, weight, i, i, BASE if n_words == 2 else WORDS, i
+        n_words, i = n_words + 1, stop
+
+
+@kernel
+def read_rows(text, start, stop, layout, bounds, room, n_rows, n_entries, n_tag, n_names, n_text):  # type: ignore[no-untyped-def]
+    """Read lines into a block, until it is full.
+
+    Parameters
+    ----------
+    text : ndarray of uint8
+        Ending with a line feed at `stop` - 1, and `words.MARGIN` more bytes behind it.
+    start, stop : int
+    layout : Layout
+    bounds : lines.Bounds
+    room : Room
+        Filled from the following numbers on.
+    n_rows, n_entries, n_tag, n_names, n_text : int
+        What the block holds already: rows, entries, bytes of tags, names, bytes of names.
+
+    Returns
+    -------
+    position : int
+        Behind the last line that was read.
+    n_lines : int
+        How many were.
+    n_dropped : int
+        Rows that were left out.
+    n_rows, n_entries, n_tag, n_names, n_text : int
+        What the block holds now.
+    why : int
+    place : int
+        Of a fault; what is short, where an array is.
+    """
+    indptr, features, data, y, weights, tag_offsets, tags, ids, name_offsets, names, slots = room
+    tells_names = layout.tells_names
+    origin = address_of(text)
+    i, end = origin + start, origin + stop
+    most_entries, most_rows = len(features), min(bounds.n_rows, len(y))
+    mask, most_names = np.uint64(len(slots) - 1), len(ids)
+    spare_ids, spare_data = np.empty(256, np.uint64), np.empty(256, np.float32)
+    counts = np.empty(512, np.int64)
+    position, n_lines, n_dropped, why, place = start, 0, 0, WHOLE, 0
+    indptr[0] = tag_offsets[0] = name_offsets[0] = 0
+    while i < end:
+        if n_lines & 255 == 0 and is_stopped():
+            break
+        while is_blank(byte_at(i)):
+            i += 1
+        if byte_at(i) == LINE_FEED:
+            i += 1
+            position, n_lines = i - origin, n_lines + 1
+            continue
+        i, n_words, label, weight, tag, tag_end, why, place = _read_head(i, layout)
+        if why > 0:
+            break
+        if n_words == 0:
+            if not layout.drops_unlabelled:
+                why, place = NO_LABEL, i
+                break
+            i = end_of_line(i) + 1
+            position, n_lines, n_dropped = i - origin, n_lines + 1, n_dropped + 1
+            continue
+        if n_rows == most_rows:
+            why, place = FULL if n_rows == bounds.n_rows else SHORT, ROWS
+            break
+        if n_tag + tag_end - tag > len(tags):
+            why, place = SHORT, TEXT
+            break
+        if not is_utf8(tag, tag_end):
+            why, place = NOT_UTF8, tag
+            break
+        n, row_names, row_text = n_entries, n_names, n_text
+        space, space_end, seed, scale = i, i, np.uint64(0), 1.0
+        while why == 0:
+            # a bar begins a namespace, which may be without a name
+            if byte_at(i) == BAR:
+                space = i + 1
+                space_end = _end_of_name(space)
+                seed, scale, i = np.uint64(0), 1.0, space_end
+                if space_end > space:
+                    seed = xxh64(space, space_end, np.uint64(0))
+                if byte_at(i) == COLON:
+                    scale, i = real_at(space_end + 1)
+                    if space_end == space or i == space_end + 1 or not np.isfinite(scale):
+                        why, place = SCALE, space
+                        break
+                if not _ends_feature(byte_at(i)):
+                    why, place = SCALE if byte_at(i) > SPACE else CONTROL, space if byte_at(i) > SPACE else i
+                    break
+                continue
+            while is_blank(byte_at(i)):
+                i += 1
+            if byte_at(i) == LINE_FEED:
+                break
+            if byte_at(i) == BAR:
+                continue
+            stop_name = _end_of_name(i)
+            value, behind = 1.0, stop_name
+            if stop_name == i:
+                why, place = NAME if byte_at(i) == COLON else CONTROL, i
+                break
+            if byte_at(stop_name) == COLON:
+                value, behind = real_at(stop_name + 1)
+                if behind == stop_name + 1:
+                    behind = stop_name
+            if not _ends_feature(byte_at(behind)):
+                is_control = byte_at(behind) < SPACE and behind == stop_name
+                why, place = (CONTROL, behind) if is_control else (VALUE, i)
+                break
+            value *= scale
+            if not is_single(value):
+                why, place = VALUE_NOT_FINITE, i
+                break
+            if value == 0.0:
+                i = behind
+                continue
+            if n == most_entries:
+                why, place = FULL if n_rows > 0 and n >= bounds.n_entries else SHORT, ENTRIES
+                break
+            feature = xxh64(i, stop_name, seed) & ID_MASK
+            features[n], data[n] = feature, value
+            n += 1
+            # a name that the block has not told yet is copied
+            if tells_names:
+                slot = feature & mask
+                while slots[slot] != feature and slots[slot] != NO_ID:
+                    slot = (slot + np.uint64(1)) & mask
+                if slots[slot] == NO_ID:
+                    n_space = space_end - space
+                    n_more = n_space + (n_space > 0) + stop_name - i
+                    if n_names == most_names or n_text + n_more > len(names):
+                        why, place = SHORT, NAMES if n_names == most_names else NAME_TEXT
+                        break
+                    if not (is_utf8(space, space_end) and is_utf8(i, stop_name)):
+                        why, place = NOT_UTF8, i
+                        break
+                    slots[slot], ids[n_names] = feature, feature
+                    for k in range(space, space_end):
+                        names[n_text] = byte_at(k)
+                        n_text += 1
+                    if n_space > 0:
+                        names[n_text] = CARET
+                        n_text += 1
+                    for k in range(i, stop_name):
+                        names[n_text] = byte_at(k)
+                        n_text += 1
+                    n_names += 1
+                    name_offsets[n_names] = n_text
+            i = behind
+        if why == 0 and n - n_entries > 1:
+            if n - n_entries > len(spare_ids):
+                length = 2 * (n - n_entries)
+                spare_ids, spare_data = np.empty(length, np.uint64), np.empty(length, np.float32)
+                counts = np.empty(2 * length, np.int64)
+            n = sort_ids(features, data, n_entries, n, spare_ids, spare_data, counts)
+            for k in range(n_entries, n):
+                if not np.isfinite(data[k]):
+                    why, place = SUM_NOT_FINITE, position + origin
+        if why == 0 and n > bounds.n_entries and n_rows > 0:
+            why = FULL
+        if why > 0:  # what the row has told is told again
+            n_names, n_text = row_names, row_text
+            break
+        y[n_rows], weights[n_rows] = label, weight
+        for k in range(tag, tag_end):
+            tags[n_tag] = byte_at(k)
+            n_tag += 1
+        n_rows, n_entries = n_rows + 1, n
+        indptr[n_rows], tag_offsets[n_rows] = n, n_tag
+        i += 1
+        position, n_lines = i - origin, n_lines + 1
+    if why > SHORT:
+        place -= origin
+    return position, n_lines, n_dropped, n_rows, n_entries, n_tag, n_names, n_text, why, place

@@ -1,0 +1,240 @@
+"""Vowpal Wabbit's text: ``[label [weight [base]]] ['tag]|namespace[:scale] feature[:value] ... |namespace ...``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from daskfs.documents import PATH, Words
+from daskfs.errors import ConfigError, DaskfsError, DataError, SourceError
+from daskfs.kernels.text import hashes, vowpal
+from daskfs.kernels.text.lines import ENTRIES, NAME_TEXT, NAMES, ROWS, TEXT, Bounds
+from daskfs.sources.files import PathLike
+from daskfs.sources.options import SourceOptions
+from daskfs.sources.sparse.base import NamedIds, SparseBlock
+from daskfs.sources.sparse.line_source import LineSource
+from daskfs.sources.sparse.lines import LineFormat, Reading, texts_of
+
+FIRST_NAMES, FIRST_TEXT_NBYTES = 2**10, 2**14
+"""Room of a first block, which grows."""
+
+
+class VwOptions(SourceOptions):
+    """Vowpal Wabbit's text: one file, several, or a glob; .gz, .bz2, .xz and .zst are read as they are."""
+
+    path: Annotated[Words, PATH]
+    target: str | None = Field(default=None, description="name of the label")
+    unlabelled: Literal["error", "drop"] | None = Field(default=None, description="treatment of lines without a label")
+    weights: Literal["auto", "use", "ignore"] | None = Field(
+        default=None, description="importance weights; auto: used where the first lines have some"
+    )
+    base: Literal["error", "ignore"] | None = Field(
+        default=None, description="treatment of initial predictions, the third number of a line"
+    )
+    tell_names: bool | None = Field(default=None, description="tell the names of features; true by default")
+
+
+class VwFormat(LineFormat[vowpal.Room]):
+    """Lines of labels and namespaces.
+
+    Parameters
+    ----------
+    layout : Layout
+    has_tags : bool
+        Tags are a label column.
+    """
+
+    nothing = (0, 0, 0, 0, 0)
+    grows_with = (ROWS, ENTRIES, ENTRIES, ROWS, ROWS, ROWS, TEXT, NAMES, NAMES, NAME_TEXT, NAMES)
+
+    def __init__(self, layout: vowpal.Layout, *, has_tags: bool) -> None:
+        self._layout, self._has_tags = layout, has_tags
+
+    def room(self, n_rows: int, n_entries: int) -> vowpal.Room:
+        """Return room for so many."""
+        return vowpal.Room(
+            np.empty(n_rows + 1, np.int64),
+            np.empty(n_entries, np.uint64),
+            np.empty(n_entries, np.float32),
+            np.empty(n_rows, np.float64),
+            np.empty(n_rows, np.float64),
+            np.empty(n_rows + 1, np.int64),
+            np.empty(FIRST_TEXT_NBYTES, np.uint8),
+            np.empty(FIRST_NAMES, np.uint64),
+            np.empty(FIRST_NAMES + 1, np.int64),
+            np.empty(FIRST_TEXT_NBYTES, np.uint8),
+            np.full(2 << FIRST_NAMES.bit_length(), hashes.NO_ID),
+        )
+
+    def emptied(self, room: vowpal.Room) -> vowpal.Room:
+        """Return as much room, and a table without names."""
+        empty = super().emptied(room)
+        empty.slots.fill(hashes.NO_ID)
+        return empty
+
+    def grown(self, room: vowpal.Room, counts: tuple[int, ...], short: int) -> vowpal.Room:
+        """Return more room, and the names in a table of it."""
+        room = super().grown(room, counts, short)
+        hashes.enter_all(room.ids, counts[3], room.slots)
+        return room
+
+    def read(
+        self, text: np.ndarray, start: int, stop: int, bounds: Bounds, room: vowpal.Room, counts: tuple[int, ...]
+    ) -> Reading:
+        """Read lines."""
+        position, n_lines, n_dropped, *found, why, place = vowpal.read_rows(
+            text, start, stop, self._layout, bounds, room, *counts
+        )
+        return Reading(position, n_lines, tuple(found), why, place, n_dropped)
+
+    def block(self, start: int, room: vowpal.Room, counts: tuple[int, ...]) -> SparseBlock:
+        """Return what was read."""
+        n_rows, n_entries, n_tag, n_names, n_text = counts
+        data = room.data[:n_entries]
+        tags = {"tag": texts_of(room.tags[:n_tag], room.tag_offsets[: n_rows + 1])} if self._has_tags else {}
+        names = NamedIds(room.ids[:n_names], room.names[:n_text], room.name_offsets[: n_names + 1])
+        return SparseBlock(
+            start,
+            room.indptr[: n_rows + 1],
+            room.features[:n_entries],
+            None if np.all(data == 1.0) else data,
+            room.y[:n_rows],
+            room.weight[:n_rows] if self._layout.has_weight else None,
+            tags,
+            names if self._layout.tells_names else None,
+        )
+
+    def fault(self, why: int, found: str, where: str) -> DaskfsError:
+        """Return the error for a word."""
+        shown = repr(found) if found else "the end of the line"
+        problem, remedy = _FAULTS[why]
+        is_value = why in (vowpal.LABEL_NOT_FINITE, vowpal.VALUE_NOT_FINITE, vowpal.SUM_NOT_FINITE)
+        return (DataError if is_value else SourceError)(problem.format(shown), where, remedy)
+
+
+_FAULTS = {
+    vowpal.NO_BAR: ("expected a bar before the features, found the line to end with {}", "write label |namespace ..."),
+    vowpal.LABEL: (
+        "expected one number as label, found {}",
+        "only numbers are read as labels; a tag stands last before the bar",
+    ),
+    vowpal.WORDS: ("expected label, weight and base before the bar, found {}", "a tag stands last before the bar"),
+    vowpal.LABEL_NOT_FINITE: ("expected a finite label, found {}", "leave the line out, or fix it"),
+    vowpal.NO_LABEL: (
+        "expected a label, found none before {}",
+        "set unlabelled: drop; a word that touches the bar is a tag, so put a space behind a label",
+    ),
+    vowpal.WEIGHT: ("expected a weight of at least 0, found {}", "fix the line, or set weights: ignore"),
+    vowpal.WEIGHT_LATE: ("expected no weights, as the first lines have none, found {}", "set weights: use, or ignore"),
+    vowpal.BASE: ("initial predictions are not used, found {}", "set base: ignore"),
+    vowpal.SCALE: ("expected the name of a namespace, or one and its scale, found {}", "fix the line"),
+    vowpal.NAME: ("expected the name of a feature, found {}", "name the feature: name:value"),
+    vowpal.CONTROL: ("expected text, found a control character: {}", "is this Vowpal Wabbit's text? check its format"),
+    vowpal.VALUE: ("expected feature or feature:value with a number, found {}", "fix the value; a name has no colon"),
+    vowpal.VALUE_NOT_FINITE: (
+        "expected a value that is finite in single precision, found {}",
+        "leave the feature out, or fix or scale the values",
+    ),
+    vowpal.SUM_NOT_FINITE: (
+        "the values of a feature that stands more than once add up beyond single precision, in the line of {}",
+        "leave one out, or scale the values",
+    ),
+    vowpal.NOT_UTF8: ("expected UTF-8 text, found {}", "save the file as UTF-8, or set tell_names: false"),
+}
+
+
+class VwSource(LineSource):
+    """Files of Vowpal Wabbit's text.
+
+    Parameters
+    ----------
+    path : path-like or list of path-like
+        A file, several, a pattern or a folder, decompressed by their endings.
+    target : str
+        Name of the label.
+    unlabelled : {"error", "drop"}
+        Treatment of lines without a label.
+    weights : {"auto", "use", "ignore"}
+        Importance weights, the second number of a line; by default they are used where one of the first lines has one.
+    base : {"error", "ignore"}
+        Treatment of initial predictions, the third number, which no method uses.
+    tell_names : bool
+        Each block tells the names of its features.
+
+    Raises
+    ------
+    SourceError
+        A missing, empty or unreadable file.
+
+    Notes
+    -----
+    A feature's id is ``xxh64(feature, seed=xxh64(namespace, seed=0)) % 2**63``, of the bytes of the names, with the
+    seed 0 where the namespace has no name; its name is ``namespace^feature``, or ``feature``. Unlike Vowpal Wabbit,
+    names that are numbers are hashed as any other. As there, a feature that stands twice in a line has the sum of its
+    values, zeros are left out, and a word that touches the first bar is a tag. Tags are the label column "tag", where
+    the first lines have some.
+    """
+
+    kind, options, endings = "vw", VwOptions, (".vw",)
+    features_are_ids = True
+
+    def __init__(
+        self,
+        path: PathLike | Sequence[PathLike],
+        target: str = "target",
+        unlabelled: Literal["error", "drop"] = "error",
+        weights: Literal["auto", "use", "ignore"] = "auto",
+        base: Literal["error", "ignore"] = "error",
+        tell_names: bool = True,
+    ) -> None:
+        super().__init__(path)
+        for name, value, allowed in (
+            ("unlabelled", unlabelled, ("error", "drop")),
+            ("weights", weights, ("auto", "use", "ignore")),
+            ("base", base, ("error", "ignore")),
+        ):
+            if value not in allowed:
+                raise ConfigError(f"expected one of {allowed}, found {value!r}", f"source.{name}")
+        self.target_names = [target]
+        self._unlabelled, self._weights, self._base, self._tell_names = unlabelled, weights, base, tell_names
+
+    @property
+    def has_weight(self) -> bool:  # type: ignore[override]
+        """Whether weights are used."""
+        if self._weights != "auto":
+            return self._weights == "use"
+        return self.head.weight is not None and bool((self.head.weight != 1.0).any())
+
+    @property
+    def label_names(self) -> list[str]:  # type: ignore[override]
+        """The tag, where the first lines have one."""
+        return ["tag"] if any(self.head.labels["tag"]) else []
+
+    @property
+    def encoding(self) -> dict[str, Any]:
+        """What lines were taken for, and the hash of names."""
+        return {
+            "target": self.target_names,
+            "hash": hashes.HASH_NAME,
+            "unlabelled": self._unlabelled,
+            "has_weight": self.has_weight,
+            "base": self._base,
+        }
+
+    def estimate_shape(self) -> tuple[int | None, int]:
+        """Return rows by the length of the first, and the features that occur in them."""
+        return self.estimate_rows(), len(np.unique(self.head.features))
+
+    def line_format(self, *, is_head: bool = False) -> VwFormat:
+        """Return how lines become rows."""
+        layout = vowpal.Layout(
+            drops_unlabelled=self._unlabelled == "drop",
+            ignores_base=self._base == "ignore",
+            has_weight=is_head or self.has_weight,
+            ignores_weight=self._weights == "ignore",
+            tells_names=self._tell_names,
+        )
+        return VwFormat(layout, has_tags=is_head or bool(self.label_names))
