@@ -178,6 +178,7 @@ class MissionShape:
         scaling = 48 * self.data.n_features if self.nnz_per_row is None else 0
         n_replicas = self.settings.n_replicas
         budget = Budget().add("models", N_MODELS * self.model.nbytes).add("means and scales of columns", scaling)
+        budget.add("blocks of a sparse store", N_PIECES * self.data.block_nbytes)
         budget.add("models that are averaged", (n_replicas + N_AVERAGED) * self.model.nbytes if n_replicas > 1 else 0)
         return budget.add("pieces of rows", N_PIECES * piece_rows * self.row_nbytes)
 
