@@ -3,11 +3,11 @@
 Imports and commands by their CPU seconds, the best of five. Then each of the five selectors, with the loss of numbers
 and the logistic one, on a tall and a wide matrix of dense float32 in memory, with a cache of its own:
 
-    python benchmarks/cold_start.py [method ...] [--before CHECKOUT] [--imports | --fits]
+    python benchmarks/cold_start.py [method ...] [--before CHECKOUT] [--imports | --fits | --cold]
 
 The columns are the functions compiled (for Python, and for other kernels), CPU seconds and seconds of the first fits in
 a process that compiles them, of those in one that loads them (both without importing daskfs), and the seconds that
-compiling ahead takes with two processes side by side, importing and all.
+compiling ahead takes with two processes side by side, importing and all. `--cold` stops after the first fits' CPU.
 """
 
 from __future__ import annotations
@@ -80,10 +80,10 @@ def run(code: str, method: str, loss: str, cache: Path, checkout: Path = ROOT) -
     return json.loads(done.stdout or "[]"), time.perf_counter() - started
 
 
-def main(methods: list[str], before: Path | None, imports: bool, fits: bool) -> None:
+def main(methods: list[str], before: Path | None, imports: bool, fits: bool, cold_alone: bool) -> None:
     """Print a line for each start, then for each method."""
     checkouts = [ROOT] if before is None else [before.resolve(), ROOT]
-    for name, arguments in STARTS.items() if not fits else ():
+    for name, arguments in STARTS.items() if not (fits or cold_alone) else ():
         rounds = [[cpu_of(arguments, one) for one in checkouts] for _ in range(5)]
         best = [min(times) for times in zip(*rounds, strict=True)]
         print(f"{name:40}" + "".join(f"{seconds:8.2f}" for seconds in best), flush=True)
@@ -94,6 +94,9 @@ def main(methods: list[str], before: Path | None, imports: bool, fits: bool) -> 
         with tempfile.TemporaryDirectory() as folder:
             (cold, cpu), _ = run(FIT, method, loss, Path(folder) / "fit", checkout)
             n_compiled = len([*Path(folder).rglob("*.nbc")])
+            if cold_alone:
+                print(f"{method:28}{loss:10}{n_compiled:10}{cpu:12.1f}", flush=True)
+                continue
             (warm, _), _ = run(FIT, method, loss, Path(folder) / "fit", checkout)
             _, ahead = run(AHEAD, method, loss, Path(folder) / "ahead", checkout)
         print(f"{method:28}{loss:10}{n_compiled:10}{cpu:12.1f}{cold:8.1f}{warm:8.2f}{ahead:9.1f}", flush=True)
@@ -105,5 +108,6 @@ if __name__ == "__main__":
     parser.add_argument("--before", type=Path, help="another checkout, whose line stands above ours")
     parser.add_argument("--imports", action="store_true", help="imports and commands only")
     parser.add_argument("--fits", action="store_true", help="fits only")
+    parser.add_argument("--cold", action="store_true", help="the CPU seconds of first fits only")
     given = parser.parse_args()
-    main(given.methods, given.before, given.imports, given.fits)
+    main(given.methods, given.before, given.imports, given.fits, given.cold)

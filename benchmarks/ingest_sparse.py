@@ -3,10 +3,11 @@
     python benchmarks/ingest_sparse.py [--nnz 4e6] [--rounds 3] [--json out.json]
 
 Rows of 60 entries in the format of LIBSVM (values of 16 digits as scikit-learn writes single precision, of four digits,
-ones) and of Vowpal Wabbit (words with and without values in two namespaces). Each way runs in a process of its own, in
-turn, after a small file that has it load and compile; CPU seconds of the best round. daskfs yields blocks and keeps
-none (its columns are known only after a pass beforehand, which counts; ids are read at once), scikit-learn has all rows
-in memory at the end, Vowpal Wabbit learns from them.
+ones) and of Vowpal Wabbit (words with and without values in two namespaces), and a click log such as Criteo's (13
+counts and 26 strings, a fifth of them missing), which pandas reads in chunks and does not hash. Each way runs in a
+process of its own, in turn, after a small file that has it load and compile; CPU seconds of the best round. daskfs
+yields blocks and keeps none (its columns are known only after a pass beforehand, which counts; ids are read at once),
+scikit-learn has all rows in memory at the end, Vowpal Wabbit learns from them.
 """
 
 from __future__ import annotations
@@ -27,10 +28,12 @@ from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from daskfs.cluster.memory import peak_memory_nbytes
 from daskfs.sources.sparse.base import SparseSource
+from daskfs.sources.sparse.clicks import ClicksSource
 from daskfs.sources.sparse.libsvm import LibsvmSource
 from daskfs.sources.sparse.vw import VwSource
 
 ROW_NNZ, BLOCK_ROWS, BLOCK_NNZ = 60, 8192, 2**20
+COUNTS, STRINGS = [f"I{j}" for j in range(1, 14)], [f"C{j}" for j in range(1, 27)]
 
 
 def columns_of(rng: np.random.Generator, n_rows: int) -> scipy.sparse.csr_matrix:
@@ -79,6 +82,31 @@ def write_vw(path: Path, values: str, n_rows: int) -> int:
     return nnz
 
 
+def write_log(path: Path, values: str, n_rows: int) -> int:
+    """Write a click log; return how many entries it has."""
+    rng = np.random.default_rng(0)
+    n_rows = n_rows * ROW_NNZ // 39
+    nnz = 0
+    with path.open("w") as file:
+        file.write("\t".join(["click", *COUNTS, *STRINGS]) + "\n")
+        for label in rng.integers(0, 2, n_rows).tolist():
+            counts = np.exp(rng.normal(2, 2, 13)).astype(np.int64).astype(str).tolist()
+            strings = [f"{7919 * value:08x}" for value in np.minimum(rng.zipf(1.2, 26), 10**5).tolist()]
+            is_there = (rng.random(39) < 0.8).tolist()
+            nnz += sum(is_there)
+            found = [text if there else "" for text, there in zip([*counts, *strings], is_there, strict=True)]
+            file.write("\t".join([str(label), *found]) + "\n")
+    return nnz
+
+
+def by_pandas(path: Path) -> None:
+    """Read a log in chunks."""
+    import pandas as pd
+
+    for _ in pd.read_csv(path, sep="\t", chunksize=8192):
+        pass
+
+
 def read_blocks(source: SparseSource) -> int:
     """Read all blocks; return how many entries they have."""
     return sum(len(block.features) for block in source.sparse_blocks(BLOCK_ROWS, BLOCK_NNZ))
@@ -101,6 +129,11 @@ WAYS: dict[str, dict[str, Callable[[Path], object]]] = {
         "daskfs": lambda path: read_blocks(VwSource(path)),
         "daskfs, no names": lambda path: read_blocks(VwSource(path, tell_names=False)),
         "Vowpal Wabbit": by_vw,
+    },
+    "tsv": {
+        "daskfs": lambda path: read_blocks(ClicksSource(path, "click", counts=COUNTS)),
+        "daskfs, no names": lambda path: read_blocks(ClicksSource(path, "click", counts=COUNTS, tell_names=False)),
+        "pandas in chunks": by_pandas,
     },
 }
 
@@ -133,6 +166,7 @@ def main() -> None:
         for suffix, write, kinds in (
             (".svm", write_svm, ("16 digits", "4 digits", "ones")),
             (".vw", write_vw, ("4 digits", "ones")),
+            (".tsv", write_log, ("clicks",)),
         ):
             for kind in kinds:
                 path, small = Path(folder, f"rows{suffix}"), Path(folder, f"small{suffix}")

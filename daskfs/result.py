@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FORMAT_VERSION = 1
+_LARGEST_INT64 = 2**63 - 1
 TABLE_COLUMNS = ("rank", "index", "name", "coef", "score")
 
 
@@ -79,7 +80,7 @@ def selection_table(
     selected: Iterable[int],
     coef: Iterable[float],
     scores: Iterable[float],
-    feature_names: np.ndarray | None = None,
+    feature_names: Any = None,
 ) -> pd.DataFrame:
     """Build the table of a result.
 
@@ -89,7 +90,7 @@ def selection_table(
         Column numbers, most important first.
     coef, scores : iterable of float
         In the order of `selected`.
-    feature_names : ndarray of shape (n_features,), optional
+    feature_names : ndarray of shape (n_features,), or another that has an item for each column, optional
         Names of all columns; ``x0``, ``x1``, ... by default.
 
     Returns
@@ -106,7 +107,8 @@ def selection_table(
     """
     import pandas as pd
 
-    index = np.fromiter(selected, dtype=np.int64)
+    index = np.array(list(selected), dtype=object)
+    index = index.astype(np.uint64 if (index > _LARGEST_INT64).any() else np.int64)
     names = [f"x{j}" if feature_names is None else str(feature_names[j]) for j in index]
     return pd.DataFrame(
         {

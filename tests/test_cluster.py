@@ -8,10 +8,12 @@ import signal
 import socket
 import ssl
 import sys
+import threading
+import time
 import urllib.error
 import urllib.request
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,7 +27,7 @@ import pytest
 from daskfs import AsyncOnlineSubstitution
 from daskfs.cluster.memory import peak_memory_nbytes
 from daskfs.cluster.open import open_cluster, parse_bytes, workers_of
-from daskfs.cluster.workers import OnDask
+from daskfs.cluster.workers import OnDask, Round
 from daskfs.errors import ConfigError, DataError, RunError
 
 KINDS = ["none", "threads", "local"]
@@ -93,6 +95,97 @@ def test_a_reduction_needs_a_block(workers):
         workers.reduce_blocks(third_of, [], add, name="sum")
 
 
+def walked(size: int, state: float, item: int) -> float:
+    return state / 3.0 + size + item
+
+
+def halved(total: float) -> float:
+    return total if total < 100.0 else total / 2.0
+
+
+LEGS = [[[1], [2, 3], [4, 5, 6]], [[7, 8, 9, 10, 11]], [[12, 13], [14], [15, 16], [17, 18, 19]]]
+
+
+def states_of(legs: list[list[list[int]]], state: float) -> list[float]:
+    """What a chain is: each round the sum, neighbours first, of what its tasks make of the state before."""
+    found = []
+    for leg in legs:
+        for items in leg:
+            level = [walked(100, state, item) for item in items]
+            while len(level) > 1:
+                level = [sum(level[i + 1 : i + 2], start=level[i]) for i in range(0, len(level), 2)]
+            state = halved(level[0])
+        found.append(state)
+    return found
+
+
+def test_a_chain_leaves_the_same_states_wherever_it_runs(workers):
+    found = list(workers.chain_blocks(Round(walked, add, halved), LEGS, 0.1, name="walk", shared=(100,)))
+    assert found == states_of(LEGS, 0.1)
+
+
+def test_a_chain_of_a_large_state_sends_it_from_task_to_task(workers):
+    state = np.arange(100_000.0)
+    (found,) = workers.chain_blocks(Round(add_to_all, add, np.sqrt), [LEGS[0]], state, name="walk", shared=(1.0,))
+    for items in LEGS[0]:
+        state = np.sqrt(sum((state + 1.0 + item for item in items[1:]), start=state + 1.0 + items[0]))
+    np.testing.assert_array_equal(found, state)
+
+
+def add_to_all(shift: float, state: np.ndarray, item: int) -> np.ndarray:
+    return state + shift + item
+
+
+def test_a_chain_that_is_left_early_leaves_nothing_behind(workers):
+    chain = workers.chain_blocks(Round(walked, add, halved), LEGS, 0.1, name="walk", shared=(100,))
+    assert next(chain) == states_of(LEGS, 0.1)[0]
+    chain.close()
+    assert list(workers.chain_blocks(Round(walked, add, halved), LEGS[:1], 0.5, name="walk", shared=(100,))) == (
+        states_of(LEGS[:1], 0.5)
+    )
+    if workers.client is not None:
+        assert until(lambda: not tasks_on(workers.client, "walk"))
+
+
+def slow(state: float, item: int) -> float:
+    time.sleep(0.2)
+    return state + item
+
+
+def test_a_chain_is_interrupted_while_it_is_waited_for(processes):
+    legs = [[[k, k] for k in range(50)]] * 3
+    timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        list(processes.chain_blocks(Round(slow, add, halved), legs, 0.0, name="slow", shared=()))
+    timer.join()
+    assert until(lambda: not tasks_on(processes.client, "slow"))
+
+
+def tasks_on(client: distributed.Client, name: str) -> list[str]:
+    found = client.run_on_scheduler(lambda dask_scheduler: [str(key) for key in dask_scheduler.tasks])
+    return [key for key in found if name in key]
+
+
+def until(is_so: Callable[[], bool], timeout_s: float = 20.0) -> bool:
+    end = time.monotonic() + timeout_s
+    while not is_so() and time.monotonic() < end:
+        time.sleep(0.05)
+    return is_so()
+
+
+def test_an_error_in_a_chain_arrives_whole_and_leaves_nothing_behind(workers):
+    legs = [[[1, 2], [2, 3]], [[4, 5]]]
+    with pytest.raises(DataError, match="column 'age': expected a number"):
+        list(workers.chain_blocks(Round(fail_on_three_of, add, halved), legs, 0.0, name="fail", shared=()))
+    if workers.client is not None:
+        assert until(lambda: not tasks_on(workers.client, "fail"))
+
+
+def fail_on_three_of(state: float, item: int) -> float:
+    return state + fail_on_three(item)
+
+
 def test_an_error_of_a_task_arrives_whole(workers):
     with pytest.raises(DataError) as caught:
         list(workers.map_blocks(fail_on_three, range(6), name="fail"))
@@ -157,6 +250,22 @@ def test_a_lost_worker_costs_nothing_but_time(tmp_path):
         results = dict(workers.map_blocks(kill_once, range(8), name="kill", shared=(str(tmp_path / "killed"),)))
     assert results == {k: k * k for k in range(8)}
     assert (tmp_path / "killed").exists()
+
+
+def walked_but_killed_once(marker: str, state: float, item: int) -> float:
+    path = Path(marker)
+    if item == 13 and not path.exists():
+        path.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return walked(100, state, item)
+
+
+def test_a_worker_that_is_lost_in_the_middle_of_a_chain_costs_nothing_but_time(tmp_path):
+    rounds, marker = Round(walked_but_killed_once, add, halved), tmp_path / "killed"
+    with open_cluster("local", n_workers=2, dashboard_address=None) as workers:
+        found = list(workers.chain_blocks(rounds, LEGS, 0.1, name="kill", shared=(str(marker),)))
+    assert found == states_of(LEGS, 0.1)
+    assert marker.exists()
 
 
 @pytest.mark.slow

@@ -122,19 +122,19 @@ print(daskfs.__file__, sorted(selector.selected_.tolist()), np.round(selector.co
 
 def test_a_new_source_is_a_file_and_a_line(tmp_path, monkeypatch, document):
     """Its options are checked in YAML and stand in the schema; relative paths are those of the pipeline file."""
-    (tmp_path / "npz.py").write_text(recipe("npz.py"))
+    (tmp_path / "archive.py").write_text(recipe("archive.py"))
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setitem(registry.SOURCES, "npz", "npz:NpzSource")
-    monkeypatch.setitem(registry.ENDINGS, ".npz", "npz")
+    monkeypatch.setitem(registry.SOURCES, "archive", "archive:ArchiveSource")
+    monkeypatch.setitem(registry.ENDINGS, ".npz", "archive")
     rng = np.random.default_rng(0)
     X = rng.standard_normal((300, 8))
     np.savez(tmp_path / "data.npz", X=X, z=X[:, 2] + 0.1 * rng.standard_normal(300))
-    over = ["select={method: message, n_subsets: 3}", "source={kind: npz, path: data.npz, target: z}"]
+    over = ["select={method: message, n_subsets: 3}", "source={kind: archive, path: data.npz, target: z}"]
     try:
         assert load_pipeline(document, over).source.path == str(tmp_path / "data.npz")
         with pytest.raises(ConfigError, match=r"source.targt: unknown key .did you mean 'target'"):
             load_pipeline(document, [*over, "source.targt=z"])
-        assert "NpzSource" in json_schema("pipeline")["$defs"]
+        assert "ArchiveSource" in json_schema("pipeline")["$defs"]
         (result,) = run_pipeline(load_pipeline(document, over)).results.values()
         assert result.table["index"].tolist() == [2]
         store = daskfs.ingest(tmp_path / "data.npz", tmp_path / "again.zarr", target="z")
@@ -143,4 +143,4 @@ def test_a_new_source_is_a_file_and_a_line(tmp_path, monkeypatch, document):
             daskfs.ingest(tmp_path / "data.npz", tmp_path / "none.zarr")
     finally:
         registry.section_of.cache_clear()
-        sys.modules.pop("npz", None)
+        sys.modules.pop("archive", None)

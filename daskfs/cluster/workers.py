@@ -9,9 +9,12 @@ import os
 import time
 import uuid
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from daskfs.cluster.actors import Actors, ActorsHere, ActorsOnDask
@@ -24,8 +27,14 @@ if TYPE_CHECKING:
 Task: TypeAlias = Callable[..., Any]
 """Importable by name, free of side effects: a lost worker's tasks run again."""
 
+Legs: TypeAlias = Sequence[Sequence[Sequence[Any]]]
+"""Parts of a chain, each of some rounds, each of some items."""
+
 _TASKS_PER_THREAD = 2
 """Tasks in flight per thread: enough to keep it busy, few enough for results to leave as they come."""
+
+_LEGS_AHEAD = 1
+"""Legs of a chain that are submitted beyond the one that is waited for: the workers do not wait for the client."""
 
 _POLL_S = 0.005
 """How often finished tasks are looked for."""
@@ -70,12 +79,34 @@ class Workers(ABC):
         """Combine all ``function(*shared, item)`` in a binary tree that depends on the number of items only."""
 
     @abstractmethod
+    def chain_blocks(
+        self, rounds: Round, legs: Legs, state: Any, *, name: str, shared: Sequence[Any] = ()
+    ) -> Iterator[Any]:
+        """Yield the state after every leg of a chain of rounds, each of which begins with what the one before has left.
+
+        From round to round the state goes where the tasks run; the client gets those after the legs.
+
+        Parameters
+        ----------
+        rounds : Round
+            What a round does.
+        legs : Legs
+        state : object
+            Before the first round.
+        name, shared : as `map_blocks` takes them
+        """
+
+    @abstractmethod
     def keep(self, argument: Any) -> Any:
         """Send an argument that many calls share once and for all; return what they take in `shared` instead."""
 
     @abstractmethod
     def let_go(self, kept: Any) -> None:
         """Forget what `keep` returned: nobody takes it any more."""
+
+    @abstractmethod
+    def settle(self, name: str) -> None:
+        """Return once no task of this name runs any more, given up ones included, whose files would be in the way."""
 
     @property
     @abstractmethod
@@ -89,6 +120,27 @@ class Workers(ABC):
     @abstractmethod
     def performance_report(self, path: str | os.PathLike[str]) -> Any:
         """Return a context in which Dask's performance report is recorded, where there is a cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one round of a chain makes of a state: all ``task(*shared, state, item)`` combined, and settled."""
+
+    task: Task
+    """Writes to a state only where it is the only one of its round and there is no client."""
+    combine: Task
+    """Of neighbours first, in the tree of `Workers.reduce_blocks`."""
+    settle: Task
+    """Of what all together have left."""
+
+    def state(self, left: Sequence[Any]) -> Any:
+        """Return the state that a round has left as one result or two."""
+        return self.settle(left[0] if len(left) == 1 else self.combine(*left))
+
+    def after(self, n_shared: int, *arguments: Any) -> Any:
+        """Run a task of a round: `arguments` are the shared ones, the item, and what the round before has left."""
+        item, *left = arguments[n_shared:]
+        return self.task(*arguments[:n_shared], self.state(left), item)
 
 
 class Here(Workers):
@@ -126,12 +178,25 @@ class Here(Workers):
             result = combine(levels.pop()[1], result)
         return result
 
+    def chain_blocks(
+        self, rounds: Round, legs: Legs, state: Any, *, name: str, shared: Sequence[Any] = ()
+    ) -> Iterator[Any]:
+        """Take the rounds one after the other."""
+        for leg in legs:
+            for items in leg:
+                given = (*shared, state)
+                state = rounds.settle(self.reduce_blocks(rounds.task, items, rounds.combine, name=name, shared=given))
+            yield state
+
     def keep(self, argument: Any) -> Any:
         """Return it."""
         return argument
 
     def let_go(self, kept: Any) -> None:
         """Nothing was sent."""
+
+    def settle(self, name: str) -> None:
+        """Tasks end where they were called."""
 
     @property
     def actors(self) -> Actors:
@@ -222,18 +287,47 @@ class OnDask(Workers):
             raise ValueError("expected at least one block to combine, found none")
         with cluster_errors(name):
             submit = self._submitter(function, name, shared)
-            level = [submit(k, item) for k, item in enumerate(items)]
             join = self._submitter(combine, f"{name}-combine", ())
-            n_joined = 0
-            while len(level) > 1:
-                starts = range(0, len(level), 2)
-                pairs = ((k, level[i : i + 2]) for k, i in enumerate(starts, n_joined))
-                level = [join(k, *pair) if len(pair) == 2 else pair[0] for k, pair in pairs]
-                n_joined += len(starts)
+            root = _combined([submit(k, item) for k, item in enumerate(items)], join, count(), n_left=1)[0]
             try:
-                return level[0].result()
+                return root.result()
             finally:
-                level[0].release()
+                root.release()
+
+    def chain_blocks(
+        self, rounds: Round, legs: Legs, state: Any, *, name: str, shared: Sequence[Any] = ()
+    ) -> Iterator[Any]:
+        """Submit a leg ahead; the last two results of a round are combined by each that takes them: one task less."""
+        with cluster_errors(name):
+            begin = self._submitter(rounds.task, name, shared)
+            go_on = self._submitter(rounds.after, name, (len(shared), *shared))
+            join = self._submitter(rounds.combine, f"{name}-combine", ())
+            n_begun, joined = 0, count()
+            left: list[Any] = [self.keep(state)]
+            wanted: deque[list[Any]] = deque()  # what legs have left
+            try:
+                for leg in legs:
+                    for items in leg:
+                        before, numbered = left, enumerate(items, n_begun)
+                        made = [go_on(k, item, *left) if n_begun else begin(k, *left, item) for k, item in numbered]
+                        left = _combined(made, join, joined, n_left=2)
+                        n_begun += len(items)
+                        if not any(before is one for one in wanted):
+                            released(*before)
+                    wanted.append(left)
+                    if len(wanted) > _LEGS_AHEAD:
+                        yield self._state(rounds, wanted.popleft())
+                while wanted:
+                    yield self._state(rounds, wanted.popleft())
+            finally:
+                released(*left, *chain.from_iterable(wanted))
+
+    def _state(self, rounds: Round, left: list[Any]) -> Any:
+        """Wait for what a leg has left."""
+        try:
+            return rounds.state(self.client.gather(left))
+        finally:
+            released(*left)
 
     def _submitter(self, function: Task, name: str, shared: Sequence[Any]) -> Callable[..., Any]:
         arguments = [self.keep(argument) for argument in shared]
@@ -252,6 +346,12 @@ class OnDask(Workers):
     def let_go(self, kept: Any) -> None:
         """Release what was sent to the workers."""
         released(kept)
+
+    def settle(self, name: str) -> None:
+        """Ask the workers that there are."""
+        with suppress(OSError, RuntimeError):  # the scheduler is gone, and its workers with it
+            while any(self.client.run(_runs, name, on_error="ignore").values()):
+                time.sleep(_POLL_S)
 
     def peak_memory(self) -> dict[str, int]:
         """Return the peaks of the client and of every worker that answers."""
@@ -278,6 +378,18 @@ class OnDask(Workers):
                 recorded.__exit__(None, None, None)  # not where the work failed: the scheduler may be gone
 
         return report()
+
+
+def _combined(level: list[Any], join: Callable[..., Any], numbers: Iterator[int], n_left: int) -> list[Any]:
+    """Combine futures, neighbours first, until so many are left."""
+    while len(level) > n_left:
+        pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
+        level = [join(next(numbers), *pair) if len(pair) == 2 else pair[0] for pair in pairs]
+    return level
+
+
+def _runs(name: str, dask_worker: Any) -> bool:
+    return any(str(task.key).startswith(("('" + name, name)) for task in dask_worker.state.executing)
 
 
 def _process_and_peak() -> tuple[int, int]:

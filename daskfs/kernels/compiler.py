@@ -1,69 +1,22 @@
-"""How numba is made to compile kernels: natively only what Python calls, and the same bits whoever has compiled.
-
-As numba has it, every function becomes native code of its own and is optimised again inside each of its callers. The
-process that has compiled then calls the former where a process that loads the caller from disk calls the latter, and
-dot products that are optimised twice need not be summed as those that are optimised once: the last bit changed with the
-state of the cache. So a function that only kernels call is kept as LLVM's bitcode, to be linked into its callers, and
-what is linked is each caller's own. It takes less than three quarters of the time, too.
-"""
+"""How numba is made to compile kernels: the same bits whoever has compiled, and nothing done twice."""
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import llvmlite.binding
+from numba.core import types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
+from numba.core.targetconfig import ConfigStack
+from numba.core.typed_passes import NativeLowering
 from numba.extending import overload
 from numba.np import arrayobj
 
 from daskfs import interrupts
-
-ENVIRONMENT = "_ZN08NumbaEnv"
-"""How the names of variables begin through which a function finds its Python constants; one in a process."""
-
-
-class NativeLibrary(JITCodeLibrary):
-    """The code of a function that Python calls, with all that it calls; no other library shares these."""
-
-    def _finalize_final_module(self) -> None:
-        for function in self._final_module.functions:
-            if function.linkage == llvmlite.binding.Linkage.linkonce_odr:
-                function.linkage = llvmlite.binding.Linkage.internal
-        super()._finalize_final_module()
-
-
-class LinkedLibrary(JITCodeLibrary):
-    """The code of a function that kernels call: to be linked into theirs, not native."""
-
-    def _finalize_final_module(self) -> None:
-        self._finalize_dynamic_globals()
-        self._verify_declare_only_symbols()
-        engine = self._codegen._engine
-        found = (v for v in self._final_module.global_variables if v.name.startswith(ENVIRONMENT))
-        missing = [str(variable) for variable in found if not engine.is_symbol_defined(variable.name)]
-        if missing:
-            engine.add_module(llvmlite.binding.parse_assembly("\n".join(missing)))
-            engine.finalize_object()
-        self._finalized = True
-
-    def serialize_using_object_code(self) -> tuple[Any, ...]:
-        """Return what is kept on disk."""
-        kept: tuple[Any, ...] = self.serialize_using_bitcode()
-        return kept
-
-
-class PlainLibrary(LinkedLibrary):
-    """The same, optimised where it is linked into native code alone: nothing in it may be summed in another order."""
-
-    def _optimize_functions(self, module: Any) -> None:
-        module.data_layout = self._codegen._data_layout
-
-    def _optimize_final_module(self) -> None:
-        """Leave it to whom it is linked into."""
+from daskfs.kernels.borrowing import BorrowingLowering
+from daskfs.kernels.libraries import LinkedLibrary, NativeLibrary, PlainLibrary
 
 
 def refuse_shapes(source: Any, target: Any) -> None:
@@ -78,35 +31,62 @@ def _refuse_shapes(source, target):  # type: ignore[no-untyped-def]
     return refuse
 
 
+class CallTypes:
+    """What numba found for calls of its own functions with arguments of some types.
+
+    It tries dozens of templates for every ``a + b`` and ``a[i]``, and does so whenever it goes through a function.
+    """
+
+    def __init__(self) -> None:
+        self._resolve: Any = types.Function.get_call_type
+        self._found: dict[Any, tuple[Any, Any]] = {}
+        self._options: tuple[Any, str] = (None, "")
+
+    def resolve(self, function: Any, context: Any, arguments: Any, keywords: Any) -> Any:
+        """Return the signature of a call."""
+        key = (function, context, tuple(arguments), tuple(keywords.items()), self._options_now())
+        found = self._found.get(key)
+        if found is None:
+            signature: Any = self._resolve(function, context, arguments, keywords)
+            self._found[key] = signature, function._impl_keys[signature.args]
+            return signature
+        signature, function._impl_keys[signature.args] = found
+        return signature
+
+    def _options_now(self) -> str:
+        """Return the options with which is compiled, on which the machine code of numba's functions depends."""
+        now = ConfigStack.top_or_none()
+        if now is not self._options[0]:
+            self._options = now, str(sorted(now._values.items()))
+        return self._options[1]
+
+
+CALL_TYPES = CallTypes()
+
+
 @contextmanager
 def making(library: type[JITCodeLibrary], codegen: Any) -> Iterator[None]:
-    """Have numba make libraries of a class for what is compiled or loaded; under numba's compiler lock."""
-    before = codegen._library_class, arrayobj.raise_with_shape_context
+    """Have numba make libraries of a class for what is compiled or loaded, by our ways; under its compiler lock."""
+    function: Any = types.Function
+    before = codegen._library_class, arrayobj.raise_with_shape_context, function.get_call_type
     codegen._library_class, arrayobj.raise_with_shape_context = library, refuse_shapes
+    function.get_call_type = lambda *asked: CALL_TYPES.resolve(*asked)
     try:
         yield
     finally:
-        codegen._library_class, arrayobj.raise_with_shape_context = before
-
-
-@contextmanager
-def collecting_seldom() -> Iterator[None]:
-    """Let Python look for circles after 50,000 objects, not 700: what a compiler makes stays, and looking took a sixth.
-
-    Under numba's compiler lock. It takes 10 MiB more; without any collection it would be 130.
-    """
-    before = gc.get_threshold()
-    gc.set_threshold(max(before[0], 50_000) if before[0] else 0, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
+        codegen._library_class, arrayobj.raise_with_shape_context, function.get_call_type = before
 
 
 class CompilerForKernels(Compiler):
     """Compiles a function that kernels call."""
 
     library_class: type[JITCodeLibrary] = PlainLibrary
+
+    def define_pipelines(self) -> list[Any]:
+        """Return numba's passes, with references counted where they need be."""
+        [passes] = super().define_pipelines()
+        passes.passes = [(BorrowingLowering if one is NativeLowering else one, name) for one, name in passes.passes]
+        return [passes]
 
     def _compile_core(self) -> Any:
         interrupts.raise_waiting()
@@ -116,7 +96,7 @@ class CompilerForKernels(Compiler):
             library = LinkedLibrary
         self.state.library = library(codegen, self.state.func_id.func_qualname)
         self.state.library.enable_object_caching()
-        with collecting_seldom(), making(PlainLibrary, codegen):  # numba's own functions among them
+        with making(PlainLibrary, codegen):  # numba's own functions among them
             return super()._compile_core()
 
 

@@ -42,8 +42,10 @@ from numba.extending import models, overload, register_model
 
 from daskfs import interrupts
 from daskfs.kernels.cache_folder import CACHE_DIRECTORY, make_stamped
-from daskfs.kernels.compiler import CompilerForKernels, CompilerForPython, LinkedLibrary, making
+from daskfs.kernels.collecting import collecting_seldom
+from daskfs.kernels.compiler import CompilerForKernels, CompilerForPython, making
 from daskfs.kernels.instructions import CHOICES, is_stopped, prefetch
+from daskfs.kernels.libraries import LinkedLibrary
 
 try:
     import fcntl
@@ -109,7 +111,8 @@ class KernelCache:
         unfinished = path.with_name(f"{path.name}.{uuid.uuid4().hex[:16]}")
         try:
             make_stamped(path.parent)
-            reduced = dumps((key, data._reduce()))
+            *parts, _ = data._reduce()
+            reduced = dumps((key, (*parts, data.library.constants())))
             unfinished.write_bytes(hashlib.sha256(reduced).digest() + reduced)
             unfinished.replace(path)
         except OSError:
@@ -232,7 +235,8 @@ def _nothing(context: Any, builder: Any, kind: Any, value: Any) -> Any:
 def compile_or_give_up(compile: Callable[[Any], Any], dispatcher: Any, sig: Any) -> Any:
     """Compile a function for a signature; where that fails or is interrupted, others need not wait for it."""
     try:
-        return compile(sig)
+        with collecting_seldom():
+            return compile(sig)
     except BaseException:
         dispatcher._cache.give_up(sig, dispatcher.targetctx)
         raise

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from daskfs import interrupts
+from daskfs.kernels.collecting import collecting_seldom
 from daskfs.kernels.instructions import is_stopped as is_stopped
 from daskfs.kernels.instructions import prefetch as prefetch
 from daskfs.kernels.sources import stamp_of
@@ -38,7 +39,7 @@ class Kernel:
     @functools.cached_property
     def dispatcher(self) -> Any:
         """numba's, the same in all threads."""
-        with interrupts.held(), _LOADING:  # loading numba is not to be cut short
+        with interrupts.held(), _LOADING, collecting_seldom():  # loading numba is not to be cut short
             if "dispatcher" not in vars(self):
                 from daskfs.kernels.machine_code import dispatcher_of
 

@@ -110,6 +110,10 @@ class ArrayMatrix(Matrix):
         chosen = csc[:, columns]
         return SparseColumns(chosen.indptr, chosen.indices, chosen.data, self.shape[0])
 
+    def entry_counts(self, rows: Rows = slice(None)) -> np.ndarray | None:
+        """Return how many entries each row of X[rows] has; None where X is dense."""
+        return np.diff(self._X.indptr).astype(np.int64)[rows] if self._is_sparse else None
+
     @cached_property
     def _by_columns(self) -> Any:
         """X as a CSC matrix, rows ascending and each once."""

@@ -151,6 +151,10 @@ class Matrix(ABC):
         """Return the entries of X[:, columns]."""
         return None
 
+    def entry_counts(self, rows: Rows = slice(None)) -> np.ndarray | None:
+        """Return how many entries each row of X[rows] has, int64; none of them is read."""
+        return None
+
     def column_view(self, columns: slice) -> np.ndarray | None:
         """Return X[:, columns] as it lies in memory, without a copy, in whatever order."""
         return None
@@ -376,6 +380,10 @@ class _View(Matrix):
     def sparse_columns(self, columns: Rows) -> SparseColumns | None:
         """Return the entries of X[:, columns], or None where the base is dense."""
         return self._matrix.sparse_columns(columns)
+
+    def entry_counts(self, rows: Rows = slice(None)) -> np.ndarray | None:
+        """Return how many entries each row of X[rows] has, or None where the base is dense."""
+        return self._matrix.entry_counts(self._located(rows))
 
     def column_view(self, columns: slice) -> np.ndarray | None:
         """Return X[:, columns] without a copy, where the base can."""

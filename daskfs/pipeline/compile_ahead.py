@@ -25,14 +25,22 @@ from daskfs.kernels.cache_folder import CACHE_DIRECTORY, make_stamped
 from daskfs.kernels.sources import stamp_of_all
 from daskfs.losses import LOSSES
 from daskfs.matrix.blocks import RowBlock
-from daskfs.store.checksums import LEAST_NBYTES, checksum_of
 from daskfs.store.feature_store import open_store
+from daskfs.store.layout import Codec
 from daskfs.store.writer import StoreWriter
 
 N_CLASSES = {"two classes": 2, "classes": 3}
 SIZES = {"n_features_to_select": 4, "n_subsets": 3, "n_bootstraps": 2, "n_epochs": 2, "n_steps": 20, "max_iter": 20}
 TALL, WIDE = (120, 10), (24, 40)
 """Rows and columns of the noise, of which one tells; the wide one has two equal columns."""
+LARGE = (1 << 14, 16)
+"""A tile that is checked and decoded as large ones are."""
+TEXTS = {
+    "csv": "a,b,y\n" + '1.25,x,0\n12345678.901234567e-3,"y, ""z""",1\n,x,1\n' * 8,
+    "svm": "1 1:0.5 3:12345678.901234567e-3\n0 2:1\n" * 8,
+    "vw": "1 |n a:0.5 b:12345678.901234567e-3\n0 |n c |m d\n" * 8,
+}
+"""What is read of each format of text, by the ending of its files; the target is named y where it has a name."""
 LIMIT = 1 << 30
 N_PROCESSES = 2
 
@@ -46,7 +54,8 @@ def compile_ahead(selections: Iterable[Mapping[str, Any]], dtype: str) -> None:
     ----------
     selections : iterable of mappings
         The method and its parameters, as in `select` of a pipeline; and, where they are known, ``n_classes`` of the
-        target (0: numbers), and ``then_refit`` where the pipeline's own refit follows.
+        target (0: numbers), and ``then_refit`` where the pipeline's own refit follows. Or ``text`` alone, one of
+        `TEXTS`, which is read.
     dtype : str
         Of the matrix.
     """
@@ -110,7 +119,7 @@ def rehearse(jobs: str, dtype: str) -> None:
     Parameters
     ----------
     jobs : str
-        JSON, a list of pairs: a method with its parameters, and the shapes of the stores.
+        JSON, a list of pairs: a method with its parameters, or a text, and the shapes of the stores.
     dtype : str
         Of the stores.
     """
@@ -121,6 +130,9 @@ def rehearse(jobs: str, dtype: str) -> None:
     with tempfile.TemporaryDirectory(prefix="daskfs-rehearsal-") as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what noise lacks: with PYTHONWARNINGS=error nothing came after them
         for number, (options, shapes) in enumerate(json.loads(jobs)):
+            if "text" in options:
+                _read_text(Path(folder) / f"{number}.{options['text']}", dtype)
+                continue
             method, then_refit = options.pop("method"), options.pop("then_refit", False)
             loss = options.get("loss", find_method(method).loss)
             n_classes = options.pop("n_classes", N_CLASSES.get(LOSSES[loss].target, 0) if loss in LOSSES else 0)
@@ -131,7 +143,22 @@ def rehearse(jobs: str, dtype: str) -> None:
                     selector = find_method(method)(**options, random_state=0, memory_limit=LIMIT).fit(open_store(path))
                     if then_refit:
                         refit_by_ridge(selector, Run(open_store(path), method))
-    checksum_of(np.zeros(LEAST_NBYTES, np.uint8))  # as of tiles, which those of noise are smaller than
+        _read_large_tiles(Path(folder), dtype)
+
+
+def _read_text(path: Path, dtype: str) -> None:
+    """Have the kernels compiled that read a text."""
+    from daskfs.sources import csv_records
+    from daskfs.sources.ingest import ingest
+
+    path.write_text(TEXTS[path.suffix[1:]])
+    options: dict[str, Any] = {"target": "y", "missing": "mean"} if path.suffix == ".csv" else {}
+    least, csv_records.WORTH_COMPILING_NBYTES = csv_records.WORTH_COMPILING_NBYTES, 0
+    try:
+        with suppress(Exception):
+            ingest(path, path.with_suffix(".zarr"), dtype=dtype, **options)
+    finally:
+        csv_records.WORTH_COMPILING_NBYTES = least
 
 
 def _small(selection: Mapping[str, Any]) -> dict[str, Any]:
@@ -163,3 +190,13 @@ def _write_noise(path: Path, n_samples: int, n_features: int, dtype: str, n_clas
     y = rank * (n_classes or n_samples) // n_samples
     with StoreWriter(path, n_features, dtype, target_names=["y"], source={"digest": "noise"}) as writer:
         writer.write(RowBlock(0, n_samples, X.astype(dtype), y.astype(np.float64)))
+
+
+def _read_large_tiles(folder: Path, dtype: str) -> None:
+    """Have the reader's kernels compiled, for each codec: tiles of noise are too small for them."""
+    codecs: tuple[Codec, ...] = ("raw", "lz4")
+    for codec in codecs:
+        path = folder / f"{codec}.zarr"
+        with StoreWriter(path, LARGE[1], dtype, source={"digest": "zeros"}, codec=codec) as writer:
+            writer.write(RowBlock(0, LARGE[0], np.zeros(LARGE, dtype)))
+        open_store(path).read(slice(None))

@@ -6,11 +6,11 @@ import errno
 import json
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from daskfs.pipeline.planning import (
 )
 from daskfs.pipeline.progress import StepTimes, logged
 from daskfs.pipeline.refit import refit_by_ridge
+from daskfs.pipeline.stream_run import StreamRun, check_stream
 from daskfs.report.html import render_report
 from daskfs.report.plots import draw_history
 from daskfs.report.runs import write_page
@@ -45,7 +46,11 @@ from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.shared.run import Run
 from daskfs.sources.base import Source
 from daskfs.sources.ingest import ingest
+from daskfs.sources.sparse.base import SparseSource
 from daskfs.store.feature_store import FeatureStore, open_store
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 TEST_BLOCK_NBYTES = 8 * 2**20
 """Memory limit of the blocks of test rows: two blocks and their copies in double precision stay small."""
@@ -61,7 +66,12 @@ class RunOutcome:
 
 
 def run_pipeline(
-    pipeline: Pipeline, *, resume: bool = False, force: bool = False, progress: Progress | None = None
+    pipeline: Pipeline,
+    *,
+    resume: bool = False,
+    force: bool = False,
+    progress: Progress | None = None,
+    stream: SparseSource | None = None,
 ) -> RunOutcome:
     """Run a pipeline.
 
@@ -74,6 +84,8 @@ def run_pipeline(
         Replace a run that exists at `pipeline.output`, once the new one is finished.
     progress : Progress, optional
         What shows it.
+    stream : SparseSource, optional
+        With ``store: none`` what is learnt from, in place of the pipeline's source: what comes through a pipe.
 
     Returns
     -------
@@ -88,8 +100,7 @@ def run_pipeline(
     """
     if not resume:
         check_output(pipeline.output_path, force=force)
-    source = check_pipeline(pipeline)
-    plan = plan_pipeline(pipeline, facts_of(pipeline, source))
+    write = _of_stream(pipeline, stream, resume) if pipeline.is_stream else _of_store(pipeline)
     output = pipeline.output_path
     folder: RunFolder | None = None
     try:
@@ -97,7 +108,7 @@ def run_pipeline(
             folder = RunFolder.resume(output) if resume else RunFolder.start(output, force=force)
         log = folder.path / "run.log"
         with interrupts.guard(), _explained(folder.path), logged(log, progress or Silent()) as steps:
-            results = _Run(pipeline, folder, plan, source, steps).write()
+            results = write(folder, steps)
         with interrupts.concluding():
             folder.finish()
     except BaseException as fault:
@@ -110,6 +121,26 @@ def run_pipeline(
             fault.add_note(f"continue with --resume {output}")
         raise
     return RunOutcome(output, output / "report.html", results)
+
+
+Write = Callable[[RunFolder, StepTimes], dict[str, SelectionResult]]
+"""Computes everything, writes every file of a run's folder and returns the results by label."""
+
+
+def _of_store(pipeline: Pipeline) -> Write:
+    """Check a pipeline and plan it; return what runs it."""
+    source = check_pipeline(pipeline)
+    plan = plan_pipeline(pipeline, facts_of(pipeline, source))
+    return lambda folder, steps: _Run(pipeline, folder, plan, source, steps).write()
+
+
+def _of_stream(pipeline: Pipeline, stream: SparseSource | None, resume: bool) -> Write:
+    """Check a pipeline without a store; return what runs it."""
+    if resume:
+        problem = "a run without a store cannot be resumed: what it has learnt is saved at its end"
+        raise RunError(problem, str(pipeline.output_path), "run it again, with --force")
+    source = check_stream(pipeline) if stream is None else stream
+    return lambda folder, steps: StreamRun(pipeline, source, folder.path, steps).write()
 
 
 @contextmanager
@@ -136,6 +167,7 @@ class _Run:
         self.source = source
         self.steps = steps
         self.ingest_seconds = 0.0
+        self.ingest_memory: dict[str, int] = {}
 
     def write(self) -> dict[str, SelectionResult]:
         """Compute everything, write every file and return the results by label."""
@@ -148,14 +180,7 @@ class _Run:
         cluster = pipeline.cluster
         kind = cluster.kind
         self._warm_up(store)
-        with open_cluster(
-            kind,
-            n_workers=cluster.n_workers,
-            memory_limit=cluster.limits_nbytes.get("worker"),
-            address=cluster.address,
-            dashboard_address=cluster.dashboard_address,
-            local_directory=cluster.local_directory,
-        ) as workers:
+        with self._cluster(kind) as workers:
             if kind == "address":
                 self._plan_again(self.plan.data, workers.n_threads)
             if cluster.dashboard_address is not None and workers.client is not None and kind != "address":
@@ -164,6 +189,17 @@ class _Run:
                 results = {label: self._select(label, store, workers) for label in pipeline.selections}
             self._write_results(results, workers)
         return results
+
+    def _cluster(self, kind: str) -> AbstractContextManager[Workers]:
+        cluster = self.pipeline.cluster
+        return open_cluster(
+            kind,
+            n_workers=cluster.n_workers,
+            memory_limit=cluster.limits_nbytes.get("worker"),
+            address=cluster.address,
+            dashboard_address=cluster.dashboard_address,
+            local_directory=cluster.local_directory,
+        )
 
     def _plan_again(self, facts: DataFacts, n_workers: int) -> None:
         """Plan again where the sizes, or the number of workers, turn out other than planned with."""
@@ -191,11 +227,17 @@ class _Run:
         """Make or open the store, whose sizes were estimates where its source is text."""
         since = time.perf_counter()
         facts, limits = self.plan.data, self.plan.limits
-        limit = limits.ingest_nbytes(facts.n_samples)
-        store = make_store(self.pipeline, self.source, limit, self.steps)
+        limit = limits.ingest_nbytes(facts)
+        if limits.ingests_on_workers(facts):  # whose processes end with it: selections need not leave room for Arrow
+            with self._cluster("local") as workers:
+                store = make_store(self.pipeline, self.source, limit, self.steps, workers.client)
+                self.ingest_memory = workers.peak_memory()
+        else:
+            store = make_store(self.pipeline, self.source, limit, self.steps)
         self.ingest_seconds = time.perf_counter() - since
         check_sizes(self.pipeline, store.shape[1])
-        self._plan_again(facts_of_store(self.pipeline, store, is_new=not facts.store_stands), limits.n_workers)
+        found = facts_of_store(self.pipeline, store, is_new=not facts.store_stands)
+        self._plan_again(replace(found, has_parts=facts.has_parts), limits.n_workers)
         return store
 
     def _select(self, label: str, store: FeatureStore, workers: Workers) -> SelectionResult:
@@ -254,6 +296,7 @@ class _Run:
         # The page shows the peak memory, and drawing its figures takes part in it: they are drawn first.
         figures = {label: draw_history(one.history, one.history_kind) for label, one in results.items()}
         measured = workers.peak_memory()
+        measured |= {name: max(nbytes, measured.get(name, 0)) for name, nbytes in self.ingest_memory.items()}
         for label, result in results.items():
             result.memory |= {
                 "limit_nbytes": result.memory.get("limit_nbytes", {}) | self.plan.limits.by_process,
@@ -271,12 +314,18 @@ class _Run:
         self.steps.finish()
 
 
-def make_store(pipeline: Pipeline, source: Source | None, memory_limit: int, progress: Progress) -> FeatureStore:
+def make_store(
+    pipeline: Pipeline,
+    source: Source | None,
+    memory_limit: int,
+    progress: Progress,
+    client: Client | None = None,
+) -> FeatureStore:
     """Ingest the source, or open the store that was made from it before."""
     path = pipeline.store_path
     if source is None:
         return open_store(path)
-    wanted = pipeline.store
+    wanted = pipeline.stored
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as fault:
@@ -292,6 +341,7 @@ def make_store(pipeline: Pipeline, source: Source | None, memory_limit: int, pro
         tile_shape=None if wanted.tile_shape is None else (wanted.tile_shape[0], wanted.tile_shape[1]),
         memory_limit=memory_limit,
         progress=progress,
+        client=client,
     )
 
 

@@ -57,7 +57,7 @@ class ArraySource(Source):
         self._y = None if y is None else as_targets(y, n_samples)
         self._weight = None if weight is None else as_column(weight, n_samples, "weight")
         self.has_weight = weight is not None
-        self.target_names = _name_targets(self._y, target_names)
+        self.target_names = name_targets(self._y, target_names)
         self._description = description
 
     @property
@@ -140,7 +140,8 @@ def coded_texts(y: Any, notes: list[str]) -> tuple[Any, list[str] | None]:
     return codes, texts.tolist()
 
 
-def _name_targets(y: np.ndarray | None, names: Sequence[str] | None) -> list[str]:
+def name_targets(y: np.ndarray | None, names: Sequence[str] | None) -> list[str]:
+    """Return a name for each target: those given, or target, target0, ..."""
     n_targets = 0 if y is None else (1 if y.ndim == 1 else y.shape[1])
     if names is None:
         return ["target"] if n_targets == 1 else [f"target{k}" for k in range(n_targets)]

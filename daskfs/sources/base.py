@@ -127,6 +127,11 @@ class Source(ABC):
         """Tell whether a store made from `description` with `digest` holds this content."""
         return self.digest() == digest
 
+    @property
+    def has_parts(self) -> bool:
+        """Whether there are `parts`, as far as is known without reading."""
+        return False
+
     def parts(self) -> Sequence[Any]:
         """Return parts that processes can read apart, in order; none where there are none.
 

@@ -9,6 +9,7 @@ import numpy as np
 from daskfs.errors import DataError
 from daskfs.matrix.target import WholeValues
 from daskfs.sources.base import Source, SourceBlock
+from daskfs.sources.sparse.base import SparseBlock
 from daskfs.store.writer import StoreWriter
 
 _NAMED_IN_A_NOTE = 10
@@ -55,7 +56,7 @@ class Constants:
         assert self._columns is not None
         self._columns, self._first = self._columns[is_same], self._first[is_same]
 
-    def update_target(self, block: SourceBlock) -> None:
+    def update_target(self, block: SourceBlock | SparseBlock) -> None:
         """Look at targets and weights of some more rows."""
         if block.weight is not None:
             self._all_weightless = self._all_weightless is not False and not block.weight.any()

@@ -233,11 +233,17 @@ class CsvSource(FileTable):
                 raise found
             self._note_end(file, text.last_byte)
 
+    @property
+    def has_parts(self) -> bool:
+        """Whether the files may be plain text as it lies there."""
+        is_utf8 = codecs.lookup(self.layout.encoding).name in ("utf-8", "ascii", "utf-8-sig")
+        is_packed = any(file.suffix in COMPRESSED for file in self.files)
+        return self._may_be_plain and is_utf8 and not self.layout.comment and not is_packed
+
     def parts(self) -> Sequence[TextPart]:
         """Return ranges of the files' bytes, where they are plain text as it lies there."""
         layout = self.layout
-        is_utf8 = codecs.lookup(layout.encoding).name in ("utf-8", "ascii", "utf-8-sig")
-        if not self._may_be_plain or layout.comment or not is_utf8 or any(f.suffix in COMPRESSED for f in self.files):
+        if not self.has_parts:
             return ()
         parts: list[TextPart] = []
         nbytes = part_nbytes(sum(file.stat().st_size for file in self.files))

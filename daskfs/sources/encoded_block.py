@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from daskfs.sources.base import SourceBlock
-from daskfs.sources.columns import BadValue, CategoryEncoder, Encoder, checked_numbers
+from daskfs.sources.columns import BadValue, CategoryEncoder, Encoder, NumberEncoder, checked_numbers, write_numbers
 
 
 class EncodedBlock:
@@ -33,11 +33,20 @@ class EncodedBlock:
     def append(self, table: pa.RecordBatch, encoders: Mapping[str, Encoder]) -> None:
         """Encode some more rows."""
         rows = slice(self.n_rows, self.n_rows + table.num_rows)
-        column = 0
+        X, start = self._X[rows], 0
+        together: dict[str, np.ndarray] = {}
         for name in self._features:
-            stop = column + len(encoders[name].feature_names)
-            encoders[name].encode(table[name], self._X[rows, column:stop])
-            column = stop
+            encoder, values = encoders[name], table[name]
+            numbers = encoder.unchanged(values) if isinstance(encoder, NumberEncoder) else None
+            if numbers is not None:
+                together[name] = numbers
+                continue
+            start = self._append_numbers(table, encoders, together, X, start)
+            together = {}
+            stop = start + len(encoder.feature_names)
+            encoder.encode(values, X[:, start:stop])
+            start = stop
+        self._append_numbers(table, encoders, together, X, start)
         for k, name in enumerate(self._targets):
             self._y[rows, k] = self._target(name, table[name], encoders)
         for name in self._weights:
@@ -45,6 +54,21 @@ class EncodedBlock:
         for name, texts in self._labels.items():
             texts.append(_as_text(table[name]))
         self.n_rows = rows.stop
+
+    def _append_numbers(
+        self,
+        table: pa.RecordBatch,
+        encoders: Mapping[str, Encoder],
+        together: Mapping[str, np.ndarray],
+        X: np.ndarray,
+        start: int,
+    ) -> int:
+        """Write columns that are written as they are, all at once; return where the next begins."""
+        stop = start + len(together)
+        if together and not write_numbers(list(together.values()), X[:, start:stop]):
+            for k, name in enumerate(together, start):  # which says what is wrong
+                encoders[name].encode(table[name], X[:, k : k + 1])
+        return stop
 
     def _target(self, name: str, values: pa.Array, encoders: Mapping[str, Encoder]) -> np.ndarray:
         encoder = encoders.get(name)

@@ -20,6 +20,8 @@ from daskfs.sources.base import Source
 from daskfs.sources.constants import Constants
 from daskfs.sources.parts import described, shape_of_blocks, write_in_parts
 from daskfs.sources.registry import as_source
+from daskfs.sources.sparse.base import SparseSource
+from daskfs.sources.sparse.ingest import write_sparse
 from daskfs.store.feature_store import FeatureStore, open_store
 from daskfs.store.writer import StoreWriter
 
@@ -56,7 +58,9 @@ def ingest(
     ----------
     source : path, list of paths, DataFrame, array or Source
         CSV (also .gz, .bz2, .xz, .zst) and Parquet files, patterns and folders, Zarr arrays, ``"sklearn:diabetes"``;
-        pandas, dask and polars DataFrames, Arrow tables; numpy, scipy.sparse and dask arrays.
+        files of LIBSVM and Vowpal Wabbit, click logs and texts, which become sparse stores;
+        pandas, dask and polars DataFrames, Arrow tables; numpy and dask arrays; scipy.sparse matrices and .npz files of
+        them, which become sparse stores.
     path : path-like
         Path of the store.
     target : str or list of str, optional
@@ -92,7 +96,8 @@ def ingest(
         Workers that see the files and the store's folder: ranges of plain text files and row groups of Parquet files
         are encoded, sorted and cut into tiles there. The store is the same, byte for byte.
     **layout
-        Format of CSV files: delimiter, quote, header, encoding, decimal, thousands, comment, skip_initial_space.
+        Options of the kind of source, of which ``kind`` is one where the name of the file does not say it ("clicks").
+        Of CSV files: delimiter, quote, header, encoding, decimal, thousands, comment, skip_initial_space.
 
     Returns
     -------
@@ -122,11 +127,20 @@ def ingest(
     dtype = _checked_dtype(dtype)
     if codec not in (None, "raw", "lz4"):
         raise ConfigError(f"expected raw or lz4, found {codec!r}", "codec", "leave it out to have it chosen")
+    if isinstance(rows, SparseSource) and (codec is not None or tile_shape is not None):
+        where = "codec" if codec is not None else "tile_shape"
+        raise ConfigError("a sparse store has neither codec nor tiles to choose", where, "leave it out")
     shuffle = shuffle and not rows.exchangeable
     encoding = encoding_digest(rows, dtype, shuffle, random_state, codec, tile_shape)
     path = Path(path).expanduser()
     if os.path.lexists(path):
         return _existing(path, rows, encoding, on_exists)
+
+    if isinstance(rows, SparseSource):
+        order = (shuffle, random_state)
+        with interrupts.guard():
+            write_sparse(rows, path, described(rows), dtype, order, encoding, limit, progress)
+        return open_store(path)
 
     def writer(source: dict[str, Any]) -> StoreWriter:
         return StoreWriter(

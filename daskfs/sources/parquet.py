@@ -8,12 +8,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from daskfs.errors import SourceError
 from daskfs.sources.base import part_nbytes
+from daskfs.sources.columns import plain_numbers
 from daskfs.sources.table import FileTable, TableBatch, TableOptions
 from daskfs.sources.table_schema import ColumnSchema
 
@@ -104,6 +106,11 @@ class ParquetSource(FileTable):
                 yield TableBatch(nan_as_missing(batch), str(file), first_row)
                 first_row += batch.num_rows
 
+    @property
+    def has_parts(self) -> bool:
+        """True."""
+        return True
+
     def parts(self) -> Sequence[RowGroups]:
         """Return row groups of each file, together until they have so many bytes."""
         parts: list[RowGroups] = []
@@ -127,7 +134,9 @@ def nan_as_missing(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the batch with null for NaN, as data frames mean it."""
     columns = []
     for values in batch.columns:
-        if pa.types.is_floating(values.type):
+        plain = plain_numbers(values)
+        is_whole = plain is not None and not (plain.size and np.isnan(plain.max()))
+        if pa.types.is_floating(values.type) and not is_whole:
             is_nan = pc.is_nan(values)
             if pc.any(is_nan).as_py():
                 values = pc.if_else(is_nan, pa.scalar(None, values.type), values)

@@ -10,6 +10,7 @@ import numpy as np
 
 from daskfs import interrupts
 from daskfs.cluster.workers import Workers
+from daskfs.errors import SourceError
 from daskfs.matrix.base import Progress
 from daskfs.sources.base import Source, SourceBlock
 from daskfs.sources.constants import Constants
@@ -66,7 +67,7 @@ def write_in_parts(
     """
     constants, found = Constants(), {}
     with writer:
-        files = writer.stretch_files(memory_limit // 4)
+        files = writer.stretch_files(memory_limit // 4, workers)
         block_rows, dtype = shape_of_blocks(rows, writer.dtype, memory_limit // 8)
         progress.start("ingest", rows.n_samples or rows.estimate_shape()[0] or 0)
         shared = (rows, files, block_rows, dtype)
@@ -84,17 +85,29 @@ def write_in_parts(
         rows.conclude([part.facts for part in encoded], sum(stretch.n_rows for stretch in stretches))
         constants.conclude(rows, writer)
         progress.finish()
-        writer.write_stretches(stretches, files, [block for part in encoded for block in part.blocks], workers)
+        writer.write_stretches(stretches, files, [block for part in encoded for block in part.blocks])
 
 
 def encode_part(
     rows: Source, files: StretchFiles, block_rows: int, dtype: np.dtype, part: tuple[int, Any] | None
 ) -> EncodedPart | dict[str, Any]:
-    """Encode a part where this runs, or describe the source where there is none."""
+    """Encode a part where this runs, or describe the source where there is none.
+
+    Raises
+    ------
+    SourceError
+        The files, or the store's folder, cannot be seen from here.
+    """
     rows = copy.copy(rows)  # it notes what it has read, and other tasks of this process read, too
-    if part is None:
-        return described(rows)
-    number, place = part
+    try:
+        return described(rows) if part is None else _encoded(rows, files, block_rows, dtype, *part)
+    except FileNotFoundError as fault:
+        raise SourceError("a worker does not see this file", str(fault.filename), "read it where it is seen") from None
+
+
+def _encoded(
+    rows: Source, files: StretchFiles, block_rows: int, dtype: np.dtype, number: int, place: Any
+) -> EncodedPart:
     writer, constants, blocks = StretchWriter(files, number), Constants(), []
     for block in rows.part_blocks(place, block_rows, dtype):
         writer.write(block.X)

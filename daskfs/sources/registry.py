@@ -24,9 +24,12 @@ SOURCES = {
     "parquet": "daskfs.sources.parquet:ParquetSource",
     "sklearn": "daskfs.sources.sklearn_sets:SklearnSource",
     "zarr": "daskfs.sources.zarr_array:ZarrSource",
+    "npz": "daskfs.sources.sparse.matrices:MatrixSource",
     "synthetic": "daskfs.sources.synthetic:SyntheticSource",
     "libsvm": "daskfs.sources.sparse.libsvm:LibsvmSource",
     "vw": "daskfs.sources.sparse.vw:VwSource",
+    "clicks": "daskfs.sources.sparse.clicks:ClicksSource",
+    "text": "daskfs.sources.sparse.text:TextSource",
 }
 """The kinds of source: the word of a pipeline file -> ``"module:Class"``, loaded when first asked for."""
 
@@ -34,8 +37,10 @@ ENDINGS = {
     ".parquet": "parquet",
     ".pq": "parquet",
     ".zarr": "zarr",
+    ".npz": "npz",
     **dict.fromkeys((".svm", ".libsvm", ".svmlight"), "libsvm"),
     ".vw": "vw",
+    **dict.fromkeys((".jsonl", ".ndjson"), "text"),
 }
 """What the ending of a path says of its kind, before one that says what compresses it; any other is a text table."""
 
@@ -179,6 +184,9 @@ def as_source(
         return DaskArraySource(source, y, names, targets)
     if source is None or isinstance(source, (dict, set, int, float)):
         raise SourceError(f"expected a path, a table or an array, found {type(source).__name__}", "source")
+    if hasattr(source, "tocsr"):
+        matrices: Any = import_module("daskfs.sources.sparse.matrices")
+        return matrices.MatrixSource(source, y, weight, names, targets if y is not None else None)
     from daskfs.sources.arrays import ArraySource
 
     return ArraySource(source, y, weight, names, targets if y is not None else None)
@@ -201,9 +209,11 @@ def _file_source(
     first = str(source if _is_path(source) else source[0])
     if first.startswith("sklearn:"):
         return make_source("sklearn", name=first.removeprefix("sklearn:"), target=target, **options)
-    kind = kind_of(first)
+    kind = options.pop("kind", None) or kind_of(first)
     if kind == "zarr":
         return make_source("zarr", path=source, y=y, names=names, target=target, **options)
+    if kind == "npz":
+        return make_source("npz", path=source, y=y, weight=weight, names=names, target=target, **options)
     if y is not None or names is not None:
         raise ConfigError(
             "y and names are for arrays; the columns of a file have names", "ingest", "pass target='name of the column'"

@@ -127,6 +127,10 @@ class TableSource(Source):
         """Return the columns of these roles."""
         return [name for name, column in self.columns.items() if column.role in roles]
 
+    @cached_property
+    def _may_drop(self) -> frozenset[str]:
+        return frozenset(name for name, column in self.columns.items() if column.missing == "drop")
+
     @property
     def target_names(self) -> list[str]:  # type: ignore[override]
         """Columns to predict."""
@@ -298,9 +302,11 @@ class TableSource(Source):
 
     def _drop_missing(self, table: pa.RecordBatch, dropped: dict[str, int]) -> tuple[pa.RecordBatch, np.ndarray]:
         """Return the rows that are kept, and their numbers in the batch."""
+        if not self._may_drop:
+            return table, np.arange(table.num_rows)
         keep = np.ones(table.num_rows, dtype=bool)
         for name in table.schema.names:
-            if self.columns[name].missing == "drop" and table[name].null_count:
+            if name in self._may_drop and table[name].null_count:
                 null = pc.is_null(table[name]).to_numpy(zero_copy_only=False)
                 if n_more := int((null & keep).sum()):
                     dropped[name] = dropped.get(name, 0) + n_more

@@ -51,10 +51,20 @@ class BandWriter:
         self._group, self._folder, self._shape, self._dtype = group, folder / "X", shape, dtype
         self._make_layout, self._codec = make_layout, codec
         self.layout = make_layout(codec)
-        self._band = Band(self.layout, shape, dtype)
+        self._band = BandFiles(self.layout, shape, dtype)
         self._n_filled = 0
         self._n_written = 0
         self._array: Any = None
+
+    @property
+    def height(self) -> int:
+        """Rows of a band."""
+        return self._band.height
+
+    def put(self, place: np.ndarray, rows: np.ndarray) -> None:
+        """Take rows of the next band in any order, with their places in it; `close` writes it."""
+        self._band.put(place, rows)
+        self._n_filled += len(rows)
 
     def write(self, rows: np.ndarray) -> None:
         """Take the next rows, of shape (n_rows, n_features)."""
@@ -102,7 +112,7 @@ class BandWriter:
         return "lz4" if len(encoded) * WORTHWHILE_RATIO <= tile.nbytes else "raw"
 
 
-class Band:
+class BandFiles:
     """Room for a band, each file's part of it as it lies in the file: rows are copied once more, into the file.
 
     Parameters
@@ -137,7 +147,8 @@ class Band:
 
     def _write_files(self, folder: Path, layout: Layout, n_rows: int) -> None:
         """Write the files that Zarr would: tiles as they are, zeros behind the edge, and the checksum."""
-        folder.mkdir(parents=True, exist_ok=True)
+        for level in (folder.parent, folder):  # not the store's own, which may have been removed
+            level.mkdir(exist_ok=True)
         self.files[:, n_rows:] = 0
         missing = bytes((layout.tile_shape[0] - self.height) * layout.tile_shape[1] * self.files.itemsize)
         for j, tile in enumerate(self.files):

@@ -13,10 +13,12 @@ import numpy as np
 
 from daskfs.errors import ConfigError, StoreError, StoreFormatError, did_you_mean
 from daskfs.matrix.base import Matrix, Progress
-from daskfs.matrix.blocks import ColumnStatistics, Rows, Strip
+from daskfs.matrix.blocks import ColumnStatistics, Rows, SparseColumns, SparseRows, Strip
 from daskfs.matrix.names import Names
-from daskfs.store.header import StoreHeader
+from daskfs.store.header import SparseHeader, StoreHeader
 from daskfs.store.manifest import MANIFEST, Manifest, identity_of, read_checksums, read_manifest
+from daskfs.store.sparse.names import StoredNames
+from daskfs.store.sparse.reader import SparseReader
 from daskfs.store.stored_arrays import StoredArray, expected_arrays, header_document, read_array, read_header, seal
 from daskfs.store.tile_reader import TileReader
 from daskfs.store.unfinished import SUFFIX
@@ -151,11 +153,11 @@ class FeatureStore(Matrix):
         CorruptStoreError
             A chunk that the block touches is missing, truncated, fails its checksum or is not the one written there.
         """
-        return self.tiles.read(rows, columns, out)
+        return (self.entries if self.is_sparse else self.tiles).read(rows, columns, out)
 
     def strips(self, rows: Rows, columns: slice) -> Iterator[Strip] | None:
         """Return an iterator over X[rows][:, columns] as tiles pass by; see `TileReader.strips`."""
-        found: Iterator[Strip] | None = self.tiles.strips(rows, columns)
+        found: Iterator[Strip] | None = None if self.is_sparse else self.tiles.strips(rows, columns)
         return found
 
     def read_target(self, rows: Rows = slice(None)) -> np.ndarray | None:
@@ -173,10 +175,38 @@ class FeatureStore(Matrix):
             whole = getattr(self, name)
         return self._open(name).read(rows) if whole is None else whole[rows]
 
+    def sparse_rows(self, rows: Rows) -> SparseRows | None:
+        """Return the entries of X[rows]; None of a dense store. See `SparseReader`."""
+        return self.entries.sparse_rows(rows) if self.is_sparse else None
+
+    def sparse_columns(self, columns: Rows) -> SparseColumns | None:
+        """Return the entries of X[:, columns]; None of a dense store. See `SparseReader`."""
+        return self.entries.sparse_columns(columns) if self.is_sparse else None
+
+    def entry_counts(self, rows: Rows = slice(None)) -> np.ndarray | None:
+        """Return how many entries each row of X[rows] has, int64; None of a dense store."""
+        return self._open("X/lengths").read(rows).astype(np.int64) if self.is_sparse else None
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether entries are stored, and not all values."""
+        return isinstance(self.header, SparseHeader)
+
+    @property
+    def n_entries(self) -> int:
+        """Values that are stored: of a sparse store those that are not zero."""
+        return self.header.n_entries if isinstance(self.header, SparseHeader) else self.shape[0] * self.shape[1]
+
     @cached_property
     def tiles(self) -> TileReader:
-        """The reader of X."""
+        """The reader of X of a dense store."""
         return self._open("X")
+
+    @cached_property
+    def entries(self) -> SparseReader:
+        """The reader of X of a sparse store."""
+        assert isinstance(self.header, SparseHeader)
+        return SparseReader(self.header, self._open, str(self.path))
 
     @property
     def tile_shape(self) -> tuple[int, int]:
@@ -186,12 +216,14 @@ class FeatureStore(Matrix):
     @cached_property
     def names(self) -> Names:  # type: ignore[override]
         """Names of the columns, read when first asked for."""
+        if isinstance(self.header, SparseHeader):
+            return StoredNames(self.header, self._open)
         return Names(self.shape[1], lambda: self.feature_names)
 
     @cached_property
     def feature_names(self) -> np.ndarray:
         """Names of shape (n_features,), an object array of str."""
-        return self._open("feature_names").read()
+        return self.names.array() if self.is_sparse else self._open("feature_names").read()
 
     @property
     def rows_are_random(self) -> bool:
@@ -272,7 +304,7 @@ class FeatureStore(Matrix):
     @cached_property
     def n_missing(self) -> np.ndarray:
         """Missing values of each column, int64 of shape (n_features,)."""
-        return self._open("statistics/n_missing").read()
+        return np.zeros(self.shape[1], np.int64) if self.is_sparse else self._open("statistics/n_missing").read()
 
     @cached_property
     def minimum(self) -> np.ndarray:
@@ -328,7 +360,7 @@ class FeatureStore(Matrix):
             "matrix_nbytes": n_samples * n_features * self.dtype.itemsize,
             "disk_nbytes": sum(files.values()),
             "n_files": len(files),
-            "n_missing": int(self.n_missing.sum()),
+            "n_missing": 0 if self.is_sparse else int(self.n_missing.sum()),
             "sealed": self.is_sealed,
             **self.header.to_dict(),
         }
@@ -344,11 +376,17 @@ class FeatureStore(Matrix):
 
     def _repr_html_(self) -> str:
         header, (n_samples, n_features) = self.header, self.shape
+        sizes = {
+            "Size": f"{n_samples * n_features * self.dtype.itemsize / 2**20:,.1f} MiB",
+            "Tiles": f"{header.tile_shape[0]:,} × {header.tile_shape[1]:,}, {header.codec}",
+        }
+        if isinstance(header, SparseHeader):
+            share = header.n_entries / max(1, n_samples * n_features)
+            sizes = {"Entries": f"{header.n_entries:,} ({share:.3g} of all values), stored as {header.values}"}
         rows = {
             "Store": str(self.path),
             "Matrix": f"{n_samples:,} samples × {n_features:,} features, {self.dtype}",
-            "Size": f"{n_samples * n_features * self.dtype.itemsize / 2**20:,.1f} MiB",
-            "Tiles": f"{header.tile_shape[0]:,} × {header.tile_shape[1]:,}, {header.codec}",
+            **sizes,
             "Target": ", ".join(self.target_names) or "none",
             "Rows": f"in random order (seed {header.random_state})" if self.shuffled else "in the source's order",
             "Source": str(self.source.get("description", self.source.get("kind", ""))),

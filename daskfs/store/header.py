@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -17,6 +17,8 @@ from daskfs.store.metadata import DTYPES, lengths
 from daskfs.version import __version__
 
 FORMAT_VERSION = 1
+SPARSE_FORMAT_VERSION = 2
+"""Of sparse stores, which older versions do not read; those of dense ones are as they were."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,30 @@ class StoreHeader:
         return json.loads(json.dumps(dataclasses.asdict(self)))
 
 
+@dataclass(frozen=True)
+class SparseHeader(StoreHeader):
+    """Metadata of a sparse store.
+
+    Parameters
+    ----------
+    n_entries, n_runs : int
+        Entries of the matrix, and of columns in blocks of rows that have any.
+    values : str
+        As what entries are stored: "ones" (not at all), "int8", "float32" or "float64"; read as `dtype`.
+    has_ids : bool
+        Columns are 64-bit ids that occur, ascending.
+    n_names, names_nbytes : int
+        Columns with a name, and the bytes of all names in UTF-8.
+    """
+
+    n_entries: int = 0
+    n_runs: int = 0
+    values: str = "float32"
+    has_ids: bool = False
+    n_names: int = 0
+    names_nbytes: int = 0
+
+
 def check_version(document: dict[str, Any], where: str) -> None:
     """Refuse a header that a newer daskfs wrote; all else about it is read only where it can be read.
 
@@ -85,10 +111,9 @@ def check_version(document: dict[str, Any], where: str) -> None:
         raise StoreFormatError(
             f"expected a format version, found {version!r}", where, "remove the store and ingest the source again"
         )
-    if version > FORMAT_VERSION:
-        raise StoreFormatError(
-            f"the store has format {version}, this daskfs reads up to {FORMAT_VERSION}", where, "upgrade daskfs"
-        )
+    if version > SPARSE_FORMAT_VERSION:
+        problem = f"the store has format {version}, this daskfs reads up to {SPARSE_FORMAT_VERSION}"
+        raise StoreFormatError(problem, where, "upgrade daskfs")
 
 
 def parse_header(document: dict[str, Any], where: str) -> StoreHeader:
@@ -107,20 +132,22 @@ def parse_header(document: dict[str, Any], where: str) -> StoreHeader:
         Written by a newer daskfs, or a field is missing or not what it should be.
     """
     check_version(document, where)
-    names = {item.name for item in dataclasses.fields(StoreHeader)}
+    is_sparse = document["format_version"] == SPARSE_FORMAT_VERSION
+    kind, fields = (SparseHeader, _FIELDS | _SPARSE_FIELDS) if is_sparse else (StoreHeader, _FIELDS)
+    names = {item.name for item in dataclasses.fields(kind)}
     missing = sorted(names - set(document))
     if missing:
         raise StoreFormatError(
             f"the header lacks {', '.join(missing)}", where, "remove the store and ingest the source again"
         )
     values = {}
-    for name, (expected, converted) in _FIELDS.items():
+    for name, (expected, converted) in fields.items():
         try:
             values[name] = converted(document[name])
         except (ValueError, TypeError):
             problem = f"expected {expected} as {name} in the header"
             raise StoreFormatError(problem, where, "remove the store and ingest the source again") from None
-    return StoreHeader(**values)
+    return kind(**values)
 
 
 def _pair(value: Any, least: int = 1) -> tuple[int, ...]:
@@ -186,7 +213,21 @@ _FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 """What is expected of each field, and what makes it what the header holds."""
 
 
-def content_digest(header: StoreHeader, feature_names: list[str]) -> str:
+def _count(value: Any) -> int:
+    return lengths([value], least=0)[0]
+
+
+_SPARSE_FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "n_entries": ("a number", _count),
+    "n_runs": ("a number", _count),
+    "values": ("ones or a dtype", _one_of("ones", "int8", "float32", "float64")),
+    "has_ids": ("true or false", _is(bool)),
+    "n_names": ("a number", _count),
+    "names_nbytes": ("a number", _count),
+}
+
+
+def content_digest(header: StoreHeader, feature_names: Sequence[str] = ()) -> str:
     """Return the identity of the content of a store that has just been written.
 
     Notes
@@ -200,12 +241,14 @@ def content_digest(header: StoreHeader, feature_names: list[str]) -> str:
         header.encoding_digest,
         header.shape,
         np.dtype(header.dtype).str,
-        feature_names,
+        list(feature_names),
         header.target_names,
         header.label_names,
         header.has_weight,
         header.random_state if header.shuffled else None,
     ]
+    if isinstance(header, SparseHeader):
+        identity += [header.n_entries, header.has_ids, header.n_names, header.names_nbytes]
     return hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,23 +33,43 @@ def convert_rows(rows: Any, out: np.ndarray, *, names: Sequence[str], first_row:
         NaN or infinity, a value too large for the dtype, or one that an integer dtype cannot hold.
     """
     values = np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows)
+    fits = _converted(values, out, allow_missing)
+    if fits is not None and not fits.all():
+        row, column = np.argwhere(~fits)[0].tolist()
+        raise _refusal(values[row, column], f"column {names[column]!r}, row {first_row + row}", out.dtype)
+
+
+def convert_entries(values: np.ndarray, out: np.ndarray, place_of: Callable[[int], str]) -> None:
+    """Copy entries of rows into `out`, which has the store's dtype; `place_of` says in words where one stands.
+
+    Raises
+    ------
+    DataError
+        As `convert_rows`.
+    """
+    fits = _converted(values, out, allow_missing=False)
+    if fits is not None and not fits.all():
+        first = int(np.argmin(fits))
+        raise _refusal(values[first], place_of(first), out.dtype)
+
+
+def _converted(values: np.ndarray, out: np.ndarray, allow_missing: bool) -> np.ndarray | None:
+    """Copy values into `out` as far as they fit; return which do, None where all do at a glance."""
     if values.dtype.kind not in "iufb":
         raise DataError(f"expected numbers, found {values.dtype}", "X", "encode text as numbers first")
     if out.dtype.kind == "f":
         with np.errstate(over="ignore", invalid="ignore"):
             out[...] = values
         if fit_at_a_glance(out):
-            return
+            return None
         fits = can_be_squared(out)
         if allow_missing:
             fits |= np.isnan(out)
-    else:
-        fits = _fits_integer(values, out.dtype)
-        if fits.all():
-            out[...] = values
-    if not fits.all():
-        row, column = np.argwhere(~fits)[0].tolist()
-        raise _refusal(values[row, column], f"column {names[column]!r}, row {first_row + row}", out.dtype)
+        return fits
+    fits = _fits_integer(values, out.dtype)
+    if fits.all():
+        out[...] = values
+    return fits
 
 
 def fit_at_a_glance(values: np.ndarray) -> bool:

@@ -30,15 +30,14 @@ class RowVectors:
             name: [np.empty(0, dtype=np.dtypes.StringDType())] for name in label_names
         }
 
-    def append(self, block: Any, labels: Mapping[str, Any] | None, first_row: int) -> None:
-        """Take y, weight and labels of a block.
+    def append(self, block: Any, n_rows: int, labels: Mapping[str, Any] | None, first_row: int) -> None:
+        """Take y, weight and labels of a block of so many rows.
 
         Raises
         ------
         DataError
             One is missing or was not announced, has the wrong length, or holds values that cannot be used.
         """
-        n_rows = block.X.shape[0]
         if (block.y is None) != (not self.target_names):
             found = "none" if block.y is None else "y"
             raise DataError(f"expected targets {list(self.target_names)}, found {found}", "y", "name the target")

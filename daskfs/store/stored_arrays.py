@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from daskfs.errors import CorruptStoreError
-from daskfs.store.header import StoreHeader, check_version, parse_header
+from daskfs.store.header import SparseHeader, StoreHeader, check_version, parse_header
 from daskfs.store.manifest import MANIFEST, MAX_NBYTES, Manifest, check_description, write_manifest
 from daskfs.store.metadata import TEXT, ArrayMetadata, parse_metadata, read_metadata
 from daskfs.store.plain_files import REMEDY, read_document
+from daskfs.store.sparse.layout import sparse_arrays
 from daskfs.store.strings import StringReader
 from daskfs.store.tile_reader import TileReader
 
@@ -61,7 +62,7 @@ class StoredArray:
         return ZarrReader(reader.folder, self.name)
 
 
-_GROUPS = {"zarr.json", "statistics/zarr.json", "labels/zarr.json"}
+_GROUPS = {"zarr.json", "statistics/zarr.json", "labels/zarr.json", "X/zarr.json", "names/zarr.json"}
 
 
 def read_header(folder: Path, manifest: Manifest) -> StoreHeader:
@@ -76,7 +77,8 @@ def read_header(folder: Path, manifest: Manifest) -> StoreHeader:
     check_version(document, str(folder))
     check_description(folder, "zarr.json", content, manifest)
     header = parse_header(document, str(folder))
-    if {f"{name}/zarr.json" for name in expected_arrays(header)} != manifest.sha256.keys() - _GROUPS:
+    expected = {f"{name}/zarr.json" for name in expected_arrays(header)}
+    if expected != manifest.sha256.keys() - (_GROUPS - expected):
         raise CorruptStoreError("the header tells of other arrays than the manifest", str(folder / "zarr.json"), REMEDY)
     return header
 
@@ -103,7 +105,12 @@ def header_document(folder: Path) -> tuple[dict[str, Any], bytes]:
 def expected_arrays(header: StoreHeader) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
     """Return dtype and shape of every array that a store with this header has, by name."""
     (n_samples, n_features), n_targets = header.shape, len(header.target_names)
-    arrays: dict[str, tuple[np.dtype, tuple[int, ...]]] = {"X": (np.dtype(header.dtype), header.shape)}
+    is_sparse = isinstance(header, SparseHeader)
+    arrays: dict[str, tuple[np.dtype, tuple[int, ...]]]
+    if isinstance(header, SparseHeader):
+        arrays = sparse_arrays(header)
+    else:
+        arrays = {"X": (np.dtype(header.dtype), header.shape)}
     if n_targets:
         arrays["target"] = (np.dtype("f8"), (n_samples, n_targets) if n_targets > 1 else (n_samples,))
     if header.has_weight:
@@ -113,8 +120,11 @@ def expected_arrays(header: StoreHeader) -> dict[str, tuple[np.dtype, tuple[int,
     for number in range(len(header.label_names)):
         arrays[f"labels/{number}"] = (TEXT, (n_samples,))
     for name in STATISTICS:
+        if is_sparse and name == "n_missing":
+            continue  # none is
         arrays[f"statistics/{name}"] = (np.dtype("i8" if name == "n_missing" else "f8"), (n_features,))
-    arrays["feature_names"] = (TEXT, (n_features,))
+    if not is_sparse:
+        arrays["feature_names"] = (TEXT, (n_features,))
     return arrays
 
 

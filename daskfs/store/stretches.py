@@ -7,7 +7,7 @@ stretch. So files are read from front to back, and neither the number of workers
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,13 +15,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daskfs.store import band_writer
-from daskfs.store.column_statistics import BlockStatistics, statistics_of
+from daskfs.store.band_writer import BandFiles
+from daskfs.store.column_statistics import BlockStatistics, by_kernel, statistics_of
 from daskfs.store.layout import Layout
 from daskfs.store.row_checks import convert_rows
-from daskfs.store.spool import stored_order
-
-_PIECE_NBYTES = 1 << 20
+from daskfs.store.spool import stored_order, taken
 
 
 class Stretch(NamedTuple):
@@ -141,24 +139,26 @@ class Stretches:
 def put_in_order(stretches: Stretches, block_rows: int, k: int) -> list[BlockStatistics]:
     """Sort the rows of a stretch; return the statistics of the blocks of `block_rows` rows that begin in it."""
     start, stop, n_samples = int(stretches.starts[k]), int(stretches.starts[k + 1]), int(stretches.starts[-1])
+    rows = stretches.rows(start, stop)
+    is_fast = by_kernel(n_samples * rows.shape[1] * rows.itemsize)
     found = []
     for first in range(-(-start // block_rows) * block_rows, stop, block_rows):
-        found.append(statistics_of(stretches.rows(first, min(first + block_rows, n_samples))))
+        last = min(first + block_rows, n_samples)
+        block = rows[first - start : last - start] if last <= stop else stretches.rows(first, last)
+        found.append(statistics_of(block, is_fast))
     if stretches.seed is None:
         return found
     draws = np.random.default_rng(stretches.seed)
     draws.bit_generator.advance(start)  # type: ignore[attr-defined]
     order = stored_order(draws.random(stop - start))
-    rows = stretches.rows(start, stop)
-    step = max(1, _PIECE_NBYTES // max(1, rows.shape[1] * rows.itemsize))
     with (stretches.files.folder / stretches.name_of(k)).open("wb") as file:
-        for first in range(0, len(order), step):
-            file.write(rows[order[first : first + step]].data)
+        for piece in taken(rows, order):
+            file.write(piece.data)
     return found
 
 
 class Band(NamedTuple):
-    """Rows that are stored together: of one file from top to bottom, or of several."""
+    """Rows that are stored together, in the same files."""
 
     first_row: int
     source_rows: np.ndarray
@@ -167,37 +167,34 @@ class Band(NamedTuple):
     """How many rows of each stretch were stored before."""
 
 
-def bands_of(stretches: Stretches, order: np.ndarray, height: int, n_together: int) -> list[Band]:
-    """Cut the stored order into one band of `height` rows, and the others by `n_together`."""
+def bands_of(stretches: Stretches, order: np.ndarray, height: int) -> list[Band]:
+    """Cut the stored order into bands of `height` rows."""
     bands: list[Band] = []
-    offsets, start = np.zeros(len(stretches.parts), np.int64), 0
-    while start < len(order) or not bands:
-        rows = order[start : start + (height * n_together if start else height)]
+    offsets = np.zeros(len(stretches.parts), np.int64)
+    for start in range(0, max(1, len(order)), height):
+        rows = order[start : start + height]
         bands.append(Band(start, rows, offsets.copy()))
         offsets += np.bincount(stretches.owners(rows), minlength=len(offsets))
-        start += len(rows)
     return bands
 
 
-def gathered(stretches: Stretches, band: Band) -> np.ndarray:
-    """Return the rows of a band."""
-    files, owners = stretches.files, stretches.owners(band.source_rows)
+def gather(stretches: Stretches, band: Band, put: Callable[[np.ndarray, np.ndarray], None]) -> None:
+    """Read the rows of a band, those of one stretch after the other, and hand them on with their places in it."""
+    owners = stretches.owners(band.source_rows)
     by_owner = np.argsort(owners, kind="stable")
-    rows, start = np.empty((len(owners), files.n_features), files.dtype), 0
+    start = 0
     for k, count in enumerate(np.bincount(owners, minlength=len(stretches.parts)).tolist()):
         if count:
-            place = by_owner[start : start + count]
-            rows[place] = files.read(stretches.name_of(k), int(band.offsets[k]), count)
+            rows = stretches.files.read(stretches.name_of(k), int(band.offsets[k]), count)
+            put(by_owner[start : start + count], rows)
             start += count
-    return rows
 
 
-def store_band(stretches: Stretches, folder: Path, layout: Layout, band: Band) -> int:
-    """Write the tiles of some bands; return how many rows it has."""
-    rows = gathered(stretches, band)
-    room = band_writer.Band(layout, rows.shape, rows.dtype)
-    for start in range(0, len(rows), room.height):
-        part = rows[start : start + room.height]
-        room.put(slice(0, len(part)), part)
-        room.write(folder / "X", layout, band.first_row + start, len(part))
-    return len(band.source_rows)
+def store_bands(stretches: Stretches, folder: Path, layout: Layout, bands: Sequence[Band]) -> int:
+    """Write the tiles of some bands; return how many rows they have."""
+    shape = int(stretches.starts[-1]), stretches.files.n_features
+    room = BandFiles(layout, shape, stretches.files.dtype)
+    for band in bands:
+        gather(stretches, band, room.put)
+        room.write(folder / "X", layout, band.first_row, len(band.source_rows))
+    return sum(len(band.source_rows) for band in bands)

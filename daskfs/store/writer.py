@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from daskfs import interrupts
-from daskfs.cluster.workers import Workers
+from daskfs.cluster.workers import Here, Workers
 from daskfs.errors import DataError, PlanError, StoreError
 from daskfs.matrix.base import Progress, Silent
 from daskfs.store.band_writer import BandWriter
-from daskfs.store.column_statistics import BlockStatistics, RunningStatistics, by_kernel, statistics_rows
+from daskfs.store.column_statistics import BlockStatistics, RunningStatistics, statistics_rows
 from daskfs.store.header import FORMAT_VERSION, StoreHeader, content_digest, versions
 from daskfs.store.layout import BAND_NBYTES, MAX_FILES, SHARD_NBYTES, Codec, Layout, choose_layout, store_nbytes
 from daskfs.store.row_checks import check_names, convert_rows, fit_at_a_glance
@@ -33,12 +33,15 @@ from daskfs.store.stretches import (
     Stretches,
     StretchFiles,
     bands_of,
-    gathered,
+    gather,
     put_in_order,
-    store_band,
+    store_bands,
 )
 from daskfs.store.strings import write_strings
 from daskfs.store.unfinished import UnfinishedStore
+
+_MOST_TASKS = 64
+"""In which tiles are written by several processes."""
 
 
 class StoreWriter:
@@ -189,8 +192,7 @@ class StoreWriter:
 
     def _prepare(self) -> None:
         self._rng = np.random.default_rng(self.random_state)
-        self._is_large = by_kernel((self._n_expected or 0) * self._row_nbytes)
-        self._statistics = RunningStatistics(self.n_features, self._is_large)
+        self._statistics = RunningStatistics(self.n_features, (self._n_expected or 0) * self._row_nbytes)
         self._n_rows = 0
         self._keys: list[np.ndarray] = []
         self._vectors = RowVectors(self.target_names, self.has_weight, self.label_names)
@@ -203,7 +205,8 @@ class StoreWriter:
         self._n_filled = 0
         self._bands: BandWriter | None = None
         self._spool: Spool | None = None
-        self._stretches: tuple[Stretches, Workers] | None = None
+        self._stretches: Stretches | None = None
+        self._workers: Workers = Here()
         if not self.shuffle and self.n_samples is not None:
             self._bands = self._new_bands(self.n_samples)
         if self._bands is not None or self._resident is not None:
@@ -255,24 +258,23 @@ class StoreWriter:
             if self.n_samples is not None and block.start + X.shape[0] > self.n_samples:
                 raise self._wrong_length(f"at least {block.start + X.shape[0]}")
             self._is_whole = False
-            self._vectors.append(block, labels, self._n_rows)
+            self._vectors.append(block, X.shape[0], labels, self._n_rows)
             start = 0
             while start < X.shape[0]:
                 rows = slice(start, start + self._block_rows - self._n_filled)
                 start += self._convert(X[rows]) if self._resident is None else self._pass(len(X[rows]))
             self._is_whole = True
 
-    def stretch_files(self, task_nbytes: int) -> StretchFiles:
-        """Return where other processes are to write the rows, in stretches that fit in `task_nbytes`."""
+    def stretch_files(self, task_nbytes: int, workers: Workers) -> StretchFiles:
+        """Return where workers are to write the rows, in stretches that fit in `task_nbytes`."""
+        self._workers = workers
         folder = self._site.folder / "rows"
         folder.mkdir()
         n_rows = max(1, task_nbytes // max(1, self._row_nbytes))
         return StretchFiles(folder, tuple(self.feature_names), self.dtype, n_rows)
 
-    def write_stretches(
-        self, stretches: Sequence[Stretch], files: StretchFiles, blocks: Sequence[Any], workers: Workers
-    ) -> None:
-        """Take all rows of the source at once, as other processes have written them.
+    def write_stretches(self, stretches: Sequence[Stretch], files: StretchFiles, blocks: Sequence[Any]) -> None:
+        """Take all rows of the source at once, as workers have written them, who are to put them in order.
 
         Parameters
         ----------
@@ -281,14 +283,12 @@ class StoreWriter:
         files : StretchFiles
         blocks : sequence of SourceBlock
             Targets, weights and labels of all rows; of X only the length is looked at.
-        workers : Workers
-            On which they are put in order.
         """
         with self._explain_disk_full():
             for block in blocks:
-                self._vectors.append(block, None, self._n_rows)
+                self._vectors.append(block, len(block.X), None, self._n_rows)
                 self._n_rows += len(block.X)
-        self._stretches = Stretches(files, stretches, self.random_state), workers
+        self._stretches = Stretches(files, stretches, self.random_state)
 
     def _pass(self, n_rows: int) -> int:
         """Look at resident rows, a whole block at a time."""
@@ -349,6 +349,7 @@ class StoreWriter:
             self._bands, self._spool, self._block, self._keys, self._resident = None, None, None, [], None
             if not is_done:
                 with interrupts.held():
+                    self._workers.settle("ingest-")
                     self._site.remove()
 
     def _finish(self) -> None:
@@ -376,7 +377,7 @@ class StoreWriter:
     def _write_matrix(self, order: np.ndarray | None) -> None:
         bands = self._bands or self._new_bands(self._n_rows)
         if self._stretches is not None:
-            self._store_stretches(bands, *self._stretches, np.arange(self._n_rows) if order is None else order)
+            self._store_stretches(bands, self._stretches, np.arange(self._n_rows) if order is None else order)
         elif self._spool is not None:
             self.progress.start("tiles", self._n_rows)
             for rows in self._spool.rows(np.arange(self._n_rows) if order is None else order):
@@ -393,23 +394,24 @@ class StoreWriter:
         bands.close()
         self._layout = bands.layout
 
-    def _store_stretches(self, bands: BandWriter, stretches: Stretches, workers: Workers, order: np.ndarray) -> None:
+    def _store_stretches(self, bands: BandWriter, stretches: Stretches, order: np.ndarray) -> None:
+        map_blocks = self._workers.map_blocks
         self.progress.start("tiles", 2 * self._n_rows)
         n_parts = len(stretches.parts)
         found: list[list[BlockStatistics]] = [[] for _ in range(n_parts)]
         sort = {"name": "ingest-sort", "shared": (stretches, self._block_rows)}
-        for k, found[k] in workers.map_blocks(put_in_order, range(n_parts), **sort):  # type: ignore[arg-type]
+        for k, found[k] in map_blocks(put_in_order, range(n_parts), **sort):  # type: ignore[arg-type]
             self.progress.advance(stretches.parts[k].n_rows)
         for block in chain.from_iterable(found):
             self._statistics.merge(block)
-        height = bands.layout.file_shape[0]
-        n_together = max(1, min(self.memory_limit // 3 // (height * self._row_nbytes), -(-len(order) // (64 * height))))
-        first, *others = bands_of(stretches, order, height, n_together)
-        bands.write(gathered(stretches, first))  # its values say how all are encoded
+        first, *others = bands_of(stretches, order, bands.height)
+        gather(stretches, first, bands.put)  # its values say how all are encoded
         bands.close()
         self.progress.advance(len(first.source_rows))
+        n_together = -(-len(others) // _MOST_TASKS) or 1
+        tasks = [others[start : start + n_together] for start in range(0, len(others), n_together)]
         shared = (stretches, self._site.folder, bands.layout)
-        for _, n_rows in workers.map_blocks(store_band, others, name="ingest-tiles", shared=shared):
+        for _, n_rows in map_blocks(store_bands, tasks, name="ingest-tiles", shared=shared):
             self.progress.advance(n_rows)
         shutil.rmtree(stretches.files.folder, ignore_errors=True)
         self.progress.finish()

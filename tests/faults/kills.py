@@ -21,6 +21,9 @@ MOMENTS = {
     "save": "before('daskfs.pipeline.folder', 'Checkpoint', 'save')",
     "kernel": "before('daskfs.interrupts', None, 'call_kernel')",
     "write": "before('daskfs.store.writer', 'StoreWriter', 'write')",
+    "part": "in_small_parts(); before('daskfs.interrupts', None, 'check')",
+    "first tiles": "in_small_parts(); before('daskfs.store.writer', None, 'gather')",
+    "other tiles": "in_small_parts(); before('daskfs.cluster.workers', 'OnDask', '_as_they_come')",
     "let go": "before('daskfs.pipeline.folder', 'RunFolder', 'let_go')",
     "rename": "after_rename()",
     "pandas": "at_import('pandas.core.frame')",
@@ -45,6 +48,8 @@ def before(module, owner, name):
         count()
         return function(*arguments, **options)
     setattr(owner, name, counted)
+def in_small_parts():
+    importlib.import_module('daskfs.sources.base').MIN_PART_NBYTES = 4096
 def after_rename():
     rename = pathlib.Path.rename
     def counted(path, target):

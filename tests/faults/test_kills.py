@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import signal
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.faults.kills import METHODS, command, end_of, ends_the_same, prepare, run
@@ -11,7 +14,8 @@ from tests.faults.kills import METHODS, command, end_of, ends_the_same, prepare,
 AFTER_THE_FIRST = 6
 """The number of a kernel's call after the first selection, of three calls, and before the last of nine."""
 
-TABLE = "a,b,c,y\n" + "".join(f"{i % 17},{i * 7 % 13},{i * i % 11},{i % 5}\n" for i in range(2000))
+TABLE = "a,b,c,y\n" + "".join(f"{i % 17},{i * 7 % 13},{'uvw'[i % 3]},{i % 5}\n" for i in range(2000))
+"""Of its texts Arrow loads pandas."""
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +68,27 @@ def test_an_ingest_that_is_stopped_leaves_nothing(tmp_path, moment, how):
     done = command(tmp_path, "ingest", "table.csv", "s.zarr", "--target", "y", moment=moment, at=1, how=how)
     assert (done.returncode, done.stderr) == (130, "interrupted\n")
     assert [path.name for path in tmp_path.iterdir()] == ["table.csv"]
+
+
+@pytest.mark.parametrize(
+    ("moment", "at", "how"),
+    [
+        ("part", 2, signal.SIGINT),
+        pytest.param("part", 4, signal.SIGTERM, marks=pytest.mark.slow),
+        pytest.param("first tiles", 1, signal.SIGINT, marks=pytest.mark.slow),
+        pytest.param("other tiles", 2, signal.SIGINT, marks=pytest.mark.slow),
+        pytest.param("other tiles", 3, signal.SIGTERM, marks=pytest.mark.slow),
+    ],
+)
+def test_an_ingest_by_workers_that_is_stopped_leaves_nothing(tmp_path, moment, at, how):
+    """Tasks that run on make no folder anew: they are waited for before all is removed."""
+    columns = np.random.default_rng(0).normal(size=(9, 5000))
+    pq.write_table(pa.table([*columns], [*"abcdefghy"]), tmp_path / "table.parquet", row_group_size=300)
+    order = ("ingest", "table.parquet", "s.zarr", "--target", "y", "--workers", "2")
+    done = command(tmp_path, *order, moment=moment, at=at, how=how, group=how == signal.SIGINT)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (130, "interrupted")
+    assert "Traceback" not in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["table.parquet"]
 
 
 def test_a_store_that_is_whole_is_not_said_to_be_interrupted(tmp_path):

@@ -32,6 +32,18 @@ def test_processes_are_killed_and_the_runs_end(tmp_path):
 
 
 @pytest.mark.slow
+def test_calls_are_measured_in_both_precisions(tmp_path):
+    said = run(tmp_path, "calls")
+    assert [line.split(":")[0].split("=")[-1].strip() for line in said.splitlines()] == [
+        "nothing",
+        "1,000",
+        "10,000",
+        "100,000",
+        "1,000,000",
+    ]
+
+
+@pytest.mark.slow
 def test_many_workers_are_modelled(tmp_path):
     said = run(tmp_path, "model", "--n-informative", "32")
     assert said.splitlines()[-1].split()[0] == "10,000,000"

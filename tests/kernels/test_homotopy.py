@@ -268,6 +268,24 @@ def test_the_cache_says_what_it_does_not_hold():
     np.testing.assert_allclose(fit.coef[:3], least_squares_from_cache(path.gram, path.gram.features).coef)
 
 
+@pytest.mark.parametrize("solver", ["auto", "descent"])
+def test_of_more_columns_than_are_kept_a_gram_made_whole_leaves_those_that_entered(solver):
+    X, y = make_block(14, "odd", 200, 40)
+    varies = np.flatnonzero(X.min(axis=0) < X.max(axis=0))
+    assert len(varies) < 40
+    whole, few = (
+        lasso_path(X, y, np.ones(200), penalty=8.0, patience=3, solver=solver, max_cached=limit)
+        for limit in (len(varies), len(varies) - 1)
+    )
+    np.testing.assert_array_equal(np.sort(whole.gram.features), varies)
+    np.testing.assert_array_equal(few.gram.features, few.entered)
+    assert 3 <= len(few.entered) < len(varies) - 1
+    columns = np.sort(few.gram.features)
+    for path in (whole, few):
+        found = least_squares_from_cache(path.gram, columns)
+        np.testing.assert_array_equal(found.coef, least_squares_from_cache(whole.gram, columns).coef)
+
+
 def test_another_process_computes_the_same_bits():
     code = (
         "import numpy as np\nfrom daskfs.kernels.lasso.path import lasso_path\n"

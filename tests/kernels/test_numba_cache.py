@@ -65,7 +65,17 @@ def package(tmp_path, monkeypatch):
     """A daskfs of a few kernels, which tests change between processes."""
     kernels = tmp_path / "daskfs" / "kernels"
     kernels.mkdir(parents=True)
-    for name in ("numba_cache", "machine_code", "compiler", "cache_folder", "instructions", "sources"):
+    for name in (
+        "numba_cache",
+        "machine_code",
+        "compiler",
+        "libraries",
+        "borrowing",
+        "cache_folder",
+        "collecting",
+        "instructions",
+        "sources",
+    ):
         shutil.copy(Path(cache_folder.__file__).with_name(f"{name}.py"), kernels)
     shutil.copy(interrupts.__file__, kernels.parent)
     files = {
@@ -90,7 +100,7 @@ def run_in(package, code):
     """What a new process prints that runs `code`, in lines."""
     code = "from daskfs.kernels.caller import scaled\nfrom daskfs.kernels.other import doubled\n" + code
     command = [sys.executable, "-c", code]
-    done = subprocess.run(command, cwd=package.parent, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, cwd=package.parent, stdout=subprocess.PIPE, text=True, check=True)
     return done.stdout.split()
 
 
@@ -133,6 +143,45 @@ def test_a_record_whose_fields_change_places_is_another_type(package):
     replace_in(package / "records.py", "    a: float\n    b: float\n", "    b: float\n    a: float\n")
     assert run_in(package, code) == ["2.0", "0"]
     assert run_in(package, code) == ["2.0", "1"]
+
+
+def test_what_is_an_argument_and_what_is_new_are_each_freed_once(package, monkeypatch):
+    """Names of arguments are not counted; a name that is now this, now that, is, and so is what is returned."""
+    (package / "kernels" / "other.py").write_text(
+        "from typing import NamedTuple\nimport numpy as np\nfrom daskfs.kernels.numba_cache import kernel\n\n"
+        "class Pair(NamedTuple):\n    a: np.ndarray\n    b: np.ndarray\n\n"
+        "@kernel\ndef swapped(pair):\n    return Pair(pair.b, pair.a)\n\n"
+        "@kernel\ndef doubled(pair, n):\n"
+        "    view, total = pair.a[1:], 0.0\n    either, last = pair.a, Pair(view, view)\n"
+        "    for i in range(n):\n        total += last.a[0] + either[0] + Pair(view, pair.b).b[0]\n"
+        "        if i % 2 == 0:\n            either = pair.b\n        else:\n            either = view + 1.0\n"
+        "        last = swapped(Pair(view, either))\n    return last, view, total\n"
+    )
+    code = """
+import sys
+import numpy as np
+from numba.core.runtime import rtsys
+from daskfs.kernels.other import Pair
+pair = Pair(np.arange(3.0), np.arange(4.0) + 5.0)
+doubled(pair, 0)  # numba counts from its start
+for n in (0, 1, 2, 3, 9):
+    before = rtsys.get_allocation_stats(), [sys.getrefcount(array) for array in pair]
+    last, view, total = doubled(pair, n)
+    print(*last.a, *view, total)
+    del last, view
+    after = rtsys.get_allocation_stats(), [sys.getrefcount(array) for array in pair]
+    assert before[1] == after[1]
+    assert after[0].alloc - before[0].alloc == after[0].free - before[0].free
+    assert after[0].mi_alloc - before[0].mi_alloc == after[0].mi_free - before[0].mi_free
+"""
+    monkeypatch.setenv("NUMBA_NRT_STATS", "1")
+    printed = run_in(package, code)
+    assert run_in(package, code) == printed
+    monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
+    uncounted = code.replace(
+        "from numba.core.runtime import rtsys", "from unittest import mock; rtsys = mock.MagicMock()"
+    )
+    assert run_in(package, "\n".join(line for line in uncounted.split("\n") if "assert" not in line)) == printed
 
 
 def test_two_processes_compile_at_once_and_both_are_kept(package):

@@ -20,7 +20,9 @@ from daskfs.matrix.base import Matrix, Reweighted, RowView
 from daskfs.matrix.blocks import RowBlock
 from daskfs.matrix.names import Names
 from daskfs.selectors.online_substitution.stream import ArrivedColumns
+from daskfs.sources.sparse.base import NamedIds, SparseBlock
 from daskfs.store.feature_store import FeatureStore, open_store
+from daskfs.store.sparse.writer import SparseStoreWriter
 from daskfs.store.writer import StoreWriter
 
 N, P = 13, 7
@@ -68,6 +70,22 @@ def stored(folder, dtype, shuffle):
     return store, Places(X, Y, WEIGHT, np.arange(N), folds).taken(order)
 
 
+def stored_sparse(folder, dtype, shuffle):
+    path, X = folder / f"sparse-{dtype}.zarr", values(dtype)
+    folds = np.where(np.arange(N) % 3 == 0, "test", "train").astype(object)
+    options = {"target_names": ["y"], "has_weight": True, "label_names": ["fold"], "shuffle": shuffle}
+    options["source"] = {"digest": "1", "target_classes": ["no", "yes"]}
+    texts = [name.encode() for name in NAMED]
+    names = NamedIds(np.arange(P), np.frombuffer(b"".join(texts), np.uint8), np.cumsum([0, *map(len, texts)]))
+    entries = scipy.sparse.csr_array(X)
+    with SparseStoreWriter(path, P, dtype, **options) as writer:
+        row_starts, features = entries.indptr.astype(np.int64), entries.indices.astype(np.uint64)
+        writer.write(SparseBlock(0, row_starts, features, entries.data, Y, WEIGHT, {"fold": folds}, names))
+    store = open_store(path)
+    order = np.arange(N) if store.source_rows is None else store.source_rows
+    return store, Places(X, Y, WEIGHT, np.arange(N), folds).taken(order)
+
+
 @pytest.fixture(scope="module")
 def matrices(tmp_path_factory):
     folder = tmp_path_factory.mktemp("stores")
@@ -80,10 +98,13 @@ def matrices(tmp_path_factory):
         "store": stored(folder, "float32", shuffle=False),
         "shuffled store": stored(folder, "float64", shuffle=True),
         "store of int8": stored(folder, "int8", shuffle=True),
+        "sparse store": stored_sparse(folder, "float32", shuffle=False),
+        "shuffled sparse store": stored_sparse(folder, "float64", shuffle=True),
     }
 
 
 KINDS = ("dense", "fortran", "int8", "csr", "csr of int8", "store", "shuffled store", "store of int8")
+KINDS += ("sparse store", "shuffled sparse store")
 
 
 @st.composite
@@ -177,6 +198,13 @@ class Examination:
         if entries is not None:
             same(dense_of_rows(entries, P), self.known.X[self.rows])
 
+    def entry_counts(self):
+        counts = self.matrix.entry_counts(self.rows)
+        assert (counts is None) == (self.root.sparse_rows(slice(None)) is None)
+        if counts is not None:
+            assert counts.dtype == np.int64
+            same(counts, (self.known.X[self.rows] != 0).sum(axis=1))
+
     def sparse_columns(self):
         entries = self.matrix.sparse_columns(self.columns)
         assert (entries is None) == (self.root.sparse_columns(slice(None)) is None)
@@ -198,7 +226,8 @@ class Examination:
         if passing is None:
             is_one = isinstance(self.matrix, FeatureStore) or self.matrix.base is self.root
             is_plain = is_one and isinstance(self.matrix.at(0, len(self.known.X)), slice)
-            assert not (is_plain and isinstance(self.root, FeatureStore) and isinstance(self.rows, slice))
+            has_tiles = isinstance(self.root, FeatureStore) and not self.root.is_sparse
+            assert not (is_plain and has_tiles and isinstance(self.rows, slice))
             return
         found, n_lines = np.zeros(expected.shape, expected.dtype), np.zeros(expected.shape, int)
         for strip in passing:

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import daskfs
+from daskfs.kernels.text import records, svmlight, vowpal
 from daskfs.pipeline import compile_ahead, refit
-from daskfs.pipeline.compile_ahead import TALL, WIDE
+from daskfs.pipeline.compile_ahead import TALL, TEXTS, WIDE
 from daskfs.pipeline.config import load_pipeline
 
 ROOT = Path(__file__).parents[2]
@@ -99,6 +100,22 @@ def test_a_fit_that_fails_does_not_keep_the_others_from_being_rehearsed(capfd):
     jobs = [({"method": "message", "n_subsets": -1}, [TALL]), ({"method": "message", "n_subsets": 2}, [TALL])]
     compile_ahead.rehearse(json.dumps(jobs), "float32")
     assert capfd.readouterr().err == ""
+
+
+def test_text_is_read_by_the_kernels_that_read_large_files(monkeypatch):
+    """Small tables are Arrow's: what a warmup reads must not be."""
+    read = []
+
+    def counted(module, name):
+        kernel = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *arguments: (read.append(name), kernel(*arguments))[1])
+
+    names = ((records, "read_records"), (records, "copy_texts"), (svmlight, "read_rows"), (vowpal, "read_rows"))
+    for module, name in names:
+        counted(module, name)
+    compile_ahead.rehearse(json.dumps([({"text": text}, [TALL, WIDE]) for text in TEXTS]), "float32")
+    assert read.count("read_rows") >= 2
+    assert {"read_records", "copy_texts"} <= {*read}
 
 
 @pytest.mark.parametrize("method", ["mission", "message"])

@@ -70,6 +70,18 @@ def test_ingest_keeps_within_any_limit_that_the_process_itself_allows(limit):
     assert BASE_CLIENT_NBYTES < plan.promised_nbytes["client"] <= plan.limits.client
 
 
+def test_workers_are_planned_to_ingest_where_they_have_room_for_it():
+    parts = replace(DATA, has_parts=True, store_stands=False)
+    for limit, is_planned in (("260MiB", False), ("1GiB", True), ("64GiB", True)):
+        limits = limits_of(Cluster(kind="local", n_workers=3, memory_limit=limit, client_memory_limit="2GiB"))
+        (step,) = [step for step in make_plan(parts, {}, limits).steps if step.name == "ingest"]
+        assert limits.ingests_on_workers(parts) == is_planned
+        assert (step.n_tasks, step.worker_nbytes > BASE_WORKER_NBYTES) == ((3, True) if is_planned else (1, False))
+        assert step.worker_nbytes <= limits.worker
+        assert not limits.ingests_on_workers(replace(parts, has_parts=False))
+        assert not limits.ingests_on_workers(replace(parts, store_nbytes=2**20))
+
+
 def test_a_plan_over_the_limit_says_what_would_do():
     with pytest.raises(PlanError, match=r"cluster\.memory_limit: the worker would take") as caught:
         make_plan(

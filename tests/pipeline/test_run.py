@@ -198,6 +198,30 @@ def test_the_same_bits_come_from_here_threads_and_processes(document, write, kin
     assert set(memory["measured_nbytes"]) == processes
 
 
+def test_processes_of_their_own_make_the_store_where_it_is_large(document, write, tmp_path, monkeypatch):
+    pd.read_csv(tmp_path / "table.csv").to_parquet(tmp_path / "table.parquet", row_group_size=50)
+    document["source"] |= {"kind": "parquet", "path": "table.parquet"}
+    here = run_pipeline(load_pipeline(write(document)))
+    monkeypatch.setattr("daskfs.sources.base.MIN_PART_NBYTES", 4096)
+    monkeypatch.setattr("daskfs.pipeline.planning.WORTH_WORKERS_NBYTES", 0)
+    local = ["cluster.kind=local", "cluster.n_workers=2", "cluster.memory_limit=1GiB"]
+    for kind, settings in {"threads": ["cluster.kind=threads"], "local": local}.items():
+        changed = [f"output=runs/{kind}", f"store.path=runs/{kind}.zarr", *settings]
+        there = run_pipeline(load_pipeline(write(document), changed))
+        log = (there.folder / "run.log").read_text()
+        assert ("processes of its own" in log) == (kind == "local")
+        files = [
+            {path.relative_to(store): path.read_bytes() for path in store.rglob("*") if path.is_file()}
+            for store in (tmp_path / "runs" / "table.zarr", tmp_path / "runs" / f"{kind}.zarr")
+        ]
+        assert files[0] == files[1]
+        assert (there.folder / "selected.csv").read_bytes() == (here.folder / "selected.csv").read_bytes()
+    memory = there.results["message"].memory
+    for process, nbytes in memory["measured_nbytes"].items():
+        assert nbytes <= memory["promised_nbytes"][process.split("-")[0]]
+    assert len(memory["measured_nbytes"]) == 3
+
+
 def test_a_finished_run_is_replaced_only_when_forced(document, write):
     first = run_pipeline(load_pipeline(write(document)))
     before = (first.folder / "selected.csv").stat().st_ino

@@ -65,7 +65,7 @@ def one_by_one(X, y, weight, settings) -> Choices:
 def test_what_subsets_choose_together_is_what_each_chooses_alone(kind, how, seed):
     X, y, weight = design(kind, seed)
     settings = SelectionSettings(**how)
-    group = SubsetGroup(0, BOUNDS, slice(0, 600))
+    group = SubsetGroup(0, len(BOUNDS) - 2, BOUNDS, slice(0, 600))
     matrix = ArrayMatrix(X, y, weight=weight if kind == "weights" else None)
     found, expected = select_on_block(matrix, settings, group).pack(), one_by_one(X, y, weight, settings).pack()
     assert list(found) == list(expected)
@@ -75,7 +75,9 @@ def test_what_subsets_choose_together_is_what_each_chooses_alone(kind, how, seed
 
 def test_a_task_of_later_subsets_keeps_no_path(problem):
     X, y = problem
-    assert not select_on_block(ArrayMatrix(X, y), SelectionSettings(), SubsetGroup(3, BOUNDS, slice(0, 600))).paths
+    assert not select_on_block(
+        ArrayMatrix(X, y), SelectionSettings(), SubsetGroup(3, 1 + len(BOUNDS), BOUNDS, slice(0, 600))
+    ).paths
 
 
 def test_a_subset_that_has_to_be_looked_at_by_itself_ends_the_call():
@@ -90,7 +92,7 @@ def test_the_first_value_that_is_not_finite_is_named():
     matrix = ArrayMatrix(X, y)
     X[310, 17] = np.nan
     with pytest.raises(DataError, match="17, row 310"):
-        select_on_block(matrix, SelectionSettings(), SubsetGroup(0, BOUNDS, slice(0, 600)))
+        select_on_block(matrix, SelectionSettings(), SubsetGroup(0, len(BOUNDS) - 2, BOUNDS, slice(0, 600)))
 
 
 def test_normal_equations_from_what_paths_have_met_are_those_of_a_refit():

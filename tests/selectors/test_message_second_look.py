@@ -202,7 +202,7 @@ def test_z_is_the_coefficient_over_its_standard_error_of_least_squares():
     X, y = rng.standard_normal((300, 4)) * [1, 5, 0.1, 1] + 3, rng.standard_normal(300)
     y += X[:, 0]
     m = moments(X, y, np.ones(300))
-    equations = refit(X, y, np.ones(300), SelectionSettings())
+    equations = refit(X, y, np.ones(300), SelectionSettings(), with_errors=True)
     design = np.column_stack([np.ones(300), X])
     coef, rss = np.linalg.lstsq(design, y, rcond=None)[:2]
     errors = np.sqrt(np.diag(np.linalg.inv(design.T @ design)) * rss[0] / (300 - 5))
@@ -215,7 +215,7 @@ def test_standard_errors_of_maximum_likelihood_are_those_of_the_textbook():
     rng = np.random.default_rng(2)
     X = rng.standard_normal((500, 3)) * [1, 4, 0.2] + 2.0
     y = np.where(rng.random(500) < 1 / (1 + np.exp(-X[:, 0])), 1.0, -1.0)
-    fit = refit(X, y, np.ones(500), SelectionSettings(loss="logistic"))
+    fit = refit(X, y, np.ones(500), SelectionSettings(loss="logistic"), with_errors=True)
     design = np.column_stack([np.ones(500), X])
     centre = fit.y_mean[0] - fit.coef[0] @ fit.mean[0]
     p = 1 / (1 + np.exp(-centre - X @ fit.coef[0]))
@@ -228,8 +228,8 @@ def test_two_classes_have_the_standard_errors_of_the_logistic_model():
     X = rng.standard_normal((500, 3))
     X[:, 1] = 5.0
     y = (rng.random(500) < 1 / (1 + np.exp(-X[:, 0]))).astype(float)
-    two = refit(X, 2 * y - 1, np.ones(500), SelectionSettings(loss="logistic"))
-    many = refit(X, y, np.ones(500), SelectionSettings(loss="multinomial", classes=(0.0, 1.0)))
+    two = refit(X, 2 * y - 1, np.ones(500), SelectionSettings(loss="logistic"), with_errors=True)
+    many = refit(X, y, np.ones(500), SelectionSettings(loss="multinomial", classes=(0.0, 1.0)), with_errors=True)
     assert np.isinf(two.error[0, 1])
     for c in range(2):  # half of the log-odds each
         np.testing.assert_allclose(2 * many.error[0, c], two.error[0], rtol=1e-6)

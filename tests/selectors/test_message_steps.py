@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -168,6 +168,44 @@ def test_the_refit_from_what_the_path_left_behind_is_the_refit_of_the_rows(probl
     known, found = (fits.averaged(average)[0] for fits in (cached, read))
     np.testing.assert_allclose(known.coef, found.coef, rtol=1e-11)
     assert known.intercept == pytest.approx(found.intercept, rel=1e-9)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize("is_permuted", [False, True])
+def test_subsets_far_apart_are_read_by_few_tasks_with_the_bits_of_one_each(problem, loss, is_permuted, monkeypatch):
+    X, y = problem
+    matrix = ArrayMatrix(X, y if loss == "squared" else np.sign(y - y.mean()), shuffled=True)
+    rows = matrix.take(np.random.default_rng(0).permutation(1200)) if is_permuted else matrix
+    columns, numbers = np.array(TRUE_FEATURES), [0, 2, 3, 7, 9, 11]
+    settings = SelectionSettings(n_subsets=12, loss=loss, **({} if loss == "squared" else {"positive": 1.0}))
+    passes = SubsetPasses(Run(matrix, "message").over(rows), Subsets(DataShape.of(rows), settings))
+    groups = []
+    monkeypatch.setattr(
+        Run,
+        "map",
+        lambda run, step, function, parts, *shared, **how: (
+            groups.append(parts) or [function(run.matrix.base, *shared, part) for part in parts]
+        ),
+    )
+    together = passes.refit(columns, numbers, with_errors=True)
+    (group,) = groups[0]
+    assert group.name == "0-11"
+    alone = [passes.refit(columns, [number], with_errors=True) for number in numbers]
+    for field in fields(together):
+        each = [getattr(one, field.name) for one in alone]
+        np.testing.assert_array_equal(getattr(together, field.name), np.concatenate(each))
+
+
+def test_standard_errors_are_made_where_they_are_asked_for(problem):
+    X, y = problem
+    matrix = ArrayMatrix(X, np.sign(y - y.mean()), shuffled=True)
+    passes = SubsetPasses(
+        Run(matrix, "message"), Subsets(DataShape.of(matrix), SelectionSettings(loss="logistic", positive=1.0))
+    )
+    with_errors, without = (passes.refit(np.array(TRUE_FEATURES), [0], asked) for asked in (True, False))
+    assert without.error is None
+    assert (with_errors.error > 0.0).all()
+    np.testing.assert_array_equal(without.coef, with_errors.coef)
 
 
 def test_a_subset_whose_path_has_not_met_a_selected_feature_is_read_again():

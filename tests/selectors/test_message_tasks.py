@@ -12,7 +12,7 @@ from daskfs.selectors.message.subset import SelectionSettings
 from daskfs.selectors.message.tasks import Choices, SubsetGroup, select_on_block
 
 SETTINGS = SelectionSettings(criterion="ebic")
-GROUP = SubsetGroup(0, (0, 400, 800), slice(100, 900))
+GROUP = SubsetGroup(0, 1, (0, 400, 800), slice(100, 900))
 
 
 def test_shrunk_coefficients_are_those_of_each_subsets_path(problem):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from daskfs.cluster.workers import Here
+from daskfs.cluster.workers import Here, Round
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.shared.record import Record
 from daskfs.selectors.shared.run import Run
@@ -101,6 +101,27 @@ def test_a_map_returns_results_in_the_order_of_the_parts_and_a_reduce_their_sum(
     np.testing.assert_array_equal(whole.total, 2.0 * matrix.read(slice(None)).sum(axis=0))
     assert run.nbytes == {"sums": 5 * (24 + 8)}
     assert set(run.seconds) == {"sums"}
+
+
+def moved(matrix, scale, state, rows):
+    return Sums(state.total * scale + matrix.read(rows).sum(axis=0), state.n_rows + 1)
+
+
+def same(state):
+    return state
+
+
+def test_a_chain_hands_its_state_from_round_to_round_and_counts_what_it_yields(matrix):
+    run = Run(matrix, "test")
+    legs = [[[run.rows(0, 2)], [run.rows(2, 4), run.rows(4, 6)]], [[run.rows(6, 8)]]]
+    with run.timed("walk"):
+        states = list(run.chain("walk", Round(moved, added, same), legs, Sums(np.zeros(3), 0), 0.5))
+    X = matrix.read(slice(None))
+    middle = X[:2].sum(axis=0) + X[2:6].sum(axis=0)  # half of the first round's, twice
+    np.testing.assert_array_equal(states[0].total, middle)
+    np.testing.assert_array_equal(states[1].total, 0.5 * middle + X[6:].sum(axis=0))
+    assert [state.n_rows for state in states] == [4, 5]
+    assert run.nbytes == {"walk": 2 * (24 + 8)}
 
 
 def test_a_run_that_is_resumed_maps_what_is_missing_and_nothing_that_is_there(matrix):

@@ -1,12 +1,16 @@
 """From a source to a store: whole or not at all, made once, reused when nothing has changed."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyarrow import csv as arrow_csv
 
 from daskfs.errors import ConfigError, DataError, SchemaError, SourceError, StoreExistsError
 from daskfs.sources.arrays import ArraySource
@@ -265,3 +269,16 @@ def test_a_value_in_memory_that_cannot_be_stored_is_named(tmp_path, value, dtype
     with pytest.raises(DataError, match="'x3', row 12345"):
         ingest(X, tmp_path / "s.zarr", y=np.arange(20_000.0), dtype=dtype)
     assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_numbers_are_ingested_without_pandas(tmp_path, kind):
+    """Arrow loads it, which takes as long as a small table, to make numpy arrays."""
+    table = pa.table({name: np.arange(500.0) + k for k, name in enumerate("aby")})
+    path = str(tmp_path / f"table.{kind}")
+    (arrow_csv.write_csv if kind == "csv" else pq.write_table)(table, path)
+    code = (
+        f"import sys, daskfs; daskfs.ingest({path!r}, {path + '.zarr'!r}, target='y'); print('pandas' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

@@ -1,5 +1,8 @@
 """A store that several processes make is the store that one makes, byte for byte; what is wrong is said as ever."""
 
+import os
+import signal
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -7,12 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from daskfs.cluster.open import open_cluster
-from daskfs.errors import DataError, SourceError
+from daskfs.errors import DataError, RunError, SourceError
 from daskfs.sources import ingest as ingesting
 from daskfs.sources.base import part_nbytes
 from daskfs.sources.csv import CsvSource
 from daskfs.sources.csv_records import cut_text
 from daskfs.sources.ingest import ingest
+from daskfs.sources.parquet import ParquetSource
 
 COLUMNS = {
     "x0": {},
@@ -115,6 +119,42 @@ def test_tiles_of_zeros_are_written_by_processes_too(tmp_path, client, in_parts)
     in_parts()
     ingest(tmp_path / "table.csv", tmp_path / "parts.zarr", client=client, **options)
     assert files_of(tmp_path / "parts.zarr") == files_of(tmp_path / "whole.zarr")
+
+
+class Killed(ParquetSource):
+    """Ends the process that reads it, the first time."""
+
+    def part_blocks(self, part, block_rows, dtype):
+        for block in super().part_blocks(part, block_rows, dtype):
+            yield block
+            marker = self.files[0].with_suffix(".killed")
+            if part.start > 0 and not marker.exists():
+                marker.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Fatal(ParquetSource):
+    """Ends every process that reads it."""
+
+    def part_blocks(self, part, block_rows, dtype):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("source", [Killed, pytest.param(Fatal, marks=pytest.mark.slow)])
+def test_a_worker_that_is_killed_is_made_good_or_said(tmp_path, in_parts, source):
+    path, schema = written("parquet", tmp_path), {"columns": COLUMNS}
+    whole = files_of(ingest(path, tmp_path / "whole.zarr", schema=schema, tile_shape=(300, 4)).path)
+    in_parts()
+    with open_cluster("local", 2) as workers:
+        order = (source(path, schema), tmp_path / "parts.zarr")
+        if source is Killed:
+            ingest(*order, tile_shape=(300, 4), client=workers.client)
+            assert path.with_suffix(".killed").exists()
+            assert files_of(tmp_path / "parts.zarr") == whole
+        else:
+            with pytest.raises(RunError, match="the workers died 4 times on the task ingest-encode"):
+                ingest(*order, tile_shape=(300, 4), client=workers.client)
+    assert not [left for left in tmp_path.iterdir() if "unfinished" in left.name]
 
 
 FAULTS = {

@@ -48,9 +48,17 @@ def cache_gram(m: Moments, state: PathState, max_features: int | None) -> GramCa
 
 @kernel
 def gather(mean, scale, cross, state, limit):  # type: ignore[no-untyped-def]
-    """Return the features that are kept, their means, scales and products with the target, and their correlations."""
-    n_entered = state.counts[ENTERED]
+    """Return the features that are kept, their means, scales and products with the target, and their correlations.
+
+    All that have a Gram row, the entered ones first. Where that is every feature that varies, and they are more than
+    may be kept, the entered ones alone: nobody has looked for the others.
+    """
+    n_entered, n_varying = state.counts[ENTERED], 0
+    for j in range(scale.shape[0]):
+        n_varying += scale[j] > 0.0
     n = min(limit, state.counts[ROWS])
+    if n < n_varying == state.counts[ROWS]:
+        n = min(limit, n_entered)
     features = np.empty(n, np.int64)
     n_found = min(n, n_entered)
     copy_into(state.entered[:n_found], features[:n_found])

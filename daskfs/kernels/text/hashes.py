@@ -74,38 +74,6 @@ def xxh64(i, stop, seed):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def is_utf8(i, stop):  # type: ignore[no-untyped-def]
-    """Return whether the bytes between two addresses are text in UTF-8."""
-    while i < stop:
-        lead = byte_at(i)
-        n_more = 0 if lead < 0x80 else 1 if lead < 0xE0 else 2 if lead < 0xF0 else 3
-        if 0x80 <= lead < 0xC2 or lead > 0xF4 or i + n_more >= stop + (n_more == 0):
-            return False
-        for k in range(1, n_more + 1):
-            if byte_at(i + k) & 0xC0 != 0x80:
-                return False
-        second = byte_at(i + 1)  # not too long, no surrogate, not beyond the last character
-        if (lead == 0xE0 and second < 0xA0) or (lead == 0xED and second >= 0xA0):
-            return False
-        if (lead == 0xF0 and second < 0x90) or (lead == 0xF4 and second >= 0x90):
-            return False
-        i += 1 + n_more
-    return True
-
-
-@kernel
-def enter_all(ids, n_ids, slots):  # type: ignore[no-untyped-def]
-    """Enter ids, each once, into a table of slots, a power of two of them and more than there are ids."""
-    slots[:] = NO_ID
-    mask = np.uint64(len(slots) - 1)
-    for k in range(n_ids):
-        slot = ids[k] & mask
-        while slots[slot] != NO_ID:
-            slot = (slot + np.uint64(1)) & mask
-        slots[slot] = ids[k]
-
-
-@kernel
 def sort_ids(ids, data, start, stop, spare_ids, spare_data, counts):  # type: ignore[no-untyped-def]
     """Sort the entries of a row by ids that are spread evenly below 2⁶³, and add up those of the same id.
 
@@ -158,13 +126,19 @@ def sort_ids(ids, data, start, stop, spare_ids, spare_data, counts):  # type: ig
 
 @kernel
 def hash_texts(text, offsets, seed, out):  # type: ignore[no-untyped-def]
+    """Hash texts that lie one after the other, as `hash_between`; `offsets` has one more than there are."""
+    hash_between(text, offsets[:-1], offsets[1:], seed, out)
+
+
+@kernel
+def hash_between(text, starts, stops, seed, out):  # type: ignore[no-untyped-def]
     """Hash texts.
 
     Parameters
     ----------
     text : ndarray of uint8
-        All, one after the other, and seven more bytes.
-    offsets : ndarray of int64, one more than there are
+        With seven more bytes behind the last.
+    starts, stops : ndarray of int64
     seed : uint64
     out : ndarray of uint64
     """
@@ -172,4 +146,4 @@ def hash_texts(text, offsets, seed, out):  # type: ignore[no-untyped-def]
     for k in range(len(out)):
         if k & 0xFFFF == 0 and is_stopped():
             break
-        out[k] = xxh64(origin + offsets[k], origin + offsets[k + 1], seed)
+        out[k] = xxh64(origin + starts[k], origin + stops[k], seed)

@@ -13,10 +13,10 @@ import numpy as np
 from daskfs.kernels.numba_cache import kernel
 from daskfs.kernels.text.words import eight_of, find, trailing_zeros, word_at
 
-WHOLE, FULL, SHORT = 0, 1, 2
+WHOLE, FULL, SHORT, NOT_UTF8 = 0, 1, 2, 3
 """Why reading ended: all lines were read, the block has as many rows or entries as it may, an array is too short.
 
-Any larger number is a fault, which the format names.
+Any other number is a fault: a name is no text, or what the format says.
 """
 ROWS, ENTRIES, TEXT, NAMES, NAME_TEXT = range(5)
 """Of what there is too little room: arrays of so many elements grow together."""

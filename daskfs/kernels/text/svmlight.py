@@ -25,9 +25,9 @@ from daskfs.kernels.text.reals import real_at, whole_at
 from daskfs.kernels.text.words import address_of, byte_at, eight_of, find, trailing_zeros, word_at
 
 (LABEL, LABELS, LABEL_NOT_FINITE, INDEX, ZERO, LARGE, ORDER, DUPLICATE, VALUE, VALUE_NOT_FINITE, QID, QID_LATE) = range(
-    3, 15
+    4, 16
 )
-"""Faults, beside `lines.WHOLE` and so on."""
+"""Faults, beside those of `lines`."""
 _COLON, _COMMA, _NINE = 58, 44, 57
 _QID = np.int64(int.from_bytes(b"qid:", "little"))
 _LAST_QID = np.uint64(2**63 - 1)

@@ -7,13 +7,12 @@ from typing import NamedTuple
 import numpy as np
 
 from daskfs.kernels.numba_cache import is_stopped, kernel
-from daskfs.kernels.text.hashes import ID_MASK, NO_ID, is_utf8, sort_ids, xxh64
+from daskfs.kernels.text.hashes import ID_MASK, sort_ids, xxh64
 from daskfs.kernels.text.lines import (
     ENTRIES,
     FULL,
     LINE_FEED,
-    NAME_TEXT,
-    NAMES,
+    NOT_UTF8,
     ROWS,
     SHORT,
     SPACE,
@@ -23,12 +22,13 @@ from daskfs.kernels.text.lines import (
     is_blank,
     is_single,
 )
+from daskfs.kernels.text.names import AT_ONCE, is_utf8, tell
 from daskfs.kernels.text.reals import real_at
 from daskfs.kernels.text.words import address_of, byte_at, eight_of, find, trailing_zeros, word_at
 
-NO_BAR, LABEL, WORDS, LABEL_NOT_FINITE, NO_LABEL, WEIGHT, WEIGHT_LATE, BASE, SCALE, NAME, CONTROL, VALUE = range(3, 15)
-VALUE_NOT_FINITE, SUM_NOT_FINITE, NOT_UTF8 = range(15, 18)
-"""Faults, beside `lines.WHOLE` and so on."""
+NO_BAR, LABEL, WORDS, LABEL_NOT_FINITE, NO_LABEL, WEIGHT, WEIGHT_LATE, BASE, SCALE, NAME, CONTROL, VALUE = range(4, 16)
+VALUE_NOT_FINITE, SUM_NOT_FINITE = range(16, 18)
+"""Faults, beside those of `lines`."""
 
 BAR, COLON, QUOTE, CARET = 124, 58, 39, 94
 _ONES, _TOPS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
@@ -173,11 +173,10 @@ def read_rows(text, start, stop, layout, bounds, room, n_rows, n_entries, n_tag,
         Of a fault; what is short, where an array is.
     """
     indptr, features, data, y, weights, tag_offsets, tags, ids, name_offsets, names, slots = room
-    tells_names = layout.tells_names
     origin = address_of(text)
     i, end = origin + start, origin + stop
     most_entries, most_rows = len(features), min(bounds.n_rows, len(y))
-    mask, most_names = np.uint64(len(slots) - 1), len(ids)
+    places = np.empty(4 * AT_ONCE, np.int64)
     spare_ids, spare_data = np.empty(256, np.uint64), np.empty(256, np.float32)
     counts = np.empty(512, np.int64)
     position, n_lines, n_dropped, why, place = start, 0, 0, WHOLE, 0
@@ -210,7 +209,7 @@ def read_rows(text, start, stop, layout, bounds, room, n_rows, n_entries, n_tag,
         if not is_utf8(tag, tag_end):
             why, place = NOT_UTF8, tag
             break
-        n, row_names, row_text = n_entries, n_names, n_text
+        n, told, row_names, row_text = n_entries, n_entries, n_names, n_text
         space, space_end, seed, scale = i, i, np.uint64(0), 1.0
         while why == 0:
             # a bar begins a namespace, which may be without a name
@@ -258,36 +257,23 @@ def read_rows(text, start, stop, layout, bounds, room, n_rows, n_entries, n_tag,
             if n == most_entries:
                 why, place = FULL if n_rows > 0 and n >= bounds.n_entries else SHORT, ENTRIES
                 break
-            feature = xxh64(i, stop_name, seed) & ID_MASK
-            features[n], data[n] = feature, value
+            if layout.tells_names:
+                if n - told == AT_ONCE:
+                    n_names, n_text, why, place = tell(
+                        features, told, n, places, CARET, ids, name_offsets, names, slots, n_names, n_text
+                    )
+                    told = n
+                    if why > 0:
+                        break
+                at = 4 * (n - told)
+                places[at], places[at + 1], places[at + 2], places[at + 3] = space, space_end, i, stop_name
+            features[n], data[n] = xxh64(i, stop_name, seed) & ID_MASK, value
             n += 1
-            # a name that the block has not told yet is copied
-            if tells_names:
-                slot = feature & mask
-                while slots[slot] != feature and slots[slot] != NO_ID:
-                    slot = (slot + np.uint64(1)) & mask
-                if slots[slot] == NO_ID:
-                    n_space = space_end - space
-                    n_more = n_space + (n_space > 0) + stop_name - i
-                    if n_names == most_names or n_text + n_more > len(names):
-                        why, place = SHORT, NAMES if n_names == most_names else NAME_TEXT
-                        break
-                    if not (is_utf8(space, space_end) and is_utf8(i, stop_name)):
-                        why, place = NOT_UTF8, i
-                        break
-                    slots[slot], ids[n_names] = feature, feature
-                    for k in range(space, space_end):
-                        names[n_text] = byte_at(k)
-                        n_text += 1
-                    if n_space > 0:
-                        names[n_text] = CARET
-                        n_text += 1
-                    for k in range(i, stop_name):
-                        names[n_text] = byte_at(k)
-                        n_text += 1
-                    n_names += 1
-                    name_offsets[n_names] = n_text
             i = behind
+        if why == 0 and layout.tells_names:
+            n_names, n_text, why, place = tell(
+                features, told, n, places, CARET, ids, name_offsets, names, slots, n_names, n_text
+            )
         if why == 0 and n - n_entries > 1:
             if n - n_entries > len(spare_ids):
                 length = 2 * (n - n_entries)

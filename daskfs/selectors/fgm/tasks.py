@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from daskfs.kernels.blocks.column_totals import mean_and_deviation
 from daskfs.kernels.fgm.scores import (
     ALL_LINES,
     GRANULE,
@@ -101,23 +102,8 @@ def sums_of_block(matrix: Matrix, weight: np.ndarray, columns: ColumnRange) -> C
             )  # fmt: skip
     if not np.isfinite(squares).all():
         raise matrix.bad_column(columns.start + int(np.flatnonzero(~np.isfinite(squares))[0]))
-    return ColumnMoments(*_mean_and_deviation(origin, total, sums, squares, weight), least)
-
-
-def _mean_and_deviation(
-    origin: np.ndarray, total: np.ndarray, sums: np.ndarray, squares: np.ndarray, weight: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return means and standard deviations from the sums over the values that are not 0, and the weight of the zeros.
-
-    Source: Chan, Golub and LeVeque (1983), "Algorithms for computing the sample variance", The American Statistician
-    37(3), (2.1), for the values that are not 0 and those that are.
-    """
     whole = float(np.cumsum(weight)[-1])  # in the order in which the kernels sum: no zeros, no rest
-    share = total / whole
-    divisor = np.where(total > 0.0, total, 1.0)
-    mean = origin + sums / divisor
-    variance = (squares - sums * sums / divisor) / whole + mean * mean * share * ((whole - total) / whole)
-    return mean * share, np.sqrt(np.maximum(variance, 0.0))
+    return ColumnMoments(*mean_and_deviation(origin, total, sums, squares, whole), least)
 
 
 class Best(NamedTuple):

@@ -99,13 +99,17 @@ def intercept_alone(choices: Choices, settings: SelectionSettings) -> Average:
     return Average(nothing, null_intercept(settings.loss, float(location)), nothing, nothing)
 
 
-def fit_subsets(parts: Sequence[tuple[Part, SubsetPasses | None]], columns: np.ndarray) -> SubsetFits:
+def fit_subsets(
+    parts: Sequence[tuple[Part, SubsetPasses | None]], columns: np.ndarray, with_errors: bool = False
+) -> SubsetFits:
     """Step 5: fit the columns on every subset.
 
     Parameters
     ----------
     parts : sequence of Part, each with the passes over its rows; None where they are gone
     columns : ndarray of shape (n_columns,), int64, ascending
+    with_errors : bool
+        Whether `SubsetFits.z` will be asked for.
 
     Raises
     ------
@@ -119,7 +123,7 @@ def fit_subsets(parts: Sequence[tuple[Part, SubsetPasses | None]], columns: np.n
         pieces: list[Any] = [] if cached is None else [cached]
         n_cached += len(known)
         if len(missing) and passes is not None:
-            pieces.append(passes.refit(columns, missing))
+            pieces.append(passes.refit(columns, missing, with_errors))
             n_read += len(missing)
             found.append(_taken(type(pieces[0]).joined(pieces), np.argsort(np.concatenate([known, missing]))))
         elif pieces:
@@ -136,7 +140,8 @@ def fit_subsets(parts: Sequence[tuple[Part, SubsetPasses | None]], columns: np.n
 
 def _taken(record: RecordT, order: np.ndarray) -> RecordT:
     """Return a record of arrays with their first axis in another order."""
-    return type(record)(*(getattr(record, field.name)[order] for field in fields(record)))  # type: ignore[arg-type]
+    values = (getattr(record, field.name) for field in fields(record))  # type: ignore[arg-type]
+    return type(record)(*(None if value is None else value[order] for value in values))
 
 
 class Counts(NamedTuple):
@@ -253,6 +258,7 @@ class LikelihoodFits(SubsetFits):
 
     def z(self) -> np.ndarray:
         """Return the coefficients of these subsets over their standard errors; a separable subset has none."""
+        assert self.fitted.error is not None  # whoever asks has said so
         z = self.fitted.coef / self.fitted.error
         z[self.fitted.is_separable] = np.nan
         return z

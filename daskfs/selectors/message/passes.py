@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from daskfs.selectors.message.choices import Choices
-from daskfs.selectors.message.plan import Subsets, cut_into_tasks, plan_message
+from daskfs.selectors.message.plan import Subsets, cut_into_tasks, plan_message, subsets_per_task, together
 from daskfs.selectors.message.subset import (
     Derivatives,
     MaximumLikelihood,
@@ -31,14 +31,14 @@ class SubsetPasses:
         groups = self._groups(range(self.subsets.n_subsets), self.subsets.select_nbytes)
         return Choices.joined(self.run.map("select", select_on_block, groups, self.settings, record=Choices))
 
-    def refit(self, columns: np.ndarray, numbers: Sequence[int] | np.ndarray) -> NormalEquations | MaximumLikelihood:
-        """Fit the columns on the subsets of these numbers."""
+    def refit(
+        self, columns: np.ndarray, numbers: Sequence[int] | np.ndarray, with_errors: bool = False
+    ) -> NormalEquations | MaximumLikelihood:
+        """Fit the columns on the subsets of these numbers; see `daskfs.selectors.message.subset.refit`."""
         record = NormalEquations if self.settings.loss == "squared" else MaximumLikelihood
         groups = self._groups(numbers, self._refit_nbytes(columns))
-        shared = (self.settings, columns)
-        return record.joined(
-            self.run.map("refit", refit_on_block, groups, *shared, record=record, key=_digest(columns))
-        )
+        shared, key = (self.settings, columns, with_errors), _digest(columns) + "-errors" * with_errors
+        return record.joined(self.run.map("refit", refit_on_block, groups, *shared, record=record, key=key))
 
     def derivatives(self, columns: np.ndarray, point: Point) -> Derivatives:
         """Return gradient and Hessian of every subset's loss at one point."""
@@ -52,12 +52,16 @@ class SubsetPasses:
         return lambda n: self.subsets.refit_nbytes(n, len(columns))
 
     def _groups(self, numbers: Sequence[int] | np.ndarray, nbytes_of: Callable[[int], int]) -> list[SubsetGroup]:
-        """Return runs of consecutive subsets, none longer than a task may be."""
-        starts, rows = self.subsets.starts, self.run.rows(0, self.subsets.data.n_samples)
+        """Return subsets in groups for a task each: consecutive ones, or runs of few that are far apart."""
+        starts, rows, limits = self.subsets.starts, self.run.rows(0, self.subsets.data.n_samples), self.run.limits
+        tasks = cut_into_tasks(self.subsets, rows, np.asarray(numbers), nbytes_of, limits)
         groups = []
-        for first, last in cut_into_tasks(self.subsets, rows, np.asarray(numbers), nbytes_of, self.run.limits):
-            bounds = tuple((starts[first : last + 1] - starts[first]).tolist())
-            groups.append(SubsetGroup(first, bounds, self.run.rows(int(starts[first]), int(starts[last]))))
+        for runs in together(tasks, subsets_per_task(len(numbers), nbytes_of, limits)):
+            own = np.concatenate([np.arange(*run) for run in runs])
+            bounds = np.append(0, np.cumsum(starts[own + 1] - starts[own]))
+            places = [self.run.rows(int(starts[first]), int(starts[last])) for first, last in runs]
+            its_rows = places[0] if len(places) == 1 else np.r_[tuple(places)]
+            groups.append(SubsetGroup(int(own[0]), int(own[-1]), tuple(bounds.tolist()), its_rows))
         return groups
 
 

@@ -149,6 +149,7 @@ class Subsets:
         if self.n_entries is not None:
             task.add("entries of the subsets", n_subsets * (n_rows * 32 + self.n_entries * (itemsize + 8)))
             task.add("entries of one by columns", self.n_entries * (itemsize + 20))  # and on the way there
+            task.add("blocks of a sparse store", self.data.block_nbytes)
             return task.add("its path", self._path_nbytes())
         task.add("rows of the subsets", n_subsets * n_rows * (n_features * itemsize + 24))
         task.add("rows of one as float32", n_rows * n_features * 4 if itemsize < 4 else 0)
@@ -219,6 +220,25 @@ def cut_into_tasks(
             tasks.append((first, last))
             first = last
     return tasks
+
+
+def together(tasks: Sequence[tuple[int, int]], most: int) -> list[list[tuple[int, int]]]:
+    """Return runs [first, last) of subsets, in their order, as tasks of at most so many subsets where runs are shorter.
+
+    Examples
+    --------
+    >>> together([(0, 1), (3, 4), (6, 9), (20, 21)], most=3)
+    [[(0, 1), (3, 4)], [(6, 9)], [(20, 21)]]
+    """
+    found: list[list[tuple[int, int]]] = []
+    room = 0
+    for first, last in tasks:
+        if last - first > room:
+            found.append([])
+            room = most
+        found[-1].append((first, last))
+        room -= last - first
+    return found
 
 
 def _rows_at(rows: Rows, places: np.ndarray) -> np.ndarray:
@@ -342,8 +362,7 @@ def n_entries_of(matrix: Matrix) -> int | None:
 
 
 def _entries_per_row(matrix: Matrix) -> np.ndarray | None:
-    found = matrix.base.sparse_rows(slice(None))
-    return None if found is None else np.diff(found.indptr)[matrix.at(0, matrix.shape[0])]
+    return matrix.entry_counts(slice(None))
 
 
 def most_entries(in_order: Matrix, subsets: Subsets) -> int | None:

@@ -366,7 +366,7 @@ class Message(TakesRowBlocks, renamed={"penalty": "gic_penalty"}):
         """Steps 4 and 5: return the subsets' fits on the features that are kept; None where none is."""
         is_kept, fits = vote.is_selected, None
         if self.second_look and vote.is_contender.any():
-            fits = fit_subsets(parts, np.flatnonzero(vote.is_selected | vote.is_contender))
+            fits = fit_subsets(parts, np.flatnonzero(vote.is_selected | vote.is_contender), with_errors=True)
             penalty = np.array([settings.penalty(total, len(vote.is_selected)) for total in fits.total])
             is_confirmed = second_vote(fits.z(), penalty, settings.n_subsets) & vote.is_contender[fits.columns]
             is_kept = vote.is_selected.copy()

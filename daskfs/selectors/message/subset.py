@@ -380,14 +380,14 @@ class MaximumLikelihood(Record):
     some of their rows are (quasi-complete separation)."""
     is_right: np.ndarray
     """Whether this fit tells every row's class, of several: then they are linearly separable for certain."""
-    error: np.ndarray
-    """Standard errors of `coef`, infinite where there are none."""
+    error: np.ndarray | None = None
+    """Standard errors of `coef`, infinite where there are none; where they were asked for."""
 
 
 def refit(
-    X: np.ndarray, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings
+    X: np.ndarray, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings, with_errors: bool = False
 ) -> NormalEquations | MaximumLikelihood:
-    """Fit the chosen columns on the rows of one subset."""
+    """Fit the chosen columns on the rows of one subset, with standard errors where these do not follow."""
     if settings.loss == "squared":
         m = moments(X, y, weight)
         gram = _gram(X, weight, m)
@@ -399,17 +399,18 @@ def refit(
         y_mean, dispersion = fit.centred_intercepts, 1.0
     else:
         fit = glm_fit(X, y, weight, loss=settings.loss, threshold=settings.threshold)
-        y_mean, dispersion = fit.intercept + float(np.nansum(fit.coef * fit.moments.mean)), fit.dispersion
+        at_mean = fit.coef * fit.moments.mean
+        y_mean, dispersion = fit.intercept + float(np.where(np.isnan(at_mean), 0.0, at_mean).sum()), fit.dispersion
     m = fit.moments
-    error = getattr(fit, "error", None)
-    if error is None:
+    error = getattr(fit, "error", None) if with_errors else None
+    if with_errors and error is None:
         at = Point(np.where(m.scale > 0.0, fit.coef, 0.0) * m.scale, y_mean, m.mean, m.scale)
         hessian = derivatives(X, y, weight, settings, at).hessian[0]
         error = standard_errors(hessian, m.scale, dispersion, len(settings.classes))
     is_right = settings.loss != "poisson" and fit.is_separable and _is_right(X, y, weight, fit.coef, y_mean, m)
-    return MaximumLikelihood(
-        *of_one(m.total, y_mean, m.mean, m.scale, fit.coef, fit.is_singular, fit.is_separable, is_right, error)
-    )
+    values = of_one(m.total, y_mean, m.mean, m.scale, fit.coef, fit.is_singular, fit.is_separable, is_right)
+    found = MaximumLikelihood(*values)
+    return found if error is None else replace(found, error=error[None])
 
 
 def _is_right(X: np.ndarray, y: np.ndarray, weight: np.ndarray, coef: np.ndarray, at_mean: Any, m: Moments) -> bool:

@@ -32,19 +32,20 @@ from daskfs.selectors.shared.refit_on_block import as_kernels_take_it, as_vector
 
 @dataclass(frozen=True, slots=True)
 class SubsetGroup:
-    """Consecutive subsets that one task reads together.
+    """Subsets that one task reads together, in their order.
 
-    `rows` are theirs in the matrix; subset ``first + k`` has ``rows[bounds[k]:bounds[k + 1]]``.
+    `rows` are theirs in the matrix; the k-th of them has ``rows[bounds[k]:bounds[k + 1]]``.
     """
 
     first: int
+    last: int
     bounds: tuple[int, ...]
     rows: Rows
 
     @property
     def name(self) -> str:
         """First and last of the subsets."""
-        return f"{self.first}-{self.first + len(self.bounds) - 2}"
+        return f"{self.first}-{self.last}"
 
 
 def select_on_block(matrix: Matrix, settings: SelectionSettings, group: SubsetGroup) -> Choices:
@@ -96,10 +97,12 @@ def _choose(
 
 
 def refit_on_block(
-    matrix: Matrix, settings: SelectionSettings, columns: np.ndarray, group: SubsetGroup
+    matrix: Matrix, settings: SelectionSettings, columns: np.ndarray, with_errors: bool, group: SubsetGroup
 ) -> NormalEquations | MaximumLikelihood:
     """Fit the columns, ascending, on every subset of a group."""
-    found = [refit(X, y, weight, settings) for _, X, y, weight in _subsets(matrix, settings, group, columns)]
+    found = [
+        refit(X, y, weight, settings, with_errors) for _, X, y, weight in _subsets(matrix, settings, group, columns)
+    ]
     return type(found[0]).joined(found)  # type: ignore[arg-type]  # all are of one type
 
 

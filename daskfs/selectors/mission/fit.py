@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
-from typing import Any, NamedTuple
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from daskfs.cluster.workers import Round
 from daskfs.errors import DataError
 from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
 from daskfs.selectors.base import SEPARATED
 from daskfs.selectors.mission.choice import choose
-from daskfs.selectors.mission.model import MissionModel, ModelShape, ModelState, merged
-from daskfs.selectors.mission.plan import MissionShape, Settings, n_refit_epochs, plan_mission
+from daskfs.selectors.mission.model import MissionModel, ModelShape, ModelState, merged, settled
+from daskfs.selectors.mission.plan import REPORTS, MissionShape, Settings, n_refit_epochs, plan_mission
 from daskfs.selectors.mission.tasks import (
     RowRange,
     Scaling,
@@ -48,8 +49,11 @@ PAPER_RATE = 0.5
 """Constant, of the paper's experiments (section 6.2), which have losses of classes; it does not say that of the squared
 loss, and there steps with this rate grow where rows are longer than 2."""
 
-REPORTS = 8
-"""Lines of the history, and checkpoints, of one pass; one model learns from so many ranges of rows."""
+LEG_TASKS, CHAIN_TASKS = 64, 256
+"""Tasks after which the client gets a model at the latest, and after which it waits for it."""
+
+Unit: TypeAlias = tuple[tuple[int, int], ...]
+"""Blocks that one model takes between two averages, as intervals of rows."""
 
 
 class Line(NamedTuple):
@@ -238,6 +242,26 @@ def refuse_new_classes(matrix: Matrix, target: TargetEncoding) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class TrainingRound:
+    """What is learnt between two averages."""
+
+    number: int
+    """Of the pass."""
+    units: list[Unit]
+    """One for each model."""
+    is_report: bool
+    """Whether a line of the history follows, and a checkpoint."""
+    frozen: bool
+    with_sums: bool
+    """Both as of `RowRange`."""
+
+    @property
+    def n_rows(self) -> int:
+        """Of all models."""
+        return sum(stop - start for blocks in self.units for start, stop in blocks)
+
+
+@dataclass(frozen=True, slots=True)
 class KeptPasses(Record):
     """What a checkpoint knows of the passes so far."""
 
@@ -287,23 +311,28 @@ class Passes:
         frozen : bool
             Whether the active features stay as they are; the first such pass brings back their columns' sums.
         """
-        rounds = [(number, *part) for number in range(first, first + n_passes) for part in self._rounds(number)]
+        rounds = [
+            TrainingRound(number, units, is_report, frozen, with_sums=frozen and number == first)
+            for number in range(first, first + n_passes)
+            for units, is_report in self._rounds(number)
+        ]
         n_done = min(self._resume(step), len(rounds))
         with self.run.reported(step, len(rounds), n_done) as advance, self.run.timed(step):
-            for k, (number, units, is_report) in enumerate(rounds[n_done:], n_done + 1):
-                self._round(step, units, frozen, with_sums=frozen and number == first)
-                if is_report:
-                    self._report(number)
-                    self.run.save(step, KeptPasses(self.state, np.array(self.history), k))
-                advance()
+            for legs in _chains(rounds[n_done:]):
+                for leg in self._chain(step, legs):
+                    n_done += len(leg)
+                    if leg[-1].is_report:
+                        self._report(leg[-1].number)
+                        self.run.save(step, KeptPasses(self.state, np.array(self.history), n_done))
+                    advance(len(leg))
 
     def learnt(self) -> MissionFit:
         """Return the fit with the model as it is now."""
         run = self.run
         return replace(self.fit, state=self.state, history=list(self.history), seconds=run.seconds, nbytes=run.nbytes)
 
-    def _rounds(self, number: int) -> Iterator[tuple[list[tuple[tuple[int, int], ...]], bool]]:
-        """Yield the rounds of a pass: for each model its blocks, as intervals of rows; and whether a report follows."""
+    def _rounds(self, number: int) -> Iterator[tuple[list[Unit], bool]]:
+        """Yield the rounds of a pass: for each model its blocks; and whether a report follows."""
         n_samples, settings = self.run.shape.n_samples, self.settings
         blocks = [(a, min(a + settings.block_rows, n_samples)) for a in range(0, n_samples, settings.block_rows)]
         if number:
@@ -320,21 +349,35 @@ class Passes:
         for k, part in enumerate(rounds):
             yield part, k in reports
 
-    def _round(self, step: str, units: list[tuple[tuple[int, int], ...]], frozen: bool, with_sums: bool) -> None:
-        """Let each model take its rows, and average them."""
-        run, shape, before = self.run, self.sgd.shape, self.state
-        in_place = len(units) == 1 and run.workers.client is None
-        parts = [
-            RowRange(tuple(run.rows(*block) for block in blocks), len(units), i, frozen, in_place, with_sums)
-            for i, blocks in enumerate(units)
+    def _chain(self, step: str, legs: list[list[TrainingRound]]) -> Iterator[list[TrainingRound]]:
+        """Let each model take its rows of every round, and average them after it; yield every leg when it is done."""
+        run, shape, seen = self.run, self.sgd.shape, self.state.rows_seen
+        starts = iter(accumulate((one.n_rows for leg in legs for one in leg), initial=seen))
+        parts = [[self._parts(one, next(starts)) for one in leg] for leg in legs]
+        rounds = Round(train_on_rows, partial(merged, shape), partial(settled, shape))
+        sent = replace(self.state, sums=None)
+        for leg, state in zip(legs, run.chain(step, rounds, parts, sent, run.keep(self.sgd)), strict=True):
+            seen += sum(one.n_rows for one in leg)
+            known = [sums for sums in (self.state.sums, state.sums) if sums is not None]
+            self.state = replace(state, rows_seen=seen, sums=sum(known[1:], known[0]) if known else None)
+            yield leg
+
+    def _parts(self, one: TrainingRound, rows_seen: float) -> list[RowRange]:
+        """Return what each model is to take in a round."""
+        n_models = len(one.units)
+        in_place = n_models == 1 and self.run.workers.client is None
+        return [
+            RowRange(
+                tuple(self.run.rows(*block) for block in blocks),
+                rows_seen,
+                n_models,
+                i,
+                one.frozen,
+                in_place,
+                one.with_sums,
+            )
+            for i, blocks in enumerate(one.units)
         ]
-        sent = replace(before, sums=None)
-        state = run.reduce(step, train_on_rows, parts, partial(merged, shape), run.keep(self.sgd), sent)
-        sums = before.sums if state.sums is None else state.sums if before.sums is None else before.sums + state.sums
-        if len(units) > 1:  # of all that were active somewhere, K stay
-            state = MissionModel.of(shape, state, copy=False).state()
-        seen = before.rows_seen + sum(stop - start for blocks in units for start, stop in blocks)
-        self.state = replace(state, rows_seen=seen, sums=sums)
 
     def _report(self, number: int) -> None:
         """Add a line to the history."""
@@ -420,7 +463,29 @@ class Passes:
         return Refit(*on_scale_of_data(scaling, state), spread / _factors(scaling, state.keys))
 
 
-def _units(blocks: list[tuple[int, int]], sync_every: int, block_rows: int) -> list[tuple[tuple[int, int], ...]]:
+def _chains(rounds: Sequence[TrainingRound]) -> Iterator[list[list[TrainingRound]]]:
+    """Yield rounds as chains of legs, each in its order: the client has the state after a leg, and waits for a chain.
+
+    A leg ends where there is a report, or are sums to be added. Legs and chains have an end, for the scheduler keeps
+    the tasks of a chain until it is done, and a worker that is lost costs them all.
+    """
+    legs: list[list[TrainingRound]] = [[]]
+    for one in rounds:
+        legs[-1].append(one)
+        if one.is_report or one.with_sums or _n_tasks(legs[-1:]) >= LEG_TASKS:
+            if _n_tasks(legs) >= CHAIN_TASKS:
+                yield legs
+                legs = []
+            legs.append([])
+    if legs[0]:
+        yield [leg for leg in legs if leg]
+
+
+def _n_tasks(legs: list[list[TrainingRound]]) -> int:
+    return sum(len(one.units) for leg in legs for one in leg)
+
+
+def _units(blocks: list[tuple[int, int]], sync_every: int, block_rows: int) -> list[Unit]:
     """Return what one model takes between two averages: equal parts of blocks (all models count alike), or several."""
     if sync_every > block_rows:
         n = -(-sync_every // block_rows)

@@ -5,7 +5,7 @@ Imported by workers, hence light: numpy and the kernels.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -338,6 +338,13 @@ class MissionModel:
             keys, weights, touches = model._selected(keys, weights, touches)
         model._fill(keys, weights, touches)
         return model
+
+
+def settled(shape: ModelShape, state: ModelState) -> ModelState:
+    """Return a model; of a mean of models a selection: of all that were active somewhere, K stay."""
+    if state.n_merged == 1:
+        return state
+    return replace(MissionModel.of(shape, state, copy=False).state(), sums=state.sums)
 
 
 def norms(weights: np.ndarray) -> np.ndarray:

@@ -49,24 +49,19 @@ With the default variant:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from itertools import chain
 from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from daskfs.cluster.workers import Here
-from daskfs.errors import Caution, ConfigError, DataError
+from daskfs.errors import Caution, ConfigError
 from daskfs.losses import ROW_BY_ROW, Loss, find_loss
-from daskfs.matrix.arrays import as_column
 from daskfs.matrix.base import Matrix
-from daskfs.matrix.incoming import Block, read_ahead, weights_of
-from daskfs.matrix.of_blocks import Passing, PassingBlocks
 from daskfs.parameters import ClassWeights, Count, LossOf, Positive, PowerOfTwo, Share, n_to_select
-from daskfs.selectors.from_blocks import TakesRowBlocks
-from daskfs.selectors.inputs import refuse_non_finite_target, seed_of
+from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.mission.capacity import check_capacity, check_noise
+from daskfs.selectors.mission.entries import MOST_IDS
 from daskfs.selectors.mission.fit import (
     HISTORY,
     Line,
@@ -75,28 +70,25 @@ from daskfs.selectors.mission.fit import (
     Refit,
     begin,
     encode_target,
-    n_surveyed,
     on_scale_of_data,
     refuse_new_classes,
 )
+from daskfs.selectors.mission.from_streams import LARGEST_TARGET, NO_REFIT, LearnsFromStreams
 from daskfs.selectors.mission.model import norms
 from daskfs.selectors.mission.plan import DEFAULT_N_SELECTED, MissionShape, Settings, plan_mission
-from daskfs.selectors.mission.stream import Learner, Tell
 from daskfs.selectors.mission.tasks import TargetEncoding
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.responses import Response, mean_or_label, one_against_rest, probabilities
 from daskfs.selectors.shared.rows import in_random_order, weighted_rows
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target
+from daskfs.sources.sparse.base import SparseSource
 
 N_EPOCHS, INTERCEPT_RATE, HALF_LIFE = 5, 0.01, 1.0
 """By default, where the paper's algorithm has one pass, no intercept, and no fading tail."""
 
-LARGEST_TARGET = 1e25  # of numbers: weights and the sketch are of single precision
-NO_REFIT = "rows are learnt from once and not kept: the coefficients are those of stochastic descent"
 
-
-class Mission(TakesRowBlocks):
+class Mission(LearnsFromStreams):
     """Select the features of largest weight, learnt row by row in constant memory, whatever the number of features.
 
     Parameters
@@ -136,10 +128,11 @@ class Mission(TakesRowBlocks):
         Rows between two selections of the k largest. Later passes take these blocks in random order.
     n_replicas : int
         Models that learn side by side, each from its own rows with so many times the rate, and are averaged. The result
-        depends on this number, and not on the number of workers.
+        depends on this number, and not on the number of workers. Of a sparse source each learns from a part of the
+        files, on the client's workers, and they are averaged when all have theirs.
     sync_every : int
-        Rows of each replica between two averages. Every average sends whole models to and fro: with fast networks and
-        costly rows only is this faster than one model.
+        Rows of each replica between two averages. With a client, models go from worker to worker: an average takes
+        about ten milliseconds and sends whole models, so that the rows between two must take more to learn from.
     standardize : bool, optional
         Whether dense columns are centred and scaled, by the first rows, before they are learnt from: by default, but
         not with the paper's variant. Sparse ones are taken as they are.
@@ -206,7 +199,6 @@ class Mission(TakesRowBlocks):
     method = "mission"
     score_kind = "weight"
     history_kind = "rows"
-    _passes_once = True
 
     n_features_to_select: Count | None = None
     loss: Annotated[str, LossOf(ROW_BY_ROW, several=True)] = "auto"
@@ -269,7 +261,7 @@ class Mission(TakesRowBlocks):
         """Select features; see `BaseSelector.fit`."""
         is_named = isinstance(self.class_weight, Mapping) and y is not None
         self._labels = np.unique(np.asarray(y)) if is_named else None
-        self._stream: MissionFit | None = None
+        self._forget_stream()
         super().fit(X, y, sample_weight)
         return self
 
@@ -279,6 +271,7 @@ class Mission(TakesRowBlocks):
         Parameters
         ----------
         X, y, sample_weight : as in `fit`
+            Or X is a sparse source, files of clicks or words, whose rows bring their targets and weights.
         classes : array-like of shape (n_classes,), optional
             All labels, where the first rows do not have them all.
 
@@ -293,6 +286,9 @@ class Mission(TakesRowBlocks):
         goes on where it stood.
         """
         self.check_parameters()
+        if isinstance(X, SparseSource):
+            self._learn_from_source(X, None if classes is None else np.unique(classes))
+            return self
         before: MissionFit | None = getattr(self, "_stream", None)
         if before is None:
             self._stream_labels = None if classes is None else np.unique(classes)
@@ -321,69 +317,6 @@ class Mission(TakesRowBlocks):
             self.classes_ = labels
         return self
 
-    def _fit_rows_passing(
-        self,
-        passing: Iterator[Any],
-        names: Sequence[str] | None,
-        labels: np.ndarray | None,
-        n_samples: int | None,
-        prefetch: int,
-    ) -> None:
-        first: list[Block] = []
-        ahead = read_ahead(passing, "rows", prefetch)
-        n_rows, n_wanted = 0, 1
-        while n_rows < n_wanted and (block := next(ahead, None)) is not None:
-            if block.y is None:
-                raise DataError("expected the target of its rows, found none", f"block {len(first)}", "pass (X, y)")
-            first.append(block)
-            n_rows += block.X.shape[0]
-            n_wanted = n_surveyed(block.X.shape[1], hasattr(block.X, "tocsr"))
-        y = np.concatenate([np.asarray(block.y) for block in first])[:n_wanted]
-        refuse_non_finite_target(y)
-        _, labels = self._coded(y, labels, is_first=True)
-        blocks = (self._with_codes(block, labels) for block in chain(first, ahead))
-        del first
-        rows = PassingBlocks(blocks, "rows", names=names)
-        try:
-            self._learn_passing(rows, labels, n_samples)
-        finally:
-            rows.close()
-            ahead.close()  # type: ignore[attr-defined]
-        if labels is not None:
-            self.classes_ = labels
-
-    def _with_codes(self, block: Block, labels: np.ndarray | None) -> Block:
-        """Return a block with its target as numbers, and its weights."""
-        n_rows = block.X.shape[0]
-        y, _ = self._coded(block.y, labels, is_first=False)
-        return replace(block, y=as_column(y, n_rows, "y"), weight=weights_of(block.weight, n_rows))
-
-    def _learn_passing(
-        self, rows: Passing, labels: np.ndarray | None, n_expected: int | None, tell: Tell | None = None
-    ) -> None:
-        """Learn from rows as they pass by."""
-        if self.n_replicas > 1:
-            problem = "rows that pass by once are learnt from by one model"
-            raise ConfigError(problem, "n_replicas", "leave it 1, or pass promises of blocks")
-        rows.holds = True
-        is_sparse = rows.sparse_rows(slice(0, 0)) is not None
-        first = rows.take(np.arange(rows.reach(n_surveyed(rows.shape[1], is_sparse))))
-        self._labels = labels
-        checked_target(first, self.loss_, LARGEST_TARGET)
-        settings = replace(self._settings(), is_stream=True, refit=None, n_epochs=1)
-        with self._run(first, Here()) as run:
-            target = self._encoded(settings, first, None if labels is None else len(labels))
-            fit = begin(run, settings, *target, n_epochs=1)
-            if n_expected is not None:
-                fit = replace(fit, sgd=replace(fit.sgd, half_life=settings.half_life(n_expected)))
-            rows.holds = False
-            with run.timed("train"):
-                self._stream = Learner(fit, n_expected, tell).learn(rows)
-            self._stream_labels = labels
-            self._take_names(rows)
-            notes = [*_notes_before(fit), *_notes_after(self._stream), NO_REFIT]
-            self._take(run.over(rows), self._stream.selected(), None, self._stream.history, notes)
-
     def _fit(self, run: Run) -> None:
         n_to_select(self.n_features_to_select, run.matrix.shape[1], DEFAULT_N_SELECTED)
         checked_target(run.matrix, self.loss_, LARGEST_TARGET)
@@ -401,6 +334,9 @@ class Mission(TakesRowBlocks):
         self._stream = None
         self._take(run, fit, refit, passes.history, notes)
 
+    def _notes_on_stream(self, fit: MissionFit) -> list[str]:
+        return [*_notes_before(fit), *_notes_after(fit)]
+
     def _encoded(self, settings: Settings, matrix: Matrix, n_classes: int | None) -> tuple[TargetEncoding, np.ndarray]:
         """Return how the target is read, with the intercepts of the model without features; set `classes_`."""
         target, intercept = encode_target(settings, matrix, n_classes, getattr(self, "_labels", None))
@@ -411,20 +347,25 @@ class Mission(TakesRowBlocks):
     def _take(self, run: Run, fit: MissionFit, refit: Refit | None, history: list[Line], notes: list[str]) -> None:
         """Set what was selected, its coefficients on the scale of the data, and the result."""
         n_features, model = int(run.matrix.shape[1]), fit.state
-        keys, sizes = model.keys.astype(np.int64), norms(model.weights).astype(np.float64)
+        keys, sizes = model.keys, norms(model.weights).astype(np.float64)
         coef, intercept = on_scale_of_data(fit.sgd.scaling, model) if refit is None else (refit.coef, refit.intercept)
-        self.selected_ = keys[np.lexsort((keys, -sizes))]
+        order = np.lexsort((keys, -sizes))
+        if n_features >= MOST_IDS:  # of what is selected alone, in this order
+            self.selected_, columns, n_features = keys[order], np.argsort(order), len(keys)
+        else:
+            columns = keys.astype(np.int64)
+            self.selected_ = columns[order]
         self.support_ = np.zeros(n_features, dtype=bool)
-        self.support_[keys] = True
+        self.support_[columns] = True
         self.scores_ = np.zeros(n_features)
-        self.scores_[keys] = sizes
+        self.scores_[columns] = sizes
         if coef.shape[1] == 1:
             self.coef_ = np.zeros(n_features)
-            self.coef_[keys] = coef[:, 0]
+            self.coef_[columns] = coef[:, 0]
             self.intercept_ = float(intercept[0])
         else:
             self.coef_ = np.zeros((coef.shape[1], n_features))
-            self.coef_[:, keys] = coef.T
+            self.coef_[:, columns] = coef.T
             self.intercept_ = np.array(intercept, dtype=np.float64)
 
         lines = dict(zip(HISTORY, np.array(history, dtype=np.float64).reshape(-1, len(HISTORY)).T, strict=True))
@@ -432,10 +373,10 @@ class Mission(TakesRowBlocks):
         if fit.progressive:
             so_far = [fit.progressive.get(n_rows, np.nan) for n_rows in lines["rows_seen"].tolist()]
             lines["progressive_loss"] = np.array(so_far)
-        table_coef, columns = _table(fit, refit)
+        table_coef, more_columns = _table(fit, refit)
         self.result_ = self._result_of(
             run,
-            notes=[*notes, *(refit.notes if refit else []), *_notes_on_selection(fit)],
+            notes=[*notes, *(refit.notes if refit else []), *_notes_on_selection(fit), *self._notes_on_names()],
             history=lines,
             chosen={
                 "n_features_to_select": fit.shape.n_selected,
@@ -445,7 +386,9 @@ class Mission(TakesRowBlocks):
                 "refit": None if refit is None else fit.shape.refit,
             },
             coef=table_coef,
-            columns=columns,
+            columns=more_columns,
+            scores=sizes[order],
+            names=self._names_of_features,
             memory={"held_nbytes": {"model": fit.shape.model.nbytes}},
             n_samples=fit.n_samples,
         )
@@ -533,5 +476,6 @@ def _notes_on_selection(fit: MissionFit) -> list[str]:
     if n_outputs > 1:
         notes.append("coef of a feature is that of the class with its largest weight (column 'class' of selected.csv)")
     if settings.n_replicas > 1:
-        notes.append(f"{settings.n_replicas} models were averaged every {settings.sync_every:,} rows")
+        when = "after each part of the source" if fit.progressive else f"every {settings.sync_every:,} rows"
+        notes.append(f"{settings.n_replicas} models were averaged {when}")
     return notes

@@ -15,6 +15,7 @@ import numpy as np
 from daskfs import interrupts
 from daskfs.kernels.sketch.rows import StepRule
 from daskfs.matrix.of_blocks import Passing
+from daskfs.selectors.mission.feature_names import FeatureNames
 from daskfs.selectors.mission.fit import Line, MissionFit
 from daskfs.selectors.mission.model import MissionModel, NotFiniteRow
 from daskfs.selectors.mission.tasks import not_finite, read_entries
@@ -33,10 +34,14 @@ class Learner:
     n_expected : int, optional
         Rows that will come; without it the tail's half-life grows with the rows that came.
     tell : callable, optional
+    names : FeatureNames, optional
+        Takes the names of features that become active.
     """
 
-    def __init__(self, fit: MissionFit, n_expected: int | None, tell: Tell | None = None) -> None:
-        self.fit, self.settings, self.tell = fit, fit.shape.settings, tell
+    def __init__(
+        self, fit: MissionFit, n_expected: int | None, tell: Tell | None = None, names: FeatureNames | None = None
+    ) -> None:
+        self.fit, self.settings, self.tell, self.names = fit, fit.shape.settings, tell, names
         self.n_expected = n_expected
         self.model = MissionModel.of(fit.sgd.shape, fit.state, copy=False)
         self.history, self.progressive = list(fit.history), dict(fit.progressive)
@@ -85,6 +90,9 @@ class Learner:
             self.model.train(entries, y, weight, rule)
         except NotFiniteRow as fault:
             raise not_finite(rows, piece, entries, fault.row) from None
+        if self.names is not None:
+            for told in rows.told(piece):
+                self.names.note(told, self.model.active()[0])
 
     def _end_block(self, n_rows: int) -> None:
         half_life = self.fit.sgd.half_life
@@ -93,20 +101,21 @@ class Learner:
         self.model.end_block(n_rows, half_life)
 
     def _report(self) -> None:
-        """Add a line to the history, and tell it."""
-        scalars, model = self.model.scalars[0], self.model
+        self.add(self.model, self._before + self.n_seen, time.perf_counter() - self._since)
+
+    def add(self, model: MissionModel, n_rows: int, seconds: float) -> None:
+        """Add a line to the history of a model that has seen so many rows, and tell it."""
+        scalars = model.scalars[0]
         sums = float(scalars["loss_sum"]), float(scalars["weight_sum"])
         lately, weight = (now - before for now, before in zip(sums, self._counted, strict=True))
         self._counted = sums
         mean_loss = lately / weight if weight else np.nan
         so_far = sums[0] / sums[1] if sums[1] else np.nan
-        n_active, n_rows = len(model.active()[0]), self._before + self.n_seen
-        threshold = float(scalars["threshold"])
+        n_active, threshold = len(model.active()[0]), float(scalars["threshold"])
         self.history.append(Line(1, n_rows, mean_loss, threshold, n_active, model.sketch.norm()))
         self.progressive[n_rows] = so_far
         if self.tell is not None:
-            seconds = time.perf_counter() - self._since
             self.tell(
-                f"{n_rows:>13,} rows  loss {so_far:.6f}  since the last line {mean_loss:.6f}  "
-                f"{n_active:>7,} active  {seconds:8.1f} s  {self.n_seen / max(seconds, 1e-9):>11,.0f} rows/s"
+                f"{n_rows:>13,} rows  loss {so_far:.6f}  since the last line {mean_loss:.6f}  {n_active:>7,} active  "
+                f"{seconds:8.1f} s  {(n_rows - self._before) / max(seconds, 1e-9):>11,.0f} rows/s"
             )

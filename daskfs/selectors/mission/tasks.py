@@ -100,6 +100,8 @@ class RowRange:
 
     blocks: tuple[Rows, ...]
     """Rows of the base matrix; after each block comes a selection."""
+    rows_seen: float
+    """By all models, before these."""
     n_replicas: int = 1
     """Models that learn at the same time."""
     number: int = 0
@@ -133,6 +135,7 @@ def train_on_rows(matrix: Matrix, settings: SgdSettings, state: ModelState, part
     DataError
         NaN or infinity, with the column's name.
     """
+    state = replace(state, rows_seen=part.rows_seen)
     if part.number:  # what has been counted so far counts once, where models are averaged
         state = replace(state, touches=np.zeros_like(state.touches), loss_sum=0.0, weight_sum=0.0)
     model = MissionModel.of(settings.shape, state, copy=not part.in_place)
@@ -174,7 +177,7 @@ def _pieces(matrix: Matrix, settings: SgdSettings, blocks: tuple[Rows, ...]) -> 
         )
 
     pieces = [piece for block in blocks for piece in _cut(block, settings.piece_rows)]
-    return prefetched(read, pieces, 0 if matrix.is_resident else 1)
+    return prefetched(read, pieces, 0 if matrix.is_resident or len(pieces) == 1 else 1)
 
 
 def read_entries(matrix: Matrix, rows: Rows, scaling: Scaling | None = None) -> SparseRows:

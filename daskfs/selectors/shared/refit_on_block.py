@@ -99,5 +99,7 @@ def as_vector(values: Any) -> np.ndarray:
 
 def as_kernels_take_it(X: np.ndarray) -> np.ndarray:
     """float32 (which holds int8 exactly) or float64, C-ordered and writable; a copy only where it must be."""
-    dtype = X.dtype if X.dtype in (np.float32, np.float64) else np.dtype(np.float32)
-    return np.require(X, dtype=dtype, requirements=["C", "W"])
+    is_taken = X.dtype in (np.float32, np.float64)
+    if is_taken and X.flags.carray:
+        return X
+    return np.require(X, dtype=X.dtype if is_taken else np.float32, requirements=["C", "W"])

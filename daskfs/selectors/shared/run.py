@@ -21,6 +21,15 @@ kept in the checkpoint under the part's ``name``, and a run that is resumed maps
     >>> run.reduce("sum", mean_of, [run.rows(0, 2), run.rows(2, 4)], operator.add, 0.0)
     7.0
 
+**chain**: rounds of which each begins with the state that the one before has left; the client gets some of the states.
+
+    >>> from daskfs.cluster.workers import Round
+    >>> def moved(matrix, state, part):
+    ...     return state + matrix.read(part).mean()
+    >>> legs = [[[run.rows(0, 2)], [run.rows(2, 4)]], [[run.rows(0, 4)]]]
+    >>> [float(state) for state in run.chain("walk", Round(moved, operator.add, abs), legs, 0.0)]
+    [7.0, 10.5]
+
 Steps of a kind add up in `Run.seconds` and `Run.nbytes` (of what came back), and each is told to the progress. Loops
 around them say what they are with `Run.timed` (all of it counts as one step) and `Run.reported` (all of it is one step
 of so many parts to whoever watches):
@@ -47,7 +56,7 @@ from typing import Any, Literal, Protocol, Self, TypeVar
 import numpy as np
 
 from daskfs import interrupts
-from daskfs.cluster.workers import Here, Workers
+from daskfs.cluster.workers import Here, Legs, Round, Workers
 from daskfs.matrix.base import Matrix, Progress
 from daskfs.matrix.blocks import Rows
 from daskfs.selectors.shared.budget import DataShape, Limits
@@ -256,6 +265,17 @@ class Run:
             advance()
         self._count(step, result)
         return result
+
+    def chain(self, step: str, rounds: Round, legs: Legs, state: Any, *shared: Any) -> Iterator[Any]:
+        """Yield the state after every leg of a chain of rounds: see `daskfs.cluster.workers.Workers.chain_blocks`.
+
+        Each task is ``rounds.task(matrix, *shared, state, part)``.
+        """
+        shared = (self.sent, *shared)
+        for left in self.workers.chain_blocks(rounds, legs, state, name=self._full(step), shared=shared):
+            interrupts.check()
+            self._count(step, left)
+            yield left
 
     @contextmanager
     def timed(self, step: str) -> Iterator[None]:

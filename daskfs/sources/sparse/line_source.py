@@ -19,7 +19,7 @@ from daskfs.sources.base import part_nbytes
 from daskfs.sources.csv_records import PartOfFile, TextPart
 from daskfs.sources.files import COMPRESSED, OfFiles, PathLike, changed, expand_paths, open_bytes, stamp, text_ratio
 from daskfs.sources.sparse.base import SparseBlock, SparseSource
-from daskfs.sources.sparse.lines import PIECE_NBYTES, LineFormat, Pieces, blocks_of
+from daskfs.sources.sparse.lines import LONGEST_LINE_NBYTES, PIECE_NBYTES, LineFormat, Pieces, blocks_of
 
 _HEAD_ROWS, _HEAD_ENTRIES, _HEAD_NBYTES = 128, 2**16, 2**18
 
@@ -35,6 +35,8 @@ class LineSource(OfFiles, SparseSource):
     """
 
     endings: ClassVar[tuple[str, ...]]
+    has_header: bool = False
+    """The first line of each file is no row."""
 
     def __init__(self, path: PathLike | Sequence[PathLike]) -> None:
         self.files = expand_paths(path, tuple(e + packed for e in self.endings for packed in ("", *COMPRESSED)))
@@ -56,8 +58,8 @@ class LineSource(OfFiles, SparseSource):
         for file in self.files:
             form = self.line_format(is_head=True)
             with open_bytes(file) as stream:
-                skip_mark(stream, file)
-                for block in blocks_of(stream, str(file), form, _HEAD_ROWS, _HEAD_ENTRIES):
+                n_before = self._skip_header(stream, file)
+                for block in blocks_of(stream, str(file), form, _HEAD_ROWS, _HEAD_ENTRIES, lambda n=n_before: n):  # type: ignore[misc]
                     return block
         raise SourceError("expected rows, found none", self.place, "check how the file was made or copied")
 
@@ -99,7 +101,7 @@ class LineSource(OfFiles, SparseSource):
         self.line_format()  # what must be known of the whole is found before the source is sent
         nbytes = part_nbytes(sum(file.stat().st_size for file in self.files))
         self._stamps, self.n_dropped = [stamp(file) for file in self.files], 0
-        return [part for file in self.files for part in _cut_lines(file, nbytes)]
+        return [part for file in self.files for part in cut_lines(file, nbytes)]
 
     def sparse_part_blocks(self, part: TextPart, block_rows: int, block_nnz: int) -> Iterator[SparseBlock]:
         """Yield the rows of a part, numbered within it."""
@@ -132,10 +134,14 @@ class LineSource(OfFiles, SparseSource):
                 stream: Any = stack.enter_context(open_bytes(part.file))
             else:
                 stream = stack.enter_context(io.BufferedReader(PartOfFile(part), PIECE_NBYTES))
-            if part.start == 0:
-                skip_mark(stream, part.file)
-            before = lambda: _count_lines(part.file, part.start)  # noqa: E731
+            n_before = self._skip_header(stream, part.file) if part.start == 0 else 0
+            before = lambda: n_before + count_lines(part.file, part.start)  # noqa: E731
             yield from blocks_of(stream, str(part.file), form, block_rows, block_nnz, before, self._end_of(part.file))
+
+    def _skip_header(self, stream: Any, file: Path) -> int:
+        """Pass over what stands before the first row; return how many lines that are."""
+        skip_mark(stream, file)
+        return int(self.has_header and bool(stream.readline(LONGEST_LINE_NBYTES)))
 
     def _end_of(self, file: Path) -> Any:
         def note(pieces: Pieces) -> None:
@@ -162,7 +168,7 @@ def skip_mark(stream: Any, file: Path) -> None:
         raise SourceError("expected UTF-8 text, found UTF-16 (byte-order mark)", f"{file}:1", "save the file as UTF-8")
 
 
-def _cut_lines(file: Path, part_nbytes: int) -> list[TextPart]:
+def cut_lines(file: Path, part_nbytes: int) -> list[TextPart]:
     """Cut a file behind ends of lines."""
     nbytes = file.stat().st_size
     cuts = [0]
@@ -177,7 +183,7 @@ def _cut_lines(file: Path, part_nbytes: int) -> list[TextPart]:
     return [TextPart(file, *cut, PIECE_NBYTES) for cut in pairwise(cuts)]
 
 
-def _count_lines(file: Path, stop: int) -> int:
+def count_lines(file: Path, stop: int) -> int:
     """Return how many lines end within so many bytes from the start."""
     count = 0
     with file.open("rb") as stream:

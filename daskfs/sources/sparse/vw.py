@@ -11,15 +11,13 @@ from pydantic import Field
 from daskfs.documents import PATH, Words
 from daskfs.errors import ConfigError, DaskfsError, DataError, SourceError
 from daskfs.kernels.text import hashes, vowpal
-from daskfs.kernels.text.lines import ENTRIES, NAME_TEXT, NAMES, ROWS, TEXT, Bounds
+from daskfs.kernels.text.lines import ENTRIES, NAME_TEXT, NAMES, NOT_UTF8, ROWS, TEXT, Bounds
 from daskfs.sources.files import PathLike
 from daskfs.sources.options import SourceOptions
-from daskfs.sources.sparse.base import NamedIds, SparseBlock
+from daskfs.sources.sparse.base import SparseBlock
 from daskfs.sources.sparse.line_source import LineSource
-from daskfs.sources.sparse.lines import LineFormat, Reading, texts_of
-
-FIRST_NAMES, FIRST_TEXT_NBYTES = 2**10, 2**14
-"""Room of a first block, which grows."""
+from daskfs.sources.sparse.lines import Reading, texts_of
+from daskfs.sources.sparse.named_lines import FIRST_TEXT_NBYTES, NamedLineFormat
 
 
 class VwOptions(SourceOptions):
@@ -37,7 +35,7 @@ class VwOptions(SourceOptions):
     tell_names: bool | None = Field(default=None, description="tell the names of features; true by default")
 
 
-class VwFormat(LineFormat[vowpal.Room]):
+class VwFormat(NamedLineFormat[vowpal.Room]):
     """Lines of labels and namespaces.
 
     Parameters
@@ -51,7 +49,7 @@ class VwFormat(LineFormat[vowpal.Room]):
     grows_with = (ROWS, ENTRIES, ENTRIES, ROWS, ROWS, ROWS, TEXT, NAMES, NAMES, NAME_TEXT, NAMES)
 
     def __init__(self, layout: vowpal.Layout, *, has_tags: bool) -> None:
-        self._layout, self._has_tags = layout, has_tags
+        self._layout, self._has_tags, self.tells_names = layout, has_tags, layout.tells_names
 
     def room(self, n_rows: int, n_entries: int) -> vowpal.Room:
         """Return room for so many."""
@@ -63,23 +61,8 @@ class VwFormat(LineFormat[vowpal.Room]):
             np.empty(n_rows, np.float64),
             np.empty(n_rows + 1, np.int64),
             np.empty(FIRST_TEXT_NBYTES, np.uint8),
-            np.empty(FIRST_NAMES, np.uint64),
-            np.empty(FIRST_NAMES + 1, np.int64),
-            np.empty(FIRST_TEXT_NBYTES, np.uint8),
-            np.full(2 << FIRST_NAMES.bit_length(), hashes.NO_ID),
+            *self.room_for_names(),
         )
-
-    def emptied(self, room: vowpal.Room) -> vowpal.Room:
-        """Return as much room, and a table without names."""
-        empty = super().emptied(room)
-        empty.slots.fill(hashes.NO_ID)
-        return empty
-
-    def grown(self, room: vowpal.Room, counts: tuple[int, ...], short: int) -> vowpal.Room:
-        """Return more room, and the names in a table of it."""
-        room = super().grown(room, counts, short)
-        hashes.enter_all(room.ids, counts[3], room.slots)
-        return room
 
     def read(
         self, text: np.ndarray, start: int, stop: int, bounds: Bounds, room: vowpal.Room, counts: tuple[int, ...]
@@ -92,10 +75,9 @@ class VwFormat(LineFormat[vowpal.Room]):
 
     def block(self, start: int, room: vowpal.Room, counts: tuple[int, ...]) -> SparseBlock:
         """Return what was read."""
-        n_rows, n_entries, n_tag, n_names, n_text = counts
+        n_rows, n_entries, n_tag, *_ = counts
         data = room.data[:n_entries]
         tags = {"tag": texts_of(room.tags[:n_tag], room.tag_offsets[: n_rows + 1])} if self._has_tags else {}
-        names = NamedIds(room.ids[:n_names], room.names[:n_text], room.name_offsets[: n_names + 1])
         return SparseBlock(
             start,
             room.indptr[: n_rows + 1],
@@ -104,7 +86,7 @@ class VwFormat(LineFormat[vowpal.Room]):
             room.y[:n_rows],
             room.weight[:n_rows] if self._layout.has_weight else None,
             tags,
-            names if self._layout.tells_names else None,
+            self.told(room, counts),
         )
 
     def fault(self, why: int, found: str, where: str) -> DaskfsError:
@@ -142,7 +124,7 @@ _FAULTS = {
         "the values of a feature that stands more than once add up beyond single precision, in the line of {}",
         "leave one out, or scale the values",
     ),
-    vowpal.NOT_UTF8: ("expected UTF-8 text, found {}", "save the file as UTF-8, or set tell_names: false"),
+    NOT_UTF8: ("expected UTF-8 text, found {}", "save the file as UTF-8, or set tell_names: false"),
 }
 
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from daskfs.errors import ConfigError, DaskfsError, SourceError
+from daskfs.sources.ingest import ingest
 from daskfs.sources.registry import as_source, kind_of, make_source
 from daskfs.sources.sparse.libsvm import LibsvmSource
 from tests.sources.sparse.reading import (
@@ -68,6 +69,13 @@ def test_lines_become_rows(write):
     assert source.notes == ["indices begin with 1 (no 0 occurs): column 0 has the index 1"]
     (block,) = source.row_blocks(10)
     np.testing.assert_array_equal(block.X, np.array(dense, np.float32))
+
+
+def test_a_file_becomes_a_store(write, tmp_path):
+    store = ingest(write(TEXT), tmp_path / "rows.zarr", shuffle=False)
+    dense = [[0.5, 0, 0, -2, 0], [0, 0.001, 0, 0, 0], [0, 0, 0, 7.25, 3], [0] * 5, [0, 0, 1, 0, 0]]
+    np.testing.assert_array_equal(store.read(slice(None), slice(None)), np.array(dense, np.float32))
+    assert store.labels("qid").tolist() == ["3", "3", "4", "12", "12"]
 
 
 values = st.floats(width=32, allow_nan=False, allow_infinity=False, allow_subnormal=False)

@@ -148,8 +148,8 @@ def test_blocks_are_the_same_whatever_pieces_the_text_is_read_in(
     path = write(TEXT + random_text())
     expected = list(VwSource(path).sparse_blocks(block_rows, block_nnz))
     in_small_pieces(monkeypatch, piece_nbytes)
-    monkeypatch.setattr("daskfs.sources.sparse.vw.FIRST_NAMES", 1)
-    monkeypatch.setattr("daskfs.sources.sparse.vw.FIRST_TEXT_NBYTES", 1)
+    monkeypatch.setattr("daskfs.sources.sparse.named_lines.FIRST_NAMES", 1)
+    monkeypatch.setattr("daskfs.sources.sparse.named_lines.FIRST_TEXT_NBYTES", 1)
     found = list(VwSource(path).sparse_blocks(block_rows, block_nnz))
     assert [block.start for block in found] == [block.start for block in expected]
     for block, other in zip(found, expected, strict=True):

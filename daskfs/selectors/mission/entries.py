@@ -1,0 +1,135 @@
+"""Rows of a sparse source that pass by once: entries by 64-bit ids, or by numbers of columns, without a store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from daskfs.errors import DataError
+from daskfs.matrix.blocks import Rows, SparseRows
+from daskfs.matrix.names import Names
+from daskfs.matrix.of_blocks import Passing
+from daskfs.sources.sparse.base import NamedIds, SparseBlock
+
+BLOCK_ROWS, BLOCK_NNZ = 4096, 1 << 20
+"""Of a source, read at once."""
+MOST_IDS = 2**63
+"""Features that there may be, where they are ids."""
+
+
+class PassingEntries(Passing):
+    """Rows as their entries, from blocks of a sparse source.
+
+    Parameters
+    ----------
+    blocks : iterator of SparseBlock
+    n_features : int, optional
+        Columns; None where features are ids.
+    """
+
+    def __init__(self, blocks: Iterator[SparseBlock], n_features: int | None) -> None:
+        self._blocks, self._n_features = blocks, n_features or MOST_IDS
+        self._window: list[tuple[int, int, SparseBlock]] = []
+        self._n_rows = 0
+        self.dtype = np.dtype(np.float32)
+
+    @property
+    def shape(self) -> tuple[int, int]:  # type: ignore[override]
+        """Rows so far, and features that there may be."""
+        return self._n_rows, self._n_features
+
+    @property
+    def names(self) -> Names:
+        """Features are called by their numbers."""
+        return Names(min(self._n_features, MOST_IDS - 1))
+
+    def reach(self, stop: int) -> int:
+        """Wait until there are so many rows, or no more; return how many there are of them."""
+        while self._n_rows < stop and (block := next(self._blocks, None)) is not None:
+            self._window.append((self._n_rows, self._n_rows + block.n_rows, block))
+            self._n_rows += block.n_rows
+        return min(stop, self._n_rows)
+
+    def _overlapping(self, rows: Rows) -> list[tuple[SparseBlock, int, int]]:
+        start, stop = (rows.start or 0, rows.stop) if isinstance(rows, slice) else (int(rows[0]), int(rows[-1]) + 1)
+        stop = self._n_rows if stop is None else stop
+        if not self.holds:
+            while self._window and self._window[0][1] <= start:
+                self._window.pop(0)
+        return [
+            (block, max(start - first, 0), min(stop, last) - first)
+            for first, last, block in self._window
+            if first < stop and start < last
+        ]
+
+    def sparse_rows(self, rows: Rows) -> SparseRows:
+        """Return the entries of consecutive rows."""
+        lengths, features, data = [np.zeros(1, np.int64)], [], []
+        for block, first, last in self._overlapping(rows):
+            entries = slice(int(block.indptr[first]), int(block.indptr[last]))
+            lengths.append(np.diff(block.indptr[first : last + 1]))
+            features.append(block.features[entries])
+            n = entries.stop - entries.start
+            data.append(np.ones(n, np.float32) if block.data is None else block.data[entries])
+        none = np.empty(0, np.uint64), np.empty(0, np.float32)
+        found = [
+            parts[0] if len(parts) == 1 else np.concatenate([empty, *parts])
+            for parts, empty in zip((features, data), none, strict=True)
+        ]
+        return SparseRows(np.cumsum(np.concatenate(lengths)), *found)
+
+    def read_target(self, rows: Rows = slice(None)) -> np.ndarray:
+        """Return the targets of consecutive rows."""
+        parts = [block.y[first:last] for block, first, last in self._overlapping(rows) if block.y is not None]
+        return np.concatenate([np.empty(0), *parts])
+
+    def read_weight(self, rows: Rows = slice(None)) -> np.ndarray | None:
+        """Return the weights of consecutive rows; None where they all weigh the same."""
+        found = self._overlapping(rows)
+        if all(block.weight is None for block, _, _ in found):
+            return None
+        parts = [
+            np.ones(last - first) if block.weight is None else block.weight[first:last] for block, first, last in found
+        ]
+        return np.concatenate(parts)
+
+    def told(self, rows: slice) -> Iterator[NamedIds]:
+        """Yield the names that the blocks of these rows tell."""
+        return (block.names for block, _, _ in self._overlapping(rows) if block.names is not None)
+
+    def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
+        """Refuse: nobody lays down rows of so many columns."""
+        raise DataError("rows of a sparse stream are learnt from as entries", "fit", "make a store of the source")
+
+    def close(self) -> None:
+        """Read no more."""
+        self._window.clear()
+        close = getattr(self._blocks, "close", None)
+        if close is not None:
+            close()
+
+
+def linear_predictor(
+    block: SparseBlock, ids: np.ndarray, coef: np.ndarray, intercept: np.ndarray | float
+) -> np.ndarray:
+    """Return ``X @ coef + intercept`` of a block's rows, of features that are ids.
+
+    Parameters
+    ----------
+    block : SparseBlock
+    ids : ndarray of shape (n_selected,), uint64
+    coef : ndarray of shape (n_selected,) or (n_classes, n_selected)
+    intercept : float, or ndarray of shape (n_classes,)
+    """
+    order = np.argsort(ids)
+    sorted_ids, n_rows = ids[order], block.n_rows
+    place = np.minimum(np.searchsorted(sorted_ids, block.features), max(len(ids) - 1, 0))
+    is_known = sorted_ids[place] == block.features if len(ids) else np.zeros(len(place), bool)
+    rows = np.repeat(np.arange(n_rows), np.diff(block.indptr))[is_known]
+    values = np.ones(len(rows)) if block.data is None else block.data[is_known].astype(np.float64)
+    columns = order[place[is_known]]
+    if coef.ndim == 1:
+        return np.bincount(rows, coef[columns] * values, minlength=n_rows) + intercept
+    of_classes = [np.bincount(rows, one[columns] * values, minlength=n_rows) for one in coef]
+    return np.column_stack(of_classes) + intercept

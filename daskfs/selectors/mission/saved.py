@@ -1,0 +1,106 @@
+"""A model that learns from streams as a file, from which another process goes on: arrays and JSON, nothing pickled."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from daskfs.errors import RunError
+from daskfs.selectors.mission.count_sketch import FORMAT_VERSION, HASH_NAME
+from daskfs.selectors.mission.feature_names import FeatureNames
+from daskfs.selectors.mission.fit import Line, MissionFit
+from daskfs.selectors.mission.model import ModelState
+from daskfs.selectors.mission.plan import MissionShape, Settings
+from daskfs.selectors.mission.tasks import SgdSettings, Survey, TargetEncoding
+from daskfs.selectors.shared.budget import DataShape
+
+_OF_SGD = ("rate", "period", "step_limit", "intercept_ratio", "half_life", "piece_rows")
+
+
+def arrays_of(
+    fit: MissionFit, names: FeatureNames | None, labels: np.ndarray | None, more: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return everything there is to know of a fit.
+
+    Parameters
+    ----------
+    fit : MissionFit
+    names : FeatureNames, optional
+    labels : ndarray of shape (n_classes,), optional
+        Of a classifier, as the user has them.
+    more : mapping
+        What else JSON can hold: the selector's parameters.
+    """
+    data, target = fit.shape.data, fit.sgd.target
+    notes = dict(more) | {
+        "data": {"n_samples": data.n_samples, "n_features": data.n_features, "dtype": str(data.dtype)},
+        "n_outputs": fit.shape.model.n_outputs,
+        "nnz_per_row": fit.shape.nnz_per_row,
+        "sgd": {name: getattr(fit.sgd, name) for name in _OF_SGD},
+        "mean_weight": target.mean_weight,
+        "n_samples": fit.n_samples,
+        "history": [list(map(float, line)) for line in fit.history],
+        "progressive": sorted(fit.progressive.items()),
+        "names": None if names is None else asdict(names),
+    }
+    arrays = {
+        "format_version": np.int64(FORMAT_VERSION),
+        "hash": np.str_(HASH_NAME),
+        "notes": np.frombuffer(json.dumps(notes, default=_plain).encode(), np.uint8),
+    }
+    arrays |= {f"state.{name}": array for name, array in fit.state.pack().items()}
+    arrays |= {f"survey.{name}": array for name, array in fit.survey.pack().items()}
+    given = {"classes": target.classes, "class_weight": target.class_weight, "labels": labels}
+    for name, array in given.items():
+        if array is not None:
+            arrays[name] = array.astype(str) if array.dtype == object else array
+    return arrays
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else str(value)
+
+
+def notes_of(arrays: Mapping[str, np.ndarray], where: str) -> dict[str, Any]:
+    """Return what JSON holds.
+
+    Raises
+    ------
+    RunError
+        This is no model that `arrays_of` described.
+    """
+    if "notes" not in arrays:
+        raise RunError("expected a model of Mission, found another file of daskfs", where, "name a file of save()")
+    found: dict[str, Any] = json.loads(arrays["notes"].tobytes())
+    return found
+
+
+def fit_of(arrays: Mapping[str, np.ndarray], notes: Mapping[str, Any], settings: Settings) -> MissionFit:
+    """Return the fit that `arrays_of` described, of a selector with these settings."""
+    given = notes["data"]
+    data = DataShape(given["n_samples"], given["n_features"], np.dtype(given["dtype"]))
+    shape = MissionShape.of(data, settings, notes["n_outputs"], notes["nnz_per_row"])
+    survey = Survey.unpack({name[7:]: array for name, array in arrays.items() if name.startswith("survey.")})
+    state = ModelState.unpack({name[6:]: array for name, array in arrays.items() if name.startswith("state.")})
+    target = TargetEncoding(arrays.get("classes"), arrays.get("class_weight"), notes["mean_weight"])
+    sgd = SgdSettings(shape=shape.model, target=target, scaling=survey.scaling, **notes["sgd"])
+    history = [Line(*line) for line in notes["history"]]
+    progressive = {int(n_rows): float(loss) for n_rows, loss in notes["progressive"]}
+    return MissionFit(shape, sgd, survey, state, notes["n_samples"], history, progressive)
+
+
+def names_of(notes: Mapping[str, Any]) -> FeatureNames | None:
+    """Return the names of active features that `arrays_of` described."""
+    given = notes["names"]
+    if given is None:
+        return None
+    return FeatureNames(
+        given["are_ids"],
+        {int(j): name for j, name in given["names"].items()},
+        {int(j): (first, second) for j, (first, second) in given["collisions"].items()},
+        {int(j): digest for j, digest in given["_digests"].items()},
+    )

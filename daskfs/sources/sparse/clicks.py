@@ -1,0 +1,291 @@
+"""Click logs: delimited text whose counts and strings are features each, ``field=value``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cache, cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from daskfs.documents import PATH, Words
+from daskfs.errors import ConfigError, DaskfsError, SourceError, did_you_mean
+from daskfs.kernels.text import clicks, hashes
+from daskfs.kernels.text.lines import ENTRIES, NAME_TEXT, NAMES, NOT_UTF8, ROWS, Bounds
+from daskfs.kernels.text.words import MARGIN
+from daskfs.sources.files import PathLike, open_bytes
+from daskfs.sources.options import SourceOptions
+from daskfs.sources.sparse.base import SparseBlock
+from daskfs.sources.sparse.line_source import LineSource, skip_mark
+from daskfs.sources.sparse.lines import LONGEST_LINE_NBYTES, Reading
+from daskfs.sources.sparse.named_lines import NamedLineFormat
+from daskfs.sources.text import not_utf8
+
+LARGEST_BINNED = 2.0**40
+"""Counts beyond it share a bin: nearer to 2⁵³ edges would depend on the machine's rounding of logarithms."""
+
+
+class ClicksOptions(SourceOptions):
+    """Click logs: delimited text whose counts are binned and whose strings are hashed; compressed or not."""
+
+    path: Annotated[Words, PATH]
+    target: str = Field(description="column to predict, of numbers")
+    columns: list[str] | None = Field(default=None, description="names of all columns, where the files have no header")
+    counts: list[str] | None = Field(default=None, description="columns of counts, whose features are bins")
+    strings: list[str] | None = Field(default=None, description="columns of strings; by default all others")
+    delimiter: str | None = Field(default=None, description="tab by default")
+    missing: Literal["none", "token"] | None = Field(
+        default=None, description="an empty value is no feature (by default), or one of its own"
+    )
+    unlabelled: Literal["error", "drop"] | None = Field(default=None, description="treatment of rows without a target")
+    tell_names: bool | None = Field(default=None, description="tell the names of features; true by default")
+
+
+@cache
+def bins() -> tuple[np.ndarray, list[str]]:
+    """Return where bins of counts begin, from the second on, and their texts.
+
+    Whole numbers from -2 to 2 are bins of their own; from 3 on the bin of x is ⌊log(x)²⌋, as is usual for counts of
+    clicks, below -2 that of -x. A bin's text is its least and its largest whole number, ``13..16``. Fractions belong to
+    the whole number below.
+    """
+    most = math.floor(math.log(LARGEST_BINNED) ** 2)
+    firsts = sorted({max(3, math.ceil(math.exp(math.sqrt(k)))) for k in range(1, most + 1)})
+    above = [str(a) if b == a + 1 else f"{a}..{b - 1}" for a, b in pairwise(firsts)]
+    below = [str(-a) if b == a + 1 else f"{1 - b}..{-a}" for a, b in pairwise(firsts)]
+    texts = [f"..{-firsts[-1]}", *below[::-1], "-2", "-1", "0", "1", "2", *above, f"{firsts[-1]}.."]
+    edges = [*(1.0 - first for first in firsts[::-1]), -1.0, 0.0, 1.0, 2.0, *map(float, firsts)]
+    return np.array(edges), texts
+
+
+class ClicksFormat(NamedLineFormat[clicks.Room]):
+    """Lines of values.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Of the columns.
+    kinds : sequence of int
+        See `daskfs.kernels.text.clicks`.
+    delimiter : str
+    has_token, drops_unlabelled, tells_names : bool
+    """
+
+    nothing = (0, 0, 0, 0)
+    grows_with = (ROWS, ENTRIES, ENTRIES, ROWS, NAMES, NAMES, NAME_TEXT, NAMES)
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        kinds: Sequence[int],
+        delimiter: str,
+        *,
+        has_token: bool,
+        drops_unlabelled: bool,
+        tells_names: bool,
+    ) -> None:
+        fields, field_offsets = _joined(names)
+        edges, texts = bins()
+        bin_text, bin_offsets = _joined(texts)
+        seeds = np.empty(len(names), np.uint64)
+        hashes.hash_texts(fields, field_offsets, np.uint64(0), seeds)
+        self.tells_names, self._names = tells_names, names
+        self._columns = clicks.Columns(
+            ord(delimiter),
+            np.array(kinds, np.uint8),
+            seeds,
+            fields,
+            field_offsets,
+            edges,
+            bin_text,
+            bin_offsets,
+            has_token,
+            drops_unlabelled,
+            tells_names,
+        )
+
+    def room(self, n_rows: int, n_entries: int) -> clicks.Room:
+        """Return room for so many."""
+        return clicks.Room(
+            np.empty(n_rows + 1, np.int64),
+            np.empty(n_entries, np.uint64),
+            np.empty(n_entries, np.float32),
+            np.empty(n_rows, np.float64),
+            *self.room_for_names(),
+        )
+
+    def read(
+        self, text: np.ndarray, start: int, stop: int, bounds: Bounds, room: clicks.Room, counts: tuple[int, ...]
+    ) -> Reading:
+        """Read lines."""
+        position, n_lines, n_dropped, *found, why, place = clicks.read_rows(
+            text, start, stop, self._columns, bounds, room, *counts
+        )
+        return Reading(position, n_lines, tuple(found), why, place, n_dropped)
+
+    def block(self, start: int, room: clicks.Room, counts: tuple[int, ...]) -> SparseBlock:
+        """Return what was read."""
+        n_rows, n_entries, *_ = counts
+        data = room.data[:n_entries]
+        return SparseBlock(
+            start,
+            room.indptr[: n_rows + 1],
+            room.features[:n_entries],
+            None if np.all(data == 1.0) else data,
+            room.y[:n_rows],
+            names=self.told(room, counts),
+        )
+
+    def fault(self, why: int, found: str, where: str) -> DaskfsError:
+        """Return the error for a value."""
+        n_columns = len(self._names)
+        problem, remedy = {
+            clicks.TOO_FEW: (f"expected {n_columns} values, found fewer; the last is {found!r}", "check the delimiter"),
+            clicks.TOO_MANY: (f"expected {n_columns} values, found more from {found!r} on", "check the delimiter"),
+            clicks.TARGET_MISSING: ("expected a target, found none", "set unlabelled: drop"),
+            clicks.TARGET_NO_NUMBER: (
+                f"expected a finite number as target, found {found!r}",
+                "is the first line a header? leave columns out; otherwise fix the value",
+            ),
+            clicks.COUNT_NO_NUMBER: (
+                f"expected a finite number as count, found {found!r}",
+                "fix the value, or have the column among strings",
+            ),
+            NOT_UTF8: (f"expected UTF-8 text, found {found!r}", "save the file as UTF-8, or set tell_names: false"),
+        }[why]
+        return SourceError(problem, where, remedy)
+
+
+def _joined(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    encoded = [text.encode() for text in texts]
+    joined = np.frombuffer(b"".join([*encoded, bytes(MARGIN)]), np.uint8).copy()
+    return joined, np.cumsum([0, *map(len, encoded)])
+
+
+class ClicksSource(LineSource):
+    """Click logs such as Criteo's.
+
+    Parameters
+    ----------
+    path : path-like or list of path-like
+        A file, several, a pattern or a folder, decompressed by their endings.
+    target : str
+        Column to predict, of numbers.
+    columns : list of str, optional
+        Names of all columns, where the files have no header.
+    counts : list of str, optional
+        Columns of counts, see `bins`; none by default.
+    strings : list of str, optional
+        Columns of strings; by default all that are neither target nor counts. Others are left out.
+    delimiter : str
+        One character, tab by default. Quotes have no meaning.
+    missing : {"none", "token"}
+        An empty value is no feature, or the feature ``field=``.
+    unlabelled : {"error", "drop"}
+        Treatment of rows without a target.
+    tell_names : bool
+        Each block tells the names of its features.
+
+    Raises
+    ------
+    SourceError
+        A missing, empty or unreadable file.
+    ConfigError
+        A column that there is not, or that is named twice.
+
+    Notes
+    -----
+    A feature's id is ``xxh64(value, seed=xxh64(field, seed=0)) % 2**63``, where the value of a count is the text of its
+    bin; its name is ``field=value``.
+    """
+
+    kind, options, endings = "clicks", ClicksOptions, (".tsv", ".csv", ".txt", ".log")
+    features_are_ids = True
+
+    def __init__(
+        self,
+        path: PathLike | Sequence[PathLike],
+        target: str,
+        columns: Sequence[str] | None = None,
+        counts: Sequence[str] = (),
+        strings: Sequence[str] | None = None,
+        delimiter: str = "\t",
+        missing: Literal["none", "token"] = "none",
+        unlabelled: Literal["error", "drop"] = "error",
+        tell_names: bool = True,
+    ) -> None:
+        super().__init__(path)
+        for name, value, allowed in (
+            ("missing", missing, ("none", "token")),
+            ("unlabelled", unlabelled, ("error", "drop")),
+        ):
+            if value not in allowed:
+                raise ConfigError(f"expected one of {allowed}, found {value!r}", f"source.{name}")
+        if len(delimiter) != 1 or not delimiter.isascii() or delimiter in "\r\n\0":
+            problem = f"expected one character of ASCII, no line end, found {delimiter!r}"
+            raise ConfigError(problem, "source.delimiter", "leave it out for tab")
+        self.target_names, self.has_header = [target], columns is None
+        self._columns, self._counts, self._strings = columns, list(counts), strings
+        self._delimiter, self._missing, self._unlabelled = delimiter, missing, unlabelled
+        self._tell_names = tell_names
+
+    @cached_property
+    def columns(self) -> dict[str, int]:
+        """Names of the columns, with what they are read as."""
+        names = list(self._columns) if self._columns is not None else self._names_of(self.files[0])
+        for file in self.files[1:] if self.has_header else ():
+            if self._names_of(file) != names:
+                problem = f"expected the columns of {self.files[0].name} in the same order"
+                raise SourceError(problem, f"{file}:1", "write the files with the same columns")
+        kinds = dict.fromkeys(names, clicks.STRING if self._strings is None else clicks.SKIPPED)
+        if len(kinds) < len(names):
+            double = next(name for k, name in enumerate(names) if name in names[:k])
+            raise ConfigError(f"two columns are called {double!r}", self.place, "rename one of them")
+        asked = [(clicks.STRING, "strings", list(self._strings or ())), (clicks.COUNT, "counts", self._counts)]
+        for kind, option, wanted in [*asked, (clicks.TARGET, "target", list(self.target_names))]:
+            for name in wanted:
+                if name not in kinds:
+                    problem = f"there is no column {name!r}{did_you_mean(name, names)}"
+                    raise ConfigError(problem, f"source.{option}", f"the columns are {', '.join(names[:12])}")
+                kinds[name] = kind
+        return kinds
+
+    def _names_of(self, file: Path) -> list[str]:
+        with open_bytes(file) as stream:
+            skip_mark(stream, file)
+            line = stream.readline(LONGEST_LINE_NBYTES).rstrip(b"\r\n")
+        try:
+            return line.decode().split(self._delimiter)
+        except UnicodeDecodeError as fault:
+            raise not_utf8(file, 1, line[fault.start : fault.start + 1]) from None
+
+    @property
+    def encoding(self) -> dict[str, Any]:
+        """What columns were taken for, and the hash of names."""
+        return {
+            "columns": self.columns,
+            "hash": hashes.HASH_NAME,
+            "bins": "log squared",
+            "delimiter": self._delimiter,
+            "missing": self._missing,
+            "unlabelled": self._unlabelled,
+        }
+
+    def estimate_shape(self) -> tuple[int | None, int]:
+        """Return rows by the length of the first, and the features that occur in them."""
+        return self.estimate_rows(), len(np.unique(self.head.features))
+
+    def line_format(self, *, is_head: bool = False) -> ClicksFormat:
+        """Return how lines become rows."""
+        return ClicksFormat(
+            list(self.columns),
+            list(self.columns.values()),
+            self._delimiter,
+            has_token=self._missing == "token",
+            drops_unlabelled=self._unlabelled == "drop",
+            tells_names=self._tell_names,
+        )

@@ -1,0 +1,179 @@
+"""Sparse matrices of SciPy, in memory or in .npz files, as the source of a store."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+
+from daskfs.documents import PATH
+from daskfs.errors import SourceError
+from daskfs.losses import PLAIN_NUMBERS, TargetKind
+from daskfs.matrix.arrays import as_column, as_names, as_targets
+from daskfs.matrix.target import kind_of
+from daskfs.sources.arrays import coded_texts, name_targets
+from daskfs.sources.options import SourceOptions
+from daskfs.sources.sparse.base import NamedIds, SparseBlock, SparseSource
+
+
+class NpzOptions(SourceOptions):
+    """A sparse matrix that `scipy.sparse.save_npz` has saved."""
+
+    path: Annotated[str, PATH]
+    y: Annotated[str | None, PATH] = None
+    weight: Annotated[str | None, PATH] = None
+    names: Annotated[str | None, PATH] = None
+    target: str | None = None
+
+
+class MatrixSource(SparseSource):
+    """A scipy.sparse matrix as the source of a sparse store.
+
+    Parameters
+    ----------
+    path : scipy.sparse matrix or array of shape (n_samples, n_features), or path of a .npz file of one
+    y : array-like of shape (n_samples,) or (n_samples, n_targets), or path of a .npy file of it, optional
+    weight : array-like of shape (n_samples,), or path of a .npy file of it, optional
+    names : sequence of str, or path of a text file with a name a line, optional
+        One for each column.
+    target : str or list of str, optional
+        What `y` is called.
+
+    Raises
+    ------
+    SourceError
+        No such file, or it holds no sparse matrix.
+    DataError
+        Shapes that do not fit, or values that are not numbers.
+    """
+
+    kind, options = "npz", NpzOptions
+
+    def __init__(
+        self,
+        path: Any,
+        y: Any = None,
+        weight: Any = None,
+        names: Any = None,
+        target: str | Sequence[str] | None = None,
+    ) -> None:
+        is_file = isinstance(path, (str, os.PathLike))
+        self._description = str(path) if is_file else "sparse matrix in memory"
+        self._X = _canonical(_loaded(Path(path)) if is_file else path)
+        self.n_samples, self.n_features = (int(length) for length in self._X.shape)
+        self.notes = []
+        y, self._target_classes = coded_texts(_array(y), self.notes)
+        self._y = None if y is None else as_targets(y, self.n_samples)
+        weight = _array(weight)
+        self._weight = None if weight is None else as_column(weight, self.n_samples, "weight")
+        self.has_weight = weight is not None
+        self.target_names = name_targets(self._y, [target] if isinstance(target, str) else target)
+        if isinstance(names, (str, os.PathLike)):
+            names = Path(names).read_text(encoding="utf-8").splitlines()
+        self._names = None if names is None else as_names(names, self.n_features)
+
+    @property
+    def target_classes(self) -> list[str] | None:
+        """Texts that the target was given as."""
+        return self._target_classes
+
+    def describe(self) -> dict[str, Any]:
+        """Return kind, shape and dtype."""
+        facts = {"description": self._description, "shape": list(self._X.shape), "dtype": str(self._X.dtype)}
+        return {"kind": self.kind, **facts}
+
+    def digest(self) -> str:
+        """Return the SHA-256 of values, shapes and dtypes; of equal matrices the same, in whatever form they came."""
+        sha256 = hashlib.sha256(f"{self._X.shape} {self._X.dtype}".encode())
+        parts = (self._X.indptr.astype(np.int64), self._X.indices.astype(np.int64), self._X.data, self._y, self._weight)
+        for part in parts:
+            if part is not None:
+                sha256.update(f"{part.shape} {part.dtype}".encode())
+                sha256.update(np.ascontiguousarray(part).data)
+        return sha256.hexdigest()
+
+    @property
+    def encoding(self) -> dict[str, Any]:
+        """Names of features and targets: renamed columns make another store."""
+        joined = "" if self._names is None else "\n".join(self._names)
+        return {"features": hashlib.sha256(joined.encode()).hexdigest(), "targets": list(self.target_names)}
+
+    def estimate_entries(self) -> int:
+        """Return how many there are."""
+        return len(self._X.data)
+
+    def estimate_target(self) -> TargetKind:
+        """Return what the target is taken for."""
+        if self._target_classes is not None:
+            return TargetKind(len(self._target_classes), is_declared=True)
+        return PLAIN_NUMBERS if self._y is None or self._y.ndim != 1 else kind_of(self._y)
+
+    def check(self) -> None:
+        """Refuse a matrix without rows or columns."""
+        if 0 in self._X.shape:
+            problem = f"expected at least one row and one column, found shape {self._X.shape}"
+            raise SourceError(problem, self._description)
+
+    def sparse_blocks(self, block_rows: int, block_nnz: int) -> Iterator[SparseBlock]:
+        """Yield consecutive rows."""
+        self.check()
+        indptr, start, names = self._X.indptr, 0, self._named()
+        n_samples = len(indptr) - 1
+        while start < n_samples:
+            stop = int(np.searchsorted(indptr, int(indptr[start]) + block_nnz, "right")) - 1
+            stop = min(max(stop, start + 1), start + block_rows, n_samples)
+            entries, rows = slice(int(indptr[start]), int(indptr[stop])), slice(start, stop)
+            yield SparseBlock(
+                start,
+                indptr[start : stop + 1].astype(np.int64) - entries.start,
+                self._X.indices[entries].astype(np.uint64),
+                self._X.data[entries],
+                None if self._y is None else self._y[rows],
+                None if self._weight is None else self._weight[rows],
+                names=names,
+            )
+            start, names = stop, None
+
+    def _named(self) -> NamedIds | None:
+        if self._names is None:
+            return None
+        texts = [name.encode() for name in self._names]
+        text = np.frombuffer(b"".join(texts), np.uint8)
+        return NamedIds(np.arange(len(texts), dtype=np.uint64), text, np.cumsum([0, *map(len, texts)]))
+
+
+def _loaded(path: Path) -> Any:
+    """Return the sparse matrix of a file."""
+    import scipy.sparse
+
+    if not path.exists():
+        raise SourceError("no such file", str(path), "check the path")
+    try:
+        return scipy.sparse.load_npz(path)
+    except (ValueError, OSError, zipfile.BadZipFile, KeyError, EOFError) as fault:
+        remedy = "save it by scipy.sparse.save_npz"
+        raise SourceError(f"expected a sparse matrix in an .npz file: {fault}", str(path), remedy) from None
+
+
+def _canonical(X: Any) -> Any:
+    """Return a matrix by rows, columns ascending and each once; what was given is not changed."""
+    rows = X.tocsr()
+    if not rows.has_canonical_format:
+        rows = rows.copy() if rows is X else rows
+        rows.sum_duplicates()
+    return rows
+
+
+def _array(values: Any) -> Any:
+    """Return an array, or that of a .npy file."""
+    if not isinstance(values, (str, os.PathLike)):
+        return values
+    try:
+        return np.load(values, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as fault:
+        raise SourceError(f"expected an array in a .npy file: {fault}", str(values), "save it by numpy.save") from None

@@ -1,0 +1,268 @@
+"""Sorted lists of ids, and of ids with names, merged on disk: neither list is ever in memory as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from daskfs.store.sparse.stretches import Stretch, StretchFiles
+from daskfs.store.sparse.vectors import VectorWriter
+
+_LEAST_READ = 1 << 10
+
+
+class _Run:
+    """A sorted file of ids, read piece by piece."""
+
+    def __init__(self, path: Path, n_ids: int, at_once: int) -> None:
+        self._path, self._n_ids, self._at_once, self._n_read = path, n_ids, at_once, 0
+        self.ids = np.empty(0, np.uint64)
+        self.first = 0
+        """Position of the first of `ids` in the file."""
+
+    def fill(self) -> None:
+        """Read on where nothing is left."""
+        if not len(self.ids) and self._n_read < self._n_ids:
+            self.first = self._n_read
+            self.ids = np.fromfile(self._path, np.uint64, self._at_once, offset=8 * self._n_read)
+            self._n_read += len(self.ids)
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether all that is left is in memory."""
+        return self._n_read == self._n_ids
+
+    def take(self, last: np.uint64) -> tuple[np.ndarray, int]:
+        """Return, and forget, the ids up to `last`, and the position of the first."""
+        n_taken = int(np.searchsorted(self.ids, last, "right"))
+        taken, first = self.ids[:n_taken], self.first
+        self.ids, self.first = self.ids[n_taken:], first + n_taken
+        return taken, first
+
+
+def _merged(paths: Sequence[tuple[Path, int]], memory_nbytes: int) -> Iterator[list[tuple[np.ndarray, int]]]:
+    """Yield the next ids of each run and the position of the first: all that there are up to one of them."""
+    at_once = max(_LEAST_READ, memory_nbytes // 32 // max(1, len(paths)))
+    runs = [_Run(path, n_ids, at_once) for path, n_ids in paths]
+    while True:
+        for run in runs:
+            run.fill()
+        lasts = [run.ids[-1] for run in runs if len(run.ids) and not run.is_at_end]
+        rest = [run.ids[-1] for run in runs if len(run.ids)]
+        if not rest:
+            return
+        last = min(lasts) if lasts else max(rest)
+        yield [run.take(last) for run in runs]
+
+
+def merge_ids(files: StretchFiles, parts: Sequence[Stretch], ids: VectorWriter, memory_nbytes: int) -> Path:
+    """Write all ids, ascending, to the store, and of each stretch which column each of its ids is.
+
+    Returns
+    -------
+    Path
+        A file of the ids as they are, to search in.
+    """
+    path = files.folder / "ids"
+    paths = [(files.path(part.name, "ids"), part.n_ids) for part in parts]
+    with ExitStack() as stack:
+        outs = [stack.enter_context(files.path(part.name, "columns").open("wb")) for part in parts]
+        whole = stack.enter_context(path.open("wb"))
+        for taken in _merged(paths, memory_nbytes):
+            found = np.unique(np.concatenate([run for run, _ in taken]))
+            for out, (run, _) in zip(outs, taken, strict=True):
+                out.write((ids.length + np.searchsorted(found, run)).astype(np.int64).data)
+            ids.append(found)
+            whole.write(found.data)
+    return path
+
+
+class NameRun(NamedTuple):
+    """A sorted file of ids with their names: `<name>.ids`, `<name>.ends` (int64) and `<name>.text` (UTF-8)."""
+
+    name: str
+    n_names: int
+
+
+class Collisions:
+    """Whether names came after another one of the same id, which was kept.
+
+    Attributes
+    ----------
+    kept : str or None
+        The name that was kept of the least such id: the same however the names were cut.
+    """
+
+    def __init__(self) -> None:
+        self.kept: str | None = None
+        self._least = 2**64
+
+    def note(self, ids: np.ndarray, texts: _Texts, kept: np.ndarray, later: np.ndarray) -> None:
+        """Compare names by their positions: those that are kept, and of the same ids those that came later."""
+        is_other = texts.lengths[kept] != texts.lengths[later]
+        same = np.flatnonzero(~is_other)
+        differs = np.concatenate([[0], np.cumsum(texts.taken(kept[same]).text != texts.taken(later[same]).text)])
+        ends = np.cumsum(texts.lengths[kept[same]])
+        is_other[same] = differs[ends] > differs[ends - texts.lengths[kept[same]]]
+        colliding = kept[is_other]
+        if len(colliding) and int(ids[colliding].min()) < self._least:
+            first = int(colliding[np.argmin(ids[colliding])])
+            self._least, self.kept = int(ids[first]), texts.of(first)
+
+
+class _Texts(NamedTuple):
+    """Names in UTF-8, one after the other."""
+
+    lengths: np.ndarray
+    text: np.ndarray
+
+    def taken(self, positions: np.ndarray) -> _Texts:
+        """Return some of them."""
+        lengths = self.lengths[positions]
+        ends = np.cumsum(lengths)
+        if not len(ends):
+            return _Texts(lengths, self.text[:0])
+        starts = (np.cumsum(self.lengths) - self.lengths)[positions]
+        return _Texts(lengths, self.text[np.arange(ends[-1]) + np.repeat(starts - (ends - lengths), lengths)])
+
+    def of(self, position: int) -> str:
+        """Return one of them."""
+        start = int(self.lengths[:position].sum())
+        return bytes(self.text[start : start + int(self.lengths[position])]).decode(errors="replace")
+
+
+def _distinct(ids: np.ndarray, texts: _Texts, collisions: Collisions) -> tuple[np.ndarray, _Texts]:
+    """Return each id once, ascending, with the name that came first."""
+    chosen, first, number = np.unique(ids, return_index=True, return_inverse=True)
+    later = np.flatnonzero(first[number] != np.arange(len(ids)))
+    if len(later):
+        collisions.note(ids, texts, first[number[later]], later)
+    return chosen, texts.taken(first)
+
+
+class NameGatherer:
+    """Takes names as blocks bring them, the first of each id, and writes them as runs.
+
+    Parameters
+    ----------
+    folder : Path
+        Exists.
+    name : str
+        What its files begin with.
+    memory_nbytes : int
+    """
+
+    def __init__(self, folder: Path, name: str, memory_nbytes: int) -> None:
+        self.runs: list[NameRun] = []
+        self.collisions = Collisions()
+        self._folder, self._name, self._memory_nbytes = folder, name, memory_nbytes
+        self._clear()
+
+    def _clear(self) -> None:
+        self._ids: list[np.ndarray] = []
+        self._texts: list[_Texts] = []
+        self._nbytes = self._nbytes_distinct = 0
+
+    def add(self, named: Any) -> None:
+        """Take the `NamedIds` of a block; nothing of it is kept."""
+        if named is None or not len(named.ids):
+            return
+        self._take(np.array(named.ids, np.uint64), _Texts(np.diff(named.offsets), _text_of(named)))
+        if self._nbytes > self._memory_nbytes // 8 and self._nbytes > 2 * self._nbytes_distinct:
+            ids, texts = self._gathered()
+            self._clear()
+            self._take(ids, texts)
+            self._nbytes_distinct = self._nbytes
+            if self._nbytes > self._memory_nbytes // 8:
+                self._write()
+
+    def _take(self, ids: np.ndarray, texts: _Texts) -> None:
+        self._ids.append(ids)
+        self._texts.append(texts)
+        self._nbytes += 16 * len(ids) + len(texts.text)
+
+    def _gathered(self) -> tuple[np.ndarray, _Texts]:
+        lengths, text = (np.concatenate(part) for part in zip(*self._texts, strict=True))
+        return _distinct(np.concatenate(self._ids), _Texts(lengths, text), self.collisions)
+
+    def _write(self) -> None:
+        ids, texts = self._gathered()
+        run = NameRun(f"{self._name}-{len(self.runs)}", len(ids))
+        ids.tofile(self._folder / f"{run.name}.ids")
+        np.cumsum(texts.lengths, dtype=np.int64).tofile(self._folder / f"{run.name}.ends")
+        texts.text.tofile(self._folder / f"{run.name}.text")
+        self.runs.append(run)
+        self._clear()
+
+    def finish(self) -> list[NameRun]:
+        """Write what is left; return all runs."""
+        if self._ids:
+            self._write()
+        return self.runs
+
+
+def _text_of(named: Any) -> np.ndarray:
+    return np.array(named.text[named.offsets[0] : named.offsets[-1]], np.uint8)
+
+
+class NameWriters(NamedTuple):
+    """Where names go, see `daskfs.store.sparse.names`."""
+
+    columns: VectorWriter
+    ends: VectorWriter
+    text: VectorWriter
+
+
+def merge_names(
+    folder: Path,
+    runs: Sequence[NameRun],
+    ids: np.ndarray | None,
+    n_features: int,
+    writers: NameWriters,
+    collisions: Collisions,
+    memory_nbytes: int,
+) -> None:
+    """Write the names of columns, by column; of several for one the name that came first.
+
+    Parameters
+    ----------
+    folder : Path
+    runs : sequence of NameRun
+        In the source's order.
+    ids : array of shape (n_features,), uint64, or None
+        The id of each column, ascending. None: ids are numbers of columns.
+    n_features : int
+    writers : NameWriters
+    collisions : Collisions
+    memory_nbytes : int
+    """
+    ends = [np.memmap(folder / f"{run.name}.ends", np.int64, "r", shape=(run.n_names,)) for run in runs]
+    paths = [(folder / f"{run.name}.ids", run.n_names) for run in runs]
+    for taken in _merged(paths, memory_nbytes // 4):
+        pieces = [
+            _texts_at(folder / f"{run.name}.text", ends[k], first, len(some))
+            for k, (run, (some, first)) in enumerate(zip(runs, taken, strict=True))
+        ]
+        lengths, text = (np.concatenate(part) for part in zip(*pieces, strict=True))
+        chosen, texts = _distinct(np.concatenate([some for some, _ in taken]), _Texts(lengths, text), collisions)
+        if ids is None:
+            columns, is_there = chosen.astype(np.int64), chosen < n_features
+        else:
+            columns = np.searchsorted(ids, chosen)
+            is_there = (columns < n_features) & (ids[np.minimum(columns, n_features - 1)] == chosen)
+        texts = texts.taken(np.flatnonzero(is_there))
+        writers.columns.append(columns[is_there])
+        writers.ends.append(writers.text.length + np.cumsum(texts.lengths, dtype=np.int64))
+        writers.text.append(texts.text)
+
+
+def _texts_at(path: Path, ends: np.ndarray, first: int, n_names: int) -> _Texts:
+    """Return consecutive names of a run."""
+    begin = int(ends[first - 1]) if first else 0
+    some = np.array(ends[first : first + n_names])
+    stop = int(some[-1]) if n_names else begin
+    return _Texts(np.diff(some, prepend=begin), np.fromfile(path, np.uint8, stop - begin, offset=begin))

@@ -1,0 +1,182 @@
+"""Names of the columns of a sparse store: of all, of some or of none; none is read that is not asked for.
+
+    names/text     (names_nbytes,) uint8   in UTF-8, one after the other, by ascending column
+    names/ends     (n_names,) int64        where each ends
+    names/columns  (n_names,) int64        which columns have one; there is no such array where all have
+
+A column without a name is called by its id, or by its number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from daskfs.errors import DataError
+from daskfs.matrix.names import Names
+from daskfs.store.header import SparseHeader
+
+MOST_LISTED = 1 << 20
+"""Columns up to which their names are given as a list."""
+_AT_ONCE = 1 << 16
+
+
+class StoredNames(Names):
+    """Names of a store's columns, read one by one.
+
+    Parameters
+    ----------
+    header : SparseHeader
+    open_array : callable
+        From the name of an array to its reader.
+    """
+
+    def __init__(self, header: SparseHeader, open_array: Callable[[str], Any]) -> None:
+        super().__init__(header.shape[1])
+        self._header, self._open = header, open_array
+
+    @cached_property
+    def _ids(self) -> Any:
+        return self._open("ids") if self._header.has_ids else None
+
+    @cached_property
+    def _ends(self) -> Any:
+        return self._open("names/ends")
+
+    @cached_property
+    def _text(self) -> Any:
+        return self._open("names/text")
+
+    @cached_property
+    def _named(self) -> Any:
+        """Reads which columns have a name; None where all have, or none."""
+        return self._open("names/columns") if 0 < self._header.n_names < len(self) else None
+
+    @property
+    def are_given(self) -> bool:
+        """Whether columns have names or ids."""
+        return self._header.has_ids or self._header.n_names > 0
+
+    @property
+    def given(self) -> np.ndarray | None:
+        """All names, as long as that are not too many."""
+        return self._listed if self.are_given and len(self) <= MOST_LISTED else None
+
+    @cached_property
+    def _listed(self) -> np.ndarray:
+        return self.array()
+
+    @property
+    def are_default(self) -> bool:
+        """Whether columns have neither names nor ids."""
+        return not self.are_given
+
+    def array(self) -> np.ndarray:
+        """Return all names, an object array of str of shape (n_features,)."""
+        return self._of(np.arange(len(self)))
+
+    def describe(self, column: int) -> str:
+        """Return a column's name, or its id or number where it has none, as an error says it."""
+        if self._positions(np.array([column]))[0] >= 0:
+            return f"column {str(self[column])!r}"
+        return f"column of id {self[column]}" if self._header.has_ids else f"column {column}"
+
+    def index(self, name: Any, start: int = 0, stop: int | None = None) -> int:
+        """Return the column of this name, or id.
+
+        Raises
+        ------
+        DataError
+            No column has it.
+        """
+        stop, text = len(self) if stop is None else min(stop, len(self)), str(name)
+        for column in (*self._columns_named(text.encode()), *self._column_of_id(text)):
+            if start <= column < stop:
+                return column
+        if not self._header.has_ids and text[:1] == "x" and text[1:].isdecimal():
+            column = int(text[1:])
+            if start <= column < stop and self._positions(np.array([column]))[0] < 0:
+                return column
+        raise DataError(f"expected the name of a column, found {text!r}", "names", "take one of the names")
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, (int, np.integer)):
+            return self._of(np.array([range(len(self))[key]]))[0]
+        if isinstance(key, slice):
+            return self._of(np.arange(*key.indices(len(self))))
+        chosen = np.asarray(key)
+        chosen = np.flatnonzero(chosen) if chosen.dtype == bool else chosen.astype(np.int64)
+        return self._of(np.array([range(len(self))[j] for j in chosen.tolist()], dtype=np.int64))
+
+    def __iter__(self) -> Iterator[str]:
+        for start in range(0, len(self), _AT_ONCE):
+            yield from self[start : start + _AT_ONCE]
+
+    def _of(self, columns: np.ndarray) -> np.ndarray:
+        """Return the names of columns, an object array of str."""
+        found = np.empty(len(columns), dtype=object)
+        positions = self._positions(columns)
+        is_bare = positions < 0
+        bare = columns[is_bare]
+        if self._ids is not None:
+            found[is_bare] = [str(number) for number in self._ids.read(bare).tolist()]
+        else:
+            found[is_bare] = [f"x{j}" for j in bare.tolist()]
+        if not is_bare.all():
+            found[~is_bare] = self._texts(positions[~is_bare])
+        return found
+
+    def _texts(self, positions: np.ndarray) -> list[str]:
+        """Return names by their positions among the names."""
+        stops = self._ends.read(positions)
+        starts = np.where(positions > 0, self._ends.read(np.maximum(positions - 1, 0)), 0)
+        if len(positions) == self._header.n_names and (np.diff(positions) == 1).all():
+            text = self._text.read().tobytes()
+            bounds = zip(starts.tolist(), stops.tolist(), strict=True)
+            return [text[start:stop].decode(errors="replace") for start, stop in bounds]
+        bounds = zip(starts.tolist(), stops.tolist(), strict=True)
+        return [self._text.read(slice(*bound)).tobytes().decode(errors="replace") for bound in bounds]
+
+    def _positions(self, columns: np.ndarray) -> np.ndarray:
+        """Return where columns stand among the named ones, -1 of those without a name."""
+        n_names = self._header.n_names
+        if not n_names or self._named is None:
+            return columns if n_names else np.full(len(columns), -1)
+        low, high = np.zeros(len(columns), np.int64), np.full(len(columns), n_names)
+        while (low < high).any():  # all at once, by bisection: few chunks are read of the many there may be
+            middle = (low + high) // 2
+            is_less = self._named.read(np.minimum(middle, n_names - 1)) < columns
+            low, high = np.where(is_less & (low < high), middle + 1, low), np.where(is_less, high, middle)
+        at = np.minimum(low, n_names - 1)
+        return np.where(self._named.read(at) == columns, at, -1)
+
+    def _columns_named(self, name: bytes) -> Iterator[int]:
+        """Yield the columns of this name; all names are looked through, some at a time."""
+        begin = 0
+        for start in range(0, self._header.n_names, _AT_ONCE):
+            ends = self._ends.read(slice(start, start + _AT_ONCE))
+            starts = np.concatenate([[begin], ends[:-1]])
+            text = self._text.read(slice(begin, int(ends[-1]))).tobytes()
+            for k in np.flatnonzero(ends - starts == len(name)).tolist():
+                if text[starts[k] - begin : ends[k] - begin] == name:
+                    yield (
+                        start + k if self._named is None else int(self._named.read(slice(start + k, start + k + 1))[0])
+                    )
+            begin = int(ends[-1])
+
+    def _column_of_id(self, text: str) -> Iterator[int]:
+        """Yield the column of an id, where it has no name."""
+        if self._ids is None or not text.isdecimal() or int(text) >= 2**64:
+            return
+        wanted, low, high = int(text), 0, len(self)
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (middle + 1, high) if self._id_of(middle) < wanted else (low, middle)
+        if low < len(self) and self._id_of(low) == wanted and self._positions(np.array([low]))[0] < 0:
+            yield low
+
+    def _id_of(self, column: int) -> int:
+        return int(self._ids.read(slice(column, column + 1))[0])

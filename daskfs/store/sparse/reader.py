@@ -1,0 +1,286 @@
+"""Reads a sparse matrix by rows and by columns, as entries or as dense blocks, checking all that it reads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from daskfs.errors import CorruptStoreError
+from daskfs.kernels.blocks.row_blocks import BLOCK_ROWS, columns_of_block, row_lengths, rows_of_block
+from daskfs.matrix.blocks import Rows, SparseColumns, SparseRows, as_slice
+from daskfs.store.chunks import Cut, cuts, normalise, selection_length
+from daskfs.store.header import SparseHeader
+from daskfs.store.plain_files import REMEDY
+from daskfs.store.sparse.layout import RUN_CHUNK, index_type
+
+
+@dataclass(frozen=True, slots=True)
+class _Runs:
+    """Columns that have entries in a block, of those that are asked for."""
+
+    slots: np.ndarray
+    """The place of each among those that are asked for, int64, ascending."""
+    counts: np.ndarray
+    """How many entries each has."""
+    entries: Rows
+    """Where they stand in the store."""
+
+
+class SparseReader:
+    """The matrix of a sparse store; see `daskfs.store.sparse.layout`.
+
+    Parameters
+    ----------
+    header : SparseHeader
+    open_array : callable
+        From the name of an array to its reader.
+    where : str
+        The store, for messages.
+
+    Notes
+    -----
+    Rows are read by whole blocks of 8,192; each thread keeps the last block that was cut, decoded, and reads on in it.
+    Safe to use from several threads.
+    """
+
+    def __init__(self, header: SparseHeader, open_array: Callable[[str], Any], where: str) -> None:
+        self.shape, self.dtype, self._where = header.shape, np.dtype(header.dtype), where
+        self._header = header
+        self._columns, self._counts = open_array("X/columns"), open_array("X/counts")
+        self._offsets = open_array("X/offsets")
+        self._values = None if header.values == "ones" else open_array("X/values")
+        self._read_array = open_array
+        self._kept = threading.local()
+
+    @cached_property
+    def _blocks(self) -> np.ndarray:
+        """The first run and the first entry of each block, int64 of shape (n_blocks + 1, 2)."""
+        found: np.ndarray = self._read_array("X/blocks").read()
+        whole = [self._header.n_runs, self._header.n_entries]
+        if found[0].any() or found[-1].tolist() != whole or (np.diff(found, axis=0) < 0).any():
+            raise self._contradiction("X/blocks")
+        return found
+
+    @cached_property
+    def _marks(self) -> np.ndarray:
+        """Column and first entry of every `RUN_CHUNK`-th run, int64 of shape (n_marks, 2)."""
+        found: np.ndarray = self._read_array("X/marks").read()
+        if (np.diff(found[:, 1]) < 0).any() or not ((found >= 0) & (found[:, 1:] <= self._header.n_entries)).all():
+            raise self._contradiction("X/marks")
+        return found
+
+    def n_entries(self, rows: Rows = slice(None)) -> int:
+        """Return at most how many entries these rows have: those of the blocks that they are in; nothing is decoded."""
+        blocks = np.array([cut.tile for cut in cuts(normalise(rows, self.shape[0]), BLOCK_ROWS)], np.int64)
+        return int((self._blocks[blocks + 1, 1] - self._blocks[blocks, 1]).sum())
+
+    def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
+        """Return the dense block X[rows][:, columns]; see `TileReader.read`."""
+        row_numbers, column_numbers = normalise(rows, self.shape[0]), normalise(columns, self.shape[1])
+        shape = (selection_length(row_numbers), selection_length(column_numbers))
+        if out is None:
+            out = np.zeros(shape, self.dtype)
+        elif out.shape != shape or out.dtype != self.dtype:
+            raise ValueError(f"expected `out` of shape {shape} and {self.dtype}, found {out.shape} and {out.dtype}")
+        else:
+            out[...] = 0
+        row_cuts = cuts(row_numbers, BLOCK_ROWS)
+        if shape[1] == self.shape[1] and isinstance(column_numbers, slice):
+            for cut in row_cuts:
+                found = self._rows_of(cut)
+                lines = np.arange(shape[0])[cut.outside]
+                out[np.repeat(lines, np.diff(found.indptr)), found.indices] = found.data
+            return out
+        chosen, places = _distinct(column_numbers)
+        if places is not None:
+            return self._spread(row_numbers, chosen, places, out)
+        for cut in row_cuts:
+            inside, repeats = _distinct(cut.inside)
+            lines = np.arange(shape[0])[cut.outside]
+            runs = self._runs(cut.tile, chosen)
+            where = np.full(BLOCK_ROWS, -1)
+            where[inside] = np.arange(selection_length(inside)) if repeats is not None else lines
+            at, values = where[self._offsets.read(runs.entries)], self._values_of(runs.entries)
+            is_taken = at >= 0
+            slots = np.repeat(runs.slots, runs.counts)[is_taken]
+            if repeats is None:
+                out[at[is_taken], slots] = values[is_taken]
+            else:
+                part = np.zeros((selection_length(inside), shape[1]), self.dtype)
+                part[at[is_taken], slots] = values[is_taken]
+                out[lines] = part[repeats]
+        return out
+
+    def _spread(self, rows: Rows, chosen: np.ndarray, places: np.ndarray, out: np.ndarray) -> np.ndarray:
+        """Fill columns in any order, and those that are asked for twice, from each of them once."""
+        out[...] = self.read(rows, chosen)[:, places]
+        return out
+
+    def strips(self, rows: Rows, columns: slice) -> None:
+        """Return None: there are entries."""
+        return None
+
+    def sparse_rows(self, rows: Rows) -> SparseRows:
+        """Return the entries of X[rows], columns ascending.
+
+        Raises
+        ------
+        CorruptStoreError
+            A chunk that they touch is missing, truncated, fails its checksum, or contradicts another.
+        """
+        numbers = normalise(rows, self.shape[0])
+        if not isinstance(numbers, slice):
+            ascending, order = _distinct(numbers)
+            if order is not None:
+                return _taken(self.sparse_rows(ascending), order)
+        parts = [self._rows_of(cut) for cut in cuts(numbers, BLOCK_ROWS)]
+        if len(parts) == 1:
+            return parts[0]
+        lengths = [np.diff(part.indptr) for part in parts]
+        return SparseRows(
+            np.concatenate([[0], np.cumsum(np.concatenate([np.empty(0, np.int64), *lengths]))]).astype(np.int64),
+            np.concatenate([np.empty(0, index_type(self.shape[1])), *(part.indices for part in parts)]),
+            np.concatenate([np.empty(0, self.dtype), *(part.data for part in parts)]),
+        )
+
+    def _rows_of(self, cut: Cut) -> SparseRows:
+        """Return rows of one block, ascending."""
+        block = self._block(cut.tile, keep=selection_length(normalise(cut.inside, BLOCK_ROWS)) < BLOCK_ROWS)
+        if not isinstance(cut.inside, slice):
+            return _taken(block, cut.inside)
+        start, stop = cut.inside.start, cut.inside.stop
+        indptr = block.indptr[start : stop + 1]
+        entries = slice(int(indptr[0]), int(indptr[-1]))
+        return SparseRows(indptr - indptr[0], block.indices[entries], block.data[entries])
+
+    def _block(self, block: int, keep: bool) -> SparseRows:
+        """Return all rows of a block: as they were kept, or decoded."""
+        if getattr(self._kept, "block", None) == block:
+            return self._kept.rows  # type: ignore[no-any-return]
+        (first_run, first), (last_run, last) = self._blocks[block : block + 2].tolist()
+        offsets, runs = self._offsets.read(slice(first, last)), slice(first_run, last_run)
+        n_rows = min(BLOCK_ROWS, self.shape[0] - block * BLOCK_ROWS)
+        lengths = np.zeros(n_rows, np.int64)
+        is_right = row_lengths(offsets, lengths)
+        indptr = np.concatenate([[0], np.cumsum(lengths)])
+        indices, data = np.empty(last - first, index_type(self.shape[1])), np.empty(last - first, self.dtype)
+        arrays = self._columns.read(runs), self._counts.read(runs), offsets, self._stored_values(slice(first, last))
+        if not is_right or not rows_of_block(*arrays, self.shape[1], indptr[:-1].copy(), indices, data):
+            raise self._contradiction(f"block {block} of X")
+        found = SparseRows(indptr, indices, data)
+        if keep:
+            self._kept.block, self._kept.rows = block, found
+        return found
+
+    def sparse_columns(self, columns: Rows) -> SparseColumns:
+        """Return the entries of X[:, columns]; see `sparse_rows`."""
+        numbers = normalise(columns, self.shape[1])
+        chosen, places = _distinct(numbers)
+        n_columns = selection_length(chosen)
+        blocks = [(block, self._runs(block, chosen)) for block in range(len(self._blocks) - 1)]
+        lengths = np.zeros(n_columns, np.int64)
+        for _, runs in blocks:
+            lengths[runs.slots] += runs.counts  # a column has one run in a block
+        indptr = np.concatenate([[0], np.cumsum(lengths)])
+        indices = np.empty(indptr[-1], index_type(self.shape[0]))
+        data, at = np.empty(indptr[-1], self.dtype), indptr[:-1].copy()
+        for block, runs in blocks:
+            arrays = runs.slots, runs.counts, self._offsets.read(runs.entries), self._stored_values(runs.entries)
+            if not columns_of_block(*arrays, block * BLOCK_ROWS, at, indices, data):
+                raise self._contradiction(f"block {block} of X")
+        found = SparseRows(indptr, indices, data)
+        if places is not None:
+            found = _taken(found, places)
+        starts = found.indptr.astype(index_type(int(found.indptr[-1])), copy=False)
+        return SparseColumns(starts, found.indices, found.data, self.shape[0])
+
+    def _runs(self, block: int, columns: Rows) -> _Runs:
+        """Return the runs of a block that are of these columns: a slice, or ascending numbers."""
+        (first_run, first), (last_run, last) = self._blocks[block : block + 2].tolist()
+        if isinstance(columns, slice) and columns.stop - columns.start == self.shape[1]:
+            runs = slice(first_run, last_run)
+            found = self._columns.read(runs).astype(np.int64)
+            return self._held(found, self._counts.read(runs), slice(first, last), self.shape[1])
+        if first_run == last_run or not selection_length(columns):
+            return _Runs(np.empty(0, np.int64), np.empty(0, np.uint16), slice(first, first))
+        # Chunks of runs [low, high) begin within the block, each with a column that is noted.
+        low, high = first_run // RUN_CHUNK + 1, (last_run - 1) // RUN_CHUNK + 1
+        noted = self._marks[low:high, 0]
+        chunks: np.ndarray
+        if isinstance(columns, slice):
+            begin = np.searchsorted(noted, columns.start, "right")
+            chunks = np.arange(begin, np.searchsorted(noted, columns.stop, "left") + 1) + low - 1
+        else:
+            chunks = np.unique(np.searchsorted(noted, columns, "right")) + low - 1
+        parts = list(self._runs_of_chunks(chunks, first_run, last_run, first, columns))
+        slots, counts, starts = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return self._held(slots, counts, _ranges(starts, counts), selection_length(columns))
+
+    def _runs_of_chunks(
+        self, chunks: np.ndarray, first_run: int, last_run: int, first: int, columns: Rows
+    ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Yield place, number of entries and first entry of the columns that are in each chunk of a block's runs."""
+        for chunk in chunks.tolist():
+            runs = slice(max(first_run, chunk * RUN_CHUNK), min(last_run, (chunk + 1) * RUN_CHUNK))
+            found, counts = self._columns.read(runs).astype(np.int64), self._counts.read(runs)
+            start = first if runs.start == first_run else int(self._marks[chunk, 1])
+            starts = start + np.cumsum(counts, dtype=np.int64) - counts
+            if isinstance(columns, slice):
+                part = slice(*np.searchsorted(found, (columns.start, columns.stop)))
+                yield found[part] - columns.start, counts[part], starts[part]
+            else:
+                slots = np.searchsorted(columns, found)
+                slots[slots == len(columns)] = 0
+                is_wanted = columns[slots] == found
+                yield slots[is_wanted], counts[is_wanted], starts[is_wanted]
+
+    def _held(self, slots: np.ndarray, counts: np.ndarray, entries: Rows, n_columns: int) -> _Runs:
+        """Return runs of so many columns, whose entries are in the store."""
+        n_entries = int(counts.sum(dtype=np.int64))
+        stop = entries.stop if isinstance(entries, slice) else int(entries.max(initial=-1)) + 1
+        n_found = entries.stop - entries.start if isinstance(entries, slice) else len(entries)
+        if n_found != n_entries or stop > self._header.n_entries or (slots >= n_columns).any() or (slots < 0).any():
+            raise self._contradiction("X/counts")
+        return _Runs(slots, counts, entries)
+
+    def _stored_values(self, entries: Rows) -> np.ndarray:
+        """Return the values of entries as they are stored; none where all are one."""
+        return np.empty(0, np.int8) if self._values is None else self._values.read(entries)
+
+    def _values_of(self, entries: Rows) -> np.ndarray:
+        if self._values is None:
+            return np.ones(selection_length(normalise(entries, self._header.n_entries)), self.dtype)
+        found: np.ndarray = self._values.read(entries).astype(self.dtype, copy=False)
+        return found
+
+    def _contradiction(self, what: str) -> CorruptStoreError:
+        return CorruptStoreError(f"{what} contradicts the rest of the store", self._where, REMEDY)
+
+
+def _distinct(numbers: Rows) -> tuple[Any, np.ndarray | None]:
+    """Return numbers ascending and each once, and which of these each was; None where they were so."""
+    if isinstance(numbers, slice) or (np.diff(numbers) > 0).all():
+        return as_slice(numbers), None
+    chosen, places = np.unique(numbers, return_inverse=True)
+    return as_slice(chosen), places
+
+
+def _taken(rows: SparseRows, order: np.ndarray) -> SparseRows:
+    """Return rows (or columns) in another order."""
+    lengths = np.diff(rows.indptr)[order]
+    entries = _ranges(rows.indptr[:-1][order], lengths)
+    return SparseRows(np.concatenate([[0], np.cumsum(lengths)]), rows.indices[entries], rows.data[entries])
+
+
+def _ranges(starts: np.ndarray, lengths: np.ndarray) -> Rows:
+    """Return the numbers ``start, ..., start + length - 1`` of all ranges, one after the other."""
+    ends = np.cumsum(lengths, dtype=np.int64)
+    if not len(starts) or (starts[1:] == starts[:-1] + lengths[:-1]).all():
+        first = int(starts[0]) if len(starts) else 0
+        return slice(first, first + (int(ends[-1]) if len(ends) else 0))
+    return np.arange(ends[-1]) + np.repeat(starts - (ends - lengths), lengths)

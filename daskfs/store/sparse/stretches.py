@@ -1,0 +1,273 @@
+"""Rows of a sparse source on their way to a store: stretches of them, a few files each, that blocks are gathered from.
+
+A stretch fits in the memory of whoever writes it. Its ids are numbered by its own list of them, ascending; once the
+lists of all stretches are merged it is known which column each is. Rows stand by their keys where these were known, so
+that whoever gathers stored rows reads each stretch from front to back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from daskfs.errors import DataError
+from daskfs.kernels.blocks.feature_ids import IdTable
+from daskfs.kernels.blocks.row_blocks import taken_rows
+from daskfs.store.row_checks import convert_entries
+from daskfs.store.spool import stored_order
+
+NO_VALUES = np.empty(0, np.int8)
+
+
+class Stretch(NamedTuple):
+    """Consecutive rows of the source in files."""
+
+    name: str
+    n_rows: int
+    n_entries: int
+    number_type: str
+    """Of the numbers that its entries have for features: of columns, or of its ids."""
+    n_ids: int
+    n_features: int
+    """One more than the largest number of a column; 0 where features are ids."""
+    are_ones: bool
+    are_int8: bool
+    """Whether all values are one; fit in int8."""
+
+
+@dataclass(frozen=True)
+class StretchFiles:
+    """Where stretches are written, and what of.
+
+    Parameters
+    ----------
+    folder : Path
+        Exists.
+    dtype : dtype
+        Of the values.
+    has_ids : bool
+        Features are ids, not numbers of columns.
+    n_features : int or None
+        Columns, where they are known.
+    """
+
+    folder: Path
+    dtype: np.dtype
+    has_ids: bool
+    n_features: int | None = None
+
+    def path(self, name: str, what: str) -> Path:
+        """Return a file of a stretch."""
+        return self.folder / f"{name}.{what}"
+
+
+class Rows(NamedTuple):
+    """Rows as entries."""
+
+    lengths: np.ndarray
+    features: np.ndarray
+    values: np.ndarray
+    """Empty where all are one."""
+
+    @property
+    def indptr(self) -> np.ndarray:
+        """Where each row's entries begin."""
+        return np.concatenate([[0], np.cumsum(self.lengths, dtype=np.int64)])
+
+    def taken(self, order: np.ndarray) -> Rows:
+        """Return the same rows in another order."""
+        found = Rows(self.lengths[order], np.empty_like(self.features), np.empty_like(self.values))
+        taken_rows(self.indptr, self.features, self.values, order, found.features, found.values)
+        return found
+
+
+class StretchWriter:
+    """Gathers rows as they come, and writes them as a stretch when told to.
+
+    Parameters
+    ----------
+    files : StretchFiles
+    """
+
+    def __init__(self, files: StretchFiles) -> None:
+        self._files = files
+        self._clear()
+
+    def _clear(self) -> None:
+        self._lengths: list[np.ndarray] = []
+        self._features: list[np.ndarray] = []
+        self._values: list[np.ndarray] = []
+        self._table = IdTable() if self._files.has_ids else None
+        self.n_rows = self._n_entries = 0
+        self._are_ones = self._are_int8 = True
+        self._most = -1
+
+    @property
+    def nbytes(self) -> int:
+        """What the rows take here, and while they are put in order."""
+        per_entry = 2 * (4 if self._table is not None else 8) + 2 * self._files.dtype.itemsize
+        return 8 * self.n_rows + per_entry * self._n_entries + (0 if self._table is None else 2 * self._table.nbytes)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """How many entries each row has."""
+        return np.concatenate([np.empty(0, np.int32), *self._lengths])
+
+    def add(self, block: Any, first_row: int) -> None:
+        """Take the rows of a `SparseBlock`, whose first one has this number in the source. Nothing of it is kept.
+
+        Raises
+        ------
+        DataError
+            Values that do not fit, features that do not ascend in a row or are beyond the columns.
+        """
+        features, values, lengths = block.features, block.data, np.diff(block.indptr)
+        if values is not None:
+            converted = np.empty(len(values), self._files.dtype)
+            convert_entries(values, converted, lambda k: _place(block, k, first_row))
+            values = converted
+            is_entry = values != 0
+            if not is_entry.all():
+                lengths = np.diff(np.concatenate([[0], np.cumsum(is_entry)])[block.indptr])
+                features, values = features[is_entry], values[is_entry]
+        self._check(block, features, lengths, first_row)
+        if values is not None and self._are_ones and not (values == 1).all():
+            self._are_ones, values_before = False, self._n_entries
+            self._values = [np.ones(values_before, self._files.dtype)]
+        if not self._are_ones:
+            values = np.ones(len(features), self._files.dtype) if values is None else values
+            self._are_int8 = self._are_int8 and _fit_int8(values)
+            self._values.append(values)
+        self._lengths.append(lengths.astype(np.int32))
+        self._most = max(self._most, int(features.max(initial=0)) if len(features) and self._table is None else -1)
+        self._features.append(
+            self._table.numbers_of(np.ascontiguousarray(features, np.uint64))
+            if self._table is not None
+            else features.astype(np.uint32 if self._most < 2**32 else np.uint64)
+        )
+        self.n_rows += len(lengths)
+        self._n_entries += len(features)
+
+    def _check(self, block: Any, features: np.ndarray, lengths: np.ndarray, first_row: int) -> None:
+        """Refuse rows whose features do not ascend, or are no columns."""
+        ends = np.cumsum(lengths)
+        does_rise = features[1:] > features[:-1]
+        does_rise[ends[(ends > 0) & (ends < len(features))] - 1] = True  # from one row to the next
+        n_features = self._files.n_features
+        if not does_rise.all():
+            entry = int(np.argmin(does_rise)) + 1
+            row = first_row + int(np.searchsorted(ends, entry, "right"))
+            problem = (
+                f"expected features in ascending order, each once, found {features[entry]} after {features[entry - 1]}"
+            )
+            raise DataError(problem, f"row {row}", "sort the features of each row, and add up what is there twice")
+        if n_features is not None and not self._files.has_ids and int(features.max(initial=0)) >= max(1, n_features):
+            entry = int(np.argmax(features >= n_features))
+            row = first_row + int(np.searchsorted(ends, entry, "right"))
+            raise DataError(f"expected columns below {n_features}, found {features[entry]}", f"row {row}", "correct it")
+
+    def finish(self, name: str, keys: np.ndarray | None) -> Stretch:
+        """Write the rows, by their keys where these are given, and begin anew."""
+        rows = Rows(
+            self.lengths,
+            np.concatenate([np.empty(0, np.uint32 if self._table is None else np.int32), *self._features]),
+            np.concatenate([np.empty(0, self._files.dtype), *self._values]) if not self._are_ones else NO_VALUES,
+        )
+        self._lengths, self._features, self._values = [], [], []
+        ids = np.empty(0, np.uint64)
+        if self._table is not None:
+            order = np.argsort(self._table.ids)
+            ids, place = self._table.ids[order], np.empty(len(order), np.uint32)
+            place[order] = np.arange(len(order), dtype=np.uint32)
+            rows = rows._replace(features=place[rows.features])
+            ids.tofile(self._files.path(name, "ids"))
+        if keys is not None:
+            rows = rows.taken(stored_order(keys))
+        stretch = Stretch(
+            name, self.n_rows, self._n_entries, rows.features.dtype.name, len(ids), self._most + 1,
+            self._are_ones, self._are_int8,
+        )  # fmt: skip
+        write_rows(self._files, stretch.name, rows)
+        self._clear()
+        return stretch
+
+
+def _place(block: Any, entry: int, first_row: int) -> str:
+    """Return in words where an entry of a block stands."""
+    row = int(np.searchsorted(block.indptr, entry, "right")) - 1
+    number = int(block.features[entry])
+    named = block.names
+    at = np.flatnonzero(named.ids == number) if named is not None else np.empty(0, int)
+    if len(at):
+        name = bytes(named.text[named.offsets[at[0]] : named.offsets[at[0] + 1]]).decode(errors="replace")
+        return f"column {name!r}, row {first_row + row}"
+    return f"feature {number}, row {first_row + row}"
+
+
+def _fit_int8(values: np.ndarray) -> bool:
+    return values.dtype == np.int8 or bool(((values >= -128) & (values <= 127) & (values == np.rint(values))).all())
+
+
+def write_rows(files: StretchFiles, name: str, rows: Rows) -> None:
+    """Write rows as the files of a stretch."""
+    for what, values in zip(("lengths", "features", "values"), rows, strict=True):
+        values.tofile(files.path(name, what))
+
+
+@dataclass(frozen=True)
+class Stretches:
+    """All rows of a source, in its order.
+
+    Parameters
+    ----------
+    files : StretchFiles
+    parts : sequence of Stretch
+    """
+
+    files: StretchFiles
+    parts: Sequence[Stretch]
+
+    @cached_property
+    def starts(self) -> np.ndarray:
+        """The first row of each, and the number of all."""
+        return np.cumsum([0, *(part.n_rows for part in self.parts)])
+
+    @property
+    def are_ones(self) -> bool:
+        """Whether every entry is one."""
+        return all(part.are_ones for part in self.parts)
+
+    @property
+    def values(self) -> str:
+        """As what the values are stored; see `SparseHeader`."""
+        if self.are_ones:
+            return "ones"
+        return "int8" if all(part.are_int8 for part in self.parts) else self.files.dtype.name
+
+    def owners(self, rows: np.ndarray) -> np.ndarray:
+        """Return in which stretch each row of the source stands."""
+        return np.searchsorted(self.starts, rows, side="right") - 1
+
+    def read(self, k: int, first_row: int, n_rows: int, first_entry: int) -> Rows:
+        """Return consecutive rows of a stretch as they stand in its files, their features as columns."""
+        part, files = self.parts[k], self.files
+        lengths = np.fromfile(files.path(part.name, "lengths"), np.int32, n_rows, offset=4 * first_row)
+        n_entries = int(lengths.sum(dtype=np.int64))
+        number = np.dtype(part.number_type)
+        path = files.path(part.name, "features")
+        features = np.fromfile(path, number, n_entries, offset=number.itemsize * first_entry)
+        if files.has_ids and n_entries:
+            columns = np.memmap(files.path(part.name, "columns"), np.int64, "r", shape=(part.n_ids,))
+            features = columns[features]
+        if self.are_ones:
+            return Rows(lengths, features, NO_VALUES)
+        if part.are_ones:
+            return Rows(lengths, features, np.ones(n_entries, files.dtype))
+        path = files.path(part.name, "values")
+        values = np.fromfile(path, files.dtype, n_entries, offset=files.dtype.itemsize * first_entry)
+        return Rows(lengths, features, values)
