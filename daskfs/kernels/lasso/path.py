@@ -9,7 +9,8 @@ the path is seen, once. Where the homotopy gives up, or where a grid of λ is as
 coordinate descent with covariance updates (Friedman, Hastie and Tibshirani 2010) on the features entered so far; when
 the signs have settled, the solution for these signs is computed exactly. Both certify the conditions of optimality for
 all p columns from cached Gram rows. A missing Gram row costs a pass over the block, so each pass makes a few: those
-needed and, as a guess, those needed next; where rows are many and columns few, one pass makes all. The refit of the
+needed and, as a guess, those needed next; where rows are many and columns few, one pass makes all. Over entries only
+the columns near λ have Gram rows (`daskfs.kernels.lasso.near_columns`). The refit of the
 chosen model needs no further pass (`daskfs.kernels.lasso.gram_cache`).
 """
 
@@ -67,7 +68,7 @@ class LassoPath(NamedTuple):
     stop: str
     """Why the path ends, one of `STOPS`."""
     n_passes: int
-    """Over the block, to make Gram rows."""
+    """Over the block, to make Gram rows; of entries, to make the gradients of all columns."""
     is_active: np.ndarray
     """Shape (n_lambdas, n_entered): the models. One that leaves at a knot is of the model above, at coefficient 0."""
     solver: str
