@@ -93,8 +93,8 @@ def ingest(
     missing : {"error", "drop", "mean", "zero"} or float, optional
         Treatment of missing values in columns that no schema names.
     client : distributed.Client, optional
-        Workers that see the files and the store's folder: ranges of plain text files and row groups of Parquet files
-        are encoded, sorted and cut into tiles there. The store is the same, byte for byte.
+        Workers that see the files and the store's folder: ranges of plain text files, of entries too, and row groups
+        of Parquet files are encoded, sorted and cut into tiles there. The store is the same, byte for byte.
     **layout
         Options of the kind of source, of which ``kind`` is one where the name of the file does not say it ("clicks").
         Of CSV files: delimiter, quote, header, encoding, decimal, thousands, comment, skip_initial_space.
