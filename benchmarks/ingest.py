@@ -43,8 +43,8 @@ ARRAY = (
 )
 
 
-def make_csv(path: Path, nbytes: int, n_features: int) -> int:
-    """Write random numbers of 9 letters; return the number of rows."""
+def make_csv(path: Path, nbytes: int, n_features: int) -> None:
+    """Write random numbers of 9 letters."""
     rng = np.random.default_rng(0)
     names = [f"x{j}" for j in range(n_features)]
     n_rows = nbytes // (9 * n_features + 8)
@@ -53,7 +53,6 @@ def make_csv(path: Path, nbytes: int, n_features: int) -> int:
         for start in range(0, n_rows, 20_000):
             block = rng.standard_normal((min(20_000, n_rows - start), n_features + 1))
             np.savetxt(file, block, fmt="%.5f", delimiter=",")
-    return n_rows
 
 
 def make_parquet(path: Path, source: Path) -> None:
@@ -139,17 +138,20 @@ def main() -> None:
     parser.add_argument("--n-features", type=int, default=50)
     parser.add_argument("--memory-limit", default="512MiB", help="of daskfs, beside the process itself")
     parser.add_argument("--rounds", type=int, default=2, help="of which the best counts")
+    parser.add_argument("--files", type=Path, help="a folder in which the files are kept, and used again")
     parser.add_argument("--before", type=Path, help="a checkout of another version")
     parser.add_argument("--ways", default="", help="only those whose names match")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     results = {}
     with tempfile.TemporaryDirectory() as folder:
-        csv, parquet, array = (Path(folder, name) for name in ("table.csv", "table.parquet", "array.npy"))
-        n_rows = make_csv(csv, parse_bytes(options.size), options.n_features)
-        make_parquet(parquet, csv)
-        make_array(array, parse_bytes(options.size), options.n_features)
-        print(f"{n_rows:,} rows x {options.n_features} columns; {options.memory_limit} for daskfs")
+        files = options.files or Path(folder)
+        csv, parquet, array = (files / name for name in ("table.csv", "table.parquet", "array.npy"))
+        if not array.exists():
+            files.mkdir(exist_ok=True)
+            make_csv(csv, parse_bytes(options.size), options.n_features)
+            make_parquet(parquet, csv)
+            make_array(array, parse_bytes(options.size), options.n_features)
         print(f"{'from':<9}{'way':<34}{'s':>7}{'CPU s':>7}{'MB per CPU s':>14}{'peak MiB':>10}")
         for source, ways in ((csv, CSV), (parquet, PARQUET), (array, ARRAY)):
             rounds, ways = [], [way for way in ways if re.search(options.ways, way)]

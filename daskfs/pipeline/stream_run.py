@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from daskfs.cluster.memory import peak_memory_nbytes
+from daskfs.cluster.open import open_cluster
 from daskfs.documents import dump_yaml
 from daskfs.errors import ConfigError
 from daskfs.losses import find_loss
@@ -58,11 +59,15 @@ def check_selections(pipeline: Pipeline) -> None:
         if not hasattr(selection.selector, "fit_source"):
             problem = f"{selection.method} reads its rows more than once, and needs a store"
             raise ConfigError(problem, f"select ({label})", "take method: mission, or leave `store: none` out")
+        n_replicas = getattr(selection, "n_replicas", 1)
+        if n_replicas > 1 and pipeline.split is not None:
+            problem = "models that learn side by side from parts of a source take all of its rows"
+            raise ConfigError(problem, "split", "write `split: null`, or n_replicas: 1")
+        if n_replicas == 1 and pipeline.cluster.kind != "none":
+            problem = f"one model learns in this process, not on a cluster of kind {pipeline.cluster.kind!r}"
+            raise ConfigError(problem, "cluster.kind", "write kind: none, or n_replicas: 2 and `split: null`")
     if pipeline.refit.by != "method":
         raise ConfigError("there is no refit without a store", "refit.by", "leave it out")
-    if pipeline.cluster.kind != "none":
-        problem = f"a stream is learnt from in this process, not on a cluster of kind {pipeline.cluster.kind!r}"
-        raise ConfigError(problem, "cluster.kind", "write kind: none")
     if set(pipeline.evaluate.metrics or ()) & {"recall", "precision"}:
         problem = "recall and precision need a source that knows its true features"
         raise ConfigError(problem, "evaluate.metrics", "drop them")
@@ -125,7 +130,18 @@ class StreamRun:
         holdout = None if pipeline.split is None else Holdout(pipeline.split)
         keep = None if holdout is None else holdout.is_kept
         self.steps.say(f"{label}: learning")
-        selector.fit_source(self.source, keep=keep, tell=self._tell)
+        cluster = pipeline.cluster
+        with open_cluster(
+            cluster.kind,
+            n_workers=cluster.n_workers,
+            memory_limit=cluster.limits_nbytes.get("worker"),
+            address=cluster.address,
+            dashboard_address=cluster.dashboard_address,
+            local_directory=cluster.local_directory,
+        ) as workers:
+            selector.set_params(client=workers.client)
+            selector.fit_source(self.source, keep=keep, tell=self._tell)
+            selector.set_params(client=None)
         selector.save(folder / MODEL)
         result: SelectionResult = selector.result_
         if holdout is not None:

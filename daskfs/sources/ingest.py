@@ -21,7 +21,7 @@ from daskfs.sources.constants import Constants
 from daskfs.sources.parts import described, shape_of_blocks, write_in_parts
 from daskfs.sources.registry import as_source
 from daskfs.sources.sparse.base import SparseSource
-from daskfs.sources.sparse.ingest import write_sparse
+from daskfs.sources.sparse.ingest import new_writer, write_sparse, write_sparse_in_parts
 from daskfs.store.feature_store import FeatureStore, open_store
 from daskfs.store.writer import StoreWriter
 
@@ -127,6 +127,9 @@ def ingest(
     dtype = _checked_dtype(dtype)
     if codec not in (None, "raw", "lz4"):
         raise ConfigError(f"expected raw or lz4, found {codec!r}", "codec", "leave it out to have it chosen")
+    if isinstance(rows, SparseSource) and (codec is not None or tile_shape is not None):
+        where = "codec" if codec is not None else "tile_shape"
+        raise ConfigError("a sparse store has neither codec nor tiles to choose", where, "leave it out")
     shuffle = shuffle and not rows.exchangeable
     encoding = encoding_digest(rows, dtype, shuffle, random_state, codec, tile_shape)
     path = Path(path).expanduser()
@@ -136,6 +139,11 @@ def ingest(
     if isinstance(rows, SparseSource):
         order = (shuffle, random_state)
         with interrupts.guard():
+            if client is not None and (parts := rows.parts()):
+                with suppress(DataError, SourceError, SchemaError):  # explained by reading the whole
+                    writer_of_parts = new_writer(rows, path, {}, dtype, order, encoding, limit, progress)
+                    write_sparse_in_parts(rows, parts, writer_of_parts, workers_of(client), progress)
+                    return open_store(path)
             write_sparse(rows, path, described(rows), dtype, order, encoding, limit, progress)
         return open_store(path)
 

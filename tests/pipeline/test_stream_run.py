@@ -74,6 +74,22 @@ def test_the_model_of_a_run_goes_on(pipeline, text, tmp_path):
     assert found.result_.n_samples == 2 * N_ROWS
 
 
+def test_parts_of_a_source_are_learnt_from_side_by_side(pipeline, text, tmp_path):
+    half = tmp_path / "half.vw"
+    half.write_text("".join(text.read_text().splitlines(keepends=True)[:1000]))
+    changes = [f"source.path=[{text}, {half}, {half}]", "split=null", "select.n_replicas=2"]
+    here = run_pipeline(load_pipeline(pipeline, changes)).results["mission"]
+    there = run_pipeline(load_pipeline(pipeline, [*changes, "cluster={kind: threads, n_workers: 2}", "output=there"]))
+    assert here.table.equals(there.results["mission"].table)
+    assert here.n_samples == N_ROWS + 2000
+    assert here.table["name"].iloc[0] == "text^w7"
+    assert here.history["rows_seen"].tolist() == [N_ROWS + 1000, N_ROWS + 2000]
+    assert "2 models were averaged after each part of the source" in here.notes
+    found = Mission.load(tmp_path / "run" / "model.npz").partial_fit(VwSource([text, half]))
+    expected = Mission(3, n_replicas=2).fit_source(VwSource([text, half, half])).partial_fit(VwSource([text, half]))
+    assert_same_bits(found, expected)
+
+
 def test_rows_for_testing_are_the_same_in_blocks_of_any_length(pipeline, text):
     split = load_pipeline(pipeline).split
     parts = [
@@ -95,6 +111,7 @@ def test_rows_for_testing_are_the_same_in_blocks_of_any_length(pipeline, text):
         (["source=null"], "expected a source, found none"),
         (["split.by=order"], "cannot be split by 'order'"),
         (["cluster.kind=local"], "in this process"),
+        (["select.n_replicas=2"], "take all of its rows"),
         (["refit.by=ridge"], "no refit without a store"),
         (["evaluate.metrics=[recall, accuracy]"], "true features"),
         (["source={kind: csv, path: a.csv, target: y}"], "without a store|no such file|No such"),

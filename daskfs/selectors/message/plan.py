@@ -165,7 +165,8 @@ class Subsets:
     def _path_nbytes(self) -> int:
         n, p, how = self.n_rows, self.data.n_features, self.settings
         if how.loss == "squared":
-            return path_nbytes(n, p, how.n_lambdas, min(p, how.max_features or default_max_features(n, p)))
+            k = how.max_features or default_max_features(n, p)
+            return path_nbytes(n, p, how.n_lambdas, min(p, k), self.n_entries)
         if how.approx == "lsa":
             return lsa_path_nbytes(n, p, how.n_lambdas)
         k = how.max_features or glm_path.default_max_features(n, p)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import Any, Self
 
@@ -27,9 +29,11 @@ from daskfs.metrics import accuracy, r2
 from daskfs.selectors.from_blocks import TakesRowBlocks
 from daskfs.selectors.inputs import refuse_non_finite_target
 from daskfs.selectors.mission.count_sketch import load_arrays, save_arrays
-from daskfs.selectors.mission.entries import MOST_IDS, PassingEntries, linear_predictor
+from daskfs.selectors.mission.entries import BLOCK_NNZ, BLOCK_ROWS, MOST_IDS, PassingEntries, linear_predictor
 from daskfs.selectors.mission.feature_names import FeatureNames
 from daskfs.selectors.mission.fit import Line, MissionFit, Refit, begin, n_surveyed
+from daskfs.selectors.mission.model import MissionModel
+from daskfs.selectors.mission.part_tasks import HowToLearn, LearntPart, PartToLearn, averaged, learn_part
 from daskfs.selectors.mission.plan import MissionShape, Settings, plan_mission
 from daskfs.selectors.mission.saved import arrays_of, fit_of, names_of, notes_of
 from daskfs.selectors.mission.stream import Learner, Tell
@@ -42,8 +46,8 @@ from daskfs.sources.sparse.base import SparseBlock, SparseSource
 
 LARGEST_TARGET = 1e25  # of numbers: weights and the sketch are of single precision
 NO_REFIT = "rows are learnt from once and not kept: the coefficients are those of stochastic descent"
-HEAD_ROWS, BLOCK_ROWS, BLOCK_NNZ = 128, 4096, 1 << 20
-"""Of a source, read at once."""
+HEAD_ROWS = 128
+"""Of a source, by which a fit is planned."""
 
 
 class _Streamed:
@@ -216,6 +220,13 @@ class LearnsFromStreams(_Streamed, TakesRowBlocks):
         keep: Callable[[SparseBlock], np.ndarray] | None = None,
         tell: Tell | None = None,
     ) -> None:
+        if self.n_replicas > 1:
+            if keep is not None or n_samples is not None:
+                problem = "models that learn side by side from parts of a source take all of its rows"
+                raise ConfigError(problem, "n_replicas", "leave it 1, or split nothing off")
+            with interrupts.guard():
+                self._learn_from_parts(source, labels, tell)
+            return
         blocks = source.sparse_blocks(BLOCK_ROWS, BLOCK_NNZ)
         if keep is not None:
             blocks = (part for block in blocks if (part := rows_of(block, keep(block))).n_rows)
@@ -229,6 +240,47 @@ class LearnsFromStreams(_Streamed, TakesRowBlocks):
 
         with interrupts.guard():
             self._learn_rows(iter(ahead.__next__, None), rows_from, labels, n_samples, tell)
+
+    def _learn_from_parts(self, source: SparseSource, labels: np.ndarray | None, tell: Tell | None) -> None:
+        """Let several models learn from parts of a source, where the work runs, and average them after each round."""
+        parts, before, started = source.parts(), getattr(self, "_stream", None), time.perf_counter()
+        if not parts:
+            raise ConfigError(f"a {source.kind} source has no parts", "n_replicas", "leave it 1")
+        n_features = None if source.features_are_ids else source.n_features
+        if before is None:
+            head = source.sparse_blocks(BLOCK_ROWS, BLOCK_NNZ)
+            first = self._first_of(head)
+            _, labels = self._coded(np.concatenate([block.y for block in first]), labels, is_first=True)
+            rows = PassingEntries((self._with_codes(block, labels) for block in first), n_features)
+            rows.holds = True
+            fit, n_before = self._begun(rows, labels), 0
+            head.close()  # type: ignore[attr-defined]
+        else:
+            rows, labels = PassingEntries(iter(()), n_features), self._stream_labels
+            fit, n_before = before.going_on(self._settings_of_streams(), 0), before.n_samples
+        names = self._names_of_features or FeatureNames(are_ids=n_features is None)
+        settings, shape, lines, state = fit.shape.settings, fit.sgd.shape, Learner(fit, None, tell), fit.state
+        with self._run(rows) as run, run.timed("train"):
+            kept = run.keep(source)
+            for k in range(0, len(parts), self.n_replicas):
+                some = parts[k : k + self.n_replicas]
+                items = [PartToLearn(part, len(some), i) for i, part in enumerate(some)]
+                how = HowToLearn(fit.sgd, labels, settings.block_rows, settings.tail_half_life, n_before)
+                combine, shared = partial(averaged, shape), (kept, how, state, names)
+                found: LearntPart = run.workers.reduce_blocks(
+                    learn_part, items, combine, name="mission-train", shared=shared
+                )
+                n_before, names = n_before + found.n_rows, found.names
+                model = MissionModel.of(shape, found.state, copy=False)  # of all that were active somewhere, K stay
+                state = replace(model.state(), rows_seen=float(n_before))
+                lines.add(model, n_before, time.perf_counter() - started)
+        so_far = {"history": lines.history, "progressive": lines.progressive, "n_samples": n_before}
+        learnt = replace(fit, state=state, seconds=run.seconds, nbytes=run.nbytes, **so_far)  # type: ignore[arg-type]
+        self._stream, self._names_of_features, self._stream_labels = learnt, names, labels
+        self._take_names(rows)
+        self._take(run, learnt.selected(), None, learnt.history, [*self._notes_on_stream(learnt), NO_REFIT])
+        if labels is not None:
+            self.classes_ = labels
 
     def _fit_rows_passing(
         self,
@@ -300,6 +352,16 @@ class LearnsFromStreams(_Streamed, TakesRowBlocks):
             problem = "rows that pass by once are learnt from by one model"
             raise ConfigError(problem, "n_replicas", "leave it 1, or pass promises of blocks")
         rows.holds = True
+        fit = self._begun(rows, labels)
+        if n_expected is not None:
+            fit = replace(fit, sgd=replace(fit.sgd, half_life=fit.shape.settings.half_life(n_expected)))
+        rows.holds = False
+        self._stream_labels = labels
+        with self._run(rows, Here()) as run:
+            self._learn(run, rows, fit, n_expected, tell)
+
+    def _begun(self, rows: Passing, labels: np.ndarray | None) -> MissionFit:
+        """Look at the first rows, which are held, and return an empty model that is ready to learn."""
         is_sparse = rows.sparse_rows(slice(0, 0)) is not None
         rows.reach(1)
         first = rows.take(np.arange(rows.reach(n_surveyed(rows.shape[1], is_sparse))))
@@ -311,12 +373,7 @@ class LearnsFromStreams(_Streamed, TakesRowBlocks):
             raise ConfigError(problem, "tail", 'tail="sketch", or make a store of the source')
         with self._run(first, Here()) as run:
             target = self._encoded(settings, first, None if labels is None else len(labels))
-            fit = begin(run, settings, *target, n_epochs=1)
-            if n_expected is not None:
-                fit = replace(fit, sgd=replace(fit.sgd, half_life=settings.half_life(n_expected)))
-            rows.holds = False
-            self._stream_labels = labels
-            self._learn(run, rows, fit, n_expected, tell)
+            return begin(run, settings, *target, n_epochs=1)
 
     def _go_on(self, rows: Passing, before: MissionFit, tell: Tell | None) -> None:
         rows.reach(1)

@@ -185,7 +185,7 @@ class SparseReader:
         blocks = [(block, self._runs(block, chosen)) for block in range(len(self._blocks) - 1)]
         lengths = np.zeros(n_columns, np.int64)
         for _, runs in blocks:
-            np.add.at(lengths, runs.slots, runs.counts)
+            lengths[runs.slots] += runs.counts  # a column has one run in a block
         indptr = np.concatenate([[0], np.cumsum(lengths)])
         indices = np.empty(indptr[-1], index_type(self.shape[0]))
         data, at = np.empty(indptr[-1], self.dtype), indptr[:-1].copy()

@@ -38,6 +38,8 @@ class Stretch(NamedTuple):
     are_ones: bool
     are_int8: bool
     """Whether all values are one; fit in int8."""
+    order: str = ""
+    """What the names of its files begin with where its rows stand in another order: "sorted-"."""
 
 
 @dataclass(frozen=True)
@@ -213,10 +215,10 @@ def _fit_int8(values: np.ndarray) -> bool:
     return values.dtype == np.int8 or bool(((values >= -128) & (values <= 127) & (values == np.rint(values))).all())
 
 
-def write_rows(files: StretchFiles, name: str, rows: Rows) -> None:
+def write_rows(files: StretchFiles, name: str, rows: Rows, order: str = "") -> None:
     """Write rows as the files of a stretch."""
     for what, values in zip(("lengths", "features", "values"), rows, strict=True):
-        values.tofile(files.path(name, what))
+        values.tofile(files.path(name, f"{order}{what}"))
 
 
 @dataclass(frozen=True)
@@ -256,10 +258,10 @@ class Stretches:
     def read(self, k: int, first_row: int, n_rows: int, first_entry: int) -> Rows:
         """Return consecutive rows of a stretch as they stand in its files, their features as columns."""
         part, files = self.parts[k], self.files
-        lengths = np.fromfile(files.path(part.name, "lengths"), np.int32, n_rows, offset=4 * first_row)
+        lengths = np.fromfile(files.path(part.name, f"{part.order}lengths"), np.int32, n_rows, offset=4 * first_row)
         n_entries = int(lengths.sum(dtype=np.int64))
         number = np.dtype(part.number_type)
-        path = files.path(part.name, "features")
+        path = files.path(part.name, f"{part.order}features")
         features = np.fromfile(path, number, n_entries, offset=number.itemsize * first_entry)
         if files.has_ids and n_entries:
             columns = np.memmap(files.path(part.name, "columns"), np.int64, "r", shape=(part.n_ids,))
@@ -268,6 +270,6 @@ class Stretches:
             return Rows(lengths, features, NO_VALUES)
         if part.are_ones:
             return Rows(lengths, features, np.ones(n_entries, files.dtype))
-        path = files.path(part.name, "values")
+        path = files.path(part.name, f"{part.order}values")
         values = np.fromfile(path, files.dtype, n_entries, offset=files.dtype.itemsize * first_entry)
         return Rows(lengths, features, values)

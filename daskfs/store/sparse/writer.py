@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from daskfs import interrupts
+from daskfs.cluster.workers import Workers
 from daskfs.errors import DataError, PlanError, StoreError
 from daskfs.kernels.blocks.column_totals import add_to_totals, mean_and_deviation
 from daskfs.matrix.base import Progress, Silent
@@ -23,6 +24,7 @@ from daskfs.store.row_vectors import RowVectors, write_vector
 from daskfs.store.sparse.encoding import ENTRY_NBYTES, EncodedBlock, encoded_blocks, gathered, groups_of
 from daskfs.store.sparse.layout import BLOCK_ROWS, ENTRY_CHUNK, RUN_CHUNK, column_type
 from daskfs.store.sparse.merging import NameGatherer, NameWriters, merge_ids, merge_names
+from daskfs.store.sparse.part_writer import WrittenRows, sort_stretch
 from daskfs.store.sparse.stretches import Stretch, Stretches, StretchFiles, StretchWriter
 from daskfs.store.sparse.vectors import VectorWriter
 from daskfs.store.spool import draw_seed, stored_order
@@ -144,6 +146,40 @@ class SparseStoreWriter:
         self._keys.append(keys)
         self._lengths.append(lengths)
 
+    @property
+    def files(self) -> StretchFiles:
+        """Where other processes are to write rows."""
+        return self._files
+
+    def take_written(self, parts: Sequence[WrittenRows], blocks: Sequence[Any], workers: Workers) -> None:
+        """Take all rows of the source at once, as other processes have written them.
+
+        Parameters
+        ----------
+        parts : sequence of WrittenRows
+            In the source's order.
+        blocks : sequence of SparseBlock
+            Targets, weights and labels of all rows.
+        workers : Workers
+            On which they are put in order.
+        """
+        for block in blocks:
+            self._vectors.append(block, block.n_rows, None, self._n_rows)
+            self._n_rows += block.n_rows
+        self._parts = [stretch for part in parts for stretch in part.stretches]
+        self._lengths += [part.lengths for part in parts]
+        for part in parts:
+            self._names.runs.extend(part.names)
+            self._names.collisions.merge(part.collisions)
+        if self.random_state is not None:
+            starts = np.cumsum([0, *(stretch.n_rows for stretch in self._parts)]).tolist()
+            items = list(zip(self._parts, starts, strict=False))
+            shared = (self._files, self.random_state)
+            for k, stretch in workers.map_blocks(sort_stretch, items, name="ingest-sort", shared=shared):
+                interrupts.check()
+                self._parts[k] = stretch
+            self._keys.append(self._rng.random(self._n_rows))
+
     def __exit__(
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -162,7 +198,8 @@ class SparseStoreWriter:
     def _finish(self) -> None:
         if not self._is_whole:
             raise StoreError("a block was refused, so rows are missing", str(self.path), "let the error end it")
-        self._end_stretch()
+        if self._stretch.n_rows or not self._parts:
+            self._end_stretch()
         self._names.finish()
         order = stored_order(np.concatenate(self._keys)) if self.shuffle else None
         lengths = np.concatenate(self._lengths)
@@ -257,10 +294,8 @@ class SparseStoreWriter:
         n_names = writers.columns.length
         if n_names in (0, n_features):
             shutil.rmtree(folder / "names" / ("columns" if n_names else ""))
-        if collisions.example is not None:
-            one, other = collisions.example
-            problem = f"{collisions.count:,} name(s) have the id of an earlier one, which is kept"
-            self.notes.append(f"{problem}: {other!r} has that of {one!r}")
+        if collisions.kept is not None:
+            self.notes.append(f"several names have the same id, the first is kept: {collisions.kept!r}, for example")
         return n_names, writers.text.length
 
     def _header(self, n_features: int, values: str, matrix: _MatrixWriter, names: tuple[int, int]) -> SparseHeader:
