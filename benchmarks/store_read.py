@@ -2,6 +2,7 @@
 
     python benchmarks/store_read.py [--size 192MiB] [--json results.json]
     python benchmarks/store_read.py --tall       (a baseline that takes blocks of few columns, from 51,200 x 1,024)
+    python benchmarks/store_read.py --parts      (the reader's kernels alone, beside the libraries')
 
 Prints decoded GB per CPU-second (process time of all threads, best of several interleaved repeats, files in the
 page cache) for blocks of rows and of columns, and each as a ratio to zarr-python and to np.memmap. Absolute figures
@@ -14,12 +15,14 @@ from __future__ import annotations
 
 import argparse
 import gc
+import itertools
 import json
 import math
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -267,17 +270,72 @@ def tall(repeats: int) -> None:
         print(f"decoded {n_tiles[0] / math.prod(store.tiles.grid_shape):.2f} times, {best:.2f} s of CPU")
 
 
+def parts(repeats: int) -> None:
+    """Print GB per CPU-second of what the reader does with a tile in memory: by its kernels, and by the libraries."""
+    from crc32c import crc32c
+    from numcodecs import blosc
+
+    from daskfs.kernels.blocks.bit_planes import put_together
+    from daskfs.kernels.blocks.laid_down import lay_down
+    from daskfs.store.checksums import checksum_of
+
+    def speed(nbytes: int, function: Callable[[], object]) -> str:
+        best = np.inf
+        for _ in range(repeats + 1):
+            started = time.process_time()
+            for _ in range(20):
+                function()
+            best = min(best, (time.process_time() - started) / 20)
+        return f"{nbytes / best / 1e9:.1f}"
+
+    blosc.use_threads = False
+    for nbytes in (64 << 10, 384 << 10, 4 << 20):
+        data = np.random.default_rng(0).integers(0, 256, nbytes, dtype=np.uint8)
+        ours, theirs = speed(nbytes, partial(checksum_of, data)), speed(nbytes, partial(crc32c, data.data))
+        print(f"crc32c of {nbytes >> 10} KiB: {ours}, library {theirs}")
+    for dtype, shape in (("int8", (1024, 512)), ("float32", (2048, 512)), ("float64", (1024, 512))):
+        tile = np.random.default_rng(0).binomial(2, 0.2, shape).astype(dtype)
+        encoded = np.frombuffer(blosc.compress(tile, b"lz4", 5, 2), np.uint8)
+        planes, found = encoded.copy(), np.empty(tile.size, f"u{tile.itemsize}")
+        planes[2] &= 0xFB
+        block_nbytes = int(encoded[8:12].view(np.uint32)[0])
+        room = np.empty(block_nbytes, np.uint8)
+
+        def decode(planes=planes, found=found, room=room, per_block=block_nbytes // tile.itemsize) -> None:  # type: ignore
+            blosc.decompress(planes, found)
+            put_together(found, room, per_block)
+
+        both = [speed(tile.nbytes, one) for one in (decode, lambda e=encoded, f=found: blosc.decompress(e, f))]  # type: ignore
+        assert (found.view(dtype) == tile.reshape(-1)).all()
+        print(f"lz4 tile of {dtype}: {both[0]}, library {both[1]}")
+        columns, numbers = np.empty((shape[1], 50 * shape[0]), dtype), np.arange(shape[1])
+        places = itertools.cycle(range(0, columns.shape[1], shape[0]))
+
+        def kernel(tile=tile, numbers=numbers, columns=columns, places=places) -> None:  # type: ignore
+            lay_down(tile, numbers, columns, numbers, next(places))
+
+        def copy(tile=tile, columns=columns, places=places) -> None:  # type: ignore
+            start = next(places)
+            columns[:, start : start + len(tile)] = tile.T
+
+        print(f"columns of {dtype} laid down: {speed(tile.nbytes, kernel)}, library {speed(tile.nbytes, copy)}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", default="192MiB", help="of the matrix, float32")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", type=Path, help="write the figures there")
     parser.add_argument("--tall", action="store_true")
+    parser.add_argument("--parts", action="store_true")
     options = parser.parse_args()
     if options.tall:
         tall(options.repeats)
         return
     with guard():  # as every fit does, and not every kernel
+        if options.parts:
+            parts(options.repeats)
+            return
         results = run(parse_bytes(options.size), options.repeats)
     print("decoded GB per CPU-second")
     for codec, speeds in results.items():

@@ -130,6 +130,12 @@ def plan(pipeline_file: PipelineFile, overrides: Overrides = None, as_json: AsJs
     pipeline = _load(pipeline_file, overrides)
     from daskfs.pipeline.planning import check_pipeline, facts_of, plan_pipeline
 
+    if pipeline.is_stream:
+        from daskfs.pipeline.stream_run import plan_of_stream
+
+        text = plan_of_stream(pipeline)
+        print(json.dumps({"text": text}, indent=2) if as_json else text)
+        return
     planned = plan_pipeline(pipeline, facts_of(pipeline, check_pipeline(pipeline)))
     print(json.dumps(planned.to_document(), indent=2) if as_json else planned.to_text())
 
@@ -142,8 +148,9 @@ def validate(pipeline_file: PipelineFile, overrides: Overrides = None) -> None:
     """
     pipeline = _load(pipeline_file, overrides)
     from daskfs.pipeline.planning import check_pipeline
+    from daskfs.pipeline.stream_run import check_stream
 
-    check_pipeline(pipeline)
+    (check_stream if pipeline.is_stream else check_pipeline)(pipeline)
     print(f"{pipeline_file}: valid")
 
 
@@ -274,8 +281,11 @@ def select(
     ] = None,
     resume: Resume = None,
     force: Force = False,
+    lines: Annotated[
+        str | None, typer.Option("--format", metavar="FORMAT", help="With - as store: libsvm or vw, of the lines.")
+    ] = None,
 ) -> None:
-    """Select features from a store, without a pipeline file.
+    """Select features from a store, without a pipeline file; or from the lines of a pipe: - with --method mission.
 
     The options of single methods (`--n-subsets`, `--subset-size`, `--criterion`, `--gamma`) are short for `--set`.
     """
@@ -283,8 +293,10 @@ def select(
     from daskfs.pipeline.selections import key_of_n_features
     from daskfs.store.feature_store import open_store
 
-    open_store(store)
-    name = f"{store.resolve().stem}-{method}"
+    stream = _standard_input(lines) if str(store) == "-" else None
+    if stream is None:
+        open_store(store)
+    name = f"{'stream' if stream else store.resolve().stem}-{method}"
     cluster: dict[str, Any] = {"kind": "none" if n_workers is None else "local", "n_workers": n_workers or 1}
     if scheduler is not None:
         cluster = {"kind": "address", "address": scheduler}
@@ -299,8 +311,8 @@ def select(
     document: dict[str, Any] = {
         "version": 1,
         "name": name,
-        "store": {"path": str(store)},
-        "split": {"test": test, "random_state": random_state} if test else None,
+        "store": "none" if stream else {"path": str(store)},
+        "split": {"test": test, "random_state": random_state} if test and not stream else None,
         "select": selection,
         "cluster": cluster,
         "output": str(output or f"runs/{name}") if resume is None else _run_dir(resume),
@@ -309,8 +321,18 @@ def select(
     from daskfs.pipeline.run import run_pipeline
 
     with _shown_progress() as progress:
-        outcome = run_pipeline(pipeline, resume=resume is not None, force=force, progress=progress)
+        outcome = run_pipeline(pipeline, resume=resume is not None, force=force, progress=progress, stream=stream)
     _print_outcome(outcome)
+
+
+def _standard_input(lines: str | None) -> Any:
+    """Return what comes through the pipe as a source."""
+    from daskfs.errors import ConfigError
+    from daskfs.sources.sparse.streams import LineStream
+
+    if lines is None:
+        raise ConfigError("expected the format of the lines, found none", "--format", "libsvm or vw")
+    return LineStream(sys.stdin.buffer, lines)
 
 
 @app.command()
@@ -389,7 +411,8 @@ def _print_outcome(outcome: RunOutcome) -> None:
 
 
 def _print_result(result: SelectionResult) -> None:
-    print(f"{len(result.table):,} of {result.n_features:,} features selected from {result.n_samples:,} samples")
+    of_all = f" of {result.n_features:,}" if result.n_features < 2**63 else ""  # ids are of 64 bits
+    print(f"{len(result.table):,}{of_all} features selected from {result.n_samples:,} samples")
     if len(result.table):
         print(result.table.head(30).to_string(index=False))
     if len(result.table) > 30:

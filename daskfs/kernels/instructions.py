@@ -52,3 +52,10 @@ def add_integer_tile(left, right, b, sums, a):  # type: ignore[no-untyped-def]
 
 def fold(data, begun, out):  # type: ignore[no-untyped-def]
     """Write to `out` fewer bytes than `data` has, with the same remainder; see `daskfs.kernels.checksum.folds`."""
+
+
+def from_planes(planes, plane_nbytes, at, numbers, first):  # type: ignore[no-untyped-def]
+    """Put 512 of `numbers` together, from `first` on, of bytes `at` to ``at + 63`` of planes of so many bytes.
+
+    numba learns it in `daskfs.kernels.blocks.bit_planes`.
+    """

@@ -44,6 +44,8 @@ class Facts:
     y: Any = None
     weight: Any = None
     names: list[str] | None = None
+    counts: np.ndarray | None = None
+    """Entries of each row, of sparse row blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ class Block:
         return Facts(
             int(length), int(breadth), np.dtype(self.X.dtype), is_sparse,
             self.start, self.stop, self.y, self.weight, self.names,
+            np.diff(self.X.indptr).astype(np.int64) if is_sparse and axis == "rows" else None,
         )  # fmt: skip
 
     @property

@@ -114,6 +114,8 @@ class BlockMatrix(_OfBlocks):
         self.shape = (order.position, breadth) if axis == "rows" else (breadth, order.position)
         self.dtype = np.result_type(*{block.dtype for block in facts})
         self._is_sparse = all(block.is_sparse for block in facts)
+        counts = [block.counts for block in facts if block.counts is not None]
+        self._counts = np.concatenate(counts) if len(counts) == len(facts) else None
         self._y, self._weight = y, weight
         self._names = names
         self._is_resident = not any(is_promise(item) for item in items)
@@ -188,6 +190,10 @@ class BlockMatrix(_OfBlocks):
     @property
     def _has_entries(self) -> bool:
         return self._is_sparse and self.axis == "rows"
+
+    def entry_counts(self, rows: Rows = slice(None)) -> np.ndarray | None:
+        """Return how many entries each row of X[rows] has; None where blocks are dense, or of columns."""
+        return None if self._counts is None else self._counts[rows]
 
     def _parts(self, along: Rows) -> Iterator[tuple[Any, Rows, Rows]]:
         bounds = self._bounds

@@ -25,14 +25,16 @@ from daskfs.kernels.cache_folder import CACHE_DIRECTORY, make_stamped
 from daskfs.kernels.sources import stamp_of_all
 from daskfs.losses import LOSSES
 from daskfs.matrix.blocks import RowBlock
-from daskfs.store.checksums import LEAST_NBYTES, checksum_of
 from daskfs.store.feature_store import open_store
+from daskfs.store.layout import Codec
 from daskfs.store.writer import StoreWriter
 
 N_CLASSES = {"two classes": 2, "classes": 3}
 SIZES = {"n_features_to_select": 4, "n_subsets": 3, "n_bootstraps": 2, "n_epochs": 2, "n_steps": 20, "max_iter": 20}
 TALL, WIDE = (120, 10), (24, 40)
 """Rows and columns of the noise, of which one tells; the wide one has two equal columns."""
+LARGE = (1 << 14, 16)
+"""A tile that is checked and decoded as large ones are."""
 TEXTS = {
     "csv": "a,b,y\n" + '1.25,x,0\n12345678.901234567e-3,"y, ""z""",1\n,x,1\n' * 8,
     "svm": "1 1:0.5 3:12345678.901234567e-3\n0 2:1\n" * 8,
@@ -141,7 +143,7 @@ def rehearse(jobs: str, dtype: str) -> None:
                     selector = find_method(method)(**options, random_state=0, memory_limit=LIMIT).fit(open_store(path))
                     if then_refit:
                         refit_by_ridge(selector, Run(open_store(path), method))
-    checksum_of(np.zeros(LEAST_NBYTES, np.uint8))  # as of tiles, which those of noise are smaller than
+        _read_large_tiles(Path(folder), dtype)
 
 
 def _read_text(path: Path, dtype: str) -> None:
@@ -188,3 +190,13 @@ def _write_noise(path: Path, n_samples: int, n_features: int, dtype: str, n_clas
     y = rank * (n_classes or n_samples) // n_samples
     with StoreWriter(path, n_features, dtype, target_names=["y"], source={"digest": "noise"}) as writer:
         writer.write(RowBlock(0, n_samples, X.astype(dtype), y.astype(np.float64)))
+
+
+def _read_large_tiles(folder: Path, dtype: str) -> None:
+    """Have the reader's kernels compiled, for each codec: tiles of noise are too small for them."""
+    codecs: tuple[Codec, ...] = ("raw", "lz4")
+    for codec in codecs:
+        path = folder / f"{codec}.zarr"
+        with StoreWriter(path, LARGE[1], dtype, source={"digest": "zeros"}, codec=codec) as writer:
+            writer.write(RowBlock(0, LARGE[0], np.zeros(LARGE, dtype)))
+        open_store(path).read(slice(None))

@@ -74,6 +74,12 @@ class Store(Section):
     random_state: Seed = 0
 
 
+StoreOrNone: TypeAlias = Annotated[
+    Annotated[Literal["none"], Tag("word")] | Annotated[Store, Tag("mapping")],
+    Discriminator(lambda value: "word" if isinstance(value, str) else "mapping"),
+]
+
+
 class Split(Section):
     """How the rows are split into training and test rows."""
 
@@ -183,7 +189,9 @@ class Pipeline(Section):
     version: Literal[1]
     name: Annotated[str, AfterValidator(lambda name: check_name(name, "name"))] = Field(pattern=r"^[\w.-]+$")
     source: Source | None = Field(default=None, description="optional where the store exists already")
-    store: Store = Store()
+    store: StoreOrNone = Field(
+        default=Store(), description="the feature store; none: mission learns from a sparse source as it is read"
+    )
     split: Split | None = Split()
     select: Select
     refit: Refit = Refit()
@@ -230,9 +238,19 @@ class Pipeline(Section):
         return dict(zip(self._labels(), self._listed(), strict=True))
 
     @property
+    def is_stream(self) -> bool:
+        """Whether the source is learnt from as it is read, without a store."""
+        return not isinstance(self.store, Store)
+
+    @property
+    def stored(self) -> Store:
+        """How the store is made, of a pipeline that has one."""
+        return self.store if isinstance(self.store, Store) else Store()
+
+    @property
     def store_path(self) -> Path:
         """Path of the feature store."""
-        return Path(self.store.path or "")
+        return Path(self.stored.path or "")
 
     @property
     def output_path(self) -> Path:
@@ -274,11 +292,14 @@ def load_pipeline(path: str | os.PathLike[str], overrides: Iterable[str] = ()) -
 def build_pipeline(document: dict[str, Any], where: str, folder: Path) -> Pipeline:
     """Check a mapping as a pipeline; paths in it are relative to `folder`, `where` names it in messages."""
     pipeline = check_document(Pipeline, expand_environment(document, where), where)
-    pipeline.store.path = pipeline.store.path or f"runs/{pipeline.name}.zarr"
+    if isinstance(pipeline.store, Store):
+        pipeline.store.path = pipeline.store.path or f"runs/{pipeline.name}.zarr"
     pipeline.output = pipeline.output or f"runs/{pipeline.name}"
     for part in (pipeline, pipeline.source, pipeline.store, pipeline.cluster):
-        if part is not None:
+        if isinstance(part, Section):
             resolve_paths(part, folder)
+    if pipeline.is_stream:
+        return pipeline
     _keep_apart(pipeline, where)
     if pipeline.source is None and not pipeline.store_path.exists():
         problem = f"expected a source, or a store at {pipeline.store_path}; found neither"

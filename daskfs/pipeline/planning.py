@@ -24,8 +24,10 @@ from daskfs.selectors.shared.budget import Budget
 from daskfs.selectors.shared.refit import BLOCK_VALUES
 from daskfs.sources.base import Source
 from daskfs.sources.registry import find_source, make_source
+from daskfs.sources.sparse.base import SparseSource
 from daskfs.store.feature_store import FeatureStore, open_store
 from daskfs.store.layout import choose_layout, store_nbytes
+from daskfs.store.sparse.layout import BLOCK_ROWS
 
 MIB = 2**20
 MOST_MIB = 2**30
@@ -101,9 +103,19 @@ class DataFacts:
     has_parts: bool = False
     """Whether processes can read parts of the source apart."""
 
+    n_entries: int | None = None
+    """Of all rows of a sparse store, or an estimate; None where all values are stored."""
+
+    @property
+    def n_trained(self) -> int | None:
+        """Entries of the rows to train on."""
+        return None if self.n_entries is None else -(-self.n_entries * self.n_train // max(1, self.n_samples))
+
     @property
     def row_nbytes(self) -> int:
         """Bytes of one row in memory."""
+        if self.n_entries is not None:
+            return 16 * -(-self.n_entries // max(1, self.n_samples))
         return self.n_features * np.dtype(self.dtype).itemsize
 
 
@@ -203,7 +215,22 @@ def facts_of(pipeline: Pipeline, source: Source | None = None) -> DataFacts:
     if n_samples is None:
         problem = "the number of rows cannot be determined without reading the data"
         raise ConfigError(problem, "source", "ingest it first")
-    wanted = pipeline.store
+    wanted = pipeline.stored
+    if isinstance(source, SparseSource):
+        n_entries = source.estimate_entries()
+        return DataFacts(
+            n_samples=n_samples,
+            n_features=n_features,
+            dtype=wanted.dtype,
+            tile_shape=(BLOCK_ROWS, max(1, min(n_features, 128))),
+            n_train=_n_train(pipeline.split, n_samples),
+            is_estimate=source.n_samples is None or source.n_features is None,
+            store_stands=False,
+            store_nbytes=_sparse_nbytes(n_samples, n_features, n_entries, wanted.dtype),
+            target=source.estimate_target(),
+            n_stored=_n_stored(pipeline.split, n_samples, wanted.shuffle),
+            n_entries=n_entries,
+        )
     tile_shape = None if wanted.tile_shape is None else (wanted.tile_shape[0], wanted.tile_shape[1])
     layout = choose_layout(n_samples, n_features, wanted.dtype, wanted.codec, tile_shape=tile_shape)
     return DataFacts(
@@ -233,11 +260,21 @@ def facts_of_store(pipeline: Pipeline, store: FeatureStore, *, is_new: bool = Fa
         n_train=_n_train(pipeline.split, n_samples),
         is_estimate=False,
         store_stands=not is_new,
-        store_nbytes=store_nbytes(n_samples, n_features, store.dtype, layout),
+        store_nbytes=(
+            _sparse_nbytes(n_samples, n_features, store.n_entries, str(store.dtype))
+            if store.is_sparse
+            else store_nbytes(n_samples, n_features, store.dtype, layout)
+        ),
+        n_entries=store.n_entries if store.is_sparse else None,
         target=kind_of_stored(store),
         n_stored=_n_stored(pipeline.split, n_samples, store.shuffled),
         has_statistics=pipeline.split is None and not store.header.has_weight,
     )
+
+
+def _sparse_nbytes(n_samples: int, n_features: int, n_entries: int, dtype: str) -> int:
+    """Return the bytes of a sparse store, before compression: entries, statistics and what belongs to the rows."""
+    return n_entries * (2 + np.dtype(dtype).itemsize) + 32 * n_features + 20 * n_samples
 
 
 def kind_of_stored(store: FeatureStore) -> TargetKind:
@@ -505,7 +542,7 @@ def _planned(pipeline: Pipeline, facts: DataFacts, limits: ProcessLimits) -> Pla
     """Plan with these limits: the tasks get what the client's part of a selection leaves of their process."""
     n_threads = 1 if limits.kind == "none" else limits.n_workers
     more = {"n_threads": n_threads, "tile_shape": facts.tile_shape, "target": facts.target}
-    more |= {"n_stored": facts.n_stored, "has_statistics": facts.has_statistics}
+    more |= {"n_stored": facts.n_stored, "has_statistics": facts.has_statistics, "n_entries": facts.n_trained}
     available = limits.available_nbytes(facts)
     while True:
         plans = {}

@@ -6,7 +6,7 @@ import errno
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,6 +37,7 @@ from daskfs.pipeline.planning import (
 )
 from daskfs.pipeline.progress import StepTimes, logged
 from daskfs.pipeline.refit import refit_by_ridge
+from daskfs.pipeline.stream_run import StreamRun, check_stream
 from daskfs.report.html import render_report
 from daskfs.report.plots import draw_history
 from daskfs.report.runs import write_page
@@ -45,6 +46,7 @@ from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.shared.run import Run
 from daskfs.sources.base import Source
 from daskfs.sources.ingest import ingest
+from daskfs.sources.sparse.base import SparseSource
 from daskfs.store.feature_store import FeatureStore, open_store
 
 if TYPE_CHECKING:
@@ -64,7 +66,12 @@ class RunOutcome:
 
 
 def run_pipeline(
-    pipeline: Pipeline, *, resume: bool = False, force: bool = False, progress: Progress | None = None
+    pipeline: Pipeline,
+    *,
+    resume: bool = False,
+    force: bool = False,
+    progress: Progress | None = None,
+    stream: SparseSource | None = None,
 ) -> RunOutcome:
     """Run a pipeline.
 
@@ -77,6 +84,8 @@ def run_pipeline(
         Replace a run that exists at `pipeline.output`, once the new one is finished.
     progress : Progress, optional
         What shows it.
+    stream : SparseSource, optional
+        With ``store: none`` what is learnt from, in place of the pipeline's source: what comes through a pipe.
 
     Returns
     -------
@@ -91,8 +100,7 @@ def run_pipeline(
     """
     if not resume:
         check_output(pipeline.output_path, force=force)
-    source = check_pipeline(pipeline)
-    plan = plan_pipeline(pipeline, facts_of(pipeline, source))
+    write = _of_stream(pipeline, stream, resume) if pipeline.is_stream else _of_store(pipeline)
     output = pipeline.output_path
     folder: RunFolder | None = None
     try:
@@ -100,7 +108,7 @@ def run_pipeline(
             folder = RunFolder.resume(output) if resume else RunFolder.start(output, force=force)
         log = folder.path / "run.log"
         with interrupts.guard(), _explained(folder.path), logged(log, progress or Silent()) as steps:
-            results = _Run(pipeline, folder, plan, source, steps).write()
+            results = write(folder, steps)
         with interrupts.concluding():
             folder.finish()
     except BaseException as fault:
@@ -113,6 +121,26 @@ def run_pipeline(
             fault.add_note(f"continue with --resume {output}")
         raise
     return RunOutcome(output, output / "report.html", results)
+
+
+Write = Callable[[RunFolder, StepTimes], dict[str, SelectionResult]]
+"""Computes everything, writes every file of a run's folder and returns the results by label."""
+
+
+def _of_store(pipeline: Pipeline) -> Write:
+    """Check a pipeline and plan it; return what runs it."""
+    source = check_pipeline(pipeline)
+    plan = plan_pipeline(pipeline, facts_of(pipeline, source))
+    return lambda folder, steps: _Run(pipeline, folder, plan, source, steps).write()
+
+
+def _of_stream(pipeline: Pipeline, stream: SparseSource | None, resume: bool) -> Write:
+    """Check a pipeline without a store; return what runs it."""
+    if resume:
+        problem = "a run without a store cannot be resumed: what it has learnt is saved at its end"
+        raise RunError(problem, str(pipeline.output_path), "run it again, with --force")
+    source = check_stream(pipeline) if stream is None else stream
+    return lambda folder, steps: StreamRun(pipeline, source, folder.path, steps).write()
 
 
 @contextmanager
@@ -297,7 +325,7 @@ def make_store(
     path = pipeline.store_path
     if source is None:
         return open_store(path)
-    wanted = pipeline.store
+    wanted = pipeline.stored
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as fault:

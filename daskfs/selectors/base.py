@@ -193,6 +193,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         target: TargetKind = PLAIN_NUMBERS,
         n_stored: int | None = None,
         has_statistics: bool = False,
+        n_entries: int | None = None,
     ) -> SelectorPlan:
         """Return what fitting a matrix of this shape will read and hold.
 
@@ -212,6 +213,8 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
             Rows of the store in whose tiles these lie; by default no more than these.
         has_statistics : bool
             Whether the store knows the columns' statistics over exactly these rows, and they weigh the same.
+        n_entries : int, optional
+            Entries of these rows in a sparse store.
 
         Raises
         ------
@@ -223,7 +226,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         planned.__dict__.update(self.__dict__)
         planned._settle_loss(target, is_plan=True)
         sizes = int(n_samples), int(n_features), np.dtype(dtype)
-        shape = DataShape(*sizes, tile_shape, target.n_classes, n_stored, has_statistics)
+        shape = DataShape(*sizes, tile_shape, target.n_classes, n_stored, has_statistics, n_entries)
         return planned._plan(shape, Limits(memory_limit, n_threads))
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> BaseSelector:
@@ -468,7 +471,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
             if isinstance(note, Caution):
                 warn(f"{type(self).__name__}: {note}", SelectionWarning)
         scores = self.scores_[self.selected_] if scores is None else scores
-        table = selection_table(self.selected_, coef, scores, given if names is None else names)
+        table = selection_table(self.selected_, coef, scores, run.matrix.names if names is None else names)
         for name, column in (columns or {}).items():
             table[name] = column
         parameters = {**self.get_params(deep=False), **(chosen or {})}
@@ -486,7 +489,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
             n_samples=int(run.matrix.shape[0]) if n_samples is None else n_samples,
             n_features=int(run.matrix.shape[1]),
             history=DataFrame(history or {}),
-            scores=self.scores_,
+            scores=self.scores_ if len(self.scores_) == run.matrix.shape[1] else None,
             feature_names=given,
             store_digest=run.matrix.identity,
             memory={**limit, **(memory or {})},
@@ -541,7 +544,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
 
     def _take_names(self, matrix: Matrix) -> None:
         self.n_features_in_ = int(matrix.shape[1])
-        if not matrix.names.are_default:
+        if not matrix.names.are_default and matrix.names.given is not None:
             self.feature_names_in_ = np.asarray(matrix.names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_

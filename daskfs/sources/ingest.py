@@ -127,6 +127,9 @@ def ingest(
     dtype = _checked_dtype(dtype)
     if codec not in (None, "raw", "lz4"):
         raise ConfigError(f"expected raw or lz4, found {codec!r}", "codec", "leave it out to have it chosen")
+    if isinstance(rows, SparseSource) and (codec is not None or tile_shape is not None):
+        where = "codec" if codec is not None else "tile_shape"
+        raise ConfigError("a sparse store has neither codec nor tiles to choose", where, "leave it out")
     shuffle = shuffle and not rows.exchangeable
     encoding = encoding_digest(rows, dtype, shuffle, random_state, codec, tile_shape)
     path = Path(path).expanduser()

@@ -29,6 +29,7 @@ SOURCES = {
     "libsvm": "daskfs.sources.sparse.libsvm:LibsvmSource",
     "vw": "daskfs.sources.sparse.vw:VwSource",
     "clicks": "daskfs.sources.sparse.clicks:ClicksSource",
+    "text": "daskfs.sources.sparse.text:TextSource",
 }
 """The kinds of source: the word of a pipeline file -> ``"module:Class"``, loaded when first asked for."""
 
@@ -39,6 +40,7 @@ ENDINGS = {
     ".npz": "npz",
     **dict.fromkeys((".svm", ".libsvm", ".svmlight"), "libsvm"),
     ".vw": "vw",
+    **dict.fromkeys((".jsonl", ".ndjson"), "text"),
 }
 """What the ending of a path says of its kind, before one that says what compresses it; any other is a text table."""
 

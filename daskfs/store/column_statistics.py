@@ -47,8 +47,8 @@ class RunningStatistics:
     Parameters
     ----------
     n_features : int
-    is_fast : bool
-        See `by_kernel`.
+    nbytes : int
+        Of all rows, about; see `by_kernel`.
 
     Attributes
     ----------
@@ -62,8 +62,8 @@ class RunningStatistics:
     offset does no harm. Memory is about 24 bytes per value of a block.
     """
 
-    def __init__(self, n_features: int, is_fast: bool = False) -> None:
-        self._is_fast = is_fast
+    def __init__(self, n_features: int, nbytes: int = 0) -> None:
+        self._nbytes = nbytes
         self.n_samples = np.zeros(n_features, np.int64)
         self.n_missing = np.zeros(n_features, np.int64)
         self.minimum = np.full(n_features, np.nan)
@@ -74,7 +74,7 @@ class RunningStatistics:
     def update(self, block: np.ndarray) -> None:
         """Merge the rows of a block of shape (n_rows, n_features); NaN is counted and left out."""
         if block.size:
-            self.merge(statistics_of(block, self._is_fast))
+            self.merge(statistics_of(block, by_kernel(self._nbytes)))
 
     def merge(self, block: BlockStatistics) -> None:
         """Merge what was found of a block."""

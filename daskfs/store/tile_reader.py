@@ -33,7 +33,13 @@ STRIP_NBYTES = 384 << 10
 DIRECT_STRIP_NBYTES = 1 << 20
 """Strips of a tile that is read to its place at once: only the checksum reads it again."""
 
+LEAST_IN_PLANES = 64 << 10
+"""Bytes of a tile whose bits are put together here: Blosc is done with fewer before a kernel is called."""
+LARGEST_BLOCK_NBYTES = 1 << 20
+"""Of a tile that is put together block by block; of ours one has up to that."""
+
 _ABSENT = 2**64 - 1
+_BITSHUFFLE, _COPIED = 0x04, 0x02  # of Blosc's flags
 _CHECKSUM = struct.Struct("<I")
 _BLOSC_HEADER = struct.Struct("<4B3I")  # versions, flags, typesize, then decoded, block and encoded bytes
 _buffers = threading.local()
@@ -69,7 +75,7 @@ class TileReader(Tiled):
     -----
     Files are read, not mapped: a disk that fails then raises an error that names the chunk, where a memory map
     would end the process. Safe to use from several threads: each has its own scratch buffers, which all readers share
-    (384 KiB, and for Blosc one tile decoded and one encoded). Missing chunks are errors, never zeros.
+    (384 KiB, and for Blosc one tile decoded, one encoded and a block of one). Missing chunks are errors, never zeros.
     """
 
     def __init__(
@@ -315,7 +321,7 @@ class TileReader(Tiled):
         self._fill(place, 0, encoded, tail)
         checksum = checksum_of(encoded)
         self._check(place, checksum, tail)
-        *_, decoded_nbytes, _, encoded_nbytes = _BLOSC_HEADER.unpack(encoded[:16].data)
+        *_, flags, typesize, decoded_nbytes, block_nbytes, encoded_nbytes = _BLOSC_HEADER.unpack(encoded[:16].data)
         # Blosc reads past the end of a short buffer and writes past the end of a small one.
         if encoded_nbytes != nbytes:
             raise self._truncated(place, encoded_nbytes + self._tail_nbytes, place.nbytes)
@@ -324,11 +330,29 @@ class TileReader(Tiled):
         self._check_expected(place, checksum)
         if tile is None:
             tile = _scratch("tile", self._tile_nbytes)[: self._tile_nbytes].view(self.dtype).reshape(self._tile)
+        in_planes = flags & (_BITSHUFFLE | _COPIED) == _BITSHUFFLE and self._puts_together(typesize, block_nbytes)
+        if in_planes:
+            encoded[2] = flags & ~_BITSHUFFLE
         try:
             blosc.decompress(encoded, tile)
         except (RuntimeError, ValueError) as fault:
             raise self._corrupt(place, f"cannot be decoded: {fault}") from None
+        if in_planes:
+            from daskfs.kernels.blocks.bit_planes import put_together
+
+            numbers = tile.reshape(-1).view(f"u{typesize}")
+            put_together(numbers, _scratch("planes", block_nbytes), block_nbytes // typesize)
         return tile
+
+    def _puts_together(self, typesize: int, block_nbytes: int) -> bool:
+        """Return whether a kernel puts bits together again, which takes Blosc most of its time."""
+        if self._tile_nbytes < LEAST_IN_PLANES or "numba" not in sys.modules:
+            return False
+        from daskfs.kernels.blocks.bit_planes import CAN_TURN
+
+        is_known = typesize == self.dtype.itemsize and typesize in (1, 2, 4, 8)
+        in_eights = not (block_nbytes % (8 * typesize) or self._tile_nbytes % (8 * typesize))
+        return CAN_TURN and is_known and in_eights and 0 < block_nbytes <= LARGEST_BLOCK_NBYTES
 
     def _check_length(self, place: _Place) -> None:
         """Check that a tile is as long as one may be, before anything is allocated for it."""

@@ -21,7 +21,7 @@ from daskfs.cluster.workers import Here, Workers
 from daskfs.errors import DataError, PlanError, StoreError
 from daskfs.matrix.base import Progress, Silent
 from daskfs.store.band_writer import BandWriter
-from daskfs.store.column_statistics import BlockStatistics, RunningStatistics, by_kernel, statistics_rows
+from daskfs.store.column_statistics import BlockStatistics, RunningStatistics, statistics_rows
 from daskfs.store.header import FORMAT_VERSION, StoreHeader, content_digest, versions
 from daskfs.store.layout import BAND_NBYTES, MAX_FILES, SHARD_NBYTES, Codec, Layout, choose_layout, store_nbytes
 from daskfs.store.row_checks import check_names, convert_rows, fit_at_a_glance
@@ -192,8 +192,7 @@ class StoreWriter:
 
     def _prepare(self) -> None:
         self._rng = np.random.default_rng(self.random_state)
-        self._is_large = by_kernel((self._n_expected or 0) * self._row_nbytes)
-        self._statistics = RunningStatistics(self.n_features, self._is_large)
+        self._statistics = RunningStatistics(self.n_features, (self._n_expected or 0) * self._row_nbytes)
         self._n_rows = 0
         self._keys: list[np.ndarray] = []
         self._vectors = RowVectors(self.target_names, self.has_weight, self.label_names)

@@ -127,7 +127,8 @@ def _baselines() -> Iterator[Case]:
     yield Case("active_set", "ActiveSet", six | {"loss": "squared_hinge", "C": 0.05}, "classes", **OF_FGM)
     raw_columns = "dense columns are standardised, sparse ones are taken as they are"
     begins_anew = {"a_fit_resumed_after_any_save_ends_with_the_same_bits": "one task, which keeps nothing"}
-    unfit = {"sparse_columns_give_the_bits_of_dense_ones": raw_columns}
+    checks = ("sparse_columns_give_the_bits_of_dense_ones", "a_sparse_store_gives_the_bits_of_a_dense_one")
+    unfit = dict.fromkeys(checks, raw_columns)
     apart: dict[str, Any] = {"target": "classes", "unfit": unfit}
     yield Case("l1_liblinear", "L1Liblinear", six | {"loss": "squared_hinge"}, **apart)
     yield Case("sgd_slr", "SgdSlr", six | {"n_epochs": 50}, **apart)

@@ -219,6 +219,30 @@ def sparse_columns_give_the_bits_of_dense_ones(case: Case, lab: Lab) -> None:
         assert_same_bits(case.make(**case.sparse).fit(kind(lab.X), y), expected)
 
 
+@_check(quick=True)
+def a_sparse_store_gives_the_bits_of_a_dense_one(case: Case, lab: Lab) -> None:
+    """Of its arrays, where the statistics of a dense store were summed in another order. And of some of its rows."""
+    sparse, dense = lab.sparse_store(case.target), lab.store(case.target)
+    found = case.make(**case.sparse).fit(sparse)
+    assert_same_bits(found, case.make(**case.sparse).fit(as_arrays(dense) if case.rounding else dense))
+    assert list(found.result_.table["name"]) == [lab.names[j] for j in found.result_.table["index"]]
+    np.testing.assert_array_equal(found.predict(sparse), found.predict(dense))
+    rows = np.arange(0, N_SAMPLES, 2)
+    of_rows = case.make(**case.sparse).fit(sparse.take(rows))
+    assert_same_bits(of_rows, case.make(**case.sparse).fit(as_arrays(dense.take(rows))))
+
+
+@_check()
+def a_sparse_store_gives_the_same_bits_on_workers_and_within_a_limit(case: Case, lab: Lab) -> None:
+    sparse = lab.sparse_store(case.target)
+    expected = case.make().fit(sparse)
+    for where in ("threads", "processes"):
+        assert_same_bits(case.make(client=lab.client(where)).fit(sparse), expected)
+    more: dict[str, Any] = {"tile_shape": sparse.tile_shape, "n_entries": sparse.n_entries}
+    plan = case.make().plan(*sparse.shape, "float64", None, target=kind_of_target(sparse), **more)
+    assert_same_bits(case.make(memory_limit=plan.task_nbytes + plan.client_nbytes).fit(sparse), expected)
+
+
 @_check()
 def int8_columns_are_the_same_numbers_in_float64(case: Case, lab: Lab) -> None:
     """To rounding: int8 columns may be summed exactly, as integers."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import scipy.sparse
 from distributed import Client
 
 import daskfs
@@ -53,6 +54,14 @@ class Lab:
         path = self.folder / f"{case_target}-{tile_shape[0]}-{tile_shape[1]}-{kind}.zarr".replace(" ", "-")
         options = {"dtype": kind.split()[-1], "tile_shape": tile_shape, "random_state": 0, "names": self.names}
         return daskfs.ingest(X, path, y=self.y(case, X), **options)
+
+    def sparse_store(self, target: str) -> Any:
+        """Return the rows of `store` as entries."""
+        path = self.folder / f"{target.replace(' ', '-')}-sparse.zarr"
+        if path.exists():
+            return daskfs.open_store(path)
+        options = {"dtype": "float64", "random_state": 0, "names": self.names}
+        return daskfs.ingest(scipy.sparse.csr_array(self.X), path, y=self.y(_Target(target)), **options)
 
     def store_with_a_hole(self, case: Any) -> tuple[Any, str, int]:
         """Return a store in which one value is missing, the name of its column and its row in the source."""

@@ -313,6 +313,8 @@ def test_a_matrix_of_blocks_reads_what_its_blocks_hold(arrays):
                 np.testing.assert_array_equal(matrix.read(some, some), X[some, some])
                 for taken in (rows, some):
                     entries = matrix.sparse_rows(taken)
+                    counts = None if entries is None else np.diff(entries.indptr)
+                    np.testing.assert_array_equal(matrix.entry_counts(taken), counts)
                     if axis == "columns" or kind is np.asarray:
                         assert entries is None
                         continue

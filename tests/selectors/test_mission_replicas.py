@@ -127,6 +127,15 @@ class Kept(dict):
         self[name] = arrays
 
 
+@pytest.mark.parametrize(("sync_every", "block_rows"), [(50, 200), (70, 250), (300, 100), (1000, 500), (1200, 4096)])
+def test_a_plan_counts_the_tasks_that_learn(problem, sync_every, block_rows, monkeypatch):
+    X, y = problem
+    learn, tasks = fit.train_on_rows, []
+    monkeypatch.setattr(fit, "train_on_rows", lambda *arguments: tasks.append(0) or learn(*arguments))
+    model = Mission(3, n_replicas=2, sync_every=sync_every, block_rows=block_rows, n_epochs=2, refit=None).fit(X, y)
+    assert len(tasks) == model.plan(*X.shape, "float64", None).n_tasks
+
+
 @pytest.mark.parametrize("n_replicas", [1, 2, 3])
 def test_chains_hold_every_round_once_and_end_where_they_are_told(n_replicas):
     units = [((0, 1),)] * n_replicas

@@ -72,13 +72,15 @@ def test_missing_numbers_are_filled_as_asked(write):
 def test_what_fills_missing_features_is_not_asked_of_a_guessed_target_or_weight(write, text, missing):
     source = CsvSource(write(text), target="y", missing=missing)
     [block] = source.row_blocks(3)
-    assert block.y is not None and block.y.tolist() == [0.0, 1.0]
+    assert block.y is not None
+    assert block.y.tolist() == [0.0, 1.0]
     columns = {"a": {"missing": missing}, "b": {}}
     weighted = CsvSource(
         write("a,b,y\n1,1,0\n2,1,1\n"), schema={"columns": columns | {"y": {}}}, target="y", weight="a"
     )
     [block] = weighted.row_blocks(3)
-    assert block.weight is not None and block.weight.tolist() == [1.0, 2.0]
+    assert block.weight is not None
+    assert block.weight.tolist() == [1.0, 2.0]
 
 
 def test_rows_are_dropped_and_counted(write):

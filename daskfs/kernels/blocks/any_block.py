@@ -18,6 +18,7 @@ from daskfs.kernels.blocks.column_entries import (
     of_rows,
     products_with_entries,
 )
+from daskfs.kernels.blocks.near_entries import NearEntries, gram_rows_of_near
 from daskfs.kernels.instructions import chosen_by_type
 from daskfs.kernels.linear.columns import copy_columns, products_with_columns
 from daskfs.kernels.linear.moments import Moments, gram_rows, moments
@@ -39,7 +40,7 @@ def rows_of_weight(X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[Any, np.n
 
 def n_values(X):  # type: ignore[no-untyped-def]
     """Return how many numbers a pass over a block looks at."""
-    return X.values.size if isinstance(X, ColumnEntries) else X.size
+    return X.size if isinstance(X, np.ndarray) else X.values.size
 
 
 def make_gram_rows(X, weight, block_moments, features, out):  # type: ignore[no-untyped-def]
@@ -57,18 +58,20 @@ def standardised_columns(X, mean, scale, features, out):  # type: ignore[no-unty
     (copy_of_entries if isinstance(X, ColumnEntries) else copy_columns)(X, mean, scale, features, out)
 
 
-def _choose(X: Any, of_entries: Callable[..., Any], of_dense: Callable[..., Any]) -> Callable[..., Any] | None:
+def _choose(
+    X: Any, of_entries: Callable[..., Any], of_dense: Callable[..., Any], of_near: Callable[..., Any] | None = None
+) -> Callable[..., Any] | None:
     """Return what is compiled for a type; None, which numba reports as a type error, for what is no block."""
     from numba.core import types
 
     if isinstance(X, types.Array):
         return of_dense
-    return of_entries if getattr(X, "instance_class", None) is ColumnEntries else None
+    return {ColumnEntries: of_entries, NearEntries: of_near}.get(getattr(X, "instance_class", type(None)))
 
 
 @chosen_by_type(n_values)
 def _n_values(X):  # type: ignore[no-untyped-def]
-    return _choose(X, lambda X: X.values.size, lambda X: X.size)
+    return _choose(X, lambda X: X.values.size, lambda X: X.size, lambda X: X.starts[-1])
 
 
 @chosen_by_type(make_gram_rows)
@@ -77,6 +80,7 @@ def _make_gram_rows(X, weight, block_moments, features, out):  # type: ignore[no
         X,
         lambda X, weight, block_moments, features, out: gram_rows_of_entries(X, weight, block_moments, features, out),
         lambda X, weight, block_moments, features, out: gram_rows(X, weight, block_moments, features, out),
+        lambda X, weight, block_moments, features, out: gram_rows_of_near(X, weight, block_moments, features, out),
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from daskfs.kernels.blocks.any_columns import make_hessian_of
 from daskfs.kernels.glm.newton import hessian_weights
 from daskfs.kernels.glm.state import COMBINED, ENTERED, HESSIANS, KNOWN_HESSIANS
-from daskfs.kernels.linear.columns import add_first, copy_into, dot, four_row_dots, sum_of
+from daskfs.kernels.linear.columns import copy_into, dot, four_row_dots, sum_of
 from daskfs.kernels.linear.linalg import factorise, solve_cholesky
 from daskfs.kernels.numba_cache import inner_loop, kernel
 
@@ -103,10 +103,17 @@ def _mix_rows(first, state):  # type: ignore[no-untyped-def]
     """Combine the rows of the Hessians from `first` on, and the columns that mirror them."""
     hessian, hessians, mix = state.hessian, state.hessians, state.mix
     for a in range(first, state.counts[ENTERED] + 1):
-        row = hessian[a]
-        row[: a + 1] = 0.0
+        for b in range(a + 1):
+            hessian[a, b] = 0.0
         for m in range(COMBINED):
             if mix[m] != 0.0:
-                add_first(hessians[m, a], mix[m], a + 1, row)
+                _add_row_of(hessians, m, mix[m], a, hessian)
         for b in range(a):
-            hessian[b, a] = row[b]
+            hessian[b, a] = hessian[a, b]
+
+
+@inner_loop
+def _add_row_of(hessians, m, factor, a, hessian):  # type: ignore[no-untyped-def]
+    """Add a multiple of row a of one of the Hessians; rows by their numbers, for views of them are counted."""
+    for b in range(a + 1):
+        hessian[a, b] += factor * hessians[m, a, b]

@@ -13,7 +13,7 @@ from daskfs.kernels.glm.minimise import OPTIMALITY
 from daskfs.kernels.glm.state import DIRECTIONS, ENTERED, KNOWN, NEAR, NEARBY, PASSES
 from daskfs.kernels.linear.columns import add_row, copy_into, row_dot
 from daskfs.kernels.linear.linalg import MIN_PIVOT
-from daskfs.kernels.numba_cache import kernel
+from daskfs.kernels.numba_cache import inner_loop, kernel
 
 BATCH = 16  # features entered at once, at most
 
@@ -90,7 +90,7 @@ def _predict(problem, state):  # type: ignore[no-untyped-def]
     return math.sqrt(_squared_length(left, problem.share)) + 1e-13 * length
 
 
-@kernel
+@inner_loop
 def _squared_length(vector, share):  # type: ignore[no-untyped-def]
     square = 0.0
     for i in range(vector.shape[0]):

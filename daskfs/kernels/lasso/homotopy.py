@@ -6,7 +6,7 @@ features gives the refit, the direction of the path and the criterion. The gradi
 and follows from cached Gram rows (`daskfs.kernels.lasso.steps`); at every knot it is computed anew and must satisfy the
 conditions of optimality. Where that fails (a column all but a combination of the active ones, features that want in at
 the same λ in contradictory directions), the path is given up and says why, and `daskfs.kernels.lasso.path` descends
-instead.
+instead. Of many sparse columns the block may have few: the others are watched (`daskfs.kernels.lasso.near_columns`).
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ from daskfs.kernels.linear.linalg import MIN_PIVOT, extend_cholesky, solve_chole
 from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
 
 COLLINEAR, CONTRADICTORY, NOT_OPTIMAL, TOO_MANY_KNOTS = range(4, 8)  # why it is given up; below 4: why it ended
+UNCERTAIN = 8  # columns left out may want in before the next knot
+CERTAIN = 1.0 - 1e-6  # of λ: what a column left out may reach; its twin, equal to rounding, comes in with a column
 TWIN = 1.0 - 0.5 * MIN_PIVOT
 FIRST_BATCH, WIDE_BATCH, TALL_BATCH = 4, 8, 16  # Gram rows made in a pass: see `_look_at`
 NEAR_VALUES = 1 << 20  # of a block that stays near the processor: passes over it cost no more than their rows
@@ -66,6 +68,14 @@ class Segment(NamedTuple):
     direction: np.ndarray  # (k,)
 
 
+class Watch(NamedTuple):
+    """Columns that the block lacks, and the path is to do without: none had a larger gradient than `outside`."""
+
+    outside: float  # -inf where there are none
+    coef: np.ndarray  # (capacity,) of the entered features then
+    gradient: np.ndarray  # (p,) of the columns of the block then
+
+
 @kernel
 def new_knots(n_knots, capacity):  # type: ignore[no-untyped-def]
     """Return room for a path of `n_knots`."""
@@ -94,39 +104,83 @@ def follow_knots(X, weight, m, rule, smallest, state, n_knots):  # type: ignore[
 
     A path of `n_knots` is given up.
     """
+    knots, segment, feature, lam = first_knot(m, rule, state, n_knots)
+    watch = Watch(-math.inf, state.coef, segment.base)
+    knots, n_followed, best, why, _ = follow_on(
+        X, weight, m, rule, smallest, state, n_knots, knots, segment, watch, 1, 0, feature, lam
+    )
+    return knots, n_followed, best, why
+
+
+@kernel
+def first_knot(m, rule, state, n_knots):  # type: ignore[no-untyped-def]
+    """Return the knots, of which the first is written, the segment above it, and which feature enters at which λ."""
     knots = new_knots(min(n_knots, FIRST_KNOTS), state.entered.shape[0])
     segment = _first_segment(m, state)
     feature = np.argmax(segment.meets)
     lam = segment.meets[feature]
-    leaving = -1
     _write_knot(knots, 0, lam, m, rule, state, segment)
-    best = 0
-    for step in range(1, n_knots):
+    return knots, segment, feature, lam
+
+
+@kernel
+def follow_on(  # type: ignore[no-untyped-def]
+    X, weight, m, rule, smallest, state, n_knots, knots, segment, watch, first, best, feature, lam
+):
+    """Follow a path on from knot `first`: below λ, where `feature` enters; or none, where it was UNCERTAIN.
+
+    Return what `follow_knots` does, and the λ below which nothing is known.
+    """
+    leaving = -1
+    for step in range(first, n_knots):
         if is_stopped():
             break
         if step == knots.lambdas.shape[0]:
             knots = _longer(knots)
         if leaving >= 0:
             _drop(leaving, state, segment)
-        else:
+        elif feature >= 0:
             if state.counts[FACTORED] == rule.max_features:
-                return knots, step, best, TOO_MANY_FEATURES
+                return knots, step, best, TOO_MANY_FEATURES, lam
             n_left = knots.df[best] + rule.patience + 1 - state.counts[FACTORED]  # features until patience ends
             why = _activate(X, weight, m, feature, lam, n_left, state, segment)
             if why != GRID_ENDED:
-                return knots, step, best, why
+                return knots, step, best, why, lam
         why = _solve(m.cross, lam, state, segment)
         if why != GRID_ENDED:
-            return knots, step, best, why
-        feature, leaving, lam = _next_knot(lam, smallest, state, segment)
+            return knots, step, best, why, lam
+        feature, leaving, below = next_knot(lam, smallest, state, segment)
+        if watch.outside >= 0.0 and not _is_certain(below, state, segment, watch):
+            return knots, step, best, UNCERTAIN, lam
+        lam = below
         _write_knot(knots, step, lam, m, rule, state, segment)
         if knots.gic[step] < knots.gic[best]:
             best = step
         if rule.patience >= 0 and knots.df[step] > knots.df[best] + rule.patience:
-            return knots, step + 1, best, OUT_OF_PATIENCE
+            return knots, step + 1, best, OUT_OF_PATIENCE, lam
         if lam <= smallest:
-            return knots, step + 1, best, GRID_ENDED
-    return knots, 0, -1, TOO_MANY_KNOTS
+            return knots, step + 1, best, GRID_ENDED, lam
+    return knots, 0, -1, TOO_MANY_KNOTS, lam
+
+
+@kernel
+def coefficients_at(lam, state, segment):  # type: ignore[no-untyped-def]
+    """Return the coefficients of the entered features at a λ of the segment."""
+    coef = np.zeros(state.entered.shape[0])
+    for q in range(state.counts[FACTORED]):
+        coef[state.factored[q]] = segment.refit[q] - lam * segment.direction[q]
+    return coef
+
+
+@kernel
+def _is_certain(lam, state, segment, watch):  # type: ignore[no-untyped-def]
+    """Whether no column left out has a gradient of λ: it has changed by less than the length the residual went."""
+    coef = coefficients_at(lam, state, segment)
+    square = 0.0
+    for q in range(state.counts[ENTERED]):
+        j = state.entered[q]
+        square += (coef[q] - watch.coef[q]) * (watch.gradient[j] - (segment.base[j] + lam * segment.slope[j]))
+    return watch.outside + math.sqrt(max(square, 0.0)) <= CERTAIN * lam
 
 
 @kernel
@@ -294,7 +348,7 @@ def _is_optimal(lam, bound, base, slope, is_open):  # type: ignore[no-untyped-de
 
 
 @kernel
-def _next_knot(lam, smallest, state, segment):  # type: ignore[no-untyped-def]
+def next_knot(lam, smallest, state, segment):  # type: ignore[no-untyped-def]
     """Return the feature that enters or -1, the place among the active that leaves or -1, and their λ."""
     feature, leaving = -1, -1
     nearest = smallest

@@ -9,7 +9,8 @@ the path is seen, once. Where the homotopy gives up, or where a grid of λ is as
 coordinate descent with covariance updates (Friedman, Hastie and Tibshirani 2010) on the features entered so far; when
 the signs have settled, the solution for these signs is computed exactly. Both certify the conditions of optimality for
 all p columns from cached Gram rows. A missing Gram row costs a pass over the block, so each pass makes a few: those
-needed and, as a guess, those needed next; where rows are many and columns few, one pass makes all. The refit of the
+needed and, as a guess, those needed next; where rows are many and columns few, one pass makes all. Over entries only
+the columns near λ have Gram rows (`daskfs.kernels.lasso.near_columns`). The refit of the
 chosen model needs no further pass (`daskfs.kernels.lasso.gram_cache`).
 """
 
@@ -23,7 +24,8 @@ import numpy as np
 from daskfs.kernels.blocks.any_block import block_moments
 from daskfs.kernels.blocks.column_entries import ColumnEntries
 from daskfs.kernels.lasso.gram_cache import GramCache, cache_gram
-from daskfs.kernels.lasso.homotopy import COLLINEAR, follow_knots
+from daskfs.kernels.lasso.homotopy import COLLINEAR, Knots, follow_knots
+from daskfs.kernels.lasso.near_columns import follow_near_knots
 from daskfs.kernels.lasso.steps import (
     BATCH,
     ENTERED,
@@ -66,7 +68,7 @@ class LassoPath(NamedTuple):
     stop: str
     """Why the path ends, one of `STOPS`."""
     n_passes: int
-    """Over the block, to make Gram rows."""
+    """Over the block, to make Gram rows; of entries, to make the gradients of all columns."""
     is_active: np.ndarray
     """Shape (n_lambdas, n_entered): the models. One that leaves at a knot is of the model above, at coefficient 0."""
     solver: str
@@ -117,13 +119,16 @@ def knot_capacity(max_features: int) -> int:
     return 4 * max_features + 64
 
 
-def path_nbytes(n_samples: int, n_features: int, n_lambdas: int, max_features: int) -> int:
-    """Return the memory in bytes that `lasso_path` takes beside its block, at most."""
+def path_nbytes(
+    n_samples: int, n_features: int, n_lambdas: int, max_features: int, n_entries: int | None = None
+) -> int:
+    """Return the memory in bytes that `lasso_path` takes beside its block, at most; of so many entries or dense."""
     rows = gram_capacity(n_features, max_features)
     per_feature = rows + 20
     n_steps = n_lambdas + 2 * knot_capacity(max_features)
     small = rows * (3 * rows + 2 * n_steps) + 2 * (max_features + 16) ** 2
-    return 8 * (n_features * per_feature + small + n_samples * (BATCH + 3))
+    by_rows = 0 if n_entries is None else 12 * n_entries + 8 * (n_samples + 1)
+    return 8 * (n_features * per_feature + small + n_samples * (BATCH + 3)) + by_rows
 
 
 def lasso_path(
@@ -181,12 +186,19 @@ def lasso_path(
     if max_features is None:
         max_features = default_max_features(m.total, n_features)
     rule = new_rule(penalty, sigma2, gic_rss, patience, max_features)
-    state = new_state(n_features, gram_capacity(n_features, max_features), min(max_features, n_features) + 16)
+    capacity, largest_model = gram_capacity(n_features, max_features), min(max_features, n_features) + 16
+    largest, smallest = _range(m, n_features, min_ratio)
+    is_exact = lambdas is None and solver == "homotopy" and largest > 0.0
+    given_up = ""
+    if is_exact and isinstance(X, ColumnEntries):
+        path = _by_near_columns(X, y, weight, m, rule, smallest, capacity, largest_model, max_cached)
+        if not path.given_up:
+            return path
+        given_up = path.given_up
+    state = new_state(n_features, capacity, largest_model)
     if is_narrow:
         keep_rows(gram, m.scale, state)
-    largest, smallest = _range(m, n_features, min_ratio)
-    given_up = ""
-    if lambdas is None and solver == "homotopy" and largest > 0.0:
+    if is_exact and not given_up:
         path = _by_homotopy(X, weight, m, rule, smallest, state, max_cached)
         if not path.given_up:
             return path
@@ -213,14 +225,39 @@ def _by_homotopy(
     state: PathState,
     max_cached: int | None,
 ) -> LassoPath:
-    longest = knot_capacity(rule.max_features)
-    knots, n_knots, best, stop = follow_knots(X, weight, m, rule, smallest, state, longest)
-    keep, entered = slice(n_knots), slice(int(state.counts[ENTERED]))
+    knots, n_knots, best, stop = follow_knots(X, weight, m, rule, smallest, state, knot_capacity(rule.max_features))
+    entered, n_passes = state.entered[: state.counts[ENTERED]].copy(), int(state.counts[PASSES])
+    return _path_of(m, knots, n_knots, best, stop, entered, n_passes, cache_gram(m, state, max_cached))
+
+
+def _by_near_columns(
+    X: ColumnEntries,
+    y: np.ndarray,
+    weight: np.ndarray,
+    m: Moments,
+    rule: Rule,
+    smallest: float,
+    capacity: int,
+    largest_model: int,
+    max_cached: int | None,
+) -> LassoPath:
+    knots, n_knots, best, stop, features, of_near, state, n_passes = follow_near_knots(
+        X, y, weight, m, rule, smallest, capacity, largest_model, knot_capacity(rule.max_features)
+    )
+    entered, cache = features[state.entered[: state.counts[ENTERED]]], cache_gram(of_near, state, max_cached)
+    cache = cache._replace(features=features[cache.features])
+    return _path_of(m, knots, n_knots, best, stop, entered, n_passes, cache)
+
+
+def _path_of(
+    m: Moments, knots: Knots, n_knots: int, best: int, stop: int, entered: np.ndarray, n_passes: int, cache: GramCache
+) -> LassoPath:
+    keep, places = slice(n_knots), slice(len(entered))
     given_up = GIVEN_UP[stop - COLLINEAR] if stop >= COLLINEAR else ""
     return LassoPath(
-        m, knots.lambdas[keep], knots.df[keep], knots.rss[keep], knots.gic[keep], state.entered[entered].copy(),
-        knots.coef[keep, entered].copy(), best, "" if given_up else STOPS[stop], int(state.counts[PASSES]),
-        knots.is_active[keep, entered].copy(), "homotopy", given_up, cache_gram(m, state, max_cached),
+        m, knots.lambdas[keep], knots.df[keep], knots.rss[keep], knots.gic[keep], entered,
+        knots.coef[keep, places].copy(), best, "" if given_up else STOPS[stop], n_passes,
+        knots.is_active[keep, places].copy(), "homotopy", given_up, cache,
     )  # fmt: skip
 
 

@@ -9,7 +9,9 @@ import math
 
 import numpy as np
 
-from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
+from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel, prefetch
+
+AHEAD = 16  # rows whose numbers are asked for before they are copied: each stands in a line of memory of its own
 
 
 @kernel
@@ -119,13 +121,6 @@ def add_multiple(a, factor, out):  # type: ignore[no-untyped-def]
 
 
 @inner_loop
-def add_first(a, factor, length, out):  # type: ignore[no-untyped-def]
-    """Add ``factor * a`` to `out` over the first `length`."""
-    for i in range(length):
-        out[i] += factor * a[i]
-
-
-@inner_loop
 def add_four_multiples(a, b, c, d, factor_a, factor_b, factor_c, factor_d, out):  # type: ignore[no-untyped-def]
     """Add four multiples to `out`."""
     for i in range(out.shape[0]):
@@ -192,10 +187,13 @@ def copy_to_rows(rows, X, mean, scale, features, first):  # type: ignore[no-unty
 @kernel
 def copy_columns(X, mean, scale, features, out):  # type: ignore[no-untyped-def]
     """Write the standardised columns `features` of a block into the rows of `out`, in one pass over its rows."""
-    for i in range(X.shape[0]):
+    n_samples, n_features = X.shape
+    for i in range(n_samples):
         if i % 512 == 0 and is_stopped():
             break
+        ahead = min(i + AHEAD, n_samples - 1) * n_features
         for f in range(features.shape[0]):
+            prefetch(X, ahead + features[f])
             out[f, i] = X[i, features[f]]
     for f in range(features.shape[0]):
         _standardise(mean[features[f]], 1.0 / scale[features[f]], out[f])
@@ -224,9 +222,7 @@ def products_with_columns(X, mean, scale, vector, out):  # type: ignore[no-untyp
     for i in range(0, n_eights, 8):
         if i % 1024 == 0 and is_stopped():
             break
-        _add_eight_rows(
-            X[i], X[i + 1], X[i + 2], X[i + 3], X[i + 4], X[i + 5], X[i + 6], X[i + 7], vector, i, mean, out
-        )
+        _add_eight_rows(X, i, vector, mean, out)
     for i in range(n_eights, n_samples):
         _add_centred_row(X[i], vector[i], mean, out)
     for j in range(n_features):
@@ -234,14 +230,15 @@ def products_with_columns(X, mean, scale, vector, out):  # type: ignore[no-untyp
 
 
 @inner_loop
-def _add_eight_rows(row0, row1, row2, row3, row4, row5, row6, row7, vector, i, mean, out):  # type: ignore[no-untyped-def]
+def _add_eight_rows(X, i, vector, mean, out):  # type: ignore[no-untyped-def]
+    """Add what rows i to i + 7 have; rows by their numbers, for views of them are counted."""
     v0, v1, v2, v3 = vector[i], vector[i + 1], vector[i + 2], vector[i + 3]
     v4, v5, v6, v7 = vector[i + 4], vector[i + 5], vector[i + 6], vector[i + 7]
     for j in range(out.shape[0]):
         m = mean[j]
-        out[j] += ((v0 * (row0[j] - m) + v1 * (row1[j] - m)) + (v2 * (row2[j] - m) + v3 * (row3[j] - m))) + (
-            (v4 * (row4[j] - m) + v5 * (row5[j] - m)) + (v6 * (row6[j] - m) + v7 * (row7[j] - m))
-        )
+        out[j] += (
+            (v0 * (X[i, j] - m) + v1 * (X[i + 1, j] - m)) + (v2 * (X[i + 2, j] - m) + v3 * (X[i + 3, j] - m))
+        ) + ((v4 * (X[i + 4, j] - m) + v5 * (X[i + 5, j] - m)) + (v6 * (X[i + 6, j] - m) + v7 * (X[i + 7, j] - m)))
 
 
 @inner_loop

@@ -59,9 +59,7 @@ def make_hessian(columns, members, n_members, first, weight, hessian, work):  # 
         for i in range(n_rows):
             band[0, i] = work[i] = math.sqrt(weight[start + i])
         for q in range(n_members):
-            column = columns[members[q]]
-            for i in range(n_rows):
-                band[q + 1, i] = work[i] * column[start + i]
+            _weigh_part(columns, members[q], start, n_rows, work, band, q + 1)
         for a in range(first // TILE * TILE, n, TILE):
             for b in range(0, a + 1, TILE):
                 add_tile(band, a, band, b, 0.0, sums)
@@ -69,3 +67,9 @@ def make_hessian(columns, members, n_members, first, weight, hessian, work):  # 
         for b in range(a + 1):
             hessian[a, b] = sums[a, b]
             hessian[b, a] = sums[a, b]
+
+
+@kernel
+def _weigh_part(columns, q, start, n_rows, factors, band, a):  # type: ignore[no-untyped-def]
+    for i in range(n_rows):
+        band[a, i] = factors[i] * columns[q, np.uintp(start + i)]  # not counted from the end: the loop gathers nothing

@@ -126,13 +126,19 @@ def sort_ids(ids, data, start, stop, spare_ids, spare_data, counts):  # type: ig
 
 @kernel
 def hash_texts(text, offsets, seed, out):  # type: ignore[no-untyped-def]
+    """Hash texts that lie one after the other, as `hash_between`; `offsets` has one more than there are."""
+    hash_between(text, offsets[:-1], offsets[1:], seed, out)
+
+
+@kernel
+def hash_between(text, starts, stops, seed, out):  # type: ignore[no-untyped-def]
     """Hash texts.
 
     Parameters
     ----------
     text : ndarray of uint8
-        All, one after the other, and seven more bytes.
-    offsets : ndarray of int64, one more than there are
+        With seven more bytes behind the last.
+    starts, stops : ndarray of int64
     seed : uint64
     out : ndarray of uint64
     """
@@ -140,4 +146,4 @@ def hash_texts(text, offsets, seed, out):  # type: ignore[no-untyped-def]
     for k in range(len(out)):
         if k & 0xFFFF == 0 and is_stopped():
             break
-        out[k] = xxh64(origin + offsets[k], origin + offsets[k + 1], seed)
+        out[k] = xxh64(origin + starts[k], origin + stops[k], seed)

@@ -126,7 +126,10 @@ def cut_columns(shape: DataShape, sizes: Sizes, limits: Limits, way: Way = "stri
     if way == "pieces":
         least.add("pieces of one column", N_BUFFERS * GRANULE * itemsize)
     least.refuse_over(limit, f"one column of {n:,} rows and the dual variables take")
-    wanted = m if way == "in place" else max(tile_columns, TASK_NBYTES // max(1, n * itemsize), -(-m // 4096))
+    column_nbytes = shape.columns_nbytes(1) or max(1, n * itemsize)
+    wanted = max(tile_columns, TASK_NBYTES // column_nbytes, -(-m // 4096))
+    if way == "in place" and shape.n_entries is None:
+        wanted = m
     wanted = min(wanted, -(-m // (2 * limits.n_threads)) if limits.n_threads > 1 else m, m)
     width = min(-(-wanted // tile_columns) * tile_columns, m)
     if way == "pieces":
@@ -137,7 +140,11 @@ def cut_columns(shape: DataShape, sizes: Sizes, limits: Limits, way: Way = "stri
         if way == "pieces":
             widest = min(widest, (limit - fixed.nbytes) // (sums_nbytes + N_BUFFERS * GRANULE * itemsize))
         width = min(width, max(1, widest - widest % tile_columns or widest))
+        if shape.n_entries is not None:
+            per_column = sums_nbytes + shape.columns_nbytes(1)
+            width = min(width, max(1, (limit - fixed.nbytes - 2 * n * itemsize) // per_column))
     fixed.add("sums of the columns", sums_nbytes * width)
+    fixed.add("entries of the columns", shape.columns_nbytes(width))
     room = BUFFER_NBYTES if limit is None else min(BUFFER_NBYTES, (limit - fixed.nbytes) // N_BUFFERS)
     piece = min(max(1, room // (GRANULE * width * itemsize)), -(-n // GRANULE)) * GRANULE
     left = READ_NBYTES if limit is None else min(READ_NBYTES, limit - fixed.nbytes)

@@ -149,6 +149,7 @@ class Subsets:
         if self.n_entries is not None:
             task.add("entries of the subsets", n_subsets * (n_rows * 32 + self.n_entries * (itemsize + 8)))
             task.add("entries of one by columns", self.n_entries * (itemsize + 20))  # and on the way there
+            task.add("blocks of a sparse store", self.data.block_nbytes)
             return task.add("its path", self._path_nbytes())
         task.add("rows of the subsets", n_subsets * n_rows * (n_features * itemsize + 24))
         task.add("rows of one as float32", n_rows * n_features * 4 if itemsize < 4 else 0)
@@ -164,7 +165,8 @@ class Subsets:
     def _path_nbytes(self) -> int:
         n, p, how = self.n_rows, self.data.n_features, self.settings
         if how.loss == "squared":
-            return path_nbytes(n, p, how.n_lambdas, min(p, how.max_features or default_max_features(n, p)))
+            k = how.max_features or default_max_features(n, p)
+            return path_nbytes(n, p, how.n_lambdas, min(p, k), self.n_entries)
         if how.approx == "lsa":
             return lsa_path_nbytes(n, p, how.n_lambdas)
         k = how.max_features or glm_path.default_max_features(n, p)
@@ -361,8 +363,7 @@ def n_entries_of(matrix: Matrix) -> int | None:
 
 
 def _entries_per_row(matrix: Matrix) -> np.ndarray | None:
-    found = matrix.base.sparse_rows(slice(None))
-    return None if found is None else np.diff(found.indptr)[matrix.at(0, matrix.shape[0])]
+    return matrix.entry_counts(slice(None))
 
 
 def most_entries(in_order: Matrix, subsets: Subsets) -> int | None:

@@ -12,6 +12,8 @@ from daskfs.matrix.names import Names
 from daskfs.matrix.of_blocks import Passing
 from daskfs.sources.sparse.base import NamedIds, SparseBlock
 
+BLOCK_ROWS, BLOCK_NNZ = 4096, 1 << 20
+"""Of a source, read at once."""
 MOST_IDS = 2**63
 """Features that there may be, where they are ids."""
 

@@ -19,7 +19,7 @@ from daskfs.matrix.blocks import Rows
 from daskfs.selectors.base import SEPARATED
 from daskfs.selectors.mission.choice import choose
 from daskfs.selectors.mission.model import MissionModel, ModelShape, ModelState, merged, settled
-from daskfs.selectors.mission.plan import MissionShape, Settings, n_refit_epochs, plan_mission
+from daskfs.selectors.mission.plan import REPORTS, MissionShape, Settings, n_refit_epochs, plan_mission
 from daskfs.selectors.mission.tasks import (
     RowRange,
     Scaling,
@@ -48,9 +48,6 @@ REFIT_SHARE = 0.1
 PAPER_RATE = 0.5
 """Constant, of the paper's experiments (section 6.2), which have losses of classes; it does not say that of the squared
 loss, and there steps with this rate grow where rows are longer than 2."""
-
-REPORTS = 8
-"""Lines of the history, and checkpoints, of one pass; one model learns from so many ranges of rows."""
 
 LEG_TASKS, CHAIN_TASKS = 64, 256
 """Tasks after which the client gets a model at the latest, and after which it waits for it."""

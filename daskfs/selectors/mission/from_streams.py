@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import Any, Self
 
 import numpy as np
 
 from daskfs import interrupts
+from daskfs.cluster.open import parse_bytes
 from daskfs.cluster.workers import Here
 from daskfs.errors import ConfigError, DataError, RunError
 from daskfs.losses import find_loss
@@ -26,13 +29,16 @@ from daskfs.metrics import accuracy, r2
 from daskfs.selectors.from_blocks import TakesRowBlocks
 from daskfs.selectors.inputs import refuse_non_finite_target
 from daskfs.selectors.mission.count_sketch import load_arrays, save_arrays
-from daskfs.selectors.mission.entries import MOST_IDS, PassingEntries, linear_predictor
+from daskfs.selectors.mission.entries import BLOCK_NNZ, BLOCK_ROWS, MOST_IDS, PassingEntries, linear_predictor
 from daskfs.selectors.mission.feature_names import FeatureNames
 from daskfs.selectors.mission.fit import Line, MissionFit, Refit, begin, n_surveyed
-from daskfs.selectors.mission.plan import Settings
+from daskfs.selectors.mission.model import MissionModel
+from daskfs.selectors.mission.part_tasks import HowToLearn, LearntPart, PartToLearn, averaged, learn_part
+from daskfs.selectors.mission.plan import MissionShape, Settings, plan_mission
 from daskfs.selectors.mission.saved import arrays_of, fit_of, names_of, notes_of
 from daskfs.selectors.mission.stream import Learner, Tell
 from daskfs.selectors.mission.tasks import TargetEncoding
+from daskfs.selectors.shared.budget import DataShape, SelectorPlan
 from daskfs.selectors.shared.responses import Response
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target
@@ -40,8 +46,8 @@ from daskfs.sources.sparse.base import SparseBlock, SparseSource
 
 LARGEST_TARGET = 1e25  # of numbers: weights and the sketch are of single precision
 NO_REFIT = "rows are learnt from once and not kept: the coefficients are those of stochastic descent"
-BLOCK_ROWS, BLOCK_NNZ = 4096, 1 << 20
-"""Of a source, read at once."""
+HEAD_ROWS = 128
+"""Of a source, by which a fit is planned."""
 
 
 class _Streamed:
@@ -186,6 +192,26 @@ class LearnsFromStreams(_Streamed, TakesRowBlocks):
     def _settings_of_streams(self) -> Settings:
         return replace(self._settings(), is_stream=True, refit=None, n_epochs=1)
 
+    def plan_source(self, source: SparseSource) -> SelectorPlan:
+        """Return what learning from a sparse source will hold, as far as its first rows tell.
+
+        Raises
+        ------
+        PlanError
+            The memory limit is too small; with the sizes that would fit.
+        """
+        self._settle_loss(source.estimate_target(), is_plan=True)
+        head = next(source.sparse_blocks(HEAD_ROWS, BLOCK_NNZ))
+        n_rows, n_features = source.estimate_shape()[0] or head.n_rows, source.n_features
+        n_classes = source.estimate_target().n_classes if find_loss(self.loss_).is_classifier else 0
+        data = DataShape(n_rows, MOST_IDS if source.features_are_ids else n_features or MOST_IDS, np.dtype(np.float32))
+        settings, n_outputs = self._settings_of_streams(), n_classes if n_classes > 2 else 1
+        shape = MissionShape.of(data, settings, n_outputs, len(head.features) / head.n_rows)
+        limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
+        k, model = shape.n_selected, shape.model
+        text = f"mission: {k:,} features, a sketch of {max(model.n_hashes, 1)} x {model.n_buckets:,} cells; one pass"
+        return replace(plan_mission(shape, limit), text=text)
+
     def _learn_from_source(
         self,
         source: SparseSource,
@@ -194,6 +220,13 @@ class LearnsFromStreams(_Streamed, TakesRowBlocks):
         keep: Callable[[SparseBlock], np.ndarray] | None = None,
         tell: Tell | None = None,
     ) -> None:
+        if self.n_replicas > 1:
+            if keep is not None or n_samples is not None:
+                problem = "models that learn side by side from parts of a source take all of its rows"
+                raise ConfigError(problem, "n_replicas", "leave it 1, or split nothing off")
+            with interrupts.guard():
+                self._learn_from_parts(source, labels, tell)
+            return
         blocks = source.sparse_blocks(BLOCK_ROWS, BLOCK_NNZ)
         if keep is not None:
             blocks = (part for block in blocks if (part := rows_of(block, keep(block))).n_rows)
@@ -207,6 +240,47 @@ class LearnsFromStreams(_Streamed, TakesRowBlocks):
 
         with interrupts.guard():
             self._learn_rows(iter(ahead.__next__, None), rows_from, labels, n_samples, tell)
+
+    def _learn_from_parts(self, source: SparseSource, labels: np.ndarray | None, tell: Tell | None) -> None:
+        """Let several models learn from parts of a source, where the work runs, and average them after each round."""
+        parts, before, started = source.parts(), getattr(self, "_stream", None), time.perf_counter()
+        if not parts:
+            raise ConfigError(f"a {source.kind} source has no parts", "n_replicas", "leave it 1")
+        n_features = None if source.features_are_ids else source.n_features
+        if before is None:
+            head = source.sparse_blocks(BLOCK_ROWS, BLOCK_NNZ)
+            first = self._first_of(head)
+            _, labels = self._coded(np.concatenate([block.y for block in first]), labels, is_first=True)
+            rows = PassingEntries((self._with_codes(block, labels) for block in first), n_features)
+            rows.holds = True
+            fit, n_before = self._begun(rows, labels), 0
+            head.close()  # type: ignore[attr-defined]
+        else:
+            rows, labels = PassingEntries(iter(()), n_features), self._stream_labels
+            fit, n_before = before.going_on(self._settings_of_streams(), 0), before.n_samples
+        names = self._names_of_features or FeatureNames(are_ids=n_features is None)
+        settings, shape, lines, state = fit.shape.settings, fit.sgd.shape, Learner(fit, None, tell), fit.state
+        with self._run(rows) as run, run.timed("train"):
+            kept = run.keep(source)
+            for k in range(0, len(parts), self.n_replicas):
+                some = parts[k : k + self.n_replicas]
+                items = [PartToLearn(part, len(some), i) for i, part in enumerate(some)]
+                how = HowToLearn(fit.sgd, labels, settings.block_rows, settings.tail_half_life, n_before)
+                combine, shared = partial(averaged, shape), (kept, how, state, names)
+                found: LearntPart = run.workers.reduce_blocks(
+                    learn_part, items, combine, name="mission-train", shared=shared
+                )
+                n_before, names = n_before + found.n_rows, found.names
+                model = MissionModel.of(shape, found.state, copy=False)  # of all that were active somewhere, K stay
+                state = replace(model.state(), rows_seen=float(n_before))
+                lines.add(model, n_before, time.perf_counter() - started)
+        so_far = {"history": lines.history, "progressive": lines.progressive, "n_samples": n_before}
+        learnt = replace(fit, state=state, seconds=run.seconds, nbytes=run.nbytes, **so_far)  # type: ignore[arg-type]
+        self._stream, self._names_of_features, self._stream_labels = learnt, names, labels
+        self._take_names(rows)
+        self._take(run, learnt.selected(), None, learnt.history, [*self._notes_on_stream(learnt), NO_REFIT])
+        if labels is not None:
+            self.classes_ = labels
 
     def _fit_rows_passing(
         self,
@@ -278,6 +352,16 @@ class LearnsFromStreams(_Streamed, TakesRowBlocks):
             problem = "rows that pass by once are learnt from by one model"
             raise ConfigError(problem, "n_replicas", "leave it 1, or pass promises of blocks")
         rows.holds = True
+        fit = self._begun(rows, labels)
+        if n_expected is not None:
+            fit = replace(fit, sgd=replace(fit.sgd, half_life=fit.shape.settings.half_life(n_expected)))
+        rows.holds = False
+        self._stream_labels = labels
+        with self._run(rows, Here()) as run:
+            self._learn(run, rows, fit, n_expected, tell)
+
+    def _begun(self, rows: Passing, labels: np.ndarray | None) -> MissionFit:
+        """Look at the first rows, which are held, and return an empty model that is ready to learn."""
         is_sparse = rows.sparse_rows(slice(0, 0)) is not None
         rows.reach(1)
         first = rows.take(np.arange(rows.reach(n_surveyed(rows.shape[1], is_sparse))))
@@ -289,12 +373,7 @@ class LearnsFromStreams(_Streamed, TakesRowBlocks):
             raise ConfigError(problem, "tail", 'tail="sketch", or make a store of the source')
         with self._run(first, Here()) as run:
             target = self._encoded(settings, first, None if labels is None else len(labels))
-            fit = begin(run, settings, *target, n_epochs=1)
-            if n_expected is not None:
-                fit = replace(fit, sgd=replace(fit.sgd, half_life=settings.half_life(n_expected)))
-            rows.holds = False
-            self._stream_labels = labels
-            self._learn(run, rows, fit, n_expected, tell)
+            return begin(run, settings, *target, n_epochs=1)
 
     def _go_on(self, rows: Passing, before: MissionFit, tell: Tell | None) -> None:
         rows.reach(1)
@@ -327,6 +406,18 @@ class LearnsFromStreams(_Streamed, TakesRowBlocks):
         coef = self.coef_ if len(self.selected_) == self.coef_.shape[-1] else self.coef_[..., self.selected_]
         return linear_predictor(block, self.selected_.astype(np.uint64), coef, self.intercept_)
 
+    def predictors_of(
+        self, source: SparseSource, keep: Callable[[SparseBlock], np.ndarray] | None = None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return targets, weights and linear predictors of the rows of a source, or of those that `keep` tells."""
+        found = []
+        for block in source.sparse_blocks(BLOCK_ROWS, BLOCK_NNZ):
+            some = block if keep is None else rows_of(block, keep(block))
+            of_rows = np.ones(some.n_rows) if some.weight is None else some.weight
+            found.append((some.y, of_rows, self._predictor(some)))
+        y, weight, predictor = (np.concatenate(part) for part in zip(*found, strict=True))
+        return y, weight, predictor
+
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return R², or of a classifier the share of labels that are right; see `BaseSelector.score`.
 
@@ -334,11 +425,8 @@ class LearnsFromStreams(_Streamed, TakesRowBlocks):
         """
         if not isinstance(X, SparseSource):
             return super().score(X, y, sample_weight)
-        found = []
-        for block in X.sparse_blocks(BLOCK_ROWS, BLOCK_NNZ):
-            of_rows = np.ones(block.n_rows) if block.weight is None else block.weight
-            found.append((block.y, self.response(self._predictor(block)), of_rows))
-        y, prediction, weight = (np.concatenate(part) for part in zip(*found, strict=True))
+        y, weight, predictor = self.predictors_of(X)
+        prediction = self.response(predictor)
         return (accuracy if find_loss(self.loss_).is_classifier else r2)(y, prediction, weight)
 
 

@@ -10,6 +10,7 @@ from daskfs.parameters import n_to_select
 from daskfs.selectors.mission.model import ModelShape
 from daskfs.selectors.shared.budget import Budget, DataShape, SelectorPlan
 
+REPORTS = 8  # lines of the history, and checkpoints, of a pass: one model learns from so many ranges of rows
 PIECE_NBYTES = 16 << 20  # of rows read at once, where the memory allows
 N_PIECES = 3  # alive: one learnt from, one read ahead, one on its way
 N_MODELS = 3  # alive in a task: the one it was given, its own, the one it returns
@@ -177,6 +178,7 @@ class MissionShape:
         scaling = 48 * self.data.n_features if self.nnz_per_row is None else 0
         n_replicas = self.settings.n_replicas
         budget = Budget().add("models", N_MODELS * self.model.nbytes).add("means and scales of columns", scaling)
+        budget.add("blocks of a sparse store", N_PIECES * self.data.block_nbytes)
         budget.add("models that are averaged", (n_replicas + N_AVERAGED) * self.model.nbytes if n_replicas > 1 else 0)
         return budget.add("pieces of rows", N_PIECES * piece_rows * self.row_nbytes)
 
@@ -209,7 +211,7 @@ def plan_mission(shape: MissionShape, memory_limit: int | None) -> SelectorPlan:
     client.add("scores and coefficients", data.n_features * (64 + 16 * model.n_outputs))
     refit = {"exact": ", then the selected columns again", "sgd": ", refit passes among them", None: ""}[shape.refit]
     return SelectorPlan(
-        n_tasks=max(8, settings.n_replicas) * n_passes,
+        n_tasks=_n_tasks_of_pass(settings, data.n_samples) * n_passes,
         n_passes=n_passes,
         read_nbytes=data.nbytes * n_passes,
         task=shape.task(shape.piece_rows(memory_limit)),
@@ -219,6 +221,17 @@ def plan_mission(shape: MissionShape, memory_limit: int | None) -> SelectorPlan:
             f"cells; {n_passes} passes over all columns{refit}"
         ),
     )
+
+
+def _n_tasks_of_pass(settings: Settings, n_samples: int) -> int:
+    """Return how many tasks learn in a pass, at most: of models that are averaged, one for each part in between."""
+    if settings.n_replicas == 1:
+        return REPORTS
+    block, every = settings.block_rows, settings.sync_every
+    if every > block:
+        return -(-n_samples // (block * -(-every // block)))
+    n_blocks, rest = divmod(n_samples, block)
+    return n_blocks * -(-block // every) + -(-rest // every)
 
 
 def n_refit_epochs(n_epochs: int, n_samples: int) -> int:

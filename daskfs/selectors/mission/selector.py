@@ -128,7 +128,8 @@ class Mission(LearnsFromStreams):
         Rows between two selections of the k largest. Later passes take these blocks in random order.
     n_replicas : int
         Models that learn side by side, each from its own rows with so many times the rate, and are averaged. The result
-        depends on this number, and not on the number of workers.
+        depends on this number, and not on the number of workers. Of a sparse source each learns from a part of the
+        files, on the client's workers, and they are averaged when all have theirs.
     sync_every : int
         Rows of each replica between two averages. With a client, models go from worker to worker: an average takes
         about ten milliseconds and sends whole models, so that the rows between two must take more to learn from.
@@ -475,5 +476,6 @@ def _notes_on_selection(fit: MissionFit) -> list[str]:
     if n_outputs > 1:
         notes.append("coef of a feature is that of the class with its largest weight (column 'class' of selected.csv)")
     if settings.n_replicas > 1:
-        notes.append(f"{settings.n_replicas} models were averaged every {settings.sync_every:,} rows")
+        when = "after each part of the source" if fit.progressive else f"every {settings.sync_every:,} rows"
+        notes.append(f"{settings.n_replicas} models were averaged {when}")
     return notes

@@ -101,20 +101,21 @@ class Learner:
         self.model.end_block(n_rows, half_life)
 
     def _report(self) -> None:
-        """Add a line to the history, and tell it."""
-        scalars, model = self.model.scalars[0], self.model
+        self.add(self.model, self._before + self.n_seen, time.perf_counter() - self._since)
+
+    def add(self, model: MissionModel, n_rows: int, seconds: float) -> None:
+        """Add a line to the history of a model that has seen so many rows, and tell it."""
+        scalars = model.scalars[0]
         sums = float(scalars["loss_sum"]), float(scalars["weight_sum"])
         lately, weight = (now - before for now, before in zip(sums, self._counted, strict=True))
         self._counted = sums
         mean_loss = lately / weight if weight else np.nan
         so_far = sums[0] / sums[1] if sums[1] else np.nan
-        n_active, n_rows = len(model.active()[0]), self._before + self.n_seen
-        threshold = float(scalars["threshold"])
+        n_active, threshold = len(model.active()[0]), float(scalars["threshold"])
         self.history.append(Line(1, n_rows, mean_loss, threshold, n_active, model.sketch.norm()))
         self.progressive[n_rows] = so_far
         if self.tell is not None:
-            seconds = time.perf_counter() - self._since
             self.tell(
-                f"{n_rows:>13,} rows  loss {so_far:.6f}  since the last line {mean_loss:.6f}  "
-                f"{n_active:>7,} active  {seconds:8.1f} s  {self.n_seen / max(seconds, 1e-9):>11,.0f} rows/s"
+                f"{n_rows:>13,} rows  loss {so_far:.6f}  since the last line {mean_loss:.6f}  {n_active:>7,} active  "
+                f"{seconds:8.1f} s  {(n_rows - self._before) / max(seconds, 1e-9):>11,.0f} rows/s"
             )

@@ -22,7 +22,10 @@ import numpy as np
 from daskfs.errors import PlanError
 from daskfs.matrix.base import Matrix
 
-TILES_NBYTES = 8 << 20  # a decoded and an encoded tile of the reader, of 4 MiB
+BLOCK_NBYTES = 1 << 20  # of a tile, put together at once
+TILES_NBYTES = (8 << 20) + BLOCK_NBYTES  # a decoded and an encoded tile of the reader, of 4 MiB, and a block of one
+
+ENTRY_NBYTES = 40  # of a sparse store while it is read: a number of a row, a value, and both as they are stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +43,18 @@ class DataShape:
     """Rows in whose tiles these lie, of a store that has more; None: no more."""
     has_statistics: bool = False
     """Whether the columns' statistics over exactly these rows are known, and rows weigh the same."""
+    n_entries: int | None = None
+    """Of these rows in a sparse store; None where all values are stored, or lie in memory."""
 
     @classmethod
     def of(cls, matrix: Matrix) -> Self:
         """Return the shape of a matrix."""
         n_samples, n_features = matrix.shape
         n_stored = int(matrix.base.shape[0])
-        return cls(int(n_samples), int(n_features), np.dtype(matrix.dtype), matrix.tile_shape, n_stored=n_stored)
+        counts = None if matrix.is_resident else matrix.entry_counts(slice(None))
+        n_entries = None if counts is None else int(counts.sum())
+        sizes = int(n_samples), int(n_features), np.dtype(matrix.dtype), matrix.tile_shape
+        return cls(*sizes, n_stored=n_stored, n_entries=n_entries)
 
     @property
     def itemsize(self) -> int:
@@ -60,11 +68,27 @@ class DataShape:
 
     @property
     def tiles_nbytes(self) -> int:
-        """Bytes that the reader holds beside blocks: a tile decoded, and one encoded, which may be as long."""
+        """Bytes that the reader holds beside blocks of the matrix: a tile decoded, one encoded, and a block of one."""
         tile_rows, tile_columns = self.tile_shape or (1, 1)
         if tile_rows == 1:  # rows in memory are no tiles
             return TILES_NBYTES
-        return max(TILES_NBYTES, 2 * tile_rows * tile_columns * self.itemsize)
+        if self.n_entries is not None:
+            return TILES_NBYTES + self.block_nbytes
+        return max(TILES_NBYTES, 2 * tile_rows * tile_columns * self.itemsize + BLOCK_NBYTES)
+
+    @property
+    def block_nbytes(self) -> int:
+        """Bytes that the reader of a sparse store holds of a block of rows: as it is stored, and by rows; else 0."""
+        if self.n_entries is None or self.tile_shape is None:
+            return 0
+        per_row = -(-self.n_entries // max(1, self.n_samples))
+        return min(self.tile_shape[0], self.n_samples) * (16 + per_row * ENTRY_NBYTES)
+
+    def columns_nbytes(self, n_columns: int) -> int:
+        """Bytes of so many columns of a sparse store as entries, of mean length, and on the way there; else 0."""
+        if self.n_entries is None:
+            return 0
+        return -(-self.n_entries * n_columns // max(1, self.n_features)) * ENTRY_NBYTES + 40 * n_columns
 
     @property
     def tile_column_nbytes(self) -> int:
@@ -72,6 +96,8 @@ class DataShape:
         if self.tile_shape is None:
             return self.n_samples * self.itemsize
         tile_rows, tile_columns = self.tile_shape
+        if self.n_entries is not None:
+            return -(-self.n_entries * tile_columns // max(1, self.n_features)) * (self.itemsize + 4)
         return -(-(self.n_stored or self.n_samples) // tile_rows) * tile_rows * tile_columns * self.itemsize
 
     @property

@@ -12,6 +12,9 @@ import numpy as np
 from daskfs.errors import SourceError
 from daskfs.sources.base import Source, SourceBlock
 
+GUESSED_ENTRIES = 100
+"""Of a row, where a source does not say."""
+
 
 @dataclass(frozen=True, slots=True)
 class NamedIds:
@@ -86,6 +89,11 @@ class SparseSource(Source):
     is_sparse: ClassVar[bool] = True
     features_are_ids: bool = False
     n_features: int | None = None
+
+    def estimate_entries(self) -> int:
+        """Return how many entries all rows have, or a guess of it, without reading the whole source."""
+        n_samples, n_features = self.estimate_shape()
+        return (n_samples or 0) * min(n_features, GUESSED_ENTRIES)
 
     def estimate_shape(self) -> tuple[int | None, int]:
         """Return (n_samples, n_features) as far as they are known."""

@@ -101,7 +101,7 @@ class LineSource(OfFiles, SparseSource):
         self.line_format()  # what must be known of the whole is found before the source is sent
         nbytes = part_nbytes(sum(file.stat().st_size for file in self.files))
         self._stamps, self.n_dropped = [stamp(file) for file in self.files], 0
-        return [part for file in self.files for part in _cut_lines(file, nbytes)]
+        return [part for file in self.files for part in cut_lines(file, nbytes)]
 
     def sparse_part_blocks(self, part: TextPart, block_rows: int, block_nnz: int) -> Iterator[SparseBlock]:
         """Yield the rows of a part, numbered within it."""
@@ -135,7 +135,7 @@ class LineSource(OfFiles, SparseSource):
             else:
                 stream = stack.enter_context(io.BufferedReader(PartOfFile(part), PIECE_NBYTES))
             n_before = self._skip_header(stream, part.file) if part.start == 0 else 0
-            before = lambda: n_before + _count_lines(part.file, part.start)  # noqa: E731
+            before = lambda: n_before + count_lines(part.file, part.start)  # noqa: E731
             yield from blocks_of(stream, str(part.file), form, block_rows, block_nnz, before, self._end_of(part.file))
 
     def _skip_header(self, stream: Any, file: Path) -> int:
@@ -168,7 +168,7 @@ def skip_mark(stream: Any, file: Path) -> None:
         raise SourceError("expected UTF-8 text, found UTF-16 (byte-order mark)", f"{file}:1", "save the file as UTF-8")
 
 
-def _cut_lines(file: Path, part_nbytes: int) -> list[TextPart]:
+def cut_lines(file: Path, part_nbytes: int) -> list[TextPart]:
     """Cut a file behind ends of lines."""
     nbytes = file.stat().st_size
     cuts = [0]
@@ -183,7 +183,7 @@ def _cut_lines(file: Path, part_nbytes: int) -> list[TextPart]:
     return [TextPart(file, *cut, PIECE_NBYTES) for cut in pairwise(cuts)]
 
 
-def _count_lines(file: Path, stop: int) -> int:
+def count_lines(file: Path, stop: int) -> int:
     """Return how many lines end within so many bytes from the start."""
     count = 0
     with file.open("rb") as stream:

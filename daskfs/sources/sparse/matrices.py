@@ -25,9 +25,9 @@ class NpzOptions(SourceOptions):
     """A sparse matrix that `scipy.sparse.save_npz` has saved."""
 
     path: Annotated[str, PATH]
-    y: Annotated[str, PATH] | None = None
-    weight: Annotated[str, PATH] | None = None
-    names: Annotated[str, PATH] | None = None
+    y: Annotated[str | None, PATH] = None
+    weight: Annotated[str | None, PATH] = None
+    names: Annotated[str | None, PATH] = None
     target: str | None = None
 
 
@@ -102,6 +102,10 @@ class MatrixSource(SparseSource):
         """Names of features and targets: renamed columns make another store."""
         joined = "" if self._names is None else "\n".join(self._names)
         return {"features": hashlib.sha256(joined.encode()).hexdigest(), "targets": list(self.target_names)}
+
+    def estimate_entries(self) -> int:
+        """Return how many there are."""
+        return len(self._X.data)
 
     def estimate_target(self) -> TargetKind:
         """Return what the target is taken for."""

@@ -89,23 +89,29 @@ class NameRun(NamedTuple):
 
 
 class Collisions:
-    """Names that came after another one of the same id, and are not kept."""
+    """Whether names came after another one of the same id, which was kept.
+
+    Attributes
+    ----------
+    kept : str or None
+        The name that was kept of the least such id: the same however the names were cut.
+    """
 
     def __init__(self) -> None:
-        self.count = 0
-        self.example: tuple[str, str] | None = None
+        self.kept: str | None = None
+        self._least = 2**64
 
-    def note(self, texts: _Texts, kept: np.ndarray, later: np.ndarray) -> None:
+    def note(self, ids: np.ndarray, texts: _Texts, kept: np.ndarray, later: np.ndarray) -> None:
         """Compare names by their positions: those that are kept, and of the same ids those that came later."""
         is_other = texts.lengths[kept] != texts.lengths[later]
         same = np.flatnonzero(~is_other)
         differs = np.concatenate([[0], np.cumsum(texts.taken(kept[same]).text != texts.taken(later[same]).text)])
         ends = np.cumsum(texts.lengths[kept[same]])
         is_other[same] = differs[ends] > differs[ends - texts.lengths[kept[same]]]
-        self.count += int(is_other.sum())
-        if self.example is None and is_other.any():
-            first = int(np.argmax(is_other))
-            self.example = texts.of(kept[first]), texts.of(later[first])
+        colliding = kept[is_other]
+        if len(colliding) and int(ids[colliding].min()) < self._least:
+            first = int(colliding[np.argmin(ids[colliding])])
+            self._least, self.kept = int(ids[first]), texts.of(first)
 
 
 class _Texts(NamedTuple):
@@ -134,7 +140,7 @@ def _distinct(ids: np.ndarray, texts: _Texts, collisions: Collisions) -> tuple[n
     chosen, first, number = np.unique(ids, return_index=True, return_inverse=True)
     later = np.flatnonzero(first[number] != np.arange(len(ids)))
     if len(later):
-        collisions.note(texts, first[number[later]], later)
+        collisions.note(ids, texts, first[number[later]], later)
     return chosen, texts.taken(first)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -43,8 +44,8 @@ class SparseReader:
 
     Notes
     -----
-    Rows are read by whole blocks of 8,192; the last block that was cut is kept, decoded, for whoever reads on. Safe to
-    use from several threads.
+    Rows are read by whole blocks of 8,192; each thread keeps the last block that was cut, decoded, and reads on in it.
+    Safe to use from several threads.
     """
 
     def __init__(self, header: SparseHeader, open_array: Callable[[str], Any], where: str) -> None:
@@ -54,7 +55,7 @@ class SparseReader:
         self._offsets = open_array("X/offsets")
         self._values = None if header.values == "ones" else open_array("X/values")
         self._read_array = open_array
-        self._kept: tuple[int, SparseRows] = (-1, SparseRows(*np.empty((3, 0))))
+        self._kept = threading.local()
 
     @cached_property
     def _blocks(self) -> np.ndarray:
@@ -159,9 +160,8 @@ class SparseReader:
 
     def _block(self, block: int, keep: bool) -> SparseRows:
         """Return all rows of a block: as they were kept, or decoded."""
-        kept = self._kept
-        if kept[0] == block:
-            return kept[1]
+        if getattr(self._kept, "block", None) == block:
+            return self._kept.rows  # type: ignore[no-any-return]
         (first_run, first), (last_run, last) = self._blocks[block : block + 2].tolist()
         offsets, runs = self._offsets.read(slice(first, last)), slice(first_run, last_run)
         n_rows = min(BLOCK_ROWS, self.shape[0] - block * BLOCK_ROWS)
@@ -174,7 +174,7 @@ class SparseReader:
             raise self._contradiction(f"block {block} of X")
         found = SparseRows(indptr, indices, data)
         if keep:
-            self._kept = block, found
+            self._kept.block, self._kept.rows = block, found
         return found
 
     def sparse_columns(self, columns: Rows) -> SparseColumns:
@@ -185,7 +185,7 @@ class SparseReader:
         blocks = [(block, self._runs(block, chosen)) for block in range(len(self._blocks) - 1)]
         lengths = np.zeros(n_columns, np.int64)
         for _, runs in blocks:
-            np.add.at(lengths, runs.slots, runs.counts)
+            lengths[runs.slots] += runs.counts  # a column has one run in a block
         indptr = np.concatenate([[0], np.cumsum(lengths)])
         indices = np.empty(indptr[-1], index_type(self.shape[0]))
         data, at = np.empty(indptr[-1], self.dtype), indptr[:-1].copy()
@@ -196,7 +196,8 @@ class SparseReader:
         found = SparseRows(indptr, indices, data)
         if places is not None:
             found = _taken(found, places)
-        return SparseColumns(found.indptr, found.indices, found.data, self.shape[0])
+        starts = found.indptr.astype(index_type(int(found.indptr[-1])), copy=False)
+        return SparseColumns(starts, found.indices, found.data, self.shape[0])
 
     def _runs(self, block: int, columns: Rows) -> _Runs:
         """Return the runs of a block that are of these columns: a slice, or ascending numbers."""

@@ -257,10 +257,8 @@ class SparseStoreWriter:
         n_names = writers.columns.length
         if n_names in (0, n_features):
             shutil.rmtree(folder / "names" / ("columns" if n_names else ""))
-        if collisions.example is not None:
-            one, other = collisions.example
-            problem = f"{collisions.count:,} name(s) have the id of an earlier one, which is kept"
-            self.notes.append(f"{problem}: {other!r} has that of {one!r}")
+        if collisions.kept is not None:
+            self.notes.append(f"several names have the same id, the first is kept: {collisions.kept!r}, for example")
         return n_names, writers.text.length
 
     def _header(self, n_features: int, values: str, matrix: _MatrixWriter, names: tuple[int, int]) -> SparseHeader:

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import daskfs
-from daskfs.errors import DataError, PlanError, StoreFormatError
+from daskfs.errors import ConfigError, DataError, PlanError, StoreFormatError
 from daskfs.matrix.names import Names
 from daskfs.store.feature_store import open_store
 from tests.store.sparse.lab import blocks_of, files_of, named_ids, random_matrix, small_cuts, written
@@ -176,7 +176,7 @@ def test_of_two_names_of_one_id_the_first_is_kept_and_it_is_said(tmp_path):
     blocks[1].names = named_ids([2, 3], ["zwei", "three"])
     store = written(tmp_path / "s.zarr", blocks, 4)
     assert list(store.names) == ["x0", "one", "two", "three"]
-    assert any("1 name(s) have the id of an earlier one" in note and "zwei" in note for note in store.notes)
+    assert "several names have the same id, the first is kept: 'two', for example" in store.notes
 
 
 def test_every_array_is_what_zarr_reads(cut_store):
@@ -254,6 +254,12 @@ def test_a_version_that_knows_no_sparse_stores_refuses_them_by_their_format(cut_
     monkeypatch.setattr("daskfs.store.header.SPARSE_FORMAT_VERSION", 1)
     with pytest.raises(StoreFormatError, match=r"the store has format 2, this daskfs reads up to 1.*upgrade"):
         open_store(store.path)
+
+
+@pytest.mark.parametrize("option", [{"codec": "raw"}, {"tile_shape": (4, 4)}])
+def test_what_only_dense_stores_have_is_refused(tmp_path, option):
+    with pytest.raises(ConfigError, match="a sparse store has neither codec nor tiles"):
+        daskfs.ingest(random_matrix(), tmp_path / "s.zarr", **option)
 
 
 def test_a_path_of_npz_is_ingested_as_the_matrix_in_memory_is(tmp_path: Path):

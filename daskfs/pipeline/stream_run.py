@@ -1,0 +1,193 @@
+"""A run without a store (``store: none``): MISSION learns from a sparse source as it is read, once.
+
+Rows for testing are left out, and read in a second pass: which they are follows from the number of a row alone.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from daskfs.cluster.memory import peak_memory_nbytes
+from daskfs.cluster.open import open_cluster
+from daskfs.documents import dump_yaml
+from daskfs.errors import ConfigError
+from daskfs.losses import find_loss
+from daskfs.metrics import PREDICTION_METRICS
+from daskfs.pipeline.config import Pipeline, Split
+from daskfs.pipeline.planning import limits_of, open_source
+from daskfs.pipeline.progress import StepTimes
+from daskfs.report.html import render_report
+from daskfs.report.runs import write_page
+from daskfs.result import SelectionResult
+from daskfs.sources.sparse.base import SparseBlock, SparseSource
+
+MODEL = "model.npz"
+"""In a run's folder: what was learnt, with which `daskfs.Mission.load` goes on."""
+
+_GOLDEN, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+
+
+def check_stream(pipeline: Pipeline) -> SparseSource:
+    """Check a pipeline without a store; return its source, its header checked.
+
+    Raises
+    ------
+    ConfigError
+        What needs a store.
+    """
+    check_selections(pipeline)
+    source = open_source(pipeline)
+    if source is None:
+        raise ConfigError("expected a source, found none", "source", "add it: there is no store")
+    if not isinstance(source, SparseSource):
+        problem = f"a {source.kind} source cannot be learnt from without a store"
+        raise ConfigError(problem, "store", "leave `store: none` out, or take a sparse source (libsvm, vw)")
+    split = pipeline.split
+    if split is not None and split.by != "random" and split.by not in source.label_names:
+        problem = f"rows of a stream cannot be split by {split.by!r}"
+        raise ConfigError(problem, "split.by", "split by random, by a label column, or write `split: null`")
+    return source
+
+
+def check_selections(pipeline: Pipeline) -> None:
+    """Refuse methods, refits and clusters that need a store."""
+    for label, selection in pipeline.selections.items():
+        if not hasattr(selection.selector, "fit_source"):
+            problem = f"{selection.method} reads its rows more than once, and needs a store"
+            raise ConfigError(problem, f"select ({label})", "take method: mission, or leave `store: none` out")
+        n_replicas = getattr(selection, "n_replicas", 1)
+        if n_replicas > 1 and pipeline.split is not None:
+            problem = "models that learn side by side from parts of a source take all of its rows"
+            raise ConfigError(problem, "split", "write `split: null`, or n_replicas: 1")
+        if n_replicas == 1 and pipeline.cluster.kind != "none":
+            problem = f"one model learns in this process, not on a cluster of kind {pipeline.cluster.kind!r}"
+            raise ConfigError(problem, "cluster.kind", "write kind: none, or n_replicas: 2 and `split: null`")
+    if pipeline.refit.by != "method":
+        raise ConfigError("there is no refit without a store", "refit.by", "leave it out")
+    if set(pipeline.evaluate.metrics or ()) & {"recall", "precision"}:
+        problem = "recall and precision need a source that knows its true features"
+        raise ConfigError(problem, "evaluate.metrics", "drop them")
+
+
+def plan_of_stream(pipeline: Pipeline) -> str:
+    """Return in words what a run without a store will hold."""
+    source = check_stream(pipeline)
+    n_samples, _ = source.estimate_shape()
+    available = _available_nbytes(pipeline)
+    lines = [f"no store: one pass over about {n_samples or 0:,} rows as they are read"]
+    for selection in pipeline.selections.values():
+        planned = selection.make_selector(available, to_plan=True).plan_source(source)
+        lines.append(f"{planned.text}; {planned.task_nbytes:,} bytes")
+    return "\n".join(lines)
+
+
+def _available_nbytes(pipeline: Pipeline) -> int:
+    limits = limits_of(pipeline.cluster)
+    return max(limits.client - limits.base_of_client(0).nbytes, 1)
+
+
+class StreamRun:
+    """One run without a store while it lasts.
+
+    Parameters
+    ----------
+    pipeline : Pipeline
+    source : SparseSource
+    path : Path
+        The run's folder.
+    steps : StepTimes
+    """
+
+    def __init__(self, pipeline: Pipeline, source: SparseSource, path: Path, steps: StepTimes) -> None:
+        self.pipeline, self.source, self.path, self.steps = pipeline, source, path, steps
+        check_selections(pipeline)
+
+    def write(self) -> dict[str, SelectionResult]:
+        """Compute everything, write every file and return the results by label."""
+        path, results = self.path, {}
+        (path / "pipeline.yaml").write_text(dump_yaml(self.pipeline.to_document()), encoding="utf-8")
+        several = len(self.pipeline.selections) > 1
+        for label in self.pipeline.selections:
+            folder = path / label if several else path
+            folder.mkdir(exist_ok=True)
+            results[label] = self._select(label, folder)
+            results[label].save(folder, overwrite=True)
+        if several:
+            next(iter(results.values())).save(path, overwrite=True)
+        metrics = {label: result.to_record().metrics for label, result in results.items()}
+        text = json.dumps(metrics if several else next(iter(metrics.values())), indent=2) + "\n"
+        (path / "metrics.json").write_text(text, encoding="utf-8")
+        write_page(path / "report.html", render_report(self.pipeline.name, results))
+        return results
+
+    def _select(self, label: str, folder: Path) -> SelectionResult:
+        pipeline = self.pipeline
+        selector = pipeline.selections[label].make_selector(_available_nbytes(pipeline))
+        holdout = None if pipeline.split is None else Holdout(pipeline.split)
+        keep = None if holdout is None else holdout.is_kept
+        self.steps.say(f"{label}: learning")
+        cluster = pipeline.cluster
+        with open_cluster(
+            cluster.kind,
+            n_workers=cluster.n_workers,
+            memory_limit=cluster.limits_nbytes.get("worker"),
+            address=cluster.address,
+            dashboard_address=cluster.dashboard_address,
+            local_directory=cluster.local_directory,
+        ) as workers:
+            selector.set_params(client=workers.client)
+            selector.fit_source(self.source, keep=keep, tell=self._tell)
+            selector.set_params(client=None)
+        selector.save(folder / MODEL)
+        result: SelectionResult = selector.result_
+        if holdout is not None:
+            result.metrics = self._evaluate(selector, holdout)
+        result.notes = list(dict.fromkeys([*self.source.notes, *result.notes]))
+        limits = limits_of(pipeline.cluster)
+        result.memory |= {"limit_nbytes": limits.by_process, "measured_nbytes": {"client": peak_memory_nbytes()}}
+        return result
+
+    def _tell(self, line: str) -> None:
+        self.steps.say(line)
+        self.steps.tell(line)
+
+    def _evaluate(self, selector: Any, holdout: Holdout) -> dict[str, float]:
+        """Return the metrics of the rows that were left out, read in a second pass."""
+        self.steps.say("evaluate: reading the test rows")
+        y, weight, predictor = selector.predictors_of(self.source, keep=holdout.is_test)
+        if not len(y):
+            raise ConfigError("no row is left for testing", "split.test", "raise it, or write `split: null`")
+        prediction = selector.response(predictor)
+        loss = find_loss("multinomial" if predictor.ndim > 1 else selector.loss_)
+        return {
+            name: PREDICTION_METRICS[name](y, predictor if name == "auc" else prediction, weight)
+            for name in self.pipeline.evaluate.metrics_of(loss)
+        }
+
+
+class Holdout:
+    """Which rows of a source are for testing: a share, by a hash of their numbers, or those with values of a column."""
+
+    def __init__(self, split: Split) -> None:
+        self.split = split
+
+    def is_test(self, block: SparseBlock) -> np.ndarray:
+        """Return which rows of a block are for testing, bool of shape (n_rows,)."""
+        if self.split.by != "random":
+            values = self.split.test if isinstance(self.split.test, list) else [self.split.test]
+            return np.isin(np.asarray(block.labels[self.split.by], dtype=str), [str(value) for value in values])
+        rows = np.arange(block.start, block.start + block.n_rows, dtype=np.uint64)
+        with np.errstate(over="ignore"):  # splitmix64
+            h = (rows + np.uint64(1)) * np.uint64(_GOLDEN) + np.uint64(self.split.random_state * _SECOND % 2**64)
+            h = (h ^ (h >> np.uint64(30))) * np.uint64(_FIRST)
+            h = (h ^ (h >> np.uint64(27))) * np.uint64(_SECOND)
+        share: np.ndarray = (h ^ (h >> np.uint64(31))) >> np.uint64(11)
+        return share < float(self.split.test) * 2.0**53  # type: ignore[arg-type]
+
+    def is_kept(self, block: SparseBlock) -> np.ndarray:
+        """Return which rows are learnt from."""
+        return ~self.is_test(block)

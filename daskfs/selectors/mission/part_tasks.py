@@ -1,0 +1,107 @@
+"""What MISSION does where parts of a sparse source are read: models learn side by side, and are averaged.
+
+Imported by workers, hence light: numpy and the kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from daskfs.errors import DataError
+from daskfs.selectors.mission.entries import BLOCK_NNZ, BLOCK_ROWS, PassingEntries
+from daskfs.selectors.mission.feature_names import FeatureNames
+from daskfs.selectors.mission.model import MissionModel, ModelShape, ModelState, NotFiniteRow, merged
+from daskfs.selectors.mission.tasks import SgdSettings, not_finite, read_entries
+from daskfs.sources.sparse.base import SparseBlock
+
+
+@dataclass(frozen=True, slots=True)
+class PartToLearn:
+    """A part of a source that one of several models learns from."""
+
+    part: Any
+    n_replicas: int
+    number: int
+    """Of this model among them."""
+
+
+class HowToLearn(NamedTuple):
+    """The same for all parts of a round."""
+
+    sgd: SgdSettings
+    labels: np.ndarray | None
+    """Values of the target that stand for the classes."""
+    block_rows: int
+    half_life: float | None
+    """In passes over the rows that came; None: the tail never fades."""
+    n_before: int
+    """Rows that were learnt from before this round."""
+
+
+class LearntPart(NamedTuple):
+    """A model that has learnt from a part, or a mean of such."""
+
+    state: ModelState
+    names: FeatureNames
+    n_rows: int
+
+
+def learn_part(source: Any, how: HowToLearn, state: ModelState, names: FeatureNames, item: PartToLearn) -> LearntPart:
+    """Let a model learn from a part of a source, in its own blocks.
+
+    Raises
+    ------
+    DataError
+        NaN or infinity; a class that was not told.
+    """
+    if item.number:  # what has been counted so far counts once, where models are averaged
+        state = replace(state, touches=np.zeros_like(state.touches), loss_sum=0.0, weight_sum=0.0)
+    model, rule, n_seen = MissionModel.of(how.sgd.shape, state), how.sgd.rule(item.n_replicas), 0
+    names = replace(names, names=dict(names.names), collisions=dict(names.collisions))
+    blocks = _coded(source.sparse_part_blocks(item.part, BLOCK_ROWS, BLOCK_NNZ), how.labels)
+    rows = PassingEntries(blocks, None if source.features_are_ids else source.n_features)
+    while True:
+        block_end = (n_seen // how.block_rows + 1) * how.block_rows
+        stop = rows.reach(min(n_seen + how.sgd.piece_rows, block_end))
+        if stop > n_seen:
+            piece = slice(n_seen, stop)
+            entries = read_entries(rows, piece, None)
+            try:
+                model.train(entries, *how.sgd.target.read(rows, piece), rule)
+            except NotFiniteRow as fault:
+                raise not_finite(rows, piece, entries, fault.row) from None
+            for told in rows.told(piece):
+                names.note(told, model.active()[0])
+        is_end = stop == n_seen
+        if (is_end and n_seen % how.block_rows) or (not is_end and stop == block_end):
+            n_rows = (n_seen if is_end else stop) - (block_end - how.block_rows)
+            met = how.n_before + item.n_replicas * max(stop, 1)
+            model.end_block(n_rows * item.n_replicas, np.inf if how.half_life is None else how.half_life * met)
+        if is_end:
+            return LearntPart(model.state(), names, n_seen)
+        n_seen = stop
+
+
+def averaged(shape: ModelShape, first: LearntPart, second: LearntPart) -> LearntPart:
+    """Return the mean of two models, with the names that either has met."""
+    first.names.include(second.names)
+    return LearntPart(merged(shape, first.state, second.state), first.names, first.n_rows + second.n_rows)
+
+
+def _coded(blocks: Iterator[SparseBlock], labels: np.ndarray | None) -> Iterator[SparseBlock]:
+    """Yield blocks with the numbers of their classes as target."""
+    for block in blocks:
+        if labels is None:
+            yield block
+            continue
+        y = np.asarray(block.y)
+        codes = np.minimum(np.searchsorted(labels, y), len(labels) - 1)
+        unknown = np.flatnonzero(labels[codes] != y)
+        if len(unknown):
+            problem = f"expected one of {labels.tolist()}, found {y[unknown[0]]!r}"
+            raise DataError(problem, "y", "pass classes= with the first rows")
+        yield replace(block, y=codes.astype(np.float64))
