@@ -7,7 +7,8 @@ and the logistic one, on a tall and a wide matrix of dense float32 in memory, wi
 
 The columns are the functions compiled (for Python, and for other kernels), CPU seconds and seconds of the first fits in
 a process that compiles them, of those in one that loads them (both without importing daskfs), and the seconds that
-compiling ahead takes with two processes side by side, importing and all. `--cold` stops after the first fits' CPU.
+compiling ahead takes with two processes side by side, importing and all. `--cold` stops after the first fits' CPU
+and adds, where there is `perf`, the billions of instructions of the whole process, which other work does not change.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import math
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -71,11 +74,13 @@ def cpu_of(arguments: list[str], checkout: Path) -> float:
     return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
 
-def run(code: str, method: str, loss: str, cache: Path, checkout: Path = ROOT) -> tuple[list[float], float]:
+def run(
+    code: str, method: str, loss: str, cache: Path, checkout: Path = ROOT, counted_by: tuple[str, ...] = ()
+) -> tuple[list[float], float]:
     """Return what a process prints, and the seconds it takes."""
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": str(checkout)}
     started = time.perf_counter()
-    command = [sys.executable, "-c", code, method, loss]
+    command = [*counted_by, sys.executable, "-c", code, method, loss]
     done = subprocess.run(command, env=environment, cwd=checkout, check=True, capture_output=True, text=True)
     return json.loads(done.stdout or "[]"), time.perf_counter() - started
 
@@ -92,10 +97,14 @@ def main(methods: list[str], before: Path | None, imports: bool, fits: bool, col
     print(f"{'method':38}{'functions':>10}{'cold CPU s':>12}{'cold s':>8}{'warm s':>8}{'ahead s':>9}")
     for method, loss, checkout in itertools.product(methods, ("squared", "logistic"), checkouts):
         with tempfile.TemporaryDirectory() as folder:
-            (cold, cpu), _ = run(FIT, method, loss, Path(folder) / "fit", checkout)
+            counts = Path(folder) / "counts"
+            counter = ("perf", "stat", "-x,", "-e", "instructions:u", "-o", str(counts))
+            counted_by = counter if cold_alone and shutil.which("perf") else ()
+            (cold, cpu), _ = run(FIT, method, loss, Path(folder) / "fit", checkout, counted_by)
             n_compiled = len([*Path(folder).rglob("*.nbc")])
             if cold_alone:
-                print(f"{method:28}{loss:10}{n_compiled:10}{cpu:12.1f}", flush=True)
+                billions = int(counts.read_text().split("\n\n")[-1].split(",")[0]) / 1e9 if counted_by else math.nan
+                print(f"{method:28}{loss:10}{n_compiled:10}{cpu:12.1f}{billions:8.1f}", flush=True)
                 continue
             (warm, _), _ = run(FIT, method, loss, Path(folder) / "fit", checkout)
             _, ahead = run(AHEAD, method, loss, Path(folder) / "ahead", checkout)

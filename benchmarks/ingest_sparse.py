@@ -3,11 +3,12 @@
     python benchmarks/ingest_sparse.py [--nnz 4e6] [--rounds 3] [--json out.json]
 
 Rows of 60 entries in the format of LIBSVM (values of 16 digits as scikit-learn writes single precision, of four digits,
-ones) and of Vowpal Wabbit (words with and without values in two namespaces), and a click log such as Criteo's (13
-counts and 26 strings, a fifth of them missing), which pandas reads in chunks and does not hash. Each way runs in a
-process of its own, in turn, after a small file that has it load and compile; CPU seconds of the best round. daskfs
-yields blocks and keeps none (its columns are known only after a pass beforehand, which counts; ids are read at once),
-scikit-learn has all rows in memory at the end, Vowpal Wabbit learns from them.
+ones) and of Vowpal Wabbit (words with and without values in two namespaces), a click log such as Criteo's (13 counts
+and 26 strings, a fifth of them missing), which pandas reads in chunks and does not hash, and words of JSON lines as
+1-3-grams, which scikit-learn hashes to 2^20 or, with their names, counts. Each way runs in a process of its own, in
+turn, after a small file that has it load and compile; CPU seconds of the best round. daskfs yields blocks and keeps
+none (its columns are known only after a pass beforehand, which counts; ids are read at once), scikit-learn has all rows
+in memory at the end, Vowpal Wabbit learns from them.
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
+from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
 
 from daskfs.cluster.memory import peak_memory_nbytes
 from daskfs.sources.sparse.base import SparseSource
 from daskfs.sources.sparse.clicks import ClicksSource
 from daskfs.sources.sparse.libsvm import LibsvmSource
+from daskfs.sources.sparse.text import TextSource
 from daskfs.sources.sparse.vw import VwSource
 
 ROW_NNZ, BLOCK_ROWS, BLOCK_NNZ = 60, 8192, 2**20
@@ -99,6 +102,26 @@ def write_log(path: Path, values: str, n_rows: int) -> int:
     return nnz
 
 
+def write_json(path: Path, values: str, n_rows: int) -> int:
+    """Write texts of 200 words by Zipf's law; return how many words they have."""
+    rng = np.random.default_rng(0)
+    n_rows = max(1, n_rows // 30)
+    letters = rng.integers(97, 123, (50_000, 10), dtype=np.uint8)
+    vocabulary = np.array([bytes(row[: 3 + k % 8]).decode() for k, row in enumerate(letters)])
+    shares = np.cumsum(1.0 / np.arange(1, 50_001))
+    with path.open("w") as file:
+        for label in rng.integers(0, 2, n_rows).tolist():
+            words = vocabulary[np.searchsorted(shares, rng.random(200) * shares[-1])]
+            file.write(json.dumps({"text": " ".join(words), "label": label}) + "\n")
+    return 200 * n_rows
+
+
+def texts_in(path: Path) -> list[str]:
+    """Read the texts of JSON lines."""
+    with path.open() as file:
+        return [json.loads(line)["text"] for line in file]
+
+
 def by_pandas(path: Path) -> None:
     """Read a log in chunks."""
     import pandas as pd
@@ -135,6 +158,12 @@ WAYS: dict[str, dict[str, Callable[[Path], object]]] = {
         "daskfs, no names": lambda path: read_blocks(ClicksSource(path, "click", counts=COUNTS, tell_names=False)),
         "pandas in chunks": by_pandas,
     },
+    "jsonl": {
+        "daskfs": lambda path: read_blocks(TextSource(path, ngram_range=(1, 3))),
+        "daskfs, no names": lambda path: read_blocks(TextSource(path, ngram_range=(1, 3), tell_names=False)),
+        "HashingVectorizer": lambda path: HashingVectorizer(ngram_range=(1, 3)).transform(texts_in(path)),
+        "CountVectorizer": lambda path: CountVectorizer(ngram_range=(1, 3)).fit_transform(texts_in(path)),
+    },
 }
 
 
@@ -167,6 +196,7 @@ def main() -> None:
             (".svm", write_svm, ("16 digits", "4 digits", "ones")),
             (".vw", write_vw, ("4 digits", "ones")),
             (".tsv", write_log, ("clicks",)),
+            (".jsonl", write_json, ("words",)),
         ):
             for kind in kinds:
                 path, small = Path(folder, f"rows{suffix}"), Path(folder, f"small{suffix}")
