@@ -217,9 +217,9 @@ def test_processes_of_their_own_make_the_store_where_it_is_large(document, write
         assert files[0] == files[1]
         assert (there.folder / "selected.csv").read_bytes() == (here.folder / "selected.csv").read_bytes()
     memory = there.results["message"].memory
-    for process, nbytes in memory["measured_nbytes"].items():
-        assert nbytes <= memory["promised_nbytes"][process.split("-")[0]]
-    assert len(memory["measured_nbytes"]) == 3
+    workers = [nbytes for process, nbytes in memory["measured_nbytes"].items() if process.startswith("worker")]
+    assert len(workers) == 2  # the client is this process: its peak is of all tests before
+    assert max(workers) <= memory["promised_nbytes"]["worker"]
 
 
 def test_a_finished_run_is_replaced_only_when_forced(document, write):

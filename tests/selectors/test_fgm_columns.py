@@ -113,7 +113,7 @@ def test_a_task_reads_no_more_columns_of_a_store_than_planned(tmp_path, reads, n
     y = (X[:, ::3] @ rng.standard_normal(20) > 0.0).astype(float)
     stored = ingest(X, tmp_path / "m.zarr", y=y, tile_shape=(500, 5))
     stored = stored if rows == "all" else stored.split(0.25)[0]
-    limit = 8290 << 10  # for two columns at a time, or four of fewer rows
+    limit = 9314 << 10  # for two columns at a time, or four of fewer rows
     options = {"n_features_to_select": 40, "n_features_per_pass": n_features_per_pass, "memory_limit": limit}
     shape = DataShape(stored.shape[0], 60, np.dtype(np.float32), (500, 5))
     n_read = cut_columns(shape, FGM(**options)._sizes(60), Limits(limit)).n_read

@@ -219,7 +219,7 @@ def test_the_same_seed_gives_the_same_answer_and_another_one_another(problem):
     assert not np.array_equal(first.coef_, other.coef_)
 
 
-@pytest.mark.parametrize("memory_limit", [None, "9MiB", "40MB", 2**30])
+@pytest.mark.parametrize("memory_limit", [None, "10MiB", "40MB", 2**30])
 def test_the_memory_limit_changes_tasks_and_not_answers(problem, memory_limit):
     expected = Message(n_subsets=5).fit(*problem)
     selector = Message(n_subsets=5, memory_limit=memory_limit).fit(*problem)

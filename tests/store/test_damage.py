@@ -142,7 +142,7 @@ def test_a_newer_format_and_a_lost_manifest_are_refused(store):
     document = json.loads(header.read_text())
     document["attributes"]["daskfs"]["format_version"] = 99
     header.write_text(json.dumps(document))
-    with pytest.raises(StoreFormatError, match=r"format 99, this daskfs reads up to 1; upgrade daskfs"):
+    with pytest.raises(StoreFormatError, match=r"format 99, this daskfs reads up to 2; upgrade daskfs"):
         open_store(store.path)
     document["attributes"]["daskfs"]["format_version"] = 1
     header.write_text(json.dumps(document))
