@@ -213,7 +213,10 @@ def test_peak_memory_names_every_process(workers):
     assert all(nbytes > 10 * 2**20 for nbytes in peaks.values())
 
 
-def test_workers_have_one_thread_for_blas_and_numba_and_keep_their_pages():
+@pytest.mark.parametrize("left_behind", [None, "65536"], ids=["alone", "behind another cluster"])
+def test_workers_have_one_thread_for_blas_and_numba_and_keep_their_pages(monkeypatch, left_behind):
+    if left_behind is not None:
+        monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", left_behind)
     before = dict(os.environ)
     with open_cluster("local", n_workers=1, memory_limit=512 * 2**20, dashboard_address=None) as workers:
         assert dict(os.environ) == before

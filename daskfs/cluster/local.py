@@ -75,10 +75,10 @@ def local_cluster(
     each |= {"dashboard": False, "dashboard_address": f"{LOOPBACK}:0"}
     each |= {"local_directory": _own_folder(local_directory), "silence_logs": logging.CRITICAL}
     served = {"dashboard": dashboard_address is not None, "dashboard_address": listen, "http_prefix": f"/{secret}"}
-    before = dict(os.environ)
     with ExitStack() as stack:
         stack.enter_context(dask.config.set({**settings, "temporary-directory": each["local_directory"]}))
-        with interrupts.held(), _slow_disk_is_no_error():  # what is half started would stay
+        # What is half started would stay.
+        with interrupts.held(), _slow_disk_is_no_error(), _process_environment(environment if kind == "local" else {}):
             cluster = stack.enter_context(
                 distributed.SpecCluster(
                     scheduler={"cls": _scheduler_below(f"/{secret}"), "options": common | served},
@@ -90,7 +90,6 @@ def local_cluster(
                     silence_logs=logging.CRITICAL,  # errors of tasks reach the client; workers closing down complain
                 )
             )
-        _restore_environment(before)  # starting workers leaks their variables into this process
         yield cluster
 
 
@@ -160,7 +159,18 @@ def _nanny() -> type:
     return DeafNanny
 
 
-def _restore_environment(before: dict[str, str]) -> None:
-    for name in set(os.environ) - set(before):
-        del os.environ[name]
-    os.environ.update(before)
+@contextmanager
+def _process_environment(environment: dict[str, str]) -> Iterator[None]:
+    """Have the variables in this process while workers start, and as they were afterwards.
+
+    Of a variable that this process has, Dask takes that value and not the one it is told: another cluster's, for
+    starting workers leaks their variables into the process.
+    """
+    before = dict(os.environ)
+    os.environ.update(environment)
+    try:
+        yield
+    finally:
+        for name in set(os.environ) - set(before):
+            del os.environ[name]
+        os.environ.update(before)
