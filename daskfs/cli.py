@@ -168,6 +168,12 @@ def ingest(
         Path | None, typer.Option(help="Table schema: names, types and roles of the columns.", metavar="SCHEMA.yaml")
     ] = None,
     weight: Annotated[str | None, typer.Option(help="Column of sample weights.", metavar="COLUMN")] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            help="Kind of source, where its name does not say it: libsvm, vw, clicks, text ...", metavar="KIND"
+        ),
+    ] = None,
     delimiter: Annotated[str | None, typer.Option(help="Field delimiter of a text table.")] = None,
     dtype: Annotated[
         Literal["float32", "float64", "int8"], typer.Option(help="dtype of the stored matrix.")
@@ -186,7 +192,8 @@ def ingest(
     from daskfs.cluster.open import open_cluster
     from daskfs.sources.ingest import ingest as ingest_source
 
-    options: dict[str, Any] = {"target": target, "schema": schema, "weight": weight, "delimiter": delimiter}
+    options: dict[str, Any] = {"target": target, "schema": schema, "weight": weight, "kind": kind}
+    options["delimiter"] = delimiter
     with (
         interrupts.concluding(),
         _shown_progress() as progress,

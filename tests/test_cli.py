@@ -201,6 +201,17 @@ def test_ingest_with_workers_makes_the_same_files(run, csv, tmp_path):
     assert made[0] == made[1]
 
 
+def test_ingest_is_told_the_kind_of_a_file_whose_name_does_not_say_it(run, tmp_path):
+    (tmp_path / "train").write_text("1 1:2 7:3\n0 2:1\n1 3:4\n")
+    code, text, errors = run("ingest", "train", "t.zarr", "--kind", "libsvm")
+    assert code == 0, errors
+    assert text.startswith("t.zarr: 3 samples x 7 features, float32\n")
+    code, _, errors = run("ingest", "train", "u.zarr", "--kind", "libsvn")
+    assert code == 2
+    assert "unknown kind of source 'libsvn' (did you mean 'libsvm'?)" in errors.replace("\n", " ")
+    assert left_in(tmp_path) == ["t.zarr", "train"]
+
+
 def test_ingest_info_verify_and_select_work_on_a_table(run, csv, tmp_path):
     code, text, errors = run("ingest", csv, "t.zarr", "--target", "y", "--delimiter", ";", "--dtype", "float64")
     assert code == 0, errors
