@@ -113,7 +113,12 @@ def make_source(kind: str, **options: Any) -> Source:
     for parameter in _parameters_of(kind):
         if parameter.default is parameter.empty and parameter.name not in given:
             raise ConfigError(f"a {kind} source needs {parameter.name!r}", "source", f"add {parameter.name}: ...")
-    return find_source(kind)(**given)
+    interactions = given.pop("interactions", None)
+    source = find_source(kind)(**given)
+    if interactions is None:
+        return source
+    pairs: Any = import_module("daskfs.sources.sparse.pairs")
+    return pairs.PairsSource(source, interactions)
 
 
 def as_source(

@@ -74,6 +74,17 @@ def xxh64(i, stop, seed):  # type: ignore[no-untyped-def]
 
 
 @kernel
+def xxh64_of_two(first, second, seed):  # type: ignore[no-untyped-def]
+    """Return the hash of two numbers, 16 bytes, the lowest first."""
+    code = seed + _P5 + np.uint64(16)
+    code = _rotated(code ^ _round(np.uint64(0), first), 27) * _P1 + _P4
+    code = _rotated(code ^ _round(np.uint64(0), second), 27) * _P1 + _P4
+    code = (code ^ (code >> np.uint64(33))) * _P2
+    code = (code ^ (code >> np.uint64(29))) * _P3
+    return code ^ (code >> np.uint64(32))
+
+
+@kernel
 def sort_ids(ids, data, start, stop, spare_ids, spare_data, counts):  # type: ignore[no-untyped-def]
     """Sort the entries of a row by ids that are spread evenly below 2⁶³, and add up those of the same id.
 

@@ -10,7 +10,7 @@ from daskfs.errors import DataError
 from daskfs.matrix.blocks import Rows, SparseRows
 from daskfs.matrix.names import Names
 from daskfs.matrix.of_blocks import Passing
-from daskfs.sources.sparse.base import NamedIds, SparseBlock
+from daskfs.sources.sparse.base import SparseBlock, ToldNames
 
 BLOCK_ROWS, BLOCK_NNZ = 4096, 1 << 20
 """Of a source, read at once."""
@@ -94,7 +94,7 @@ class PassingEntries(Passing):
         ]
         return np.concatenate(parts)
 
-    def told(self, rows: slice) -> Iterator[NamedIds]:
+    def told(self, rows: slice) -> Iterator[ToldNames]:
         """Yield the names that the blocks of these rows tell."""
         return (block.names for block, _, _ in self._overlapping(rows) if block.names is not None)
 

@@ -9,7 +9,7 @@ import numpy as np
 from daskfs.errors import Caution
 from daskfs.kernels.sketch.names import enter, pick_out
 from daskfs.kernels.sketch.rows import EMPTY
-from daskfs.sources.sparse.base import NamedIds
+from daskfs.sources.sparse.base import ToldNames
 
 MOST_SHOWN, MOST_COLLISIONS = 3, 1000
 """Collisions that are told by name; that are remembered."""
@@ -38,14 +38,15 @@ class FeatureNames:
     collisions: dict[int, tuple[str, str]] = field(default_factory=dict)
     _digests: dict[int, int] = field(default_factory=dict)
 
-    def note(self, told: NamedIds, active: np.ndarray) -> None:
+    def note(self, told: ToldNames, active: np.ndarray) -> None:
         """Keep the names of active features among those that a block tells, and those of few others.
 
         Parameters
         ----------
-        told : NamedIds
+        told : ToldNames
         active : ndarray of shape (n_active,), uint64
         """
+        told = told.among(active)
         n_slots = 1 << max(4, (4 * len(active)).bit_length())
         keys, digest_of = np.full(n_slots, EMPTY, np.uint64), np.zeros(n_slots, np.uint64)
         known = [self._digests.get(j, 0) for j in active.tolist()]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -14,6 +14,25 @@ from daskfs.sources.base import Source, SourceBlock
 
 GUESSED_ENTRIES = 100
 """Of a row, where a source does not say."""
+
+
+class ToldNames(Protocol):
+    """Names that a block tells: as those of `NamedIds`, which may be made when they are asked for."""
+
+    @property
+    def ids(self) -> np.ndarray:
+        """Of all that are told."""
+
+    @property
+    def text(self) -> np.ndarray:
+        """Their names, one after the other."""
+
+    @property
+    def offsets(self) -> np.ndarray:
+        """Where each begins, and the last ends."""
+
+    def among(self, wanted: np.ndarray) -> NamedIds:
+        """Return those names whose ids are wanted, each id once, and maybe others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +52,10 @@ class NamedIds:
     ids: np.ndarray
     text: np.ndarray
     offsets: np.ndarray
+
+    def among(self, wanted: np.ndarray) -> NamedIds:
+        """Return all, which are there anyway."""
+        return self
 
 
 @dataclass(slots=True)
@@ -55,7 +78,7 @@ class SparseBlock:
         Sample weights, float64.
     labels : dict of str to ndarray of shape (n_rows,)
         Tags, query ids and split columns, as text.
-    names : NamedIds, or None
+    names : ToldNames, or None
         Names of features of this block; all that were not told in a block before, or more.
     """
 
@@ -66,7 +89,7 @@ class SparseBlock:
     y: np.ndarray | None = None
     weight: np.ndarray | None = None
     labels: dict[str, np.ndarray] = field(default_factory=dict)
-    names: NamedIds | None = None
+    names: ToldNames | None = None
 
     @property
     def n_rows(self) -> int:
@@ -84,11 +107,17 @@ class SparseSource(Source):
         that occur; False where they are numbers of columns.
     n_features : int or None
         Number of columns, or None while it is not known: of ids, and before a file without a header was read.
+    namespace_mark : str or None
+        Stands between namespace and feature in a name: "^" or "="; None where there are no namespaces.
+    namespaces : sequence of str or None
+        Their names, where they are known before reading.
     """
 
     is_sparse: ClassVar[bool] = True
     features_are_ids: bool = False
     n_features: int | None = None
+    namespace_mark: str | None = None
+    namespaces: Sequence[str] | None = None
 
     def estimate_entries(self) -> int:
         """Return how many entries all rows have, or a guess of it, without reading the whole source."""

@@ -18,7 +18,7 @@ from daskfs.kernels.text import clicks, hashes
 from daskfs.kernels.text.lines import ENTRIES, NAME_TEXT, NAMES, NOT_UTF8, ROWS, Bounds
 from daskfs.kernels.text.words import MARGIN
 from daskfs.sources.files import PathLike, open_bytes
-from daskfs.sources.options import SourceOptions
+from daskfs.sources.options import SparseOptions
 from daskfs.sources.sparse.base import SparseBlock
 from daskfs.sources.sparse.line_source import LineSource, skip_mark
 from daskfs.sources.sparse.lines import LONGEST_LINE_NBYTES, Reading
@@ -29,7 +29,7 @@ LARGEST_BINNED = 2.0**40
 """Counts beyond it share a bin: nearer to 2⁵³ edges would depend on the machine's rounding of logarithms."""
 
 
-class ClicksOptions(SourceOptions):
+class ClicksOptions(SparseOptions):
     """Click logs: delimited text whose counts are binned and whose strings are hashed; compressed or not."""
 
     path: Annotated[Words, PATH]
@@ -204,7 +204,7 @@ class ClicksSource(LineSource):
     """
 
     kind, options, endings = "clicks", ClicksOptions, (".tsv", ".csv", ".txt", ".log")
-    features_are_ids = True
+    features_are_ids, namespace_mark = True, "="
 
     def __init__(
         self,
@@ -232,6 +232,11 @@ class ClicksSource(LineSource):
         self._columns, self._counts, self._strings = columns, list(counts), strings
         self._delimiter, self._missing, self._unlabelled = delimiter, missing, unlabelled
         self._tell_names = tell_names
+
+    @property
+    def namespaces(self) -> list[str]:  # type: ignore[override]
+        """The columns that are read as features."""
+        return [name for name, kind in self.columns.items() if kind in (clicks.COUNT, clicks.STRING)]
 
     @cached_property
     def columns(self) -> dict[str, int]:

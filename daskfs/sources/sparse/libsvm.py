@@ -15,7 +15,7 @@ from daskfs.errors import ConfigError, DaskfsError, DataError, SourceError
 from daskfs.kernels.text import svmlight
 from daskfs.kernels.text.lines import ENTRIES, ROWS, Bounds, Entries
 from daskfs.sources.files import PathLike, open_bytes
-from daskfs.sources.options import SourceOptions
+from daskfs.sources.options import SparseOptions
 from daskfs.sources.sparse.base import SparseBlock
 from daskfs.sources.sparse.line_source import LineSource, skip_mark
 from daskfs.sources.sparse.lines import LineFormat, Pieces, Reading, blocks_of
@@ -29,7 +29,7 @@ AutoOrNot: TypeAlias = Annotated[
 ]
 
 
-class LibsvmOptions(SourceOptions):
+class LibsvmOptions(SparseOptions):
     """Text in the format of SVMlight and LIBSVM: one file, several, or a glob; .gz, .bz2, .xz and .zst, too."""
 
     path: Annotated[Words, PATH]

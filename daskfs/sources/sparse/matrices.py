@@ -17,11 +17,11 @@ from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.arrays import as_column, as_names, as_targets
 from daskfs.matrix.target import kind_of
 from daskfs.sources.arrays import coded_texts, name_targets
-from daskfs.sources.options import SourceOptions
+from daskfs.sources.options import SparseOptions
 from daskfs.sources.sparse.base import NamedIds, SparseBlock, SparseSource
 
 
-class NpzOptions(SourceOptions):
+class NpzOptions(SparseOptions):
     """A sparse matrix that `scipy.sparse.save_npz` has saved."""
 
     path: Annotated[str, PATH]

@@ -24,7 +24,7 @@ from daskfs.matrix.target import kind_of
 from daskfs.sources.base import part_nbytes
 from daskfs.sources.csv_records import PartOfFile, TextPart
 from daskfs.sources.files import COMPRESSED, OfFiles, PathLike, expand_paths, open_bytes, text_ratio
-from daskfs.sources.options import SourceOptions
+from daskfs.sources.options import SparseOptions
 from daskfs.sources.sparse.base import NamedIds, SparseBlock, SparseSource
 from daskfs.sources.sparse.line_source import count_lines, cut_lines, skip_mark
 
@@ -41,7 +41,7 @@ Weighting: TypeAlias = Literal["counts", "binary", "log", "tf"]
 Layout: TypeAlias = Literal["jsonl", "csv", "files"]
 
 
-class TextOptions(SourceOptions):
+class TextOptions(SparseOptions):
     """Documents in JSON lines, columns of CSV files, or files of their own in a folder for each class."""
 
     path: Annotated[Words, PATH]
@@ -175,6 +175,8 @@ class TextSource(OfFiles, SparseSource):
             if not is_right:
                 raise ConfigError(f"found {value!r}", f"source.{name}", remedy)
         self._fields = [text] if isinstance(text, str) else list(text)
+        if len(self._fields) > 1:
+            self.namespace_mark, self.namespaces = "^", self._fields
         self._ngram_range = (least, most)
         self._target, self._weighting, self._unlabelled = target, weighting, unlabelled
         self._encoding, self._tell_names = encoding, tell_names

@@ -13,14 +13,14 @@ from daskfs.errors import ConfigError, DaskfsError, DataError, SourceError
 from daskfs.kernels.text import hashes, vowpal
 from daskfs.kernels.text.lines import ENTRIES, NAME_TEXT, NAMES, NOT_UTF8, ROWS, TEXT, Bounds
 from daskfs.sources.files import PathLike
-from daskfs.sources.options import SourceOptions
+from daskfs.sources.options import SparseOptions
 from daskfs.sources.sparse.base import SparseBlock
 from daskfs.sources.sparse.line_source import LineSource
 from daskfs.sources.sparse.lines import Reading, texts_of
 from daskfs.sources.sparse.named_lines import FIRST_TEXT_NBYTES, NamedLineFormat
 
 
-class VwOptions(SourceOptions):
+class VwOptions(SparseOptions):
     """Vowpal Wabbit's text: one file, several, or a glob; .gz, .bz2, .xz and .zst are read as they are."""
 
     path: Annotated[Words, PATH]
@@ -161,7 +161,7 @@ class VwSource(LineSource):
     """
 
     kind, options, endings = "vw", VwOptions, (".vw",)
-    features_are_ids = True
+    features_are_ids, namespace_mark = True, "^"
 
     def __init__(
         self,

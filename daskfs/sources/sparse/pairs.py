@@ -1,0 +1,371 @@
+"""Pairs of features that stand in a row together, made row by row: of any sparse source, within or between namespaces."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from daskfs.errors import ConfigError, DataError, did_you_mean
+from daskfs.kernels.text import hashes, pairs
+from daskfs.losses import TargetKind
+from daskfs.sources.sparse.base import NamedIds, SparseBlock, SparseSource, ToldNames
+
+MOST_OF_A_ROW = 2**24
+"""Pairs; they are in memory together."""
+
+Interactions: TypeAlias = Literal["all"] | Sequence[Sequence[str]]
+
+
+class _Entries:
+    """Some rows of a block, with what is paired in them.
+
+    Parameters
+    ----------
+    indptr : ndarray of int64
+        Of these rows; need not begin with 0.
+    features, groups : ndarray
+        Of the block; the namespace of each entry, -1 for any other.
+    n_groups, asked : as of `daskfs.kernels.text.pairs.count_pairs`
+    n_most : int
+        Pairs of the row that has most.
+    """
+
+    def __init__(
+        self,
+        indptr: np.ndarray,
+        features: np.ndarray,
+        groups: np.ndarray,
+        n_groups: int,
+        asked: np.ndarray,
+        n_most: int,
+    ) -> None:
+        self.indptr, self.features, self.groups = indptr, features, groups
+        self.n_groups, self.asked, self.n_most = n_groups, asked, n_most
+
+    def find(self, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the ids of pairs that are wanted, and the entries of which they are."""
+        ids, (left, right) = np.empty(len(wanted), np.uint64), np.empty((2, len(wanted)), np.int64)
+        slots = np.empty(2 << len(wanted).bit_length(), np.uint64)
+        n_found = pairs.find_pairs(
+            self.indptr, self.features, self.groups, self.n_groups, self.asked, self.n_most,
+            np.ascontiguousarray(wanted, np.uint64), slots, ids, left, right,
+        )  # fmt: skip
+        return ids[:n_found], left[:n_found], right[:n_found]
+
+
+class NamedPairs:
+    """Names of a block's features and of their pairs; those of pairs are made for whoever asks, of both features' names.
+
+    Parameters
+    ----------
+    entries : _Entries
+    names : NamedIds
+        Of the features.
+    places : ndarray of int64
+        Which name each entry has, -1 for none.
+    ids : ndarray of uint64
+        Of the features and pairs of the block.
+    prefix : str
+        Of the number by which a feature without a name is called.
+    """
+
+    def __init__(self, entries: _Entries, names: NamedIds, places: np.ndarray, ids: np.ndarray, prefix: str) -> None:
+        self._entries, self._names, self._places, self._ids, self._prefix = entries, names, places, ids, prefix
+
+    def among(self, wanted: np.ndarray) -> NamedIds:
+        """Return the names of the features, and of the pairs that are wanted: ids, each once."""
+        ids, *ends = self._entries.find(wanted)
+        names, (left, right) = self._with_numbers(wanted, *ends)
+        lengths = np.diff(names.offsets)
+        text = np.empty(int((lengths[left] + lengths[right]).sum()) + len(pairs.JOINT) * len(ids), np.uint8)
+        offsets = np.empty(len(ids) + 1, np.int64)
+        pairs.join_names(names.text, names.offsets, left, right, pairs.JOINT, text, offsets)
+        return NamedIds(
+            np.concatenate([names.ids, ids]),
+            np.concatenate([names.text, text]),
+            np.concatenate([names.offsets, names.offsets[-1] + offsets[1:]]),
+        )
+
+    def _with_numbers(self, wanted: np.ndarray, *ends: np.ndarray) -> tuple[NamedIds, list[np.ndarray]]:
+        """Return the names of features, of those that have none their numbers, and which name each entry has."""
+        features, names = self._entries.features, self._names
+        places = [self._places[end] for end in ends]
+        alone = np.intersect1d(wanted, features[self._places < 0])
+        of_pairs = [features[end[at < 0]] for end, at in zip(ends, places, strict=True)]
+        nameless = np.unique(np.concatenate([alone, *of_pairs]))
+        for end, at in zip(ends, places, strict=True):
+            at[at < 0] = len(names.ids) + np.searchsorted(nameless, features[end[at < 0]])
+        if not len(nameless):
+            return names, places
+        return _joined(names, nameless, [f"{self._prefix}{j}" for j in nameless.tolist()]), places
+
+    @cached_property
+    def _all(self) -> NamedIds:
+        return self.among(np.unique(self._ids))
+
+    @property
+    def ids(self) -> np.ndarray:
+        """Of all features and pairs of the block."""
+        return self._all.ids
+
+    @property
+    def text(self) -> np.ndarray:
+        """All names."""
+        return self._all.text
+
+    @property
+    def offsets(self) -> np.ndarray:
+        """Where each begins."""
+        return self._all.offsets
+
+
+class PairsSource(SparseSource):
+    """Rows of a sparse source with the pairs of their features, whose value is the product.
+
+    Parameters
+    ----------
+    source : SparseSource
+    interactions : "all", or sequence of pairs of namespaces
+        ``[["user", "ad"]]`` pairs each feature of the one with each of the other; a namespace with itself gives the
+        pairs within it. Fields of click logs and of texts are namespaces, "" is that without a name.
+
+    Raises
+    ------
+    ConfigError
+        Namespaces of a source that has none, or no such; no namespaces.
+
+    Notes
+    -----
+    Beside its pairs a row keeps its features, with their ids, or with the numbers of their columns as ids. A feature is
+    not paired with itself. The id of a pair is the XXH64 of both ids, the smaller first, and it is called ``a * b``, in
+    the order of the alphabet. No list of pairs is made: names are put together for those that a method asks for. What is
+    held is a block of the source and one of so many entries; a row has at most 2²⁴ pairs.
+    """
+
+    features_are_ids = True
+    feature_names: list[str] = []  # noqa: RUF012 - ids have no list
+
+    def __init__(self, source: SparseSource, interactions: Interactions) -> None:
+        self.source = source
+        self._spaces, self._asked = _understood(interactions)
+        self._met = np.zeros(len(self._spaces), bool)
+        if self._spaces and source.namespace_mark is None:
+            problem = f"the features of a {source.kind} source have no namespaces"
+            raise ConfigError(problem, "source.interactions", "interactions: all")
+
+    def __copy__(self) -> PairsSource:
+        """Return a source that notes by itself what it has read."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, source=copy.copy(self.source), _met=self._met.copy())
+        return other
+
+    def check(self) -> None:
+        """Check the source, and that it has such namespaces where it knows."""
+        self.source.check()
+        known = self.source.namespaces
+        for space in self._spaces if known is not None else ():
+            if space not in known:  # type: ignore[operator]
+                problem = f"there is no namespace {space!r}{did_you_mean(space, known)}"  # type: ignore[arg-type]
+                raise ConfigError(problem, "source.interactions", f"one of {', '.join(known)}")  # type: ignore[arg-type]
+
+    # what the source says
+
+    @property
+    def kind(self) -> str:  # type: ignore[override]
+        """That of the source."""
+        return self.source.kind
+
+    @property
+    def exchangeable(self) -> bool:  # type: ignore[override]
+        """Whether rows are in random order."""
+        return self.source.exchangeable
+
+    @property
+    def has_weight(self) -> bool:  # type: ignore[override]
+        """Whether rows have weights."""
+        return self.source.has_weight
+
+    @property
+    def n_samples(self) -> int | None:  # type: ignore[override]
+        """Number of rows, where it is known."""
+        return self.source.n_samples
+
+    @property
+    def target_names(self) -> Sequence[str]:  # type: ignore[override]
+        """Names of the targets."""
+        return self.source.target_names
+
+    @property
+    def label_names(self) -> Sequence[str]:  # type: ignore[override]
+        """Names of label columns."""
+        return self.source.label_names
+
+    @property
+    def target_classes(self) -> list[str] | None:
+        """Texts of the classes."""
+        return self.source.target_classes
+
+    @property
+    def notes(self) -> list[str]:  # type: ignore[override]
+        """Those of the source; namespaces that did not occur."""
+        absent = [repr(space) for space, is_met in zip(self._spaces, self._met, strict=True) if not is_met]
+        missed = f"no feature of namespace {', '.join(absent)} was read: there are no such pairs"
+        return [*self.source.notes, missed] if absent and self._met.any() else self.source.notes
+
+    @property
+    def encoding(self) -> dict[str, Any]:
+        """That of the source, and what is paired."""
+        asked: Any = [[self._spaces[a], self._spaces[b]] for a, b in self._asked.tolist()] if self._spaces else "all"
+        return {**self.source.encoding, "interactions": asked, "hash of pairs": f"{hashes.HASH_NAME}, {pairs.SEED}"}
+
+    def describe(self) -> dict[str, Any]:
+        """Return what identifies the source."""
+        return self.source.describe()
+
+    def digest(self) -> str:
+        """Return the digest of the source's content."""
+        return self.source.digest()
+
+    def is_unchanged(self, description: dict[str, Any], digest: str) -> bool:
+        """Tell whether the content is the same."""
+        return self.source.is_unchanged(description, digest)
+
+    def estimate_target(self) -> TargetKind:
+        """Return what the target is taken for."""
+        return self.source.estimate_target()
+
+    def estimate_shape(self) -> tuple[int | None, int]:
+        """Return rows, and the features and pairs that occur in the first of them."""
+        head = next(self.sparse_blocks(64, 2**20), None)
+        return self.source.estimate_shape()[0], 0 if head is None else len(np.unique(head.features))
+
+    def estimate_entries(self) -> int:
+        """Return how many entries all rows have, as many each as the first."""
+        head, n_rows = next(self.sparse_blocks(64, 2**20), None), self.source.estimate_shape()[0] or 0
+        return 0 if head is None else round(n_rows * len(head.features) / head.n_rows)
+
+    # parts
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether there are parts."""
+        return self.source.has_parts
+
+    def parts(self) -> Sequence[Any]:
+        """Return the parts of the source."""
+        return self.source.parts()
+
+    def part_facts(self) -> tuple[Any, np.ndarray]:
+        """Return what the source has noted, and which namespaces there were."""
+        return self.source.part_facts(), self._met
+
+    def conclude(self, facts: Sequence[Any], n_samples: int) -> None:
+        """Take what reading all parts has shown."""
+        self.source.conclude([fact for fact, _ in facts], n_samples)
+        self._met = np.any([self._met, *(met for _, met in facts)], axis=0)
+
+    # rows
+
+    def sparse_blocks(self, block_rows: int, block_nnz: int) -> Iterator[SparseBlock]:
+        """Yield the rows with their pairs."""
+        return self._paired(self.source.sparse_blocks(block_rows, block_nnz), block_nnz)
+
+    def sparse_part_blocks(self, part: Any, block_rows: int, block_nnz: int) -> Iterator[SparseBlock]:
+        """Yield the rows of a part with their pairs."""
+        return self._paired(self.source.sparse_part_blocks(part, block_rows, block_nnz), block_nnz)
+
+    def _paired(self, blocks: Iterator[SparseBlock], block_nnz: int) -> Iterator[SparseBlock]:
+        told: ToldNames | None = None
+        for block in blocks:
+            told = block.names or told  # a source tells all names of a block, or those of all columns at first
+            yield from self._blocks_of(block, told, block_nnz)
+
+    def _blocks_of(self, block: SparseBlock, told: ToldNames | None, block_nnz: int) -> Iterator[SparseBlock]:
+        names = told.among(block.features) if told is not None else NO_NAMES
+        features, n_groups = block.features, max(1, len(self._spaces))
+        data = np.ones(len(features), np.float32) if block.data is None else block.data.astype(np.float32, copy=False)
+        places, counts = np.full(len(features), -1, np.int64), np.empty(block.n_rows, np.int64)
+        if len(names.ids):
+            pairs.find_names(features, names.ids, np.empty(2 << len(names.ids).bit_length(), np.int64), places)
+        groups = self._groups_of(names, places)
+        pairs.count_pairs(block.indptr, groups, n_groups, self._asked, counts)
+        if counts.max(initial=0) > MOST_OF_A_ROW:
+            row = int(counts.argmax())
+            problem = f"a row has {int(counts[row]):,} pairs, more than {MOST_OF_A_ROW:,}"
+            raise DataError(problem, f"row {block.start + row}", "name the namespaces to pair, or shorten the rows")
+        ends = np.concatenate([[0], np.cumsum(np.diff(block.indptr) + counts)])
+        first = 0
+        while first < block.n_rows:
+            stop = max(first + 1, int(np.searchsorted(ends, ends[first] + block_nnz, "right")) - 1)
+            n_most, indptr = int(counts[first:stop].max()), block.indptr[first : stop + 1]
+            out_indptr, n_entries = np.empty(stop - first + 1, np.int64), int(ends[stop] - ends[first])
+            ids, values = np.empty(n_entries, np.uint64), np.empty(n_entries, np.float32)
+            row = pairs.add_pairs(
+                indptr, features, data, groups, n_groups, self._asked, n_most, out_indptr, ids, values
+            )
+            if row >= 0:
+                problem = "the product of two values is not finite in single precision"
+                raise DataError(problem, f"row {block.start + first + row}", "scale the values")
+            ids, values, rows = ids[: out_indptr[-1]], values[: out_indptr[-1]], slice(first, stop)
+            entries = _Entries(indptr, features, groups, n_groups, self._asked, n_most)
+            prefix = "" if self.source.features_are_ids else "x"
+            yield SparseBlock(
+                block.start + first,
+                out_indptr,
+                ids,
+                None if np.all(values == 1.0) else values,
+                None if block.y is None else block.y[rows],
+                None if block.weight is None else block.weight[rows],
+                {name: texts[rows] for name, texts in block.labels.items()},
+                NamedPairs(entries, names, places, ids, prefix),
+            )
+            first = stop
+
+    def _groups_of(self, names: NamedIds, places: np.ndarray) -> np.ndarray:
+        """Return the namespace of each entry."""
+        if not self._spaces:
+            return np.zeros(len(places), np.int64)
+        if not len(names.ids) and len(places):
+            problem = "the namespaces of features are known by their names, which the source does not tell"
+            raise ConfigError(problem, "source.interactions", "set tell_names: true")
+        mark = str(self.source.namespace_mark)
+        starts = [f"{space}{mark}".encode() if space else b"" for space in self._spaces]
+        of_names = np.empty(len(names.ids), np.int64)
+        joined, offsets = np.frombuffer(b"".join(starts), np.uint8), np.cumsum([0, *map(len, starts)])
+        pairs.group_names(names.text, names.offsets, joined, offsets, ord(mark), of_names)
+        groups = np.where(places < 0, -1, of_names[places])
+        self._met |= np.bincount(groups[groups >= 0], minlength=len(self._spaces)) > 0
+        return groups
+
+
+NO_NAMES = NamedIds(np.empty(0, np.uint64), np.empty(0, np.uint8), np.zeros(1, np.int64))
+
+
+def _understood(interactions: Interactions) -> tuple[list[str], np.ndarray]:
+    """Return the namespaces, none where all is paired, and which of them are paired with which, each two once."""
+    if isinstance(interactions, str) and interactions == "all":
+        return [], np.zeros((1, 2), np.int64)
+    if (
+        isinstance(interactions, str)
+        or not len(interactions)
+        or any(isinstance(p, str) or len(p) != 2 for p in interactions)
+    ):
+        problem = f"expected all, or pairs of namespaces, found {interactions!r}"
+        raise ConfigError(problem, "source.interactions", "interactions: [[user, ad]]")
+    spaces = list(dict.fromkeys(space for pair in interactions for space in pair))
+    asked = {tuple(sorted(map(spaces.index, pair))) for pair in interactions}
+    return spaces, np.array(sorted(asked), np.int64)
+
+
+def _joined(names: NamedIds, ids: np.ndarray, texts: list[str]) -> NamedIds:
+    """Return names and some more."""
+    more = np.frombuffer("".join(texts).encode(), np.uint8)
+    return NamedIds(
+        np.concatenate([names.ids, ids]),
+        np.concatenate([names.text, more]),
+        np.concatenate([names.offsets, names.offsets[-1] + np.cumsum(list(map(len, texts)))]),
+    )

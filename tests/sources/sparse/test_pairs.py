@@ -1,0 +1,242 @@
+"""Pairs of a row's features: of all, or of namespaces; the ids and products they have, and the names that come back."""
+
+import copy
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from daskfs.errors import ConfigError, DataError
+from daskfs.kernels.text import pairs
+from daskfs.selectors.mission.selector import Mission
+from daskfs.sources.ingest import ingest
+from daskfs.sources.registry import make_source
+from daskfs.sources.sparse.base import SparseSource
+from daskfs.sources.sparse.clicks import ClicksSource
+from daskfs.sources.sparse.libsvm import LibsvmSource
+from daskfs.sources.sparse.matrices import MatrixSource
+from daskfs.sources.sparse.pairs import PairsSource
+from daskfs.sources.sparse.vw import VwSource
+from tests.sources.sparse.reading import check_blocks, names_of, rows_of
+from tests.sources.sparse.test_vw import random_text, xxh64
+
+TEXT = b"""1 |u ann:2 bob |i car:3 dog |x^y odd
+-1 |i car |u ann | alone
+1 |u
+"""
+
+
+def pair_of(a, b):
+    """The id of a pair as its definition has it."""
+    return xxh64(b"".join(each.to_bytes(8, "little") for each in sorted((a, b))), 42) % 2**63
+
+
+def expected_rows(source, is_asked):
+    """Each row of a source with its pairs, as a dict, by plain loops."""
+    rows, names = rows_of(source), names_of(source)
+    ends = np.concatenate([[0], np.cumsum(rows["lengths"])])
+    found = []
+    for start, stop in itertools.pairwise(ends):
+        row = dict(zip(rows["features"][start:stop].tolist(), rows["data"][start:stop], strict=True))
+        made = {
+            pair_of(a, b): row[a] * row[b] for a, b in itertools.combinations(row, 2) if is_asked(names[a], names[b])
+        }
+        found.append(row | made)
+    return found
+
+
+def found_rows(source, block_nnz=10**6, parts=False):
+    rows = rows_of(source, 1000, block_nnz, parts)
+    ends = np.concatenate([[0], np.cumsum(rows["lengths"])])
+    return [
+        dict(zip(rows["features"][a:b].tolist(), rows["data"][a:b], strict=True)) for a, b in itertools.pairwise(ends)
+    ]
+
+
+@pytest.fixture
+def vw(tmp_path):
+    def write(text=TEXT):
+        path = tmp_path / "rows.vw"
+        path.write_bytes(text)
+        return VwSource(path)
+
+    return write
+
+
+def space_of(name):
+    return name.partition("^")[0] if "^" in name else ""
+
+
+ASKED = {
+    "all": lambda a, b: True,
+    "between": lambda a, b: {space_of(a), space_of(b)} == {"a", "bc"},
+    "within": lambda a, b: space_of(a) == space_of(b) == "bc",
+}
+INTERACTIONS = {"all": "all", "between": [["bc", "a"], ["a", "bc"]], "within": [["bc", "bc"]]}
+
+
+@pytest.mark.parametrize("kind", ASKED)
+@pytest.mark.parametrize("block_nnz", [1, 300, 10**6])
+def test_rows_have_the_pairs_that_loops_make(vw, kind, block_nnz):
+    source = vw(random_text(40))
+    found = PairsSource(source, INTERACTIONS[kind])
+    assert found_rows(found, block_nnz) == expected_rows(source, ASKED[kind])
+    assert found_rows(found, block_nnz, parts=True) == found_rows(found)
+
+
+def test_blocks_stay_within_their_bounds_and_keep_what_rows_have_beside(vw):
+    source = vw(b"".join(b"%d 0.5 't%d|a x:2 y z |b w v\n" % (k, k) for k in range(50)))
+    blocks = list(PairsSource(source, "all").sparse_blocks(7, 40))
+    check_blocks(blocks, 7, 40)
+    assert max(len(block.features) for block in blocks) == 30
+    np.testing.assert_array_equal(np.concatenate([block.y for block in blocks]), np.arange(50.0))
+    assert (np.concatenate([block.weight for block in blocks]) == 0.5).all()
+    assert np.concatenate([block.labels["tag"] for block in blocks]).tolist() == [f"t{k}" for k in range(50)]
+
+
+def test_names_of_pairs_are_those_of_both_in_the_order_of_the_alphabet(vw):
+    names = set(names_of(PairsSource(vw(), [["u", "i"], ["", "u"]])).values())
+    singles = {"u^ann", "u^bob", "i^car", "i^dog", "x^y^odd", "alone"}
+    between = {f"i^{i} * u^{u}" for i in ("car", "dog") for u in ("ann", "bob")}
+    assert names == singles | between | {"alone * u^ann"}
+
+
+def test_names_are_made_for_those_alone_that_are_asked_for(vw):
+    (block,) = PairsSource(vw(), "all").sparse_blocks(100, 1000)
+    known = {name: j for j, name in names_of(PairsSource(vw(), "all")).items()}
+    wanted = np.array([known["i^car * u^ann"], known["i^dog"], 17], np.uint64)
+    told = block.names.among(wanted)
+    assert len(told.ids) == 6 + 1
+    text = bytes(told.text[told.offsets[-2] :])
+    assert (int(told.ids[-1]), text) == (known["i^car * u^ann"], b"i^car * u^ann")
+
+
+def test_a_namespace_may_have_the_mark_in_its_name(vw):
+    found = names_of(PairsSource(vw(), [["x^y", "i"]]))
+    assert {name for name in found.values() if " * " in name} == {"i^car * x^y^odd", "i^dog * x^y^odd"}
+
+
+def test_fields_of_clicks_are_namespaces(tmp_path):
+    path = tmp_path / "clicks.tsv"
+    path.write_text("click\tad\tuser\tn\n1\tshoe\tann\t15\n0\that\tbob\t\n")
+    source = PairsSource(ClicksSource(path, "click", counts=["n"]), [["user", "ad"], ["n", "n"]])
+    source.check()
+    assert {n for n in names_of(source).values() if " * " in n} == {"ad=shoe * user=ann", "ad=hat * user=bob"}
+    with pytest.raises(ConfigError, match="no namespace 'users'.*did you mean 'user'"):
+        PairsSource(ClicksSource(path, "click"), [["users", "ad"]]).check()
+
+
+def test_columns_are_paired_by_their_numbers_and_called_so(tmp_path):
+    X = scipy.sparse.csr_array(np.array([[1.0, 0.0, 2.0], [0.0, 3.0, 4.0]], np.float32))
+    found = PairsSource(MatrixSource(X, np.array([0.0, 1.0])), "all")
+    assert found_rows(found) == [{0: 1.0, 2: 2.0, pair_of(0, 2): 2.0}, {1: 3.0, 2: 4.0, pair_of(1, 2): 12.0}]
+    assert set(names_of(found).values()) == {"x0", "x1", "x2", "x0 * x2", "x1 * x2"}
+    named = PairsSource(MatrixSource(X, np.array([0.0, 1.0]), names=["a", "b", "c"]), "all")
+    assert {name for block in named.sparse_blocks(1, 10) for name in _texts(block.names)} == {
+        "a", "b", "c", "a * c", "b * c",
+    }  # fmt: skip
+    path = tmp_path / "rows.svm"
+    path.write_text("1 7:2 9:3\n")
+    ids = PairsSource(LibsvmSource(path, feature_ids=True), "all")
+    assert set(names_of(ids).values()) == {"7", "9", "7 * 9"}
+
+
+def _texts(names):
+    return [bytes(names.text[a:b]).decode() for a, b in itertools.pairwise(names.offsets)]
+
+
+def test_pairs_that_have_the_same_id_are_one_entry():
+    assert pairs.pair_id(np.uint64(3), np.uint64(5)) == pairs.pair_id(np.uint64(5), np.uint64(3)) == pair_of(3, 5)
+    collides = pair_of(3, 5)
+    X = _Rows([[3, 5, collides]], [[2.0, 3.0, 0.5]])
+    row = found_rows(PairsSource(X, "all"))[0]
+    assert row[collides] == 6.5
+    assert len(row) == 5
+
+
+class _Rows(SparseSource):
+    """Rows in memory, of ids."""
+
+    kind, features_are_ids, feature_names = "rows", True, ()
+
+    def __init__(self, features, data):
+        indptr = np.cumsum([0, *map(len, features)])
+        self.block = (indptr, np.concatenate(features).astype(np.uint64), np.concatenate(data).astype(np.float32))
+        self.notes = []
+
+    def sparse_blocks(self, block_rows, block_nnz):
+        from daskfs.sources.sparse.base import SparseBlock
+
+        yield SparseBlock(0, *self.block, np.zeros(len(self.block[0]) - 1))
+
+    def describe(self):
+        return {}
+
+    def digest(self):
+        return ""
+
+
+def test_what_cannot_be_is_refused_with_a_remedy(vw, tmp_path, monkeypatch):
+    for wrong in ("some", [], ["ab"], [["a"]], [["a", "b", "c"]]):
+        with pytest.raises(ConfigError, match="expected all, or pairs of namespaces"):
+            PairsSource(vw(), wrong)
+    with pytest.raises(ConfigError, match="have no namespaces"):
+        PairsSource(_Rows([[1]], [[1.0]]), [["a", "b"]])
+    with pytest.raises(ConfigError, match="which the source does not tell"):
+        list(PairsSource(VwSource(vw().files[0], tell_names=False), [["u", "i"]]).sparse_blocks(10, 100))
+    with pytest.raises(DataError, match="not finite.*"):
+        list(PairsSource(_Rows([[1, 2]], [[1e30, 1e30]]), "all").sparse_blocks(10, 100))
+    monkeypatch.setattr("daskfs.sources.sparse.pairs.MOST_OF_A_ROW", 2)
+    with pytest.raises(DataError, match="a row has 3 pairs"):
+        list(PairsSource(_Rows([[1, 2, 3]], [[1.0, 1.0, 1.0]]), "all").sparse_blocks(10, 100))
+
+
+def test_a_namespace_that_never_occurs_is_noted(vw):
+    source = PairsSource(vw(), [["u", "i"], ["u", "nobody"]])
+    list(source.sparse_blocks(10, 100))
+    assert any("namespace 'nobody'" in note for note in source.notes)
+    other = copy.copy(pickle.loads(pickle.dumps(PairsSource(vw(), [["u", "i"]]))))
+    list(other.sparse_blocks(10, 100))
+    assert not any("namespace" in note for note in other.notes)
+
+
+def test_a_pipeline_file_names_what_is_paired(vw):
+    path = str(vw().files[0])
+    source = make_source("vw", path=path, interactions=[["u", "i"]])
+    assert isinstance(source, PairsSource)
+    assert source.encoding["interactions"] == [["u", "i"]]
+    assert source.encoding != make_source("vw", path=path, interactions="all").encoding
+    with pytest.raises(ConfigError, match="no option 'interactions'"):
+        make_source("csv", path=path, interactions="all")
+
+
+def test_a_store_has_the_pairs_as_columns(vw, tmp_path):
+    store = ingest(vw().files[0], tmp_path / "store", interactions=[["u", "i"]], shuffle=False)
+    assert "i^car * u^ann" in set(store.feature_names)
+    column = list(store.feature_names).index("i^car * u^ann")
+    np.testing.assert_array_equal(np.asarray(store.read(slice(None), np.array([column])))[:, 0], [6.0, 1.0, 0.0])
+
+
+def exclusive_or(n_rows, seed=0):
+    """Texts whose label only pairs tell: whether user and item are both odd or both even."""
+    rng = np.random.default_rng(seed)
+    users, items = rng.integers(0, 6, (2, n_rows))
+    noise = rng.integers(0, 400, (n_rows, 4))
+    labels = np.where((users + items) % 2 == 0, 1, -1)
+    return "".join(
+        f"{y} |user u{u} |item i{i} |noise {' '.join(f'n{k}' for k in row)}\n"
+        for y, u, i, row in zip(labels, users, items, noise, strict=True)
+    ).encode()
+
+
+def test_mission_selects_pairs_by_name_that_no_feature_alone_tells(vw):
+    source = vw(exclusive_or(6000))
+    selector = Mission(36, block_rows=500, random_state=0, n_buckets=2**16)
+    alone = selector.fit_source(source).score(source)
+    selector.fit_source(PairsSource(source, [["user", "item"]]))
+    names = selector.result_.table["name"]
+    assert sum(" * " in name for name in names) >= 30
+    assert all(name.startswith("item^") and "user^" in name for name in names if " * " in name)
+    assert alone < 0.6 < 0.95 < selector.score(PairsSource(source, [["user", "item"]]))
