@@ -6,7 +6,8 @@
   per column), `dates.py`, `encoded_block.py`
 - `csv.py`: text tables, read fast; `csv_types.py`; `csv_faults.py`: which line is wrong; `text.py`, `files.py`: opening
 - `sparse/`: rows that are entries: `base.py`; files of LIBSVM and Vowpal Wabbit, click logs (`lines.py`: text in
-  pieces, `line_source.py`: files and parts; the kernels are in `daskfs.kernels.text`), raw text, matrices; `ingest.py`
+  pieces, `line_source.py`: files and parts; the kernels are in `daskfs.kernels.text`), raw text, matrices; `pairs.py`:
+  any of them with pairs of features; `ingest.py`
 - `parquet.py`, `dataframe.py` (pandas, Dask), `dask_array.py`, `arrays.py` (numpy, scipy), `zarr_array.py`,
   `sklearn_sets.py`, `synthetic.py`
 """

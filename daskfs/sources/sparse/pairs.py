@@ -1,4 +1,4 @@
-"""Pairs of features that stand in a row together, made row by row: of any sparse source, within or between namespaces."""
+"""Pairs of features of a row, made row by row from any sparse source, of all or of namespaces."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class _Entries:
 
 
 class NamedPairs:
-    """Names of a block's features and of their pairs; those of pairs are made for whoever asks, of both features' names.
+    """Names of a block's features and of their pairs, which are made of both features' names for whoever asks.
 
     Parameters
     ----------
@@ -142,8 +142,9 @@ class PairsSource(SparseSource):
     -----
     Beside its pairs a row keeps its features, with their ids, or with the numbers of their columns as ids. A feature is
     not paired with itself. The id of a pair is the XXH64 of both ids, the smaller first, and it is called ``a * b``, in
-    the order of the alphabet. No list of pairs is made: names are put together for those that a method asks for. What is
-    held is a block of the source and one of so many entries; a row has at most 2²⁴ pairs.
+    the order of the alphabet. There is no list of all pairs: names are put together for those that a method asks for.
+    What is held is a block of the source and one of so many entries; a row has at most 2²⁴ pairs. Where a pair has the
+    id of another feature, the row has the sum of both, and both names are told.
     """
 
     features_are_ids = True
