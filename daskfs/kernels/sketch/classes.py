@@ -13,7 +13,7 @@ import numpy as np
 from daskfs.kernels.linear.columns import squared_norm_between
 from daskfs.kernels.losses import row_derivative, row_value
 from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
-from daskfs.kernels.sketch.count_sketch import hash_word, updated
+from daskfs.kernels.sketch.count_sketch import fetch, hash_word, updated
 from daskfs.kernels.sketch.rows import EMPTY, slot_of, step_of
 from daskfs.losses import MULTINOMIAL
 
@@ -59,8 +59,8 @@ def train_classes(rows, first, last, rule, sketch, table, scalars, intercept, fr
     indptr, indices, data, y, row_weight = rows
     cells, n_buckets, hashes, seed = sketch
     keys, weights, touches, n_active, full = table
-    slots, _, places = work
-    n_classes = intercept.shape[0]
+    slots, words, places = work
+    n_classes, flat = intercept.shape[0], cells.reshape(-1)
     capacity = keys.shape[0] // 2
     # Cells hold weights over the tail's scale: what goes in is divided, what comes out multiplied.
     to_cells = np.float32(np.divide(1.0, scalars[0].tail_scale))
@@ -93,6 +93,9 @@ def train_classes(rows, first, last, rule, sketch, table, scalars, intercept, fr
             else:
                 n_other -= 1
                 places[n_other] = i
+                if not frozen:
+                    words[n_other] = hash_word(np.uint64(indices[i]), seed, hashes)
+                    fetch(flat, n_buckets, hashes, words[n_other], np.uint64(n_classes))
         if frozen:  # what takes no step does not limit it
             norm = 0.0
             for k in range(n_found):
@@ -121,7 +124,7 @@ def train_classes(rows, first, last, rule, sketch, table, scalars, intercept, fr
                 for c in range(n_classes):
                     weights[slot, c] += steps[c] * data[i]
                 continue
-            h = hash_word(key, seed, hashes)
+            h = words[k]
             size = 0.0
             for c in range(n_classes):
                 tail[c] = updated(cells[:, c], n_buckets, hashes, h, steps[c] * data[i] * to_cells)

@@ -34,7 +34,9 @@ A = np.uint64(0x9E3779B97F4A7C15)
 B = np.uint64(0xBF58476D1CE4E5B9)
 C = np.uint64(0x94D049BB133111EB)
 _S1, _S31, _S32, _S63 = np.uint64(1), np.uint64(31), np.uint64(32), np.uint64(63)
-_ONE, _TWO, _THREE, _FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
+_ZERO, _ONE, _TWO, _THREE, _FOUR = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
+_LINE = np.uint64(16)
+"""Cells that memory brings at once."""
 
 
 def seed_word(seed: int) -> np.uint64:
@@ -144,13 +146,36 @@ def updated(cells, n_buckets, rows, h, value):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def fetch(cells, n_buckets, rows, h):  # type: ignore[no-untyped-def]
-    """Have the cells of an element brought near before `updated` wants them: they lie anywhere in memory."""
+def _fetch_bucket(cells, bucket, n_outputs):  # type: ignore[no-untyped-def]
+    first = bucket * n_outputs
+    for c in range(_ZERO, n_outputs, _LINE):
+        prefetch(cells, first + c)  # type: ignore[call-arg]  # numba passes the context
+    if n_outputs > _ONE:  # where a bucket begins within a line
+        prefetch(cells, first + n_outputs - _ONE)  # type: ignore[call-arg]
+
+
+@kernel
+def fetch(cells, n_buckets, rows, h, n_outputs):  # type: ignore[no-untyped-def]
+    """Have the cells of an element brought near before `updated` wants them: they lie anywhere in memory.
+
+    Parameters
+    ----------
+    cells : ndarray of shape (max(n_hashes, 1) * n_buckets * n_outputs,), float32
+        Those of all outputs.
+    n_buckets, rows, h : as in `updated`
+    n_outputs : uint64
+        How many stand in a bucket, side by side.
+    """
     mask = n_buckets - _ONE
-    prefetch(cells, h & mask)  # type: ignore[call-arg]  # numba passes the context
+    _fetch_bucket(cells, h & mask, n_outputs)
     if len(rows) >= 3:
-        prefetch(cells, n_buckets + ((h >> _S32) & mask))
-        prefetch(cells, _TWO * n_buckets + (((h * C) >> _S32) & mask))
+        g = h * C
+        _fetch_bucket(cells, n_buckets + ((h >> _S32) & mask), n_outputs)
+        _fetch_bucket(cells, _TWO * n_buckets + ((g >> _S32) & mask), n_outputs)
+        if len(rows) == 5:
+            k = (g ^ (g >> _S32)) * A
+            _fetch_bucket(cells, _THREE * n_buckets + (k & mask), n_outputs)
+            _fetch_bucket(cells, _FOUR * n_buckets + ((k >> _S32) & mask), n_outputs)
 
 
 @kernel

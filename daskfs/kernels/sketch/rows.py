@@ -245,7 +245,7 @@ def train_rows(  # type: ignore[no-untyped-def]
             for k in range(n_others):
                 h = hash_word(np.uint64(ids[places[k]]), seed, hashes)
                 words[k] = h
-                fetch(cells, n_buckets, hashes, h)
+                fetch(cells, n_buckets, hashes, h, _ONE)
         if frozen:  # what takes no step does not limit it
             norm = squared_norm_between(found, _ZERO, n_found)
         # w_j -= rate ∂loss/∂z x_j, exactly.
