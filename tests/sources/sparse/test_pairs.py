@@ -3,6 +3,7 @@
 import copy
 import itertools
 import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ import scipy.sparse
 
 from daskfs.errors import ConfigError, DataError
 from daskfs.kernels.text import pairs
+from daskfs.pipeline.config import load_pipeline
+from daskfs.pipeline.run import run_pipeline
 from daskfs.selectors.mission.selector import Mission
 from daskfs.sources.ingest import ingest
 from daskfs.sources.registry import make_source
@@ -242,3 +245,41 @@ def test_mission_selects_pairs_by_name_that_no_feature_alone_tells(vw):
     assert sum(" * " in name for name in names) >= 30
     assert all(name.startswith("item^") and "user^" in name for name in names if " * " in name)
     assert alone < 0.6 < 0.95 < selector.score(PairsSource(source, [["user", "item"]]))
+
+
+def test_models_side_by_side_and_later_files_know_the_same_pairs(vw):
+    source = PairsSource(vw(exclusive_or(3000)), [["user", "item"]])
+    selector = Mission(36, block_rows=500, random_state=0, n_buckets=2**16, n_replicas=2).fit_source(source)
+    before = set(selector.result_.table["name"])
+    assert sum(" * " in name for name in before) >= 30
+    alone = Mission(36, block_rows=500, random_state=0, n_buckets=2**16).fit_source(source)
+    alone.partial_fit(PairsSource(vw(exclusive_or(3000, seed=1)), [["item", "user"]]))
+    assert {name for name in before if " * " in name} & set(alone.result_.table["name"])
+
+
+def test_a_pipeline_without_a_store_selects_pairs(vw, tmp_path):
+    vw(exclusive_or(3000))
+    document = f"""
+version: 1
+name: pairs
+source: {{kind: vw, path: {tmp_path / "rows.vw"}, interactions: [[user, item]]}}
+store: none
+select: {{method: mission, n_features_to_select: 36, random_state: 0, block_rows: 500}}
+output: {tmp_path / "run"}
+"""
+    (tmp_path / "pairs.yaml").write_text(document)
+    result = run_pipeline(load_pipeline(tmp_path / "pairs.yaml")).results["mission"]
+    assert sum(" * " in name for name in result.table["name"]) >= 30
+
+
+def test_blocks_of_pairs_are_all_that_is_held(vw):
+    row = b" ".join(b"w%d" % j for j in range(100))
+    source = PairsSource(vw(b"1 |a %s\n" % row * 200), "all")
+    for _ in source.sparse_blocks(10, 10**5):  # compiled
+        break
+    tracemalloc.start()
+    n_entries = sum(len(block.features) for block in source.sparse_blocks(10**4, 2 * 10**4))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert n_entries == 200 * 5050
+    assert peak < 5 * 2**20  # all entries together take 12 MB
