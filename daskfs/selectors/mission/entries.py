@@ -96,7 +96,8 @@ class PassingEntries(Passing):
 
     def told(self, rows: slice) -> Iterator[ToldNames]:
         """Yield the names that the blocks of these rows tell."""
-        return (block.names for block, _, _ in self._overlapping(rows) if block.names is not None)
+        found = self._overlapping(rows)
+        return (block.names.of_rows(first, last) for block, first, last in found if block.names is not None)
 
     def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
         """Refuse: nobody lays down rows of so many columns."""

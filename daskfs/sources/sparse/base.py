@@ -34,6 +34,9 @@ class ToldNames(Protocol):
     def among(self, wanted: np.ndarray) -> NamedIds:
         """Return those names whose ids are wanted, each id once, and maybe others."""
 
+    def of_rows(self, first: int, stop: int) -> ToldNames:
+        """Return the names of some rows of the block, and maybe others."""
+
 
 @dataclass(frozen=True, slots=True)
 class NamedIds:
@@ -55,6 +58,10 @@ class NamedIds:
 
     def among(self, wanted: np.ndarray) -> NamedIds:
         """Return all, which are there anyway."""
+        return self
+
+    def of_rows(self, first: int, stop: int) -> NamedIds:
+        """Return all, too."""
         return self
 
 

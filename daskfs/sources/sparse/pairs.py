@@ -46,6 +46,11 @@ class _Entries:
         self.indptr, self.features, self.groups = indptr, features, groups
         self.n_groups, self.asked, self.n_most = n_groups, asked, n_most
 
+    def some(self, first: int, stop: int) -> _Entries:
+        """Return those of some of the rows."""
+        indptr = self.indptr[first : stop + 1]
+        return _Entries(indptr, self.features, self.groups, self.n_groups, self.asked, self.n_most)
+
     def find(self, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the ids of pairs that are wanted, and the entries of which they are."""
         ids, (left, right) = np.empty(len(wanted), np.uint64), np.empty((2, len(wanted)), np.int64)
@@ -67,14 +72,28 @@ class NamedPairs:
         Of the features.
     places : ndarray of int64
         Which name each entry has, -1 for none.
-    ids : ndarray of uint64
-        Of the features and pairs of the block.
+    indptr, ids : ndarray
+        Of the features and pairs of each row.
     prefix : str
         Of the number by which a feature without a name is called.
     """
 
-    def __init__(self, entries: _Entries, names: NamedIds, places: np.ndarray, ids: np.ndarray, prefix: str) -> None:
-        self._entries, self._names, self._places, self._ids, self._prefix = entries, names, places, ids, prefix
+    def __init__(
+        self,
+        entries: _Entries,
+        names: NamedIds,
+        places: np.ndarray,
+        indptr: np.ndarray,
+        ids: np.ndarray,
+        prefix: str,
+    ) -> None:
+        self._entries, self._names, self._places, self._prefix = entries, names, places, prefix
+        self._indptr, self._ids = indptr, ids
+
+    def of_rows(self, first: int, stop: int) -> NamedPairs:
+        """Return the names of some of the rows."""
+        entries, indptr = self._entries.some(first, stop), self._indptr[first : stop + 1]
+        return NamedPairs(entries, self._names, self._places, indptr, self._ids, self._prefix)
 
     def among(self, wanted: np.ndarray) -> NamedIds:
         """Return the names of the features, and of the pairs that are wanted: ids, each once."""
@@ -105,7 +124,7 @@ class NamedPairs:
 
     @cached_property
     def _all(self) -> NamedIds:
-        return self.among(np.unique(self._ids))
+        return self.among(np.unique(self._ids[self._indptr[0] : self._indptr[-1]]))
 
     @property
     def ids(self) -> np.ndarray:
@@ -322,7 +341,7 @@ class PairsSource(SparseSource):
                 None if block.y is None else block.y[rows],
                 None if block.weight is None else block.weight[rows],
                 {name: texts[rows] for name, texts in block.labels.items()},
-                NamedPairs(entries, names, places, ids, prefix),
+                NamedPairs(entries, names, places, out_indptr, ids, prefix),
             )
             first = stop
 

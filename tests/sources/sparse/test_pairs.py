@@ -114,6 +114,8 @@ def test_names_are_made_for_those_alone_that_are_asked_for(vw):
     assert len(told.ids) == 6 + 1
     text = bytes(told.text[told.offsets[-2] :])
     assert (int(told.ids[-1]), text) == (known["i^car * u^ann"], b"i^car * u^ann")
+    later = block.names.of_rows(1, 3)
+    assert {name for name in _texts(later) if " * " in name} == {"i^car * u^ann", "alone * i^car", "alone * u^ann"}
 
 
 def test_a_namespace_may_have_the_mark_in_its_name(vw):
