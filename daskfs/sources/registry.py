@@ -30,6 +30,7 @@ SOURCES = {
     "vw": "daskfs.sources.sparse.vw:VwSource",
     "clicks": "daskfs.sources.sparse.clicks:ClicksSource",
     "text": "daskfs.sources.sparse.text:TextSource",
+    "plink": "daskfs.sources.plink:PlinkSource",
 }
 """The kinds of source: the word of a pipeline file -> ``"module:Class"``, loaded when first asked for."""
 
@@ -38,6 +39,7 @@ ENDINGS = {
     ".pq": "parquet",
     ".zarr": "zarr",
     ".npz": "npz",
+    ".bed": "plink",
     **dict.fromkeys((".svm", ".libsvm", ".svmlight"), "libsvm"),
     ".vw": "vw",
     **dict.fromkeys((".jsonl", ".ndjson"), "text"),
@@ -214,6 +216,8 @@ def _file_source(
         return make_source("zarr", path=source, y=y, names=names, target=target, **options)
     if kind == "npz":
         return make_source("npz", path=source, y=y, weight=weight, names=names, target=target, **options)
+    if kind == "plink" and names is None and schema is None and weight is None:
+        return make_source("plink", path=source, y=y, target=target, **options)
     if y is not None or names is not None:
         raise ConfigError(
             "y and names are for arrays; the columns of a file have names", "ingest", "pass target='name of the column'"
