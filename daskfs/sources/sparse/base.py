@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -33,6 +33,13 @@ class NamedIds:
     ids: np.ndarray
     text: np.ndarray
     offsets: np.ndarray
+
+    @classmethod
+    def of_columns(cls, names: Sequence[str] | np.ndarray) -> NamedIds:
+        """Return the names of columns 0, 1, ..."""
+        texts = [name.encode() for name in names]
+        text = np.frombuffer(b"".join(texts), np.uint8)
+        return cls(np.arange(len(texts), dtype=np.uint64), text, np.cumsum([0, *map(len, texts)]))
 
 
 @dataclass(slots=True)

@@ -123,7 +123,7 @@ class MatrixSource(SparseSource):
     def sparse_blocks(self, block_rows: int, block_nnz: int) -> Iterator[SparseBlock]:
         """Yield consecutive rows."""
         self.check()
-        indptr, start, names = self._X.indptr, 0, self._named()
+        indptr, start, names = self._X.indptr, 0, None if self._names is None else NamedIds.of_columns(self._names)
         n_samples = len(indptr) - 1
         while start < n_samples:
             stop = int(np.searchsorted(indptr, int(indptr[start]) + block_nnz, "right")) - 1
@@ -139,13 +139,6 @@ class MatrixSource(SparseSource):
                 names=names,
             )
             start, names = stop, None
-
-    def _named(self) -> NamedIds | None:
-        if self._names is None:
-            return None
-        texts = [name.encode() for name in self._names]
-        text = np.frombuffer(b"".join(texts), np.uint8)
-        return NamedIds(np.arange(len(texts), dtype=np.uint64), text, np.cumsum([0, *map(len, texts)]))
 
 
 def _loaded(path: Path) -> Any:
