@@ -13,6 +13,7 @@ import pandas as pd
 from daskfs import interrupts
 from daskfs.errors import SourceError
 from daskfs.sources.files import changed
+from daskfs.sources.genotypes import Genotypes
 
 MAGIC = b"\x6c\x1b\x01"
 """A .bed file whose variants come one after the other."""
@@ -26,7 +27,7 @@ NO_PHENOTYPE = ("-9", "NA", "nan", "NaN", ".")
 """What .fam files have where nothing is known; of cases and controls, 0, too."""
 
 
-class Fileset:
+class Fileset(Genotypes):
     """A .bed file with its .bim and .fam, which lie beside it.
 
     Parameters
@@ -54,27 +55,13 @@ class Fileset:
         self._check_head()
         self.variants = read_words(self.bim, VARIANT_COLUMNS)
         self.samples = read_words(self.fam, SAMPLE_COLUMNS)
+        self.n_variants, self.n_samples = len(self.variants), len(self.samples)
         self.check_size()
 
     @property
     def files(self) -> list[Path]:
         """All three."""
         return [self.bed, self.bim, self.fam]
-
-    @property
-    def n_variants(self) -> int:
-        """How many columns."""
-        return len(self.variants)
-
-    @property
-    def n_samples(self) -> int:
-        """How many rows."""
-        return len(self.samples)
-
-    @property
-    def stride(self) -> int:
-        """Bytes of a variant."""
-        return -(-self.n_samples // 4)
 
     def _check_head(self) -> None:
         with self.bed.open("rb") as stream:

@@ -196,7 +196,7 @@ def test_labels_and_identity(tmp_path):
 
 
 def test_parts_are_the_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr("daskfs.sources.plink.part_nbytes", lambda _: 100)
+    monkeypatch.setattr("daskfs.sources.genotypes.part_nbytes", lambda _: 100)
     dosages = random_dosages(103, 30, 0.01)
     source = PlinkSource(write_set(tmp_path, dosages), missing="drop")
     whole, _ = read(source, 9)
