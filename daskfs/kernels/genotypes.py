@@ -86,3 +86,30 @@ def decode(packed, samples, values, out):  # type: ignore[no-untyped-def]
             b, shift = samples[i] >> 2, 2 * (samples[i] & 3)
             for j in range(first, last):
                 out[i, j] = values[j, (packed[j, b] >> shift) & 3]
+
+
+@kernel
+def pack(calls, packed):  # type: ignore[no-untyped-def]
+    """Pack alleles to two bits a genotype: other alleles than the reference count as the first of a .bed file.
+
+    Parameters
+    ----------
+    calls : ndarray of shape (n_variants, n_samples, ploidy), int8
+        Numbers of alleles, 0 the reference, -1 where one is missing, -2 beyond the ploidy of a sample; ploidy 1 or 2.
+    packed : ndarray of shape (n_variants, ceil(n_samples / 4)), uint8
+        Written.
+    """
+    for j in range(calls.shape[0]):
+        packed[j] = 0
+        for i in range(calls.shape[1]):
+            dosage, n_known, is_missing = 0, 0, False
+            for q in range(calls.shape[2]):
+                allele = calls[j, i, q]
+                is_missing |= allele == -1
+                n_known += allele >= 0
+                dosage += allele > 0
+            if is_missing or n_known == 0:
+                code = MISSING_CODE
+            else:
+                code = 0 if dosage == 2 else 2 if dosage == 1 else 3
+            packed[j, i >> 2] |= np.uint8(code << 2 * (i & 3))

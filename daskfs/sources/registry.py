@@ -33,6 +33,7 @@ SOURCES = {
     "clicks": "daskfs.sources.sparse.clicks:ClicksSource",
     "text": "daskfs.sources.sparse.text:TextSource",
     "plink": "daskfs.sources.plink:PlinkSource",
+    "vcf_zarr": "daskfs.sources.vcf_zarr:VcfZarrSource",
     "anndata": "daskfs.sources.sparse.anndata:AnnDataSource",
 }
 """The kinds of source: the word of a pipeline file -> ``"module:Class"``, loaded when first asked for."""
@@ -220,7 +221,7 @@ def _file_source(
         return make_source("zarr", path=source, y=y, names=names, target=target, **options)
     if kind == "npz":
         return make_source("npz", path=source, y=y, weight=weight, names=names, target=target, **options)
-    if kind in ("plink", "anndata") and names is None and schema is None and weight is None:
+    if kind in ("plink", "vcf_zarr", "anndata") and names is None and schema is None and weight is None:
         return make_source(kind, path=source, y=y, target=target, **options)
     if y is not None or names is not None:
         raise ConfigError(
@@ -234,7 +235,7 @@ def kind_of(path: str) -> str:
     folder = Path(path)
     if folder.is_dir():
         if any((folder / name).exists() for name in ("zarr.json", ".zarray", ".zgroup")):
-            return "anndata" if _is_anndata(folder) else "zarr"
+            return _kind_of_zarr(folder)
         if any(file.suffix in (".parquet", ".pq") for file in folder.iterdir()):
             return "parquet"
         return "csv"
@@ -242,11 +243,14 @@ def kind_of(path: str) -> str:
     return ENDINGS.get((name.with_suffix("") if name.suffix in COMPRESSED else name).suffix, "csv")
 
 
-def _is_anndata(folder: Path) -> bool:
-    """Whether the attributes of a Zarr group say that AnnData wrote it."""
-    for name, key in (("zarr.json", "attributes"), (".zattrs", None)):
+def _kind_of_zarr(folder: Path) -> str:
+    """Return what the attributes of a Zarr group say of who wrote it."""
+    for name in ("zarr.json", ".zattrs"):
         with suppress(OSError, ValueError, AttributeError):
             document = json.loads((folder / name).read_bytes())
-            attributes = document.get(key) if key else document
-            return bool(attributes.get("encoding-type") == "anndata")
-    return False
+            attributes = document.get("attributes", {}) if name == "zarr.json" else document
+            if attributes.get("encoding-type") == "anndata":
+                return "anndata"
+            if "vcf_zarr_version" in attributes:
+                return "vcf_zarr"
+    return "zarr"
