@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from daskfs.cluster.open import open_cluster
 from daskfs.errors import ConfigError, DaskfsError, DataError, SourceError
 from daskfs.sources.ingest import ingest
 from daskfs.sources.plink import PlinkSource
@@ -215,6 +216,17 @@ def test_a_store_is_made_and_known_again(tmp_path, dtype):
     assert store.dtype == dtype
     again = ingest(path, tmp_path / "store.zarr", missing="zero", dtype=dtype, shuffle=False)
     assert again.identity == store.identity
+
+
+@pytest.mark.parametrize("missing", ["mean", "drop"])
+def test_workers_make_the_same_store(tmp_path, monkeypatch, missing):
+    monkeypatch.setattr("daskfs.sources.genotypes.part_nbytes", lambda _: 100)
+    path = write_set(tmp_path, random_dosages(103, 30, 0.02))
+    alone = ingest(path, tmp_path / "alone", missing=missing)
+    with open_cluster("threads", 1) as workers:
+        together = ingest(path, tmp_path / "together", missing=missing, client=workers.client)
+    assert together.identity == alone.identity
+    assert together.notes == alone.notes
 
 
 def test_no_more_is_held_than_bands(tmp_path, monkeypatch):
