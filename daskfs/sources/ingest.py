@@ -58,6 +58,7 @@ def ingest(
     ----------
     source : path, list of paths, DataFrame, array or Source
         CSV (also .gz, .bz2, .xz, .zst) and Parquet files, patterns and folders, Zarr arrays, ``"sklearn:diabetes"``;
+        PLINK's .bed files with .bim and .fam;
         files of LIBSVM and Vowpal Wabbit, click logs and texts, which become sparse stores;
         pandas, dask and polars DataFrames, Arrow tables; numpy and dask arrays; scipy.sparse matrices and .npz files of
         them, which become sparse stores.
@@ -91,7 +92,7 @@ def ingest(
         Return or refuse a store of the same content that exists at `path`.
     progress : Progress, optional
     missing : {"error", "drop", "mean", "zero"} or float, optional
-        Treatment of missing values in columns that no schema names.
+        Treatment of missing values in columns that no schema names, and of missing dosages of genotypes.
     client : distributed.Client, optional
         Workers that see the files and the store's folder: ranges of plain text files, of entries too, and row groups
         of Parquet files are encoded, sorted and cut into tiles there. The store is the same, byte for byte.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -30,6 +32,9 @@ SOURCES = {
     "vw": "daskfs.sources.sparse.vw:VwSource",
     "clicks": "daskfs.sources.sparse.clicks:ClicksSource",
     "text": "daskfs.sources.sparse.text:TextSource",
+    "plink": "daskfs.sources.plink:PlinkSource",
+    "vcf_zarr": "daskfs.sources.vcf_zarr:VcfZarrSource",
+    "anndata": "daskfs.sources.sparse.anndata:AnnDataSource",
 }
 """The kinds of source: the word of a pipeline file -> ``"module:Class"``, loaded when first asked for."""
 
@@ -38,6 +43,8 @@ ENDINGS = {
     ".pq": "parquet",
     ".zarr": "zarr",
     ".npz": "npz",
+    ".bed": "plink",
+    ".h5ad": "anndata",
     **dict.fromkeys((".svm", ".libsvm", ".svmlight"), "libsvm"),
     ".vw": "vw",
     **dict.fromkeys((".jsonl", ".ndjson"), "text"),
@@ -219,6 +226,8 @@ def _file_source(
         return make_source("zarr", path=source, y=y, names=names, target=target, **options)
     if kind == "npz":
         return make_source("npz", path=source, y=y, weight=weight, names=names, target=target, **options)
+    if kind in ("plink", "vcf_zarr", "anndata") and names is None and schema is None and weight is None:
+        return make_source(kind, path=source, y=y, target=target, **options)
     if y is not None or names is not None:
         raise ConfigError(
             "y and names are for arrays; the columns of a file have names", "ingest", "pass target='name of the column'"
@@ -231,9 +240,22 @@ def kind_of(path: str) -> str:
     folder = Path(path)
     if folder.is_dir():
         if any((folder / name).exists() for name in ("zarr.json", ".zarray", ".zgroup")):
-            return "zarr"
+            return _kind_of_zarr(folder)
         if any(file.suffix in (".parquet", ".pq") for file in folder.iterdir()):
             return "parquet"
         return "csv"
     name = Path(path.rstrip("/"))
     return ENDINGS.get((name.with_suffix("") if name.suffix in COMPRESSED else name).suffix, "csv")
+
+
+def _kind_of_zarr(folder: Path) -> str:
+    """Return what the attributes of a Zarr group say of who wrote it."""
+    for name in ("zarr.json", ".zattrs"):
+        with suppress(OSError, ValueError, AttributeError):
+            document = json.loads((folder / name).read_bytes())
+            attributes = document.get("attributes", {}) if name == "zarr.json" else document
+            if attributes.get("encoding-type") == "anndata":
+                return "anndata"
+            if "vcf_zarr_version" in attributes:
+                return "vcf_zarr"
+    return "zarr"

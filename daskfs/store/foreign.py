@@ -123,3 +123,28 @@ def open_foreign_array(path: str | os.PathLike[str]) -> Any:
         names = ", ".join(sorted(node.array_keys())) or "none"
         raise SourceError(f"expected an array, found a group (its arrays: {names})", where, "name one of its arrays")
     return node
+
+
+def open_foreign_group(path: str | os.PathLike[str]) -> Any:
+    """Open a Zarr group made elsewhere, of format 2 or 3.
+
+    Returns
+    -------
+    zarr.Group
+        With attrs, and its arrays and groups by name.
+
+    Raises
+    ------
+    SourceError
+        Nothing there, an array instead of a group, or a format that Zarr cannot read.
+    """
+    import zarr
+    import zarr.errors
+
+    where = str(path)
+    if not Path(path).exists():
+        raise SourceError("no such Zarr group", where, "check the path")
+    try:
+        return zarr.open_group(where, mode="r")
+    except (zarr.errors.BaseZarrError, ValueError, TypeError, OSError, KeyError) as fault:
+        raise SourceError(f"expected a Zarr group of format 2 or 3: {fault}", where, "check the path") from None

@@ -64,6 +64,13 @@ class NamedIds:
         """Return all, too."""
         return self
 
+    @classmethod
+    def of_columns(cls, names: Sequence[str] | np.ndarray) -> NamedIds:
+        """Return the names of columns 0, 1, ..."""
+        texts = [name.encode() for name in names]
+        text = np.frombuffer(b"".join(texts), np.uint8)
+        return cls(np.arange(len(texts), dtype=np.uint64), text, np.cumsum([0, *map(len, texts)]))
+
 
 @dataclass(slots=True)
 class SparseBlock:

@@ -18,6 +18,7 @@ from daskfs.matrix.arrays import as_column, as_names, as_targets
 from daskfs.matrix.target import kind_of
 from daskfs.sources.arrays import coded_texts, name_targets
 from daskfs.sources.options import SparseOptions
+from daskfs.sources.npy import array_of
 from daskfs.sources.sparse.base import NamedIds, SparseBlock, SparseSource
 
 
@@ -67,9 +68,9 @@ class MatrixSource(SparseSource):
         self._X = _canonical(_loaded(Path(path)) if is_file else path)
         self.n_samples, self.n_features = (int(length) for length in self._X.shape)
         self.notes = []
-        y, self._target_classes = coded_texts(_array(y), self.notes)
+        y, self._target_classes = coded_texts(array_of(y), self.notes)
         self._y = None if y is None else as_targets(y, self.n_samples)
-        weight = _array(weight)
+        weight = array_of(weight)
         self._weight = None if weight is None else as_column(weight, self.n_samples, "weight")
         self.has_weight = weight is not None
         self.target_names = name_targets(self._y, [target] if isinstance(target, str) else target)
@@ -122,7 +123,7 @@ class MatrixSource(SparseSource):
     def sparse_blocks(self, block_rows: int, block_nnz: int) -> Iterator[SparseBlock]:
         """Yield consecutive rows."""
         self.check()
-        indptr, start, names = self._X.indptr, 0, self._named()
+        indptr, start, names = self._X.indptr, 0, None if self._names is None else NamedIds.of_columns(self._names)
         n_samples = len(indptr) - 1
         while start < n_samples:
             stop = int(np.searchsorted(indptr, int(indptr[start]) + block_nnz, "right")) - 1
@@ -138,13 +139,6 @@ class MatrixSource(SparseSource):
                 names=names,
             )
             start, names = stop, None
-
-    def _named(self) -> NamedIds | None:
-        if self._names is None:
-            return None
-        texts = [name.encode() for name in self._names]
-        text = np.frombuffer(b"".join(texts), np.uint8)
-        return NamedIds(np.arange(len(texts), dtype=np.uint64), text, np.cumsum([0, *map(len, texts)]))
 
 
 def _loaded(path: Path) -> Any:
@@ -167,13 +161,3 @@ def _canonical(X: Any) -> Any:
         rows = rows.copy() if rows is X else rows
         rows.sum_duplicates()
     return rows
-
-
-def _array(values: Any) -> Any:
-    """Return an array, or that of a .npy file."""
-    if not isinstance(values, (str, os.PathLike)):
-        return values
-    try:
-        return np.load(values, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as fault:
-        raise SourceError(f"expected an array in a .npy file: {fault}", str(values), "save it by numpy.save") from None

@@ -1,0 +1,115 @@
+"""Genotypes of two bits, four samples in a byte, the lowest bits first, as PLINK's .bed files have them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from daskfs.kernels.numba_cache import kernel
+
+MISSING_CODE = 1
+"""0: both alleles are the first, 1: missing, 2: one of each, 3: both are the second."""
+_TILE = 64  # variants, a cache line of each: what is read stays in the first cache
+_PIECE = 1 << 12  # bytes of a variant: 2^14 samples, whose counts fit in the fields of a word
+_FIELD = 20
+
+
+def _counts_in_bytes() -> np.ndarray:
+    """Return, for each byte, how often it has the codes 1, 2 and 3, in fields of a word."""
+    words = np.zeros(256, np.int64)
+    for place in range(4):
+        codes = (np.arange(256) >> 2 * place) & 3
+        words += np.where(codes > 0, np.int64(1) << _FIELD * (np.maximum(codes, 1) - 1), 0)
+    return words
+
+
+COUNTS_IN_BYTES = _counts_in_bytes()
+
+
+@kernel
+def count_codes(packed, n_samples, in_bytes, counts, has_missing):  # type: ignore[no-untyped-def]
+    """Count the codes of each variant, and mark the samples that lack a dosage.
+
+    Parameters
+    ----------
+    packed : ndarray of shape (n_variants, ceil(n_samples / 4)), uint8
+    n_samples : int
+    in_bytes : ndarray of shape (256,), int64
+        `COUNTS_IN_BYTES`.
+    counts : ndarray of shape (n_variants, 4), int64
+        Written.
+    has_missing : ndarray of shape (n_samples,), bool
+        Samples are marked; none is unmarked.
+    """
+    n_whole = n_samples // 4
+    mask = (1 << _FIELD) - 1
+    for j in range(packed.shape[0]):
+        counts[j] = 0
+        for start in range(0, n_whole, _PIECE):
+            stop = min(start + _PIECE, n_whole)
+            word = np.int64(0)
+            for b in range(start, stop):
+                word += in_bytes[packed[j, b]]
+            for code in range(1, 4):
+                counts[j, code] += (word >> _FIELD * (code - 1)) & mask
+            if word & mask:
+                for b in range(start, stop):
+                    if in_bytes[packed[j, b]] & mask:
+                        for place in range(4):
+                            if (packed[j, b] >> 2 * place) & 3 == MISSING_CODE:
+                                has_missing[4 * b + place] = True
+        for i in range(4 * n_whole, n_samples):  # what follows the last sample in its byte is no genotype
+            code = (packed[j, n_whole] >> 2 * (i & 3)) & 3
+            counts[j, code] += 1
+            if code == MISSING_CODE:
+                has_missing[i] = True
+        counts[j, 0] = n_samples - counts[j, 1] - counts[j, 2] - counts[j, 3]
+
+
+@kernel
+def decode(packed, samples, values, out):  # type: ignore[no-untyped-def]
+    """Look up the dosages of some samples: packed by variants, written by samples.
+
+    Parameters
+    ----------
+    packed : ndarray of shape (n_variants, n_bytes), uint8
+    samples : ndarray of shape (n_rows,), int64
+        Counted from the first of `packed` on.
+    values : ndarray of shape (n_variants, 4)
+        What each code of a variant stands for.
+    out : ndarray of shape (n_rows, n_variants)
+        Written.
+    """
+    n_variants = packed.shape[0]
+    for first in range(0, n_variants, _TILE):
+        last = min(first + _TILE, n_variants)
+        for i in range(samples.shape[0]):
+            b, shift = samples[i] >> 2, 2 * (samples[i] & 3)
+            for j in range(first, last):
+                out[i, j] = values[j, (packed[j, b] >> shift) & 3]
+
+
+@kernel
+def pack(calls, packed):  # type: ignore[no-untyped-def]
+    """Pack alleles to two bits a genotype: other alleles than the reference count as the first of a .bed file.
+
+    Parameters
+    ----------
+    calls : ndarray of shape (n_variants, n_samples, ploidy), int8
+        Numbers of alleles, 0 the reference, -1 where one is missing, -2 beyond the ploidy of a sample; ploidy 1 or 2.
+    packed : ndarray of shape (n_variants, ceil(n_samples / 4)), uint8
+        Written.
+    """
+    for j in range(calls.shape[0]):
+        packed[j] = 0
+        for i in range(calls.shape[1]):
+            dosage, n_known, is_missing = 0, 0, False
+            for q in range(calls.shape[2]):
+                allele = calls[j, i, q]
+                is_missing |= allele == -1
+                n_known += allele >= 0
+                dosage += allele > 0
+            if is_missing or n_known == 0:
+                code = MISSING_CODE
+            else:
+                code = 0 if dosage == 2 else 2 if dosage == 1 else 3
+            packed[j, i >> 2] |= np.uint8(code << 2 * (i & 3))

@@ -1,0 +1,267 @@
+"""Genotypes that stand by variants, as rows of samples: what PLINK's files and VCF Zarr have in common."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from daskfs.errors import ConfigError, DataError, SourceError
+from daskfs.kernels.genotypes import COUNTS_IN_BYTES, MISSING_CODE, count_codes, decode
+from daskfs.losses import PLAIN_NUMBERS, TargetKind
+from daskfs.matrix.target import kind_of
+from daskfs.sources.base import Source, SourceBlock, part_nbytes
+from daskfs.sources.files import OfFiles
+
+DOSAGES = ((2, 0, 1, 0), (0, 0, 1, 2))
+"""What the codes of two bits stand for where the first allele is counted, and the second; at 1 a dosage is missing."""
+GENOTYPES_IN_BYTE = 4
+
+
+class Genotypes(ABC):
+    """Variants x samples, which can be had as two bits a genotype, see `daskfs.kernels.genotypes`."""
+
+    n_variants: int
+    n_samples: int
+
+    @property
+    def stride(self) -> int:
+        """Bytes of a variant."""
+        return -(-self.n_samples // GENOTYPES_IN_BYTE)
+
+    @abstractmethod
+    def check_size(self) -> None:
+        """Refuse files that have not the length that they should have."""
+
+    @abstractmethod
+    def windows(self) -> Iterator[tuple[slice, np.ndarray]]:
+        """Yield consecutive variants and their packed genotypes, uint8 of shape (n_variants, stride)."""
+
+    @abstractmethod
+    def read_band(self, start: int, stop: int) -> np.ndarray:
+        """Return the packed genotypes of some samples, uint8 of shape (n_variants, n_bytes).
+
+        Parameters
+        ----------
+        start, stop : int
+            Bytes of each variant, of four samples each.
+        """
+
+
+class Survey(NamedTuple):
+    """What must be known of all genotypes before the first is read."""
+
+    counts: np.ndarray
+    """Of each code, int64 of shape (n_features, 4)."""
+    has_missing: np.ndarray
+    """Samples that lack a dosage, bool of shape (n_in_files,)."""
+
+
+class GenotypeSource(OfFiles, Source):
+    """Samples x variants, dosages of an allele; a subclass says where they are.
+
+    Parameters
+    ----------
+    sets : list of Genotypes
+        Of the same samples: their variants stand side by side.
+    samples : DataFrame of shape (n_in_files, n_labels)
+        Label columns.
+    missing : {"error", "drop", "mean", "zero"} or float
+    counts_first : bool
+        Whether the first allele is counted.
+    """
+
+    _y: np.ndarray
+    _y_is_given: bool
+    _target_classes: list[str] | None
+
+    def __init__(self, sets: Sequence[Genotypes], samples: pd.DataFrame, missing: Any, *, counts_first: bool) -> None:
+        self._missing, self._counts_first = _checked(missing), counts_first
+        self._sets, self._samples = list(sets), samples
+        self.label_names = [str(name) for name in samples.columns]
+        self.notes = []
+
+    @cached_property
+    def _has_target(self) -> np.ndarray:
+        return ~np.isnan(self._y.reshape(len(self._y), -1)).any(axis=1)
+
+    @property
+    def target_classes(self) -> list[str] | None:
+        """Control and case, or the texts that the target was given as."""
+        return self._target_classes
+
+    def estimate_target(self) -> TargetKind:
+        """Return what the target is taken for."""
+        if self._target_classes is not None:
+            return TargetKind(len(self._target_classes), is_declared=True)
+        return kind_of(self._y[self._has_target]) if self._y.ndim == 1 else PLAIN_NUMBERS
+
+    def describe(self) -> dict[str, Any]:
+        """Return the files with size, time and SHA-256, and what lies in them."""
+        return {**super().describe(), "shape_of_files": [len(self._samples), len(self.feature_names)]}
+
+    def digest(self) -> str:
+        """Return the digest of the bytes of all files, and of targets that were given."""
+        if not self._y_is_given:
+            return super().digest()
+        return hashlib.sha256(super().digest().encode() + self._y.tobytes()).hexdigest()
+
+    def is_unchanged(self, description: dict[str, Any], digest: str) -> bool:
+        """Compare sizes and times first, and the bytes only where these differ or targets were given."""
+        return self.digest() == digest if self._y_is_given else super().is_unchanged(description, digest)
+
+    @property
+    def encoding(self) -> dict[str, Any]:
+        """What was counted, and what missing dosages became."""
+        return {"targets": list(self.target_names), "missing": self._missing, "counts_first": self._counts_first}
+
+    def estimate_shape(self) -> tuple[int | None, int]:
+        """Return samples and variants; samples that lack a dosage are not known before all is read."""
+        n_samples = self.n_samples if self.n_samples is not None else int(self._has_target.sum())
+        return n_samples, len(self.feature_names)
+
+    @property
+    def n_samples(self) -> int | None:  # type: ignore[override]
+        """Number of samples that are kept; None while samples that lack a dosage are not known."""
+        if self._missing == "drop" and "survey" not in vars(self):
+            return None
+        return len(self._kept)
+
+    def check(self) -> None:
+        """Look at the lengths of the files again."""
+        for fileset in self._sets:
+            fileset.check_size()
+        if not self.feature_names or not self._has_target.any():
+            found = "no variants" if not self.feature_names else "no sample with a target"
+            raise SourceError(f"expected genotypes, found {found}", self.place, "check the files")
+
+    @cached_property
+    def survey(self) -> Survey:
+        """What is missing, and where; reads all dosages."""
+        n_samples = len(self._samples)
+        counts = np.empty((len(self.feature_names), 4), np.int64)
+        has_missing, start = np.zeros(n_samples, bool), 0
+        for fileset in self._sets:
+            for variants, packed in fileset.windows():
+                window = counts[start + variants.start : start + variants.stop]
+                count_codes(packed, n_samples, COUNTS_IN_BYTES, window, has_missing)
+            start += fileset.n_variants
+        self._explain(counts, has_missing)
+        return Survey(counts, has_missing)
+
+    def _explain(self, counts: np.ndarray, has_missing: np.ndarray) -> None:
+        """Note what was missing, or refuse it."""
+        n_untold = len(self._samples) - int(self._has_target.sum())
+        if n_untold:
+            self.notes.append(f"{n_untold:,} samples left out, which have no {' and '.join(self.target_names)}")
+        n_missing = int(counts[:, MISSING_CODE].sum())
+        if not n_missing:
+            return
+        variants, samples = int((counts[:, MISSING_CODE] > 0).sum()), int(has_missing.sum())
+        found = f"{n_missing:,} missing dosages, in {variants:,} variants and {samples:,} samples"
+        j = int(np.argmax(counts[:, MISSING_CODE] > 0))
+        if self._missing == "error":
+            problem = f"expected a dosage for each sample, found {found}"
+            remedy = "set missing: mean, zero, drop (samples) or a number; or leave such variants out"
+            raise DataError(problem, f"{self.place}, variant '{self.feature_names[j]}'", remedy)
+        if self._missing == "drop":
+            n_dropped = int((has_missing & self._has_target).sum())
+            if n_dropped == int(self._has_target.sum()):
+                problem = f"all {n_dropped:,} samples lack a dosage ({found})"
+                raise DataError(problem, self.place, "set missing: mean; or leave such variants out first")
+            self.notes.append(f"{n_dropped:,} samples dropped because of missing dosages")
+            return
+        is_void = counts[:, MISSING_CODE] == len(self._samples)
+        if self._missing == "mean" and is_void.any():
+            where = f"{self.place}, variant '{self.feature_names[int(np.argmax(is_void))]}'"
+            raise DataError("expected a dosage to take the mean of, found none", where, "leave the variant out")
+        became = "their variant's mean" if self._missing == "mean" else f"{self._fill:g}"
+        self.notes.append(f"{found}, became {became}")
+
+    @property
+    def _fill(self) -> float:
+        """What missing dosages become, where that is one number."""
+        return 0.0 if isinstance(self._missing, str) else float(self._missing)
+
+    @cached_property
+    def _kept(self) -> np.ndarray:
+        """Numbers of the samples that are kept."""
+        is_kept = self._has_target
+        return np.flatnonzero(is_kept & ~self.survey.has_missing if self._missing == "drop" else is_kept)
+
+    def _values(self, dtype: np.dtype | type) -> np.ndarray:
+        """Return what each code of each variant stands for, of shape (n_features, 4)."""
+        counts, dosages = self.survey.counts, np.array(DOSAGES[not self._counts_first], np.int8)
+        is_filled = self._missing != "drop" and bool(counts[:, MISSING_CODE].any())
+        is_whole = self._missing != "mean" and self._fill == int(self._fill) and -128 <= self._fill <= 127
+        values = np.tile(dosages.astype(dtype if is_filled and not is_whole else np.int8), (len(counts), 1))
+        if is_filled and self._missing == "mean":
+            n_known = len(self._samples) - counts[:, MISSING_CODE]
+            values[:, MISSING_CODE] = (counts @ dosages.astype(np.int64)) / n_known
+        elif is_filled:
+            values[:, MISSING_CODE] = self._fill
+        return values
+
+    @property
+    def has_parts(self) -> bool:
+        """True: samples can be read apart."""
+        return True
+
+    def parts(self) -> Sequence[tuple[int, int]]:
+        """Return first and last of the samples of each part, among those that are kept."""
+        nbytes = sum(fileset.n_variants * fileset.stride for fileset in self._sets)
+        n_parts = max(1, nbytes // part_nbytes(nbytes))
+        bounds = np.unique(np.linspace(0, len(self._kept), n_parts + 1).astype(np.int64)).tolist()
+        self._values(np.float32)  # what was counted here is sent to the workers
+        return list(pairwise(bounds))
+
+    def part_blocks(
+        self, part: tuple[int, int], block_rows: int, dtype: np.dtype | type = np.float64
+    ) -> Iterator[SourceBlock]:
+        """Yield the samples of a part."""
+        first, last = part
+        values, itemsize = self._values(dtype), np.dtype(dtype).itemsize
+        band_rows = block_rows * itemsize * GENOTYPES_IN_BYTE  # of two bits, in the room of a block
+        start = first
+        while start < last:
+            # the samples of a band, whose bytes are gathered at once
+            end = int(np.searchsorted(self._kept[:last], int(self._kept[start]) + band_rows))
+            lowest, highest = int(self._kept[start]) // GENOTYPES_IN_BYTE, int(self._kept[end - 1]) // GENOTYPES_IN_BYTE
+            bands = [fileset.read_band(lowest, highest + 1) for fileset in self._sets]
+            while start < end:
+                stop = min(start + block_rows, end)
+                yield self._block(start - first, self._kept[start:stop], lowest * GENOTYPES_IN_BYTE, bands, values)
+                start = stop
+
+    def _block(
+        self, start: int, samples: np.ndarray, origin: int, bands: list[np.ndarray], values: np.ndarray
+    ) -> SourceBlock:
+        X, column = np.empty((len(samples), len(values)), values.dtype), 0
+        for packed in bands:
+            columns = slice(column, column + len(packed))
+            decode(packed, samples - origin, values[columns], X[:, columns])
+            column = columns.stop
+        labels = {name: self._samples[name].iloc[samples].to_numpy(dtype=object) for name in self.label_names}
+        return SourceBlock(start, X, self._y[samples], None, labels)
+
+    def row_blocks(self, block_rows: int, dtype: np.dtype | type = np.float64) -> Iterator[SourceBlock]:
+        """Yield samples in the order of the files."""
+        self.check()
+        yield from self.part_blocks((0, len(self._kept)), block_rows, dtype)
+
+
+def _checked(missing: Any) -> Any:
+    """Return what missing dosages become: a word or a finite number."""
+    words = ("error", "drop", "mean", "zero")
+    if isinstance(missing, str):
+        if missing in words:
+            return missing
+    elif isinstance(missing, (int, float, np.number)) and np.isfinite(missing):
+        return float(missing)
+    raise ConfigError(f"expected {', '.join(words)} or a number, found {missing!r}", "source.missing")

@@ -1,0 +1,178 @@
+"""AnnData's compressed rows and columns, written here as its specification says: read as scipy has them, or refused."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+import zarr
+
+from daskfs.errors import DataError, SourceError
+from daskfs.sources.ingest import ingest
+from daskfs.sources.registry import as_source, kind_of
+from daskfs.sources.sparse.anndata import AnnDataSource
+from tests.sources.sparse.reading import check_blocks, rows_of
+
+N, P = 60, 37
+
+
+def matrix(seed=0):
+    return scipy.sparse.random(N, P, 0.15, "csr", rng=np.random.default_rng(seed), dtype=np.float32)
+
+
+def texts(group, name, values):
+    values = list(values)
+    if hasattr(group, "create_array"):
+        group.create_array(name, data=np.array(values, dtype=f"<U{max(map(len, values))}"))
+    else:
+        group[name] = values
+
+
+def numbers(group, name, values):
+    if hasattr(group, "create_array"):
+        group.create_array(name, data=values, chunks=(min(50, max(1, len(values))),))
+    else:
+        group[name] = values
+
+
+def write_matrix(root, name, X):
+    group = root.create_group(name)
+    group.attrs["encoding-type"] = f"{X.format}_matrix"
+    group.attrs["encoding-version"] = "0.1.0"
+    group.attrs["shape"] = list(X.shape)
+    for part in ("data", "indices", "indptr"):
+        numbers(group, part, getattr(X, part))
+
+
+def write_tables(root, states):
+    obs, var = root.create_group("obs"), root.create_group("var")
+    for table, names in ((obs, [f"cell{i}" for i in range(N)]), (var, [f"gene{j}" for j in range(P)])):
+        table.attrs["encoding-type"], table.attrs["_index"] = "dataframe", "names"
+        texts(table, "names", names)
+    numbers(obs, "age", np.arange(N) / 2)
+    numbers(obs, "hole", np.where(np.arange(N) == 7, np.nan, 1.0))
+    state = obs.create_group("state")
+    state.attrs["encoding-type"] = "categorical"
+    numbers(state, "codes", states)
+    texts(state, "categories", ["ill", "well"])
+
+
+STATES = (np.arange(N) % 2).astype(np.int8)
+
+
+def write(path, X, layers=(), states=STATES):
+    """Write what AnnData would, and return the path."""
+    if path.suffix == ".h5ad":
+        h5py = pytest.importorskip("h5py")
+        with h5py.File(path, "w") as root:
+            _fill(root, X, layers, states)
+    else:
+        _fill(zarr.open_group(str(path), mode="w", zarr_format=2), X, layers, states)
+    return path
+
+
+def _fill(root, X, layers, states):
+    root.attrs["encoding-type"] = "anndata"
+    write_matrix(root, "X", X)
+    write_tables(root, states)
+    if layers:
+        root.create_group("layers")
+    for name, layer in layers:
+        write_matrix(root, f"layers/{name}", layer)
+
+
+def as_matrix(found):
+    indptr = np.concatenate([[0], np.cumsum(found["lengths"])])
+    return scipy.sparse.csr_array((found["data"], found["features"].astype(np.int64), indptr), (N, P)).toarray()
+
+
+@pytest.fixture(params=["cells.zarr", "cells.h5ad"])
+def path(request, tmp_path):
+    return tmp_path / request.param
+
+
+@pytest.mark.parametrize("form", ["csr", "csc"])
+@pytest.mark.parametrize(("block_rows", "block_nnz"), [(1, 10**6), (7, 11), (1000, 25), (1000, 10**6)])
+def test_rows_are_those_of_the_matrix(path, form, block_rows, block_nnz):
+    X = matrix()
+    source = AnnDataSource(write(path, X.asformat(form)), target="age")
+    found = rows_of(source, block_rows, block_nnz)
+    np.testing.assert_array_equal(as_matrix(found), X.toarray())
+    np.testing.assert_array_equal(found["y"], np.arange(N) / 2)
+    assert found["labels"] == {"cell": [f"cell{i}" for i in range(N)]}
+
+
+def test_rows_of_any_order_with_doubles_are_put_in_order(tmp_path):
+    X = matrix()
+    twice = scipy.sparse.csr_matrix((np.repeat(X.data / 2, 2), np.repeat(X.indices, 2), 2 * X.indptr), X.shape)
+    for i in range(N):
+        row = slice(twice.indptr[i], twice.indptr[i + 1])
+        twice.indices[row], twice.data[row] = twice.indices[row][::-1], twice.data[row][::-1]
+    for form, given in (("csr", twice), ("csc", twice.tocsc())):
+        found = rows_of(AnnDataSource(write(tmp_path / f"{form}.zarr", given), target="age"), 9)
+        np.testing.assert_allclose(as_matrix(found), X.toarray(), rtol=1e-6)
+
+
+def test_parts_of_compressed_rows_are_the_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr("daskfs.sources.sparse.anndata.part_nbytes", lambda _: 400)
+    X = matrix()
+    source = AnnDataSource(write(tmp_path / "cells.zarr", X), target="age")
+    blocks = []
+    assert len(source.parts()) > 3
+    for part in source.parts():
+        found = list(source.sparse_part_blocks(part, 5, 100))
+        check_blocks(found, 5, 100)
+        blocks += found
+    np.testing.assert_array_equal(np.concatenate([block.features for block in blocks]), X.indices)
+    assert not AnnDataSource(write(tmp_path / "columns.zarr", X.tocsc()), target="age").parts()
+
+
+def test_targets_are_columns_of_obs_or_given(path):
+    write(path, matrix())
+    source = AnnDataSource(path, target="state")
+    assert source.target_classes == ["ill", "well"]
+    assert source.target_names == ["state"]
+    np.testing.assert_array_equal(rows_of(source)["y"], STATES)
+    np.testing.assert_array_equal(rows_of(AnnDataSource(path, y=np.arange(N), target="dose"))["y"], np.arange(N))
+    with pytest.raises(SourceError, match=r"no column 'stat' in obs.*did you mean 'state'"):
+        AnnDataSource(path, target="stat")
+    with pytest.raises(DataError, match=r"obs 'hole', row 7: expected a value, found a missing one"):
+        AnnDataSource(path, target="hole")
+    write(path.with_stem("other"), matrix(), states=np.where(np.arange(N) == 3, -1, STATES).astype(np.int8))
+    with pytest.raises(DataError, match=r"obs 'state', row 3"):
+        AnnDataSource(path.with_stem("other"), target="state")
+
+
+@pytest.mark.parametrize("form", ["csr", "csc"])
+def test_a_store_is_made_with_the_genes_names(path, form, tmp_path):
+    X, counts = matrix(), matrix(1)
+    write(path, X.asformat(form), layers=[("counts", counts.asformat(form))])
+    assert kind_of(str(path)) == "anndata"
+    for layer, expected in ((None, X), ("counts", counts)):
+        options = {} if layer is None else {"layer": layer}
+        store = ingest(path, tmp_path / f"{layer}.store", target="age", shuffle=False, **options)
+        np.testing.assert_array_equal(store.read(slice(None), slice(None)), expected.toarray())
+        assert list(store.names[:3]) == ["gene0", "gene1", "gene2"]
+    with pytest.raises(SourceError, match=r"no layers/count in it.*did you mean 'counts'"):
+        as_source(path, options={"layer": "count"})
+
+
+def test_what_is_not_of_anndata_is_refused(tmp_path):
+    path = write(tmp_path / "cells.zarr", matrix())
+    root = zarr.open_group(str(path), mode="r+")
+    root["X"]["indices"][3] = P
+    with pytest.raises(SourceError, match=r"expected indices of X from 0 to 36, found"):
+        rows_of(AnnDataSource(path))
+    root["X"]["indices"][3], root["X"]["data"][5] = 0, np.nan
+    with pytest.raises(DataError, match=r"X, row \d+, column 'gene\d+': expected a value that is finite"):
+        rows_of(AnnDataSource(path), 1000)
+    root["X"]["indptr"][N] = 1
+    with pytest.raises(SourceError, match="indptr, indices and data of X do not fit"):
+        AnnDataSource(path)
+    root["X"].attrs["encoding-type"] = "array"
+    with pytest.raises(SourceError, match="expected a sparse matrix as X, found array"):
+        AnnDataSource(path)
+    (tmp_path / "no.h5ad").write_bytes(b"no HDF5")
+    pytest.importorskip("h5py")
+    with pytest.raises(SourceError, match="expected what AnnData writes"):
+        AnnDataSource(tmp_path / "no.h5ad")
+    with pytest.raises(SourceError, match="no such file"):
+        AnnDataSource(tmp_path / "nowhere.zarr")
