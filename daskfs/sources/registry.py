@@ -30,6 +30,8 @@ SOURCES = {
     "vw": "daskfs.sources.sparse.vw:VwSource",
     "clicks": "daskfs.sources.sparse.clicks:ClicksSource",
     "text": "daskfs.sources.sparse.text:TextSource",
+    "fasta": "daskfs.sources.sparse.fasta:FastaSource",
+    "fragments": "daskfs.sources.sparse.fragments:FragmentsSource",
 }
 """The kinds of source: the word of a pipeline file -> ``"module:Class"``, loaded when first asked for."""
 
@@ -41,6 +43,7 @@ ENDINGS = {
     **dict.fromkeys((".svm", ".libsvm", ".svmlight"), "libsvm"),
     ".vw": "vw",
     **dict.fromkeys((".jsonl", ".ndjson"), "text"),
+    **dict.fromkeys((".fa", ".fasta", ".fna", ".fq", ".fastq"), "fasta"),
 }
 """What the ending of a path says of its kind, before one that says what compresses it; any other is a text table."""
 
