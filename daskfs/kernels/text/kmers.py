@@ -1,7 +1,7 @@
 """k-mers of nucleotides as 64-bit ids, and their names, which the ids say.
 
-A letter has two bits: A 0, C 1, G 2, T 3, so that complements add up to 3. The letters of a k-mer are the lowest bits of
-its id, the last letter the lowest of them; the position in a window stands above them, and the number of the pattern
+A letter has two bits: A 0, C 1, G 2, T 3, so that complements add up to 3. The letters of a k-mer are the lowest bits
+of its id, the last letter the lowest of them; the position in a window stands above them, and the number of the pattern
 above both. Of one pattern without positions the id is the code itself.
 """
 

@@ -67,7 +67,7 @@ class FilePart(NamedTuple):
 
 
 class FastaSource(OfFiles, SparseSource):
-    """Sequences, whose features are k-mers.
+    r"""Sequences, whose features are k-mers.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ class FastaSource(OfFiles, SparseSource):
     label_from : {"header", "file", "folder", "table"}, optional
         Where the label stands; without it there is no target.
     label_pattern : str, optional
-        Regular expression whose first group is the label. By default ``label=(\\S+)`` of headers, and the whole name of
+        Regular expression whose first group is the label. By default ``label=(\S+)`` of headers, and the whole name of
         a file, without its endings, or of its folder.
     label_table : path-like, optional
         Lines of an id, the first word of a header, and a label, between them a tab or a comma.

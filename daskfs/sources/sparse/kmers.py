@@ -71,7 +71,9 @@ class Kmers:
         self.patterns = ["1" * length for length in lengths] if given is None else [str(each) for each in given]
         for pattern in self.patterns:
             if not re.fullmatch("1([01]*1)?", pattern) or pattern.count("1") > MOST_LETTERS:
-                problem = f"expected ones and zeros, a one at both ends and at most {MOST_LETTERS} ones, found {pattern!r}"
+                problem = (
+                    f"expected ones and zeros, a one at both ends and at most {MOST_LETTERS} ones, found {pattern!r}"
+                )
                 raise ConfigError(problem, "source.patterns", "for example 11011")
             if canonical and pattern != pattern[::-1]:
                 problem = f"the pattern {pattern} read backwards is another one, of which k-mers have no complement"
@@ -79,7 +81,9 @@ class Kmers:
         if not self.patterns or len(set(self.patterns)) < len(self.patterns):
             raise ConfigError(f"expected patterns, each once, found {self.patterns}", "source.patterns", "drop doubles")
         if window is not None and (canonical or window < 1):
-            problem = "positions are those of one strand" if canonical else f"expected at least one letter, found {window}"
+            problem = (
+                "positions are those of one strand" if canonical else f"expected at least one letter, found {window}"
+            )
             raise ConfigError(problem, "source.window", "set canonical: false" if canonical else "for example 81")
         if weighting not in ("counts", "binary"):
             raise ConfigError(f"found {weighting!r}", "source.weighting", "one of counts, binary")

@@ -151,14 +151,14 @@ def name_without_endings(file: Path) -> str:
 
 
 class Labels:
-    """Where the label of a sequence stands.
+    r"""Where the label of a sequence stands.
 
     Parameters
     ----------
     label_from : {"header", "file", "folder", "table"}
     pattern : str, optional
         Regular expression whose first group is the label, in the header or the name of file or folder; by default
-        ``label=(\\S+)`` in headers and the whole name.
+        ``label=(\S+)`` in headers and the whole name.
     table : path-like, optional
         Lines of a record's id, the first word of its header, and its label, between them a tab or a comma.
 
