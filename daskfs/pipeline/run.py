@@ -287,7 +287,9 @@ class _Run:
                 truth = _true_features(store)
                 values[name] = (recall if name == "recall" else precision)(selected, truth)
             else:
-                values[name] = PREDICTION_METRICS[name](y, predictor if name in METRICS_OF_SCORES else prediction, weight)
+                values[name] = PREDICTION_METRICS[name](
+                    y, predictor if name in METRICS_OF_SCORES else prediction, weight
+                )
         return values
 
     def _write_results(self, results: dict[str, SelectionResult], workers: Workers) -> None:
