@@ -70,7 +70,7 @@ class Loss:
     def metrics(self) -> tuple[str, ...]:
         """The metrics of `daskfs.metrics` that say something of a prediction, what is shown unasked first."""
         if self.is_classifier:
-            return ("accuracy", "auc") if self.is_two_class else ("accuracy",)
+            return ("accuracy", "auc", "average_precision") if self.is_two_class else ("accuracy",)
         return ("mse", "r2", "rmse", "mae")
 
     @property

@@ -1,4 +1,4 @@
-"""Metrics of predictions and selections: errors, accuracy, area under the curve, recall, stability."""
+"""Metrics of predictions and selections: errors, accuracy, areas under curves, recall, stability."""
 
 from __future__ import annotations
 
@@ -81,16 +81,26 @@ def auc(y: np.ndarray, score: np.ndarray, weight: np.ndarray | None = None) -> f
     >>> auc(np.array([-1, -1, 1, 1]), np.array([0.1, 0.4, 0.35, 0.8]))
     0.75
     """
-    y, score = _pair(y, score)
-    labels = np.unique(y)
-    if len(labels) != 2:
-        raise DataError(f"expected two labels, found {len(labels)}", "y", "evaluate auc on rows of both classes")
-    w = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=np.float64)
-    _, group = np.unique(score, return_inverse=True)
-    positive = np.bincount(group, weights=w * (y == labels[1]))
-    negative = np.bincount(group, weights=w * (y == labels[0]))
+    positive, negative = _by_score(y, score, weight, "auc")
     below = np.cumsum(negative) - negative
     return float(positive @ (below + 0.5 * negative) / (positive.sum() * negative.sum()))
+
+
+def average_precision(y: np.ndarray, score: np.ndarray, weight: np.ndarray | None = None) -> float:
+    """Mean precision over the samples of the greater label, each among all that score as high or higher.
+
+    The metric of rare classes: what guesses has their proportion. Parameters and errors as in `auc`.
+
+    Examples
+    --------
+    >>> round(average_precision(np.array([-1, -1, 1, 1]), np.array([0.1, 0.4, 0.35, 0.8])), 4)
+    0.8333
+    """
+    positive, negative = (counts[::-1] for counts in _by_score(y, score, weight, "average_precision"))
+    found = np.cumsum(positive)
+    among = found + np.cumsum(negative)
+    is_hit = positive > 0
+    return float(positive[is_hit] @ (found[is_hit] / among[is_hit]) / positive.sum())
 
 
 def recall(selected: Collection[int], true: Collection[int]) -> float:
@@ -140,7 +150,23 @@ PREDICTION_METRICS: dict[str, Callable[..., float]] = {
     "r2": r2,
     "accuracy": accuracy,
     "auc": auc,
+    "average_precision": average_precision,
 }
+METRICS_OF_SCORES = ("auc", "average_precision")
+"""Those that take raw predictions, not labels."""
+
+
+def _by_score(
+    y: np.ndarray, score: np.ndarray, weight: np.ndarray | None, metric: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the weight of the greater and of the lesser label at each score, ascending."""
+    y, score = _pair(y, score)
+    labels = np.unique(y)
+    if len(labels) != 2:
+        raise DataError(f"expected two labels, found {len(labels)}", "y", f"evaluate {metric} on rows of both classes")
+    w = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=np.float64)
+    _, group = np.unique(score, return_inverse=True)
+    return np.bincount(group, weights=w * (y == labels[1])), np.bincount(group, weights=w * (y == labels[0]))
 
 
 def _pair(y: np.ndarray, prediction: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

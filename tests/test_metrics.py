@@ -25,11 +25,14 @@ def test_errors_agree_with_scikit_learn(ours, theirs, weight):
 
 
 @pytest.mark.parametrize("weight", [None, WEIGHT], ids=["equal", "weighted"])
-def test_auc_and_accuracy_agree_with_scikit_learn_on_ties_too(weight):
+def test_auc_average_precision_and_accuracy_agree_with_scikit_learn_on_ties_too(weight):
     labels = np.where(Y > 0, 1.0, -1.0)
     score = np.round(Y + PREDICTION)
     assert metrics.auc(labels, score, weight) == pytest.approx(
         reference.roc_auc_score(labels, score, sample_weight=weight), rel=1e-12
+    )
+    assert metrics.average_precision(labels, score, weight) == pytest.approx(
+        reference.average_precision_score(labels, score, sample_weight=weight), rel=1e-12
     )
     guess = np.sign(PREDICTION)
     assert metrics.accuracy(labels, guess, weight) == pytest.approx(
@@ -44,6 +47,8 @@ def test_r2_of_a_constant_target_is_not_defined():
 def test_auc_needs_two_labels():
     with pytest.raises(DataError, match="expected two labels, found 1"):
         metrics.auc(np.ones(3), np.arange(3.0))
+    with pytest.raises(DataError, match="expected two labels, found 1"):
+        metrics.average_precision(np.ones(3), np.arange(3.0))
 
 
 @pytest.mark.parametrize("metric", metrics.PREDICTION_METRICS.values())

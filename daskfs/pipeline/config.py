@@ -55,7 +55,7 @@ Size: TypeAlias = Annotated[
     Annotated[Count, Tag("number")] | Annotated[str, AfterValidator(_known_size), Tag("text")],
     Discriminator(lambda value: "text" if isinstance(value, str) else "number"),
 ]
-Metric: TypeAlias = Literal["mse", "rmse", "mae", "r2", "accuracy", "auc", "recall", "precision"]
+Metric: TypeAlias = Literal["mse", "rmse", "mae", "r2", "accuracy", "auc", "average_precision", "recall", "precision"]
 
 
 Source: TypeAlias = Annotated[SerializeAsAny[SourceOptions], ByTag("kind", SOURCES, section_of_source)]

@@ -21,7 +21,7 @@ from daskfs.documents import dump_yaml
 from daskfs.errors import DaskfsError, RunError, StoreError
 from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix, Progress, Silent
-from daskfs.metrics import PREDICTION_METRICS, precision, recall
+from daskfs.metrics import METRICS_OF_SCORES, PREDICTION_METRICS, precision, recall
 from daskfs.pipeline.compile_ahead import compile_ahead
 from daskfs.pipeline.config import Pipeline
 from daskfs.pipeline.folder import RunFolder, check_output
@@ -287,7 +287,9 @@ class _Run:
                 truth = _true_features(store)
                 values[name] = (recall if name == "recall" else precision)(selected, truth)
             else:
-                values[name] = PREDICTION_METRICS[name](y, predictor if name == "auc" else prediction, weight)
+                values[name] = PREDICTION_METRICS[name](
+                    y, predictor if name in METRICS_OF_SCORES else prediction, weight
+                )
         return values
 
     def _write_results(self, results: dict[str, SelectionResult], workers: Workers) -> None:

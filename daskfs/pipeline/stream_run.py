@@ -16,7 +16,7 @@ from daskfs.cluster.open import open_cluster
 from daskfs.documents import dump_yaml
 from daskfs.errors import ConfigError
 from daskfs.losses import find_loss
-from daskfs.metrics import PREDICTION_METRICS
+from daskfs.metrics import METRICS_OF_SCORES, PREDICTION_METRICS
 from daskfs.pipeline.config import Pipeline, Split
 from daskfs.pipeline.planning import limits_of, open_source
 from daskfs.pipeline.progress import StepTimes
@@ -164,7 +164,7 @@ class StreamRun:
         prediction = selector.response(predictor)
         loss = find_loss("multinomial" if predictor.ndim > 1 else selector.loss_)
         return {
-            name: PREDICTION_METRICS[name](y, predictor if name == "auc" else prediction, weight)
+            name: PREDICTION_METRICS[name](y, predictor if name in METRICS_OF_SCORES else prediction, weight)
             for name in self.pipeline.evaluate.metrics_of(loss)
         }
 

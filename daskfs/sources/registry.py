@@ -35,6 +35,8 @@ SOURCES = {
     "plink": "daskfs.sources.plink:PlinkSource",
     "vcf_zarr": "daskfs.sources.vcf_zarr:VcfZarrSource",
     "anndata": "daskfs.sources.sparse.anndata:AnnDataSource",
+    "fasta": "daskfs.sources.sparse.fasta:FastaSource",
+    "fragments": "daskfs.sources.sparse.fragments:FragmentsSource",
 }
 """The kinds of source: the word of a pipeline file -> ``"module:Class"``, loaded when first asked for."""
 
@@ -48,6 +50,7 @@ ENDINGS = {
     **dict.fromkeys((".svm", ".libsvm", ".svmlight"), "libsvm"),
     ".vw": "vw",
     **dict.fromkeys((".jsonl", ".ndjson"), "text"),
+    **dict.fromkeys((".fa", ".fasta", ".fna", ".fq", ".fastq"), "fasta"),
 }
 """What the ending of a path says of its kind, before one that says what compresses it; any other is a text table."""
 

@@ -108,6 +108,8 @@ def test_every_pipeline_runs_as_it_stands(pipeline, tmp_path):
 @pytest.mark.parametrize("pipeline", PAPERS, ids=lambda path: path.stem)
 def test_every_pipeline_of_the_papers_runs_as_it_stands(pipeline, tmp_path):
     """Case 3 with correlated features holds a bootstrap sample on which the logistic path once never ended."""
+    if "${DASKFS_DATA}" in pipeline.read_text(encoding="utf-8") and "DASKFS_DATA" not in os.environ:
+        pytest.skip("DASKFS_DATA, the folder of the real files, is not set")
     done = run_elsewhere(pipeline, tmp_path)
     assert done.returncode == 0, done.stderr
 

@@ -17,8 +17,8 @@ from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.arrays import as_column, as_names, as_targets
 from daskfs.matrix.target import kind_of
 from daskfs.sources.arrays import coded_texts, name_targets
-from daskfs.sources.options import SparseOptions
 from daskfs.sources.npy import array_of
+from daskfs.sources.options import SparseOptions
 from daskfs.sources.sparse.base import NamedIds, SparseBlock, SparseSource
 
 

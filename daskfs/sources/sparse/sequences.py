@@ -1,0 +1,223 @@
+"""FASTA and FASTQ: records of a header and a sequence, read in pieces, and the labels that headers or files give."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from daskfs.errors import ConfigError, SourceError
+from daskfs.kernels.text import kmers
+from daskfs.sources.files import COMPRESSED, changed, expand_paths, open_bytes, stamp
+
+PIECE_NBYTES = 2**20
+LONGEST_SHOWN = 60
+ENDINGS = (".fa", ".fasta", ".fna", ".fq", ".fastq")
+LabelFrom: TypeAlias = Literal["header", "file", "folder", "table"]
+LABEL_IN_HEADER = r"label=(\S+)"
+
+
+def _code_table() -> np.ndarray:
+    """Return the code of each character: letters in either case, U as T; -, * and . stand for unknown letters."""
+    table = np.full(256, kmers.FAULT, np.uint8)
+    table[np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-*.", np.uint8)] = kmers.UNKNOWN
+    table[np.frombuffer(b" \t\r\n\v\f", np.uint8)] = kmers.BLANK
+    for code, letters in enumerate((b"Aa", b"Cc", b"Gg", b"TtUu")):
+        table[np.frombuffer(letters, np.uint8)] = code
+    return table
+
+
+CODES = _code_table()
+
+
+class Records(NamedTuple):
+    """Some records of a file."""
+
+    headers: list[str]
+    codes: np.ndarray
+    """uint8: letters of the sequences, one behind the other."""
+    offsets: np.ndarray
+    """int64, one more than there are records."""
+    line_numbers: np.ndarray
+    """int64: of the headers."""
+
+
+def read_records(file: Path) -> Iterator[Records]:
+    """Yield the records of a file of FASTA or FASTQ; one record at least is held whole.
+
+    Raises
+    ------
+    SourceError
+        What is neither, with file and line; the file changed while it was read.
+    """
+    before, n_lines, text, is_fastq = stamp(file), 0, b"", None
+    with open_bytes(file) as stream:
+        while True:
+            piece = stream.read(max(PIECE_NBYTES, len(text)))
+            text += piece
+            if is_fastq is None:
+                n_blank = len(text) - len(text.lstrip(b" \t\r\n"))
+                n_lines, text = n_lines + text.count(b"\n", 0, n_blank), text[n_blank:]
+                if text:
+                    if text[:1] not in (b">", b"@"):
+                        problem = f"expected a header that begins with > (FASTA) or @ (FASTQ), found {_shown(text)}"
+                        raise SourceError(problem, f"{file}:{n_lines + 1}", "check how the file was made")
+                    is_fastq = text[:1] == b"@"
+            if text:
+                find = _find_fastq if is_fastq else _find_fasta
+                places, stop = find(text, file, n_lines, is_last=not piece)
+                if len(places):
+                    yield _records_of(text, places, file, n_lines)
+                n_lines += text.count(b"\n", 0, stop)
+                text = text[stop:]
+            if not piece:
+                break
+    if stamp(file) != before:
+        raise changed(file)
+
+
+def _find_fasta(text: bytes, file: Path, n_lines: int, *, is_last: bool) -> tuple[np.ndarray, int]:
+    """Return begin, end of header, begin and end of the sequence of each whole record, and where the rest begins."""
+    array = np.frombuffer(text, np.uint8)
+    signs = np.flatnonzero(array == ord(">"))
+    begins = signs[(signs == 0) | (array[signs - 1] == ord("\n"))]
+    stops = np.append(begins[1:], len(text))
+    if not is_last:
+        begins, stops = begins[:-1], stops[:-1]
+    if not len(begins):
+        return np.empty((0, 4), np.int64), 0
+    feeds = np.append(np.flatnonzero(array == ord("\n")), len(text))
+    ends = np.minimum(feeds[np.searchsorted(feeds, begins)], stops)
+    return np.stack([begins, ends, ends, stops], axis=1), int(stops[-1])
+
+
+def _find_fastq(text: bytes, file: Path, n_lines: int, *, is_last: bool) -> tuple[np.ndarray, int]:
+    """Return the same of records of four lines each."""
+    if is_last:
+        text = text.rstrip() + b"\n" if text.strip() else b""
+    array = np.frombuffer(text, np.uint8)
+    feeds = np.flatnonzero(array == ord("\n"))
+    n_records = len(feeds) // 4
+    if is_last and len(feeds) % 4:
+        problem = f"expected four lines of each record, found {len(feeds) % 4} of the last"
+        raise SourceError(problem, f"{file}:{n_lines + 4 * n_records + 1}", "is the file cut? copy it again")
+    ends = feeds[: 4 * n_records].reshape(-1, 4)
+    begins = np.append(0, feeds[: 4 * n_records] + 1)[:-1].reshape(-1, 4)
+    for column, sign in ((0, b"@"), (2, b"+")):
+        wrong = np.flatnonzero(array[begins[:, column]] != ord(sign))
+        if len(wrong):
+            place = int(begins[wrong[0], column])
+            problem = f"expected a line that begins with {sign.decode()}, found {_shown(text[place : place + 99])}"
+            remedy = "records have four lines each: write sequences on one line"
+            raise SourceError(problem, f"{file}:{n_lines + 4 * int(wrong[0]) + column + 1}", remedy)
+    lengths = ends - begins
+    lengths -= (lengths > 0) & (array[ends - 1] == ord("\r"))
+    wrong = np.flatnonzero(lengths[:, 1] != lengths[:, 3])
+    if len(wrong):
+        n_letters, n_qualities = (int(lengths[wrong[0], column]) for column in (1, 3))
+        problem = f"expected as many qualities as letters, {n_letters}, found {n_qualities}"
+        raise SourceError(problem, f"{file}:{n_lines + 4 * int(wrong[0]) + 4}", "is the file damaged? copy it again")
+    places = np.stack([begins[:, 0], ends[:, 0], begins[:, 1], ends[:, 1]], axis=1)
+    return places, int(ends[-1, 3]) + 1 if n_records else 0
+
+
+def _records_of(text: bytes, places: np.ndarray, file: Path, n_lines: int) -> Records:
+    array = np.frombuffer(text, np.uint8)
+    starts, stops = np.ascontiguousarray(places[:, 2]), np.ascontiguousarray(places[:, 3])
+    codes, offsets = np.empty(int((stops - starts).sum()), np.uint8), np.empty(len(places) + 1, np.int64)
+    fault = kmers.to_codes(array, starts, stops, CODES, codes, offsets)
+    if fault >= 0:
+        line = n_lines + text.count(b"\n", 0, fault) + 1
+        character = fault - text.rfind(b"\n", 0, fault)
+        problem = f"expected letters of a sequence, found {_shown(text[fault : fault + 1])}"
+        raise SourceError(problem, f"{file}:{line}, character {character}", "fix or remove the record")
+    feeds = np.flatnonzero(array == ord("\n"))
+    headers = [text[begin + 1 : end].decode("utf-8", "replace").strip() for begin, end in places[:, :2].tolist()]
+    return Records(headers, codes[: offsets[-1]], offsets, n_lines + np.searchsorted(feeds, places[:, 0]) + 1)
+
+
+def _shown(text: bytes) -> str:
+    return repr(text.split(b"\n", 1)[0][:LONGEST_SHOWN].decode("utf-8", "backslashreplace"))
+
+
+def name_without_endings(file: Path) -> str:
+    """Return the file's name without what compresses it and without its format."""
+    name = Path(file.stem if file.suffix in COMPRESSED else file.name)
+    return name.stem if name.suffix in ENDINGS else name.name
+
+
+class Labels:
+    r"""Where the label of a sequence stands.
+
+    Parameters
+    ----------
+    label_from : {"header", "file", "folder", "table"}
+    pattern : str, optional
+        Regular expression whose first group is the label, in the header or the name of file or folder; by default
+        ``label=(\S+)`` in headers and the whole name.
+    table : path-like, optional
+        Lines of a record's id, the first word of its header, and its label, between them a tab or a comma.
+
+    Raises
+    ------
+    ConfigError
+        Options that do not go together.
+    """
+
+    def __init__(self, label_from: LabelFrom, pattern: str | None = None, table: Any = None) -> None:
+        if label_from not in ("header", "file", "folder", "table"):
+            raise ConfigError(f"found {label_from!r}", "source.label_from", "one of header, file, folder, table")
+        if (table is not None) != (label_from == "table"):
+            raise ConfigError("a table of labels goes with label_from: table", "source.label_table", "set both")
+        if pattern is None:
+            pattern = LABEL_IN_HEADER if label_from == "header" else "(.*)"
+        try:
+            self._pattern = re.compile(pattern)
+        except re.error as fault:
+            raise ConfigError(f"expected a regular expression: {fault}", "source.label_pattern", "fix it") from None
+        if self._pattern.groups < 1:
+            problem = f"expected a regular expression with a group, found {pattern!r}"
+            raise ConfigError(problem, "source.label_pattern", r"for example 'label=(\S+)'")
+        self.label_from, self.pattern = label_from, pattern
+        self.table = None if table is None else _table_of(expand_paths(table)[0])
+
+    def of_file(self, file: Path) -> str | None:
+        """Return the label of all sequences of a file, by its name or its folder's."""
+        name = name_without_endings(file) if self.label_from == "file" else file.absolute().parent.name
+        return self._within(name)
+
+    def of_header(self, header: str) -> str | None:
+        """Return the label of a sequence, by its header; None where there is none."""
+        if self.table is None:
+            return self._within(header)
+        words = header.split(None, 1)
+        return self.table.get(words[0]) if words else None
+
+    def _within(self, text: str) -> str | None:
+        found = self._pattern.search(text)
+        return (found.group(1) or None) if found else None
+
+
+def _table_of(path: Path) -> dict[str, str]:
+    with open_bytes(path) as stream:
+        lines = stream.read().decode("utf-8-sig", "replace").splitlines()
+    delimiter = "\t" if lines and "\t" in lines[0] else ","
+    table: dict[str, str] = {}
+    for number, row in enumerate(csv.reader(lines, delimiter=delimiter), 1):
+        if not row:
+            continue
+        if len(row) < 2:
+            problem = f"expected an id and a label, found {row[0]!r}"
+            raise SourceError(problem, f"{path}:{number}", "put a tab or a comma between them")
+        if table.setdefault(row[0].strip(), row[1].strip()) != row[1].strip():
+            raise SourceError(f"two labels of {row[0]!r}", f"{path}:{number}", "leave one")
+    return table
+
+
+def expand_sequences(path: Any) -> Sequence[Path]:
+    """Return the files of sequences that a path, a list, a pattern or a folder names."""
+    return expand_paths(path, tuple(ending + packed for ending in ENDINGS for packed in ("", *COMPRESSED)))
