@@ -18,6 +18,7 @@ from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
 from daskfs.selectors.base import SEPARATED
 from daskfs.selectors.mission.choice import choose
+from daskfs.selectors.mission.entries import MOST_IDS
 from daskfs.selectors.mission.model import MissionModel, ModelShape, ModelState, merged, settled
 from daskfs.selectors.mission.plan import REPORTS, MissionShape, Settings, n_refit_epochs, plan_mission
 from daskfs.selectors.mission.tasks import (
@@ -88,10 +89,13 @@ class MissionFit:
     nbytes: dict[str, int] = field(default_factory=dict)
 
     def selected(self) -> MissionFit:
-        """Return the fit with what is selected as active: of hashed features all, each with the weight of its cell."""
-        if self.shape.model.variant != "hashing":
-            return self
+        """Return the fit with what is selected as active: of hashed columns all, each with the weight of its cell.
+
+        Hashed ids are not known one by one: none of them is active, and rows are predicted by their cells.
+        """
         n_features = self.shape.data.n_features
+        if self.shape.model.variant != "hashing" or n_features >= MOST_IDS:
+            return self
         keys = np.arange(n_features, dtype=np.uint64)
         weights = self.shape.model.sketch(self.state.cells, self.state.scale).estimate(keys).reshape(n_features, -1)
         touches = np.zeros(n_features, dtype=np.int64)
