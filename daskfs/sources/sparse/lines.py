@@ -132,10 +132,14 @@ class Pieces:
         return self.stop > 0
 
     def _grow(self) -> None:
-        if self._n_read > LONGEST_LINE_NBYTES:
-            problem = f"a line is longer than {LONGEST_LINE_NBYTES:,} bytes"
-            raise SourceError(problem, self._place, "is this text? check its format")
-        self.text = doubled(self.text)
+        try:
+            longer = doubled(self.text) if self._n_read <= LONGEST_LINE_NBYTES else None
+        except MemoryError:
+            longer = None
+        if longer is None:
+            most = min(self._n_read, LONGEST_LINE_NBYTES)
+            raise SourceError(f"a line is longer than {most:,} bytes", self._place, "is this text? check its format")
+        self.text = longer
 
 
 def blocks_of(
