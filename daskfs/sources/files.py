@@ -46,7 +46,8 @@ def expand_paths(paths: PathLike | Sequence[PathLike], endings: tuple[str, ...] 
         path = Path(item).expanduser()
         if path.is_dir():
             found = sorted(file for file in path.iterdir() if file.name.endswith(endings) and file.is_file())
-        elif path.exists():
+            _refuse_copies(found)
+        elif os.path.lexists(path):
             found = [path]
         elif glob.has_magic(str(path)):
             found = sorted(Path(match) for match in glob.iglob(str(path), recursive=True))  # noqa: PTH207 - absolute patterns
@@ -58,8 +59,18 @@ def expand_paths(paths: PathLike | Sequence[PathLike], endings: tuple[str, ...] 
             raise SourceError(f"no file{inside}", str(path), "check the path and the pattern, or name the files")
         files += found
     for file in files:
-        _check_file(file)
+        check_file(file)
     return files
+
+
+def _refuse_copies(files: Sequence[Path]) -> None:
+    """Refuse files of a folder that are named alike but for what compresses them: rows would be read twice."""
+    names: dict[str, Path] = {}
+    for file in files:
+        name = file.stem if file.suffix in COMPRESSED else file.name
+        if (other := names.setdefault(name, file)) is not file:
+            problem = f"expected each file once, found {other.name} and {file.name}"
+            raise SourceError(problem, str(file.parent), "remove one, or name the files")
 
 
 def _nearest(path: Path) -> str:
@@ -68,7 +79,13 @@ def _nearest(path: Path) -> str:
     return "check the path" + did_you_mean(path.name, [file.name for file in path.parent.iterdir()])
 
 
-def _check_file(path: Path) -> None:
+def check_file(path: Path) -> None:
+    """Refuse what is no file that can be read, or an empty one.
+
+    Raises
+    ------
+    SourceError
+    """
     if path.is_dir():
         raise SourceError("expected a file, found a folder", str(path), "name the files in it")
     if not path.exists():

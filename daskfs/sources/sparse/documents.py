@@ -142,7 +142,8 @@ class Documents:
             columns[self._target] = {"role": "id"}
         schema = TableSchema.model_validate({"columns": columns, "other_columns": "ignore", "format": {"missing": []}})
         file = self.files[number]
-        for batch in CsvSource(file, schema, encoding=self._encoding).batches(schema.columns):
+        delimiter = "\t" if ".tsv" in file.suffixes[-2:] else ","
+        for batch in CsvSource(file, schema, encoding=self._encoding, delimiter=delimiter).batches(schema.columns):
             table = batch.table.to_pydict()
             labels = table[self._target] if self._target else [None] * batch.table.num_rows
             for k, texts in enumerate(zip(*(table[field] for field in self._fields), strict=True)):

@@ -16,11 +16,10 @@ from daskfs.kernels.text import svmlight
 from daskfs.kernels.text.lines import ENTRIES, ROWS, Bounds, Entries
 from daskfs.sources.files import PathLike, open_bytes
 from daskfs.sources.options import SparseOptions
-from daskfs.sources.sparse.base import SparseBlock
+from daskfs.sources.sparse.base import MOST_COLUMNS, SparseBlock
 from daskfs.sources.sparse.line_source import LineSource, skip_mark
 from daskfs.sources.sparse.lines import LineFormat, Pieces, Reading, blocks_of
 
-MOST_COLUMNS = 2**31
 LARGEST_ID = 2**63
 
 AutoOrNot: TypeAlias = Annotated[

@@ -191,7 +191,10 @@ def blocks_of(
                 line = count_lines_before() + n_lines + 1
                 character = found.place - pieces.start + 1
                 word = _word_at(pieces.text, found.place, pieces.stop)
-                raise form.fault(found.why, word, f"{place}:{line}, character {character}")
+                fault = form.fault(found.why, word, f"{place}:{line}, character {character}")
+                if start == counts[0] == 0:
+                    fault.remedy += "; or name another kind of source, if the text is of another"
+                raise fault
     at_end(pieces)
     if counts[0]:
         yield form.block(start, room, counts)
