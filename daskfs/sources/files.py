@@ -43,6 +43,8 @@ def expand_paths(paths: PathLike | Sequence[PathLike], endings: tuple[str, ...] 
         raise SourceError("expected at least one file, found an empty list", "source.path", "name a file")
     files: list[Path] = []
     for item in given:
+        if not str(item):
+            raise SourceError("expected a path, found an empty text", "source.path", "name a file")
         path = Path(item).expanduser()
         if path.is_dir():
             found = sorted(file for file in path.iterdir() if file.name.endswith(endings) and file.is_file())

@@ -253,8 +253,8 @@ class ClicksSource(LineSource):
         for kind, option, wanted in [*asked, (clicks.TARGET, "target", list(self.target_names))]:
             for name in wanted:
                 if name not in kinds:
-                    problem = f"there is no column {name!r} in {self.place}{did_you_mean(name, names)}"
-                    remedy = f"the columns are {', '.join(names[:12])}"
+                    problem = f"there is no column {name!r}{did_you_mean(name, names)}"
+                    remedy = f"the columns of {self.place} are {', '.join(names[:12])}"
                     raise ConfigError(problem, f"source.{option}", remedy + "; set delimiter" * (len(names) == 1))
                 kinds[name] = kind
         return kinds

@@ -14,12 +14,13 @@ import numpy as np
 from daskfs.documents import PATH
 from daskfs.errors import DataError, SourceError
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
-from daskfs.matrix.arrays import as_column, as_names, as_targets
+from daskfs.matrix.arrays import as_column, as_targets
 from daskfs.matrix.target import kind_of
 from daskfs.sources.arrays import coded_texts, name_targets
 from daskfs.sources.npy import array_of, existing, names_of
 from daskfs.sources.options import SparseOptions
 from daskfs.sources.sparse.base import MOST_COLUMNS, NamedIds, SparseBlock, SparseSource
+from daskfs.store.row_checks import check_names
 
 
 class NpzOptions(SparseOptions):
@@ -48,9 +49,10 @@ class MatrixSource(SparseSource):
     Raises
     ------
     SourceError
-        No such file, or it holds no sparse matrix.
+        No such file, or it holds no sparse matrix, or no text.
     DataError
-        Shapes that do not fit, indices beyond the shape, or values that are not numbers.
+        Shapes that do not fit, indices beyond the shape, values that are not numbers, a name that stands for two
+        columns or is no Unicode.
     """
 
     kind, options = "npz", NpzOptions
@@ -75,7 +77,7 @@ class MatrixSource(SparseSource):
         self.has_weight = weight is not None
         self.target_names = name_targets(self._y, [target] if isinstance(target, str) else target)
         names = names_of(names)
-        self._names = None if names is None else as_names(names, self.n_features)
+        self._names = None if names is None else check_names(names, self.n_features)
 
     @property
     def target_classes(self) -> list[str] | None:
