@@ -73,6 +73,8 @@ class Source(ABC):
     """Its options in a pipeline file, by the names of its constructor's parameters."""
     knows_true_features: ClassVar[bool] = False
     """True where recall and precision of a selection can be measured."""
+    is_read_in_place: ClassVar[bool] = False
+    """True where `as_matrix` reads rows and columns out of the files, so that no store need be made."""
     is_sparse: ClassVar[bool] = False
     """True of `daskfs.sources.sparse.base.SparseSource`, whose rows are read as entries."""
     exchangeable: bool = False
@@ -118,6 +120,15 @@ class Source(ABC):
     def estimate_shape(self) -> tuple[int | None, int]:
         """Return (n_samples, n_features) without reading the whole source; an estimate for text tables."""
         return self.n_samples, len(self.feature_names)
+
+    @property
+    def held_nbytes(self) -> int:
+        """Bytes of what is held of names and the like, beside blocks, where they grow with the source."""
+        return 0
+
+    def as_matrix(self) -> Any:
+        """Return a `daskfs.matrix.base.Matrix` that reads where the data lie; None where a store must be made."""
+        return None
 
     def estimate_target(self) -> TargetKind:
         """Return what the target is taken for, as far as is known without reading the whole source."""
