@@ -4,8 +4,8 @@
     python benchmarks/biobank.py --samples 200000 --variants 100000 --memory 2GiB   # 5 GB in --folder meanwhile
 
 Variants lie in blocks of 20, each correlated with the one before; 0.1 % of the dosages are missing and become the
-variant's mean. `--causal` variants, spread evenly, have normal effects, which explain `--heritability` of the phenotype.
-The pipeline has ``store: none`` (the .bed file is read), or with ``--store`` one in between. It runs as
+variant's mean. `--causal` variants, spread evenly, have normal effects, which explain `--heritability` of the
+phenotype. The pipeline has ``store: none`` (the .bed file is read), or with ``--store`` one in between. It runs as
 ``daskfs run`` in a process of its own, whose peak is the kernel's.
 """
 

@@ -16,7 +16,6 @@ import numpy as np
 from daskfs.cluster.open import parse_bytes
 from daskfs.errors import ConfigError, PlanError, did_you_mean
 from daskfs.losses import LOSSES, PLAIN_NUMBERS, TargetKind
-from daskfs.matrix.base import Matrix
 from daskfs.matrix.buffers import DEFAULT_BLOCK_NBYTES
 from daskfs.matrix.target import kind_of_target, kind_of_values
 from daskfs.pipeline.config import Cluster, Pipeline, Split
@@ -24,7 +23,6 @@ from daskfs.pipeline.selections import key_of_n_features
 from daskfs.selectors.shared.budget import Budget
 from daskfs.selectors.shared.refit import BLOCK_VALUES
 from daskfs.sources.base import Source
-from daskfs.sources.genotypes import GenotypeSource
 from daskfs.sources.registry import find_source, make_source
 from daskfs.sources.sparse.base import SparseSource
 from daskfs.store.feature_store import FeatureStore, open_store
@@ -223,9 +221,7 @@ def facts_of(pipeline: Pipeline, source: Source | None = None) -> DataFacts:
         raise ConfigError(problem, "source", "ingest it first")
     wanted = pipeline.stored
     if pipeline.is_in_place:
-        assert isinstance(source, GenotypeSource)
-        dtype, files_nbytes = source.dtype_in_place, sum(file.stat().st_size for file in source.files)
-        return _facts_in_place(pipeline, (n_samples, n_features), dtype, source, files_nbytes)
+        return facts_in_place(pipeline, source, (n_samples, n_features))
     if isinstance(source, SparseSource):
         n_entries = source.estimate_entries()
         return DataFacts(
@@ -259,24 +255,19 @@ def facts_of(pipeline: Pipeline, source: Source | None = None) -> DataFacts:
     )
 
 
-def facts_in_place(pipeline: Pipeline, source: GenotypeSource, matrix: Matrix) -> DataFacts:
-    """Return what is known of a matrix that is read in place."""
-    files_nbytes = sum(file.stat().st_size for file in source.files)
-    return _facts_in_place(pipeline, matrix.shape, matrix.dtype, source, files_nbytes)
-
-
-def _facts_in_place(
-    pipeline: Pipeline, shape: tuple[int, int], dtype: np.dtype, source: GenotypeSource, files_nbytes: int
-) -> DataFacts:
+def facts_in_place(pipeline: Pipeline, source: Source, shape: tuple[int, int]) -> DataFacts:
+    """Return what is known of a source whose files are read in place of a store."""
+    how = source.in_place
+    assert how is not None
     return DataFacts(
         n_samples=shape[0],
         n_features=shape[1],
-        dtype=dtype.name,
-        tile_shape=(shape[0], min(shape[1], source.tile_columns)),
+        dtype=how.dtype.name,
+        tile_shape=(shape[0], min(shape[1], how.tile_columns)),
         n_train=_n_train(pipeline.split, shape[0]),
         is_estimate=source.n_samples is None,
         store_stands=True,
-        store_nbytes=files_nbytes,
+        store_nbytes=how.nbytes,
         target=source.estimate_target(),
         held_nbytes=source.held_nbytes,
         is_in_place=True,

@@ -46,14 +46,14 @@ from daskfs.result import SelectionResult
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.shared.run import Run
 from daskfs.sources.base import Source
-from daskfs.sources.genotype_matrix import GenotypeMatrix
-from daskfs.sources.genotypes import GenotypeSource
 from daskfs.sources.ingest import ingest
 from daskfs.sources.sparse.base import SparseSource
 from daskfs.store.feature_store import FeatureStore, open_store
 
 if TYPE_CHECKING:
     from distributed import Client
+
+    from daskfs.sources.genotype_matrix import GenotypeMatrix
 
 TEST_BLOCK_NBYTES = 8 * 2**20
 """Memory limit of the blocks of test rows: two blocks and their copies in double precision stay small."""
@@ -126,7 +126,7 @@ def run_pipeline(
     return RunOutcome(output, output / "report.html", results)
 
 
-Stored: TypeAlias = FeatureStore | GenotypeMatrix
+Stored: TypeAlias = "FeatureStore | GenotypeMatrix"
 """What the rows of a run come from."""
 Write = Callable[[RunFolder, StepTimes], dict[str, SelectionResult]]
 """Computes everything, writes every file of a run's folder and returns the results by label."""
@@ -231,16 +231,16 @@ class _Run:
 
     def _in_place(self) -> GenotypeMatrix:
         """Return the source's files as a matrix, once what they lack is counted."""
-        assert isinstance(self.source, GenotypeSource)
+        assert self.source is not None
         self._compile([{"text": "bed"}], "float32")
         since = time.perf_counter()
         self.steps.start("survey", 1)
-        matrix = self.source.as_matrix()
+        matrix: GenotypeMatrix = self.source.as_matrix()
         self.steps.advance()
         self.steps.finish()
         self.ingest_seconds = time.perf_counter() - since
         check_sizes(self.pipeline, matrix.shape[1])
-        self._plan_again(facts_in_place(self.pipeline, self.source, matrix), self.plan.limits.n_workers)
+        self._plan_again(facts_in_place(self.pipeline, self.source, matrix.shape), self.plan.limits.n_workers)
         return matrix
 
     def _store(self) -> FeatureStore:

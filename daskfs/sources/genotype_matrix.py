@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,8 @@ class Genotypes(ABC):
 
     n_variants: int
     n_samples: int
+    place: Path
+    """Of the file or folder."""
     chunk_variants: int = 1
     """Variants that cannot be read one by one."""
 
@@ -232,6 +235,10 @@ class GenotypeMatrix(Matrix):
             problem = f"no column {name!r}{did_you_mean(name, self._labels)}; there are: {', '.join(self._labels)}"
             raise ConfigError(problem, "split.by", "split by random, by order or by one of these")
         return self._labels[name]
+
+    def exists(self) -> bool:
+        """Return whether all files are still there."""
+        return all(one.place.exists() for one in self._sets)
 
     def verify_unchanged(self) -> None:
         """Raise a `SourceError` where a file is no longer the one that was opened."""

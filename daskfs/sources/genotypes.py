@@ -19,7 +19,7 @@ from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.arrays import as_targets
 from daskfs.matrix.target import kind_of
 from daskfs.sources.arrays import coded_texts, name_targets
-from daskfs.sources.base import Source, SourceBlock, part_nbytes
+from daskfs.sources.base import InPlace, Source, SourceBlock, part_nbytes
 from daskfs.sources.files import OfFiles, PathLike, stamp
 from daskfs.sources.genotype_matrix import GENOTYPES_IN_BYTE, TILE_COLUMNS, GenotypeMatrix, Genotypes
 from daskfs.sources.npy import array_of
@@ -292,17 +292,15 @@ class GenotypeSource(OfFiles, Source):
         return VARIANT_NBYTES * len(self.feature_names) + SAMPLE_NBYTES * len(self._samples)
 
     @property
-    def tile_columns(self) -> int:
-        """Variants that are read together."""
-        return max(TILE_COLUMNS, *(one.chunk_variants for one in self._sets))
-
-    @property
-    def dtype_in_place(self) -> np.dtype:
-        """What the values of `as_matrix` are, as far as is known before genotypes are read."""
+    def in_place(self) -> InPlace:
+        """How `as_matrix` is read; before genotypes are, the type of its values is the larger one that it may be."""
         if "survey" in vars(self):
-            return self._values(np.float32).dtype
-        may_fill = self._missing == "mean" or self._fill != int(self._fill) or not -128 <= self._fill <= 127
-        return np.dtype(np.float32 if self._n_covariates or may_fill else np.int8)
+            dtype = self._values(np.float32).dtype
+        else:
+            may_fill = self._missing == "mean" or self._fill != int(self._fill) or not -128 <= self._fill <= 127
+            dtype = np.dtype(np.float32 if self._n_covariates or may_fill else np.int8)
+        tile_columns = max(TILE_COLUMNS, *(one.chunk_variants for one in self._sets))
+        return InPlace(dtype, tile_columns, sum(file.stat().st_size for file in self.files))
 
     def as_matrix(self) -> GenotypeMatrix:
         """Return the samples that are kept as a matrix that is read where it lies."""

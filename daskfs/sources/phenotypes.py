@@ -122,8 +122,8 @@ class SampleTable:
                 problem = f"no column {name!r}{did_you_mean(name, self.names)}"
                 raise ConfigError(problem, str(self.path), f"its columns are {known}")
         keys = [name for name in self.ids if name.lower() in samples.columns]
-        ids = pd.MultiIndex.from_frame(samples[[key.lower() for key in keys]])
-        table = self._table.set_index(pd.MultiIndex.from_frame(self._table[keys]))
+        ids = pd.Index(samples[[key.lower() for key in keys]].agg("\t".join, axis=1))
+        table = self._table.set_index(self._table[keys].agg("\t".join, axis=1))
         if not table.index.is_unique:
             i = int(np.argmax(table.index.duplicated()))
             problem = f"IID {self._table['IID'].iloc[i]!r} stands twice, of two families, which the genotypes have not"

@@ -45,6 +45,7 @@ class Fileset(Genotypes):
     """
 
     def __init__(self, bed: Path) -> None:
+        self.place = bed
         self.bed, self.bim, self.fam = bed, bed.with_suffix(".bim"), bed.with_suffix(".fam")
         for file in self.files:
             if not file.is_file():

@@ -73,7 +73,7 @@ class Calls(Genotypes):
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder = self.place = folder
         array = self._array()
         if array.ndim != 3 or array.shape[2] not in (1, 2) or np.dtype(array.dtype).kind != "i":
             problem = f"expected calls of one or two alleles, found shape {array.shape} of {array.dtype}"

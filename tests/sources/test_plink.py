@@ -235,9 +235,9 @@ def test_no_more_is_held_than_bands(tmp_path, monkeypatch):
     monkeypatch.setattr(
         "daskfs.sources.plink_files.Fileset.read",
         lambda self, first, last, start, stop, read=source._sets[0].read: (
-            (first, last) == (0, 8) and stop - start < self.stride and widths.append(stop - start)
-        )
-        or read(first, last, start, stop),
+            ((first, last) == (0, 8) and stop - start < self.stride and widths.append(stop - start))
+            or read(first, last, start, stop)
+        ),
     )
     read(source, 5, np.float32)
     assert max(widths) <= 5 * np.dtype(np.float32).itemsize + 1
