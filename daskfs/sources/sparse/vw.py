@@ -12,12 +12,14 @@ from daskfs.documents import PATH, Words
 from daskfs.errors import ConfigError, DaskfsError, DataError, SourceError
 from daskfs.kernels.text import hashes, vowpal
 from daskfs.kernels.text.lines import ENTRIES, NAME_TEXT, NAMES, NOT_UTF8, ROWS, TEXT, Bounds
+from daskfs.kernels.text.words import MARGIN
 from daskfs.sources.files import PathLike
 from daskfs.sources.options import SparseOptions
 from daskfs.sources.sparse.base import SparseBlock
+from daskfs.sources.sparse.kept_names import NamesInLines
 from daskfs.sources.sparse.line_source import LineSource
-from daskfs.sources.sparse.lines import Reading, texts_of
-from daskfs.sources.sparse.named_lines import FIRST_TEXT_NBYTES, NamedLineFormat
+from daskfs.sources.sparse.lines import LineFormat, Reading, texts_of
+from daskfs.sources.sparse.named_lines import FIRST_TEXT_NBYTES
 
 
 class VwOptions(SparseOptions):
@@ -35,7 +37,7 @@ class VwOptions(SparseOptions):
     tell_names: bool | None = Field(default=None, description="tell the names of features; true by default")
 
 
-class VwFormat(NamedLineFormat[vowpal.Room]):
+class VwFormat(LineFormat[vowpal.Room]):
     """Lines of labels and namespaces.
 
     Parameters
@@ -46,10 +48,10 @@ class VwFormat(NamedLineFormat[vowpal.Room]):
     """
 
     nothing = (0, 0, 0, 0, 0)
-    grows_with = (ROWS, ENTRIES, ENTRIES, ROWS, ROWS, ROWS, TEXT, NAMES, NAMES, NAME_TEXT, NAMES)
+    grows_with = (ROWS, ENTRIES, ENTRIES, ROWS, ROWS, ROWS, TEXT, NAMES, NAMES, NAME_TEXT, ROWS)
 
     def __init__(self, layout: vowpal.Layout, *, has_tags: bool) -> None:
-        self._layout, self._has_tags, self.tells_names = layout, has_tags, layout.tells_names
+        self._layout, self._has_tags = layout, has_tags
 
     def room(self, n_rows: int, n_entries: int) -> vowpal.Room:
         """Return room for so many."""
@@ -61,7 +63,10 @@ class VwFormat(NamedLineFormat[vowpal.Room]):
             np.empty(n_rows, np.float64),
             np.empty(n_rows + 1, np.int64),
             np.empty(FIRST_TEXT_NBYTES, np.uint8),
-            *self.room_for_names(),
+            np.empty(n_entries if self._layout.tells_names else 0, np.uint64),
+            np.empty(n_entries if self._layout.tells_names else 0, np.int64),
+            np.empty(FIRST_TEXT_NBYTES, np.uint8),
+            np.empty(n_rows + 1, np.int64),
         )
 
     def read(
@@ -75,7 +80,7 @@ class VwFormat(NamedLineFormat[vowpal.Room]):
 
     def block(self, start: int, room: vowpal.Room, counts: tuple[int, ...]) -> SparseBlock:
         """Return what was read."""
-        n_rows, n_entries, n_tag, *_ = counts
+        n_rows, n_entries, n_tag, n_ids, n_text = counts
         data = room.data[:n_entries]
         tags = {"tag": texts_of(room.tags[:n_tag], room.tag_offsets[: n_rows + 1])} if self._has_tags else {}
         return SparseBlock(
@@ -86,7 +91,11 @@ class VwFormat(NamedLineFormat[vowpal.Room]):
             room.y[:n_rows],
             room.weight[:n_rows] if self._layout.has_weight else None,
             tags,
-            self.told(room, counts),
+            NamesInLines(
+                room.ids[:n_ids], room.places[:n_ids], room.lines[: n_text + MARGIN], room.ids_of_rows[: n_rows + 1]
+            )
+            if self._layout.tells_names
+            else None,
         )
 
     def fault(self, why: int, found: str, where: str) -> DaskfsError:
