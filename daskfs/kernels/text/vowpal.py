@@ -44,6 +44,8 @@ class Layout(NamedTuple):
     has_weight: bool
     ignores_weight: bool
     tells_names: bool
+    sorts: bool
+    """Whether the entries of a row ascend, each feature once; else they are as they stand."""
 
 
 class Room(NamedTuple):
@@ -59,7 +61,7 @@ class Room(NamedTuple):
     tags: np.ndarray
     """uint8"""
     ids: np.ndarray
-    """uint64, of features as they stand in the lines."""
+    """uint64, of features as they stand in the lines; of length 0 where entries are as they stand."""
     places: np.ndarray
     """int64, where the names are in `lines`, see `kept_names`."""
     lines: np.ndarray
@@ -248,10 +250,12 @@ def read_rows(text, start, stop, layout, bounds, room, n_rows, n_entries, n_tag,
                 break
             feature = xxh64(i, stop_name, seed) & ID_MASK
             if layout.tells_names:
-                if n_ids == len(ids):
+                if n_ids == len(places):
                     why, place = SHORT, NAMES
                     break
-                ids[n_ids], places[n_ids] = feature, place_of(i + keep, i - space)
+                if layout.sorts:
+                    ids[n_ids] = feature
+                places[n_ids] = place_of(i + keep, i - space)
                 n_ids += 1
             features[n], data[n] = feature, value
             n += 1
@@ -266,7 +270,7 @@ def read_rows(text, start, stop, layout, bounds, room, n_rows, n_entries, n_tag,
                     if not (is_utf8(at, end_of_name(at)) and is_utf8(space, end_of_name(space))):
                         why, place = NOT_UTF8, at
                         break
-        if why == 0 and n - n_entries > 1:
+        if why == 0 and n - n_entries > 1 and layout.sorts:
             if n - n_entries > len(spare_ids):
                 length = 2 * (n - n_entries)
                 spare_ids, spare_data = np.empty(length, np.uint64), np.empty(length, np.float32)

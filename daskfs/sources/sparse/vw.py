@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -63,7 +64,7 @@ class VwFormat(LineFormat[vowpal.Room]):
             np.empty(n_rows, np.float64),
             np.empty(n_rows + 1, np.int64),
             np.empty(FIRST_TEXT_NBYTES, np.uint8),
-            np.empty(n_entries if self._layout.tells_names else 0, np.uint64),
+            np.empty(n_entries if self._layout.tells_names and self._layout.sorts else 0, np.uint64),
             np.empty(n_entries if self._layout.tells_names else 0, np.int64),
             np.empty(FIRST_TEXT_NBYTES, np.uint8),
             np.empty(n_rows + 1, np.int64),
@@ -91,12 +92,12 @@ class VwFormat(LineFormat[vowpal.Room]):
             room.y[:n_rows],
             room.weight[:n_rows] if self._layout.has_weight else None,
             tags,
-            NamesInLines(
-                room.ids[:n_ids], room.places[:n_ids], room.lines[: n_text + MARGIN], room.ids_of_rows[: n_rows + 1]
-            )
-            if self._layout.tells_names
-            else None,
+            self._names(room, n_rows, n_ids, n_text) if self._layout.tells_names else None,
         )
+
+    def _names(self, room: vowpal.Room, n_rows: int, n_ids: int, n_text: int) -> NamesInLines:
+        ids, lines = room.ids if self._layout.sorts else room.features, room.lines[: n_text + MARGIN]
+        return NamesInLines(ids[:n_ids], room.places[:n_ids], lines, room.ids_of_rows[: n_rows + 1])
 
     def fault(self, why: int, found: str, where: str) -> DaskfsError:
         """Return the error for a word."""
@@ -171,6 +172,7 @@ class VwSource(LineSource):
 
     kind, options, endings = "vw", VwOptions, (".vw",)
     features_are_ids, namespace_mark = True, "^"
+    _sorts = True
 
     def __init__(
         self,
@@ -215,6 +217,12 @@ class VwSource(LineSource):
             "base": self._base,
         }
 
+    def as_it_stands(self) -> VwSource:
+        """Return the source with rows as their lines are."""
+        source = copy(self)
+        source._sorts = False
+        return source
+
     def estimate_shape(self) -> tuple[int | None, int]:
         """Return rows by the length of the first, and the features that occur in them."""
         return self.estimate_rows(), len(np.unique(self.head.features))
@@ -227,5 +235,6 @@ class VwSource(LineSource):
             has_weight=is_head or self.has_weight,
             ignores_weight=self._weights == "ignore",
             tells_names=self._tell_names,
+            sorts=self._sorts,
         )
         return VwFormat(layout, has_tags=is_head or bool(self.label_names))
