@@ -1,4 +1,4 @@
-"""From text into the sketch without a store: how fast `Mission.fit_source` learns, in what memory, beside Vowpal Wabbit.
+"""From text into the sketch without a store: how fast `Mission.fit_source` learns, in what memory, and Vowpal Wabbit.
 
     python benchmarks/mission_stream.py [--nnz 2e7] [--rounds 3] [--caches] [--folder FOLDER]
 

@@ -50,18 +50,13 @@ def place_of(start, distance):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def keep_line(i, stop, lines, n_text):  # type: ignore[no-untyped-def]
-    """Copy the bytes between two addresses, and up to seven more; return whether all are ASCII."""
-    words = lines[n_text : n_text + (stop - i + 7) // 8 * 8]
+def is_ascii(i, stop):  # type: ignore[no-untyped-def]
+    """Return whether all bytes between two addresses are ASCII."""
     tops = np.uint64(0)
-    for k in range(0, stop - i, 8):
-        word = word_at(i + k)
-        for m in range(8):
-            words[k + m] = (word >> np.uint64(8 * m)) & np.uint64(255)
-        if stop - i - k >= 8:
-            tops |= word
-        else:
-            tops |= word & ((_ONE << np.uint64(8 * (stop - i - k))) - _ONE)
+    while i + 8 <= stop:
+        tops |= word_at(i)
+        i += 8
+    tops |= word_at(i) & ((_ONE << np.uint64(8 * (stop - i))) - _ONE)
     return tops & _TOPS == np.uint64(0)
 
 

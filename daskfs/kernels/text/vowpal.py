@@ -8,7 +8,7 @@ import numpy as np
 
 from daskfs.kernels.numba_cache import is_stopped, kernel
 from daskfs.kernels.text.hashes import ID_MASK, sort_ids, xxh64
-from daskfs.kernels.text.kept_names import BAR, COLON, START_MASK, bar_before, end_of_name, keep_line, place_of
+from daskfs.kernels.text.kept_names import BAR, COLON, START_MASK, bar_before, end_of_name, is_ascii, place_of
 from daskfs.kernels.text.lines import (
     ENTRIES,
     FULL,
@@ -65,7 +65,7 @@ class Room(NamedTuple):
     places: np.ndarray
     """int64, where the names are in `lines`, see `kept_names`."""
     lines: np.ndarray
-    """uint8, with `words.MARGIN` more bytes at the end."""
+    """uint8, with `words.MARGIN` more bytes at the end; the caller copies what was read, from `n_text` on."""
     ids_of_rows: np.ndarray
     """int64: row i has those from `ids_of_rows[i]` on; one more."""
 
@@ -170,6 +170,9 @@ def read_rows(text, start, stop, layout, bounds, room, n_rows, n_entries, n_tag,
     spare_ids, spare_data = np.empty(256, np.uint64), np.empty(256, np.float32)
     counts = np.empty(512, np.int64)
     position, n_lines, n_dropped, why, place = start, 0, 0, WHOLE, 0
+    keep = n_text - i  # from an address to where it will be kept
+    if layout.tells_names and n_text + stop - start + MARGIN > len(lines):
+        end, why, place = i, SHORT, NAME_TEXT
     indptr[0] = tag_offsets[0] = ids_of_rows[0] = 0
     while i < end:
         if n_lines & 255 == 0 and is_stopped():
@@ -199,8 +202,7 @@ def read_rows(text, start, stop, layout, bounds, room, n_rows, n_entries, n_tag,
         if not is_utf8(tag, tag_end):
             why, place = NOT_UTF8, tag
             break
-        n, line = n_entries, origin + position
-        keep, row_ids = n_text - line, n_ids  # from an address to where it is kept
+        n, row_ids = n_entries, n_ids
         space, space_end, seed, scale = i, i, np.uint64(0), 1.0
         while why == 0:
             # a bar begins a namespace, which may be without a name
@@ -260,16 +262,13 @@ def read_rows(text, start, stop, layout, bounds, room, n_rows, n_entries, n_tag,
             features[n], data[n] = feature, value
             n += 1
             i = behind
-        if why == 0 and layout.tells_names:
-            if n_text + i + 1 - line + MARGIN > len(lines):
-                why, place = SHORT, NAME_TEXT
-            elif not keep_line(line, i + 1, lines, n_text):
-                for k in range(row_ids, n_ids):
-                    at = (places[k] & START_MASK) - keep
-                    space = bar_before(at) + 1
-                    if not (is_utf8(at, end_of_name(at)) and is_utf8(space, end_of_name(space))):
-                        why, place = NOT_UTF8, at
-                        break
+        if why == 0 and layout.tells_names and not is_ascii(origin + position, i):
+            for k in range(row_ids, n_ids):
+                at = (places[k] & START_MASK) - keep
+                space = bar_before(at) + 1
+                if not (is_utf8(at, end_of_name(at)) and is_utf8(space, end_of_name(space))):
+                    why, place = NOT_UTF8, at
+                    break
         if why == 0 and n - n_entries > 1 and layout.sorts:
             if n - n_entries > len(spare_ids):
                 length = 2 * (n - n_entries)
@@ -290,11 +289,10 @@ def read_rows(text, start, stop, layout, bounds, room, n_rows, n_entries, n_tag,
             n_tag += 1
         n_rows, n_entries = n_rows + 1, n
         indptr[n_rows], tag_offsets[n_rows] = n, n_tag
-        if layout.tells_names:
-            n_text += i + 1 - line
-            ids_of_rows[n_rows] = n_ids
+        ids_of_rows[n_rows] = n_ids
         i += 1
         position, n_lines = i - origin, n_lines + 1
     if why > SHORT:
         place -= origin
+    n_text += position - start
     return position, n_lines, n_dropped, n_rows, n_entries, n_tag, n_ids, n_text, why, place

@@ -14,7 +14,8 @@ from daskfs.sources.sparse.base import ToldNames
 
 MOST_SHOWN, MOST_COLLISIONS = 3, 1000
 """Collisions that are told by name; that are remembered."""
-COMPARED_ROWS = 256
+COMPARED_ROWS, COMPARED_EVERY = 256, 1 << 14
+"""Rows whose names are compared with those that are known, and how often."""
 FEWEST = 1024
 """Names of features that are not active any more, and may be again."""
 
@@ -25,7 +26,7 @@ class FeatureNames:
 
     A feature becomes active in a row that has it, and the block of this row tells its name: nobody has to remember the
     names of all that ever occurred, and no second pass looks for them. Names that are known are compared with those of
-    the first `COMPARED_ROWS` rows of every piece: what has two names often has both there.
+    some rows in every `COMPARED_EVERY`: what has two names often has both there.
 
     Attributes
     ----------
@@ -45,8 +46,10 @@ class FeatureNames:
         """Keep the names of features that are active after these rows, as far as the rows tell them."""
         for told in rows.told(piece):
             self.note(told, active)
-        for told in rows.told(slice(piece.start, min(piece.start + COMPARED_ROWS, piece.stop))):
-            self.compare(told, active)
+        first = -(-piece.start // COMPARED_EVERY) * COMPARED_EVERY
+        if first < piece.stop:
+            for told in rows.told(slice(first, min(first + COMPARED_ROWS, piece.stop))):
+                self.compare(told, active)
 
     def note(self, told: ToldNames, active: np.ndarray) -> None:
         """Keep the names of active features that have none among those that a block tells, and those of few others.

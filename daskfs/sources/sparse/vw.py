@@ -77,6 +77,8 @@ class VwFormat(LineFormat[vowpal.Room]):
         position, n_lines, n_dropped, *found, why, place = vowpal.read_rows(
             text, start, stop, self._layout, bounds, room, *counts
         )
+        if self._layout.tells_names:
+            room.lines[counts[-1] : counts[-1] + position - start] = text[start:position]
         return Reading(position, n_lines, tuple(found), why, place, n_dropped)
 
     def block(self, start: int, room: vowpal.Room, counts: tuple[int, ...]) -> SparseBlock:
