@@ -21,7 +21,6 @@ from dataclasses import replace
 import numpy as np
 
 from daskfs.kernels.sketch.hashed_rows import predict_hashed_rows
-from daskfs.selectors.mission.entries import MOST_IDS
 from daskfs.selectors.mission.plan import Settings
 from daskfs.selectors.mission.selector import Mission
 from daskfs.sources.sparse.base import SparseBlock
@@ -75,7 +74,7 @@ class FeatureHashing(
 
     def _predictor(self, block: SparseBlock) -> np.ndarray:
         """Return the linear predictor of a block's rows: of ids by their cells."""
-        if self._stream is None or self._stream.shape.data.n_features < MOST_IDS:
+        if self._stream is None or not self._stream.are_ids:
             return super()._predictor(block)
         model, state = self._stream.shape.model, self._stream.state
         sketch = model.sketch(state.cells, state.scale)

@@ -88,14 +88,19 @@ class MissionFit:
     seconds: dict[str, float] = field(default_factory=dict)
     nbytes: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def are_ids(self) -> bool:
+        """Whether features are ids, of which nobody has a list."""
+        return self.shape.data.n_features >= MOST_IDS
+
     def selected(self) -> MissionFit:
         """Return the fit with what is selected as active: of hashed columns all, each with the weight of its cell.
 
         Hashed ids are not known one by one: none of them is active, and rows are predicted by their cells.
         """
-        n_features = self.shape.data.n_features
-        if self.shape.model.variant != "hashing" or n_features >= MOST_IDS:
+        if self.shape.model.variant != "hashing" or self.are_ids:
             return self
+        n_features = self.shape.data.n_features
         keys = np.arange(n_features, dtype=np.uint64)
         weights = self.shape.model.sketch(self.state.cells, self.state.scale).estimate(keys).reshape(n_features, -1)
         touches = np.zeros(n_features, dtype=np.int64)
@@ -300,7 +305,7 @@ class Passes:
 
     def __init__(self, run: Run, fit: MissionFit) -> None:
         self.run, self.fit, self.sgd, self.settings = run, fit, fit.sgd, fit.shape.settings
-        self.state, self.history = fit.state, list(fit.history)
+        self.state, self.history, self.progressive = fit.state, list(fit.history), dict(fit.progressive)
         self._counted = (fit.state.loss_sum, fit.state.weight_sum)  # at the last line of the history
 
     def take(self, step: str, first: int, n_passes: int, *, frozen: bool = False) -> None:
@@ -332,8 +337,8 @@ class Passes:
 
     def learnt(self) -> MissionFit:
         """Return the fit with the model as it is now."""
-        run = self.run
-        return replace(self.fit, state=self.state, history=list(self.history), seconds=run.seconds, nbytes=run.nbytes)
+        so_far = {"history": list(self.history), "progressive": dict(self.progressive)}
+        return replace(self.fit, state=self.state, seconds=self.run.seconds, nbytes=self.run.nbytes, **so_far)  # type: ignore[arg-type]
 
     def _rounds(self, number: int) -> Iterator[tuple[list[Unit], bool]]:
         """Yield the rounds of a pass: for each model its blocks; and whether a report follows."""
@@ -391,6 +396,8 @@ class Passes:
         norm = self.sgd.shape.sketch(state.cells, state.scale).norm()
         mean_loss = loss / weight if weight else np.nan
         self.history.append(Line(number + 1, state.rows_seen, mean_loss, state.threshold, len(state.keys), norm))
+        if self.progressive:  # a stream goes on
+            self.progressive[int(state.rows_seen)] = counted[0] / counted[1] if counted[1] else np.nan
 
     def _resume(self, step: str) -> int:
         """Take up what an interrupted run had finished; return how many rounds."""

@@ -5,7 +5,7 @@ Imported by workers, hence light: numpy and the kernels.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -74,8 +74,7 @@ def learn_part(source: Any, how: HowToLearn, state: ModelState, names: FeatureNa
                 model.train(entries, *how.sgd.target.read(rows, piece), rule)
             except NotFiniteRow as fault:
                 raise not_finite(rows, piece, entries, fault.row) from None
-            for told in rows.told(piece):
-                names.note(told, model.active()[0])
+            names.note_rows(rows, piece, model.active()[0])
         is_end = stop == n_seen
         if (is_end and n_seen % how.block_rows) or (not is_end and stop == block_end):
             n_rows = (n_seen if is_end else stop) - (block_end - how.block_rows)
@@ -92,7 +91,7 @@ def averaged(shape: ModelShape, first: LearntPart, second: LearntPart) -> Learnt
     return LearntPart(merged(shape, first.state, second.state), first.names, first.n_rows + second.n_rows)
 
 
-def _coded(blocks: Iterator[SparseBlock], labels: np.ndarray | None) -> Iterator[SparseBlock]:
+def _coded(blocks: Iterator[SparseBlock], labels: np.ndarray | None) -> Generator[SparseBlock, None, None]:
     """Yield blocks with the numbers of their classes as target."""
     for block in blocks:
         if labels is None:

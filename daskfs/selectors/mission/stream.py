@@ -14,7 +14,7 @@ import numpy as np
 
 from daskfs import interrupts
 from daskfs.kernels.sketch.rows import StepRule
-from daskfs.matrix.of_blocks import Passing
+from daskfs.matrix.passing import Passing
 from daskfs.selectors.mission.feature_names import FeatureNames
 from daskfs.selectors.mission.fit import Line, MissionFit
 from daskfs.selectors.mission.model import MissionModel, NotFiniteRow
@@ -93,8 +93,7 @@ class Learner:
         except NotFiniteRow as fault:
             raise not_finite(rows, piece, entries, fault.row) from None
         if self.names is not None:
-            for told in rows.told(piece):
-                self.names.note(told, self.model.active()[0])
+            self.names.note_rows(rows, piece, self.model.active()[0])
 
     def _end_block(self, n_rows: int) -> None:
         half_life = self.fit.sgd.half_life

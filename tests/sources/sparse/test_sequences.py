@@ -61,7 +61,9 @@ def patterns(draw):
         k = draw(st.lists(st.integers(1, 31), min_size=1, max_size=2, unique=True))
         k += [] if 31 in k else draw(st.lists(st.integers(1, 30).filter(lambda each: each not in k), max_size=1))
         return {"k": k, "canonical": canonical}, ["1" * each for each in k]
-    halves = draw(st.lists(st.text("01", max_size=12).map(lambda text: "1" + text), min_size=1, max_size=3, unique=True))
+    halves = draw(
+        st.lists(st.text("01", max_size=12).map(lambda text: "1" + text), min_size=1, max_size=3, unique=True)
+    )
     each = [half + half[::-1] if canonical else half + "1" for half in halves]
     each = list(dict.fromkeys(pattern for pattern in each if pattern.count("1") <= 30))
     return {"patterns": each, "canonical": canonical}, each
@@ -177,9 +179,11 @@ def read_fastq(text, at):
         at = min(at + sum(map(len, lines[: last + 1])) + last + 1, len(text))
 
 
-WORDS = [b">", b"@", b"\n", b"+", b"\n>", b"\n@", b"\n+\n", b"\r\n", b"\0", b"!", b"ACGT", b"NNN", b" ", b"\xff", b"u"]
+WORDS = [b">", b"@", b"\n", b"+", b"\n>", b"\n@", b"\n+\n", b"\r\n", b"\0", b"!", b"ACGT", b"N", b" ", b"\xff", b"u"]
 FASTA = b">one x\nACGTACGTTTGA\nACG\n\n>two\nacgtnACGU\r\nRYKM\n>\n\n>three > 3\nGATTACAGATTACA\n"
-FASTQ = b"@one x\nACGTACG\nTT\n+\n@+II!\n~III\n@two\nacgtn\n+two\nIIIII\n\n@\n\n+\n\n@three\r\nGATTACA\r\n+\r\n5555555\r\n"
+FASTQ = (
+    b"@one x\nACGTACG\nTT\n+\n@+II!\n~III\n@two\nacgtn\n+two\nIIIII\n\n@\n\n+\n\n@three\r\nGATTACA\r\n+\r\n5555555\n"
+)
 
 
 def fuzz(seed, n_cases, path, monkeypatch):
@@ -196,8 +200,8 @@ def fuzz(seed, n_cases, path, monkeypatch):
             except SourceError as fault:
                 assert fault.remedy, "what to do is said"  # noqa: PT017
                 where = re.search(r":(\d+)(, character \d+)?$", fault.where)
-                assert (int(where.group(1)) if where else None) == line, text  # noqa: PT017
-                assert line is not None or not expected, text  # noqa: PT017
+                assert (int(where.group(1)) if where else None) == line, text
+                assert line is not None or not expected, text
                 continue
             n_read += 1
             assert line is None, text
