@@ -35,6 +35,8 @@ SPREADS_NBYTES = 64 << 20
 """Of the products' variances, kept from pass to pass; more of them are computed again."""
 READ_NBYTES = 40
 """Of an entry of a sparse store while it is read."""
+CAUTION = 20.0
+"""By which FGM's default C is divided: with so many candidates, what a large C leaves of the loss picks noise."""
 LONG_SHARE = 0.02
 """Of the sparse columns, scored before the others: what they find rules most others out."""
 
@@ -158,7 +160,7 @@ class ProductMatrix(ImplicitMatrix):
         counts = matrix.entry_counts()
         self.is_sparse, self.is_signed = counts is not None, bool((given.minimum < 0.0).any())
         self.scaling = ProductScaling.of(given, weights, center, self.is_sparse)
-        self.variance = self.scaling.variance
+        self.variance = CAUTION * self.scaling.variance
         n_entries = None if counts is None else int(counts.sum())
         self.sizes = cut(n_samples, n_parents, matrix.dtype.itemsize, n_entries, given.n_classes, given.task_nbytes)
         self._start()
