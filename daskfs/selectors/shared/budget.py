@@ -21,6 +21,7 @@ import numpy as np
 
 from daskfs.errors import PlanError
 from daskfs.matrix.base import Matrix
+from daskfs.matrix.names import Names
 
 BLOCK_NBYTES = 1 << 20  # of a tile, put together at once
 TILES_NBYTES = (8 << 20) + BLOCK_NBYTES  # a decoded and an encoded tile of the reader, of 4 MiB, and a block of one
@@ -45,6 +46,10 @@ class DataShape:
     """Whether the columns' statistics over exactly these rows are known, and rows weigh the same."""
     n_entries: int | None = None
     """Of these rows in a sparse store; None where all values are stored, or lie in memory."""
+    names: Names | None = None
+    """Of the columns, where a plan is told."""
+    table_columns: np.ndarray | None = None
+    """Names of the columns of the table that the features were encoded from, where a plan is told."""
 
     @classmethod
     def of(cls, matrix: Matrix) -> Self:
