@@ -8,7 +8,7 @@ arguments. Promises can be kept again and again, blocks that an iterator yields 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
@@ -61,16 +61,16 @@ class Block:
     weight: Any = None
     names: list[str] | None = None
     """Of its columns, where it is a frame."""
+    is_sparse: bool = False
 
     def facts(self, axis: Axis) -> Facts:
         """Return what it is."""
         n_rows, n_columns = self.X.shape
         length, breadth = (n_rows, n_columns) if axis == "rows" else (n_columns, n_rows)
-        is_sparse = hasattr(self.X, "tocsr")
         return Facts(
-            int(length), int(breadth), np.dtype(self.X.dtype), is_sparse,
+            int(length), int(breadth), np.dtype(self.X.dtype), self.is_sparse,
             self.start, self.stop, self.y, self.weight, self.names,
-            np.diff(self.X.indptr).astype(np.int64) if is_sparse and axis == "rows" else None,
+            np.diff(self.X.indptr).astype(np.int64) if self.is_sparse and axis == "rows" else None,
         )  # fmt: skip
 
     @property
@@ -81,12 +81,17 @@ class Block:
     @property
     def nbytes(self) -> int:
         """Of the values."""
-        return int(self.X.data.nbytes + self.X.indices.nbytes if hasattr(self.X, "tocsr") else self.X.nbytes)
+        return int(self.X.data.nbytes + self.X.indices.nbytes if self.is_sparse else self.X.nbytes)
+
+
+def is_of_dask(item: Any) -> bool:
+    """Whether an item is a Dask object: delayed, or a collection."""
+    return hasattr(item, "__dask_graph__")
 
 
 def is_promise(item: Any) -> bool:
     """Whether an item is computed to be a block: a Dask object, or a function."""
-    return hasattr(item, "__dask_graph__") or callable(item)
+    return is_of_dask(item) or callable(item)
 
 
 def opened(item: Any, axis: Axis) -> Block:
@@ -98,7 +103,7 @@ def opened(item: Any, axis: Axis) -> Block:
         It is of the other axis, or no matrix of numbers.
     """
     while is_promise(item):
-        item = item.compute(scheduler="synchronous") if hasattr(item, "__dask_graph__") else item()
+        item = item.compute(scheduler="synchronous") if is_of_dask(item) else item()
     start, stop, y, weight, X = None, None, None, None, item
     if isinstance(item, (RowBlock, ColumnBlock)):
         if isinstance(item, RowBlock) != (axis == "rows"):
@@ -110,7 +115,8 @@ def opened(item: Any, axis: Axis) -> Block:
         X, y, weight = (*item, None)[:3]
     names = [str(name) for name in X.columns] if hasattr(X, "columns") else None
     X = as_matrix(X)
-    return Block(X.tocsc() if hasattr(X, "tocsr") and axis == "columns" else X, start, stop, y, weight, names)
+    is_sparse = hasattr(X, "tocsr")  # scipy's, or what is like it: it is not loaded for dense blocks
+    return Block(X.tocsc() if is_sparse and axis == "columns" else X, start, stop, y, weight, names, is_sparse)
 
 
 _REMEDY = {
@@ -126,7 +132,7 @@ def facts_of(item: Any, axis: Axis) -> Facts:
 
 def all_facts(items: Sequence[Any], axis: Axis, client: Client | None) -> list[Facts]:
     """Return what each block is; Dask's promises are kept on the client's workers, two for each thread at once."""
-    if client is None or not any(hasattr(item, "__dask_graph__") for item in items):
+    if client is None or not any(is_of_dask(item) for item in items):
         return [facts_of(item, axis) for item in items]
     import dask
 
@@ -187,7 +193,7 @@ class Order:
         return slice(first, self.position)
 
 
-def read_ahead(items: Iterator[Any], axis: Axis, depth: int) -> Iterator[Block]:
+def read_ahead(items: Iterator[Any], axis: Axis, depth: int) -> Generator[Block, None, None]:
     """Yield items as blocks; up to `depth` are fetched ahead in a thread of their own."""
     end = object()
 
@@ -239,7 +245,7 @@ def kept_in(folder: Path, blocks: Iterable[Block], axis: Axis) -> tuple[list[Cal
     promises: list[Callable[[], Any]] = []
     facts: list[Facts] = []
     for k, block in enumerate(blocks):
-        path = folder / f"block-{k:06d}.{'npz' if hasattr(block.X, 'tocsr') else 'npy'}"
+        path = folder / f"block-{k:06d}.{'npz' if block.is_sparse else 'npy'}"
         if path.suffix == ".npz":
             from scipy.sparse import save_npz
 

@@ -32,7 +32,8 @@ from daskfs.matrix.incoming import (
     weights_of,
 )
 from daskfs.matrix.names import Names
-from daskfs.matrix.of_blocks import BlockMatrix, PassingBlocks
+from daskfs.matrix.of_blocks import BlockMatrix
+from daskfs.matrix.passing import PassingBlocks
 from daskfs.matrix.streaming import MatrixBlocks
 from daskfs.matrix.target import kind_of_target
 from daskfs.selectors.base import BaseSelector

@@ -39,8 +39,9 @@ def daskfs(*arguments: object, cwd: Path = ROOT) -> subprocess.CompletedProcess[
 
 
 def run_elsewhere(pipeline: Path, folder: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
-    """Run a pipeline of the project with its store and its output in another folder."""
-    places = [f"store.path={folder}/store.zarr", f"output={folder}/run", *overrides]
+    """Run a pipeline of the project with its store, where it has one, and its output in another folder."""
+    has_store = "\nstore: none\n" not in pipeline.read_text(encoding="utf-8")
+    places = [f"store.path={folder}/store.zarr"] * has_store + [f"output={folder}/run", *overrides]
     return daskfs("run", pipeline, *(word for override in places for word in ("--set", override)))
 
 

@@ -138,6 +138,47 @@ def test_what_passes_by_once_is_kept_in_files_by_those_who_ask_twice(arrays):
     assert_same_bits(found, Message(subset_size=100).fit_matrix(ArrayMatrix(X, y, shuffled=True)))
 
 
+def test_the_first_block_of_a_stream_may_be_empty(arrays):
+    X, y = arrays
+    for kind in (np.asarray, scipy.sparse.csr_array):
+        blocks = [(kind(X[:0]), y[:0]), (kind(X[:9]), y[:9]), (kind(X[9:9]), y[:0]), (kind(X[9:]), y[9:])]
+        assert_same_bits(Mission(4).fit_blocks(iter(blocks)), Mission(4).fit_blocks(iter(blocks[1::2])))
+    with pytest.raises(DataError, match="at least 2 rows"):
+        Mission(4).fit_blocks(iter(blocks[:1]))
+
+
+@pytest.mark.parametrize("value", [1e300, 1e200, 1e39, np.inf, np.nan])
+def test_a_value_beyond_single_precision_is_named_with_its_own_row(arrays, value):
+    X, y = arrays
+    X = np.hstack([X[:, :7], 1e3 * X[:, 7:]])
+    X[103, 4] = value
+    for fit in (
+        lambda selector: selector.fit(X, y),
+        lambda selector: selector.fit_blocks(rows_of(X, y, 70)),
+        lambda selector: selector.fit_blocks(iter(rows_of(X, y, 70))),
+        lambda selector: selector.partial_fit(X, y),
+    ):
+        if value == 1e39:  # of standardised columns it is one among 300
+            fit(Mission(4))
+            continue
+        with pytest.raises(DataError, match="column 4, row 103:"):
+            fit(Mission(4))
+
+
+def test_later_calls_of_partial_fit_tell_the_loss_of_their_own_rows(arrays):
+    X, y = arrays
+    selector = Mission(4, block_rows=64)
+    for first in range(0, N_SAMPLES, 100):
+        selector.partial_fit(X[first : first + 100], y[first : first + 100])
+    history = selector.result_.history
+    whole = Mission(4, block_rows=64).fit_blocks(iter(rows_of(X, y, 100))).partial_fit(X, y).result_.history
+    assert history["mean_loss"].iloc[-1] < 0.5 * history["mean_loss"].iloc[0]
+    n_new = np.diff(whole["rows_seen"], prepend=0)
+    so_far = np.cumsum(whole["mean_loss"] * n_new) / np.cumsum(n_new)
+    np.testing.assert_allclose(whole["progressive_loss"], so_far, rtol=1e-12)
+    assert any(note.endswith("of largest weight after 1 pass(es)") for note in selector.result_.notes)
+
+
 MADE: list[int] = []
 
 

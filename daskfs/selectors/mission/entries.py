@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import numpy as np
 
 from daskfs.errors import DataError
 from daskfs.matrix.blocks import Rows, SparseRows
 from daskfs.matrix.names import Names
-from daskfs.matrix.of_blocks import Passing
+from daskfs.matrix.passing import Passing
 from daskfs.sources.sparse.base import SparseBlock, ToldNames
 
 BLOCK_ROWS, BLOCK_NNZ = 4096, 1 << 20
@@ -23,12 +23,12 @@ class PassingEntries(Passing):
 
     Parameters
     ----------
-    blocks : iterator of SparseBlock
+    blocks : generator of SparseBlock
     n_features : int, optional
         Columns; None where features are ids.
     """
 
-    def __init__(self, blocks: Iterator[SparseBlock], n_features: int | None) -> None:
+    def __init__(self, blocks: Generator[SparseBlock, None, None], n_features: int | None) -> None:
         self._blocks, self._n_features = blocks, n_features or MOST_IDS
         self._window: list[tuple[int, int, SparseBlock]] = []
         self._n_rows = 0
@@ -106,9 +106,7 @@ class PassingEntries(Passing):
     def close(self) -> None:
         """Read no more."""
         self._window.clear()
-        close = getattr(self._blocks, "close", None)
-        if close is not None:
-            close()
+        self._blocks.close()
 
 
 def linear_predictor(
@@ -134,3 +132,21 @@ def linear_predictor(
         return np.bincount(rows, coef[columns] * values, minlength=n_rows) + intercept
     of_classes = [np.bincount(rows, one[columns] * values, minlength=n_rows) for one in coef]
     return np.column_stack(of_classes) + intercept
+
+
+def rows_of(block: SparseBlock, is_kept: np.ndarray) -> SparseBlock:
+    """Return some rows of a block."""
+    if is_kept.all():
+        return block
+    lengths = np.diff(block.indptr)
+    entries = np.repeat(is_kept, lengths)
+    return SparseBlock(
+        block.start,
+        np.concatenate([[0], np.cumsum(lengths[is_kept])]),
+        block.features[entries],
+        None if block.data is None else block.data[entries],
+        None if block.y is None else block.y[is_kept],
+        None if block.weight is None else block.weight[is_kept],
+        {name: texts[is_kept] for name, texts in block.labels.items()},
+        block.names,
+    )

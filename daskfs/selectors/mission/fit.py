@@ -296,7 +296,7 @@ class Passes:
 
     def __init__(self, run: Run, fit: MissionFit) -> None:
         self.run, self.fit, self.sgd, self.settings = run, fit, fit.sgd, fit.shape.settings
-        self.state, self.history = fit.state, list(fit.history)
+        self.state, self.history, self.progressive = fit.state, list(fit.history), dict(fit.progressive)
         self._counted = (fit.state.loss_sum, fit.state.weight_sum)  # at the last line of the history
 
     def take(self, step: str, first: int, n_passes: int, *, frozen: bool = False) -> None:
@@ -328,8 +328,8 @@ class Passes:
 
     def learnt(self) -> MissionFit:
         """Return the fit with the model as it is now."""
-        run = self.run
-        return replace(self.fit, state=self.state, history=list(self.history), seconds=run.seconds, nbytes=run.nbytes)
+        so_far = {"history": list(self.history), "progressive": dict(self.progressive)}
+        return replace(self.fit, state=self.state, seconds=self.run.seconds, nbytes=self.run.nbytes, **so_far)  # type: ignore[arg-type]
 
     def _rounds(self, number: int) -> Iterator[tuple[list[Unit], bool]]:
         """Yield the rounds of a pass: for each model its blocks; and whether a report follows."""
@@ -387,6 +387,8 @@ class Passes:
         norm = self.sgd.shape.sketch(state.cells, state.scale).norm()
         mean_loss = loss / weight if weight else np.nan
         self.history.append(Line(number + 1, state.rows_seen, mean_loss, state.threshold, len(state.keys), norm))
+        if self.progressive:  # a stream goes on
+            self.progressive[int(state.rows_seen)] = counted[0] / counted[1] if counted[1] else np.nan
 
     def _resume(self, step: str) -> int:
         """Take up what an interrupted run had finished; return how many rounds."""

@@ -1,93 +1,55 @@
-"""MISSION of what passes by once: row blocks, sparse sources without a store, more files later; their predictions."""
+"""MISSION of what passes by once: row blocks, sparse sources without a store, more files later."""
 
 from __future__ import annotations
 
-import os
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from daskfs import interrupts
 from daskfs.cluster.open import parse_bytes
 from daskfs.cluster.workers import Here
-from daskfs.errors import ConfigError, DataError, RunError
+from daskfs.errors import ConfigError, DataError
 from daskfs.losses import find_loss
-from daskfs.matrix.arrays import as_column, as_names
+from daskfs.matrix.arrays import as_column
 from daskfs.matrix.base import Matrix
-from daskfs.matrix.blocks import Rows
 from daskfs.matrix.incoming import Block, read_ahead, weights_of
-from daskfs.matrix.names import Names
-from daskfs.matrix.of_blocks import Passing, PassingBlocks
+from daskfs.matrix.passing import Passing, PassingBlocks
 from daskfs.matrix.streaming import prefetched
-from daskfs.metrics import accuracy, r2
-from daskfs.selectors.from_blocks import TakesRowBlocks
 from daskfs.selectors.inputs import refuse_non_finite_target
-from daskfs.selectors.mission.count_sketch import load_arrays, save_arrays
-from daskfs.selectors.mission.entries import BLOCK_NNZ, BLOCK_ROWS, MOST_IDS, PassingEntries, linear_predictor
+from daskfs.selectors.mission.entries import BLOCK_NNZ, BLOCK_ROWS, MOST_IDS, PassingEntries, rows_of
 from daskfs.selectors.mission.feature_names import FeatureNames
-from daskfs.selectors.mission.fit import Line, MissionFit, Refit, begin, n_surveyed
+from daskfs.selectors.mission.fit import MissionFit, begin, n_surveyed
+from daskfs.selectors.mission.keeping import NO_REFIT, KeepsModels
 from daskfs.selectors.mission.model import MissionModel
 from daskfs.selectors.mission.part_tasks import HowToLearn, LearntPart, PartToLearn, averaged, learn_part
 from daskfs.selectors.mission.plan import MissionShape, Settings, plan_mission
-from daskfs.selectors.mission.saved import arrays_of, fit_of, names_of, notes_of
 from daskfs.selectors.mission.stream import Learner, Tell
 from daskfs.selectors.mission.tasks import TargetEncoding
 from daskfs.selectors.shared.budget import DataShape, SelectorPlan
-from daskfs.selectors.shared.responses import Response
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target
 from daskfs.sources.sparse.base import SparseBlock, SparseSource
 
 LARGEST_TARGET = 1e25  # of numbers: weights and the sketch are of single precision
-NO_REFIT = "rows are learnt from once and not kept: the coefficients are those of stochastic descent"
 HEAD_ROWS = 128
 """Of a source, by which a fit is planned."""
 
 
-class _Streamed:
-    """What a selector has while it learns from streams."""
-
-    n_replicas: Any
-    class_weight: Any
-    _labels: np.ndarray | None
-    _stream: MissionFit | None
-    _stream_labels: np.ndarray | None
-    _names_of_features: FeatureNames | None = None
-    """Of features that are ids, or of columns that blocks name."""
-
-
-class LearnsFromStreams(_Streamed, TakesRowBlocks):
+class LearnsFromStreams(KeepsModels):
     """The part of `daskfs.Mission` that learns from rows as they pass by."""
 
     _passes_once = True
 
     @abstractmethod
-    def _settings(self) -> Settings:
-        """Return what is asked of a fit."""
-
-    @abstractmethod
     def _encoded(self, settings: Settings, matrix: Matrix, n_classes: int | None) -> tuple[TargetEncoding, np.ndarray]:
         """Return how the target is read, with the intercepts of the model without features; set `classes_`."""
-
-    @abstractmethod
-    def _take(self, run: Run, fit: MissionFit, refit: Refit | None, history: list[Line], notes: list[str]) -> None:
-        """Set what was selected, and the result."""
-
-    @abstractmethod
-    def _notes_on_stream(self, fit: MissionFit) -> list[str]:
-        """Return in words what was known before the first row, and whether the sketch was large enough."""
-
-    def _forget_stream(self) -> None:
-        self._stream, self._names_of_features = None, None
-
-    def _notes_on_names(self) -> list[str]:
-        return [] if self._names_of_features is None else self._names_of_features.notes(self.selected_)
 
     def fit_blocks(self, blocks: Any, **more: Any) -> Any:
         """Select features of row blocks, given one after the other, each with its target.
@@ -140,58 +102,6 @@ class LearnsFromStreams(_Streamed, TakesRowBlocks):
         self._learn_from_source(source, None if classes is None else np.unique(classes), n_samples, keep, tell)
         return self
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write what was learnt from streams to a file, with which `load` goes on.
-
-        Raises
-        ------
-        RunError
-            It cannot be written, or there is nothing that could go on: a `fit` of known rows is done.
-        """
-        fit: MissionFit | None = getattr(self, "_stream", None)
-        if fit is None:
-            remedy = "fit_source, partial_fit, or fit_blocks with an iterator"
-            raise RunError("only what learns from streams can go on, and be saved for that", str(path), remedy)
-        parameters = {name: value for name, value in self.get_params(deep=False).items() if name != "client"}
-        parameters["random_state"] = fit.shape.settings.seed
-        if isinstance(self.class_weight, Mapping):
-            parameters["class_weight"] = list(self.class_weight.items())
-        names = [str(name) for name in self.feature_names_in_] if hasattr(self, "feature_names_in_") else None
-        more = {"parameters": parameters, "loss": self.loss_, "feature_names": names}
-        save_arrays(path, arrays_of(fit, self._names_of_features, self._stream_labels, more))
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Return a selector that was saved; it predicts, and `partial_fit` goes on.
-
-        Raises
-        ------
-        RunError
-            No such file, a damaged one, one of a newer format.
-        """
-        arrays = load_arrays(path)
-        notes = notes_of(arrays, str(path))
-        parameters = notes["parameters"]
-        if isinstance(parameters.get("class_weight"), list):
-            parameters["class_weight"] = dict(parameters["class_weight"])
-        selector = cls(**parameters)
-        selector.loss_ = notes["loss"]
-        fit = fit_of(arrays, notes, selector._settings_of_streams())
-        selector._stream, selector._names_of_features = fit, names_of(notes)
-        selector._stream_labels = selector._labels = arrays.get("labels")
-        known = _Gone(fit.shape.data.n_samples, fit.shape.data.n_features, fit.shape.data.dtype, notes["feature_names"])
-        selector._take_names(known)
-        if fit.sgd.target.classes is not None:
-            selector.classes_ = fit.sgd.target.classes
-        with selector._run(known, Here()) as run:
-            selector._take(run, fit.selected(), None, fit.history, [*selector._notes_on_stream(fit), NO_REFIT])
-        if selector._stream_labels is not None:
-            selector.classes_ = selector._stream_labels
-        return selector
-
-    def _settings_of_streams(self) -> Settings:
-        return replace(self._settings(), is_stream=True, refit=None, n_epochs=1)
-
     def plan_source(self, source: SparseSource) -> SelectorPlan:
         """Return what learning from a sparse source will hold, as far as its first rows tell.
 
@@ -235,28 +145,28 @@ class LearnsFromStreams(_Streamed, TakesRowBlocks):
         if self._names_of_features is None:
             self._names_of_features = FeatureNames(are_ids=n_features is None)
 
-        def rows_from(coded: Iterator[SparseBlock]) -> PassingEntries:
+        def rows_from(coded: Generator[SparseBlock, None, None]) -> PassingEntries:
             return PassingEntries(coded, n_features)
 
         with interrupts.guard():
-            self._learn_rows(iter(ahead.__next__, None), rows_from, labels, n_samples, tell)
+            self._learn_rows(iter(ahead.__next__, None), rows_from, _n_surveyed_of_source, labels, n_samples, tell)
 
     def _learn_from_parts(self, source: SparseSource, labels: np.ndarray | None, tell: Tell | None) -> None:
         """Let several models learn from parts of a source, where the work runs, and average them after each round."""
-        parts, before, started = source.parts(), getattr(self, "_stream", None), time.perf_counter()
+        parts, before, started = source.parts(), self._stream, time.perf_counter()
         if not parts:
             raise ConfigError(f"a {source.kind} source has no parts", "n_replicas", "leave it 1")
         n_features = None if source.features_are_ids else source.n_features
         if before is None:
             head = source.sparse_blocks(BLOCK_ROWS, BLOCK_NNZ)
-            first = self._first_of(head)
+            first = self._first_of(head, _n_surveyed_of_source)
             _, labels = self._coded(np.concatenate([block.y for block in first]), labels, is_first=True)
             rows = PassingEntries((self._with_codes(block, labels) for block in first), n_features)
             rows.holds = True
             fit, n_before = self._begun(rows, labels), 0
             head.close()  # type: ignore[attr-defined]
         else:
-            rows, labels = PassingEntries(iter(()), n_features), self._stream_labels
+            rows, labels = PassingEntries((block for block in list[SparseBlock]()), n_features), self._stream_labels
             fit, n_before = before.going_on(self._settings_of_streams(), 0), before.n_samples
         names = self._names_of_features or FeatureNames(are_ids=n_features is None)
         settings, shape, lines, state = fit.shape.settings, fit.sgd.shape, Learner(fit, None, tell), fit.state
@@ -290,26 +200,30 @@ class LearnsFromStreams(_Streamed, TakesRowBlocks):
         n_samples: int | None,
         prefetch: int,
     ) -> None:
-        def rows_from(coded: Iterator[Block]) -> PassingBlocks:
+        def rows_from(coded: Generator[Block, None, None]) -> PassingBlocks:
             return PassingBlocks(coded, "rows", names=names)
 
-        self._learn_rows(read_ahead(passing, "rows", prefetch), rows_from, labels, n_samples)
+        def n_wanted_of(block: Block) -> int:
+            return n_surveyed(block.X.shape[1], block.is_sparse)
+
+        self._learn_rows(read_ahead(passing, "rows", prefetch), rows_from, n_wanted_of, labels, n_samples)
 
     def _learn_rows(
         self,
         blocks: Iterator[Any],
-        rows_from: Callable[[Iterator[Any]], Passing],
+        rows_from: Callable[[Generator[Any, None, None]], Passing],
+        n_wanted_of: Callable[[Any], int],
         labels: np.ndarray | None,
         n_samples: int | None,
         tell: Tell | None = None,
     ) -> None:
         """Learn from blocks, of which the first say what the target is."""
-        before = getattr(self, "_stream", None)
+        before = self._stream
         if before is None:
-            first = self._first_of(blocks)
+            first = self._first_of(blocks, n_wanted_of)
             y = np.concatenate([np.asarray(block.y) for block in first])
             refuse_non_finite_target(y)
-            _, labels = self._coded(y[: n_surveyed(*_breadth(first[0]))], labels, is_first=True)
+            _, labels = self._coded(y[: n_wanted_of(first[0])], labels, is_first=True)
             blocks = chain(first, blocks)
             del first
         else:
@@ -325,8 +239,8 @@ class LearnsFromStreams(_Streamed, TakesRowBlocks):
         if labels is not None:
             self.classes_ = labels
 
-    def _first_of(self, blocks: Iterator[Any]) -> list[Any]:
-        """Return the first blocks, as many as are looked at before anything is learnt."""
+    def _first_of(self, blocks: Iterator[Any], n_wanted_of: Callable[[Any], int]) -> list[Any]:
+        """Return the first blocks, with as many rows as are looked at before anything is learnt."""
         first: list[Any] = []
         n_rows, n_wanted = 0, 1
         while n_rows < n_wanted and (block := next(blocks, None)) is not None:
@@ -334,7 +248,7 @@ class LearnsFromStreams(_Streamed, TakesRowBlocks):
                 raise DataError("expected the target of its rows, found none", f"block {len(first)}", "pass (X, y)")
             first.append(block)
             n_rows += len(np.asarray(block.y))
-            n_wanted = n_surveyed(*_breadth(block))
+            n_wanted = n_wanted_of(block)
         if not first:
             raise DataError("expected rows, found none", "fit", "check the source")
         return first
@@ -393,69 +307,13 @@ class LearnsFromStreams(_Streamed, TakesRowBlocks):
         run = run.over(rows)
         self._take(run, self._stream.selected(), None, self._stream.history, [*self._notes_on_stream(learnt), NO_REFIT])
 
-    def _respond(self, X: Any, response: Response) -> Any:
-        if isinstance(X, SparseSource):
-            parts = [response(self._predictor(block)) for block in X.sparse_blocks(BLOCK_ROWS, BLOCK_NNZ)]
-            return np.concatenate(parts)
-        if getattr(self, "n_features_in_", 0) >= MOST_IDS - 1:
-            raise DataError("expected a sparse source, as in the fit: features are ids", "X", "pass a source")
-        return super()._respond(X, response)
-
-    def _predictor(self, block: SparseBlock) -> np.ndarray:
-        """Return the linear predictor of a block's rows."""
-        coef = self.coef_ if len(self.selected_) == self.coef_.shape[-1] else self.coef_[..., self.selected_]
-        return linear_predictor(block, self.selected_.astype(np.uint64), coef, self.intercept_)
-
-    def predictors_of(
-        self, source: SparseSource, keep: Callable[[SparseBlock], np.ndarray] | None = None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return targets, weights and linear predictors of the rows of a source, or of those that `keep` tells."""
-        found = []
-        for block in source.sparse_blocks(BLOCK_ROWS, BLOCK_NNZ):
-            some = block if keep is None else rows_of(block, keep(block))
-            of_rows = np.ones(some.n_rows) if some.weight is None else some.weight
-            found.append((some.y, of_rows, self._predictor(some)))
-        y, weight, predictor = (np.concatenate(part) for part in zip(*found, strict=True))
-        return y, weight, predictor
-
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return R², or of a classifier the share of labels that are right; see `BaseSelector.score`.
-
-        Of a sparse source the rows' own targets and weights.
-        """
-        if not isinstance(X, SparseSource):
-            return super().score(X, y, sample_weight)
-        y, weight, predictor = self.predictors_of(X)
-        prediction = self.response(predictor)
-        return (accuracy if find_loss(self.loss_).is_classifier else r2)(y, prediction, weight)
-
-
-class _Gone(Matrix):
-    """Stands for rows that are gone: their shape and names."""
-
-    def __init__(self, n_samples: int, n_features: int, dtype: np.dtype, names: Sequence[str] | None) -> None:
-        self.shape, self.dtype = (n_samples, n_features), dtype
-        self._names = Names(min(n_features, MOST_IDS - 1), None if names is None else as_names(names, n_features))
-
-    @property
-    def names(self) -> Names:
-        """Names of the columns."""
-        return self._names
-
-    def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
-        """Refuse: the rows are gone."""
-        raise DataError("the rows of a stream are not kept: they cannot be read again", "fit", "read the source anew")
-
 
 def _features(n: int) -> str:
     return "64-bit ids" if n >= MOST_IDS else f"{n:,} columns"
 
 
-def _breadth(block: Any) -> tuple[int, bool]:
-    """Return how many columns a block's rows have, and whether they are entries."""
-    if isinstance(block, SparseBlock):
-        return MOST_IDS, True
-    return block.X.shape[1], hasattr(block.X, "tocsr")
+def _n_surveyed_of_source(block: SparseBlock) -> int:
+    return n_surveyed(MOST_IDS, is_sparse=True)
 
 
 def _next_of(blocks: Iterator[SparseBlock]) -> Callable[[None], SparseBlock | None]:
@@ -465,21 +323,3 @@ def _next_of(blocks: Iterator[SparseBlock]) -> Callable[[None], SparseBlock | No
 def _endless() -> Iterator[None]:
     while True:
         yield None
-
-
-def rows_of(block: SparseBlock, is_kept: np.ndarray) -> SparseBlock:
-    """Return some rows of a block."""
-    if is_kept.all():
-        return block
-    lengths = np.diff(block.indptr)
-    entries = np.repeat(is_kept, lengths)
-    return SparseBlock(
-        block.start,
-        np.concatenate([[0], np.cumsum(lengths[is_kept])]),
-        block.features[entries],
-        None if block.data is None else block.data[entries],
-        None if block.y is None else block.y[is_kept],
-        None if block.weight is None else block.weight[is_kept],
-        {name: texts[is_kept] for name, texts in block.labels.items()},
-        block.names,
-    )

@@ -5,7 +5,7 @@ Imported by workers, hence light: numpy and the kernels.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -92,7 +92,7 @@ def averaged(shape: ModelShape, first: LearntPart, second: LearntPart) -> Learnt
     return LearntPart(merged(shape, first.state, second.state), first.names, first.n_rows + second.n_rows)
 
 
-def _coded(blocks: Iterator[SparseBlock], labels: np.ndarray | None) -> Iterator[SparseBlock]:
+def _coded(blocks: Iterator[SparseBlock], labels: np.ndarray | None) -> Generator[SparseBlock, None, None]:
     """Yield blocks with the numbers of their classes as target."""
     for block in blocks:
         if labels is None:

@@ -73,9 +73,11 @@ from daskfs.selectors.mission.fit import (
     on_scale_of_data,
     refuse_new_classes,
 )
-from daskfs.selectors.mission.from_streams import LARGEST_TARGET, NO_REFIT, LearnsFromStreams
+from daskfs.selectors.mission.from_streams import LARGEST_TARGET, LearnsFromStreams
+from daskfs.selectors.mission.keeping import NO_REFIT
 from daskfs.selectors.mission.model import norms
 from daskfs.selectors.mission.plan import DEFAULT_N_SELECTED, MissionShape, Settings, plan_mission
+from daskfs.selectors.mission.predicting import PredictsSources
 from daskfs.selectors.mission.tasks import TargetEncoding
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.responses import Response, mean_or_label, one_against_rest, probabilities
@@ -88,7 +90,7 @@ N_EPOCHS, INTERCEPT_RATE, HALF_LIFE = 5, 0.01, 1.0
 """By default, where the paper's algorithm has one pass, no intercept, and no fading tail."""
 
 
-class Mission(LearnsFromStreams):
+class Mission(LearnsFromStreams, PredictsSources):
     """Select the features of largest weight, learnt row by row in constant memory, whatever the number of features.
 
     Parameters
@@ -289,14 +291,14 @@ class Mission(LearnsFromStreams):
         if isinstance(X, SparseSource):
             self._learn_from_source(X, None if classes is None else np.unique(classes))
             return self
-        before: MissionFit | None = getattr(self, "_stream", None)
+        before = self._stream
         if before is None:
             self._stream_labels = None if classes is None else np.unique(classes)
         with (
             self._opened(X, y, sample_weight, self._stream_labels, before is None) as (matrix, labels),
             self._run(matrix) as run,
         ):
-            settings = replace(self._settings(), is_stream=True, refit=None)
+            settings = self._settings_of_streams()
             self._stream_labels = labels
             if before is None:
                 self._take_names(matrix)

@@ -14,7 +14,7 @@ import numpy as np
 
 from daskfs import interrupts
 from daskfs.kernels.sketch.rows import StepRule
-from daskfs.matrix.of_blocks import Passing
+from daskfs.matrix.passing import Passing
 from daskfs.selectors.mission.feature_names import FeatureNames
 from daskfs.selectors.mission.fit import Line, MissionFit
 from daskfs.selectors.mission.model import MissionModel, NotFiniteRow

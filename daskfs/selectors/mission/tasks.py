@@ -286,8 +286,9 @@ def _scaling(matrix: Matrix, target: TargetEncoding, pieces: list[Rows]) -> Scal
                 total += one
         mean = sums / total
         centre, spread = shift + mean, np.sqrt(np.maximum(squares / total - mean**2, 0.0))
-    is_constant = ~(spread > 1e-7 * np.abs(centre))  # or not finite
-    return Scaling(np.where(np.isfinite(centre), centre, 0.0), 1.0 / np.where(is_constant, 1.0, spread))
+    is_finite = np.isfinite(centre) & np.isfinite(spread)  # else the column stays as it is: its bad values show alone
+    is_constant = ~(is_finite & (spread > 1e-7 * np.abs(centre)))
+    return Scaling(np.where(is_finite, centre, 0.0), 1.0 / np.where(is_constant, 1.0, spread))
 
 
 def _n_different(ids: np.ndarray) -> int:

@@ -53,7 +53,7 @@ from daskfs.errors import Caution, ConfigError, DataError
 from daskfs.losses import Loss
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
-from daskfs.matrix.of_blocks import PassingBlocks
+from daskfs.matrix.passing import PassingBlocks
 from daskfs.parameters import ColumnOrder, Columns, Count
 from daskfs.selectors.base import SEPARATED
 from daskfs.selectors.inputs import columns_of, seed_of
@@ -314,6 +314,7 @@ class OnlineSubstitution(SubstitutionSelector):
             tiles_nbytes=shape.tiles_nbytes,
             n_screened=batch * ROUND_BATCHES if self.schedule == "screen" else 0,
             undoes=self.loss_ != "squared" and self.rule == "exchange",
+            entries_nbytes=shape.columns_nbytes,
         )
 
     def _conclude(self, run: Run, stream: SubstitutionStream, target: Target) -> None:

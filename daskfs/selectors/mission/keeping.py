@@ -1,0 +1,131 @@
+"""What MISSION keeps of streams: a model that goes on, in this process or, saved, in another; no rows."""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+
+from daskfs.cluster.workers import Here
+from daskfs.errors import DataError, RunError
+from daskfs.matrix.arrays import as_names
+from daskfs.matrix.base import Matrix
+from daskfs.matrix.blocks import Rows
+from daskfs.matrix.names import Names
+from daskfs.selectors.from_blocks import TakesRowBlocks
+from daskfs.selectors.mission.count_sketch import load_arrays, save_arrays
+from daskfs.selectors.mission.entries import MOST_IDS
+from daskfs.selectors.mission.feature_names import FeatureNames
+from daskfs.selectors.mission.fit import Line, MissionFit, Refit
+from daskfs.selectors.mission.plan import Settings
+from daskfs.selectors.mission.saved import arrays_of, fit_of, names_of, notes_of
+from daskfs.selectors.shared.run import Run
+
+NO_REFIT = "rows are learnt from once and not kept: the coefficients are those of stochastic descent"
+
+
+class _Streamed:
+    """What a selector has while it learns from streams."""
+
+    n_replicas: Any
+    class_weight: Any
+    _labels: np.ndarray | None
+    _stream_labels: np.ndarray | None
+    _stream: MissionFit | None = None
+    _names_of_features: FeatureNames | None = None
+    """Of features that are ids, or of columns that blocks name."""
+
+
+class KeepsModels(_Streamed, TakesRowBlocks):
+    """The part of `daskfs.Mission` that has a model to go on with."""
+
+    @abstractmethod
+    def _settings(self) -> Settings:
+        """Return what is asked of a fit."""
+
+    @abstractmethod
+    def _take(self, run: Run, fit: MissionFit, refit: Refit | None, history: list[Line], notes: list[str]) -> None:
+        """Set what was selected, and the result."""
+
+    @abstractmethod
+    def _notes_on_stream(self, fit: MissionFit) -> list[str]:
+        """Return in words what was known before the first row, and whether the sketch was large enough."""
+
+    def _forget_stream(self) -> None:
+        self._stream, self._names_of_features = None, None
+
+    def _notes_on_names(self) -> list[str]:
+        return [] if self._names_of_features is None else self._names_of_features.notes(self.selected_)
+
+    def _settings_of_streams(self) -> Settings:
+        return replace(self._settings(), is_stream=True, refit=None, n_epochs=1)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write what was learnt from streams to a file, with which `load` goes on.
+
+        Raises
+        ------
+        RunError
+            It cannot be written, or there is nothing that could go on: a `fit` of known rows is done.
+        """
+        fit = self._stream
+        if fit is None:
+            remedy = "fit_source, partial_fit, or fit_blocks with an iterator"
+            raise RunError("only what learns from streams can go on, and be saved for that", str(path), remedy)
+        parameters = {name: value for name, value in self.get_params(deep=False).items() if name != "client"}
+        parameters["random_state"] = fit.shape.settings.seed
+        if isinstance(self.class_weight, Mapping):
+            parameters["class_weight"] = list(self.class_weight.items())
+        names = [str(name) for name in self.feature_names_in_] if hasattr(self, "feature_names_in_") else None
+        more = {"parameters": parameters, "loss": self.loss_, "feature_names": names}
+        save_arrays(path, arrays_of(fit, self._names_of_features, self._stream_labels, more))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Return a selector that was saved; it predicts, and `partial_fit` goes on.
+
+        Raises
+        ------
+        RunError
+            No such file, a damaged one, one of a newer format.
+        """
+        arrays = load_arrays(path)
+        notes = notes_of(arrays, str(path))
+        parameters = notes["parameters"]
+        if isinstance(parameters.get("class_weight"), list):
+            parameters["class_weight"] = dict(parameters["class_weight"])
+        selector = cls(**parameters)
+        selector.loss_ = notes["loss"]
+        fit = fit_of(arrays, notes, selector._settings_of_streams())
+        selector._stream, selector._names_of_features = fit, names_of(notes)
+        selector._stream_labels = selector._labels = arrays.get("labels")
+        known = _Gone(fit.shape.data.n_samples, fit.shape.data.n_features, fit.shape.data.dtype, notes["feature_names"])
+        selector._take_names(known)
+        if fit.sgd.target.classes is not None:
+            selector.classes_ = fit.sgd.target.classes
+        with selector._run(known, Here()) as run:
+            selector._take(run, fit.selected(), None, fit.history, [*selector._notes_on_stream(fit), NO_REFIT])
+        if selector._stream_labels is not None:
+            selector.classes_ = selector._stream_labels
+        return selector
+
+
+class _Gone(Matrix):
+    """Stands for rows that are gone: their shape and names."""
+
+    def __init__(self, n_samples: int, n_features: int, dtype: np.dtype, names: Sequence[str] | None) -> None:
+        self.shape, self.dtype = (n_samples, n_features), dtype
+        self._names = Names(min(n_features, MOST_IDS - 1), None if names is None else as_names(names, n_features))
+
+    @property
+    def names(self) -> Names:
+        """Names of the columns."""
+        return self._names
+
+    def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
+        """Refuse: the rows are gone."""
+        raise DataError("the rows of a stream are not kept: they cannot be read again", "fit", "read the source anew")

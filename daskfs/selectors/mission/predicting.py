@@ -1,0 +1,56 @@
+"""What MISSION predicts of the rows of a sparse source, and how well."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from daskfs.errors import DataError
+from daskfs.losses import find_loss
+from daskfs.metrics import accuracy, r2
+from daskfs.selectors.base import BaseSelector
+from daskfs.selectors.mission.entries import BLOCK_NNZ, BLOCK_ROWS, MOST_IDS, linear_predictor, rows_of
+from daskfs.selectors.shared.responses import Response
+from daskfs.sources.sparse.base import SparseBlock, SparseSource
+
+
+class PredictsSources(BaseSelector):
+    """The part of `daskfs.Mission` that takes sparse sources where it takes matrices."""
+
+    def _respond(self, X: Any, response: Response) -> Any:
+        if isinstance(X, SparseSource):
+            parts = [response(self._predictor(block)) for block in X.sparse_blocks(BLOCK_ROWS, BLOCK_NNZ)]
+            return np.concatenate(parts)
+        if vars(self).get("n_features_in_", 0) >= MOST_IDS - 1:
+            raise DataError("expected a sparse source, as in the fit: features are ids", "X", "pass a source")
+        return super()._respond(X, response)
+
+    def _predictor(self, block: SparseBlock) -> np.ndarray:
+        """Return the linear predictor of a block's rows."""
+        coef = self.coef_ if len(self.selected_) == self.coef_.shape[-1] else self.coef_[..., self.selected_]
+        return linear_predictor(block, self.selected_.astype(np.uint64), coef, self.intercept_)
+
+    def predictors_of(
+        self, source: SparseSource, keep: Callable[[SparseBlock], np.ndarray] | None = None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return targets, weights and linear predictors of the rows of a source, or of those that `keep` tells."""
+        found = []
+        for block in source.sparse_blocks(BLOCK_ROWS, BLOCK_NNZ):
+            some = block if keep is None else rows_of(block, keep(block))
+            of_rows = np.ones(some.n_rows) if some.weight is None else some.weight
+            found.append((some.y, of_rows, self._predictor(some)))
+        y, weight, predictor = (np.concatenate(part) for part in zip(*found, strict=True))
+        return y, weight, predictor
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return R², or of a classifier the share of labels that are right; see `BaseSelector.score`.
+
+        Of a sparse source the rows' own targets and weights.
+        """
+        if not isinstance(X, SparseSource):
+            return super().score(X, y, sample_weight)
+        y, weight, predictor = self.predictors_of(X)
+        prediction = self.response(predictor)
+        return (accuracy if find_loss(self.loss_).is_classifier else r2)(y, prediction, weight)
