@@ -65,6 +65,14 @@ class MapCost:
     n_tasks: int = 1
     """Of a pass."""
 
+    def most_columns(self, n_units: int) -> int:
+        """Return how many columns so many units have at most."""
+        return n_units * self.columns_per_unit
+
+    def most_units(self, n_columns: int) -> int:
+        """Return how many units so many columns can be at most."""
+        return min(self.n_units, n_columns)
+
 
 class MadeFeatures(ABC):
     """A few implicit columns, made of any rows; small, and without a matrix.

@@ -44,6 +44,21 @@ GroupsGiven: TypeAlias = Annotated[
 """The parameter `feature_groups`."""
 
 
+def needs_names(wanted: Any) -> bool:
+    """Whether groups, as a user says them, can be made out only where the columns' names are known."""
+    if wanted is None:
+        return False
+    if isinstance(wanted, Mapping):
+        return set(wanted) == {"file", "column"} or any(needs_names([group]) for group in wanted.values())
+    if isinstance(wanted, str) or (hasattr(wanted, "index") and hasattr(wanted, "to_numpy")):
+        return True
+    groups = [item for item in wanted if isinstance(item, Sequence | Mapping) and not isinstance(item, str)]
+    return any(
+        needs_names(group) if isinstance(group, Mapping) else any(isinstance(column, str) for column in group)
+        for group in groups
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class FeatureGroups:
     """Groups of the columns of a matrix.

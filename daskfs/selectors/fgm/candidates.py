@@ -266,8 +266,7 @@ class ImplicitColumns(Candidates):
     @property
     def units(self) -> Units:
         """Those of the map."""
-        per_unit = self.cost.columns_per_unit
-        return Units(self.cost.n_units, lambda n: n * per_unit, lambda n: n // per_unit)
+        return Units(self.cost.n_units, self.cost.most_columns, self.cost.most_units)
 
     @property
     def variance(self) -> float:
@@ -279,7 +278,7 @@ class ImplicitColumns(Candidates):
         join = partial(best_of_both, n_wanted=n_wanted)
         none = np.empty(0, np.int64)
         best = Best(none, np.empty(0), none, np.empty((0, 0), self.implicit.dtype))
-        for parts in self.implicit.rounds(self.run.limits.n_threads):
+        for parts in self.implicit.rounds(self.run.limits.n_threads, held):
             floor = float(best.scores[-1]) if len(best.scores) == n_wanted else 0.0
             found = self.run.reduce("scores", best_of_part, parts, join, v, n_wanted, floor)
             best = best_of_both(best, found, n_wanted)

@@ -19,6 +19,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from daskfs.errors import ConfigError
+from daskfs.feature_maps.base import MapCost
 from daskfs.feature_maps.groups import FeatureGroups
 from daskfs.kernels.fgm.mkl import mkl_nbytes
 from daskfs.kernels.fgm.scores import GRANULE
@@ -225,6 +226,7 @@ def plan_fgm(
     refits: bool = False,
     n_trials: int = 0,
     groups: FeatureGroups | None = None,
+    cost: MapCost | None = None,
 ) -> SelectorPlan:
     """Return what FGM will read and hold.
 
@@ -242,6 +244,8 @@ def plan_fgm(
         How often as many passes are made at most to choose C.
     groups : FeatureGroups, optional
         Of columns that are selected together.
+    cost : MapCost, optional
+        Of the features that a map makes of the columns; `sizes` are then of these.
 
     Raises
     ------
@@ -273,6 +277,21 @@ def plan_fgm(
     n_passes = n_scored * (1 + n_trials) + (not shape.has_statistics)
     merged = max(0, n_scored - n_kept)
     fate = f"; the inner products of the oldest {merged} groups are merged" if merged else ""
+    if cost is not None:
+        scoring = Budget().add("dual variables", (8 + 16 * n_problems) * n_samples).include(Budget(cost.task))
+        scoring.refuse_over(limits.task_nbytes, f"scoring {cost.text} takes")
+        n_reads = (n_scored * sizes.columns_per_pass) * (1 + n_trials)
+        return SelectorPlan(
+            n_tasks=n_passes * cost.n_tasks,
+            n_passes=n_passes,
+            read_nbytes=n_passes * cost.read_nbytes + 2 * n_reads * shape.tile_column_nbytes,
+            task=max(cut.task, scoring, key=lambda budget: budget.nbytes),
+            client=client,
+            text=(
+                f"fgm: up to {sizes.most:,} of {cost.text}; {sizes.per_pass} in each of up to {n_scored} passes"
+                f"{'' if shape.has_statistics else ', and one for statistics of the columns'}{fate}"
+            ),
+        )
     share = reads.a_pass / max(1, shape.decoded_nbytes)
     again = f", which decode tiles {share:.3g} times, for so the limit has it" if share > 1.0 else ""
     return SelectorPlan(

@@ -41,7 +41,9 @@ import numpy as np
 from annotated_types import Gt, Lt
 
 from daskfs.errors import ConfigError
-from daskfs.feature_maps.groups import FeatureGroups, GroupsGiven
+from daskfs.feature_maps.base import Given, MapCost
+from daskfs.feature_maps.groups import FeatureGroups, GroupsGiven, needs_names
+from daskfs.feature_maps.registry import MapGiven, map_of
 from daskfs.kernels.fgm.shift import new_rows
 from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE, ONE_PREDICTION, find_loss
 from daskfs.matrix.arrays import ArrayMatrix
@@ -49,7 +51,7 @@ from daskfs.matrix.base import Matrix
 from daskfs.matrix.names import Names
 from daskfs.parameters import Count, LossOf, Positive, Tolerance, n_to_select
 from daskfs.selectors.base import BaseSelector
-from daskfs.selectors.fgm.candidates import Candidates, StoredColumns, StoredGroups
+from daskfs.selectors.fgm.candidates import Candidates, ImplicitColumns, StoredColumns, StoredGroups
 from daskfs.selectors.fgm.loss_weight import C_FACTORS, VALIDATION_SHARE, default_C
 from daskfs.selectors.fgm.passes import Passes, Stopping
 from daskfs.selectors.fgm.plan import Sizes, Units, Way, choose_sizes, cut_columns, n_kept_groups, plan_fgm
@@ -123,6 +125,10 @@ class FGM(BaseSelector):
     counts : {"groups", "features"}
         What `n_features_to_select` counts where there are groups: these, or their columns. `n_features_per_pass` counts
         groups.
+    feature_map : FeatureMap or str, optional
+        Features are not the columns but what a map makes of them while they are scored, pairs for example: see
+        `daskfs.feature_maps`. `n_features_to_select` counts them, or where a map makes several of each column those
+        columns.
     random_state : int, RandomState or None
         Of the rows held out.
 
@@ -209,26 +215,43 @@ class FGM(BaseSelector):
     feature_groups: GroupsGiven | None = None
     group_score: Literal["sum", "mean"] = "sum"
     counts: Literal["groups", "features"] = "groups"
+    feature_map: MapGiven | None = None
 
     def _check_combination(self) -> None:
+        if self.feature_groups is not None and self.feature_map is not None:
+            remedy = "leave one out: a map's features are grouped by what they are made of"
+            raise ConfigError("expected feature_groups or feature_map, found both", "feature_map", remedy)
+        if self.feature_map is not None:
+            map_of(self.feature_map)
         if self.feature_groups is None and (self.counts, self.group_score) != ("groups", "sum"):
             name = "group_score" if self.counts == "groups" else "counts"
             raise ConfigError("has no effect without feature_groups", name, "leave it out")
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         n_problems = shape.n_classes if shape.n_classes > 2 and find_loss(self.loss_).is_classifier else 1
-        groups = self._groups(shape.n_features, shape.names, shape.table_columns)
-        sizes = self._sizes(_units(shape.n_features, groups))
+        groups = None
+        if shape.names is not None or not needs_names(self.feature_groups):  # else they are known once there is a store
+            groups = self._groups(shape.n_features, shape.names, shape.table_columns)
+        cost = self._cost(shape, limits, n_problems)
+        sizes = self._sizes(_units(shape.n_features, groups, cost))
         n_passes = sizes.n_passes if self.n_features_to_select is None else -(-sizes.most // sizes.per_pass)
         n_scored = n_passes + self.certify
         refits, n_trials = self.debias and self.fit_intercept, len(C_FACTORS) if self.C == "validation" else 0
-        return plan_fgm(shape, sizes, limits, self.solver, n_scored, n_problems, refits, n_trials, groups)
+        return plan_fgm(shape, sizes, limits, self.solver, n_scored, n_problems, refits, n_trials, groups, cost)
 
     def _groups(self, n_features: int, names: Names | None, of_table: np.ndarray | None) -> FeatureGroups | None:
         """Return the groups of columns that are selected whole; None where each is selected alone."""
         if self.feature_groups is None:
             return None
         return FeatureGroups.given(self.feature_groups, n_features, names, of_table)
+
+    def _cost(self, shape: DataShape, limits: Limits, n_problems: int) -> MapCost | None:
+        """Return what the feature map makes of a matrix; None where its columns are taken as they are."""
+        if self.feature_map is None:
+            return None
+        room = None if limits.task_nbytes is None else limits.task_nbytes - (8 + 16 * n_problems) * shape.n_samples
+        sizes = shape.n_samples, shape.n_features, shape.itemsize, shape.n_entries, n_problems
+        return map_of(self.feature_map).cost(*sizes, room)
 
     def _sizes(self, units: Units) -> Sizes:
         counts_columns = self.counts == "features"
@@ -278,10 +301,16 @@ class FGM(BaseSelector):
         if scored_in_place(matrix, first) is not None or matrix.sparse_columns(first) is not None:
             way = "in place"
         groups = self._groups(shape.n_features, matrix.names, matrix.table_columns)
-        units = _units(shape.n_features, groups)
-        cut = cut_columns(shape, self._sizes(units), run.limits, way, n_problems)
+        cost = self._cost(shape, run.limits, n_problems)
+        cut = cut_columns(shape, self._sizes(_units(shape.n_features, groups, cost)), run.limits, way, n_problems)
         moments = column_moments(run, cut, weight, matrix.read_weight(slice(None)) is not None)
         is_centred = self.center and self.fit_intercept
+        if cost is not None:
+            known = moments.mean, moments.deviation, moments.minimum, moments.maximum, weight
+            room = None if run.task_limit is None else run.task_limit - (8 + 16 * n_problems) * shape.n_samples
+            given = Given(*known, is_centred, self.normalize, n_problems, room)
+            implicit = map_of(self.feature_map).over(matrix, given)
+            return ImplicitColumns(run.over(implicit, by="columns"), cut, implicit, cost)
         scaling = Scaling.of(moments, float(weight.sum()), is_centred, self.normalize)
         if groups is None:
             return StoredColumns(run, cut, scaling)
@@ -337,10 +366,12 @@ class FGM(BaseSelector):
         centre, inverse = passes.problem.scaling_of(features)
         coef = standardised * inverse
         intercept = passes.problem.shift - (centre * coef).sum(axis=1)
-        if len(coef) == 1:
-            self._set_selection(features, np.abs(standardised[0]), coef[0], intercept[0])
+        scores = np.abs(standardised[0]) if len(coef) == 1 else np.sqrt((standardised**2).sum(axis=0))
+        fit = (scores, coef[0], intercept[0]) if len(coef) == 1 else (scores, coef, intercept)
+        if isinstance(passes.candidates, ImplicitColumns):
+            self._set_made(passes.candidates.implicit.made(features), *fit)
         else:
-            self._set_selection(features, np.sqrt((standardised**2).sum(axis=0)), coef, intercept)
+            self._set_selection(features, *fit)
         self.n_passes_ = passes.candidates.n_passes
         self.dual_gap_ = passes.gap
 
@@ -388,16 +419,17 @@ class FGM(BaseSelector):
 
     def _debiased(self, passes: Passes, y: np.ndarray, weight: np.ndarray) -> str:
         """Refit on the selected features alone; return both fits' accuracies in words."""
-        features, problem, run = np.flatnonzero(self.support_), passes.problem, passes.candidates.run
+        features, problem, run = np.sort(self.selected_), passes.problem, passes.candidates.run
         loss, columns = find_loss(self.loss_), problem.columns_of(features)
         ridge = None if loss.is_likelihood else 1.0 / (self.C_ * float(weight.sum()))
         mean_loss = MeanLoss(loss.name, 1.0 if loss.is_classifier else None, ridge=ridge)
         fits = []
         for target in y:
             held = Run(ArrayMatrix(columns.T, target, weight), self.method, task_limit=run.task_limit)
-            fits.append(refit_selected(held, np.arange(len(features)), mean_loss, self.n_features_in_))
+            fits.append(refit_selected(held, np.arange(len(features)), mean_loss, run.matrix.shape[1]))
         coef, intercept = np.array([fit.coef for fit in fits]), np.array([fit.intercept for fit in fits])
-        self.coef_[..., features] = coef if len(y) > 1 else coef[0]
+        places = features if self.made_ is None else np.argsort(self.selected_)
+        self.coef_[..., places] = coef if len(y) > 1 else coef[0]
         self.intercept_ = intercept if len(y) > 1 else float(intercept[0])
         fitted = problem.predictions().reshape(len(y), -1) + problem.shift[:, None]
         refitted = coef @ columns.astype(np.float64) + intercept[:, None]
@@ -412,6 +444,8 @@ class FGM(BaseSelector):
         )
 
 
-def _units(n_features: int, groups: FeatureGroups | None) -> Units:
-    """Return what is selected from: columns, or groups of them."""
+def _units(n_features: int, groups: FeatureGroups | None, cost: MapCost | None) -> Units:
+    """Return what is selected from: columns, groups of them, or what a map makes of them."""
+    if cost is not None:
+        return Units(cost.n_units, cost.most_columns, cost.most_units)
     return Units(n_features) if groups is None else Units(groups.n_groups, groups.most_columns, groups.most_groups)

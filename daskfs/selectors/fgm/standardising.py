@@ -16,7 +16,7 @@ COMMON_SIZE = 3.0  # factor up to which columns are taken to share a unit
 
 
 def column_moments(run: Run, cut: Cut, weight: np.ndarray, is_weighted: bool) -> ColumnMoments:
-    """Return means, standard deviations and minima of all columns: the store's, or of these rows, in a pass.
+    """Return means, standard deviations and extremes of all columns: the store's, or of these rows, in a pass.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def column_moments(run: Run, cut: Cut, weight: np.ndarray, is_weighted: bool) ->
     bad = np.flatnonzero((known.n_missing > 0) | ~is_finite)
     if len(bad):
         raise run.matrix.bad_column(int(bad[0]))
-    return ColumnMoments(known.mean, known.std, known.minimum)
+    return ColumnMoments(known.mean, known.std, known.minimum, known.maximum)
 
 
 def blocks_of(run: Run, cut: Cut) -> list[ColumnRange]:
@@ -107,7 +107,7 @@ def prior_variance(moments: ColumnMoments, n_rows: float) -> np.ndarray:
     Examples
     --------
     >>> share = np.array([0.5, 0.01])
-    >>> dummies = ColumnMoments(share, np.sqrt(share * (1.0 - share)), np.zeros(2))
+    >>> dummies = ColumnMoments(share, np.sqrt(share * (1.0 - share)), np.zeros(2), np.ones(2))
     >>> prior_variance(dummies, 1000.0).round(3)
     array([0.022, 0.022])
     """

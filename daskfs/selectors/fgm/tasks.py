@@ -66,10 +66,11 @@ class ColumnMoments(Record):
     deviation: np.ndarray
     """Population standard deviation, exactly 0 of a constant column."""
     minimum: np.ndarray
+    maximum: np.ndarray
 
 
 def sums_of_block(matrix: Matrix, weight: np.ndarray, columns: ColumnRange) -> ColumnMoments:
-    """Return mean, standard deviation and minimum of the columns of a block, over rows of positive weight.
+    """Return mean, standard deviation and extremes of the columns of a block, over rows of positive weight.
 
     Parameters
     ----------
@@ -87,11 +88,12 @@ def sums_of_block(matrix: Matrix, weight: np.ndarray, columns: ColumnRange) -> C
         NaN or infinity, with the column's name.
     """
     origin, total, sums, squares = np.zeros((4, columns.stop - columns.start))
-    least = np.full(len(sums), np.inf)
+    least, most = np.full(len(sums), np.inf), np.full(len(sums), -np.inf)
     sparse = sparse_block(matrix, columns.start, columns.stop, weight[None])
     if sparse is not None:
         sparse_column_sums(
-            sparse.starts, sparse.rows, sparse.values, sparse.vectors[0], origin, total, sums, squares, least
+            sparse.starts, sparse.rows, sparse.values, sparse.vectors[0], origin, total, sums, squares, least,
+            most,
         )  # fmt: skip
     else:
         for strip in _strips(matrix, columns):
@@ -100,11 +102,12 @@ def sums_of_block(matrix: Matrix, weight: np.ndarray, columns: ColumnRange) -> C
             column_sums(
                 *flattened(strip.values), lines, n_rows, n_columns, weight[strip.first : strip.first + n_rows],
                 origin[at], total[at], sums[at], squares[at], least[at],
+                most[at],
             )  # fmt: skip
     if not np.isfinite(squares).all():
         raise matrix.bad_column(columns.start + int(np.flatnonzero(~np.isfinite(squares))[0]))
     whole = float(np.cumsum(weight)[-1])  # in the order in which the kernels sum: no zeros, no rest
-    return ColumnMoments(*mean_and_deviation(origin, total, sums, squares, whole), least)
+    return ColumnMoments(*mean_and_deviation(origin, total, sums, squares, whole), least, most)
 
 
 class Best(NamedTuple):
