@@ -64,6 +64,6 @@ def _may_be_map(value: Any) -> bool:
 
 
 MapGiven: TypeAlias = Annotated[
-    Any, Kind("FeatureMap, or its name", _may_be_map, "a feature map or its name", str | dict[str, Any])
+    Any, Kind("FeatureMap or str", _may_be_map, "a feature map or its name", str | dict[str, Any])
 ]
 """The parameter `feature_map`."""
