@@ -111,10 +111,6 @@ class MadeFeatures(ABC):
     def parents_of(self) -> list[np.ndarray]:
         """Return of each feature the columns of X that it is made of, int64."""
 
-    @abstractmethod
-    def only(self, places: np.ndarray) -> MadeFeatures:
-        """Return some of them, by their places among these."""
-
 
 class OfOtherColumns(Matrix):
     """A matrix whose rows, target and weights are those of another one, and whose columns are made of that one's.
@@ -130,21 +126,6 @@ class OfOtherColumns(Matrix):
         self.matrix = matrix
         self.shape = (matrix.shape[0], n_columns)
         self.dtype = np.dtype(np.float64 if matrix.dtype == np.float64 else np.float32)
-
-    @abstractmethod
-    def made(self, columns: np.ndarray) -> MadeFeatures:
-        """Return a few columns, int64 of shape (n_columns,), as they are made of any rows."""
-
-    def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
-        """Return the dense block X[rows][:, columns], made of the parents' values."""
-        if isinstance(columns, slice):
-            columns = np.arange(*columns.indices(self.shape[1]), dtype=np.int64)
-        made = self.made(columns)
-        found = made.of(self.matrix.read(rows, made.parents))
-        if out is None:
-            return np.ascontiguousarray(found, dtype=self.dtype)
-        out[...] = found
-        return out
 
     def read_target(self, rows: Rows = slice(None)) -> np.ndarray | None:
         """Return y[rows]."""
@@ -205,9 +186,10 @@ class MadeMatrix(OfOtherColumns):
         super().__init__(matrix, len(features.columns))
         self.features = features
 
-    def made(self, columns: np.ndarray) -> MadeFeatures:
-        """Return some of them."""
-        return self.features.only(columns)
+    def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
+        """Return the dense block X[rows][:, columns], made of the parents' values."""
+        found = self.features.of(self.matrix.read(rows, self.features.parents))
+        return _written(found[:, columns], self.dtype, out)
 
 
 class ImplicitMatrix(OfOtherColumns):
@@ -287,6 +269,10 @@ class ImplicitMatrix(OfOtherColumns):
         """
 
     @abstractmethod
+    def made(self, columns: np.ndarray) -> MadeFeatures:
+        """Return a few columns, int64 of shape (n_columns,), as they are made of any rows."""
+
+    @abstractmethod
     def scaling_of(self, columns: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return what standardises columns: x̃ = (x - centre) * inverse, as `score_columns` has it.
 
@@ -315,10 +301,25 @@ class ImplicitMatrix(OfOtherColumns):
         """
         return units, np.arange(len(units) + 1)
 
+    def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
+        """Return the dense block X[rows][:, columns], made of the parents' values."""
+        if isinstance(columns, slice):
+            columns = np.arange(*columns.indices(self.shape[1]), dtype=np.int64)
+        made = self.made(columns)
+        return _written(made.of(self.matrix.read(rows, made.parents)), self.dtype, out)
+
     @property
     def names(self) -> Names:
         """Names of the columns, made when they are asked for."""
         return MadeNames(self)
+
+
+def _written(found: np.ndarray, dtype: np.dtype, out: np.ndarray | None) -> np.ndarray:
+    """Return a block as a matrix gives it, in `out` where that is given."""
+    if out is None:
+        return np.ascontiguousarray(found, dtype=dtype)
+    out[...] = found
+    return out
 
 
 class MadeNames(Names):

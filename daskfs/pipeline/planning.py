@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -114,9 +114,9 @@ class DataFacts:
     crowding: Crowding | None = None
     """How unevenly they lie, where the store stands."""
 
-    names: Names | None = None
+    names: Names | None = field(default=None, compare=False)
     """Of the columns, where a store stands."""
-    table_columns: np.ndarray | None = None
+    table_columns: np.ndarray | None = field(default=None, compare=False)
     """Of each column the table's that it was encoded from, where a store stands that says it."""
 
     @property
