@@ -12,6 +12,8 @@ import numpy as np
 from daskfs.errors import SourceError
 from daskfs.sources.base import Source, SourceBlock
 
+MOST_COLUMNS = 2**31
+"""Of features that are numbers of columns; there may be more that are ids."""
 GUESSED_ENTRIES = 100
 """Of a row, where a source does not say."""
 
