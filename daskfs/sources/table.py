@@ -235,7 +235,7 @@ class TableSource(Source):
         """Columns that became several features, with the first of these and the end."""
         found, stop = {}, 0
         for name in self.named("feature"):
-            first, stop = stop, stop + len(self._encoders[name].feature_names)
+            first, stop = stop, stop + len(self.encoders[name].feature_names)
             if stop - first > 1:
                 found[name] = (first, stop)
         return found
