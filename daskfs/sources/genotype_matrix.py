@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -205,8 +206,8 @@ class GenotypeMatrix(Matrix):
         return Names(self.shape[1], self._names_again if self._given is None else self._given)
 
     def _names_again(self) -> np.ndarray:
-        named = [*self._first_names, *(name for one in self._sets for name in one.read_names())]
-        return np.array(named, dtype=object)
+        names = distinct([name for one in self._sets for name in one.read_names()])
+        return np.array([*self._first_names, *names], dtype=object)
 
     @property
     def tile_shape(self) -> tuple[int, int]:
@@ -252,6 +253,24 @@ class GenotypeMatrix(Matrix):
 
     def __repr__(self) -> str:
         return f"<GenotypeMatrix: {self.shape[0]:,} x {self.shape[1]:,} {self.dtype}>"
+
+
+def distinct(names: list[str]) -> list[str]:
+    """Return names each of which stands once: what comes again is numbered.
+
+    Examples
+    --------
+    >>> distinct(["rs1", "rs2", "rs1", "rs1"])
+    ['rs1', 'rs2', 'rs1#2', 'rs1#3']
+    """
+    if len(set(names)) == len(names):
+        return names
+    seen: Counter[str] = Counter()
+    found = []
+    for name in names:
+        seen[name] += 1
+        found.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
+    return found
 
 
 def fill(file: int, array: np.ndarray, offset: int, cut: Callable[[], Exception]) -> None:

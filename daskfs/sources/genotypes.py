@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -21,7 +20,7 @@ from daskfs.matrix.target import kind_of
 from daskfs.sources.arrays import coded_texts, name_targets
 from daskfs.sources.base import InPlace, Source, SourceBlock, part_nbytes
 from daskfs.sources.files import OfFiles, PathLike, stamp
-from daskfs.sources.genotype_matrix import GENOTYPES_IN_BYTE, TILE_COLUMNS, GenotypeMatrix, Genotypes
+from daskfs.sources.genotype_matrix import GENOTYPES_IN_BYTE, TILE_COLUMNS, GenotypeMatrix, Genotypes, distinct
 from daskfs.sources.npy import array_of
 from daskfs.sources.phenotypes import SampleTable, code_phenotype, read_covariates
 
@@ -346,24 +345,6 @@ class GenotypeSource(OfFiles, Source):
         """Yield samples in the order of the files."""
         self.check()
         yield from self.part_blocks((0, len(self._kept)), block_rows, dtype)
-
-
-def distinct(names: list[str]) -> list[str]:
-    """Return names each of which stands once: what comes again is numbered.
-
-    Examples
-    --------
-    >>> distinct(["rs1", "rs2", "rs1", "rs1"])
-    ['rs1', 'rs2', 'rs1#2', 'rs1#3']
-    """
-    if len(set(names)) == len(names):
-        return names
-    seen: Counter[str] = Counter()
-    found = []
-    for name in names:
-        seen[name] += 1
-        found.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
-    return found
 
 
 def _checked(missing: Any) -> Any:

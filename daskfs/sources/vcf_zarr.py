@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import math
 import os
@@ -27,7 +26,7 @@ from daskfs.kernels.genotypes import (
     SINGLE_COPIES,
     pack,
 )
-from daskfs.sources.files import PathLike
+from daskfs.sources.files import PathLike, explained_room, write_all
 from daskfs.sources.genotype_matrix import GENOTYPES_IN_BYTE, Genotypes, fill
 from daskfs.sources.genotypes import GenotypeSource
 from daskfs.sources.options import SourceOptions
@@ -113,19 +112,11 @@ class Calls(Genotypes):
         file, name = tempfile.mkstemp(prefix="daskfs-", suffix=".packed")
         path = Path(name)
         weakref.finalize(self, path.unlink, missing_ok=True)
-        try:
-            with os.fdopen(file, "r+b", buffering=0) as stream:
-                os.truncate(name, self.n_variants * self.stride)
-                for variants, start, packed in self._blocks(0, self.n_variants, 0, self.n_samples):
-                    for j, row in enumerate(packed, variants.start):
-                        os.pwrite(stream.fileno(), row, j * self.stride + start)
-        except OSError as fault:
-            if fault.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-                raise
-            problem = (
-                f"two bits a call, {self.n_variants * self.stride:,} bytes, could not be written: {fault.strerror}"
-            )
-            raise SourceError(problem, name, "let TMPDIR name a folder with room") from None
+        with os.fdopen(file, "r+b", buffering=0) as stream, explained_room(str(path.parent)):
+            os.truncate(name, self.n_variants * self.stride)
+            for variants, start, packed in self._blocks(0, self.n_variants, 0, self.n_samples):
+                for j, row in enumerate(packed, variants.start):
+                    write_all(stream.fileno(), row.data, j * self.stride + start)
         self._packed = path
 
     def read(self, first: int, last: int, start: int, stop: int) -> np.ndarray:
