@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -18,7 +17,7 @@ from daskfs.errors import ConfigError, did_you_mean
 from daskfs.kernels.genotypes import decode, decode_columns, decode_columns_of
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
-from daskfs.matrix.names import Names
+from daskfs.matrix.names import Names, distinct
 
 GENOTYPES_IN_BYTE = 4
 WINDOW_NBYTES = 2**24
@@ -253,24 +252,6 @@ class GenotypeMatrix(Matrix):
 
     def __repr__(self) -> str:
         return f"<GenotypeMatrix: {self.shape[0]:,} x {self.shape[1]:,} {self.dtype}>"
-
-
-def distinct(names: list[str]) -> list[str]:
-    """Return names each of which stands once: what comes again is numbered.
-
-    Examples
-    --------
-    >>> distinct(["rs1", "rs2", "rs1", "rs1"])
-    ['rs1', 'rs2', 'rs1#2', 'rs1#3']
-    """
-    if len(set(names)) == len(names):
-        return names
-    seen: Counter[str] = Counter()
-    found = []
-    for name in names:
-        seen[name] += 1
-        found.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
-    return found
 
 
 def fill(file: int, array: np.ndarray, offset: int, cut: Callable[[], Exception]) -> None:

@@ -16,11 +16,12 @@ from daskfs.errors import ConfigError, DataError, SourceError
 from daskfs.kernels.genotypes import COUNTS_IN_BYTES, MISSING_CODE, count_codes, decode
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.arrays import as_targets
+from daskfs.matrix.names import distinct
 from daskfs.matrix.target import kind_of
 from daskfs.sources.arrays import coded_texts, name_targets
 from daskfs.sources.base import InPlace, Source, SourceBlock, part_nbytes
 from daskfs.sources.files import OfFiles, PathLike, stamp
-from daskfs.sources.genotype_matrix import GENOTYPES_IN_BYTE, TILE_COLUMNS, GenotypeMatrix, Genotypes, distinct
+from daskfs.sources.genotype_matrix import GENOTYPES_IN_BYTE, TILE_COLUMNS, GenotypeMatrix, Genotypes
 from daskfs.sources.npy import array_of
 from daskfs.sources.phenotypes import SampleTable, code_phenotype, read_covariates
 

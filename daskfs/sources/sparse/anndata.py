@@ -20,6 +20,7 @@ from daskfs.errors import DaskfsError, DataError, SourceError, did_you_mean
 from daskfs.kernels.compressed_columns import place_by_rows
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.arrays import as_targets
+from daskfs.matrix.names import distinct
 from daskfs.matrix.target import kind_of
 from daskfs.sources.arrays import coded_texts, name_targets
 from daskfs.sources.base import part_nbytes
@@ -48,6 +49,10 @@ class AnnDataOptions(SourceOptions):
 
 ENTRY = np.dtype([("row", np.uint32), ("column", np.uint32), ("value", np.float32)])
 """As entries wait for those of their rows, in a temporary file."""
+LIBRARY_FAULTS = (
+    KeyError, OSError, ValueError, TypeError, RuntimeError, IndexError, AttributeError, OverflowError, SystemError
+)  # fmt: skip
+"""What h5py, zarr and NumPy raise where a file is not what it says."""
 T = TypeVar("T")
 
 
@@ -112,6 +117,10 @@ class AnnDataSource(OfFiles, SparseSource):
             self._cells = np.array(self._asked(lambda: _index(root["obs"])), dtype=object)
             if y is None and isinstance(target, str):
                 y = self._asked(lambda: self._of_obs(root["obs"], target))
+        n_names = len(set(self._names))
+        if n_names < len(self._names):
+            self.notes.append(f"{len(self._names) - n_names:,} names of {table} stand twice, and are numbered")
+            self._names = distinct(self._names)
         for found, n, where in ((self._names, self.n_features, table), (self._cells, self.n_samples, "obs")):
             if len(found) != n:
                 raise SourceError(
@@ -143,16 +152,9 @@ class AnnDataSource(OfFiles, SparseSource):
             return read()
         except DaskfsError:
             raise
-        except (
-            KeyError,
-            OSError,
-            ValueError,
-            TypeError,
-            RuntimeError,
-            IndexError,
-            AttributeError,
-            OverflowError,
-        ) as fault:
+        except MemoryError:
+            raise SourceError("an array claims more than the memory holds", str(self.path), "write it anew") from None
+        except LIBRARY_FAULTS as fault:
             remedy = "write it by AnnData 0.8 or later"
             raise SourceError(f"expected what AnnData writes: {fault}", str(self.path), remedy) from None
 
