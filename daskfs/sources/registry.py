@@ -200,6 +200,16 @@ def as_source(
         target, y = None, target
     if _is_path(source) or (isinstance(source, (list, tuple)) and source and all(map(_is_path, source))):
         return _file_source(source, target, schema, weight, names, y, options)
+    if _is_bag(source):
+        if schema is not None or y is not None or names is not None or weight is not None:
+            raise ConfigError("lines of a bag have their targets and weights in them", "ingest", "pass target and kind")
+        one_hot, interactions = options.pop("one_hot", None), options.pop("interactions", None)
+        if one_hot is not None:
+            raise ConfigError("the items of a bag are lines", "one_hot", "make a frame of records: bag.to_dataframe()")
+        bags: Any = import_module("daskfs.sources.sparse.bags")
+        return with_entries(
+            bags.BagSource(source, options.pop("kind", "none"), target=target, **options), None, interactions
+        )
     module = type(source).__module__.partition(".")[0]
     is_table = hasattr(source, "columns") or hasattr(source, "__arrow_c_stream__")
     if given := [name for name in options if not (is_table and name in OF_TABLES)]:
@@ -243,6 +253,13 @@ def _are_names(target: Any) -> bool:
     return isinstance(target, str) or (
         isinstance(target, (list, tuple)) and len(target) > 0 and all(isinstance(name, str) for name in target)
     )
+
+
+def _is_bag(source: Any) -> bool:
+    """Whether a source is a bag of Dask, or a list of delayed objects."""
+    if isinstance(source, (list, tuple)):
+        return bool(source) and all(type(item).__module__ == "dask.delayed" for item in source)
+    return type(source).__module__ == "dask.bag.core"
 
 
 def _is_path(source: Any) -> bool:
