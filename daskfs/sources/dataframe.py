@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from daskfs.cluster.promises import Promise, promises, token_of
 from daskfs.errors import DataError, SourceError
 from daskfs.sources.parquet import nan_as_missing
-from daskfs.sources.promises import Promise, promises
 from daskfs.sources.roles import Names
 from daskfs.sources.table import TableBatch, TableSource
 from daskfs.sources.table_schema import ColumnSchema
@@ -130,9 +130,7 @@ class DaskFrameSource(_AnyFrame):
 
     @cached_property
     def _identity(self) -> tuple[list[str], int, str]:
-        from dask.base import tokenize
-
-        token = hashlib.sha256(tokenize(self._frame, self._y).encode()).hexdigest()
+        token = token_of(self._frame, self._y)
         return [str(name) for name in self._frame.columns], self._frame.npartitions, token
 
     def __getstate__(self) -> dict[str, Any]:

@@ -62,8 +62,8 @@ def ingest(
         files of LIBSVM and Vowpal Wabbit, click logs and texts, which become sparse stores;
         tables of categories of any number of levels, with ``one_hot="sparse"``, too;
         pandas, dask and polars DataFrames, Arrow tables; numpy and dask arrays; scipy.sparse matrices and .npz files of
-        them, which become sparse stores; Dask bags of lines (``kind="vw"``, "libsvm", "clicks", "text") or of records of
-        texts, and lists of delayed objects that are such lists or the paths of files.
+        them, which become sparse stores; Dask bags of lines (``kind="vw"``, "libsvm", "clicks", "text") or of records
+        of texts, and lists of delayed objects that are such lists or the paths of files.
     path : path-like
         Path of the store.
     target : str or list of str, optional

@@ -100,6 +100,26 @@ def _parameters_of(kind: str) -> list[inspect.Parameter]:
     return [parameter for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]
 
 
+def known_options(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those options of a kind of source that are given.
+
+    Raises
+    ------
+    ConfigError
+        An unknown kind or option.
+    """
+    known = options_of(kind)
+    given = {name: value for name, value in options.items() if value is not None}
+    for name in given:
+        if name not in known:
+            raise ConfigError(
+                f"a {kind} source has no option {name!r}{did_you_mean(name, known)}",
+                f"source.{name}",
+                f"its options are {', '.join(known)}",
+            )
+    return given
+
+
 def make_source(kind: str, **options: Any) -> Source:
     """Return the source that a pipeline file describes.
 
@@ -115,15 +135,7 @@ def make_source(kind: str, **options: Any) -> Source:
     ConfigError
         An unknown kind or option, or a missing required one.
     """
-    known = options_of(kind)
-    given = {name: value for name, value in options.items() if value is not None}
-    for name in given:
-        if name not in known:
-            raise ConfigError(
-                f"a {kind} source has no option {name!r}{did_you_mean(name, known)}",
-                f"source.{name}",
-                f"its options are {', '.join(known)}",
-            )
+    given = known_options(kind, options)
     for parameter in _parameters_of(kind):
         if parameter.default is parameter.empty and parameter.name not in given:
             raise ConfigError(f"a {kind} source needs {parameter.name!r}", "source", f"add {parameter.name}: ...")
@@ -203,13 +215,11 @@ def as_source(
     if _is_bag(source):
         if schema is not None or y is not None or names is not None or weight is not None:
             raise ConfigError("lines of a bag have their targets and weights in them", "ingest", "pass target and kind")
-        one_hot, interactions = options.pop("one_hot", None), options.pop("interactions", None)
-        if one_hot is not None:
-            raise ConfigError("the items of a bag are lines", "one_hot", "make a frame of records: bag.to_dataframe()")
         bags: Any = import_module("daskfs.sources.sparse.bags")
-        return with_entries(
-            bags.BagSource(source, options.pop("kind", "none"), target=target, **options), None, interactions
-        )
+        kind = options.pop("kind", "none")
+        of_kind = known_options(kind, options | {"target": target}) if kind in bags.KINDS else {}
+        interactions = of_kind.pop("interactions", None)
+        return with_entries(bags.BagSource(source, kind, **of_kind), None, interactions)
     module = type(source).__module__.partition(".")[0]
     is_table = hasattr(source, "columns") or hasattr(source, "__arrow_c_stream__")
     if given := [name for name in options if not (is_table and name in OF_TABLES)]:

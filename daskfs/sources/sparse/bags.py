@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import islice
@@ -13,13 +12,21 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+from daskfs.cluster.promises import Promise, promises, token_of
 from daskfs.errors import ConfigError, SourceError
 from daskfs.losses import TargetKind
-from daskfs.sources.promises import Promise, promises
-from daskfs.sources.registry import make_source
 from daskfs.sources.sparse.base import SparseBlock, SparseSource
+from daskfs.sources.sparse.clicks import ClicksSource
+from daskfs.sources.sparse.libsvm import LibsvmSource
+from daskfs.sources.sparse.text import TextSource
+from daskfs.sources.sparse.vw import VwSource
 
-KINDS = {"libsvm": ".svm", "vw": ".vw", "clicks": ".tsv", "text": ".jsonl"}
+KINDS: dict[str, tuple[Callable[..., SparseSource], str]] = {
+    "libsvm": (LibsvmSource, ".svm"),
+    "vw": (VwSource, ".vw"),
+    "clicks": (ClicksSource, ".tsv"),
+    "text": (TextSource, ".jsonl"),
+}
 """What lines may be, and how files of them end."""
 _HEAD_LINES = 128
 
@@ -93,9 +100,7 @@ class BagSource(SparseSource):
     @cached_property
     def _identity(self) -> tuple[int, str]:
         """Number of partitions, and Dask's token, which is equal for equal graphs over equal inputs."""
-        from dask.base import tokenize
-
-        return len(self._promises), hashlib.sha256(tokenize(self._bag).encode()).hexdigest()
+        return len(self._promises), token_of(self._bag)
 
     # what the first rows tell
 
@@ -143,13 +148,12 @@ class BagSource(SparseSource):
             yield self._source(content)
             return
         with TemporaryDirectory(prefix="daskfs-") as folder:
-            path = Path(folder, f"partition {number}{KINDS[self.kind]}")
+            path = Path(folder, f"partition {number}{KINDS[self.kind][1]}")
             n_written = _write(path, islice(content, n_lines))
             yield self._source(path) if n_written else None
 
     def _source(self, path: Any) -> SparseSource:
-        source: Any = make_source(self.kind, path=path, **self._options)
-        return source  # type: ignore[no-any-return]
+        return KINDS[self.kind][0](path, **self._options)
 
     # what a source says
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -38,6 +39,13 @@ class Promise(NamedTuple):
         except Exception as fault:
             problem = f"the partition cannot be computed ({type(fault).__name__}: {fault})"
             raise SourceError(problem, "source", "see that what it is made of can be read") from fault
+
+
+def token_of(*collections: Any) -> str:
+    """Return Dask's token, which is equal for equal graphs over equal inputs, as a digest."""
+    from dask.base import tokenize
+
+    return hashlib.sha256(tokenize(*collections).encode()).hexdigest()
 
 
 def promises(*collections: Sequence[Any]) -> list[Promise]:
