@@ -121,7 +121,7 @@ def test_calls_that_are_not_two_of_two_are_counted_and_said(tmp_path):
 def test_a_chunk_that_cannot_be_decoded_is_named(tmp_path):
     path = write(tmp_path / "calls.zarr", random_calls())
     (path / "call_genotype" / "1.2.0").write_bytes(b"no zstd")
-    with pytest.raises(SourceError, match="the chunk of variants 7 to 13, samples 20 to 39 cannot be decoded"):
+    with pytest.raises(SourceError, match="variants 7 to 13, samples 20 to 39: a chunk cannot"):
         read(VcfZarrSource(path, np.arange(N)), 8)
 
 
