@@ -206,7 +206,8 @@ def clicks_line(rng: random.Random) -> str:
 
 def of_clicks(rng: random.Random, files: list[Path]) -> tuple[Any, Callable[..., Any]]:
     """Draw how the lines are to be understood."""
-    from daskfs.sources.sparse.clicks import ClicksSource, bins
+    from daskfs.sources.log_bins import bins
+    from daskfs.sources.sparse.clicks import ClicksSource
 
     edges, texts = bins()
     has_token, drops = rng.random() < 0.3, rng.random() < 0.5

@@ -206,11 +206,13 @@ def test_of_two_that_write_one_store_one_does_and_the_other_is_refused(workshop,
 
 def test_a_full_disk_is_named_and_nothing_is_left(workshop, kind, large):
     """As a limit of files' sizes, which every write hears of."""
+    if kind == "text":
+        large.write_text(content_of(kind, TEXTS[kind][1] * 2000))
     before = workshop.contents()
     code = f"""
 import resource, signal, sys
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, {resource.getrlimit(resource.RLIMIT_FSIZE)[1]}))
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 13, {resource.getrlimit(resource.RLIMIT_FSIZE)[1]}))
 from daskfs.__main__ import main
 main()
 """
@@ -289,5 +291,5 @@ def test_a_stream_without_a_store_names_options_files_and_lines(workshop, kind, 
     name, lines = TEXTS[kind]
     file.write_text(content_of(kind, [*lines, BROKEN[kind]]))
     refused(workshop.daskfs("run", "pipeline.yaml"), f"{name}:{len(lines) + 1 + (kind == 'clicks')}")
-    file.write_text(content_of(kind, lines))
+    file.write_text(content_of(kind, lines * 20))
     assert workshop.daskfs("run", "pipeline.yaml").code == 0
