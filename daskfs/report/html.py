@@ -224,7 +224,9 @@ def _is_known(result: SelectionResult, metric: str) -> bool:
 
 
 def _shared_features(results: Mapping[str, SelectionResult]) -> str:
-    ranks = {label: dict(zip(r.table["name"][:MOST_RANKED], r.table["rank"], strict=False)) for label, r in results.items()}
+    ranks = {
+        label: dict(zip(r.table["name"][:MOST_RANKED], r.table["rank"], strict=False)) for label, r in results.items()
+    }
     names = list(dict.fromkeys(name for column in ranks.values() for name in column))
     names.sort(key=lambda name: (-sum(name in column for column in ranks.values()), _mean_rank(name, ranks)))
     rows = [[name, *(column.get(name, "") for column in ranks.values())] for name in names[:N_ROWS]]
