@@ -42,9 +42,11 @@ class KeptSteps:
         found = self._read(_INGEST) or {}
         self.identity: dict[str, Any] | None = found.get("identity")
         self.attempt = int(found.get("attempt", -1)) + 1
+        self._keeps = False
 
     def begin(self, identity: Mapping[str, Any]) -> None:
-        """Note whose steps will be kept."""
+        """Note whose steps are kept from now on."""
+        self._keeps = True
         with written_whole(self.folder / _INGEST) as path:
             path.write_text(json.dumps({"identity": identity, "attempt": self.attempt}))
 
@@ -55,6 +57,9 @@ class KeptSteps:
 
         `function` returns what JSON can hold, with its files by `files_of` as ``"files"``.
         """
+        if not self._keeps:
+            yield from workers.map_blocks(function, items, name=name, shared=shared)
+            return
         left = []
         for k in range(len(items)):
             found = self.found(f"{name}-{k}")
