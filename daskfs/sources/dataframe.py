@@ -82,7 +82,8 @@ class FrameSource(_AnyFrame):
             return super().n_samples
         return len(self._frame)
 
-    def _estimate_n_samples(self) -> int | None:
+    def estimate_n_samples(self) -> int | None:
+        """Return the number of rows."""
         return len(self._frame)
 
     def header(self) -> Mapping[str, pa.DataType | None]:

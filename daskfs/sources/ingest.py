@@ -60,6 +60,7 @@ def ingest(
         CSV (also .gz, .bz2, .xz, .zst) and Parquet files, patterns and folders, Zarr arrays, ``"sklearn:diabetes"``;
         PLINK's .bed files with .bim and .fam;
         files of LIBSVM and Vowpal Wabbit, click logs and texts, which become sparse stores;
+        tables of categories of any number of levels, with ``one_hot="sparse"``, too;
         pandas, dask and polars DataFrames, Arrow tables; numpy and dask arrays; scipy.sparse matrices and .npz files of
         them, which become sparse stores.
     path : path-like
@@ -98,6 +99,7 @@ def ingest(
         of Parquet files are encoded, sorted and cut into tiles there. The store is the same, byte for byte.
     **layout
         Options of the kind of source, of which ``kind`` is one where the name of the file does not say it ("clicks").
+        Of tables: ``one_hot="sparse"``, and then interactions, for categories of any number of levels.
         Of CSV files: delimiter, quote, header, encoding, decimal, thousands, comment, skip_initial_space.
 
     Returns
