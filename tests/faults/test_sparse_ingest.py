@@ -6,6 +6,8 @@ import errno
 import os
 import random
 import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from daskfs.sources.sparse import ingest as sparse_ingest
 from daskfs.store.manifest import LOCK
 from daskfs.store.sparse import stretches, writer
 from tests.faults.kills import command
+from tests.faults.storms import environment
 
 LINE = "{0} '{1} |words w{2}:{3} w{4} |other o{2} p{5}:0.5\n"
 TEXT = "".join(LINE.format(1 if k % 3 else -1, k, k % 17, k % 5 + 1, k % 29 + 20, k % 11 + 3) for k in range(1500))
@@ -173,3 +176,14 @@ def test_two_ingests_to_one_path_do_not_meet(source, tmp_path, monkeypatch):
     assert len(told) > 3
     assert not store.verify()
     np.testing.assert_array_equal(store.target.shape, 1500)
+
+
+@pytest.mark.parametrize("most", [2_000, 20_000])
+def test_files_that_may_not_grow_are_told_as_a_full_disk(source, tmp_path, most):
+    limit = f"import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); n = {most}"
+    code = f"{limit}; resource.setrlimit(resource.RLIMIT_FSIZE, (n, n)); from daskfs.__main__ import main; main()"
+    order = [sys.executable, "-W", "ignore", "-c", code, "ingest", str(source), "s.zarr"]
+    done = subprocess.run(order, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
+    assert (done.returncode, "the disk is full" in done.stderr) == (2, True), done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.glob("*s.zarr*"))

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from daskfs.kernels.blocks.column_totals import add_to_totals
+from daskfs.store.plain_files import write_array
 from daskfs.store.sparse.encoding import Group, encoded_blocks, gathered
 from daskfs.store.sparse.kept import files_of
 from daskfs.store.sparse.layout import CHUNKS_PER_FILE, chunk_length, column_type
@@ -113,7 +114,7 @@ def sum_columns(groups: Sequence[GroupFiles], values: str, bounds: np.ndarray, p
             add_to_totals(columns, counts, of_entries, totals)
             run, entry = run + n_runs, entry + n_entries
     path = f"{prefix}totals{number}"
-    totals.tofile(path)
+    write_array(Path(path), totals)
     return path
 
 

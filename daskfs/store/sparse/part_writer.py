@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from daskfs.store.plain_files import write_array
 from daskfs.store.sparse.kept import files_of
 from daskfs.store.sparse.merging import Collisions, NameGatherer, NameRun
 from daskfs.store.sparse.stretches import NO_VALUES, Rows, Stretch, StretchFiles, StretchWriter, write_rows
@@ -63,7 +64,7 @@ class PartWriter:
             if name.startswith("label "):
                 texts.append(name.removeprefix("label "))
                 name, encoded = f"label{len(texts) - 1}", [str(text).encode() for text in values]
-                np.cumsum([len(text) for text in encoded], dtype=np.int64).tofile(self._path(f"{name}.ends"))
+                write_array(self._path(f"{name}.ends"), np.cumsum([len(text) for text in encoded], dtype=np.int64))
                 values = np.frombuffer(b"".join(encoded), np.uint8)
             np.save(self._path(f"{name}.npy"), values)
         return {

@@ -18,6 +18,7 @@ from daskfs.kernels.blocks.column_totals import mean_and_deviation
 from daskfs.matrix.base import Progress
 from daskfs.matrix.blocks import Crowding, Heaviest
 from daskfs.store.header import SPARSE_FORMAT_VERSION, SparseHeader, content_digest
+from daskfs.store.plain_files import write_array
 from daskfs.store.row_vectors import write_vector
 from daskfs.store.sparse.encoding import ENTRY_NBYTES, groups_of
 from daskfs.store.sparse.finishing import (
@@ -257,7 +258,7 @@ class SparseStoreWriter(WholeWriter):
         """Gather the rows in the stored order, and sort each block by column."""
         most = max(1, self.memory_limit // 3 // ENTRY_NBYTES)
         self._check_memory(lengths, order, most)
-        order.tofile(self.files.folder / "order")
+        write_array(self.files.folder / "order", order)
         cut = groups_of(stretches, order, lengths, min(most, _MOST_ENTRIES))
         items = [GroupItem(k, *found) for k, found in enumerate(cut)]
         groups: dict[int, GroupFiles] = {}
