@@ -322,10 +322,10 @@ def select_clicks(folder: str, n_columns: int, threads: int) -> None:
 
         where = Client(n_workers=1, threads_per_worker=threads, processes=False, dashboard_address=None)
     with where as client:
-        for wanted in (40, 60):
+        for wanted in (60,):
             started, wall = time.process_time(), time.perf_counter()
             store = daskfs.open_store(Path(folder) / f"{n_columns}.zarr")
-            selector = FGM(wanted, feature_map="pairs", client=client).fit(store)
+            selector = FGM(wanted, n_features_per_pass=10, feature_map="pairs", client=client).fit(store)
             seconds, wall = time.process_time() - started, time.perf_counter() - wall
             n_found = len(terms & set(parents(selector)))
             m = store.shape[1]
