@@ -13,8 +13,8 @@ logistic refit on 2,000 other rows. Each method runs in a process of its own wit
 CPU seconds of the fit alone. celer has least squares alone, the others the logistic loss. adelie wants NumPy before 2:
 see peers.py.
 
-Real: accuracy by cross-validation of five folds, `--repeats` times drawn, of FGM with groups beside FGM with single columns
-of the same number.
+Real: accuracy by cross-validation of five folds, `--repeats` times drawn, of FGM with groups beside FGM with single
+columns of the same number.
 """
 
 from __future__ import annotations
