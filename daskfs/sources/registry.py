@@ -100,6 +100,26 @@ def _parameters_of(kind: str) -> list[inspect.Parameter]:
     return [parameter for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]
 
 
+def known_options(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those options of a kind of source that are given.
+
+    Raises
+    ------
+    ConfigError
+        An unknown kind or option.
+    """
+    known = options_of(kind)
+    given = {name: value for name, value in options.items() if value is not None}
+    for name in given:
+        if name not in known:
+            raise ConfigError(
+                f"a {kind} source has no option {name!r}{did_you_mean(name, known)}",
+                f"source.{name}",
+                f"its options are {', '.join(known)}",
+            )
+    return given
+
+
 def make_source(kind: str, **options: Any) -> Source:
     """Return the source that a pipeline file describes.
 
@@ -115,15 +135,7 @@ def make_source(kind: str, **options: Any) -> Source:
     ConfigError
         An unknown kind or option, or a missing required one.
     """
-    known = options_of(kind)
-    given = {name: value for name, value in options.items() if value is not None}
-    for name in given:
-        if name not in known:
-            raise ConfigError(
-                f"a {kind} source has no option {name!r}{did_you_mean(name, known)}",
-                f"source.{name}",
-                f"its options are {', '.join(known)}",
-            )
+    given = known_options(kind, options)
     for parameter in _parameters_of(kind):
         if parameter.default is parameter.empty and parameter.name not in given:
             raise ConfigError(f"a {kind} source needs {parameter.name!r}", "source", f"add {parameter.name}: ...")
@@ -200,6 +212,14 @@ def as_source(
         target, y = None, target
     if _is_path(source) or (isinstance(source, (list, tuple)) and source and all(map(_is_path, source))):
         return _file_source(source, target, schema, weight, names, y, options)
+    if _is_bag(source):
+        if schema is not None or y is not None or names is not None or weight is not None:
+            raise ConfigError("lines of a bag have their targets and weights in them", "ingest", "pass target and kind")
+        bags: Any = import_module("daskfs.sources.sparse.bags")
+        kind = options.pop("kind", "none")
+        of_kind = known_options(kind, options | {"target": target}) if kind in bags.KINDS else {}
+        interactions = of_kind.pop("interactions", None)
+        return with_entries(bags.BagSource(source, kind, **of_kind), None, interactions)
     module = type(source).__module__.partition(".")[0]
     is_table = hasattr(source, "columns") or hasattr(source, "__arrow_c_stream__")
     if given := [name for name in options if not (is_table and name in OF_TABLES)]:
@@ -243,6 +263,13 @@ def _are_names(target: Any) -> bool:
     return isinstance(target, str) or (
         isinstance(target, (list, tuple)) and len(target) > 0 and all(isinstance(name, str) for name in target)
     )
+
+
+def _is_bag(source: Any) -> bool:
+    """Whether a source is a bag of Dask, or a list of delayed objects."""
+    if isinstance(source, (list, tuple)):
+        return bool(source) and all(type(item).__module__ == "dask.delayed" for item in source)
+    return type(source).__module__ == "dask.bag.core"
 
 
 def _is_path(source: Any) -> bool:
