@@ -26,6 +26,7 @@ import subprocess
 import sys
 import time
 import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
