@@ -34,7 +34,7 @@ import numpy as np
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 WIDTH = 10  # columns of a group
 N_TEST = 2000
-METHODS = ("fgm", "fgm-b2", "fgm-b5", "skglm", "celer", "adelie")
+METHODS = ("fgm", "fgm-b2", "fgm-b3", "skglm", "celer", "adelie")
 FACTORS = (2.0, 2.05, 2.1, 2.2, 2.4, 2.8)
 """The largest penalty that selects nothing is divided by these, until enough groups are selected."""
 
@@ -149,7 +149,7 @@ def by_adelie(X: np.ndarray, y: np.ndarray, n_wanted: int) -> tuple[np.ndarray, 
 FITS: dict[str, Any] = {
     "fgm": (by_fgm, {}),
     "fgm-b2": (by_fgm, {"C": 10.0, "n_features_per_pass": 2}),
-    "fgm-b5": (by_fgm, {"C": 1.0, "n_features_per_pass": 5}),
+    "fgm-b3": (by_fgm, {"C": 3.0, "n_features_per_pass": 3}),
     "skglm": (by_skglm, {}),
     "celer": (by_celer, {}),
     "adelie": (by_adelie, {}),
