@@ -239,9 +239,7 @@ for seed in range(int(sys.argv[2])):
 PYTHON = os.environ.get("DASKFS_ANNDATA_PYTHON")
 
 
-@pytest.mark.skipif(
-    PYTHON is None, reason="DASKFS_ANNDATA_PYTHON names a Python with anndata and pandas 2"
-)
+@pytest.mark.skipif(PYTHON is None, reason="DASKFS_ANNDATA_PYTHON names a Python with anndata and pandas 2")
 def test_what_anndata_writes_comes_back(tmp_path):
     n_files = 24
     subprocess.run([PYTHON, "-W", "ignore", "-c", ANNDATA, str(tmp_path), str(n_files)], check=True)
