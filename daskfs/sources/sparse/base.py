@@ -171,6 +171,13 @@ class SparseSource(Source):
             X[rows, block.features] = 1.0 if block.data is None else block.data
             yield SourceBlock(block.start, X, block.y, block.weight, block.labels)
 
+    def stamps(self) -> list[Any]:
+        """Return what tells files that were changed from these, without reading them; nothing where there are none."""
+        return []
+
+    def leave_off(self) -> None:
+        """Have a thread that waits for more rows return: they are not wanted any more."""
+
     def as_it_stands(self) -> SparseSource:
         """Return the source whose rows need not ascend, for who takes entries in any order, a feature maybe twice.
 

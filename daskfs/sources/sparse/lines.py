@@ -146,6 +146,7 @@ def blocks_of(
     block_nnz: int,
     count_lines_before: Callable[[], int] = int,
     at_end: Callable[[Pieces], None] = lambda pieces: None,
+    would_wait: Callable[[], bool] = bool,
 ) -> Iterator[SparseBlock]:
     """Yield the rows of a stream of text.
 
@@ -162,6 +163,8 @@ def blocks_of(
         Tells how many lines of the file stand before the stream begins; asked where a line is wrong.
     at_end : callable
         Told when all is read.
+    would_wait : callable
+        Tells whether there is nothing to read now: then a block is yielded that is not full.
 
     Raises
     ------
@@ -188,6 +191,10 @@ def blocks_of(
                 character = found.place - pieces.start + 1
                 word = _word_at(pieces.text, found.place, pieces.stop)
                 raise form.fault(found.why, word, f"{place}:{line}, character {character}")
+        if counts[0] and would_wait():
+            block, room = form.block(start, room, counts), form.emptied(room)
+            start, counts = start + block.n_rows, form.nothing
+            yield block
     at_end(pieces)
     if counts[0]:
         yield form.block(start, room, counts)

@@ -192,6 +192,14 @@ class PairsSource(SparseSource):
                 problem = f"there is no namespace {space!r}{did_you_mean(space, known)}"  # type: ignore[arg-type]
                 raise ConfigError(problem, "source.interactions", f"one of {', '.join(known)}")  # type: ignore[arg-type]
 
+    def stamps(self) -> list[Any]:
+        """Return those of the source."""
+        return self.source.stamps()
+
+    def leave_off(self) -> None:
+        """Have the source return that waits for more rows."""
+        self.source.leave_off()
+
     # what the source says
 
     @property
