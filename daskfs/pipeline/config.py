@@ -25,10 +25,11 @@ from daskfs.errors import ConfigError
 from daskfs.losses import Loss
 from daskfs.metrics import PREDICTION_METRICS
 from daskfs.parameters import Count
+from daskfs.pipeline.features import AnyFeatures, Features
 from daskfs.pipeline.folder import check_name, folded
 from daskfs.pipeline.selections import AnySelection, Seed, Selection
 from daskfs.sources.options import SourceOptions
-from daskfs.sources.registry import SOURCES
+from daskfs.sources.registry import SOURCES, find_source
 from daskfs.sources.registry import section_of as section_of_source
 
 
@@ -190,10 +191,15 @@ class Pipeline(Section):
     name: Annotated[str, AfterValidator(lambda name: check_name(name, "name"))] = Field(pattern=r"^[\w.-]+$")
     source: Source | None = Field(default=None, description="optional where the store exists already")
     store: StoreOrNone = Field(
-        default=Store(), description="the feature store; none: mission learns from a sparse source as it is read"
+        default=Store(),
+        description="the feature store; none: mission learns from a sparse source as it is read; genotypes are read "
+        "out of their files by every method",
     )
     split: Split | None = Split()
     select: Select
+    features: AnyFeatures | None = Field(
+        default=None, description="what is selected from; left out: each column alone, as the selections say"
+    )
     refit: Refit = Refit()
     evaluate: Evaluate = Evaluate()
     cluster: Cluster = Cluster()
@@ -239,8 +245,18 @@ class Pipeline(Section):
 
     @property
     def is_stream(self) -> bool:
-        """Whether the source is learnt from as it is read, without a store."""
-        return not isinstance(self.store, Store)
+        """Whether the source is learnt from as it is read, row by row, without a store."""
+        return not self.has_store and not self.is_in_place
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether rows and columns are read out of the source's files, as often as is needed, without a store."""
+        return not self.has_store and self.source is not None and find_source(self.source.kind).is_read_in_place
+
+    @property
+    def has_store(self) -> bool:
+        """Whether there is a feature store."""
+        return isinstance(self.store, Store)
 
     @property
     def stored(self) -> Store:
@@ -295,16 +311,31 @@ def build_pipeline(document: dict[str, Any], where: str, folder: Path) -> Pipeli
     if isinstance(pipeline.store, Store):
         pipeline.store.path = pipeline.store.path or f"runs/{pipeline.name}.zarr"
     pipeline.output = pipeline.output or f"runs/{pipeline.name}"
-    for part in (pipeline, pipeline.source, pipeline.store, pipeline.cluster):
+    for part in (pipeline, pipeline.source, pipeline.store, pipeline.features, pipeline.cluster):
         if isinstance(part, Section):
             resolve_paths(part, folder)
-    if pipeline.is_stream:
+    if pipeline.features is not None:
+        _say_features(pipeline, pipeline.features, where)
+    if not pipeline.has_store:
         return pipeline
     _keep_apart(pipeline, where)
     if pipeline.source is None and not pipeline.store_path.exists():
         problem = f"expected a source, or a store at {pipeline.store_path}; found neither"
         raise ConfigError(problem, f"{where}: source", "add the source or fix store.path")
     return pipeline
+
+
+def _say_features(pipeline: Pipeline, features: Features, where: str) -> None:
+    """Give every selection the parameter for which `features` stands."""
+    name, value = features.parameter
+    for label, selection in pipeline.selections.items():
+        if name not in type(selection).model_fields:
+            problem = f"{selection.method} takes no {name}, for which features stands"
+            raise ConfigError(problem, f"{where}: select ({label})", "leave it out, or select with fgm")
+        if getattr(selection, name) not in (None, value):
+            problem = f"expected features or select.{name}, found both"
+            raise ConfigError(problem, f"{where}: features", "leave one out")
+        setattr(selection, name, value)
 
 
 def _keep_apart(pipeline: Pipeline, where: str) -> None:

@@ -14,12 +14,15 @@ import scipy.sparse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from benchmarks import genotypes_real
+from benchmarks.genotypes_real import GenotypeSet
 from daskfs.errors import ConfigError, DataError, StoreError
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix, Reweighted, RowView
 from daskfs.matrix.blocks import RowBlock
 from daskfs.matrix.names import Names
 from daskfs.selectors.online_substitution.stream import ArrivedColumns
+from daskfs.sources.plink import PlinkSource
 from daskfs.sources.sparse.base import NamedIds, SparseBlock
 from daskfs.store.feature_store import FeatureStore, open_store
 from daskfs.store.sparse.writer import SparseStoreWriter
@@ -60,7 +63,7 @@ def in_memory(X, **options):
 def stored(folder, dtype, shuffle):
     path, X = folder / f"{dtype}-{shuffle}.zarr", values(dtype)
     folds = np.where(np.arange(N) % 3 == 0, "test", "train").astype(object)
-    source = {"digest": "1", "target_classes": ["no", "yes"]}
+    source = {"digest": "1", "target_classes": ["no", "yes"], "table_columns": {"job": [1, 3]}}
     options = {"target_names": ["y"], "has_weight": True, "label_names": ["fold"], "source": source}
     options |= {"feature_names": NAMED, "shuffle": shuffle, "tile_shape": (4, 3)}
     with StoreWriter(path, P, dtype, **options) as writer:
@@ -74,7 +77,7 @@ def stored_sparse(folder, dtype, shuffle):
     path, X = folder / f"sparse-{dtype}.zarr", values(dtype)
     folds = np.where(np.arange(N) % 3 == 0, "test", "train").astype(object)
     options = {"target_names": ["y"], "has_weight": True, "label_names": ["fold"], "shuffle": shuffle}
-    options["source"] = {"digest": "1", "target_classes": ["no", "yes"]}
+    options["source"] = {"digest": "1", "target_classes": ["no", "yes"], "table_columns": {"job": [1, 3]}}
     texts = [name.encode() for name in NAMED]
     names = NamedIds(np.arange(P), np.frombuffer(b"".join(texts), np.uint8), np.cumsum([0, *map(len, texts)]))
     entries = scipy.sparse.csr_array(X)
@@ -84,6 +87,17 @@ def stored_sparse(folder, dtype, shuffle):
     store = open_store(path)
     order = np.arange(N) if store.source_rows is None else store.source_rows
     return store, Places(X, Y, WEIGHT, np.arange(N), folds).taken(order)
+
+
+def genotypes(folder, missing):
+    dosages = np.random.default_rng(0).integers(0, 3, (N, P)).astype(np.int8)
+    dosages[2, 3] = -1
+    samples = [("f", f"s{i}") for i in range(N)]
+    variants = [(name, "1", j) for j, name in enumerate(NAMED)]
+    path = genotypes_real.write_plink(folder / f"{missing}.bed", GenotypeSet(dosages, variants, samples, {}))
+    X = dosages.astype(np.float32 if missing == "mean" else np.int8)
+    X[2, 3] = np.delete(X[:, 3], 2).mean() if missing == "mean" else 0
+    return PlinkSource(path, y=Y, missing=missing).as_matrix(), Places(X, Y, None, np.arange(N), None)
 
 
 @pytest.fixture(scope="module")
@@ -100,11 +114,13 @@ def matrices(tmp_path_factory):
         "store of int8": stored(folder, "int8", shuffle=True),
         "sparse store": stored_sparse(folder, "float32", shuffle=False),
         "shuffled sparse store": stored_sparse(folder, "float64", shuffle=True),
+        "genotypes": genotypes(folder, "zero"),
+        "genotypes with means": genotypes(folder, "mean"),
     }
 
 
 KINDS = ("dense", "fortran", "int8", "csr", "csr of int8", "store", "shuffled store", "store of int8")
-KINDS += ("sparse store", "shuffled sparse store")
+KINDS += ("sparse store", "shuffled sparse store", "genotypes", "genotypes with means")
 
 
 @st.composite
@@ -291,6 +307,11 @@ class Examination:
 
     def target_classes(self):
         assert self.matrix.target_classes == self.root.target_classes
+
+    def table_columns(self):
+        expected = None if self.root.target_classes is None else [NAMED[0], "job", "job", *NAMED[3:]]
+        found = self.matrix.table_columns
+        assert (None if found is None else found.tolist()) == expected
 
     def exists(self):
         assert self.matrix.exists() is self.root.exists() is True

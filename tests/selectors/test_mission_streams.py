@@ -179,7 +179,7 @@ def test_an_interrupted_stream_goes_on_to_the_same_bits(options, tmp_path):
 
 
 def test_names_of_rows_that_are_kept_are_those_of_their_lines(tmp_path):
-    lines = [f"{k % 2 * 2 - 1} |t " + " ".join(f"w{k}x{j}" for j in range(3)) for k in range(400)]
+    lines = [f"{k // 4 % 2 * 2 - 1} |t " + " ".join(f"w{k}x{j}" for j in range(3)) for k in range(400)]
     (tmp_path / "a.vw").write_text("\n".join(lines) + "\n")
     source = VwSource(tmp_path / "a.vw")
     found = make(n_features_to_select=300).fit_source(source, keep=lambda block: np.arange(block.n_rows) % 4 == 3)

@@ -166,7 +166,7 @@ class LearnsFromStreams(KeepsModels):
             self._names_of_features = FeatureNames(are_ids=n_features is None)
 
         def rows_from(coded: Generator[SparseBlock, None, None]) -> PassingEntries:
-            return PassingEntries(coded, n_features, passage.n_seen)
+            return PassingEntries(coded, source, passage.n_seen)
 
         try:
             with interrupts.guard():
@@ -192,12 +192,12 @@ class LearnsFromStreams(KeepsModels):
             head = source.sparse_blocks(BLOCK_ROWS, BLOCK_NNZ)
             first = self._first_of(head, _n_surveyed_of_source)
             _, labels = self._coded(np.concatenate([block.y for block in first]), labels, is_first=True)
-            rows = PassingEntries((self._with_codes(block, labels) for block in first), n_features)
+            rows = PassingEntries((self._with_codes(block, labels) for block in first), source)
             rows.holds = True
             fit, n_before = self._begun(rows, labels), 0
             head.close()  # type: ignore[attr-defined]
         else:
-            rows, labels = PassingEntries((block for block in list[SparseBlock]()), n_features), self._stream_labels
+            rows, labels = PassingEntries((block for block in list[SparseBlock]()), source), self._stream_labels
             fit, n_before = before.going_on(self._settings_of_streams(), 0), before.n_samples
         names = self._names_of_features or FeatureNames(are_ids=n_features is None)
         lines = Learner(fit, Passage(tell=tell, counted=None if done is None else done.counted))
@@ -222,6 +222,8 @@ class LearnsFromStreams(KeepsModels):
                     self._stream, self._names_of_features, self._stream_labels = fit, names, labels
                     if checkpoint is not None:
                         self._save_so_far(checkpoint, fit, Done(k + len(some), lines.counted))
+        if (told := rows.names_of(state.keys)) is not None:
+            names.note(told, state.keys)
         learnt = self._stream = replace(fit, seconds=run.seconds, nbytes=run.nbytes)
         self._take_names(rows)
         self._take(run, learnt.selected(), None, learnt.history, [*self._notes_on_stream(learnt), NO_REFIT])
@@ -315,7 +317,7 @@ class LearnsFromStreams(KeepsModels):
         self._labels = labels
         checked_target(first, self.loss_, LARGEST_TARGET)
         settings = self._settings_of_streams()
-        if rows.shape[1] >= MOST_IDS and (settings.n_hashes == 0 or settings.variant == "hashing"):
+        if rows.shape[1] >= MOST_IDS and settings.n_hashes == 0:
             problem = "features that are 64-bit ids cannot have a cell each"
             raise ConfigError(problem, "tail", 'tail="sketch", or make a store of the source')
         with self._run(first, Here()) as run:

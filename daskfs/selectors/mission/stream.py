@@ -98,7 +98,10 @@ class Learner:
             self._end_block(self.n_seen % block)
         if self.n_seen and self.n_seen * 2 != report:
             self._report()
-        return self.so_far()
+        learnt = self.so_far()
+        if self.names is not None and (told := rows.names_of(learnt.state.keys)) is not None:
+            self.names.note(told, learnt.state.keys)
+        return learnt
 
     def so_far(self) -> MissionFit:
         """Return the fit with the model as it is after the last piece."""

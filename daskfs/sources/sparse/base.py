@@ -12,6 +12,8 @@ import numpy as np
 from daskfs.errors import SourceError
 from daskfs.sources.base import Source, SourceBlock
 
+MOST_COLUMNS = 2**31
+"""Of features that are numbers of columns; there may be more that are ids."""
 GUESSED_ENTRIES = 100
 """Of a row, where a source does not say."""
 
@@ -125,6 +127,8 @@ class SparseSource(Source):
         Stands between namespace and feature in a name: "^" or "="; None where there are no namespaces.
     namespaces : sequence of str or None
         Their names, where they are known before reading.
+    ids_say_names : bool
+        Ids are read as names, so that `names_of` tells those of any; what learns from rows need not ask each block.
     """
 
     is_sparse: ClassVar[bool] = True
@@ -132,6 +136,11 @@ class SparseSource(Source):
     n_features: int | None = None
     namespace_mark: str | None = None
     namespaces: Sequence[str] | None = None
+    ids_say_names: bool = False
+
+    def names_of(self, ids: np.ndarray) -> NamedIds:
+        """Return the names of ids, each once, where `ids_say_names`."""
+        raise NotImplementedError
 
     def estimate_entries(self) -> int:
         """Return how many entries all rows have, or a guess of it, without reading the whole source."""
@@ -170,13 +179,6 @@ class SparseSource(Source):
             rows = np.repeat(np.arange(block.n_rows), np.diff(block.indptr))
             X[rows, block.features] = 1.0 if block.data is None else block.data
             yield SourceBlock(block.start, X, block.y, block.weight, block.labels)
-
-    def stamps(self) -> list[Any]:
-        """Return what tells files that were changed from these, without reading them; nothing where there are none."""
-        return []
-
-    def leave_off(self) -> None:
-        """Have a thread that waits for more rows return: they are not wanted any more."""
 
     def as_it_stands(self) -> SparseSource:
         """Return the source whose rows need not ascend, for who takes entries in any order, a feature maybe twice.

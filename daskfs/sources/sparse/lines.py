@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -90,6 +90,13 @@ def texts_of(text: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     return np.asarray(texts.to_numpy(zero_copy_only=False), dtype=object)
 
 
+def joined(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Return texts in UTF-8 one after the other, with a margin for kernels, and where each begins and the last ends."""
+    encoded = [text.encode() for text in texts]
+    text = np.frombuffer(b"".join([*encoded, bytes(MARGIN)]), np.uint8).copy()
+    return text, np.cumsum([0, *map(len, encoded)])
+
+
 class Pieces:
     """A stream's whole lines, piece by piece; what is not a whole line waits for the next piece.
 
@@ -132,10 +139,14 @@ class Pieces:
         return self.stop > 0
 
     def _grow(self) -> None:
-        if self._n_read > LONGEST_LINE_NBYTES:
-            problem = f"a line is longer than {LONGEST_LINE_NBYTES:,} bytes"
-            raise SourceError(problem, self._place, "is this text? check its format")
-        self.text = doubled(self.text)
+        try:
+            longer = doubled(self.text) if self._n_read <= LONGEST_LINE_NBYTES else None
+        except MemoryError:
+            longer = None
+        if longer is None:
+            most = min(self._n_read, LONGEST_LINE_NBYTES)
+            raise SourceError(f"a line is longer than {most:,} bytes", self._place, "is this text? check its format")
+        self.text = longer
 
 
 def blocks_of(
@@ -190,7 +201,10 @@ def blocks_of(
                 line = count_lines_before() + n_lines + 1
                 character = found.place - pieces.start + 1
                 word = _word_at(pieces.text, found.place, pieces.stop)
-                raise form.fault(found.why, word, f"{place}:{line}, character {character}")
+                fault = form.fault(found.why, word, f"{place}:{line}, character {character}")
+                if start == counts[0] == 0:
+                    fault.remedy += "; or name another kind of source, if the text is of another"
+                raise fault
         if counts[0] and would_wait():
             block, room = form.block(start, room, counts), form.emptied(room)
             start, counts = start + block.n_rows, form.nothing
