@@ -25,7 +25,7 @@ from daskfs.metrics import METRICS_OF_SCORES, PREDICTION_METRICS
 from daskfs.parameters import parameters_of
 from daskfs.pipeline.config import Pipeline, Split
 from daskfs.pipeline.folder import RunFolder
-from daskfs.pipeline.planning import limits_of, open_source
+from daskfs.pipeline.planning import limits_of, open_source, shown_nbytes
 from daskfs.pipeline.progress import StepTimes
 from daskfs.report.html import render_report
 from daskfs.report.runs import write_page
@@ -97,11 +97,15 @@ def plan_of_stream(pipeline: Pipeline) -> str:
     """Return in words what a run without a store will hold."""
     source = check_stream(pipeline)
     n_samples, _ = source.estimate_shape()
-    available = _available_nbytes(pipeline)
+    available, base = _available_nbytes(pipeline), limits_of(pipeline.cluster).base_of_client(0)
     lines = [f"no store: one pass over about {n_samples or 0:,} rows as they are read"]
     for selection in pipeline.selections.values():
         planned = selection.make_selector(available, to_plan=True).plan_source(source)
-        lines.append(f"{planned.text}; {planned.task_nbytes:,} bytes")
+        n_models = getattr(selection, "n_replicas", 1) if pipeline.cluster.kind == "none" else 1
+        whole = base + planned.client + planned.task.times(n_models)
+        terms = sorted(whole.terms.items(), key=lambda term: -term[1])
+        shown = ", ".join(f"{name} {shown_nbytes(nbytes)}" for name, nbytes in terms if nbytes)
+        lines += [planned.text, f"memory of this process {shown_nbytes(whole.nbytes)}: {shown}"]
     return "\n".join(lines)
 
 

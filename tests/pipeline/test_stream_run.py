@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from daskfs.errors import ConfigError, RunError
+from daskfs.errors import ConfigError, PlanError, RunError
 from daskfs.pipeline.config import load_pipeline
 from daskfs.pipeline.run import run_pipeline
 from daskfs.pipeline.stream_run import Holdout, check_stream, plan_of_stream
@@ -133,6 +133,9 @@ def test_a_run_without_a_store_is_planned(pipeline):
     text = plan_of_stream(load_pipeline(pipeline))
     assert "no store: one pass over about" in text
     assert "3 features, a sketch of 3 x 262,144 cells" in text
+    assert all(term in text for term in ("parsed blocks of the source", "names of active features", "models"))
+    with pytest.raises(PlanError, match="blocks of the source take"):
+        Mission(3, memory_limit="20MiB").plan_source(VwSource(load_pipeline(pipeline).source.path))
     with pytest.raises(RunError, match="nothing to resume"):
         run_pipeline(load_pipeline(pipeline), resume=True)
 

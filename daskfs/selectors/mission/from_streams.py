@@ -29,10 +29,10 @@ from daskfs.selectors.mission.fit import MissionFit, begin, n_surveyed
 from daskfs.selectors.mission.keeping import NO_REFIT, Done, KeepsModels
 from daskfs.selectors.mission.model import MissionModel
 from daskfs.selectors.mission.part_tasks import HowToLearn, LearntPart, PartToLearn, averaged, learn_part
-from daskfs.selectors.mission.plan import MissionShape, Settings, plan_mission
+from daskfs.selectors.mission.plan import MissionShape, Settings, plan_mission, with_blocks_of_source
 from daskfs.selectors.mission.stream import Learner, Passage, Tell
 from daskfs.selectors.mission.tasks import TargetEncoding
-from daskfs.selectors.shared.budget import DataShape, SelectorPlan
+from daskfs.selectors.shared.budget import Budget, DataShape, SelectorPlan
 from daskfs.selectors.shared.run import Checkpoint, Run
 from daskfs.selectors.shared.targets import checked_target
 from daskfs.sources.sparse.base import SparseBlock, SparseSource
@@ -131,7 +131,13 @@ class LearnsFromStreams(KeepsModels):
         limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
         k, model = shape.n_selected, shape.model
         text = f"mission: {k:,} features, a sketch of {max(model.n_hashes, 1)} x {model.n_buckets:,} cells; one pass"
-        return replace(plan_mission(shape, limit), text=text)
+        task = with_blocks_of_source(Budget(), shape, BLOCK_ROWS, BLOCK_NNZ)
+        if limit is not None:
+            task.refuse_over(limit, "blocks of the source take")
+            limit -= task.nbytes
+        plan = plan_mission(shape, limit)
+        client = Budget().add("the result", 1000 * k).add("models", 2 * model.nbytes)
+        return replace(plan, text=text, task=plan.task + task, client=client)
 
     def _learn_from_source(
         self,
