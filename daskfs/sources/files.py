@@ -212,6 +212,10 @@ class OfFiles:
     def _prints(self) -> list[dict[str, Any]]:
         return [fingerprint(file) for file in self.files]
 
+    def stamps(self) -> list[Any]:
+        """Return paths, sizes and times of the files."""
+        return [[str(file), stamp(file)] for file in self.files]
+
     def digest(self) -> str:
         """Return the digest of the bytes of all files."""
         return digest_of(self._prints)
@@ -320,12 +324,10 @@ class _Zstd(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         """Fill the buffer."""
         try:
-            data = self._stream.read(len(buffer))
+            return int(self._stream.readinto(buffer))  # its read() keeps what it has read where it fails
         except OSError as fault:
             kind = EOFError if re.search("[Tt]runcated", str(fault)) else zlib.error
             raise kind(str(fault)) from None
-        buffer[: len(data)] = data
-        return len(data)
 
     def close(self) -> None:
         """Close the stream."""

@@ -69,6 +69,8 @@ class Settings:
     """"auto": as many as the rows' second moments cost little."""
     n_gathered: int = 0
     """As of `ModelShape`."""
+    per_class: bool = False
+    """Whether each of several classes has features of its own."""
     is_stream: bool = False
     """Whether rows are met once and are not all known."""
     total_weight: float | None = None
@@ -119,6 +121,7 @@ class Settings:
             loss="logistic" if self.loss == "multinomial" and n_outputs == 1 else self.loss,
             variant=self.variant,
             n_gathered=self.n_gathered,
+            per_class=self.per_class and n_outputs > 1,
         )
 
 
@@ -141,7 +144,7 @@ class MissionShape:
     def of(cls, data: DataShape, settings: Settings, n_outputs: int = 1, nnz_per_row: float | None = None) -> Self:
         """Return the shape of a fit."""
         model = settings.model(data, n_outputs)
-        n_selected = settings.n_selected(data) if not model.has_heap else min(model.most_selected, data.n_features)
+        n_selected = settings.n_selected(data) if not model.is_by_class else min(model.most_selected, data.n_features)
         refit = chosen_refit(settings.refit, model.loss, n_outputs, data.n_samples, n_selected)
         return cls(data, settings, model, n_selected, refit, nnz_per_row)
 
@@ -203,6 +206,23 @@ class MissionShape:
         budget = Budget().add("selected columns", min(n_values * max(self.data.itemsize, 4), PIECE_NBYTES))
         budget.add("copies of a block of them", 3 * 8 * min(REFIT_VALUES, n_values))
         return budget.add("matrices of K x K", 4 * 8 * (k + 1) ** 2)
+
+
+BLOCKS_ALIVE = 4  # of a source: one learnt from, one looked at with it, one read ahead, one on its way
+NAME_NBYTES, LINE_NBYTES = 400, 64  # of a name with its entries in dicts; of what a feature's line is, at most usually
+READER_NBYTES = 8 << 20  # text not yet parsed, decompressors, arrays that are twice as long as they are full
+
+
+def with_blocks_of_source(budget: Budget, shape: MissionShape, block_rows: int, block_nnz: int) -> Budget:
+    """Return a budget with what parsed blocks of a source take beside the model, and names of active features.
+
+    An entry has an id and a value; beside its name's place, the line that it stands in and, where it is learnt from, a
+    copy.
+    """
+    nnz = min(int(block_rows * 2 * (shape.nnz_per_row or 1)), block_nnz)
+    blocks = BLOCKS_ALIVE * (nnz * (8 + 4 + 8 + LINE_NBYTES // 4) + block_rows * 40)
+    budget.add("parsed blocks of the source", 2 * blocks + READER_NBYTES)
+    return budget.add("names of active features", (3 * shape.model.full + 1024) * NAME_NBYTES)
 
 
 def plan_mission(shape: MissionShape, memory_limit: int | None) -> SelectorPlan:
