@@ -34,6 +34,7 @@ class Given(NamedTuple):
     deviation: np.ndarray
     """Population standard deviation, exactly 0 of a constant column."""
     minimum: np.ndarray
+    maximum: np.ndarray
     weight: np.ndarray
     """Shape (n_samples,), float64; rows of 0 take no part."""
     center: bool = True
