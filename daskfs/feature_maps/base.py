@@ -41,6 +41,10 @@ class Given(NamedTuple):
     """Whether columns are taken about their means."""
     normalize: bool | str = "auto"
     """Whether columns are divided by their standard deviations; "auto": as the map has it."""
+    n_classes: int = 1
+    """Dual variables of each row."""
+    task_nbytes: int | None = None
+    """What a task may take to score, beside the dual variables; None: unlimited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,13 +140,15 @@ class ImplicitMatrix(Matrix):
     # What a map defines.
 
     @abstractmethod
-    def rounds(self, n_tasks: int) -> list[list[Any]]:
-        """Return the parts that are scored, which together hold every unit once.
+    def rounds(self, n_tasks: int, selected: np.ndarray) -> list[list[Any]]:
+        """Return the parts that are scored in a pass, which together hold every unit once.
 
         Parameters
         ----------
         n_tasks : int
             Tasks that run side by side.
+        selected : ndarray of shape (n_selected,), int64
+            Units in the model so far: others may be open to a pass only because of them.
 
         Returns
         -------
@@ -323,7 +329,13 @@ class FeatureMap(Parameters, ABC):
 
     @abstractmethod
     def cost(
-        self, n_samples: int, n_features: int, itemsize: int, n_entries: int | None = None, n_classes: int = 1
+        self,
+        n_samples: int,
+        n_features: int,
+        itemsize: int,
+        n_entries: int | None = None,
+        n_classes: int = 1,
+        task_nbytes: int | None = None,
     ) -> MapCost:
         """Return what the map makes of a matrix of this shape, and what a pass over that takes.
 
@@ -336,6 +348,8 @@ class FeatureMap(Parameters, ABC):
             Of a sparse matrix.
         n_classes : int
             Dual variables of each row.
+        task_nbytes : int, optional
+            What a task may take to score, beside the dual variables.
         """
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:

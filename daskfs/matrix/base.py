@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from daskfs.errors import ConfigError, DataError
-from daskfs.matrix.blocks import ColumnStatistics, Rows, SparseColumns, SparseRows, Strip, as_slice
+from daskfs.matrix.blocks import ColumnStatistics, Crowding, Rows, SparseColumns, SparseRows, Strip, as_slice
 from daskfs.matrix.buffers import block_length
 from daskfs.matrix.names import Names
 from daskfs.matrix.split import rows_to_test
@@ -153,6 +153,10 @@ class Matrix(ABC):
 
     def entry_counts(self, rows: Rows = slice(None)) -> np.ndarray | None:
         """Return how many entries each row of X[rows] has, int64; none of them is read."""
+        return None
+
+    def crowding(self) -> Crowding | None:
+        """Return how unevenly entries lie, in all rows of the base; None where that is not known."""
         return None
 
     def column_view(self, columns: slice) -> np.ndarray | None:
@@ -384,6 +388,10 @@ class _View(Matrix):
     def entry_counts(self, rows: Rows = slice(None)) -> np.ndarray | None:
         """Return how many entries each row of X[rows] has, or None where the base is dense."""
         return self._matrix.entry_counts(self._located(rows))
+
+    def crowding(self) -> Crowding | None:
+        """Return how unevenly the base's entries lie."""
+        return self._matrix.crowding()
 
     def column_view(self, columns: slice) -> np.ndarray | None:
         """Return X[:, columns] without a copy, where the base can."""

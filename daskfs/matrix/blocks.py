@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 
@@ -61,6 +62,50 @@ class SparseRows:
     indptr: np.ndarray
     indices: np.ndarray
     data: np.ndarray
+
+
+class Heaviest(tuple[int, ...]):
+    """Entries of the 1, 2, 4, ... rows (or columns) that have most, together; the last is of all."""
+
+    @classmethod
+    def of_counts(cls, pieces: Iterable[np.ndarray]) -> Self:
+        """Return it of all rows, or columns, whose entries are counted piece by piece."""
+        found: dict[int, int] = {}  # how many have so many: few numbers differ, for all together are the entries
+        for counts in pieces:
+            for n_entries, n_lines in zip(*np.unique(counts, return_counts=True), strict=True):
+                found[int(n_entries)] = found.get(int(n_entries), 0) + int(n_lines)
+        sizes = np.array(sorted(found, reverse=True), np.int64)
+        lines = np.cumsum([found[size] for size in sizes.tolist()], dtype=np.int64)
+        n_lines = int(lines[-1]) if len(lines) else 0
+        wanted = np.minimum(1 << np.arange(max(1, n_lines - 1).bit_length() + 1), n_lines)
+        before = np.concatenate([[0], lines])
+        entries = np.concatenate([[0], np.cumsum(sizes * np.diff(before))])
+        at = np.searchsorted(lines, wanted)
+        return cls((entries[at] + (wanted - before[at]) * sizes[at]).tolist()) if n_lines else cls()
+
+    def of(self, n: int) -> int:
+        """Return at most how many entries n of them have together.
+
+        Examples
+        --------
+        >>> heaviest = Heaviest.of_counts([np.array([1, 9, 1, 2])])
+        >>> heaviest, [heaviest.of(n) for n in range(6)]
+        ((9, 11, 13), [0, 9, 11, 13, 13, 13])
+        """
+        if n <= 0 or not self:
+            return 0
+        below = min(n.bit_length() - 1, len(self) - 1)
+        above = min(below + (n > 1 << below), len(self) - 1)
+        return min(self[above], -(-self[below] * n // (1 << below)))  # concave: the first have most
+
+
+class Crowding(NamedTuple):
+    """How unevenly the entries of a sparse matrix lie, for whoever plans to read it."""
+
+    block: int
+    """Entries of the block of rows that has most."""
+    rows: Heaviest
+    columns: Heaviest
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ import numpy as np
 from daskfs.cluster.open import parse_bytes
 from daskfs.errors import ConfigError, PlanError, did_you_mean
 from daskfs.losses import LOSSES, PLAIN_NUMBERS, TargetKind
+from daskfs.matrix.blocks import Crowding
 from daskfs.matrix.buffers import DEFAULT_BLOCK_NBYTES
 from daskfs.matrix.target import kind_of_target, kind_of_values
 from daskfs.pipeline.config import Cluster, Pipeline, Split
@@ -105,6 +106,8 @@ class DataFacts:
 
     n_entries: int | None = None
     """Of all rows of a sparse store, or an estimate; None where all values are stored."""
+    crowding: Crowding | None = None
+    """How unevenly they lie, where the store stands."""
 
     @property
     def n_trained(self) -> int | None:
@@ -266,6 +269,7 @@ def facts_of_store(pipeline: Pipeline, store: FeatureStore, *, is_new: bool = Fa
             else store_nbytes(n_samples, n_features, store.dtype, layout)
         ),
         n_entries=store.n_entries if store.is_sparse else None,
+        crowding=store.crowding(),
         target=kind_of_stored(store),
         n_stored=_n_stored(pipeline.split, n_samples, store.shuffled),
         has_statistics=pipeline.split is None and not store.header.has_weight,
@@ -543,6 +547,7 @@ def _planned(pipeline: Pipeline, facts: DataFacts, limits: ProcessLimits) -> Pla
     n_threads = 1 if limits.kind == "none" else limits.n_workers
     more = {"n_threads": n_threads, "tile_shape": facts.tile_shape, "target": facts.target}
     more |= {"n_stored": facts.n_stored, "has_statistics": facts.has_statistics, "n_entries": facts.n_trained}
+    more |= {"crowding": facts.crowding}
     available = limits.available_nbytes(facts)
     while True:
         plans = {}

@@ -19,6 +19,7 @@ from daskfs.errors import Caution, DataError, SelectionWarning, warn
 from daskfs.losses import AUTO, LOSSES, PLAIN_NUMBERS, Loss, TargetKind, find_loss
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix, Progress
+from daskfs.matrix.blocks import Crowding
 from daskfs.matrix.target import are_texts, doubt, kind_of, kind_of_target
 from daskfs.metrics import accuracy, r2
 from daskfs.parameters import Client, LossOf, MemoryLimit, Parameters, RandomState, parameters_of
@@ -194,6 +195,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         n_stored: int | None = None,
         has_statistics: bool = False,
         n_entries: int | None = None,
+        crowding: Crowding | None = None,
     ) -> SelectorPlan:
         """Return what fitting a matrix of this shape will read and hold.
 
@@ -215,6 +217,8 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
             Whether the store knows the columns' statistics over exactly these rows, and they weigh the same.
         n_entries : int, optional
             Entries of these rows in a sparse store.
+        crowding : Crowding, optional
+            How unevenly they lie, `store.crowding()`; by default rows, and columns, have as many each.
 
         Raises
         ------
@@ -226,7 +230,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         planned.__dict__.update(self.__dict__)
         planned._settle_loss(target, is_plan=True)
         sizes = int(n_samples), int(n_features), np.dtype(dtype)
-        shape = DataShape(*sizes, tile_shape, target.n_classes, n_stored, has_statistics, n_entries)
+        shape = DataShape(*sizes, tile_shape, target.n_classes, n_stored, has_statistics, n_entries, crowding)
         return planned._plan(shape, Limits(memory_limit, n_threads))
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> BaseSelector:

@@ -10,10 +10,10 @@ import numpy as np
 
 from daskfs.errors import DataError, SourceError
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
-from daskfs.matrix.arrays import as_column, as_matrix, as_names, as_targets, dense_rows, pieces_of_rows
-from daskfs.matrix.names import Names
+from daskfs.matrix.arrays import as_column, as_matrix, as_targets, dense_rows, pieces_of_rows
 from daskfs.matrix.target import are_texts, kind_of
 from daskfs.sources.base import Source, SourceBlock
+from daskfs.store.row_checks import check_names
 
 
 class ArraySource(Source):
@@ -49,9 +49,7 @@ class ArraySource(Source):
         self._X = as_matrix(X)
         n_samples, n_features = self._X.shape
         self.n_samples: int = int(n_samples)
-        self.feature_names = Names(
-            n_features, None if feature_names is None else as_names(feature_names, n_features)
-        ).tolist()
+        self.feature_names = check_names(feature_names, n_features)
         self.notes = []
         y, self._target_classes = coded_texts(y, self.notes)
         self._y = None if y is None else as_targets(y, n_samples)

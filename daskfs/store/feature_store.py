@@ -13,7 +13,7 @@ import numpy as np
 
 from daskfs.errors import ConfigError, StoreError, StoreFormatError, did_you_mean
 from daskfs.matrix.base import Matrix, Progress
-from daskfs.matrix.blocks import ColumnStatistics, Rows, SparseColumns, SparseRows, Strip
+from daskfs.matrix.blocks import ColumnStatistics, Crowding, Rows, SparseColumns, SparseRows, Strip
 from daskfs.matrix.names import Names
 from daskfs.store.header import SparseHeader, StoreHeader
 from daskfs.store.manifest import MANIFEST, Manifest, identity_of, read_checksums, read_manifest
@@ -186,6 +186,10 @@ class FeatureStore(Matrix):
     def entry_counts(self, rows: Rows = slice(None)) -> np.ndarray | None:
         """Return how many entries each row of X[rows] has, int64; None of a dense store."""
         return self._open("X/lengths").read(rows).astype(np.int64) if self.is_sparse else None
+
+    def crowding(self) -> Crowding | None:
+        """Return how unevenly entries lie; None of a dense store, and of one that does not say so."""
+        return self.header.crowding if isinstance(self.header, SparseHeader) else None
 
     @property
     def is_sparse(self) -> bool:

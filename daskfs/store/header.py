@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from daskfs.errors import StoreFormatError
+from daskfs.matrix.blocks import Crowding, Heaviest
 from daskfs.store.metadata import DTYPES, lengths
 from daskfs.version import __version__
 
@@ -89,6 +90,8 @@ class SparseHeader(StoreHeader):
         Columns are 64-bit ids that occur, ascending.
     n_names, names_nbytes : int
         Columns with a name, and the bytes of all names in UTF-8.
+    crowding : Crowding or None
+        How unevenly entries lie; None of the first stores of this format, which do not say so.
     """
 
     n_entries: int = 0
@@ -97,6 +100,7 @@ class SparseHeader(StoreHeader):
     has_ids: bool = False
     n_names: int = 0
     names_nbytes: int = 0
+    crowding: Crowding | None = None
 
 
 def check_version(document: dict[str, Any], where: str) -> None:
@@ -135,7 +139,7 @@ def parse_header(document: dict[str, Any], where: str) -> StoreHeader:
     is_sparse = document["format_version"] == SPARSE_FORMAT_VERSION
     kind, fields = (SparseHeader, _FIELDS | _SPARSE_FIELDS) if is_sparse else (StoreHeader, _FIELDS)
     names = {item.name for item in dataclasses.fields(kind)}
-    missing = sorted(names - set(document))
+    missing = sorted(names - set(document) - {"crowding"})
     if missing:
         raise StoreFormatError(
             f"the header lacks {', '.join(missing)}", where, "remove the store and ingest the source again"
@@ -143,7 +147,7 @@ def parse_header(document: dict[str, Any], where: str) -> StoreHeader:
     values = {}
     for name, (expected, converted) in fields.items():
         try:
-            values[name] = converted(document[name])
+            values[name] = converted(document.get(name))
         except (ValueError, TypeError):
             problem = f"expected {expected} as {name} in the header"
             raise StoreFormatError(problem, where, "remove the store and ingest the source again") from None
@@ -217,6 +221,11 @@ def _count(value: Any) -> int:
     return lengths([value], least=0)[0]
 
 
+def _crowding(value: Any) -> Crowding:
+    block, rows, columns = value
+    return Crowding(_count(block), Heaviest(map(_count, rows)), Heaviest(map(_count, columns)))
+
+
 _SPARSE_FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "n_entries": ("a number", _count),
     "n_runs": ("a number", _count),
@@ -224,6 +233,7 @@ _SPARSE_FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "has_ids": ("true or false", _is(bool)),
     "n_names": ("a number", _count),
     "names_nbytes": ("a number", _count),
+    "crowding": ("numbers of entries", _or_none(_crowding)),
 }
 
 

@@ -141,7 +141,7 @@ def check_vector(values: Any, n_rows: int, what: str, first_row: int, *, least: 
     return array
 
 
-def check_names(names: Sequence[str] | None, n_features: int) -> list[str]:
+def check_names(names: Sequence[str] | np.ndarray | None, n_features: int) -> list[str]:
     """Return the names of features as a list of str; without any, x0, x1, ...
 
     Raises

@@ -205,6 +205,15 @@ class Examination:
             assert counts.dtype == np.int64
             same(counts, (self.known.X[self.rows] != 0).sum(axis=1))
 
+    def crowding(self):
+        found = self.matrix.crowding()
+        assert (found is None) == (not isinstance(self.root, FeatureStore) or not self.root.is_sparse)
+        if found is not None:
+            is_entry = self.root.read(slice(None)) != 0
+            assert found.rows.of(1) == is_entry.sum(axis=1).max()
+            assert found.columns.of(1) == is_entry.sum(axis=0).max()
+            assert found.block == found.rows[-1] == found.columns[-1] == is_entry.sum()
+
     def sparse_columns(self):
         entries = self.matrix.sparse_columns(self.columns)
         assert (entries is None) == (self.root.sparse_columns(slice(None)) is None)

@@ -20,7 +20,7 @@ import numpy as np
 from daskfs.errors import ConfigError
 from daskfs.kernels.fgm.mkl import mkl_nbytes
 from daskfs.kernels.fgm.scores import GRANULE
-from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
+from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan, most_within
 
 TASK_NBYTES = 64 << 20  # of columns that one task reads: hides Dask's cost of a task
 READ_NBYTES = 36 << 20  # of columns that one task reads for the client, and of their copy that travels
@@ -123,10 +123,11 @@ def cut_columns(shape: DataShape, sizes: Sizes, limits: Limits, way: Way = "stri
     fixed.add("scores", 64 * (sizes.most + sizes.per_pass))
     sums_nbytes = SUMS_NBYTES * (1 + n_problems) // 2
     least = fixed + Budget({"one column": 2 * n * itemsize, "its sums": sums_nbytes})
+    least.add("entries of one column", shape.columns_nbytes(1))
     if way == "pieces":
         least.add("pieces of one column", N_BUFFERS * GRANULE * itemsize)
     least.refuse_over(limit, f"one column of {n:,} rows and the dual variables take")
-    column_nbytes = shape.columns_nbytes(1) or max(1, n * itemsize)
+    column_nbytes = max(1, shape.columns_nbytes(m) // m) if shape.n_entries is not None else max(1, n * itemsize)
     wanted = max(tile_columns, TASK_NBYTES // column_nbytes, -(-m // 4096))
     if way == "in place" and shape.n_entries is None:
         wanted = m
@@ -141,8 +142,8 @@ def cut_columns(shape: DataShape, sizes: Sizes, limits: Limits, way: Way = "stri
             widest = min(widest, (limit - fixed.nbytes) // (sums_nbytes + N_BUFFERS * GRANULE * itemsize))
         width = min(width, max(1, widest - widest % tile_columns or widest))
         if shape.n_entries is not None:
-            per_column = sums_nbytes + shape.columns_nbytes(1)
-            width = min(width, max(1, (limit - fixed.nbytes - 2 * n * itemsize) // per_column))
+            left = limit - fixed.nbytes - 2 * n * itemsize
+            width = most_within(lambda k: sums_nbytes * k + shape.columns_nbytes(k), left, width)
     fixed.add("sums of the columns", sums_nbytes * width)
     fixed.add("entries of the columns", shape.columns_nbytes(width))
     room = BUFFER_NBYTES if limit is None else min(BUFFER_NBYTES, (limit - fixed.nbytes) // N_BUFFERS)

@@ -371,6 +371,18 @@ def most_entries(in_order: Matrix, subsets: Subsets) -> int | None:
     counts = _entries_per_row(in_order)
     if counts is None or subsets.settings.approx == "lsa":
         return None
-    most = int(np.add.reduceat(counts, subsets.starts[:-1]).max())
+    return _if_few(int(np.add.reduceat(counts, subsets.starts[:-1]).max()), subsets)
+
+
+def promised_entries(subsets: Subsets) -> int | None:
+    """Return the entries that no subset exceeds, whatever its rows; None where it may be read as a dense block."""
+    crowding = subsets.data.crowding
+    if crowding is None or subsets.settings.approx == "lsa":
+        return None
+    return _if_few(crowding.rows.of(subsets.n_rows), subsets)
+
+
+def _if_few(n_entries: int, subsets: Subsets) -> int | None:
+    """Return the entries of the largest subset where all are read as entries."""
     n_rows = subsets.data.n_samples // subsets.n_subsets
-    return most if is_sparse(n_rows, subsets.data.n_features, most) else None
+    return n_entries if is_sparse(n_rows, subsets.data.n_features, n_entries) else None

@@ -75,6 +75,7 @@ from daskfs.selectors.message.plan import (
     most_entries,
     n_entries_of,
     plan_message,
+    promised_entries,
     why_n_subsets,
 )
 from daskfs.selectors.message.subset import SelectionSettings
@@ -219,7 +220,8 @@ class Message(TakesRowBlocks, renamed={"penalty": "gic_penalty"}):
         check_subsets(self.n_subsets, self.subset_size)
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
-        return plan_message(self._subsets(shape), limits)
+        subsets = self._subsets(shape, shape.n_entries)
+        return plan_message(replace(subsets, n_entries=promised_entries(subsets)), limits)
 
     def _subsets(self, shape: DataShape, n_values: int | None = None) -> Subsets:
         """Return how rows of this shape are cut into subsets, as far as is known before any data is."""

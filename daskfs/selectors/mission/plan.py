@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from daskfs.parameters import n_to_select
 from daskfs.selectors.mission.model import ModelShape
-from daskfs.selectors.shared.budget import Budget, DataShape, SelectorPlan
+from daskfs.selectors.shared.budget import Budget, DataShape, SelectorPlan, most_within
 
 REPORTS = 8  # lines of the history, and checkpoints, of a pass: one model learns from so many ranges of rows
 PIECE_NBYTES = 16 << 20  # of rows read at once, where the memory allows
@@ -156,18 +156,30 @@ class MissionShape:
         )
 
     @property
-    def row_nbytes(self) -> int:
-        """Of one row: dense with its entries, an id and a value each; or sparse, with a copy, twice the mean length."""
-        if self.nnz_per_row is not None:
-            return int(2 * self.nnz_per_row * (self.data.itemsize + 8 + 12)) + 64
-        return self.data.n_features * (self.data.itemsize + 8) + 64
+    def is_sparse(self) -> bool:
+        """Whether rows come as their entries."""
+        return self.nnz_per_row is not None or self.data.n_entries is not None
+
+    def rows_nbytes(self, n_rows: int) -> int:
+        """Of so many rows: dense with their entries, an id and a value each; or sparse, with a copy.
+
+        The rows that have most entries, where a store says how many; else such of twice the mean length.
+        """
+        if not self.is_sparse:
+            return n_rows * (self.data.n_features * (self.data.itemsize + 8) + 64)
+        if self.data.crowding is not None:
+            return self.data.crowding.rows.of(n_rows) * (self.data.itemsize + 8 + 12) + 64 * n_rows
+        mean = self.nnz_per_row
+        if mean is None:
+            mean = (self.data.n_entries or 0) / max(1, self.data.n_samples)
+        return n_rows * (int(2 * mean * (self.data.itemsize + 8 + 12)) + 64)
 
     def piece_rows(self, memory_limit: int | None) -> int:
         """Return how many rows are read at once."""
         room = PIECE_NBYTES
         if memory_limit is not None:
             room = min(room, (memory_limit - self._training(0).nbytes) // N_PIECES)
-        return max(1, min(self.settings.block_rows, room // self.row_nbytes))
+        return most_within(self.rows_nbytes, room, self.settings.block_rows)
 
     def task(self, piece_rows: int) -> Budget:
         """Return the peak of one task: it learns from rows, or takes part in the refit."""
@@ -175,12 +187,12 @@ class MissionShape:
 
     def _training(self, piece_rows: int) -> Budget:
         """Return what a task holds that learns from so many rows at once."""
-        scaling = 48 * self.data.n_features if self.nnz_per_row is None else 0
+        scaling = 0 if self.is_sparse else 48 * self.data.n_features
         n_replicas = self.settings.n_replicas
         budget = Budget().add("models", N_MODELS * self.model.nbytes).add("means and scales of columns", scaling)
         budget.add("blocks of a sparse store", N_PIECES * self.data.block_nbytes)
         budget.add("models that are averaged", (n_replicas + N_AVERAGED) * self.model.nbytes if n_replicas > 1 else 0)
-        return budget.add("pieces of rows", N_PIECES * piece_rows * self.row_nbytes)
+        return budget.add("pieces of rows", N_PIECES * self.rows_nbytes(piece_rows))
 
     def exact_refit(self) -> Budget:
         """Return what a task holds that makes second moments, of candidates or for an exact refit; else nothing."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from daskfs.kernels.substitution.products import BAND_ROWS
-from daskfs.selectors.shared.budget import TILES_NBYTES, Budget, SelectorPlan
+from daskfs.selectors.shared.budget import TILES_NBYTES, Budget, SelectorPlan, most_within
 
 SMALLEST_BATCH, LARGEST_BATCH = 32, 128
 LOOKED_AHEAD = 512  # columns of which one asks at once who could enter
 READ_NBYTES = 8 << 20  # read at once where columns are short: a read has its price
 COPY_NBYTES = 4 << 20  # of columns in memory, which are copied into a block
 MAX_READ_NBYTES = 128 << 20
+MOST_JUDGED = 8192  # sparse columns that are judged at once by their entries
 VECTORS = 10  # of n_samples float64: target, weights, prediction, derivatives and what a step needs
 REFIT_NBYTES = 3 * 8 << 20  # blocks of rows of the refit
 
@@ -55,6 +57,15 @@ class SubstitutionShape:
     """Columns that one round of screening looks at; 0: none."""
     undoes: bool = False
     """Whether a batch may be undone: the columns that it replaced are kept meanwhile."""
+    entries_nbytes: Callable[[int], int] = lambda n_columns: 0
+    """Of so many columns of a sparse store as their entries."""
+
+    @property
+    def n_judged(self) -> int:
+        """Sparse columns that are judged at once by their entries: a multiple of the batch."""
+        most = max(1, min(MOST_JUDGED, self.n_features) // self.batch)
+        n_batches = most_within(lambda n: self.entries_nbytes(n * self.batch), READ_NBYTES, most)
+        return n_batches * self.batch
 
     @property
     def column_nbytes(self) -> int:
@@ -87,6 +98,7 @@ class SubstitutionShape:
                 columns_that_may_come_back=replaced,
                 columns_looked_at_closer=closer,
             )
+            .add("entries of columns that are judged", self.entries_nbytes(self.n_judged))
             .add("tiles", self.tiles_nbytes)
         )
 
@@ -111,6 +123,8 @@ class ReadPlan:
     prefetch: int
     memory: Budget
     """Of the whole selection, in addition to the process's baseline."""
+    n_judged: int = MOST_JUDGED
+    """Sparse columns that are judged at once by their entries."""
 
 
 def choose_read_plan(shape: SubstitutionShape, memory_limit: int | None) -> ReadPlan:
@@ -133,11 +147,11 @@ def choose_read_plan(shape: SubstitutionShape, memory_limit: int | None) -> Read
         width = n_batches * shape.batch
         needed = shape.whole(shape.n_selected, width, prefetch)
         if memory_limit is None or needed.nbytes <= memory_limit:
-            return ReadPlan(shape.batch, width, prefetch, needed)
+            return ReadPlan(shape.batch, width, prefetch, needed, shape.n_judged)
     what = f"{shape.n_selected:,} columns of {shape.n_samples:,} values and blocks of {shape.batch} take"
     narrowest = shape.whole(shape.n_selected, shape.batch, 0)
     narrowest.refuse_over(memory_limit, what, _fewer(shape, memory_limit or 0))
-    return ReadPlan(shape.batch, shape.batch, 0, narrowest)
+    return ReadPlan(shape.batch, shape.batch, 0, narrowest, shape.n_judged)
 
 
 def _fewer(shape: SubstitutionShape, limit: int) -> str:

@@ -314,6 +314,7 @@ class OnlineSubstitution(SubstitutionSelector):
             tiles_nbytes=shape.tiles_nbytes,
             n_screened=batch * ROUND_BATCHES if self.schedule == "screen" else 0,
             undoes=self.loss_ != "squared" and self.rule == "exchange",
+            entries_nbytes=shape.columns_nbytes,
         )
 
     def _conclude(self, run: Run, stream: SubstitutionStream, target: Target) -> None:

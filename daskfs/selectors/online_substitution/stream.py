@@ -32,8 +32,6 @@ from daskfs.selectors.shared.record import Record
 from daskfs.selectors.shared.run import Run
 
 SAVES_PER_EPOCH = 20
-MOST_JUDGED = 8192
-"""Sparse columns that are judged at once by their entries."""
 MARGIN, MARGIN_SINGLE = 1e-7, 1e-3
 """For the rounding of sums in another order, of float64 and of float32."""
 ROUND_BATCHES = 8
@@ -220,7 +218,7 @@ class SubstitutionStream:
                 if engine.counters.n_entered > n_entered:
                     break
             entered = engine.counters.n_entered > n_entered
-            n_ahead = 1 if entered or verdict is None else min(2 * n_ahead, MOST_JUDGED // batch)
+            n_ahead = 1 if entered or verdict is None else min(2 * n_ahead, max(1, self.plan.n_judged // batch))
 
     def _verdicts(self, ids: np.ndarray) -> np.ndarray | None:
         """Return what the entries of columns say of them, int8; None where each must be looked at."""

@@ -14,6 +14,8 @@ A plan prints the terms, a refusal names the largest, and tests hold each agains
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -21,6 +23,7 @@ import numpy as np
 
 from daskfs.errors import PlanError
 from daskfs.matrix.base import Matrix
+from daskfs.matrix.blocks import Crowding
 
 BLOCK_NBYTES = 1 << 20  # of a tile, put together at once
 TILES_NBYTES = (8 << 20) + BLOCK_NBYTES  # a decoded and an encoded tile of the reader, of 4 MiB, and a block of one
@@ -45,6 +48,8 @@ class DataShape:
     """Whether the columns' statistics over exactly these rows are known, and rows weigh the same."""
     n_entries: int | None = None
     """Of these rows in a sparse store; None where all values are stored, or lie in memory."""
+    crowding: Crowding | None = None
+    """Of the sparse store; None where it is not known: rows and columns are taken to have as many entries each."""
 
     @classmethod
     def of(cls, matrix: Matrix) -> Self:
@@ -54,7 +59,7 @@ class DataShape:
         counts = None if matrix.is_resident else matrix.entry_counts(slice(None))
         n_entries = None if counts is None else int(counts.sum())
         sizes = int(n_samples), int(n_features), np.dtype(matrix.dtype), matrix.tile_shape
-        return cls(*sizes, n_stored=n_stored, n_entries=n_entries)
+        return cls(*sizes, n_stored=n_stored, n_entries=n_entries, crowding=matrix.crowding())
 
     @property
     def itemsize(self) -> int:
@@ -81,14 +86,17 @@ class DataShape:
         """Bytes that the reader of a sparse store holds of a block of rows: as it is stored, and by rows; else 0."""
         if self.n_entries is None or self.tile_shape is None:
             return 0
-        per_row = -(-self.n_entries // max(1, self.n_samples))
-        return min(self.tile_shape[0], self.n_samples) * (16 + per_row * ENTRY_NBYTES)
+        n_rows = min(self.tile_shape[0], self.n_stored or self.n_samples)
+        n_entries = self.crowding.block if self.crowding else n_rows * -(-self.n_entries // max(1, self.n_samples))
+        return n_rows * 16 + n_entries * ENTRY_NBYTES
 
     def columns_nbytes(self, n_columns: int) -> int:
-        """Bytes of so many columns of a sparse store as entries, of mean length, and on the way there; else 0."""
+        """Bytes of any so many columns of a sparse store as entries, and on the way there; else 0."""
         if self.n_entries is None:
             return 0
-        return -(-self.n_entries * n_columns // max(1, self.n_features)) * ENTRY_NBYTES + 40 * n_columns
+        mean = -(-self.n_entries * n_columns // max(1, self.n_features))
+        n_entries = self.crowding.columns.of(n_columns) if self.crowding else mean
+        return n_entries * ENTRY_NBYTES + 40 * n_columns
 
     @property
     def tile_column_nbytes(self) -> int:
@@ -105,6 +113,17 @@ class DataShape:
         """Bytes of all tiles that hold values of these rows, each once."""
         tile_columns = 1 if self.tile_shape is None else self.tile_shape[1]
         return -(-self.n_features // tile_columns) * self.tile_column_nbytes
+
+
+def most_within(nbytes_of: Callable[[int], int], limit: int, most: int) -> int:
+    """Return the largest number up to `most` of which this many bytes are enough; at least one.
+
+    Examples
+    --------
+    >>> most_within(lambda n: n * n, 50, 100), most_within(lambda n: n, 0, 100)
+    (7, 1)
+    """
+    return max(1, bisect_right(range(1, most + 1), limit, key=nbytes_of))
 
 
 @dataclass(frozen=True, slots=True)

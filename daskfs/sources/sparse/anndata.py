@@ -26,6 +26,7 @@ from daskfs.sources.npy import array_of
 from daskfs.sources.options import SourceOptions
 from daskfs.sources.sparse.base import NamedIds, SparseBlock, SparseSource
 from daskfs.store.foreign import open_foreign_group
+from daskfs.store.row_checks import check_names
 
 PIECE = 1 << 20
 """Entries that are read at a time."""
@@ -99,6 +100,7 @@ class AnnDataSource(OfFiles, SparseSource):
                 raise SourceError(
                     f"expected {n:,} names in {where}, found {len(found):,}", str(self.path), "write it anew"
                 )
+        check_names(self._names, self.n_features)
         y, self._target_classes = coded_texts(array_of(y), self.notes)
         self._y = None if y is None else as_targets(y, self.n_samples)
         self.target_names = name_targets(self._y, [target] if isinstance(target, str) else target)

@@ -14,12 +14,13 @@ import numpy as np
 from daskfs.documents import PATH
 from daskfs.errors import SourceError
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
-from daskfs.matrix.arrays import as_column, as_names, as_targets
+from daskfs.matrix.arrays import as_column, as_targets
 from daskfs.matrix.target import kind_of
 from daskfs.sources.arrays import coded_texts, name_targets
 from daskfs.sources.npy import array_of
 from daskfs.sources.options import SparseOptions
 from daskfs.sources.sparse.base import NamedIds, SparseBlock, SparseSource
+from daskfs.store.row_checks import check_names
 
 
 class NpzOptions(SparseOptions):
@@ -48,9 +49,9 @@ class MatrixSource(SparseSource):
     Raises
     ------
     SourceError
-        No such file, or it holds no sparse matrix.
+        No such file, or it holds no sparse matrix, or no text.
     DataError
-        Shapes that do not fit, or values that are not numbers.
+        Shapes that do not fit, values that are not numbers, a name that stands for two columns or is no Unicode.
     """
 
     kind, options = "npz", NpzOptions
@@ -74,9 +75,7 @@ class MatrixSource(SparseSource):
         self._weight = None if weight is None else as_column(weight, self.n_samples, "weight")
         self.has_weight = weight is not None
         self.target_names = name_targets(self._y, [target] if isinstance(target, str) else target)
-        if isinstance(names, (str, os.PathLike)):
-            names = Path(names).read_text(encoding="utf-8").splitlines()
-        self._names = None if names is None else as_names(names, self.n_features)
+        self._names = None if names is None else check_names(_names_in(names), self.n_features)
 
     @property
     def target_classes(self) -> list[str] | None:
@@ -152,6 +151,17 @@ def _loaded(path: Path) -> Any:
     except (ValueError, OSError, zipfile.BadZipFile, KeyError, EOFError) as fault:
         remedy = "save it by scipy.sparse.save_npz"
         raise SourceError(f"expected a sparse matrix in an .npz file: {fault}", str(path), remedy) from None
+
+
+def _names_in(names: Any) -> Sequence[str]:
+    """Return names as they were given, or those of a file."""
+    if not isinstance(names, (str, os.PathLike)):
+        return names  # type: ignore[no-any-return]
+    try:
+        return Path(names).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as fault:
+        problem = f"expected a name a line, in UTF-8: {fault}"
+        raise SourceError(problem, str(names), "check the path, and save it as UTF-8") from None
 
 
 def _canonical(X: Any) -> Any:

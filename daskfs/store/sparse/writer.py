@@ -19,6 +19,7 @@ from daskfs.cluster.workers import Workers
 from daskfs.errors import DataError, PlanError, StoreError
 from daskfs.kernels.blocks.column_totals import add_to_totals, mean_and_deviation
 from daskfs.matrix.base import Progress, Silent
+from daskfs.matrix.blocks import Crowding, Heaviest
 from daskfs.store.header import SPARSE_FORMAT_VERSION, SparseHeader, content_digest, versions
 from daskfs.store.row_vectors import RowVectors, write_vector
 from daskfs.store.sparse.encoding import ENTRY_NBYTES, EncodedBlock, encoded_blocks, gathered, groups_of
@@ -213,7 +214,11 @@ class SparseStoreWriter:
         self._write_statistics(totals)
         names = self._write_names(n_features)
         self._vectors.write(self._group, order)
-        self._group.attrs["daskfs"] = self._header(n_features, stretches.values, matrix, names).to_dict()
+        counts = (totals[start : start + _PIECE, 1] for start in range(0, n_features, _PIECE))
+        fullest = int(np.diff([first for _, first in matrix.starts]).max(initial=0))
+        crowding = Crowding(fullest, Heaviest.of_counts([lengths]), Heaviest.of_counts(counts))
+        header = self._header(n_features, stretches.values, matrix, names)
+        self._group.attrs["daskfs"] = replace(header, crowding=crowding).to_dict()
         del totals
         shutil.rmtree(self._folder)
         seal(self._site.folder)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import daskfs
 from daskfs.errors import ConfigError, DataError, PlanError, StoreFormatError
 from daskfs.matrix.names import Names
+from daskfs.sources.sparse.matrices import MatrixSource
 from daskfs.store.feature_store import open_store
 from tests.store.sparse.lab import blocks_of, files_of, named_ids, random_matrix, small_cuts, written
 
@@ -273,3 +274,25 @@ def test_a_path_of_npz_is_ingested_as_the_matrix_in_memory_is(tmp_path: Path):
     np.testing.assert_array_equal(there.target, y[there.source_rows])
     again = daskfs.ingest(X, tmp_path / "b.zarr", y=y)  # is reused
     assert again.digest == here.digest
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({1: "n0"}, r"duplicate feature name 'n0' \(2 times\)"),
+        ({3: "\ud800"}, r"feature name '\\ud800' is not valid Unicode"),
+    ],
+)
+def test_names_are_refused_as_those_of_a_dense_store_are(tmp_path, change, match):
+    names = [change.get(j, f"n{j}") for j in range(40)]
+    X = random_matrix()
+    for matrix in (X, X.toarray()):
+        with pytest.raises(DataError, match=match):
+            daskfs.ingest(matrix, tmp_path / "s.zarr", names=names)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_of_names_that_is_no_text_is_named(tmp_path):
+    (tmp_path / "names.txt").write_bytes(b"a\n\xff\n")
+    with pytest.raises(daskfs.errors.SourceError, match=r"names\.txt.*UTF-8|UTF-8.*names\.txt"):
+        MatrixSource(random_matrix(), names=tmp_path / "names.txt")
