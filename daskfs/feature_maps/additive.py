@@ -37,6 +37,8 @@ SPACINGS = np.geomspace(0.02, 12.0, 240)  # among which that of a sampled spectr
 
 _FUNCTION = Kind("callable or str", lambda value: callable(value) or isinstance(value, str), "a function", str)
 Function: TypeAlias = Annotated[Any, _FUNCTION]
+Components: TypeAlias = Annotated[int, Ge(1), Le(N_BINS)]
+Way: TypeAlias = Literal["eigen", "sampled"]
 
 
 class Ranges(NamedTuple):
@@ -123,13 +125,13 @@ class AdditiveMap(FeatureMap):
         itemsize: int,
         n_entries: int | None = None,
         n_classes: int = 1,
-        **limits: Any,
+        task_nbytes: int | None = None,
     ) -> MapCost:
         """Return what the map makes of a matrix of this shape."""
         from daskfs.feature_maps.additive_matrix import cost_of
 
         self.check_parameters()
-        return cost_of(self.table(), n_samples, n_features, itemsize, n_entries, n_classes, **limits)
+        return cost_of(self.table(), n_samples, n_features, itemsize, n_entries, n_classes, task_nbytes)
 
 
 def _far(given: Given) -> np.ndarray:
@@ -170,8 +172,8 @@ class HistogramIntersection(AdditiveMap):
 class _OfKernel(AdditiveMap):
     """A map of a kernel, by a few components."""
 
-    n_components: Annotated[int, Ge(1), Le(N_BINS)] = 3
-    components: Literal["eigen", "sampled"] = "eigen"
+    n_components: int
+    components: str
 
     def labels(self) -> list[str]:
         """Number the components."""
@@ -221,7 +223,8 @@ class AdditiveGaussian(_OfKernel):
     name = "additive_gaussian"
 
     bandwidth: Positive = 2.0
-    n_components: Annotated[int, Ge(1), Le(N_BINS)] = 7
+    n_components: Components = 7
+    components: Way = "eigen"
 
     def ranges(self, given: Given, name: Callable[[int], str]) -> Ranges:
         """Return four deviations to either side of the mean, whatever is there: σ is a share of that."""
@@ -282,6 +285,9 @@ class AdditiveChi2(_Homogeneous):
 
     name = "additive_chi2"
 
+    n_components: Components = 3
+    components: Way = "eigen"
+
     def _kernel(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         total = a + b
         return np.divide(2.0 * a * b, total, out=np.zeros_like(total), where=total > 0.0)
@@ -304,6 +310,9 @@ class AdditiveJensenShannon(_Homogeneous):
     """
 
     name = "additive_jensen_shannon"
+
+    n_components: Components = 3
+    components: Way = "eigen"
 
     def _kernel(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         a, b = np.broadcast_arrays(a, b)

@@ -86,16 +86,17 @@ class AdditiveMatrix(ImplicitMatrix):
         self.table, self.component_labels, self.ranges, self.given = table, labels, ranges, given
         self.variance = 1.0 if given.normalize is not False else float(table.at(_PLACES).var(axis=0).sum())
         self._known: dict[Range, np.ndarray] = {}
+        itemsize = matrix.dtype.itemsize
+        self._cut = _cut(table, matrix.shape, itemsize, given.n_classes, given.task_nbytes)
         error = f", which err by {table.error():.2g} of the kernel" if table.kernel is not None else ""
         self.notes.append(f"each variable is {self.width} columns{error}; it is selected with all of them")
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_known": {}}
 
-    def rounds(self, n_tasks: int, *_: Any) -> list[list[Range]]:
+    def rounds(self, n_tasks: int, selected: np.ndarray) -> list[list[Range]]:
         """Return ranges of variables, all in one round."""
-        n_samples, n = self.matrix.shape
-        per_task = _columns_per_task(n_samples, n, self.matrix.dtype.itemsize, self.table, 1)
+        n, per_task = self.matrix.shape[1], self._cut.width
         tile = max(1, self.matrix.tile_shape[1])
         width = max(1, min(per_task, -(-n // max(1, n_tasks))))
         width = min(n, -(-width // tile) * tile) if tile < n else width
@@ -104,7 +105,7 @@ class AdditiveMatrix(ImplicitMatrix):
     def score_columns(self, v: np.ndarray, n_wanted: int, floor: float, part: Range) -> tuple[np.ndarray, np.ndarray]:
         """Return the variables of a part with the largest scores."""
         scores = np.zeros(part.stop - part.start)
-        per_block = _columns_per_task(*self.matrix.shape, self.matrix.dtype.itemsize, self.table, len(v))
+        per_block = self._cut.width
         for start in range(part.start, part.stop, per_block):
             block = Range(start, min(start + per_block, part.stop))
             scores[block.start - part.start : block.stop - part.start] = self._scores_of(v, block)
@@ -164,7 +165,9 @@ class AdditiveMatrix(ImplicitMatrix):
         mean = values.astype(np.float64) @ share
         centre = mean if self.given.center else np.zeros(len(columns))
         zero = self._at_zero(units)[place, columns % self.width]
-        about = [np.array([share @ (x - o) ** 2 for x, o in zip(values, origin, strict=True)]) for origin in (centre, zero)]
+        about = [
+            np.array([share @ (x - o) ** 2 for x, o in zip(values, origin, strict=True)]) for origin in (centre, zero)
+        ]
         variance, size = (np.bincount(place, of_column, len(units)) for of_column in about)
         return centre, self._scale(units, variance, size)[place]
 
@@ -196,7 +199,7 @@ class AdditiveMatrix(ImplicitMatrix):
                 self.table.is_root, sums,
             )  # fmt: skip
             return sums
-        for strip in _strips(self.matrix, here):
+        for strip in _strips(self.matrix, here, self._cut.piece_nbytes):
             at, lines = strip.columns, ALL_LINES if strip.lines is None else strip.lines
             of_rows = numbers[:, strip.first : strip.first + strip.n_rows]
             rows = np.flatnonzero(of_rows.any(axis=0))
@@ -213,13 +216,27 @@ def _inverses(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     return np.divide(1.0, high - low, out=np.zeros(len(low)), where=high > low)
 
 
-def _columns_per_task(n_samples: int, n_features: int, itemsize: int, table: MapTable, n_vectors: int) -> int:
-    """Return how many variables are scored together."""
-    of_sums = 24 * n_vectors * (len(table.values) - 1)
-    return max(1, min(n_features, SUMS_NBYTES // of_sums, max(1, TASK_NBYTES // (n_samples * itemsize))))
+class Cut(NamedTuple):
+    """How the variables are cut."""
+
+    width: int
+    """Variables that are scored together."""
+    sums_nbytes: int
+    piece_nbytes: int
+    """Of rows that are read at a time, where there are neither tiles nor a view."""
 
 
-def _strips(matrix: Matrix, columns: slice) -> Iterator[Strip]:
+def _cut(table: MapTable, shape: tuple[int, int], itemsize: int, n_vectors: int, limit: int | None) -> Cut:
+    """Return blocks of variables whose sums fit in half of a limit, and rows of them that fit in the rest."""
+    n_samples, n_features = shape
+    room = SUMS_NBYTES if limit is None else min(SUMS_NBYTES, limit // 2)
+    per_column = 8 * (len(table.values) - 1) * max(2 * n_vectors, 3) + 16 * table.values.shape[1] * n_vectors
+    width = max(1, min(n_features, room // per_column, max(1, TASK_NBYTES // (n_samples * itemsize))))
+    piece = max(width * itemsize, PIECE_NBYTES if limit is None else min(PIECE_NBYTES, limit // 4))
+    return Cut(width, width * per_column, piece)
+
+
+def _strips(matrix: Matrix, columns: slice, piece_nbytes: int) -> Iterator[Strip]:
     """Yield a block of columns strip by strip: as it lies in memory, as tiles pass by, or in pieces that are read."""
     n_samples, width = matrix.shape[0], columns.stop - columns.start
     view = matrix.column_view(columns)
@@ -230,25 +247,31 @@ def _strips(matrix: Matrix, columns: slice) -> Iterator[Strip]:
     if passing is not None:
         yield from passing
         return
-    n_rows = max(1, PIECE_NBYTES // (width * matrix.dtype.itemsize))
+    n_rows = max(1, piece_nbytes // (width * matrix.dtype.itemsize))
     for first in range(0, n_samples, n_rows):
         yield Strip(first, slice(0, width), matrix.read(slice(first, min(first + n_rows, n_samples)), columns))
 
 
 def cost_of(
-    table: MapTable, n_samples: int, n_features: int, itemsize: int, n_entries: int | None, n_classes: int, **_: Any
+    table: MapTable,
+    n_samples: int,
+    n_features: int,
+    itemsize: int,
+    n_entries: int | None,
+    n_classes: int,
+    task_nbytes: int | None,
 ) -> MapCost:
     """Return what a pass over the columns of a map takes."""
-    width, n_bins = table.values.shape[1], len(table.values) - 1
-    per_task = _columns_per_task(n_samples, n_features, itemsize, table, n_classes)
+    width = table.values.shape[1]
+    cut = _cut(table, (n_samples, n_features), itemsize, n_classes, task_nbytes)
+    whole_numbers_nbytes = 8 * n_samples * n_classes
     task = {
-        "sums over bins": 8 * per_task * n_bins * (2 * n_classes + 3),
-        "products with the map": 8 * per_task * width * n_classes,
-        "whole numbers of the rows": 8 * n_samples * n_classes,
-        "pieces": PIECE_NBYTES,
+        "sums over bins": cut.sums_nbytes,
+        "whole numbers of the rows": 2 * whole_numbers_nbytes,
+        "rows that are read": cut.piece_nbytes,
     }
     read = n_samples * n_features * itemsize if n_entries is None else n_entries * (itemsize + 4)
     text = (
-        f"{n_features * width:,} columns, {width} of each of {n_features:,} variables; a pass looks once at each value"
+        f"{n_features * width:,} columns, {width} of each of {n_features:,} variables, each value looked at once a pass"
     )
-    return MapCost(n_features, n_features * width, width, task, text, read, -(-n_features // per_task))
+    return MapCost(n_features, n_features * width, width, task, text, read, -(-n_features // cut.width))

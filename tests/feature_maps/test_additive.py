@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 
 import numpy as np
@@ -57,7 +58,7 @@ def _counts(n: int, p: int, seed: int, dtype: type = np.float32) -> np.ndarray:
 
 def _scores(implicit: AdditiveMatrix, v: np.ndarray, parts: list[Range] | None = None) -> np.ndarray:
     found = np.zeros(implicit.n_units)
-    for part in parts or [part for parts in implicit.rounds(1) for part in parts]:
+    for part in parts or [part for parts in implicit.rounds(1, np.empty(0, np.int64)) for part in parts]:
         units, scores = implicit.score_columns(v, implicit.n_units, 0.0, part)
         found[units] = scores
     return found
@@ -93,7 +94,9 @@ def test_the_unary_code_errs_within_a_level_alone(levels: int) -> None:
     a, b = np.random.default_rng(1).random((2, 200_000))
     table = HistogramIntersection(levels).table()
     found = (table.at(a) * table.at(b)).sum(axis=1)
-    np.testing.assert_allclose(np.sqrt(((found - np.minimum(a, b)) ** 2).mean()), np.sqrt(1 / 90) * levels**-1.5, rtol=0.05)
+    np.testing.assert_allclose(
+        np.sqrt(((found - np.minimum(a, b)) ** 2).mean()), np.sqrt(1 / 90) * levels**-1.5, rtol=0.05
+    )
 
 
 @pytest.mark.parametrize("feature_map", MAPS, ids=str)
@@ -137,7 +140,7 @@ def test_scores_are_the_same_bits_however_the_columns_are_cut_and_stored(
     known = _given(X)
     whole = _scores(MAPS[which].over(_matrix(X), known), v)
     edges = [0, *sorted(set(cuts)), 12]
-    parts = [Range(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    parts = [Range(a, b) for a, b in itertools.pairwise(edges)]
     in_parts = MAPS[which].over(_matrix(scipy.sparse.csc_matrix(X)), known)
     np.testing.assert_array_equal(_scores(in_parts, v, parts), whole)
     by_columns = MAPS[which].over(_matrix(np.asfortranarray(X)), known)
@@ -191,7 +194,7 @@ def test_one_large_value_does_not_make_all_others_one() -> None:
 @pytest.mark.parametrize("feature_map", [AdditiveChi2(), AdditiveJensenShannon()])
 def test_values_below_zero_are_named_where_a_kernel_takes_none(feature_map: AdditiveMap) -> None:
     X = np.array([[1.0, 2.0], [0.0, -3.0], [1.0, 1.0]])
-    with pytest.raises(DataError, match=r"x1.*at least 0, found -3; .*use additive_gaussian"):
+    with pytest.raises(DataError, match=r"column 1: expected values of at least 0, found -3; use additive_gaussian"):
         feature_map.over(_matrix(X), _given(X))
     AdditiveGaussian().over(_matrix(X), _given(X))
 
@@ -200,10 +203,10 @@ def test_parameters_that_cannot_be_are_named() -> None:
     X = _counts(10, 2, 0)
     with pytest.raises(ConfigError, match="levels: expected a whole number from 1 to 4096, found 0"):
         HistogramIntersection(0).over(_matrix(X), _given(X))
-    with pytest.raises(ConfigError, match="n_components: expected an odd number .* found 4; set it to 5"):
+    with pytest.raises(ConfigError, match=r"n_components: expected an odd number .* found 4; set it to 5"):
         AdditiveChi2(4, "sampled").table()
     with pytest.raises(ConfigError, match=r"function: expected finite numbers of shape \(129, width\)"):
-        OwnMap(lambda place: np.log(place - 0.5)).table()
+        OwnMap(lambda place: place[:5]).table()
 
 
 def test_a_function_is_named_in_a_pipeline_file() -> None:
