@@ -19,14 +19,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 from annotated_types import Ge, Le
 
 from daskfs.errors import ConfigError, DataError
+from daskfs.feature_maps.additive_matrix import AdditiveMatrix, cost_of
 from daskfs.feature_maps.base import FeatureMap, Given, MapCost
+from daskfs.feature_maps.map_table import MapTable, Ranges
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, Kind, Positive
 
@@ -39,53 +40,6 @@ _FUNCTION = Kind("callable or str", lambda value: callable(value) or isinstance(
 Function: TypeAlias = Annotated[Any, _FUNCTION]
 Components: TypeAlias = Annotated[int, Ge(1), Le(N_BINS)]
 Way: TypeAlias = Literal["eigen", "sampled"]
-
-
-class Ranges(NamedTuple):
-    """Of each column, where it is looked at: values beyond count as those at the end."""
-
-    low: np.ndarray
-    high: np.ndarray
-
-
-@dataclass(frozen=True, slots=True)
-class MapTable:
-    """A map of numbers from 0 to 1, the places within a column's range.
-
-    Attributes
-    ----------
-    values : ndarray of shape (n_bins + 1, width), float64
-        φ at the edges of the bins.
-    is_root : bool
-        Whether the bins are equal in the square root of the place: finer near 0.
-    kernel : callable, optional
-        κ(a, b) of places, where there is one.
-    """
-
-    values: np.ndarray
-    is_root: bool = False
-    kernel: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
-
-    def at(self, places: np.ndarray) -> np.ndarray:
-        """Return φ at some places, shape (n_places, width)."""
-        at = np.clip(places, 0.0, 1.0)
-        at = np.sqrt(at) if self.is_root else at
-        edges = np.linspace(0.0, 1.0, len(self.values))
-        return np.stack([np.interp(at, edges, of_one) for of_one in self.values.T], axis=1)
-
-    def error(self, n_places: int = 300) -> float:
-        """Return the root mean square of φ(a)ᵀφ(b) - κ(a, b), as a share of that of κ.
-
-        Examples
-        --------
-        >>> round(AdditiveChi2().table().error(), 4)
-        0.0011
-        """
-        if self.kernel is None:
-            return 0.0
-        places = (np.arange(n_places) + 0.5) / n_places
-        found, exact = self.at(places), self.kernel(places[:, None], places[None])
-        return float(np.sqrt(((found @ found.T - exact) ** 2).mean() / (exact**2).mean()))
 
 
 class AdditiveMap(FeatureMap):
@@ -113,8 +67,6 @@ class AdditiveMap(FeatureMap):
 
     def over(self, matrix: Matrix, given: Given) -> Any:
         """Return the map's columns over a matrix; nothing is read."""
-        from daskfs.feature_maps.additive_matrix import AdditiveMatrix
-
         self.check_parameters()
         return AdditiveMatrix(matrix, given, self.table(), self.labels(), self.ranges(given, matrix.names.describe))
 
@@ -128,8 +80,6 @@ class AdditiveMap(FeatureMap):
         task_nbytes: int | None = None,
     ) -> MapCost:
         """Return what the map makes of a matrix of this shape."""
-        from daskfs.feature_maps.additive_matrix import cost_of
-
         self.check_parameters()
         return cost_of(self.table(), n_samples, n_features, itemsize, n_entries, n_classes, task_nbytes)
 

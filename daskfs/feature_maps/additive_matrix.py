@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from daskfs.feature_maps.additive import MapTable, Ranges
 from daskfs.feature_maps.base import Given, ImplicitMatrix, MadeFeatures, MapCost
+from daskfs.feature_maps.map_table import MapTable, Ranges
 from daskfs.kernels.fgm.levels import (
     add_levels,
     add_sparse_levels,
