@@ -45,7 +45,7 @@ DOORS = {  # library: the rooms or modules that may import it
     "pydantic": {"documents", "pipeline", "sources"},
     "matplotlib": {"report"},
     "bokeh": {"report"},
-    "sklearn": {"selectors", "baselines", "sources.sklearn_sets", "sources.sparse.text"},
+    "sklearn": {"selectors", "baselines", "sources.sklearn_sets", "sources.sparse.ngrams"},
 }
 
 SYSTEMS = {path.parent.name for path in PACKAGE.glob("selectors/*/__init__.py")} - {"shared"}

@@ -10,7 +10,7 @@ from daskfs.methods import load
 if TYPE_CHECKING:
     from daskfs.feature_maps.base import FeatureMap
 
-FEATURE_MAPS: dict[str, str] = {}
+FEATURE_MAPS: dict[str, str] = {"pairs": "daskfs.feature_maps.polynomial:Polynomial"}
 """Public as ``daskfs.feature_maps.<Class>``."""
 
 

@@ -89,7 +89,58 @@ def decode(packed, samples, values, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def pack(calls, packed):  # type: ignore[no-untyped-def]
+def decode_columns(packed, values, out):  # type: ignore[no-untyped-def]
+    """Look up the dosages of all samples, each variant's side by side: four at a time, of a byte.
+
+    Parameters
+    ----------
+    packed : ndarray of shape (n_variants, ceil(n_samples / 4)), uint8
+    values : ndarray of shape (n_variants, 4)
+        What each code of a variant stands for.
+    out : ndarray of shape (n_variants, n_samples)
+        Written.
+    """
+    n_variants, n_samples = out.shape
+    n_whole = n_samples // 4
+    of_byte = np.empty((256, 4), out.dtype)
+    for j in range(n_variants):
+        is_new = j == 0
+        for code in range(4):
+            is_new |= values[j, code] != values[j - 1, code]  # j = 0: the last, and it is new anyway
+        if is_new:
+            for byte in range(256):
+                for place in range(4):
+                    of_byte[byte, place] = values[j, (byte >> 2 * place) & 3]
+        for b in range(n_whole):
+            byte = packed[j, b]
+            for place in range(4):
+                out[j, 4 * b + place] = of_byte[byte, place]
+        for i in range(4 * n_whole, n_samples):
+            out[j, i] = of_byte[packed[j, n_whole], i & 3]
+
+
+@kernel
+def decode_columns_of(packed, samples, values, out):  # type: ignore[no-untyped-def]
+    """Look up the dosages of some samples, each variant's side by side; see `decode`.
+
+    Parameters
+    ----------
+    out : ndarray of shape (n_variants, n_rows)
+        Written.
+    """
+    for j in range(packed.shape[0]):
+        for i in range(samples.shape[0]):
+            out[j, i] = values[j, (packed[j, samples[i] >> 2] >> 2 * (samples[i] & 3)) & 3]
+
+
+N_REMARKABLE = 4
+HALF_CALLS, SINGLE_COPIES, OTHER_ALLELES, IMPOSSIBLE = range(N_REMARKABLE)
+"""What `pack` counts: calls of which one allele is known and another is not, calls of fewer copies than others have,
+variants with more than one allele beside the reference, numbers that stand for nothing."""
+
+
+@kernel
+def pack(calls, packed, found):  # type: ignore[no-untyped-def]
     """Pack alleles to two bits a genotype: other alleles than the reference count as the first of a .bed file.
 
     Parameters
@@ -98,18 +149,27 @@ def pack(calls, packed):  # type: ignore[no-untyped-def]
         Numbers of alleles, 0 the reference, -1 where one is missing, -2 beyond the ploidy of a sample; ploidy 1 or 2.
     packed : ndarray of shape (n_variants, ceil(n_samples / 4)), uint8
         Written.
+    found : ndarray of shape (N_REMARKABLE,), int64
+        Added to.
     """
     for j in range(calls.shape[0]):
         packed[j] = 0
+        highest = 0
         for i in range(calls.shape[1]):
-            dosage, n_known, is_missing = 0, 0, False
+            dosage, n_known, is_missing, is_single = 0, 0, False, False
             for q in range(calls.shape[2]):
                 allele = calls[j, i, q]
                 is_missing |= allele == -1
+                is_single |= allele == -2
                 n_known += allele >= 0
                 dosage += allele > 0
+                highest = max(highest, allele)
+                found[IMPOSSIBLE] += allele < -2
             if is_missing or n_known == 0:
                 code = MISSING_CODE
+                found[HALF_CALLS] += n_known > 0
             else:
                 code = 0 if dosage == 2 else 2 if dosage == 1 else 3
+                found[SINGLE_COPIES] += is_single
             packed[j, i >> 2] |= np.uint8(code << 2 * (i & 3))
+        found[OTHER_ALLELES] += highest > 1

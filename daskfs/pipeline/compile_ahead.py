@@ -39,8 +39,10 @@ TEXTS = {
     "csv": "a,b,y\n" + '1.25,x,0\n12345678.901234567e-3,"y, ""z""",1\n,x,1\n' * 8,
     "svm": "1 1:0.5 3:12345678.901234567e-3\n0 2:1\n" * 8,
     "vw": "1 |n a:0.5 b:12345678.901234567e-3\n0 |n c |m d\n" * 8,
+    "bed": "l\x1b\x01" + "ab" * 70,
 }
-"""What is read of each format of text, by the ending of its files; the target is named y where it has a name."""
+"""What is read of each format of text, by the ending of its files; the target is named y where it has a name. A .bed
+file of genotypes, whose bytes are of ASCII here, has 5 samples and 70 variants."""
 LIMIT = 1 << 30
 N_PROCESSES = 2
 
@@ -151,7 +153,9 @@ def _read_text(path: Path, dtype: str) -> None:
     from daskfs.sources import csv_records
     from daskfs.sources.ingest import ingest
 
-    path.write_text(TEXTS[path.suffix[1:]])
+    path.write_text(TEXTS[path.suffix[1:]], newline="")
+    if path.suffix == ".bed":
+        return _read_genotypes(path)
     options: dict[str, Any] = {"target": "y", "missing": "mean"} if path.suffix == ".csv" else {}
     least, csv_records.WORTH_COMPILING_NBYTES = csv_records.WORTH_COMPILING_NBYTES, 0
     try:
@@ -159,6 +163,23 @@ def _read_text(path: Path, dtype: str) -> None:
             ingest(path, path.with_suffix(".zarr"), dtype=dtype, **options)
     finally:
         csv_records.WORTH_COMPILING_NBYTES = least
+
+
+def _read_genotypes(path: Path) -> None:
+    """Have the kernels compiled that decode genotypes, as rows and as columns, of some samples and of all."""
+    from daskfs.sources.plink import PlinkSource
+
+    path.with_suffix(".bim").write_text("".join(f"1 rs{j} 0 {j} A G\n" for j in range(70)))
+    path.with_suffix(".fam").write_text("".join(f"f s{i} 0 0 1 {i}.5\n" for i in range(5)))
+    for missing in ("mean", "zero"):
+        source = PlinkSource(path, missing=missing)
+        matrix = source.as_matrix()
+        for _ in source.row_blocks(2, np.float32):
+            pass
+        for rows in (slice(None), slice(1, 3)):
+            matrix.read(rows)
+            n_rows = len(range(5)[rows])
+            matrix.read(rows, slice(None), np.empty((70, n_rows), matrix.dtype).T)
 
 
 def _small(selection: Mapping[str, Any]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from daskfs.parameters import Count
 from daskfs.pipeline.folder import check_name, folded
 from daskfs.pipeline.selections import AnySelection, Seed, Selection
 from daskfs.sources.options import SourceOptions
-from daskfs.sources.registry import SOURCES
+from daskfs.sources.registry import SOURCES, find_source
 from daskfs.sources.registry import section_of as section_of_source
 
 
@@ -190,7 +190,9 @@ class Pipeline(Section):
     name: Annotated[str, AfterValidator(lambda name: check_name(name, "name"))] = Field(pattern=r"^[\w.-]+$")
     source: Source | None = Field(default=None, description="optional where the store exists already")
     store: StoreOrNone = Field(
-        default=Store(), description="the feature store; none: mission learns from a sparse source as it is read"
+        default=Store(),
+        description="the feature store; none: mission learns from a sparse source as it is read; genotypes are read "
+        "out of their files by every method",
     )
     split: Split | None = Split()
     select: Select
@@ -239,8 +241,18 @@ class Pipeline(Section):
 
     @property
     def is_stream(self) -> bool:
-        """Whether the source is learnt from as it is read, without a store."""
-        return not isinstance(self.store, Store)
+        """Whether the source is learnt from as it is read, row by row, without a store."""
+        return not self.has_store and not self.is_in_place
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether rows and columns are read out of the source's files, as often as is needed, without a store."""
+        return not self.has_store and self.source is not None and find_source(self.source.kind).is_read_in_place
+
+    @property
+    def has_store(self) -> bool:
+        """Whether there is a feature store."""
+        return isinstance(self.store, Store)
 
     @property
     def stored(self) -> Store:
@@ -298,7 +310,7 @@ def build_pipeline(document: dict[str, Any], where: str, folder: Path) -> Pipeli
     for part in (pipeline, pipeline.source, pipeline.store, pipeline.cluster):
         if isinstance(part, Section):
             resolve_paths(part, folder)
-    if pipeline.is_stream:
+    if not pipeline.has_store:
         return pipeline
     _keep_apart(pipeline, where)
     if pipeline.source is None and not pipeline.store_path.exists():

@@ -106,6 +106,10 @@ class DataFacts:
 
     n_entries: int | None = None
     """Of all rows of a sparse store, or an estimate; None where all values are stored."""
+    held_nbytes: int = 0
+    """Names and the like that the client process holds of a source while it is read."""
+    is_in_place: bool = False
+    """Whether the files of the source are read, and there is no store."""
     crowding: Crowding | None = None
     """How unevenly they lie, where the store stands."""
 
@@ -150,7 +154,7 @@ def check_pipeline(pipeline: Pipeline) -> Source | None:
         remedy = "use a synthetic source, or drop them"
         raise ConfigError("recall and precision need a source that knows its true features", "evaluate.metrics", remedy)
     source = open_source(pipeline)
-    if pipeline.store_path.exists():
+    if pipeline.has_store and pipeline.store_path.exists():
         store = open_store(pipeline.store_path)
         _check_target(store.target_names, str(pipeline.store_path))
         _check_split(pipeline.split, store.label_names, str(pipeline.store_path))
@@ -209,7 +213,7 @@ def facts_of(pipeline: Pipeline, source: Source | None = None) -> DataFacts:
     DaskfsError
         The source or the store cannot be used.
     """
-    if pipeline.store_path.exists():
+    if pipeline.has_store and pipeline.store_path.exists():
         return facts_of_store(pipeline, open_store(pipeline.store_path))
     source = source or open_source(pipeline)
     if source is None:
@@ -219,6 +223,8 @@ def facts_of(pipeline: Pipeline, source: Source | None = None) -> DataFacts:
         problem = "the number of rows cannot be determined without reading the data"
         raise ConfigError(problem, "source", "ingest it first")
     wanted = pipeline.stored
+    if pipeline.is_in_place:
+        return facts_in_place(pipeline, source, (n_samples, n_features))
     if isinstance(source, SparseSource):
         n_entries = source.estimate_entries()
         return DataFacts(
@@ -248,6 +254,26 @@ def facts_of(pipeline: Pipeline, source: Source | None = None) -> DataFacts:
         target=source.estimate_target(),
         n_stored=_n_stored(pipeline.split, n_samples, wanted.shuffle),
         has_parts=source.has_parts,
+        held_nbytes=source.held_nbytes,
+    )
+
+
+def facts_in_place(pipeline: Pipeline, source: Source, shape: tuple[int, int]) -> DataFacts:
+    """Return what is known of a source whose files are read in place of a store."""
+    how = source.in_place
+    assert how is not None
+    return DataFacts(
+        n_samples=shape[0],
+        n_features=shape[1],
+        dtype=how.dtype.name,
+        tile_shape=(shape[0], min(shape[1], how.tile_columns)),
+        n_train=_n_train(pipeline.split, shape[0]),
+        is_estimate=source.n_samples is None,
+        store_stands=True,
+        store_nbytes=how.nbytes,
+        target=source.estimate_target(),
+        held_nbytes=source.held_nbytes,
+        is_in_place=True,
     )
 
 
@@ -360,7 +386,8 @@ class ProcessLimits(NamedTuple):
         PlanError
             The limit is below what the process itself takes.
         """
-        base = (self.base_of_client(data.n_samples) if self.worker is None else self.base_of_worker()).nbytes
+        client = self.base_of_client(data.n_samples, data.held_nbytes)
+        base = (client if self.worker is None else self.base_of_worker()).nbytes
         available = (self.for_tasks - base) // self.n_tasks_in_process
         if available < data.row_nbytes:
             raise PlanError(
@@ -378,7 +405,7 @@ class ProcessLimits(NamedTuple):
 
     def ingest_nbytes(self, data: DataFacts) -> int:
         """Return the bytes that ingest may take in a process, in addition to what that takes anyway."""
-        left = self._left_to_ingest(self.base_of_client(data.n_samples), self.client)
+        left = self._left_to_ingest(self.base_of_client(data.n_samples, data.held_nbytes), self.client)
         if self.ingests_on_workers(data):
             left = min(left, self._left_to_ingest(self.base_of_worker(), self.worker or 0))
         return max(left, 16 * MIB)
@@ -386,11 +413,13 @@ class ProcessLimits(NamedTuple):
     def _left_to_ingest(self, base: Budget, limit: int) -> int:
         return limit - base.nbytes - READER_NBYTES if limit - base.nbytes - READER_NBYTES >= 16 * MIB else 0
 
-    def base_of_client(self, n_samples: int) -> Budget:
+    def base_of_client(self, n_samples: int, held_nbytes: int = 0) -> Budget:
         """Return what the client process takes whatever it does."""
         base = Budget().add("the process", BASE_CLIENT_NBYTES).add("held between tasks", HELD_NBYTES["client"])
         if self.kind in ("threads", "local"):
             base.add("scheduler and dashboard", BASE_SCHEDULER_NBYTES)
+        if held_nbytes:
+            base.add("names of variants and samples", held_nbytes)
         return base.add("target, weights and order of the rows", CLIENT_ROW_NBYTES * n_samples)
 
     def base_of_worker(self) -> Budget:
@@ -482,7 +511,9 @@ class Plan:
         lines = [
             f"data     {about}{data.n_samples:,} samples x {data.n_features:,} features, {data.dtype}, "
             f"tiles {data.tile_shape[0]:,} x {data.tile_shape[1]:,}; {data.n_train:,} samples to train on",
-            f"store    {state}: {shown_nbytes(data.store_nbytes)} on disk before compression",
+            f"store    none: {shown_nbytes(data.store_nbytes)} are read where they lie"
+            if data.is_in_place
+            else f"store    {state}: {shown_nbytes(data.store_nbytes)} on disk before compression",
         ]
         for step in self.steps:
             passes, tasks = _counted(step.n_passes, "pass", "passes"), _counted(step.n_tasks, "task", "tasks")
@@ -656,7 +687,7 @@ def make_plan(
 def _ingest_step(data: DataFacts, limits: ProcessLimits) -> PlannedStep:
     rows = min(INGEST_SHARE * data.store_nbytes, limits.ingest_nbytes(data))
     taken = Budget().add("text or columns not yet encoded", READER_NBYTES).add("rows being permuted", rows)
-    client, worker = limits.base_of_client(data.n_samples) + taken, Budget()
+    client, worker = limits.base_of_client(data.n_samples, data.held_nbytes) + taken, Budget()
     text, n_tasks = "rows permuted, tiles written", 1
     if limits.ingests_on_workers(data):  # the client reads what its processes cannot
         worker, n_tasks = limits.base_of_worker() + taken, limits.n_workers
@@ -665,7 +696,7 @@ def _ingest_step(data: DataFacts, limits: ProcessLimits) -> PlannedStep:
 
 
 def _select_step(label: str, plan: Any, data: DataFacts, limits: ProcessLimits) -> PlannedStep:
-    client, worker = limits.base_of_client(data.n_samples) + plan.client, Budget()
+    client, worker = limits.base_of_client(data.n_samples, data.held_nbytes) + plan.client, Budget()
     if limits.worker is None:
         client.include(plan.task.times(limits.n_tasks_in_process))
     else:
@@ -678,7 +709,7 @@ def _refit_step(n_columns: int, n_selections: int, data: DataFacts, limits: Proc
     nbytes = data.n_train * n_columns * np.dtype(data.dtype).itemsize
     kept = min(nbytes, limits.available_nbytes(data) // 2, DEFAULT_BLOCK_NBYTES)
     client = (
-        limits.base_of_client(data.n_samples)
+        limits.base_of_client(data.n_samples, data.held_nbytes)
         .add("selected columns", kept)
         .add("products of selected columns", 5 * 8 * n_columns**2)
     )
@@ -693,7 +724,7 @@ def _refit_step(n_columns: int, n_selections: int, data: DataFacts, limits: Proc
 
 def _evaluate_step(data: DataFacts, limits: ProcessLimits) -> PlannedStep:
     n_test = data.n_samples - data.n_train
-    client = limits.base_of_client(data.n_samples).add("blocks of test rows", EVALUATE_NBYTES)
+    client = limits.base_of_client(data.n_samples, data.held_nbytes).add("blocks of test rows", EVALUATE_NBYTES)
     return PlannedStep("evaluate", n_test * data.row_nbytes, 1, 1, 0, client, Budget(), "selected columns only")
 
 

@@ -6,11 +6,11 @@ import errno
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from daskfs.pipeline.planning import (
     check_losses,
     check_pipeline,
     check_sizes,
+    facts_in_place,
     facts_of,
     facts_of_store,
     plan_pipeline,
@@ -51,6 +52,8 @@ from daskfs.store.feature_store import FeatureStore, open_store
 
 if TYPE_CHECKING:
     from distributed import Client
+
+    from daskfs.sources.genotype_matrix import GenotypeMatrix
 
 TEST_BLOCK_NBYTES = 8 * 2**20
 """Memory limit of the blocks of test rows: two blocks and their copies in double precision stay small."""
@@ -123,6 +126,8 @@ def run_pipeline(
     return RunOutcome(output, output / "report.html", results)
 
 
+Stored: TypeAlias = "FeatureStore | GenotypeMatrix"
+"""What the rows of a run come from."""
 Write = Callable[[RunFolder, StepTimes], dict[str, SelectionResult]]
 """Computes everything, writes every file of a run's folder and returns the results by label."""
 
@@ -175,7 +180,7 @@ class _Run:
         (path / "pipeline.yaml").write_text(dump_yaml(pipeline.to_document()), encoding="utf-8")
         for line in self.plan.to_text().splitlines():
             self.steps.say(line)
-        store = self._store()
+        store = self._in_place() if pipeline.is_in_place else self._store()
         self.folder.checkpoint.claim(_settings(pipeline, store))
         cluster = pipeline.cluster
         kind = cluster.kind
@@ -206,22 +211,37 @@ class _Run:
         if (facts, n_workers) != (self.plan.data, self.plan.limits.n_workers):
             self.plan = plan_pipeline(self.pipeline, facts, n_workers)
 
-    def _warm_up(self, store: FeatureStore) -> None:
+    def _compile(self, selections: Iterable[Mapping[str, Any]], dtype: str) -> None:
         """Have the kernels compiled in other processes: the compiler would take this one over its memory limit."""
         self.steps.start("warmup", 1)
+        compile_ahead(selections, dtype)
+        self.steps.advance()
+        self.steps.finish()
+
+    def _warm_up(self, store: Stored) -> None:
         losses = check_losses(self.pipeline, self.plan.data.target)
         then: dict[str, Any] = {"n_classes": min(self.plan.data.target.n_classes, 3)}
         if self.pipeline.refit.by == "ridge":
             then["then_refit"] = True
-        compile_ahead(
-            (
-                _named_loss(one.model_dump(mode="json"), losses[label]) | then
-                for label, one in self.pipeline.selections.items()
-            ),
-            str(store.dtype),
+        selections = (
+            _named_loss(one.model_dump(mode="json"), losses[label]) | then
+            for label, one in self.pipeline.selections.items()
         )
+        self._compile(selections, str(store.dtype))
+
+    def _in_place(self) -> GenotypeMatrix:
+        """Return the source's files as a matrix, once what they lack is counted."""
+        assert self.source is not None
+        self._compile([{"text": "bed"}], "float32")
+        since = time.perf_counter()
+        self.steps.start("survey", 1)
+        matrix: GenotypeMatrix = self.source.as_matrix()
         self.steps.advance()
         self.steps.finish()
+        self.ingest_seconds = time.perf_counter() - since
+        check_sizes(self.pipeline, matrix.shape[1])
+        self._plan_again(facts_in_place(self.pipeline, self.source, matrix.shape), self.plan.limits.n_workers)
+        return matrix
 
     def _store(self) -> FeatureStore:
         """Make or open the store, whose sizes were estimates where its source is text."""
@@ -240,7 +260,7 @@ class _Run:
         self._plan_again(replace(found, has_parts=facts.has_parts), limits.n_workers)
         return store
 
-    def _select(self, label: str, store: FeatureStore, workers: Workers) -> SelectionResult:
+    def _select(self, label: str, store: Stored, workers: Workers) -> SelectionResult:
         pipeline, steps = self.pipeline, self.steps
         evaluated = steps.seconds.get("evaluate", 0.0)
         train: Matrix = store
@@ -273,7 +293,7 @@ class _Run:
     def _own_notes(self) -> list[str]:
         return ["resumed: the times are those of the last part of the run"] if self.folder.resumed else []
 
-    def _evaluate(self, selector: BaseSelector, store: FeatureStore, test: Matrix) -> dict[str, float]:
+    def _evaluate(self, selector: BaseSelector, store: Stored, test: Matrix) -> dict[str, float]:
         y, weight = test.read_target(), test.read_weight()
         if y is None:
             return {}
@@ -366,8 +386,9 @@ def linear_predictor(selector: BaseSelector, matrix: Matrix, progress: Progress)
     return prediction
 
 
-def _true_features(store: FeatureStore) -> list[int]:
+def _true_features(store: Stored) -> list[int]:
     """Return the columns that a synthetic source says its target depends on."""
+    assert isinstance(store, FeatureStore)
     return [int(j) for j in store.source["support"]]
 
 
@@ -375,7 +396,7 @@ def _named_loss(selection: dict[str, Any], loss: str) -> dict[str, Any]:
     return selection | {"loss": loss} if "loss" in selection else selection
 
 
-def _settings(pipeline: Pipeline, store: FeatureStore) -> dict[str, Any]:
+def _settings(pipeline: Pipeline, store: Stored) -> dict[str, Any]:
     """Return what the arrays of a checkpoint depend on."""
     document = pipeline.to_document()
     return {"store": {"digest": store.digest}, "split": document["split"], "select": document["select"]}

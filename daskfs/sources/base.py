@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -42,6 +42,16 @@ class SourceBlock:
     labels: dict[str, np.ndarray] = field(default_factory=dict)
 
 
+class InPlace(NamedTuple):
+    """A matrix that is read out of the files of a source."""
+
+    dtype: np.dtype
+    tile_columns: int
+    """Columns that are read together."""
+    nbytes: int
+    """Of the files."""
+
+
 def part_nbytes(nbytes: int) -> int:
     """Return how much of a source of so many bytes is read apart: few parts, which a few processes can share."""
     return max(MIN_PART_NBYTES, nbytes // MOST_PARTS)
@@ -73,6 +83,8 @@ class Source(ABC):
     """Its options in a pipeline file, by the names of its constructor's parameters."""
     knows_true_features: ClassVar[bool] = False
     """True where recall and precision of a selection can be measured."""
+    is_read_in_place: ClassVar[bool] = False
+    """True of one that has `in_place` and `as_matrix`, so that no store need be made."""
     is_sparse: ClassVar[bool] = False
     """True of `daskfs.sources.sparse.base.SparseSource`, whose rows are read as entries."""
     exchangeable: bool = False
@@ -118,6 +130,20 @@ class Source(ABC):
     def estimate_shape(self) -> tuple[int | None, int]:
         """Return (n_samples, n_features) without reading the whole source; an estimate for text tables."""
         return self.n_samples, len(self.feature_names)
+
+    @property
+    def held_nbytes(self) -> int:
+        """Bytes of what is held of names and the like, beside blocks, where they grow with the source."""
+        return 0
+
+    @property
+    def in_place(self) -> InPlace | None:
+        """How rows and columns are read out of the files, as far as is known; None where a store must be made."""
+        return None
+
+    def as_matrix(self) -> Any:
+        """Return a `daskfs.matrix.base.Matrix` that reads where the data lie; None where a store must be made."""
+        return None
 
     def estimate_target(self) -> TargetKind:
         """Return what the target is taken for, as far as is known without reading the whole source."""

@@ -21,7 +21,7 @@ from daskfs.sources import csv_faults, csv_records
 from daskfs.sources.base import part_nbytes
 from daskfs.sources.csv_records import PartOfFile, RecordReader, TextPart, cut_text
 from daskfs.sources.csv_types import arrow_type, guessed_type, trimmed, ungrouped
-from daskfs.sources.files import COMPRESSED, PathLike, changed, stamp, text_ratio
+from daskfs.sources.files import COMPRESSED, PathLike, text_ratio, unchanged
 from daskfs.sources.roles import Names
 from daskfs.sources.table import FileTable, TableBatch, TableOptions
 from daskfs.sources.table_schema import ColumnSchema, TableFormat
@@ -208,10 +208,8 @@ class CsvSource(FileTable):
     def batches(self, columns: Mapping[str, ColumnSchema]) -> Iterator[TableBatch]:
         """Yield batches of about a mebibyte of text (more where lines are long)."""
         for file in self.files:
-            before = stamp(file)
-            yield from self._batches_of(file, columns)
-            if stamp(file) != before:
-                raise changed(file)
+            with unchanged(file):
+                yield from self._batches_of(file, columns)
 
     def _batches_of(self, file: Path, columns: Mapping[str, ColumnSchema]) -> Iterator[TableBatch]:
         n_rows = 0
@@ -247,7 +245,7 @@ class CsvSource(FileTable):
             return ()
         parts: list[TextPart] = []
         nbytes = part_nbytes(sum(file.stat().st_size for file in self.files))
-        self._stamps = [stamp(file) for file in self.files]
+        self.take_stamps()
         for file in self.files:
             with open_text(file, layout) as (stream, _):
                 head_nbytes = read_header(stream, file, layout)[1] if layout.header else 0
@@ -272,9 +270,8 @@ class CsvSource(FileTable):
 
     def conclude(self, facts: Sequence[Any], n_samples: int) -> None:
         """Note what the parts have shown, and how the files end."""
-        for file, before in zip(self.files, self._stamps, strict=True):
-            if stamp(file) != before:
-                raise changed(file)
+        self.refuse_changed()
+        for file in self.files:
             with file.open("rb") as stream:
                 stream.seek(-1, os.SEEK_END)
                 self._note_end(file, stream.read())

@@ -43,10 +43,13 @@ def expand_paths(paths: PathLike | Sequence[PathLike], endings: tuple[str, ...] 
         raise SourceError("expected at least one file, found an empty list", "source.path", "name a file")
     files: list[Path] = []
     for item in given:
+        if not str(item):
+            raise SourceError("expected a path, found an empty text", "source.path", "name a file")
         path = Path(item).expanduser()
         if path.is_dir():
             found = sorted(file for file in path.iterdir() if file.name.endswith(endings) and file.is_file())
-        elif path.exists():
+            _refuse_copies(found)
+        elif os.path.lexists(path):
             found = [path]
         elif glob.has_magic(str(path)):
             found = sorted(Path(match) for match in glob.iglob(str(path), recursive=True))  # noqa: PTH207 - absolute patterns
@@ -58,8 +61,18 @@ def expand_paths(paths: PathLike | Sequence[PathLike], endings: tuple[str, ...] 
             raise SourceError(f"no file{inside}", str(path), "check the path and the pattern, or name the files")
         files += found
     for file in files:
-        _check_file(file)
+        check_file(file)
     return files
+
+
+def _refuse_copies(files: Sequence[Path]) -> None:
+    """Refuse files of a folder that are named alike but for what compresses them: rows would be read twice."""
+    names: dict[str, Path] = {}
+    for file in files:
+        name = file.stem if file.suffix in COMPRESSED else file.name
+        if (other := names.setdefault(name, file)) is not file:
+            problem = f"expected each file once, found {other.name} and {file.name}"
+            raise SourceError(problem, str(file.parent), "remove one, or name the files")
 
 
 def _nearest(path: Path) -> str:
@@ -68,9 +81,20 @@ def _nearest(path: Path) -> str:
     return "check the path" + did_you_mean(path.name, [file.name for file in path.parent.iterdir()])
 
 
-def _check_file(path: Path) -> None:
+def check_file(path: Path) -> None:
+    """Refuse what is no file that can be read, or an empty one.
+
+    Raises
+    ------
+    SourceError
+    """
     if path.is_dir():
         raise SourceError("expected a file, found a folder", str(path), "name the files in it")
+    if not path.exists():
+        raise SourceError("expected a file, found a link to nothing", str(path), "fix or remove the link")
+    if not path.is_file():
+        remedy = "write what it gives to a file; `daskfs select -` reads lines from a pipe"
+        raise SourceError("expected a file, found a pipe or a device", str(path), remedy)
     if not os.access(path, os.R_OK):
         raise SourceError("the file may not be read", str(path), f"change its permissions: chmod u+r '{path}'")
     if path.stat().st_size == 0:
@@ -86,7 +110,10 @@ def fingerprint(path: Path) -> dict[str, Any]:
 
 def stamp(path: Path) -> dict[str, int]:
     """Return size in bytes and time of change in nanoseconds: what tells a changed file without reading it."""
-    state = path.stat()
+    try:
+        state = path.stat()
+    except FileNotFoundError:
+        raise SourceError("the file is no longer there", str(path), "put it back, or name another") from None
     return {"nbytes": state.st_size, "mtime_ns": state.st_mtime_ns}
 
 
@@ -103,6 +130,20 @@ def same_stamps(files: Sequence[Path], prints: Sequence[dict[str, Any]]) -> bool
         stamp(file) == {"nbytes": entry.get("nbytes"), "mtime_ns": entry.get("mtime_ns")}
         for file, entry in zip(files, prints, strict=True)
     )
+
+
+@contextmanager
+def unchanged(file: Path) -> Iterator[None]:
+    """Refuse a file that is another when its reading ends.
+
+    Raises
+    ------
+    SourceError
+    """
+    before = stamp(file)
+    yield
+    if stamp(file) != before:
+        raise changed(file)
 
 
 def changed(file: Path) -> SourceError:
@@ -125,6 +166,21 @@ class OfFiles:
     def place(self) -> str:
         """The first file."""
         return str(self.files[0])
+
+    def take_stamps(self) -> None:
+        """Note what the files are before they are read, for `refuse_changed`."""
+        self._stamps = [stamp(file) for file in self.files]
+
+    def refuse_changed(self) -> None:
+        """Refuse files that are others than before they were read.
+
+        Raises
+        ------
+        SourceError
+        """
+        for file, before in zip(self.files, self._stamps, strict=True):
+            if stamp(file) != before:
+                raise changed(file)
 
     def describe(self) -> dict[str, Any]:
         """Return the files with size, time and SHA-256."""
@@ -151,12 +207,17 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
     Raises
     ------
     SourceError
-        The compressed data end early or are damaged, wherever in the block that happens.
+        The compressed data end early or are damaged, wherever in the block that happens; there is no file any more.
     """
+    stamp(path)
     reader = _READERS.get(path.suffix)
     try:
-        with path.open("rb") if reader is None else io.BufferedReader(reader(path)) as stream:
-            yield stream
+        with path.open("rb") as raw:
+            if reader is None:
+                yield raw
+            else:
+                with io.BufferedReader(reader(raw)) as stream:
+                    yield stream
     except CUT_SHORT as fault:
         raise cut_short(path, fault) from None
 
@@ -170,27 +231,62 @@ def cut_short(path: Path, fault: BaseException) -> SourceError:
 
 def text_ratio(path: Path, head_nbytes: int) -> float:
     """Return how many bytes of text a byte of the file holds, measured at its head; 1.0 where nothing compresses it."""
-    if path.suffix == ".zst":
-        return _USUAL_ZSTD_RATIO
     if path.suffix not in COMPRESSED:
         return 1.0
-    with path.open("rb") as raw:
-        with gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else _READERS[path.suffix](raw) as reader:
+    try:
+        with path.open("rb") as raw, _READERS[path.suffix](raw) as reader:
             n_text = len(reader.read(head_nbytes))
-        return n_text / max(1, raw.tell())
+            return n_text / max(1, raw.tell())
+    except CUT_SHORT as fault:
+        raise cut_short(path, fault) from None
 
 
-_USUAL_ZSTD_RATIO = 5.0
+class _Decompressed(io.RawIOBase):
+    """A stream of bzip2 or xz, one member or several; what stands behind the last is damage, and no end."""
+
+    def __init__(self, raw: BinaryIO, decompressor: Callable[[], Any]) -> None:
+        self._raw, self._new, self._decompressor = raw, decompressor, decompressor()
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill the buffer."""
+        data = packed = b""
+        while not data:
+            if self._decompressor.eof:
+                packed = self._behind_member()
+                if not packed:
+                    return 0
+                self._decompressor = self._new()
+            elif self._decompressor.needs_input:
+                packed = self._raw.read(_PACKED_NBYTES)
+                if not packed:
+                    raise EOFError
+            try:
+                data = self._decompressor.decompress(packed, len(buffer))
+            except (OSError, MemoryError) as fault:
+                raise zlib.error(str(fault) or "it says that it takes more memory than there is") from None
+            packed = b""
+        buffer[: len(data)] = data
+        return len(data)
+
+    def _behind_member(self) -> bytes:
+        """Return what comes behind the zeros that may fill up a member's last block."""
+        packed: bytes = self._decompressor.unused_data.lstrip(b"\0")
+        while not packed and (more := self._raw.read(_PACKED_NBYTES)):
+            packed = more.lstrip(b"\0")
+        return packed
 
 
 class _Zstd(io.RawIOBase):
-    """A .zst file through pyarrow: Python 3.11 has no zstd of its own."""
+    """A stream of zstd through pyarrow: Python 3.11 has none of its own."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, raw: BinaryIO) -> None:
         import pyarrow
 
-        self._path = path
-        self._stream = pyarrow.CompressedInputStream(pyarrow.OSFile(str(path)), "zstd")
+        self._stream = pyarrow.CompressedInputStream(raw, "zstd")
 
     def readable(self) -> bool:
         """Return True."""
@@ -207,15 +303,16 @@ class _Zstd(io.RawIOBase):
         return len(data)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the stream."""
         self._stream.close()
         super().close()
 
 
-_READERS: dict[str, Callable[[Any], Any]] = {
-    ".gz": gzip.GzipFile,
-    ".bz2": bz2.BZ2File,
-    ".xz": lzma.LZMAFile,
+_PACKED_NBYTES = 2**17
+_READERS: dict[str, Callable[[BinaryIO], Any]] = {
+    ".gz": lambda raw: gzip.GzipFile(fileobj=raw),
+    ".bz2": lambda raw: _Decompressed(raw, bz2.BZ2Decompressor),
+    ".xz": lambda raw: _Decompressed(raw, lzma.LZMADecompressor),
     ".zst": _Zstd,
 }
 COMPRESSED = tuple(_READERS)

@@ -1,12 +1,13 @@
-"""Genotypes that stand by variants, as rows of samples: what PLINK's files and VCF Zarr have in common."""
+"""Genotypes that stand by variants, with targets of their samples: what PLINK's files and VCF Zarr have in common."""
 
 from __future__ import annotations
 
 import hashlib
-from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,43 +16,21 @@ import pandas as pd
 from daskfs.errors import ConfigError, DataError, SourceError
 from daskfs.kernels.genotypes import COUNTS_IN_BYTES, MISSING_CODE, count_codes, decode
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
+from daskfs.matrix.arrays import as_targets
 from daskfs.matrix.target import kind_of
-from daskfs.sources.base import Source, SourceBlock, part_nbytes
-from daskfs.sources.files import OfFiles
+from daskfs.sources.arrays import coded_texts, name_targets
+from daskfs.sources.base import InPlace, Source, SourceBlock, part_nbytes
+from daskfs.sources.files import OfFiles, PathLike, stamp
+from daskfs.sources.genotype_matrix import GENOTYPES_IN_BYTE, TILE_COLUMNS, GenotypeMatrix, Genotypes
+from daskfs.sources.npy import array_of
+from daskfs.sources.phenotypes import SampleTable, code_phenotype, read_covariates
 
 DOSAGES = ((2, 0, 1, 0), (0, 0, 1, 2))
 """What the codes of two bits stand for where the first allele is counted, and the second; at 1 a dosage is missing."""
-GENOTYPES_IN_BYTE = 4
 
 
-class Genotypes(ABC):
-    """Variants x samples, which can be had as two bits a genotype, see `daskfs.kernels.genotypes`."""
-
-    n_variants: int
-    n_samples: int
-
-    @property
-    def stride(self) -> int:
-        """Bytes of a variant."""
-        return -(-self.n_samples // GENOTYPES_IN_BYTE)
-
-    @abstractmethod
-    def check_size(self) -> None:
-        """Refuse files that have not the length that they should have."""
-
-    @abstractmethod
-    def windows(self) -> Iterator[tuple[slice, np.ndarray]]:
-        """Yield consecutive variants and their packed genotypes, uint8 of shape (n_variants, stride)."""
-
-    @abstractmethod
-    def read_band(self, start: int, stop: int) -> np.ndarray:
-        """Return the packed genotypes of some samples, uint8 of shape (n_variants, n_bytes).
-
-        Parameters
-        ----------
-        start, stop : int
-            Bytes of each variant, of four samples each.
-        """
+VARIANT_NBYTES, SAMPLE_NBYTES = 512, 256
+"""Held of each while files are read: lines of .bim and .fam, names, codes and their counts."""
 
 
 class Survey(NamedTuple):
@@ -72,24 +51,82 @@ class GenotypeSource(OfFiles, Source):
         Of the same samples: their variants stand side by side.
     samples : DataFrame of shape (n_in_files, n_labels)
         Label columns.
+    files : list of Path
+        All of them.
+    target : str or list of str, optional
+    y : array-like of shape (n_in_files,) or (n_in_files, n_targets), or path, optional
+    phenotypes, covariates : path-like, optional
+        Tables of `daskfs.sources.phenotypes`.
     missing : {"error", "drop", "mean", "zero"} or float
     counts_first : bool
         Whether the first allele is counted.
     """
 
+    is_read_in_place = True
     _y: np.ndarray
-    _y_is_given: bool
-    _target_classes: list[str] | None
+    _target_classes: list[str] | None = None
 
-    def __init__(self, sets: Sequence[Genotypes], samples: pd.DataFrame, missing: Any, *, counts_first: bool) -> None:
+    def __init__(
+        self,
+        sets: Sequence[Genotypes],
+        samples: pd.DataFrame,
+        files: Sequence[Path],
+        *,
+        target: str | Sequence[str] | None,
+        y: Any,
+        phenotypes: PathLike | None,
+        covariates: PathLike | None,
+        missing: Any,
+        counts_first: bool,
+    ) -> None:
         self._missing, self._counts_first = _checked(missing), counts_first
-        self._sets, self._samples = list(sets), samples
+        self._sets, self._samples, self.files, self.notes = list(sets), samples, list(files), []
         self.label_names = [str(name) for name in samples.columns]
-        self.notes = []
+        variants = distinct([name for one in sets for name in one.read_names()])
+        first: list[str] = []
+        self._covariates = np.empty((len(samples), 0))
+        if covariates is not None:
+            first, self._covariates, notes = read_covariates(covariates, samples)
+            self.notes += notes
+            self.files.append(Path(covariates).expanduser())
+        self.feature_names = [*first, *variants]
+        self._y_is_given = y is not None
+        self._take_target(target, y, phenotypes)
+
+    def _take_target(self, target: str | Sequence[str] | None, y: Any, phenotypes: PathLike | None) -> None:
+        if y is not None and phenotypes is not None:
+            raise ConfigError("expected the targets as y or as phenotypes, found both", "source.y", "leave one out")
+        names = [target] if isinstance(target, str) else target
+        if y is not None:
+            coded, self._target_classes = coded_texts(array_of(y), self.notes)
+            self._y = as_targets(coded, len(self._samples))
+        elif phenotypes is None:
+            names, self._y = names or ["phenotype"], self._own_phenotype()
+        else:
+            names = self._from_table(SampleTable(phenotypes), names)
+            self.files.append(Path(phenotypes).expanduser())
+        self.target_names = name_targets(self._y, names)
+
+    def _own_phenotype(self) -> np.ndarray:
+        """Return the phenotype that the files have, NaN where it is missing."""
+        raise ConfigError("expected targets, found none", "source", "set y, or phenotypes (a table by IID) and target")
+
+    def _from_table(self, table: SampleTable, names: Sequence[str] | None) -> list[str]:
+        """Take phenotypes of a table; return their names."""
+        if names is None and len(table.names) > 1:
+            known = ", ".join(table.names[:10])
+            raise ConfigError(f"expected the name of a phenotype, of {known}", "source.target", "name one")
+        words, told = table.of(self._samples, names)
+        coded = [code_phenotype(words[name], str(name), str(table.path)) for name in words.columns]
+        self.notes += [*([told] if told else []), *(note for one in coded for note in one.notes)]
+        self._y = coded[0].y if len(coded) == 1 else np.stack([one.y for one in coded], axis=1)
+        self._target_classes = coded[0].classes if len(coded) == 1 else None
+        return [str(name) for name in words.columns]
 
     @cached_property
     def _has_target(self) -> np.ndarray:
-        return ~np.isnan(self._y.reshape(len(self._y), -1)).any(axis=1)
+        """Samples that have all of their targets and covariates."""
+        return ~np.isnan(np.column_stack([self._y, self._covariates])).any(axis=1)
 
     @property
     def target_classes(self) -> list[str] | None:
@@ -119,7 +156,12 @@ class GenotypeSource(OfFiles, Source):
     @property
     def encoding(self) -> dict[str, Any]:
         """What was counted, and what missing dosages became."""
-        return {"targets": list(self.target_names), "missing": self._missing, "counts_first": self._counts_first}
+        made = {"targets": list(self.target_names), "missing": self._missing, "counts_first": self._counts_first}
+        return made | ({"covariates": self.feature_names[: self._n_covariates]} if self._n_covariates else {})
+
+    @property
+    def _n_covariates(self) -> int:
+        return self._covariates.shape[1]
 
     def estimate_shape(self) -> tuple[int | None, int]:
         """Return samples and variants; samples that lack a dosage are not known before all is read."""
@@ -137,15 +179,16 @@ class GenotypeSource(OfFiles, Source):
         """Look at the lengths of the files again."""
         for fileset in self._sets:
             fileset.check_size()
-        if not self.feature_names or not self._has_target.any():
-            found = "no variants" if not self.feature_names else "no sample with a target"
+        n_variants = len(self.feature_names) - self._n_covariates
+        if not n_variants or not self._has_target.any():
+            found = "no variants" if not n_variants else "no sample with a target"
             raise SourceError(f"expected genotypes, found {found}", self.place, "check the files")
 
     @cached_property
     def survey(self) -> Survey:
         """What is missing, and where; reads all dosages."""
         n_samples = len(self._samples)
-        counts = np.empty((len(self.feature_names), 4), np.int64)
+        counts = np.empty((len(self.feature_names) - self._n_covariates, 4), np.int64)
         has_missing, start = np.zeros(n_samples, bool), 0
         for fileset in self._sets:
             for variants, packed in fileset.windows():
@@ -157,9 +200,11 @@ class GenotypeSource(OfFiles, Source):
 
     def _explain(self, counts: np.ndarray, has_missing: np.ndarray) -> None:
         """Note what was missing, or refuse it."""
+        self.notes += [remark for one in self._sets for remark in one.remarks()]
         n_untold = len(self._samples) - int(self._has_target.sum())
         if n_untold:
-            self.notes.append(f"{n_untold:,} samples left out, which have no {' and '.join(self.target_names)}")
+            lacking = " and ".join([*self.target_names, *(["covariates"] if self._n_covariates else [])])
+            self.notes.append(f"{n_untold:,} samples left out, which have no {lacking}")
         n_missing = int(counts[:, MISSING_CODE].sum())
         if not n_missing:
             return
@@ -169,7 +214,7 @@ class GenotypeSource(OfFiles, Source):
         if self._missing == "error":
             problem = f"expected a dosage for each sample, found {found}"
             remedy = "set missing: mean, zero, drop (samples) or a number; or leave such variants out"
-            raise DataError(problem, f"{self.place}, variant '{self.feature_names[j]}'", remedy)
+            raise DataError(problem, f"{self.place}, variant '{self.feature_names[self._n_covariates + j]}'", remedy)
         if self._missing == "drop":
             n_dropped = int((has_missing & self._has_target).sum())
             if n_dropped == int(self._has_target.sum()):
@@ -179,7 +224,8 @@ class GenotypeSource(OfFiles, Source):
             return
         is_void = counts[:, MISSING_CODE] == len(self._samples)
         if self._missing == "mean" and is_void.any():
-            where = f"{self.place}, variant '{self.feature_names[int(np.argmax(is_void))]}'"
+            j = self._n_covariates + int(np.argmax(is_void))
+            where = f"{self.place}, variant '{self.feature_names[j]}'"
             raise DataError("expected a dosage to take the mean of, found none", where, "leave the variant out")
         became = "their variant's mean" if self._missing == "mean" else f"{self._fill:g}"
         self.notes.append(f"{found}, became {became}")
@@ -196,11 +242,12 @@ class GenotypeSource(OfFiles, Source):
         return np.flatnonzero(is_kept & ~self.survey.has_missing if self._missing == "drop" else is_kept)
 
     def _values(self, dtype: np.dtype | type) -> np.ndarray:
-        """Return what each code of each variant stands for, of shape (n_features, 4)."""
+        """Return what each code of each variant stands for, of shape (n_variants, 4)."""
         counts, dosages = self.survey.counts, np.array(DOSAGES[not self._counts_first], np.int8)
         is_filled = self._missing != "drop" and bool(counts[:, MISSING_CODE].any())
         is_whole = self._missing != "mean" and self._fill == int(self._fill) and -128 <= self._fill <= 127
-        values = np.tile(dosages.astype(dtype if is_filled and not is_whole else np.int8), (len(counts), 1))
+        is_int8 = not (is_filled and not is_whole) and not self._n_covariates
+        values = np.tile(dosages.astype(np.int8 if is_int8 else dtype), (len(counts), 1))
         if is_filled and self._missing == "mean":
             n_known = len(self._samples) - counts[:, MISSING_CODE]
             values[:, MISSING_CODE] = (counts @ dosages.astype(np.int64)) / n_known
@@ -233,20 +280,65 @@ class GenotypeSource(OfFiles, Source):
             # the samples of a band, whose bytes are gathered at once
             end = int(np.searchsorted(self._kept[:last], int(self._kept[start]) + band_rows))
             lowest, highest = int(self._kept[start]) // GENOTYPES_IN_BYTE, int(self._kept[end - 1]) // GENOTYPES_IN_BYTE
-            bands = [fileset.read_band(lowest, highest + 1) for fileset in self._sets]
+            bands = [one.read(0, one.n_variants, lowest, highest + 1) for one in self._sets]
             while start < end:
                 stop = min(start + block_rows, end)
                 yield self._block(start - first, self._kept[start:stop], lowest * GENOTYPES_IN_BYTE, bands, values)
                 start = stop
 
+    @property
+    def held_nbytes(self) -> int:
+        """Bytes of names, of what codes stand for and how often each is there, and of the samples' ids."""
+        return VARIANT_NBYTES * len(self.feature_names) + SAMPLE_NBYTES * len(self._samples)
+
+    @property
+    def in_place(self) -> InPlace:
+        """How `as_matrix` is read; before genotypes are, the type of its values is the larger one that it may be."""
+        if "survey" in vars(self):
+            dtype = self._values(np.float32).dtype
+        else:
+            may_fill = self._missing == "mean" or self._fill != int(self._fill) or not -128 <= self._fill <= 127
+            dtype = np.dtype(np.float32 if self._n_covariates or may_fill else np.int8)
+        tile_columns = max(TILE_COLUMNS, *(one.chunk_variants for one in self._sets))
+        return InPlace(dtype, tile_columns, sum(file.stat().st_size for file in self.files))
+
+    def as_matrix(self) -> GenotypeMatrix:
+        """Return the samples that are kept as a matrix that is read where it lies."""
+        self.check()
+        kept = self._kept
+        values = self._values(np.float32)
+        labels = {name: self._samples[name].iloc[kept].to_numpy(dtype=object) for name in self.label_names}
+        return GenotypeMatrix(
+            self._sets,
+            values,
+            kept,
+            self._y[kept],
+            self._covariates[kept],
+            self.feature_names,
+            labels,
+            self._target_classes,
+            self._digest_of_matrix(values),
+            self.notes,
+        )
+
+    def _digest_of_matrix(self, values: np.ndarray) -> str:
+        """Return the digest of sizes and times of the files, how often each variant has each code, and the rest."""
+        stamps = [(str(file), stamp(file)) for file in self.files]
+        digest = hashlib.sha256(repr((stamps, self.encoding, self.feature_names)).encode())
+        for array in (self.survey.counts, values, self._kept, self._y, self._covariates):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
     def _block(
         self, start: int, samples: np.ndarray, origin: int, bands: list[np.ndarray], values: np.ndarray
     ) -> SourceBlock:
-        X, column = np.empty((len(samples), len(values)), values.dtype), 0
+        first = self._n_covariates
+        X, column = np.empty((len(samples), first + len(values)), values.dtype), 0
+        X[:, :first] = self._covariates[samples]
         for packed in bands:
-            columns = slice(column, column + len(packed))
-            decode(packed, samples - origin, values[columns], X[:, columns])
-            column = columns.stop
+            variants = slice(column, column + len(packed))
+            decode(packed, samples - origin, values[variants], X[:, first + column : first + variants.stop])
+            column = variants.stop
         labels = {name: self._samples[name].iloc[samples].to_numpy(dtype=object) for name in self.label_names}
         return SourceBlock(start, X, self._y[samples], None, labels)
 
@@ -254,6 +346,24 @@ class GenotypeSource(OfFiles, Source):
         """Yield samples in the order of the files."""
         self.check()
         yield from self.part_blocks((0, len(self._kept)), block_rows, dtype)
+
+
+def distinct(names: list[str]) -> list[str]:
+    """Return names each of which stands once: what comes again is numbered.
+
+    Examples
+    --------
+    >>> distinct(["rs1", "rs2", "rs1", "rs1"])
+    ['rs1', 'rs2', 'rs1#2', 'rs1#3']
+    """
+    if len(set(names)) == len(names):
+        return names
+    seen: Counter[str] = Counter()
+    found = []
+    for name in names:
+        seen[name] += 1
+        found.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
+    return found
 
 
 def _checked(missing: Any) -> Any:

@@ -1,13 +1,15 @@
-"""Targets and weights as arrays, or as .npy files of them."""
+"""Targets, weights and names beside a matrix: as they are, or as files of them."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from daskfs.errors import SourceError
+from daskfs.errors import SourceError, did_you_mean
+from daskfs.sources.files import check_file
 
 
 def array_of(values: Any) -> Any:
@@ -20,7 +22,43 @@ def array_of(values: Any) -> Any:
     """
     if not isinstance(values, (str, os.PathLike)):
         return values
+    path = existing(values)
     try:
-        return np.load(values, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as fault:
-        raise SourceError(f"expected an array in a .npy file: {fault}", str(values), "save it by numpy.save") from None
+        return np.load(path, allow_pickle=False)
+    except Exception as fault:  # whatever NumPy makes of bytes that are no array
+        problem = f"expected an array in a .npy file, found none ({type(fault).__name__})"
+        raise SourceError(problem, str(values), "save it by numpy.save, without Python objects") from None
+
+
+def names_of(values: Any) -> Any:
+    """Return what was given, or the lines of the text file that a path names.
+
+    Raises
+    ------
+    SourceError
+        There is no such file, or it is no text in UTF-8.
+    """
+    if not isinstance(values, (str, os.PathLike)):
+        return values
+    data = existing(values).read_bytes()
+    try:
+        return data.decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError as fault:
+        line = data.count(b"\n", 0, fault.start) + 1
+        problem = f"expected UTF-8 text, found byte 0x{data[fault.start]:02x}"
+        raise SourceError(problem, f"{values}:{line}", "save the file as UTF-8") from None
+
+
+def existing(path: str | os.PathLike[str]) -> Path:
+    """Return the path of a file that there is.
+
+    Raises
+    ------
+    SourceError
+    """
+    found = Path(path).expanduser()
+    if not os.path.lexists(found):
+        near = [file.name for file in found.parent.iterdir()] if found.parent.is_dir() else []
+        raise SourceError("no such file", str(path), f"check the path{did_you_mean(found.name, near)}")
+    check_file(found)
+    return found

@@ -12,16 +12,12 @@ from pydantic import Field
 
 from daskfs.documents import PATH, Words
 from daskfs.errors import ConfigError, SourceError
-from daskfs.matrix.arrays import as_targets
-from daskfs.sources.arrays import coded_texts, name_targets
 from daskfs.sources.files import PathLike, expand_paths
 from daskfs.sources.genotypes import GenotypeSource
-from daskfs.sources.npy import array_of
 from daskfs.sources.options import SourceOptions
-from daskfs.sources.plink_files import NO_PHENOTYPE, Fileset
+from daskfs.sources.phenotypes import code_phenotype
+from daskfs.sources.plink_files import Fileset
 from daskfs.sources.table import Fill
-
-CASE_CONTROL = ("control", "case")
 
 
 class PlinkOptions(SourceOptions):
@@ -31,7 +27,13 @@ class PlinkOptions(SourceOptions):
     y: Annotated[str | None, PATH] = Field(
         default=None, description=".npy file of the targets, one for each line of .fam; by default .fam's phenotype"
     )
-    target: str | None = Field(default=None, description="name of the target")
+    phenotypes: Annotated[str | None, PATH] = Field(
+        default=None, description="table of phenotypes with a line of names: FID IID NAME ..., in any order"
+    )
+    covariates: Annotated[str | None, PATH] = Field(
+        default=None, description="table of covariates by FID and IID, which become the first features"
+    )
+    target: str | None = Field(default=None, description="which of the phenotypes, or the name of y")
     missing: Fill | None = Field(default=None, description="treatment of missing dosages; drop leaves the sample out")
     allele: Literal["a1", "a2"] | None = Field(default=None, description="the allele of .bim that is counted")
 
@@ -47,13 +49,18 @@ class PlinkSource(GenotypeSource):
     y : array-like of shape (n_in_files,) or (n_in_files, n_targets), or path of a .npy file of it, optional
         Targets of all samples of the .fam file; by default its phenotype.
     target : str or list of str, optional
-        What the target is called; "phenotype" by default, or "target" where `y` is given.
+        Which of the `phenotypes`, where there are several; else what the target is called: "phenotype", or "target"
+        where `y` is given.
     missing : {"error", "drop", "mean", "zero"} or float
         What missing dosages become: an error, samples that are left out, the variant's mean (of all samples of the
         file), or this number.
     allele : {"a1", "a2"}
         The allele of the .bim file that is counted: "a1", the fifth column, is the minor one where PLINK has ordered
         them.
+    phenotypes, covariates : path-like, optional
+        Tables of words between blanks, tabs or commas, names in the first line: FID IID NAME ..., or IID NAME ...;
+        lines in any order. Covariates become the first features, those of words (sites, batches) a column for each
+        word but the first.
 
     Raises
     ------
@@ -66,12 +73,13 @@ class PlinkSource(GenotypeSource):
     -----
     Features are called as the .bim file calls its variants; "." becomes chromosome:position:a1:a2, which is added to
     names that several variants share. Family and individual ids are the label columns "fid" and "iid". Samples without
-    a phenotype (-9, NA; 0, too, where the others are 1 and 2, controls and cases) are left out, which a note says.
+    a phenotype (-9, NA; 0, too, where the others are 1 and 2, controls and cases), without one of the covariates or
+    without a line in these tables are left out, which a note says.
 
-    Blocks are int8 unless missing dosages become a mean or another number that is not whole. The file stands by
-    variants: bytes of some samples are gathered, at two bits a dosage as many as a block has room for, and decoded a
-    block at a time. There is no transposed copy, and no page of the file is mapped. One pass beforehand counts what is
-    missing.
+    Blocks are int8 unless there are covariates, or missing dosages become a mean or another number that is not whole.
+    The file stands by variants: bytes of some samples are gathered, at two bits a dosage as many as a block has room
+    for, and decoded a block at a time. There is no transposed copy, and no page of the file is mapped. One pass
+    beforehand counts what is missing. `as_matrix` is read column by column where the file lies, without a store.
     """
 
     kind, options, endings = "plink", PlinkOptions, (".bed",)
@@ -83,43 +91,38 @@ class PlinkSource(GenotypeSource):
         target: str | Sequence[str] | None = None,
         missing: Any = "error",
         allele: Literal["a1", "a2"] = "a1",
+        phenotypes: PathLike | None = None,
+        covariates: PathLike | None = None,
     ) -> None:
         if allele not in ("a1", "a2"):
             raise ConfigError(f"expected a1 or a2, found {allele!r}", "source.allele")
         sets = [Fileset(file) for file in expand_paths(_with_ending(path), self.endings)]
-        self.files = [file for fileset in sets for file in fileset.files]
         _check_samples(sets)
         self._fam = sets[0]
-        super().__init__(sets, sets[0].samples[["fid", "iid"]], missing, counts_first=allele == "a1")
-        self.feature_names = [name for fileset in sets for name in fileset.names]
-        y = array_of(y)
-        self._y_is_given, self._target_classes = y is not None, None
-        if y is None:
-            target = target or "phenotype"
-            self._y = self._phenotype()
-        else:
-            y, self._target_classes = coded_texts(y, self.notes)
-            self._y = as_targets(y, len(self._samples))
-        self.target_names = name_targets(self._y, [target] if isinstance(target, str) else target)
+        super().__init__(
+            sets,
+            sets[0].samples[["fid", "iid"]],
+            [file for fileset in sets for file in fileset.files],
+            target=target,
+            y=y,
+            phenotypes=phenotypes,
+            covariates=covariates,
+            missing=missing,
+            counts_first=allele == "a1",
+        )
+        n_half = sum(fileset.n_half_diploid for fileset in sets)
+        if n_half:
+            self.notes.append(f"{n_half:,} variants on X, Y or MT: one copy counts as two, as PLINK writes it")
 
-    def _phenotype(self) -> np.ndarray:
+    def _own_phenotype(self) -> np.ndarray:
         """Return the .fam file's last column, NaN where it is missing; 1 and 2 are controls and cases."""
-        words = self._fam.samples["phenotype"]
-        is_missing = words.isin(NO_PHENOTYPE).to_numpy()
-        try:
-            y = words.where(~is_missing, "nan").to_numpy(dtype=object).astype(np.float64)
-        except ValueError as fault:
-            raise SourceError(f"expected phenotypes that are numbers: {fault}", str(self._fam.fam)) from None
-        y[y == -9] = np.nan
-        found = set(np.unique(y[~np.isnan(y)]).tolist())
-        if {1.0, 2.0} <= found <= {0.0, 1.0, 2.0}:
-            self._target_classes = list(CASE_CONTROL)
-            y = np.where(y == 0, np.nan, y - 1)
-            self.notes.append("the phenotype is coded: 1, 'control', is 0, and 2, 'case', is 1")
-        elif not found or found == {0.0}:
-            remedy = "pass the targets as y: an array, or a .npy file of one number for each line"
+        coded = code_phenotype(self._fam.samples["phenotype"], "phenotype", str(self._fam.fam))
+        if not coded.y[~np.isnan(coded.y)].any():
+            remedy = "give phenotypes (a table by FID and IID) and target, or y (an array, one number for each line)"
             raise SourceError("no sample has a phenotype", str(self._fam.fam), remedy)
-        return y
+        self._target_classes = coded.classes
+        self.notes += coded.notes
+        return coded.y
 
 
 def _check_samples(sets: Sequence[Fileset]) -> None:

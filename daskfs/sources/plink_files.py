@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from daskfs import interrupts
 from daskfs.errors import SourceError
-from daskfs.sources.files import changed
-from daskfs.sources.genotypes import Genotypes
+from daskfs.sources.files import changed, stamp
+from daskfs.sources.genotype_matrix import Genotypes, fill
 
 MAGIC = b"\x6c\x1b\x01"
 """A .bed file whose variants come one after the other."""
 _SAMPLE_MAJOR = b"\x6c\x1b\x00"
-WINDOW_NBYTES = 2**24
-"""Read at a time where a file is read from its begin to its end."""
 
 VARIANT_COLUMNS = ("chromosome", "variant", "centimorgan", "position", "a1", "a2")
 SAMPLE_COLUMNS = ("fid", "iid", "father", "mother", "sex", "phenotype")
-NO_PHENOTYPE = ("-9", "NA", "nan", "NaN", ".")
-"""What .fam files have where nothing is known; of cases and controls, 0, too."""
+HALF_DIPLOID = ("X", "Y", "XY", "MT", "M", "23", "24", "25", "26")
+"""Chromosomes of which some samples have one copy."""
 
 
 class Fileset(Genotypes):
@@ -47,16 +45,30 @@ class Fileset(Genotypes):
     """
 
     def __init__(self, bed: Path) -> None:
+        self.place = bed
         self.bed, self.bim, self.fam = bed, bed.with_suffix(".bim"), bed.with_suffix(".fam")
         for file in self.files:
             if not file.is_file():
                 problem = "no such file beside the .bed file" if file != bed else "no such file"
                 raise SourceError(problem, str(file), "copy all three: .bed, .bim and .fam, of one name")
         self._check_head()
-        self.variants = read_words(self.bim, VARIANT_COLUMNS)
-        self.samples = read_words(self.fam, SAMPLE_COLUMNS)
         self.n_variants, self.n_samples = len(self.variants), len(self.samples)
+        self._stamp = stamp(bed)
         self.check_size()
+
+    @cached_property
+    def variants(self) -> pd.DataFrame:
+        """The lines of the .bim file."""
+        return read_words(self.bim, VARIANT_COLUMNS)
+
+    @cached_property
+    def samples(self) -> pd.DataFrame:
+        """The lines of the .fam file."""
+        return read_words(self.fam, SAMPLE_COLUMNS)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave behind what can be read again."""
+        return {name: value for name, value in vars(self).items() if name not in ("variants", "samples")}
 
     @property
     def files(self) -> list[Path]:
@@ -81,9 +93,19 @@ class Fileset(Genotypes):
             problem = f"expected {expected:,} bytes for {shape}, found {found:,}"
             raise SourceError(problem, str(self.bed), "copy all three files again: they are not of one set")
 
-    @cached_property
-    def names(self) -> list[str]:
-        """Names of the variants; where several share one, or it is '.', with position and alleles."""
+    def check_unchanged(self) -> None:
+        """Refuse a .bed file with another size or time than when it was opened."""
+        if not self.bed.exists() or stamp(self.bed) != self._stamp:
+            raise changed(self.bed)
+
+    @property
+    def n_half_diploid(self) -> int:
+        """Variants on chromosomes of which some samples have one copy."""
+        chromosomes = self.variants["chromosome"].str.removeprefix("chr").str.upper()
+        return int(chromosomes.isin(HALF_DIPLOID).sum())
+
+    def read_names(self) -> list[str]:
+        """Return the names of the variants; where several share one, or it is '.', with position and alleles."""
         ids = self.variants["variant"]
         is_vague = (ids == ".") | ids.duplicated(keep=False)
         if is_vague.any():
@@ -93,43 +115,22 @@ class Fileset(Genotypes):
             ids[is_vague] = np.where(vague["variant"] == ".", place, vague["variant"] + "@" + place)
         return [str(name) for name in ids]
 
-    def windows(self) -> Iterator[tuple[slice, np.ndarray]]:
-        """Yield consecutive variants and their packed genotypes, uint8 of shape (n_variants, stride)."""
-        step = max(1, WINDOW_NBYTES // self.stride)
+    def read(self, first: int, last: int, start: int, stop: int) -> np.ndarray:
+        """Return packed genotypes; see `Genotypes.read`."""
+        packed = np.empty((last - first, stop - start), np.uint8)
+        origin = len(MAGIC) + first * self.stride
         with self.bed.open("rb", buffering=0) as stream:
-            for first in range(0, self.n_variants, step):
-                interrupts.check()
-                last = min(first + step, self.n_variants)
-                packed = np.empty((last - first, self.stride), np.uint8)
-                self._fill(stream.fileno(), packed, len(MAGIC) + first * self.stride)
-                yield slice(first, last), packed
-
-    def read_band(self, start: int, stop: int) -> np.ndarray:
-        """Return the packed genotypes of some samples, uint8 of shape (n_variants, n_bytes).
-
-        Parameters
-        ----------
-        start, stop : int
-            Bytes of each variant, of four samples each.
-        """
-        packed = np.empty((self.n_variants, stop - start), np.uint8)
-        with self.bed.open("rb", buffering=0) as stream:
-            if (start, stop) == (0, self.stride):
-                self._fill(stream.fileno(), packed, len(MAGIC))
-            else:
-                for j, row in enumerate(packed):
-                    if j % 4096 == 0:
-                        interrupts.check()
-                    self._fill(stream.fileno(), row, len(MAGIC) + j * self.stride + start)
+            if stop - start == self.stride:
+                fill(stream.fileno(), packed, origin, self._cut)
+                return packed
+            for j, row in enumerate(packed):
+                if j % 4096 == 0:
+                    interrupts.check()
+                fill(stream.fileno(), row, origin + j * self.stride + start, self._cut)
         return packed
 
-    def _fill(self, file: int, array: np.ndarray, offset: int) -> None:
-        view = array.reshape(-1).data
-        while len(view):
-            n_read = os.preadv(file, [view], offset)
-            if n_read == 0:
-                raise changed(self.bed)
-            view, offset = view[n_read:], offset + n_read
+    def _cut(self) -> SourceError:
+        return changed(self.bed)
 
 
 def read_words(path: Path, columns: Sequence[str]) -> pd.DataFrame:

@@ -226,9 +226,10 @@ def _file_source(
         return make_source("sklearn", name=first.removeprefix("sklearn:"), target=target, **options)
     kind = options.pop("kind", None) or kind_of(first)
     if kind == "zarr":
-        return make_source("zarr", path=source, y=y, names=names, target=target, **options)
+        return make_source(kind, path=source, y=y, names=names, target=target, schema=schema, weight=weight, **options)
     if kind == "npz":
-        return make_source("npz", path=source, y=y, weight=weight, names=names, target=target, **options)
+        beside = {"y": y, "weight": weight, "names": names, "target": target, "schema": schema}
+        return make_source(kind, path=source, **beside, **options)
     if kind in ("plink", "vcf_zarr", "anndata") and names is None and schema is None and weight is None:
         return make_source(kind, path=source, y=y, target=target, **options)
     if y is not None or names is not None:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import math
+import os
+import tempfile
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -14,28 +19,37 @@ from pydantic import Field
 from daskfs import interrupts
 from daskfs.documents import PATH
 from daskfs.errors import ConfigError, SourceError
-from daskfs.kernels.genotypes import pack
-from daskfs.matrix.arrays import as_targets
-from daskfs.sources.arrays import coded_texts, name_targets
+from daskfs.kernels.genotypes import (
+    HALF_CALLS,
+    IMPOSSIBLE,
+    N_REMARKABLE,
+    OTHER_ALLELES,
+    SINGLE_COPIES,
+    pack,
+)
 from daskfs.sources.files import PathLike
-from daskfs.sources.genotypes import GENOTYPES_IN_BYTE, Genotypes, GenotypeSource
-from daskfs.sources.npy import array_of
+from daskfs.sources.genotype_matrix import GENOTYPES_IN_BYTE, Genotypes, fill
+from daskfs.sources.genotypes import GenotypeSource
 from daskfs.sources.options import SourceOptions
 from daskfs.sources.table import Fill
 from daskfs.store.foreign import open_foreign_array
 
 CALLS, SAMPLES = "call_genotype", "sample_id"
 NAMED_BY = ("variant_id", "variant_contig", "contig_id", "variant_position", "variant_allele")
-WINDOW_NBYTES = 2**24
-"""Calls that are read at a time, if chunks are not larger."""
 
 
 class VcfZarrOptions(SourceOptions):
     """Genotypes in VCF Zarr, the layout of bio2zarr."""
 
     path: Annotated[str, PATH]
-    y: Annotated[str, PATH] = Field(description=".npy file of the targets, one for each sample")
-    target: str | None = Field(default=None, description="name of the target")
+    y: Annotated[str | None, PATH] = Field(default=None, description=".npy file of the targets, one for each sample")
+    phenotypes: Annotated[str | None, PATH] = Field(
+        default=None, description="table of phenotypes with a line of names: IID NAME ..., in any order"
+    )
+    covariates: Annotated[str | None, PATH] = Field(
+        default=None, description="table of covariates by IID, which become the first features"
+    )
+    target: str | None = Field(default=None, description="which of the phenotypes, or the name of y")
     missing: Fill | None = Field(default=None, description="treatment of missing calls; drop leaves the sample out")
     allele: Literal["alt", "ref"] | None = Field(default=None, description="the allele that is counted")
 
@@ -51,16 +65,25 @@ class Calls(Genotypes):
     ------
     SourceError
         It is not there, or no matrix of calls of at most two alleles.
+
+    Notes
+    -----
+    The first pass over all calls (`windows`) decodes each chunk once, and leaves two bits a call in a temporary file
+    (a quarter of a byte, below TMPDIR), out of which everything is read from then on, on workers that see it, too.
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder = self.place = folder
         array = self._array()
         if array.ndim != 3 or array.shape[2] not in (1, 2) or np.dtype(array.dtype).kind != "i":
             problem = f"expected calls of one or two alleles, found shape {array.shape} of {array.dtype}"
             raise SourceError(problem, str(folder / CALLS), "take dosages of more copies as a Zarr array: kind zarr")
         self.n_variants, self.n_samples, self.ploidy = (int(length) for length in array.shape)
-        self._chunk_variants = int(array.chunks[0])
+        self.chunk_variants = int(array.chunks[0])
+        chunk_samples = int(array.chunks[1])
+        self._step_samples = chunk_samples * GENOTYPES_IN_BYTE // math.gcd(chunk_samples, GENOTYPES_IN_BYTE)
+        self._packed: Path | None = None
+        self._found = np.zeros(N_REMARKABLE, np.int64)
 
     def _array(self) -> Any:
         return open_foreign_array(self.folder / CALLS)
@@ -70,35 +93,102 @@ class Calls(Genotypes):
         if self._array().shape != (self.n_variants, self.n_samples, self.ploidy):
             raise SourceError("the array changed", str(self.folder / CALLS), "ingest it again when it is whole")
 
-    def windows(self) -> Iterator[tuple[slice, np.ndarray]]:
-        """Yield consecutive variants and their packed genotypes, whole chunks where these fit."""
-        yield from self._packed(0, self.n_samples)
+    check_unchanged = check_size
 
-    def read_band(self, start: int, stop: int) -> np.ndarray:
-        """Return the packed genotypes of some samples."""
-        packed = np.empty((self.n_variants, stop - start), np.uint8)
-        first, last = (min(byte * GENOTYPES_IN_BYTE, self.n_samples) for byte in (start, stop))
-        for variants, window in self._packed(first, last):
-            packed[variants] = window
+    def windows(self) -> Iterator[tuple[slice, np.ndarray]]:
+        """Yield consecutive variants and their packed genotypes."""
+        if not self._is_packed:
+            self._pack_all()
+        yield from super().windows()
+
+    @property
+    def _is_packed(self) -> bool:
+        """Whether all calls lie in a file that is seen from here."""
+        found = self._packed
+        return found is not None and found.exists() and found.stat().st_size == self.n_variants * self.stride
+
+    def _pack_all(self) -> None:
+        """Decode all chunks, each once, into a temporary file."""
+        self._found[:] = 0
+        file, name = tempfile.mkstemp(prefix="daskfs-", suffix=".packed")
+        path = Path(name)
+        weakref.finalize(self, path.unlink, missing_ok=True)
+        try:
+            with os.fdopen(file, "r+b", buffering=0) as stream:
+                os.truncate(name, self.n_variants * self.stride)
+                for variants, start, packed in self._blocks(0, self.n_variants, 0, self.n_samples):
+                    for j, row in enumerate(packed, variants.start):
+                        os.pwrite(stream.fileno(), row, j * self.stride + start)
+        except OSError as fault:
+            if fault.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                raise
+            problem = (
+                f"two bits a call, {self.n_variants * self.stride:,} bytes, could not be written: {fault.strerror}"
+            )
+            raise SourceError(problem, name, "let TMPDIR name a folder with room") from None
+        self._packed = path
+
+    def read(self, first: int, last: int, start: int, stop: int) -> np.ndarray:
+        """Return packed genotypes; see `Genotypes.read`."""
+        packed = np.empty((last - first, stop - start), np.uint8)
+        if self._packed is not None and self._is_packed:
+            with self._packed.open("rb", buffering=0) as stream:
+                if stop - start == self.stride:
+                    fill(stream.fileno(), packed, first * self.stride, self._cut)
+                    return packed
+                for j, row in enumerate(packed, first):
+                    fill(stream.fileno(), row, j * self.stride + start, self._cut)
+            return packed
+        begin, end = (min(byte * GENOTYPES_IN_BYTE, self.n_samples) for byte in (start, stop))
+        for variants, byte, part in self._blocks(first, last, begin, end):
+            packed[variants.start - first : variants.stop - first, byte - start : byte - start + part.shape[1]] = part
         return packed
 
-    def _packed(self, first: int, last: int) -> Iterator[tuple[slice, np.ndarray]]:
-        array, n_bytes = self._array(), -(-(last - first) // GENOTYPES_IN_BYTE)
-        step = max(1, WINDOW_NBYTES // max(1, (last - first) * self.ploidy))
-        step = step - step % self._chunk_variants if step >= self._chunk_variants else step
-        for start in range(0, self.n_variants, step):
-            interrupts.check()
-            stop = min(start + step, self.n_variants)
-            try:
-                calls = np.asarray(array[start:stop, first:last, :])
-            except (RuntimeError, ValueError, OSError) as fault:
-                problem = f"a chunk cannot be decoded: {fault}"
-                raise SourceError(problem, str(self.folder / CALLS), "copy or write it again") from None
-            packed = np.empty((stop - start, n_bytes), np.uint8)
-            pack(np.ascontiguousarray(calls), packed)
-            yield slice(start, stop), packed
+    def _cut(self) -> SourceError:
+        return SourceError("the temporary file was cut", str(self._packed), "keep it until the work is done")
 
-    def names(self) -> list[str]:
+    def _blocks(self, first: int, last: int, begin: int, end: int) -> Iterator[tuple[slice, int, np.ndarray]]:
+        """Yield variants, the first byte and the packed genotypes of each chunk, or of as many as make whole bytes."""
+        array, variants, samples = self._array(), self.chunk_variants, self._step_samples
+        for j in [first, *range(first - first % variants + variants, last, variants)]:
+            to = min(last, j - j % variants + variants)
+            for i in [begin, *range(begin - begin % samples + samples, end, samples)]:
+                interrupts.check()
+                until = min(end, i - i % samples + samples)
+                try:
+                    calls = np.asarray(array[j:to, i:until, :])
+                except (RuntimeError, ValueError, OSError) as fault:
+                    problem = (
+                        f"the chunk of variants {j} to {to - 1}, samples {i} to {until - 1} cannot be decoded: {fault}"
+                    )
+                    raise SourceError(problem, str(self.folder / CALLS), "copy or write it again") from None
+                packed = np.empty((to - j, -(-(until - i) // GENOTYPES_IN_BYTE)), np.uint8)
+                n_impossible = self._found[IMPOSSIBLE]
+                pack(np.ascontiguousarray(np.clip(calls, -128, 127), dtype=np.int8), packed, self._found)
+                if self._found[IMPOSSIBLE] > n_impossible:
+                    at = np.argwhere(calls < -2)[0]
+                    where = f"{self.folder / CALLS}, variant {j + at[0]}, sample {i + at[1]}"
+                    problem = (
+                        f"expected the number of an allele, -1 (missing) or -2 (no copy), found {calls[tuple(at)]}"
+                    )
+                    raise SourceError(problem, where, "write it again")
+                yield slice(j, to), i // GENOTYPES_IN_BYTE, packed
+
+    def remarks(self) -> list[str]:
+        """Return what to say of calls that are not two alleles of two."""
+        found = self._found.tolist()
+        said = {
+            HALF_CALLS: "calls of one known allele and a missing one are missing",
+            SINGLE_COPIES: "calls of a single copy (of chromosome X, say) count 0 or 1, where PLINK writes 0 or 2",
+            OTHER_ALLELES: "variants have several alleles beside the reference, which count alike",
+        }
+        return [f"{found[k]:,} {words}" for k, words in said.items() if found[k]]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the counts behind: whoever asks for them has them."""
+        return vars(self) | {"_found": np.zeros(N_REMARKABLE, np.int64)}
+
+    def read_names(self) -> list[str]:
         """Return variant ids; contig:position:ref:alt where there are none, added where several share one."""
         ids = pd.Series(self._texts("variant_id") if (self.folder / "variant_id").exists() else ["."] * self.n_variants)
         is_vague = ((ids == ".") | (ids == "") | ids.duplicated(keep=False)).to_numpy()
@@ -130,12 +220,14 @@ class VcfZarrSource(GenotypeSource):
     y : array-like of shape (n_in_files,) or (n_in_files, n_targets), or path of a .npy file of it
         Targets of all samples, in the order of sample_id; samples whose target is NaN are left out.
     target : str or list of str, optional
-        What `y` is called.
+        Which of the `phenotypes`, where there are several; else what `y` is called.
     missing : {"error", "drop", "mean", "zero"} or float
         What missing calls become: an error, samples that are left out, the variant's mean (of all samples), or this
         number. A call is missing where one of its alleles is.
     allele : {"alt", "ref"}
         What is counted: all alleles but the reference, or 2 minus these (of single copies, too).
+    phenotypes, covariates : path-like, optional
+        Tables by IID, in place of `y`; see `daskfs.sources.plink.PlinkSource`.
 
     Raises
     ------
@@ -146,8 +238,9 @@ class VcfZarrSource(GenotypeSource):
 
     Notes
     -----
-    Calls of some samples are packed to two bits, as many as a block has room for, and decoded a block at a time: a
-    chunk is decompressed once for each such band. Features are called by variant_id, samples ("iid") by sample_id.
+    Each chunk is decoded once, to two bits a call in a temporary file (below TMPDIR), out of which dosages of some
+    samples are decoded a block at a time. Features are called by variant_id, samples ("iid") by sample_id. What is
+    missing in half, of one copy only, or of several alternate alleles is counted and said.
     """
 
     kind, options = "vcf_zarr", VcfZarrOptions
@@ -155,27 +248,34 @@ class VcfZarrSource(GenotypeSource):
     def __init__(
         self,
         path: PathLike,
-        y: Any,
+        y: Any = None,
         target: Any = None,
         missing: Any = "error",
         allele: Literal["alt", "ref"] = "alt",
+        phenotypes: PathLike | None = None,
+        covariates: PathLike | None = None,
     ) -> None:
         if allele not in ("alt", "ref"):
             raise ConfigError(f"expected alt or ref, found {allele!r}", "source.allele")
         folder = Path(path).expanduser()
         self._place = str(folder)
         calls = Calls(folder)
-        self.feature_names, samples = calls.names(), calls.samples()
-        lengths = ((self.feature_names, calls.n_variants, "variant_id"), (samples, calls.n_samples, SAMPLES))
-        for found, n, name in lengths:
-            if len(found) != n:
-                raise SourceError(f"expected {n:,} names, found {len(found):,}", str(folder / name), "write it anew")
-        super().__init__([calls], pd.DataFrame({"iid": samples}), missing, counts_first=allele == "alt")
+        samples = calls.samples()
+        if len(samples) != calls.n_samples:
+            problem = f"expected {calls.n_samples:,} names, found {len(samples):,}"
+            raise SourceError(problem, str(folder / SAMPLES), "write it anew")
         read = [folder / name for name in (CALLS, SAMPLES, *NAMED_BY)]
-        self.files = [file for part in read for file in sorted(part.rglob("*")) if file.is_file()]
-        y, self._target_classes = coded_texts(array_of(y), self.notes)
-        self._y, self._y_is_given = as_targets(y, calls.n_samples), True
-        self.target_names = name_targets(self._y, [target] if isinstance(target, str) else target)
+        super().__init__(
+            [calls],
+            pd.DataFrame({"iid": samples}),
+            [file for part in read for file in sorted(part.rglob("*")) if file.is_file()],
+            target=target,
+            y=y,
+            phenotypes=phenotypes,
+            covariates=covariates,
+            missing=missing,
+            counts_first=allele == "alt",
+        )
 
     @property
     def place(self) -> str:

@@ -14,12 +14,15 @@ import scipy.sparse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from benchmarks import genotypes_real
+from benchmarks.genotypes_real import GenotypeSet
 from daskfs.errors import ConfigError, DataError, StoreError
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix, Reweighted, RowView
 from daskfs.matrix.blocks import RowBlock
 from daskfs.matrix.names import Names
 from daskfs.selectors.online_substitution.stream import ArrivedColumns
+from daskfs.sources.plink import PlinkSource
 from daskfs.sources.sparse.base import NamedIds, SparseBlock
 from daskfs.store.feature_store import FeatureStore, open_store
 from daskfs.store.sparse.writer import SparseStoreWriter
@@ -86,6 +89,17 @@ def stored_sparse(folder, dtype, shuffle):
     return store, Places(X, Y, WEIGHT, np.arange(N), folds).taken(order)
 
 
+def genotypes(folder, missing):
+    dosages = np.random.default_rng(0).integers(0, 3, (N, P)).astype(np.int8)
+    dosages[2, 3] = -1
+    samples = [("f", f"s{i}") for i in range(N)]
+    variants = [(name, "1", j) for j, name in enumerate(NAMED)]
+    path = genotypes_real.write_plink(folder / f"{missing}.bed", GenotypeSet(dosages, variants, samples, {}))
+    X = dosages.astype(np.float32 if missing == "mean" else np.int8)
+    X[2, 3] = np.delete(X[:, 3], 2).mean() if missing == "mean" else 0
+    return PlinkSource(path, y=Y, missing=missing).as_matrix(), Places(X, Y, None, np.arange(N), None)
+
+
 @pytest.fixture(scope="module")
 def matrices(tmp_path_factory):
     folder = tmp_path_factory.mktemp("stores")
@@ -100,11 +114,13 @@ def matrices(tmp_path_factory):
         "store of int8": stored(folder, "int8", shuffle=True),
         "sparse store": stored_sparse(folder, "float32", shuffle=False),
         "shuffled sparse store": stored_sparse(folder, "float64", shuffle=True),
+        "genotypes": genotypes(folder, "zero"),
+        "genotypes with means": genotypes(folder, "mean"),
     }
 
 
 KINDS = ("dense", "fortran", "int8", "csr", "csr of int8", "store", "shuffled store", "store of int8")
-KINDS += ("sparse store", "shuffled sparse store")
+KINDS += ("sparse store", "shuffled sparse store", "genotypes", "genotypes with means")
 
 
 @st.composite

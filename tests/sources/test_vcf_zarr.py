@@ -43,7 +43,7 @@ def read(source, block_rows):
 @pytest.mark.parametrize("block_rows", [1, 6, 1000])
 @pytest.mark.parametrize("ploidy", [1, 2])
 def test_alleles_beside_the_reference_are_counted(tmp_path, block_rows, ploidy, monkeypatch):
-    monkeypatch.setattr("daskfs.sources.vcf_zarr.WINDOW_NBYTES", 400)
+    monkeypatch.setattr("daskfs.sources.genotype_matrix.WINDOW_NBYTES", 40)
     calls = random_calls(ploidy=ploidy)
     path = write(tmp_path / "calls.zarr", calls)
     dosages = (calls > 0).sum(axis=2).T

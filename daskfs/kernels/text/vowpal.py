@@ -8,10 +8,13 @@ import numpy as np
 
 from daskfs.kernels.numba_cache import is_stopped, kernel
 from daskfs.kernels.text.hashes import ID_MASK, sort_ids, xxh64
+from daskfs.kernels.text.kept_names import BAR, COLON, START_MASK, bar_before, end_of_name, is_ascii, place_of
 from daskfs.kernels.text.lines import (
     ENTRIES,
     FULL,
     LINE_FEED,
+    NAME_TEXT,
+    NAMES,
     NOT_UTF8,
     ROWS,
     SHORT,
@@ -22,17 +25,15 @@ from daskfs.kernels.text.lines import (
     is_blank,
     is_single,
 )
-from daskfs.kernels.text.names import AT_ONCE, is_utf8, tell
+from daskfs.kernels.text.names import is_utf8
 from daskfs.kernels.text.reals import real_at
-from daskfs.kernels.text.words import address_of, byte_at, eight_of, find, trailing_zeros, word_at
+from daskfs.kernels.text.words import MARGIN, address_of, byte_at
 
 NO_BAR, LABEL, WORDS, LABEL_NOT_FINITE, NO_LABEL, WEIGHT, WEIGHT_LATE, BASE, SCALE, NAME, CONTROL, VALUE = range(4, 16)
 VALUE_NOT_FINITE, SUM_NOT_FINITE = range(16, 18)
 """Faults, beside those of `lines`."""
 
-BAR, COLON, QUOTE, CARET = 124, 58, 39, 94
-_ONES, _TOPS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
-_BLANKS = np.uint64(SPACE + 1) * _ONES
+QUOTE = 39
 
 
 class Layout(NamedTuple):
@@ -43,6 +44,8 @@ class Layout(NamedTuple):
     has_weight: bool
     ignores_weight: bool
     tells_names: bool
+    sorts: bool
+    """Whether the entries of a row ascend, each feature once; else they are as they stand."""
 
 
 class Room(NamedTuple):
@@ -58,25 +61,13 @@ class Room(NamedTuple):
     tags: np.ndarray
     """uint8"""
     ids: np.ndarray
-    """uint64, of names."""
-    name_offsets: np.ndarray
-    """int64, one more."""
-    names: np.ndarray
-    """uint8"""
-    slots: np.ndarray
-    """uint64: a table of the ids, twice as many at least."""
-
-
-@kernel
-def _end_of_name(i):  # type: ignore[no-untyped-def]
-    """Return where a blank, a control character, a colon or a bar is."""
-    colons, bars = eight_of(COLON), eight_of(BAR)
-    while True:
-        word = word_at(i)
-        found = ((word - _BLANKS) & ~word & _TOPS) | find(word, colons) | find(word, bars)
-        if found:
-            return i + (trailing_zeros(found) >> 3)
-        i += 8
+    """uint64, of features as they stand in the lines; of length 0 where entries are as they stand."""
+    places: np.ndarray
+    """int64, where the names are in `lines`, see `kept_names`."""
+    lines: np.ndarray
+    """uint8, with `words.MARGIN` more bytes at the end; the caller copies what was read, from `n_text` on."""
+    ids_of_rows: np.ndarray
+    """int64: row i has those from `ids_of_rows[i]` on; one more."""
 
 
 @kernel
@@ -143,7 +134,7 @@ def _read_head(i, layout):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def read_rows(text, start, stop, layout, bounds, room, n_rows, n_entries, n_tag, n_names, n_text):  # type: ignore[no-untyped-def]
+def read_rows(text, start, stop, layout, bounds, room, n_rows, n_entries, n_tag, n_ids, n_text):  # type: ignore[no-untyped-def]
     """Read lines into a block, until it is full.
 
     Parameters
@@ -155,8 +146,8 @@ def read_rows(text, start, stop, layout, bounds, room, n_rows, n_entries, n_tag,
     bounds : lines.Bounds
     room : Room
         Filled from the following numbers on.
-    n_rows, n_entries, n_tag, n_names, n_text : int
-        What the block holds already: rows, entries, bytes of tags, names, bytes of names.
+    n_rows, n_entries, n_tag, n_ids, n_text : int
+        What the block holds already: rows, entries, bytes of tags, features of lines, bytes of lines.
 
     Returns
     -------
@@ -166,21 +157,23 @@ def read_rows(text, start, stop, layout, bounds, room, n_rows, n_entries, n_tag,
         How many were.
     n_dropped : int
         Rows that were left out.
-    n_rows, n_entries, n_tag, n_names, n_text : int
+    n_rows, n_entries, n_tag, n_ids, n_text : int
         What the block holds now.
     why : int
     place : int
         Of a fault; what is short, where an array is.
     """
-    indptr, features, data, y, weights, tag_offsets, tags, ids, name_offsets, names, slots = room
+    indptr, features, data, y, weights, tag_offsets, tags, ids, places, lines, ids_of_rows = room
     origin = address_of(text)
     i, end = origin + start, origin + stop
     most_entries, most_rows = len(features), min(bounds.n_rows, len(y))
-    places = np.empty(4 * AT_ONCE, np.int64)
     spare_ids, spare_data = np.empty(256, np.uint64), np.empty(256, np.float32)
     counts = np.empty(512, np.int64)
     position, n_lines, n_dropped, why, place = start, 0, 0, WHOLE, 0
-    indptr[0] = tag_offsets[0] = name_offsets[0] = 0
+    keep = n_text - i  # from an address to where it will be kept
+    if layout.tells_names and n_text + stop - start + MARGIN > len(lines):
+        end, why, place = i, SHORT, NAME_TEXT
+    indptr[0] = tag_offsets[0] = ids_of_rows[0] = 0
     while i < end:
         if n_lines & 255 == 0 and is_stopped():
             break
@@ -209,13 +202,13 @@ def read_rows(text, start, stop, layout, bounds, room, n_rows, n_entries, n_tag,
         if not is_utf8(tag, tag_end):
             why, place = NOT_UTF8, tag
             break
-        n, told, row_names, row_text = n_entries, n_entries, n_names, n_text
+        n, row_ids = n_entries, n_ids
         space, space_end, seed, scale = i, i, np.uint64(0), 1.0
         while why == 0:
             # a bar begins a namespace, which may be without a name
             if byte_at(i) == BAR:
                 space = i + 1
-                space_end = _end_of_name(space)
+                space_end = end_of_name(space)
                 seed, scale, i = np.uint64(0), 1.0, space_end
                 if space_end > space:
                     seed = xxh64(space, space_end, np.uint64(0))
@@ -234,7 +227,7 @@ def read_rows(text, start, stop, layout, bounds, room, n_rows, n_entries, n_tag,
                 break
             if byte_at(i) == BAR:
                 continue
-            stop_name = _end_of_name(i)
+            stop_name = end_of_name(i)
             value, behind = 1.0, stop_name
             if stop_name == i:
                 why, place = NAME if byte_at(i) == COLON else CONTROL, i
@@ -257,24 +250,26 @@ def read_rows(text, start, stop, layout, bounds, room, n_rows, n_entries, n_tag,
             if n == most_entries:
                 why, place = FULL if n_rows > 0 and n >= bounds.n_entries else SHORT, ENTRIES
                 break
+            feature = xxh64(i, stop_name, seed) & ID_MASK
             if layout.tells_names:
-                if n - told == AT_ONCE:
-                    n_names, n_text, why, place = tell(
-                        features, told, n, places, CARET, ids, name_offsets, names, slots, n_names, n_text
-                    )
-                    told = n
-                    if why > 0:
-                        break
-                at = 4 * (n - told)
-                places[at], places[at + 1], places[at + 2], places[at + 3] = space, space_end, i, stop_name
-            features[n], data[n] = xxh64(i, stop_name, seed) & ID_MASK, value
+                if n_ids == len(places):
+                    why, place = SHORT, NAMES
+                    break
+                if layout.sorts:
+                    ids[n_ids] = feature
+                places[n_ids] = place_of(i + keep, i - space)
+                n_ids += 1
+            features[n], data[n] = feature, value
             n += 1
             i = behind
-        if why == 0 and layout.tells_names:
-            n_names, n_text, why, place = tell(
-                features, told, n, places, CARET, ids, name_offsets, names, slots, n_names, n_text
-            )
-        if why == 0 and n - n_entries > 1:
+        if why == 0 and layout.tells_names and not is_ascii(origin + position, i):
+            for k in range(row_ids, n_ids):
+                at = (places[k] & START_MASK) - keep
+                space = bar_before(at) + 1
+                if not (is_utf8(at, end_of_name(at)) and is_utf8(space, end_of_name(space))):
+                    why, place = NOT_UTF8, at
+                    break
+        if why == 0 and n - n_entries > 1 and layout.sorts:
             if n - n_entries > len(spare_ids):
                 length = 2 * (n - n_entries)
                 spare_ids, spare_data = np.empty(length, np.uint64), np.empty(length, np.float32)
@@ -286,7 +281,7 @@ def read_rows(text, start, stop, layout, bounds, room, n_rows, n_entries, n_tag,
         if why == 0 and n > bounds.n_entries and n_rows > 0:
             why = FULL
         if why > 0:  # what the row has told is told again
-            n_names, n_text = row_names, row_text
+            n_ids = row_ids
             break
         y[n_rows], weights[n_rows] = label, weight
         for k in range(tag, tag_end):
@@ -294,8 +289,10 @@ def read_rows(text, start, stop, layout, bounds, room, n_rows, n_entries, n_tag,
             n_tag += 1
         n_rows, n_entries = n_rows + 1, n
         indptr[n_rows], tag_offsets[n_rows] = n, n_tag
+        ids_of_rows[n_rows] = n_ids
         i += 1
         position, n_lines = i - origin, n_lines + 1
     if why > SHORT:
         place -= origin
-    return position, n_lines, n_dropped, n_rows, n_entries, n_tag, n_names, n_text, why, place
+    n_text += position - start
+    return position, n_lines, n_dropped, n_rows, n_entries, n_tag, n_ids, n_text, why, place

@@ -9,10 +9,13 @@ import numpy as np
 from daskfs.errors import Caution
 from daskfs.kernels.sketch.names import enter, pick_out
 from daskfs.kernels.sketch.rows import EMPTY
+from daskfs.matrix.passing import Passing
 from daskfs.sources.sparse.base import ToldNames
 
 MOST_SHOWN, MOST_COLLISIONS = 3, 1000
 """Collisions that are told by name; that are remembered."""
+COMPARED_ROWS, COMPARED_EVERY = 256, 1 << 14
+"""Rows whose names are compared with those that are known, and how often."""
 FEWEST = 1024
 """Names of features that are not active any more, and may be again."""
 
@@ -22,7 +25,8 @@ class FeatureNames:
     """Names of the features that are active, as many as these.
 
     A feature becomes active in a row that has it, and the block of this row tells its name: nobody has to remember the
-    names of all that ever occurred, and no second pass looks for them.
+    names of all that ever occurred, and no second pass looks for them. Names that are known are compared with those of
+    some rows in every `COMPARED_EVERY`: what has two names often has both there.
 
     Attributes
     ----------
@@ -38,14 +42,31 @@ class FeatureNames:
     collisions: dict[int, tuple[str, str]] = field(default_factory=dict)
     _digests: dict[int, int] = field(default_factory=dict)
 
+    def note_rows(self, rows: Passing, piece: slice, active: np.ndarray) -> None:
+        """Keep the names of features that are active after these rows, as far as the rows tell them."""
+        for told in rows.told(piece):
+            self.note(told, active)
+        first = -(-piece.start // COMPARED_EVERY) * COMPARED_EVERY
+        if first < piece.stop:
+            for told in rows.told(slice(first, min(first + COMPARED_ROWS, piece.stop))):
+                self.compare(told, active)
+
     def note(self, told: ToldNames, active: np.ndarray) -> None:
-        """Keep the names of active features among those that a block tells, and those of few others.
+        """Keep the names of active features that have none among those that a block tells, and those of few others.
 
         Parameters
         ----------
         told : ToldNames
         active : ndarray of shape (n_active,), uint64
         """
+        nameless = np.array([j for j in active.tolist() if j not in self.names], np.uint64)
+        if len(nameless):
+            self.compare(told, nameless)
+        if len(self.names) > 2 * len(active) + FEWEST:
+            self._keep(set(active.tolist()))
+
+    def compare(self, told: ToldNames, active: np.ndarray) -> None:
+        """Compare the names of active features with those that a block tells; keep what had none."""
         told = told.among(active)
         n_slots = 1 << max(4, (4 * len(active)).bit_length())
         keys, digest_of = np.full(n_slots, EMPTY, np.uint64), np.zeros(n_slots, np.uint64)
@@ -56,8 +77,6 @@ class FeatureNames:
         for k, digest in zip(found[:n_found].tolist(), digests[:n_found].tolist(), strict=True):
             text = told.text[told.offsets[k] : told.offsets[k + 1]].tobytes()
             self._take(int(told.ids[k]), text.decode("utf-8", "backslashreplace"), digest)
-        if len(self.names) > 2 * len(active) + FEWEST:
-            self._keep(set(active.tolist()))
 
     def _take(self, j: int, name: str, digest: int) -> None:
         if j not in self.names:

@@ -130,6 +130,7 @@ class LearnsFromStreams(KeepsModels):
         keep: Callable[[SparseBlock], np.ndarray] | None = None,
         tell: Tell | None = None,
     ) -> None:
+        source = source.as_it_stands()
         if self.n_replicas > 1:
             if keep is not None or n_samples is not None:
                 problem = "models that learn side by side from parts of a source take all of its rows"

@@ -91,8 +91,7 @@ class Learner:
         except NotFiniteRow as fault:
             raise not_finite(rows, piece, entries, fault.row) from None
         if self.names is not None:
-            for told in rows.told(piece):
-                self.names.note(told, self.model.active()[0])
+            self.names.note_rows(rows, piece, self.model.active()[0])
 
     def _end_block(self, n_rows: int) -> None:
         half_life = self.fit.sgd.half_life

@@ -23,7 +23,6 @@ from daskfs.sources.sparse.base import SparseBlock
 from daskfs.sources.sparse.line_source import LineSource, skip_mark
 from daskfs.sources.sparse.lines import LONGEST_LINE_NBYTES, Reading
 from daskfs.sources.sparse.named_lines import NamedLineFormat
-from daskfs.sources.text import not_utf8
 
 LARGEST_BINNED = 2.0**40
 """Counts beyond it share a bin: nearer to 2⁵³ edges would depend on the machine's rounding of logarithms."""
@@ -225,8 +224,8 @@ class ClicksSource(LineSource):
         ):
             if value not in allowed:
                 raise ConfigError(f"expected one of {allowed}, found {value!r}", f"source.{name}")
-        if len(delimiter) != 1 or not delimiter.isascii() or delimiter in "\r\n\0":
-            problem = f"expected one character of ASCII, no line end, found {delimiter!r}"
+        if len(delimiter) != 1 or not delimiter.isascii() or delimiter.isalnum() or delimiter in "\r\n\0+-.":
+            problem = f"expected one character of ASCII that is in no number, and no line end, found {delimiter!r}"
             raise ConfigError(problem, "source.delimiter", "leave it out for tab")
         self.target_names, self.has_header = [target], columns is None
         self._columns, self._counts, self._strings = columns, list(counts), strings
@@ -255,7 +254,8 @@ class ClicksSource(LineSource):
             for name in wanted:
                 if name not in kinds:
                     problem = f"there is no column {name!r}{did_you_mean(name, names)}"
-                    raise ConfigError(problem, f"source.{option}", f"the columns are {', '.join(names[:12])}")
+                    remedy = f"the columns of {self.place} are {', '.join(names[:12])}"
+                    raise ConfigError(problem, f"source.{option}", remedy + "; set delimiter" * (len(names) == 1))
                 kinds[name] = kind
         return kinds
 
@@ -266,7 +266,8 @@ class ClicksSource(LineSource):
         try:
             return line.decode().split(self._delimiter)
         except UnicodeDecodeError as fault:
-            raise not_utf8(file, 1, line[fault.start : fault.start + 1]) from None
+            problem = f"expected UTF-8 text, found byte 0x{line[fault.start]:02x}"
+            raise SourceError(problem, f"{file}:1", "save the file as UTF-8") from None
 
     @property
     def encoding(self) -> dict[str, Any]:

@@ -16,11 +16,10 @@ from daskfs.kernels.text import svmlight
 from daskfs.kernels.text.lines import ENTRIES, ROWS, Bounds, Entries
 from daskfs.sources.files import PathLike, open_bytes
 from daskfs.sources.options import SparseOptions
-from daskfs.sources.sparse.base import SparseBlock
+from daskfs.sources.sparse.base import MOST_COLUMNS, SparseBlock
 from daskfs.sources.sparse.line_source import LineSource, skip_mark
 from daskfs.sources.sparse.lines import LineFormat, Pieces, Reading, blocks_of
 
-MOST_COLUMNS = 2**31
 LARGEST_ID = 2**63
 
 AutoOrNot: TypeAlias = Annotated[
@@ -251,12 +250,13 @@ class LibsvmSource(LineSource):
         for file in self.files:
             with open_bytes(file) as stream:
                 skip_mark(stream, file)
-                found = _widened(found, self._survey_any_order(stream) if self._sort else _survey(stream, str(file)))
+                survey = self._survey_any_order if self._sort else _survey
+                found = _widened(found, survey(stream, str(file)))
         return found
 
-    def _survey_any_order(self, stream: Any) -> Survey:
+    def _survey_any_order(self, stream: Any, place: str) -> Survey:
         found = Survey(0, False, 0)
-        for block in blocks_of(stream, self.place, self._format_for(0, LARGEST_ID, has_qid=True), 2**12, 2**18):
+        for block in blocks_of(stream, place, self._format_for(0, LARGEST_ID, has_qid=True), 2**12, 2**18):
             starts = block.indptr[:-1][np.diff(block.indptr) > 0]
             has_zero = bool((block.features[starts] == 0).any())
             largest = int(block.features.max(initial=np.uint64(0)))
@@ -311,7 +311,9 @@ class LibsvmSource(LineSource):
     def line_format(self, *, is_head: bool = False) -> SvmlightFormat:
         """Return how lines become rows."""
         if is_head:
-            return self._format_for(int(self._zero_based is False), LARGEST_ID, has_qid=True)
+            base = int(self._zero_based is False)
+            n = None if self._feature_ids is True else self._n_features
+            return self._format_for(base, LARGEST_ID if n is None else n - 1 + base, has_qid=True)
         if self.features_are_ids:
             return self._format_for(0, LARGEST_ID, has_qid=self._has_qid)
         base = int(not self.is_zero_based)

@@ -17,7 +17,7 @@ from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.target import kind_of
 from daskfs.sources.base import part_nbytes
 from daskfs.sources.csv_records import PartOfFile, TextPart
-from daskfs.sources.files import COMPRESSED, OfFiles, PathLike, changed, expand_paths, open_bytes, stamp, text_ratio
+from daskfs.sources.files import COMPRESSED, OfFiles, PathLike, expand_paths, open_bytes, text_ratio, unchanged
 from daskfs.sources.sparse.base import SparseBlock, SparseSource
 from daskfs.sources.sparse.lines import LONGEST_LINE_NBYTES, PIECE_NBYTES, LineFormat, Pieces, blocks_of
 
@@ -85,13 +85,12 @@ class LineSource(OfFiles, SparseSource):
         form, n_rows = self.line_format(), 0
         self.n_dropped = 0
         for part in [TextPart(file, 0, file.stat().st_size, PIECE_NBYTES) for file in self.files]:
-            before, first = stamp(part.file), n_rows
-            for block in self._blocks_of(part, form, block_rows, block_nnz):
-                block.start += first
-                n_rows = block.start + block.n_rows
-                yield block
-            if stamp(part.file) != before:
-                raise changed(part.file)
+            first = n_rows
+            with unchanged(part.file):
+                for block in self._blocks_of(part, form, block_rows, block_nnz):
+                    block.start += first
+                    n_rows = block.start + block.n_rows
+                    yield block
         if n_rows == 0:
             raise SourceError("expected rows, found none", self.place, "check how the file was made or copied")
         self._note()
@@ -100,7 +99,8 @@ class LineSource(OfFiles, SparseSource):
         """Return ranges of the files' bytes; a compressed file is one."""
         self.line_format()  # what must be known of the whole is found before the source is sent
         nbytes = part_nbytes(sum(file.stat().st_size for file in self.files))
-        self._stamps, self.n_dropped = [stamp(file) for file in self.files], 0
+        self.take_stamps()
+        self.n_dropped = 0
         return [part for file in self.files for part in cut_lines(file, nbytes)]
 
     def sparse_part_blocks(self, part: TextPart, block_rows: int, block_nnz: int) -> Iterator[SparseBlock]:
@@ -113,9 +113,7 @@ class LineSource(OfFiles, SparseSource):
 
     def conclude(self, facts: Sequence[Any], n_samples: int) -> None:
         """Take the parts' notes; see that no file has changed."""
-        for file, before in zip(self.files, self._stamps, strict=True):
-            if stamp(file) != before:
-                raise changed(file)
+        self.refuse_changed()
         if n_samples == 0:
             raise SourceError("expected rows, found none", self.place, "check how the file was made or copied")
         self.reading_notes.update(dict.fromkeys(note for notes, _ in facts for note in notes))

@@ -132,10 +132,14 @@ class Pieces:
         return self.stop > 0
 
     def _grow(self) -> None:
-        if self._n_read > LONGEST_LINE_NBYTES:
-            problem = f"a line is longer than {LONGEST_LINE_NBYTES:,} bytes"
-            raise SourceError(problem, self._place, "is this text? check its format")
-        self.text = doubled(self.text)
+        try:
+            longer = doubled(self.text) if self._n_read <= LONGEST_LINE_NBYTES else None
+        except MemoryError:
+            longer = None
+        if longer is None:
+            most = min(self._n_read, LONGEST_LINE_NBYTES)
+            raise SourceError(f"a line is longer than {most:,} bytes", self._place, "is this text? check its format")
+        self.text = longer
 
 
 def blocks_of(
@@ -187,7 +191,10 @@ def blocks_of(
                 line = count_lines_before() + n_lines + 1
                 character = found.place - pieces.start + 1
                 word = _word_at(pieces.text, found.place, pieces.stop)
-                raise form.fault(found.why, word, f"{place}:{line}, character {character}")
+                fault = form.fault(found.why, word, f"{place}:{line}, character {character}")
+                if start == counts[0] == 0:
+                    fault.remedy += "; or name another kind of source, if the text is of another"
+                raise fault
     at_end(pieces)
     if counts[0]:
         yield form.block(start, room, counts)

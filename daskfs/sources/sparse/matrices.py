@@ -12,14 +12,14 @@ from typing import Annotated, Any
 import numpy as np
 
 from daskfs.documents import PATH
-from daskfs.errors import SourceError
+from daskfs.errors import DataError, SourceError
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.arrays import as_column, as_targets
 from daskfs.matrix.target import kind_of
 from daskfs.sources.arrays import coded_texts, name_targets
-from daskfs.sources.npy import array_of
+from daskfs.sources.npy import array_of, existing, names_of
 from daskfs.sources.options import SparseOptions
-from daskfs.sources.sparse.base import NamedIds, SparseBlock, SparseSource
+from daskfs.sources.sparse.base import MOST_COLUMNS, NamedIds, SparseBlock, SparseSource
 from daskfs.store.row_checks import check_names
 
 
@@ -51,7 +51,8 @@ class MatrixSource(SparseSource):
     SourceError
         No such file, or it holds no sparse matrix, or no text.
     DataError
-        Shapes that do not fit, values that are not numbers, a name that stands for two columns or is no Unicode.
+        Shapes that do not fit, indices beyond the shape, values that are not numbers, a name that stands for two
+        columns or is no Unicode.
     """
 
     kind, options = "npz", NpzOptions
@@ -66,7 +67,7 @@ class MatrixSource(SparseSource):
     ) -> None:
         is_file = isinstance(path, (str, os.PathLike))
         self._description = str(path) if is_file else "sparse matrix in memory"
-        self._X = _canonical(_loaded(Path(path)) if is_file else path)
+        self._X = _canonical(_loaded(existing(path)) if is_file else path, self._description)
         self.n_samples, self.n_features = (int(length) for length in self._X.shape)
         self.notes = []
         y, self._target_classes = coded_texts(array_of(y), self.notes)
@@ -75,7 +76,8 @@ class MatrixSource(SparseSource):
         self._weight = None if weight is None else as_column(weight, self.n_samples, "weight")
         self.has_weight = weight is not None
         self.target_names = name_targets(self._y, [target] if isinstance(target, str) else target)
-        self._names = None if names is None else check_names(_names_in(names), self.n_features)
+        names = names_of(names)
+        self._names = None if names is None else check_names(names, self.n_features)
 
     @property
     def target_classes(self) -> list[str] | None:
@@ -114,10 +116,13 @@ class MatrixSource(SparseSource):
         return PLAIN_NUMBERS if self._y is None or self._y.ndim != 1 else kind_of(self._y)
 
     def check(self) -> None:
-        """Refuse a matrix without rows or columns."""
+        """Refuse a matrix without rows or columns, or with more columns than a store numbers."""
         if 0 in self._X.shape:
             problem = f"expected at least one row and one column, found shape {self._X.shape}"
-            raise SourceError(problem, self._description)
+            raise SourceError(problem, self._description, "check how the matrix was made")
+        if self._X.shape[1] > MOST_COLUMNS:
+            problem = f"expected at most {MOST_COLUMNS:,} columns, found {self._X.shape[1]:,}"
+            raise SourceError(problem, self._description, "write it as libsvm, whose indices may be 64-bit ids")
 
     def sparse_blocks(self, block_rows: int, block_nnz: int) -> Iterator[SparseBlock]:
         """Yield consecutive rows."""
@@ -144,29 +149,25 @@ def _loaded(path: Path) -> Any:
     """Return the sparse matrix of a file."""
     import scipy.sparse
 
-    if not path.exists():
-        raise SourceError("no such file", str(path), "check the path")
     try:
         return scipy.sparse.load_npz(path)
-    except (ValueError, OSError, zipfile.BadZipFile, KeyError, EOFError) as fault:
-        remedy = "save it by scipy.sparse.save_npz"
-        raise SourceError(f"expected a sparse matrix in an .npz file: {fault}", str(path), remedy) from None
+    except Exception as fault:  # whatever the archive, NumPy and SciPy make of bytes that are no matrix
+        said = " ".join(f"{type(fault).__name__}: {fault}".split())[:120] if zipfile.is_zipfile(path) else "no archive"
+        problem = f"expected a sparse matrix in an .npz file, found none ({said})"
+        raise SourceError(problem, str(path), "save it by scipy.sparse.save_npz") from None
 
 
-def _names_in(names: Any) -> Sequence[str]:
-    """Return names as they were given, or those of a file."""
-    if not isinstance(names, (str, os.PathLike)):
-        return names  # type: ignore[no-any-return]
-    try:
-        return Path(names).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as fault:
-        problem = f"expected a name a line, in UTF-8: {fault}"
-        raise SourceError(problem, str(names), "check the path, and save it as UTF-8") from None
-
-
-def _canonical(X: Any) -> Any:
+def _canonical(X: Any, where: str) -> Any:
     """Return a matrix by rows, columns ascending and each once; what was given is not changed."""
-    rows = X.tocsr()
+    if X.dtype.kind not in "biuf":
+        raise DataError(f"expected a matrix of numbers, found {X.dtype}", where, "convert it to float32")
+    try:
+        if hasattr(X, "check_format"):  # what its indices point at is not checked by who loads it
+            X.check_format(full_check=True)
+        rows = X.tocsr()
+    except (ValueError, IndexError, OverflowError, MemoryError) as fault:
+        problem = f"the indices of the matrix contradict its shape {X.shape}: {fault}"
+        raise DataError(problem, where, "make the matrix and save it again") from None
     if not rows.has_canonical_format:
         rows = rows.copy() if rows is X else rows
         rows.sum_duplicates()

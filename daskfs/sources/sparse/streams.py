@@ -20,7 +20,7 @@ def _svmlight() -> LineFormat[Any]:
 
 def _vw() -> LineFormat[Any]:
     layout = vowpal.Layout(
-        drops_unlabelled=False, ignores_base=False, has_weight=True, ignores_weight=False, tells_names=True
+        drops_unlabelled=False, ignores_base=False, has_weight=True, ignores_weight=False, tells_names=True, sorts=False
     )
     return VwFormat(layout, has_tags=False)
 

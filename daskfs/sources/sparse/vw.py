@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -12,12 +13,14 @@ from daskfs.documents import PATH, Words
 from daskfs.errors import ConfigError, DaskfsError, DataError, SourceError
 from daskfs.kernels.text import hashes, vowpal
 from daskfs.kernels.text.lines import ENTRIES, NAME_TEXT, NAMES, NOT_UTF8, ROWS, TEXT, Bounds
+from daskfs.kernels.text.words import MARGIN
 from daskfs.sources.files import PathLike
 from daskfs.sources.options import SparseOptions
 from daskfs.sources.sparse.base import SparseBlock
+from daskfs.sources.sparse.kept_names import NamesInLines
 from daskfs.sources.sparse.line_source import LineSource
-from daskfs.sources.sparse.lines import Reading, texts_of
-from daskfs.sources.sparse.named_lines import FIRST_TEXT_NBYTES, NamedLineFormat
+from daskfs.sources.sparse.lines import LineFormat, Reading, texts_of
+from daskfs.sources.sparse.named_lines import FIRST_TEXT_NBYTES
 
 
 class VwOptions(SparseOptions):
@@ -35,7 +38,7 @@ class VwOptions(SparseOptions):
     tell_names: bool | None = Field(default=None, description="tell the names of features; true by default")
 
 
-class VwFormat(NamedLineFormat[vowpal.Room]):
+class VwFormat(LineFormat[vowpal.Room]):
     """Lines of labels and namespaces.
 
     Parameters
@@ -46,10 +49,10 @@ class VwFormat(NamedLineFormat[vowpal.Room]):
     """
 
     nothing = (0, 0, 0, 0, 0)
-    grows_with = (ROWS, ENTRIES, ENTRIES, ROWS, ROWS, ROWS, TEXT, NAMES, NAMES, NAME_TEXT, NAMES)
+    grows_with = (ROWS, ENTRIES, ENTRIES, ROWS, ROWS, ROWS, TEXT, NAMES, NAMES, NAME_TEXT, ROWS)
 
     def __init__(self, layout: vowpal.Layout, *, has_tags: bool) -> None:
-        self._layout, self._has_tags, self.tells_names = layout, has_tags, layout.tells_names
+        self._layout, self._has_tags = layout, has_tags
 
     def room(self, n_rows: int, n_entries: int) -> vowpal.Room:
         """Return room for so many."""
@@ -61,7 +64,10 @@ class VwFormat(NamedLineFormat[vowpal.Room]):
             np.empty(n_rows, np.float64),
             np.empty(n_rows + 1, np.int64),
             np.empty(FIRST_TEXT_NBYTES, np.uint8),
-            *self.room_for_names(),
+            np.empty(n_entries if self._layout.tells_names and self._layout.sorts else 0, np.uint64),
+            np.empty(n_entries if self._layout.tells_names else 0, np.int64),
+            np.empty(FIRST_TEXT_NBYTES, np.uint8),
+            np.empty(n_rows + 1, np.int64),
         )
 
     def read(
@@ -71,11 +77,13 @@ class VwFormat(NamedLineFormat[vowpal.Room]):
         position, n_lines, n_dropped, *found, why, place = vowpal.read_rows(
             text, start, stop, self._layout, bounds, room, *counts
         )
+        if self._layout.tells_names:
+            room.lines[counts[-1] : counts[-1] + position - start] = text[start:position]
         return Reading(position, n_lines, tuple(found), why, place, n_dropped)
 
     def block(self, start: int, room: vowpal.Room, counts: tuple[int, ...]) -> SparseBlock:
         """Return what was read."""
-        n_rows, n_entries, n_tag, *_ = counts
+        n_rows, n_entries, n_tag, n_ids, n_text = counts
         data = room.data[:n_entries]
         tags = {"tag": texts_of(room.tags[:n_tag], room.tag_offsets[: n_rows + 1])} if self._has_tags else {}
         return SparseBlock(
@@ -86,8 +94,12 @@ class VwFormat(NamedLineFormat[vowpal.Room]):
             room.y[:n_rows],
             room.weight[:n_rows] if self._layout.has_weight else None,
             tags,
-            self.told(room, counts),
+            self._names(room, n_rows, n_ids, n_text) if self._layout.tells_names else None,
         )
+
+    def _names(self, room: vowpal.Room, n_rows: int, n_ids: int, n_text: int) -> NamesInLines:
+        ids, lines = room.ids if self._layout.sorts else room.features, room.lines[: n_text + MARGIN]
+        return NamesInLines(ids[:n_ids], room.places[:n_ids], lines, room.ids_of_rows[: n_rows + 1])
 
     def fault(self, why: int, found: str, where: str) -> DaskfsError:
         """Return the error for a word."""
@@ -162,6 +174,7 @@ class VwSource(LineSource):
 
     kind, options, endings = "vw", VwOptions, (".vw",)
     features_are_ids, namespace_mark = True, "^"
+    _sorts = True
 
     def __init__(
         self,
@@ -206,6 +219,12 @@ class VwSource(LineSource):
             "base": self._base,
         }
 
+    def as_it_stands(self) -> VwSource:
+        """Return the source with rows as their lines are."""
+        source = copy(self)
+        source._sorts = False
+        return source
+
     def estimate_shape(self) -> tuple[int | None, int]:
         """Return rows by the length of the first, and the features that occur in them."""
         return self.estimate_rows(), len(np.unique(self.head.features))
@@ -218,5 +237,6 @@ class VwSource(LineSource):
             has_weight=is_head or self.has_weight,
             ignores_weight=self._weights == "ignore",
             tells_names=self._tell_names,
+            sorts=self._sorts,
         )
         return VwFormat(layout, has_tags=is_head or bool(self.label_names))

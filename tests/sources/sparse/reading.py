@@ -1,12 +1,10 @@
 """What the tests of sparse sources share: all rows of a source as one matrix, and texts that are damaged at random."""
 
-import re
 from contextlib import contextmanager
 
 import numpy as np
 import scipy.sparse
 
-from daskfs.errors import DataError, SourceError
 from daskfs.sources.sparse import lines
 
 
@@ -98,16 +96,6 @@ def rewritten(path):
 
     with path.open("wb", buffering=0) as file:
         yield write
-
-
-def outcome_of(source, block_rows, block_nnz):
-    """Rows of a source, and the line of the fault that ended reading them: one of the two is None."""
-    try:
-        return rows_of(source(), block_rows, block_nnz), None
-    except (SourceError, DataError) as fault:
-        assert fault.remedy, "what to do is said"  # noqa: PT017
-        line = re.fullmatch(r".*?:(\d+), character \d+", fault.where)
-        return None, int(line.group(1)) if line else 0
 
 
 def damaged(rng, text, words):

@@ -17,11 +17,8 @@ from daskfs.sources.registry import make_source
 from daskfs.sources.sparse.clicks import ClicksSource, bins
 from tests.sources.sparse.reading import (
     assert_same_rows,
-    damaged,
     in_small_pieces,
     names_of,
-    outcome_of,
-    rewritten,
     rows_of,
 )
 from tests.sources.sparse.test_vw import id_of
@@ -178,75 +175,6 @@ def test_a_fault_is_named_by_file_line_and_character(write, case):
 def test_options_are_checked(write, options, message):
     with pytest.raises(ConfigError, match=re.escape(message)):
         make_source("clicks", path=write(TEXT), **{**OPTIONS, **options}).check()
-
-
-NUMBER = re.compile(rb"[ \t\r\v\f]*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[ \t\r\v\f]*")
-
-
-def read_slowly(text):
-    """Read as the format is meant, lines of TEXT's columns without a header; return rows, or the first fault's line."""
-    edges, bin_names = bins()
-    rows = []
-    for number, line in enumerate(text.split(b"\n"), 1):
-        if line in (b"", b"\r"):
-            continue
-        values = line.split(b"\t")
-        if len(values) != 6:
-            return rows, number
-        values[-1] = values[-1].removesuffix(b"\r")
-        label, *values = values
-        if not NUMBER.fullmatch(label) or not math.isfinite(float(label)):
-            return rows, number
-        features = set()
-        for name, value in zip(COLUMNS[1:], values, strict=True):
-            if name == "skipped" or not value:
-                continue
-            if name[0] == "n":
-                if not NUMBER.fullmatch(value) or not math.isfinite(float(value)):
-                    return rows, number
-                value = bin_names[np.searchsorted(edges, float(value), side="right")].encode()
-            try:
-                features.add(f"{name}={value.decode()}")
-            except UnicodeDecodeError:
-                return rows, number
-        rows.append((float(label), features))
-    return rows, None
-
-
-WORDS = [b"\t", b" ", b"\n", b"\r\n", b"\r", b"nan", b"-", b"e", b".", b"\0", b"1e999", b"\xc3", "€".encode(), b"7"]
-
-
-def fuzz(seed, n_cases, path, monkeypatch):
-    rng = np.random.default_rng(seed)
-    n_read = 0
-    whole = TEXT.split("\n", 1)[1].encode()
-    with rewritten(path) as write:
-        for _ in range(n_cases):
-            text = damaged(rng, whole, WORDS)
-            write(text or b"\n")
-            in_small_pieces(monkeypatch, int(rng.choice([1, 10, 100, 1000])), int(rng.integers(1, 20)))
-            source = ClicksSource(path, columns=COLUMNS, **OPTIONS)
-            bounds = int(rng.integers(1, 5)), int(rng.integers(1, 12))
-            found, line = outcome_of(lambda source=source: source, *bounds)
-            rows, expected_line = read_slowly(text.removeprefix(b"\xef\xbb\xbf"))
-            if found is None:
-                is_refused_anyhow = not rows or text[:2] in (b"\xff\xfe", b"\xfe\xff")
-                assert line == expected_line or (expected_line is None and is_refused_anyhow), (text, line)
-                continue
-            assert expected_line is None, (text, expected_line)
-            assert found["y"].tolist() == [label for label, _ in rows], text
-            assert features_of(source) == [features for _, features in rows], text
-            n_read += 1
-    return n_read
-
-
-def test_damaged_text_is_read_right_or_refused_at_its_line(tmp_path, monkeypatch):
-    assert 0.1 * 2000 < fuzz(0, 2000, tmp_path / "log.tsv", monkeypatch) < 0.9 * 2000
-
-
-@pytest.mark.slow
-def test_much_damaged_text_is_read_right_or_refused_at_its_line(tmp_path, monkeypatch):
-    fuzz(1, 100_000, tmp_path / "log.tsv", monkeypatch)
 
 
 def test_criteos_log_is_read():

@@ -21,11 +21,8 @@ from daskfs.sources.registry import as_source, kind_of, make_source
 from daskfs.sources.sparse.libsvm import LibsvmSource
 from tests.sources.sparse.reading import (
     assert_same_rows,
-    damaged,
     in_small_pieces,
     matrix_of,
-    outcome_of,
-    rewritten,
     rows_of,
 )
 
@@ -359,101 +356,3 @@ def test_a_source_can_be_told_from_another_and_from_itself(write):
     assert source.digest() == LibsvmSource(write(TEXT, "copy.svm")).digest() != other.digest()
     assert source.is_unchanged(source.describe(), source.digest())
     assert source.encoding != LibsvmSource(source.files, zero_based=True).encoding
-
-
-NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-BLANKS = b" \t\r\v\f"
-
-
-def read_slowly(text):
-    """Read as the format is meant, zero-based ids in ascending order; return rows, or the line of the first fault."""
-    rows = []
-    for number, line in enumerate(text.split(b"\n"), 1):
-        words = re.split(rb"[ \t\r\v\f]+", line.partition(b"#")[0].strip(BLANKS))
-        if words == [b""]:
-            continue
-        if not NUMBER.fullmatch(words[0]) or not math.isfinite(float(words[0])):
-            return rows, number
-        entries, qid, last = [], "", -1
-        for word in words[1:]:
-            index, _, value = word.partition(b":")
-            if index == b"qid" and not qid and not entries and re.fullmatch(rb"\d+", value) and int(value) < 2**63:
-                qid = str(int(value))
-                continue
-            is_number = re.fullmatch(rb"\d+", index) and NUMBER.fullmatch(value)
-            if not is_number or not last < int(index) <= 2**63 or abs(float(value)) >= 3.4028235677973366e38:
-                return rows, number
-            last = int(index)
-            entries.append((last, np.float32(float(value))))
-        rows.append((float(words[0]), qid, entries))
-    return rows, None
-
-
-WORDS = [
-    b":",
-    b" ",
-    b"\n",
-    b"\r\n",
-    b"#",
-    b"qid:",
-    b"nan",
-    b"inf",
-    b"-",
-    b"+",
-    b"e",
-    b".",
-    b",",
-    b"\0",
-    b"1e999",
-    b"0:",
-]
-WORDS += [
-    b"99999999999999999999",
-    b"18446744073709551615:1",
-    b"\xff",
-    b"|",
-    b"1:1 ",
-    b"\t",
-    b"00000000000000000000001:",
-]
-
-
-def fuzz(seed, n_cases, path, monkeypatch):
-    rng = np.random.default_rng(seed)
-    n_read = 0
-    with rewritten(path) as write:
-        for _ in range(n_cases):
-            text = damaged(rng, TEXT if rng.random() < 0.5 else random_text(3, seed=int(rng.integers(0, 50))), WORDS)
-            write(text or b"\n")
-            in_small_pieces(monkeypatch, int(rng.choice([1, 10, 100, 1000])), int(rng.integers(1, 20)))
-            bounds = int(rng.integers(1, 5)), int(rng.integers(1, 30))
-            n_read += is_read_right(text, *outcome_of(lambda: LibsvmSource(path, feature_ids=True), *bounds))
-    return n_read
-
-
-def is_read_right(text, found, line):
-    """Whether a text was read, and not refused; either was right."""
-    rows, expected_line = read_slowly(text.removeprefix(b"\xef\xbb\xbf"))
-    if found is None:
-        is_refused_anyhow = not rows or any(qid for _, qid, _ in rows) or text[:2] in (b"\xff\xfe", b"\xfe\xff")
-        assert line == expected_line or (expected_line is None and is_refused_anyhow), (text, line)
-        return False
-    assert expected_line is None, (text, expected_line)
-    assert found["y"].tolist() == [y for y, _, _ in rows], text
-    assert found["lengths"].tolist() == [len(entries) for _, _, entries in rows]
-    assert found["features"].tolist() == [index for _, _, entries in rows for index, _ in entries]
-    expected = [value for _, _, entries in rows for _, value in entries]
-    np.testing.assert_array_equal(found["data"], np.array(expected, np.float32))
-    assert found["labels"].get("qid", [""] * len(rows)) == [qid for _, qid, _ in rows]
-    return True
-
-
-@pytest.mark.filterwarnings("ignore:overflow")
-def test_damaged_text_is_read_right_or_refused_at_its_line(tmp_path, monkeypatch):
-    assert 0.1 * 3000 < fuzz(0, 3000, tmp_path / "rows.svm", monkeypatch) < 0.9 * 3000
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:overflow")
-def test_much_damaged_text_is_read_right_or_refused_at_its_line(tmp_path, monkeypatch):
-    fuzz(1, 100_000, tmp_path / "rows.svm", monkeypatch)

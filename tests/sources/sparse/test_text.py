@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from sklearn.feature_extraction.text import CountVectorizer
 
-from daskfs.errors import ConfigError, DataError, SchemaError, SourceError
+from daskfs.errors import ConfigError, SourceError
 from daskfs.sources.ingest import ingest
 from daskfs.sources.registry import kind_of, make_source
 from daskfs.sources.sparse.text import TextSource
-from tests.sources.sparse.reading import assert_same_rows, damaged, names_of, rewritten, rows_of
+from tests.sources.sparse.reading import assert_same_rows, names_of, rows_of
 from tests.sources.sparse.test_vw import id_of
 
 TEXTS = [
@@ -215,57 +215,3 @@ def test_options_are_checked(json_lines, option):
         make_source("text", path=json_lines(), **{option: "spam"})
     with pytest.raises(ConfigError, match=r"source\.ngram_range"):
         TextSource(json_lines(), ngram_range=(2, 1))
-
-
-WORDS = [b'"', b"{", b"}", b"\n", b"\\u", b"\\ud800", b"[", b"null", b"1e999", b"\xc3", b"\0", b",", b":", "€".encode()]
-
-
-def read_slowly(text):
-    """Texts of JSON lines, or the line of the first fault."""
-    texts = []
-    for number, line in enumerate(text.split(b"\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except ValueError:
-            return texts, number
-        if not isinstance(row, dict) or not isinstance(row.get("text"), str):
-            return texts, number
-        texts.append(row["text"].encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
-    return texts, None
-
-
-def fuzz(seed, n_cases, path, monkeypatch):
-    rng = np.random.default_rng(seed)
-    whole = "".join(json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in TEXTS).encode()
-    n_read = 0
-    analyze = CountVectorizer(token_pattern=r"\S+").build_analyzer()
-    with rewritten(path) as write:
-        for _ in range(n_cases):
-            text = damaged(rng, whole, WORDS)
-            write(text or b"\n")
-            source = TextSource(path, token_pattern=r"\S+")
-            try:
-                found = rows_of(source, int(rng.integers(1, 5)), int(rng.integers(1, 12)))
-            except (SourceError, DataError, SchemaError) as fault:
-                line = re.search(r":(\d+)$", fault.where)
-                found, line = None, int(line.group(1)) if line else None
-            texts, expected_line = read_slowly(text.removeprefix(b"\xef\xbb\xbf"))
-            if found is None:
-                is_refused_anyhow = not texts or text[:2] in (b"\xff\xfe", b"\xfe\xff")
-                assert line == expected_line or (expected_line is None and is_refused_anyhow), (text, line)
-                continue
-            assert expected_line is None, (text, expected_line)
-            assert found["lengths"].tolist() == [len(set(analyze(each))) for each in texts], text
-            n_read += 1
-    return n_read
-
-
-def test_damaged_text_is_read_right_or_refused_at_its_line(tmp_path, monkeypatch):
-    assert 0.1 * 1000 < fuzz(0, 1000, tmp_path / "rows.jsonl", monkeypatch) < 0.9 * 1000
-
-
-@pytest.mark.slow
-def test_much_damaged_text_is_read_right_or_refused_at_its_line(tmp_path, monkeypatch):
-    fuzz(1, 100_000, tmp_path / "rows.jsonl", monkeypatch)

@@ -1,8 +1,6 @@
 """Vowpal Wabbit's text: read as Vowpal Wabbit reads it, or refused with line and character; ids are XXH64 of names."""
 
 import gzip
-import math
-import re
 
 import numpy as np
 import pytest
@@ -15,11 +13,8 @@ from daskfs.sources.registry import as_source, kind_of, make_source
 from daskfs.sources.sparse.vw import VwSource
 from tests.sources.sparse.reading import (
     assert_same_rows,
-    damaged,
     in_small_pieces,
     names_of,
-    outcome_of,
-    rewritten,
     rows_of,
 )
 
@@ -310,120 +305,3 @@ def test_names_that_nobody_asked_for_are_not_told(write):
 def test_options_are_checked(write, options):
     with pytest.raises(ConfigError, match=f"source.{next(iter(options))}"):
         make_source("vw", path=write(TEXT), **options)
-
-
-BLANKS = "[ \t\r\v\f]"
-NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-
-
-def read_slowly(text):
-    """Read as the format is meant; return rows, or the line of the first fault."""
-    rows = []
-    for number, line in enumerate(text.split(b"\n"), 1):
-        line = line.lstrip(b" \t\r\v\f")
-        if not line:
-            continue
-        row = row_of(line)
-        if row is None:
-            return rows, number
-        rows.append(row)
-    return rows, None
-
-
-def row_of(line):
-    head, bar, rest = line.partition(b"|")
-    words = re.split(rb"[ \t\r\v\f]+", head)
-    words, tag = [word for word in words[:-1] if word], words[-1]
-    if not tag and words and words[-1][:1] == b"'":
-        tag = words.pop()
-    tag = tag.removeprefix(b"'")
-    if not bar or not 1 <= len(words) <= 2 or not all(NUMBER.fullmatch(word) for word in words):
-        return None
-    label, weight = float(words[0]), float(words[1]) if len(words) == 2 else 1.0
-    if not math.isfinite(label) or not 0 <= weight < math.inf or not is_utf8(tag):
-        return None
-    sums = {}
-    for space in rest.split(b"|"):
-        name, *features = re.split(rb"[ \t\r\v\f]+", space)
-        namespace, colon, scale = name.partition(b":")
-        if (colon and not (namespace and NUMBER.fullmatch(scale))) or not is_text(namespace):
-            return None
-        scale = float(scale) if colon else 1.0
-        if not math.isfinite(scale):
-            return None
-        for feature in features:
-            if not feature:
-                continue
-            word, colon, value = feature.partition(b":")
-            if not word or not is_text(word) or (colon and not NUMBER.fullmatch(value)):
-                return None
-            value = (float(value) if colon else 1.0) * scale
-            if math.isnan(value) or abs(value) >= 3.4028235677973366e38:
-                return None
-            if value != 0.0:
-                if not is_utf8(namespace) or not is_utf8(word):
-                    return None
-                key = (namespace, word)
-                sums[key] = np.float32(sums.get(key, np.float32(0)) + np.float32(value))
-    if not all(np.isfinite(value) for value in sums.values()):
-        return None
-    return label, weight, tag.decode(), sums
-
-
-def is_text(word):
-    return not any(byte < 32 for byte in word)
-
-
-def is_utf8(word):
-    try:
-        word.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-WORDS = [b":", b" ", b"\n", b"\r\n", b"|", b"| ", b"'", b"nan", b"inf", b"-", b"e", b".", b",", b"\0", b"1e999", b"^"]
-WORDS += ["ü€𝄞".encode(), b"\xc3", b"\xe2\x82", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xff", b"|a:2 ", b"\t", b"#"]
-
-
-def fuzz(seed, n_cases, path, monkeypatch):
-    rng = np.random.default_rng(seed)
-    n_read = 0
-    with rewritten(path) as write:
-        for _ in range(n_cases):
-            text = damaged(rng, TEXT if rng.random() < 0.5 else random_text(3, seed=int(rng.integers(0, 50))), WORDS)
-            write(text or b"\n")
-            in_small_pieces(monkeypatch, int(rng.choice([1, 10, 100, 1000])), int(rng.integers(1, 20)))
-            bounds = int(rng.integers(1, 5)), int(rng.integers(1, 30))
-            n_read += is_read_right(text, *outcome_of(lambda: VwSource(path, weights="use"), *bounds))
-    return n_read
-
-
-def is_read_right(text, found, line):
-    """Whether a text was read, and not refused; either was right."""
-    rows, expected_line = read_slowly(text.removeprefix(b"\xef\xbb\xbf"))
-    if found is None:
-        is_refused_anyhow = not rows or text[:2] in (b"\xff\xfe", b"\xfe\xff")
-        assert line == expected_line or (expected_line is None and is_refused_anyhow), (text, line)
-        return False
-    assert expected_line is None, (text, expected_line)
-    assert found["y"].tolist() == [label for label, *_ in rows], text
-    assert found["weight"].tolist() == [weight for _, weight, *_ in rows]
-    assert found["lengths"].tolist() == [len(sums) for *_, sums in rows]
-    entries = [sorted((id_of(word, space), value) for (space, word), value in sums.items()) for *_, sums in rows]
-    assert found["features"].tolist() == [feature for row in entries for feature, _ in row], text
-    assert found["data"].tolist() == [value for row in entries for _, value in row], text
-    tags = [tag for _, _, tag, _ in rows]
-    assert found["labels"].get("tag", [""] * len(rows)) == tags or not any(found["labels"].get("tag", []))
-    return True
-
-
-@pytest.mark.filterwarnings("ignore:overflow")
-def test_damaged_text_is_read_right_or_refused_at_its_line(tmp_path, monkeypatch):
-    assert 0.1 * 2000 < fuzz(0, 2000, tmp_path / "rows.vw", monkeypatch) < 0.9 * 2000
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:overflow")
-def test_much_damaged_text_is_read_right_or_refused_at_its_line(tmp_path, monkeypatch):
-    fuzz(1, 100_000, tmp_path / "rows.vw", monkeypatch)

@@ -1,0 +1,228 @@
+"""Degree 2: squares and products of two columns, never stored.
+
+The features are those of the kernel (γ xᵀz + r)²: the columns, their squares and the products of two columns, numbered
+as scikit-learn's ``PolynomialFeatures(2, include_bias=False)`` has them. Of m columns there are m (m + 3) / 2.
+
+Reference: Tan, Tsang and Wang (2014), Journal of Machine Learning Research 15, section 6 and Algorithm 5.
+
+Differs from the paper:
+
+- Features are standardised as columns are, and weighed after that: columns with 1, squares and products with √(γ/r);
+  unstandardised (``normalize=False``) with the kernel's √(2γr), γ and √2 γ. Without it sizes decide: with tf-idf or
+  dummies no product is ever as large as a column.
+- Columns are centred before they are multiplied, where ``center`` says so: a product of columns far from 0 is else
+  little more than the columns themselves.
+- The square of a column of two values repeats it, and is left out.
+- Products of sparse columns are found among the rows that have both; Cauchy and Schwarz' inequality rules out most of
+  them unseen, and none wrongly (`daskfs.kernels.fgm.pairs_sparse`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from numbers import Integral
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from annotated_types import Ge
+
+from daskfs.errors import ConfigError, DataError, PlanError, did_you_mean
+from daskfs.feature_maps.base import FeatureMap, Given, MapCost
+from daskfs.feature_maps.product_scaling import Weights
+from daskfs.feature_maps.products import ProductMatrix, Rules, cut
+from daskfs.kernels.fgm.pairs import MOST_PARENTS, n_implicit
+from daskfs.matrix.base import Matrix
+from daskfs.matrix.names import Names
+from daskfs.parameters import Kind, NotNegative, Positive
+
+MOST_SETS = 62
+
+_Column = Annotated[int, Ge(0)] | str
+_SETS = Kind(
+    "list of columns, or of lists of columns",
+    lambda value: isinstance(value, Sequence | np.ndarray) and not isinstance(value, str) and len(value) > 0,
+    "a list of columns, or of lists of columns",
+    list[_Column | list[_Column]],
+)
+_TWO_SETS = Kind(
+    "list of two columns or lists of columns",
+    lambda value: isinstance(value, Sequence | np.ndarray) and not isinstance(value, str) and len(value) == 2,
+    "a list of two: each a column or a list of columns",
+    list[_Column | list[_Column]],
+)
+
+
+class Polynomial(FeatureMap):
+    """Columns, their squares, and products of two columns, scored without being made.
+
+    Parameters
+    ----------
+    degree : {2}
+        The only one.
+    gamma, r : float
+        Of the kernel (γ xᵀz + r)²: squares and products weigh √(γ/r) times as much as columns. With ``r=0`` columns
+        themselves are left out. See the module.
+    center : bool or "auto"
+        Whether columns are taken about their means before they are multiplied. "auto": they are, but for those without
+        a value below 0 and with some that are 0 (dummies, counts, tf-idf, pixels), and for sparse ones.
+    squares : bool
+        Whether there are squares; those of columns of two values never are.
+    within : list of columns, or of lists of columns, optional
+        Products of columns of the same set alone. Columns are named, numbered from 0, or meant by a pattern, "gene_*".
+    between : list of two lists of columns, optional
+        Products of a column of the one with a column of the other alone. A list of one may be the name itself.
+    hierarchy : {"weak", "strong"}, optional
+        Products alone of which one column ("weak") or both are selected already; a square of a selected column.
+
+    Notes
+    -----
+    Dense columns: n m² multiplications a pass, and twice as many more where the variances of the products do not fit in
+    64 MiB. Sparse columns: at most Σ l² / 2 over the lengths l of the rows; memory of the entries, three times, and 32
+    bytes for each column. A smaller limit cuts the columns into ranges, which are read again for each other range.
+
+    Examples
+    --------
+    >>> Polynomial(gamma=2.0, between=[["age"], ["income", "city_*"]])
+    Polynomial(gamma=2.0, between=[['age'], ['income', 'city_*']])
+    """
+
+    name: ClassVar[str] = "pairs"
+
+    degree: Literal[2] = 2
+    gamma: Positive = 1.0
+    r: NotNegative = 1.0
+    center: bool | Literal["auto"] = "auto"
+    squares: bool = True
+    within: Annotated[Any, _SETS] = None
+    between: Annotated[Any, _TWO_SETS] = None
+    hierarchy: Literal["weak", "strong"] | None = None
+
+    def _check_combination(self) -> None:
+        if self.within is not None and self.between is not None:
+            raise ConfigError("both restrict the products", "within, between", "give one of them")
+        if self.hierarchy is not None and self.r == 0.0:
+            raise ConfigError("no product follows a column that cannot be selected", "hierarchy", "set r above 0")
+
+    def over(self, matrix: Matrix, given: Given) -> ProductMatrix:
+        """Return the columns and products of a matrix: see `FeatureMap.over`."""
+        self.check_parameters()
+        _check_number(matrix.shape[1])
+        if self.center is True and matrix.entry_counts() is not None:
+            remedy = 'set center="auto", or pass the columns dense'
+            raise DataError("sparse columns are not centred: every product would have entries", "center", remedy)
+        left, right = self._sets(matrix.names, matrix.shape[1])
+        return ProductMatrix(matrix, given, self._rules(left, right), self._weights(given.normalize), self.center)
+
+    def cost(
+        self,
+        n_samples: int,
+        n_features: int,
+        itemsize: int,
+        n_entries: int | None = None,
+        n_classes: int = 1,
+        task_nbytes: int | None = None,
+    ) -> MapCost:
+        """Return what there is to score and what that takes: see `FeatureMap.cost`."""
+        self.check_parameters()
+        _check_number(n_features)
+        sizes = cut(n_samples, n_features, itemsize, n_entries, n_classes, task_nbytes)
+        needed = sum(sizes.terms.values())
+        if task_nbytes is not None and needed > task_nbytes:
+            problem = (
+                f"products of two columns of {n_samples:,} rows take {needed:,} bytes, the limit is {task_nbytes:,}"
+            )
+            raise PlanError(problem, "memory_limit", needed_nbytes=needed)
+        n_ranges = -(-n_features // sizes.width)
+        n_products, n_columns = n_features * (n_features + 1) // 2, n_implicit(n_features)
+        if n_entries is None:
+            n_multiplied, value_nbytes = n_samples * n_products, n_samples * n_features * itemsize
+        else:
+            n_multiplied = int(n_entries * (n_entries / max(1, n_samples) + 1) / 2)
+            value_nbytes = n_entries * (4 + itemsize)
+        kept = "kept from pass to pass" if sizes.keeps_spreads else "computed again in each pass"
+        text = f"{n_products:,} squares and products of {n_features:,} columns, "
+        if n_entries is None:
+            text += f"{n_multiplied:.2g} multiplications a pass; their variances are {kept}"
+        else:
+            text += f"some {n_multiplied:.2g} products of entries a pass at most, where rows are of like length"
+        if n_ranges > 1:
+            text += f"; in {n_ranges:,} ranges of columns, each read {n_ranges + 1:,} times a pass"
+        if self.within is not None or self.between is not None or self.hierarchy is not None:
+            text += "; fewer, for they are restricted"
+        n_reads = 2 if n_ranges == 1 else n_ranges + 2
+        n_tasks = n_ranges + n_ranges * (n_ranges + 1) // 2
+        return MapCost(n_columns, n_columns, 1, sizes.terms, text, n_reads * value_nbytes, n_tasks)
+
+    def _rules(self, left: np.ndarray, right: np.ndarray) -> Rules:
+        n_features = len(left)
+        n_units = n_implicit(n_features) if self.r > 0.0 else n_implicit(n_features) - n_features
+        n_selected = {None: 0, "weak": 1, "strong": 2}[self.hierarchy]
+        return Rules(left, right, n_selected, self.squares, n_units)
+
+    def _weights(self, normalize: bool | str) -> Weights:
+        """Return the squares of the weights of columns, products and squares."""
+        if normalize is False:
+            return Weights(2.0 * self.gamma * self.r, 2.0 * self.gamma**2, self.gamma**2)
+        ratio = self.gamma / self.r if self.r > 0.0 else 1.0
+        return Weights(float(self.r > 0.0), ratio, ratio)
+
+    def _sets(self, names: Names, n_features: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return of each column, as bits, the sets whose other half may be multiplied with it: see `Wanted`."""
+        left, right = np.zeros((2, n_features), np.int64)
+        if self.between is not None:
+            one, other = (_listed(part) for part in self.between)
+            left[_columns(one, names, n_features, "between")] = 1
+            right[_columns(other, names, n_features, "between")] = 1
+            return left, right
+        if self.within is None:
+            left[:] = 1
+            return left, left.copy()
+        given = list(self.within)
+        sets = [_listed(part) for part in given] if any(not _is_column(part) for part in given) else [given]
+        if len(sets) > MOST_SETS:
+            raise ConfigError(f"expected at most {MOST_SETS} sets, found {len(sets)}", "within", "join some")
+        for k, one in enumerate(sets):
+            left[_columns(one, names, n_features, "within")] |= 1 << k
+        return left, left.copy()
+
+
+def _check_number(n_features: int) -> None:
+    if n_features > MOST_PARENTS:
+        raise DataError(
+            f"expected at most {MOST_PARENTS:,} columns, found {n_features:,}", "features", "select fewer first"
+        )
+
+
+def _is_column(part: Any) -> bool:
+    return isinstance(part, str | Integral)
+
+
+def _listed(part: Any) -> list[Any]:
+    return [part] if _is_column(part) else list(part)
+
+
+def _columns(asked: Iterable[Any], names: Names, n_features: int, parameter: str) -> np.ndarray:
+    """Return the numbers of columns that are named, numbered, or meant by patterns.
+
+    Raises
+    ------
+    ConfigError
+        There is no such column.
+    """
+    found: list[int] = []
+    for one in asked:
+        if isinstance(one, Integral) and not isinstance(one, bool):
+            if not 0 <= int(one) < n_features:
+                problem = f"expected numbers of columns from 0 to {n_features - 1}, found {one}"
+                raise ConfigError(problem, parameter, "correct it")
+            found.append(int(one))
+            continue
+        known = names.array()
+        matching = [j for j, name in enumerate(known) if str(name) == one or fnmatchcase(str(name), str(one))]
+        if not matching:
+            hint = did_you_mean(str(one), [str(name) for name in known[:10_000]])
+            problem = f"there is no column {one!r}{hint}"
+            raise ConfigError(problem, parameter, "give names, patterns or numbers of columns")
+        found += matching
+    return np.unique(np.array(found, np.int64))

@@ -1,0 +1,49 @@
+"""A few columns and products of two columns, made of the rows of any data."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from daskfs.feature_maps.base import MadeFeatures
+
+
+class ProductFeatures(MadeFeatures):
+    """Columns, and products of two, each about a centre of its own.
+
+    Parameters
+    ----------
+    columns : ndarray of shape (n_columns,), int64
+        Numbers of the features.
+    pairs : ndarray of shape (n_columns, 2), int64
+        The columns that each is made of; -1: it is the first one itself.
+    centre : ndarray of shape (n_features,), float64
+        Subtracted from a column before it is multiplied.
+    """
+
+    def __init__(self, columns: np.ndarray, pairs: np.ndarray, centre: np.ndarray) -> None:
+        self.columns, self._pairs = columns, pairs
+        self.parents = np.unique(pairs[pairs >= 0])
+        self._centre = centre[self.parents]
+
+    def of(self, X: np.ndarray) -> np.ndarray:
+        """Return the features of some rows: see `MadeFeatures.of`."""
+        found = np.empty((len(X), len(self.columns)), np.float64 if X.dtype == np.float64 else np.float32)
+        places = np.searchsorted(self.parents, self._pairs)
+        for k, (i, j) in enumerate(places.tolist()):
+            if self._pairs[k, 1] < 0:
+                found[:, k] = X[:, i]
+            else:
+                found[:, k] = (X[:, i] - self._centre[i]) * (X[:, j] - self._centre[j])
+        return found
+
+    def names(self, of_parents: list[str]) -> list[str]:
+        """Return "age", "age^2" and "age * income" for example."""
+        places = np.searchsorted(self.parents, self._pairs).tolist()
+        return [
+            of_parents[i] if pair[1] < 0 else (f"{of_parents[i]}^2" if i == j else f"{of_parents[i]} * {of_parents[j]}")
+            for (i, j), pair in zip(places, self._pairs, strict=True)
+        ]
+
+    def parents_of(self) -> list[np.ndarray]:
+        """Return of each feature the columns that it is made of."""
+        return [np.unique(pair[pair >= 0]) for pair in self._pairs]

@@ -1,0 +1,88 @@
+"""Sparse columns by their rows and rows by their columns, the longest columns first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from daskfs.kernels.fgm.pairs_sparse import Entries, by_rows, counted, reordered
+from daskfs.matrix.base import Matrix
+from daskfs.matrix.blocks import SparseColumns
+
+READ_ENTRIES = 1 << 22
+"""Read at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparseRange:
+    """Consecutive columns of a matrix, without those of no entries, over rows of weight above 0."""
+
+    columns: Entries
+    """Rows are numbered as the base matrix numbers them."""
+    rows: Entries
+    ids: np.ndarray
+    """int64: the columns of the matrix, the longest first."""
+    weight: np.ndarray
+    """Of the rows."""
+    taken: np.ndarray | None
+    """As in `SparseColumns`."""
+
+    @classmethod
+    def of(cls, matrix: Matrix, columns: slice, weight: np.ndarray, by_squares: bool) -> Self:
+        """Read columns.
+
+        Parameters
+        ----------
+        matrix : Matrix
+        columns : slice
+        weight : ndarray of shape (n_samples,), float64
+        by_squares : bool
+            Whether columns are ordered by the sum of their squares, not by the number of entries.
+        """
+        parts, counts, squares = [], [], []
+        for found in _read(matrix, columns):
+            of_base = of_base_rows(weight[None], found.n_base_rows, found.taken)[0]
+            entries = found.indptr, found.indices, found.data
+            square, count = counted(*entries, of_base)
+            parts.append(reordered(*entries, of_base, np.arange(len(count)), count))
+            squares.append(square)
+            counts.append(count)
+        n_entries, size = np.concatenate(counts), np.concatenate(squares if by_squares else counts)
+        order = np.argsort(-size, kind="stable")[: int((n_entries > 0).sum())]
+        together = parts[0]
+        if len(parts) > 1:
+            starts = np.concatenate([[0], np.cumsum(n_entries)])
+            together = Entries(starts, *(np.concatenate(arrays) for arrays in list(zip(*parts, strict=True))[1:]))
+        del parts
+        ordered = reordered(*together, of_base, order, n_entries)
+        return cls(ordered, by_rows(ordered, len(of_base)), order + columns.start, of_base, found.taken)
+
+    def of_base(self, vectors: np.ndarray) -> np.ndarray:
+        """Return numbers of the rows of the matrix, of shape (n_vectors, n_samples), as those of `rows`."""
+        return of_base_rows(vectors, len(self.weight), self.taken)
+
+
+def of_base_rows(vectors: np.ndarray, n_base_rows: int, taken: np.ndarray | None) -> np.ndarray:
+    """Return numbers of rows as those of the base's rows, added up where a row is taken more than once."""
+    if taken is None:
+        return vectors
+    found = np.zeros((len(vectors), n_base_rows))
+    for vector, of_base in zip(vectors, found, strict=True):
+        np.add.at(of_base, taken, vector)
+    return found
+
+
+def _read(matrix: Matrix, columns: slice) -> Iterator[SparseColumns]:
+    """Yield consecutive columns, as many as READ_ENTRIES entries are in on average."""
+    counts = matrix.entry_counts()
+    n_entries = 0 if counts is None or matrix.is_resident else int(counts.sum())
+    n_pieces = max(1, -(-n_entries * (columns.stop - columns.start) // (matrix.shape[1] * READ_ENTRIES)))
+    step = max(1, -(-(columns.stop - columns.start) // n_pieces))
+    for start in range(columns.start, columns.stop, step):
+        found = matrix.sparse_columns(slice(start, min(start + step, columns.stop)))
+        if found is None:
+            raise ValueError("expected sparse columns")
+        yield found

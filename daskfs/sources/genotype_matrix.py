@@ -1,0 +1,264 @@
+"""Genotypes as they lie in files, two bits each, one variant after the other; and as a matrix that is read there."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from daskfs import interrupts
+from daskfs.errors import ConfigError, did_you_mean
+from daskfs.kernels.genotypes import decode, decode_columns, decode_columns_of
+from daskfs.matrix.base import Matrix
+from daskfs.matrix.blocks import Rows
+from daskfs.matrix.names import Names
+
+GENOTYPES_IN_BYTE = 4
+WINDOW_NBYTES = 2**24
+"""Read at a time where a file is read from its begin to its end."""
+PIECE_NBYTES = 2**21
+"""Packed genotypes that are decoded at a time, where columns are read."""
+TILE_COLUMNS = 64
+"""Variants that are read together where nothing speaks for more."""
+
+
+class Genotypes(ABC):
+    """Variants x samples, which can be had as two bits a genotype, see `daskfs.kernels.genotypes`."""
+
+    n_variants: int
+    n_samples: int
+    place: Path
+    """Of the file or folder."""
+    chunk_variants: int = 1
+    """Variants that cannot be read one by one."""
+
+    @property
+    def stride(self) -> int:
+        """Bytes of a variant."""
+        return -(-self.n_samples // GENOTYPES_IN_BYTE)
+
+    @abstractmethod
+    def check_size(self) -> None:
+        """Refuse files that have not the length that they should have."""
+
+    @abstractmethod
+    def check_unchanged(self) -> None:
+        """Refuse files that are no longer those that were opened."""
+
+    @abstractmethod
+    def read(self, first: int, last: int, start: int, stop: int) -> np.ndarray:
+        """Return packed genotypes, uint8 of shape (last - first, stop - start).
+
+        Parameters
+        ----------
+        first, last : int
+            Variants.
+        start, stop : int
+            Bytes of each, of four samples each.
+        """
+
+    @abstractmethod
+    def read_names(self) -> list[str]:
+        """Return the names of the variants."""
+
+    def remarks(self) -> list[str]:
+        """Return what there is to say of genotypes, once all have passed by as `windows`."""
+        return []
+
+    def windows(self) -> Iterator[tuple[slice, np.ndarray]]:
+        """Yield consecutive variants and their packed genotypes, uint8 of shape (n_variants, stride)."""
+        for first, last in pairwise(self.bounds(0, self.n_variants, WINDOW_NBYTES)):
+            interrupts.check()
+            yield slice(first, last), self.read(first, last, 0, self.stride)
+
+    def bounds(self, first: int, last: int, nbytes: int) -> list[int]:
+        """Return where to cut variants into pieces of about so many bytes, between chunks where these fit."""
+        step = max(1, nbytes // self.stride)
+        step = step - step % self.chunk_variants if step >= self.chunk_variants else step
+        return [first, *range(first - first % step + step, last, step), last]
+
+
+class GenotypeMatrix(Matrix):
+    """Samples x variants, read out of the files that hold them: there is no store.
+
+    Parameters
+    ----------
+    sets : sequence of Genotypes
+        Their variants stand side by side.
+    values : ndarray of shape (n_variants, 4)
+        What each code of a variant stands for; its dtype is the matrix's.
+    samples : ndarray of shape (n_samples,), int64
+        Those that are rows, ascending, by their numbers in the files.
+    y : ndarray of shape (n_samples,)
+    covariates : ndarray of shape (n_samples, n_covariates)
+        The first columns.
+    names : sequence of str
+    labels : mapping of str to ndarray of shape (n_samples,)
+    classes : tuple of str, optional
+        Texts that the target's codes stand for.
+    digest : str
+        Identity of the content.
+    notes : list of str
+
+    Notes
+    -----
+    All samples of some variants lie together in a .bed file: to read columns is to read their bytes, and to decode
+    them. Rows are gathered from all variants. Pickled, it is the paths, what the codes stand for, and the target:
+    whoever reads it elsewhere must see the files there.
+    """
+
+    def __init__(
+        self,
+        sets: Sequence[Genotypes],
+        values: np.ndarray,
+        samples: np.ndarray,
+        y: np.ndarray,
+        covariates: np.ndarray,
+        names: Sequence[str],
+        labels: Mapping[str, np.ndarray],
+        classes: Sequence[str] | None,
+        digest: str,
+        notes: Sequence[str],
+    ) -> None:
+        self._sets, self._values, self._samples, self._y = list(sets), values, samples, y
+        self._covariates = np.ascontiguousarray(covariates, dtype=values.dtype)
+        self._first_names = [str(name) for name in names[: covariates.shape[1]]]
+        self._given: np.ndarray | None = np.array(names, dtype=object)
+        self._labels: Mapping[str, np.ndarray] = labels
+        self._classes = None if classes is None else tuple(classes)
+        self.digest, self.notes = digest, list(notes)
+        self.label_names = tuple(labels)
+        self.shape = (len(samples), covariates.shape[1] + sum(one.n_variants for one in sets))
+        self.dtype = values.dtype
+
+    def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
+        """Return the dense block X[rows][:, columns].
+
+        Parameters
+        ----------
+        rows, columns : slice, int64 array (any order) or boolean mask
+        out : ndarray of shape (n_rows, n_columns), optional
+            Filled and returned.
+
+        Raises
+        ------
+        SourceError
+            A file was cut, or cannot be decoded.
+        """
+        samples = self._samples[rows]
+        chosen = np.arange(self.shape[1])[columns]
+        if out is None:
+            out = np.empty((len(samples), len(chosen)), self.dtype)
+        cuts = [0, *(np.flatnonzero(np.diff(chosen) != 1) + 1).tolist(), len(chosen)] if len(chosen) else []
+        for begin, end in pairwise(cuts):
+            first, last = int(chosen[begin]), int(chosen[end - 1]) + 1
+            self._read_run(samples, rows, first, last, out[:, begin:end])
+        return out
+
+    def _read_run(self, samples: np.ndarray, rows: Rows, first: int, last: int, out: np.ndarray) -> None:
+        """Read consecutive columns."""
+        n_given = self._covariates.shape[1]
+        if first < n_given:
+            stop = min(last, n_given)
+            out[:, : stop - first] = self._covariates[rows, first:stop]
+        column = n_given
+        for one in self._sets:
+            start, stop = max(first, column), min(last, column + one.n_variants)
+            if start < stop:
+                part = out[:, start - first : stop - first]
+                self._read_set(one, samples, start - column, stop - column, self._values[start - n_given :], part)
+            column += one.n_variants
+
+    def _read_set(
+        self, one: Genotypes, samples: np.ndarray, first: int, last: int, values: np.ndarray, out: np.ndarray
+    ) -> None:
+        """Read consecutive variants of a set; `values` begins with the first of them."""
+        if not len(samples):
+            return
+        low, high = int(samples.min()) // GENOTYPES_IN_BYTE, int(samples.max()) // GENOTYPES_IN_BYTE + 1
+        are_all = len(samples) == one.n_samples and bool((np.diff(samples) == 1).all())
+        among = samples - low * GENOTYPES_IN_BYTE
+        for begin, end in pairwise(one.bounds(first, last, max(1, PIECE_NBYTES * one.stride // (high - low)))):
+            interrupts.check()
+            packed, part = one.read(begin, end, low, high), slice(begin - first, end - first)
+            by_columns = out[:, part].T
+            if not by_columns.flags.c_contiguous:
+                decode(packed, among, values[part], out[:, part])
+            elif are_all:
+                decode_columns(packed, values[part], by_columns)
+            else:
+                decode_columns_of(packed, among, values[part], by_columns)
+
+    def read_target(self, rows: Rows = slice(None)) -> np.ndarray:
+        """Return y[rows]."""
+        return self._y[rows]
+
+    @cached_property
+    def names(self) -> Names:  # type: ignore[override]
+        """Names of covariates and variants, read again where the matrix has travelled."""
+        return Names(self.shape[1], self._names_again if self._given is None else self._given)
+
+    def _names_again(self) -> np.ndarray:
+        named = [*self._first_names, *(name for one in self._sets for name in one.read_names())]
+        return np.array(named, dtype=object)
+
+    @property
+    def tile_shape(self) -> tuple[int, int]:
+        """All rows of some columns."""
+        chunk = max(one.chunk_variants for one in self._sets)
+        return (self.shape[0], min(self.shape[1], max(TILE_COLUMNS, chunk)))
+
+    @property
+    def identity(self) -> str:
+        """Digest of the content."""
+        return self.digest
+
+    @property
+    def source_rows(self) -> np.ndarray:
+        """Numbers of the samples in the files."""
+        return self._samples
+
+    @property
+    def target_classes(self) -> tuple[str, ...] | None:
+        """Texts that the target's codes 0, 1, ... stand for."""
+        return self._classes
+
+    def labels(self, name: str) -> np.ndarray:
+        """Return ids of the samples."""
+        if name not in self._labels:
+            problem = f"no column {name!r}{did_you_mean(name, self._labels)}; there are: {', '.join(self._labels)}"
+            raise ConfigError(problem, "split.by", "split by random, by order or by one of these")
+        return self._labels[name]
+
+    def exists(self) -> bool:
+        """Return whether all files are still there."""
+        return all(one.place.exists() for one in self._sets)
+
+    def verify_unchanged(self) -> None:
+        """Raise a `SourceError` where a file is no longer the one that was opened."""
+        for one in self._sets:
+            one.check_unchanged()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave behind what is asked for where the matrix was made, or can be read again."""
+        state = {name: value for name, value in vars(self).items() if name != "names"}
+        return state | {"_given": None, "_labels": {}}
+
+    def __repr__(self) -> str:
+        return f"<GenotypeMatrix: {self.shape[0]:,} x {self.shape[1]:,} {self.dtype}>"
+
+
+def fill(file: int, array: np.ndarray, offset: int, cut: Callable[[], Exception]) -> None:
+    """Fill an array with the bytes of a file from an offset on; raise what `cut` returns where they end before."""
+    view = array.reshape(-1).data
+    while len(view):
+        n_read = os.preadv(file, [view], offset)
+        if n_read == 0:
+            raise cut()
+        view, offset = view[n_read:], offset + n_read

@@ -1,0 +1,137 @@
+"""Genotypes as a matrix that is read where it lies: the values of the source's blocks, faults, selections, runs."""
+
+import os
+import pickle
+
+import numpy as np
+import pytest
+
+from benchmarks.genotypes_real import GenotypeSet, write_phenotypes, write_plink, write_vcf_zarr
+from daskfs import OnlineSubstitution
+from daskfs.cluster.open import open_cluster
+from daskfs.errors import ConfigError, SourceError
+from daskfs.pipeline.config import load_pipeline
+from daskfs.pipeline.planning import facts_of, plan_pipeline
+from daskfs.pipeline.run import run_pipeline
+from daskfs.sources.ingest import ingest
+from daskfs.sources.plink import PlinkSource
+from daskfs.sources.vcf_zarr import VcfZarrSource
+from tests.contract.lab import assert_same_bits
+
+N, P = 203, 150
+
+
+def some(missing_ratio=0.0, n=N, seed=0):
+    rng = np.random.default_rng(seed)
+    dosages = rng.integers(0, 3, (n, P)).astype(np.int8)
+    y = dosages[:, [7, 40, 130]] @ [1.0, -2.0, 1.5] + rng.standard_normal(n)
+    dosages[rng.random(dosages.shape) < missing_ratio] = -1
+    y[5] = np.nan
+    variants = [(f"rs{j}", "1", 10 * j) for j in range(P)]
+    return GenotypeSet(dosages, variants, [("f", f"s{i}") for i in range(n)], {"height": y})
+
+
+def sources(folder, genotypes, **options):
+    table = write_phenotypes(folder / "set.pheno", genotypes)
+    options |= {"phenotypes": table, "target": "height"}
+    bed, vcf = write_plink(folder / "set.bed", genotypes), write_vcf_zarr(folder / "set.vcz", genotypes, (40, 30))
+    return PlinkSource(bed, **options), VcfZarrSource(vcf, **options)
+
+
+@pytest.mark.parametrize("missing", ["error", "mean", "zero", "drop"])
+def test_it_reads_what_the_blocks_of_the_source_hold(tmp_path, missing, monkeypatch):
+    monkeypatch.setattr("daskfs.sources.genotype_matrix.PIECE_NBYTES", 400)
+    for source in sources(tmp_path, some(0.0 if missing == "error" else 0.005), missing=missing):
+        blocks = list(source.row_blocks(17, np.float32))
+        X, y = (np.concatenate([getattr(block, name) for block in blocks]) for name in "Xy")
+        matrix = source.as_matrix()
+        for one in (matrix, pickle.loads(pickle.dumps(matrix))):
+            np.testing.assert_array_equal(one.read(slice(None)), X)
+            as_columns = np.empty(X.shape[::-1], X.dtype).T
+            np.testing.assert_array_equal(one.read(slice(None), slice(None), as_columns), X)
+            some_rows, some_columns = np.array([9, 2, 80]), np.array([149, 0, 1, 2, 77])
+            out = np.empty((5, 3), X.dtype).T
+            np.testing.assert_array_equal(one.read(some_rows, some_columns, out), X[some_rows][:, some_columns])
+            np.testing.assert_array_equal(one.read_target(), y)
+            assert list(one.names) == source.feature_names
+        assert matrix.dtype == X.dtype
+        assert matrix.labels("iid").tolist() == [f"s{i}" for i in matrix.source_rows]
+
+
+@pytest.mark.parametrize("missing_ratio", [0.0, 0.01])
+def test_a_selection_without_a_store_is_that_of_a_store(tmp_path, missing_ratio):
+    genotypes = some(missing_ratio)
+    for source in sources(tmp_path, genotypes, missing="mean"):
+        store = ingest(source, tmp_path / f"{source.kind}.zarr", dtype=source.as_matrix().dtype, shuffle=False)
+        stored = OnlineSubstitution(n_features_to_select=5).fit(store)
+        read = OnlineSubstitution(n_features_to_select=5).fit(source.as_matrix())
+        assert {7, 40, 130} <= {*read.selected_.tolist()}
+        assert_same_bits(read, stored)
+        blocks = source.as_matrix().column_blocks(delayed=True)
+        assert_same_bits(OnlineSubstitution(n_features_to_select=5).fit_blocks(blocks), stored)
+
+
+def test_workers_read_it_too(tmp_path):
+    (bed, vcf), options = sources(tmp_path, some()), {"n_features_to_select": 5, "schedule": "screen"}
+    expected = OnlineSubstitution(**options).fit(bed.as_matrix())
+    with open_cluster("threads", 1) as workers:
+        for source in (bed, vcf):
+            assert_same_bits(OnlineSubstitution(**options, client=workers.client).fit(source.as_matrix()), expected)
+
+
+def test_a_file_that_changes_is_told(tmp_path):
+    bed, _ = sources(tmp_path, some())
+    matrix = bed.as_matrix()
+    os.utime(tmp_path / "set.bed", (0, 0))
+    with pytest.raises(SourceError, match="changed while it was read"):
+        OnlineSubstitution(n_features_to_select=5).fit(matrix)
+    os.truncate(tmp_path / "set.bed", 1000)
+    with pytest.raises(SourceError, match=r"set\.bed: the file changed"):
+        matrix.read(slice(None))
+    assert matrix.exists()
+    (tmp_path / "set.bed").unlink()
+    assert not matrix.exists()
+
+
+@pytest.fixture
+def pipeline(tmp_path):
+    sources(tmp_path, some(0.01))
+    path = tmp_path / "genes.yaml"
+    path.write_text(
+        "version: 1\nname: genes\n"
+        "source: {kind: plink, path: set.bed, phenotypes: set.pheno, target: height, missing: mean}\n"
+        "store: none\nselect: {method: online_substitution, n_features_to_select: 5}\noutput: run\n"
+    )
+    return path
+
+
+def test_a_pipeline_without_a_store_reads_the_files(pipeline, tmp_path):
+    planned = plan_pipeline(load_pipeline(pipeline), facts_of(load_pipeline(pipeline)))
+    assert "read where they lie" in planned.to_text()
+    assert [step.name for step in planned.steps] == ["online_substitution", "evaluate"]
+    outcome = run_pipeline(load_pipeline(pipeline))
+    assert not list(tmp_path.glob("**/*.zarr"))
+    result = outcome.results["online_substitution"]
+    assert {"rs7", "rs40", "rs130"} <= {*result.table["name"]}
+    assert result.metrics["r2"] > 0.5
+    assert any("became their variant's mean" in note for note in result.notes)
+    stored = load_pipeline(pipeline, ["store={shuffle: false, path: store.zarr}", "output=stored"])
+    again = run_pipeline(stored).results["online_substitution"]
+    assert again.table.equals(result.table)
+    assert again.metrics == result.metrics
+
+
+def test_vcf_zarr_runs_without_a_store_on_workers(pipeline, tmp_path):
+    asked = ["source.kind=vcf_zarr", "source.path=set.vcz", "cluster={kind: threads, n_workers: 2}"]
+    result = run_pipeline(load_pipeline(pipeline, asked)).results["online_substitution"]
+    assert {"rs7", "rs40", "rs130"} <= {*result.table["name"]}
+
+
+def test_other_sources_without_a_store_are_told_what_to_do(tmp_path):
+    (tmp_path / "a.csv").write_text("a,y\n1,2\n")
+    path = tmp_path / "a.yaml"
+    path.write_text(
+        "version: 1\nname: a\nsource: {kind: csv, path: a.csv, target: y}\nstore: none\nselect: {method: mission}\n"
+    )
+    with pytest.raises(ConfigError, match="a csv source cannot be learnt from without a store"):
+        run_pipeline(load_pipeline(path))

@@ -1,0 +1,48 @@
+"""Mice and maize by every road: as a table, as PLINK's files, as VCF Zarr, stored or not, to one selection."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from benchmarks.genotypes_real import METHODS, SETS, main, matrices
+from daskfs.pipeline.config import load_pipeline
+from daskfs.pipeline.run import run_pipeline
+from tests.contract.lab import assert_same_bits
+
+PIPELINES = Path(__file__).parents[2] / "pipelines"
+DATA = os.environ.get("DASKFS_DATA")
+
+
+@pytest.mark.skipif(DATA is None, reason="DASKFS_DATA names the folder of the real data sets")
+@pytest.mark.parametrize("name", SETS)
+def test_every_road_leads_to_one_store_and_one_selection(tmp_path, name):
+    read, target = SETS[name]
+    genotypes = read(Path(DATA))
+    roads = matrices(tmp_path, genotypes, target)
+    table, *others = roads.values()
+    for store in others[:2]:
+        np.testing.assert_array_equal(store.read(slice(None)), table.read(slice(None)))
+        np.testing.assert_array_equal(store.read_target(), table.read_target())
+    for selector in METHODS.values():
+        expected = clone(selector).fit(table)
+        for store in others[:2]:
+            assert_same_bits(clone(selector).fit(store), expected)
+    in_place, selector = others[2], METHODS["online_substitution"]
+    rows = table.source_rows  # of those that have a phenotype, in the order of the store
+    np.testing.assert_array_equal(in_place.read(rows), table.read(slice(None)))
+    assert_same_bits(clone(selector).fit(in_place.take(rows)), clone(selector).fit(table))
+
+
+@pytest.mark.skipif(DATA is None, reason="DASKFS_DATA names the folder of the real data sets")
+@pytest.mark.parametrize("name", ["genotypes_plink", "genotypes_vcf_zarr"])
+def test_the_pipelines_of_genotypes_run_as_they_stand(tmp_path, name, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["genotypes_real.py", "--write", str(tmp_path)])
+    main()
+    monkeypatch.setenv("DASKFS_DATA", str(tmp_path))
+    overrides = [f"output={tmp_path / 'run'}"]
+    overrides += [f"store.path={tmp_path / 'store.zarr'}"] if name == "genotypes_vcf_zarr" else []
+    outcome = run_pipeline(load_pipeline(PIPELINES / f"{name}.yaml", overrides))
+    assert all(result.metrics["r2"] > 0.1 for result in outcome.results.values())

@@ -1,0 +1,129 @@
+"""Tables of phenotypes and covariates: by FID and IID in any order, what is missing, what is refused."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from benchmarks.genotypes_real import GenotypeSet, write_plink, write_vcf_zarr
+from daskfs.errors import ConfigError, SourceError
+from daskfs.sources.ingest import ingest
+from daskfs.sources.phenotypes import SampleTable
+from daskfs.sources.plink import PlinkSource
+from daskfs.sources.vcf_zarr import VcfZarrSource
+
+N = 6
+DOSAGES = np.random.default_rng(0).integers(0, 3, (N, 4)).astype(np.int8)
+
+
+@pytest.fixture
+def bed(tmp_path):
+    variants = [(f"rs{j}", "1", j) for j in range(4)]
+    samples = [("f", f"s{i}") for i in range(N)]
+    genotypes = GenotypeSet(DOSAGES, variants, samples, {})
+    write_vcf_zarr(tmp_path / "set.vcz", genotypes)
+    return write_plink(tmp_path / "set.bed", genotypes)
+
+
+def read(source):
+    (block,) = source.row_blocks(100)
+    return block.X, block.y
+
+
+def test_phenotypes_are_found_by_family_and_individual_in_any_order(bed, tmp_path):
+    table = tmp_path / "t.txt"
+    table.write_text("FID IID height weight\nf s3 1.5 7\nf s0 2.5 -9\ng s1 9 9\nf s5 -9 1\nf s4 NA 1\nf s1 3.5 1\n")
+    source = PlinkSource(bed, phenotypes=table, target="height")
+    X, y = read(source)
+    np.testing.assert_array_equal(y, [2.5, 3.5, 1.5])
+    np.testing.assert_array_equal(X, DOSAGES[[0, 1, 3]])
+    assert source.notes == ["1 samples of t.txt have no genotypes", "3 samples left out, which have no height"]
+    both = PlinkSource(bed, phenotypes=table, target=["height", "weight"])
+    np.testing.assert_array_equal(read(both)[1], [[3.5, 1], [1.5, 7]])
+    with pytest.raises(ConfigError, match=r"source\.target: expected the name of a phenotype, of height, weight"):
+        PlinkSource(bed, phenotypes=table)
+    with pytest.raises(ConfigError, match=r"no column 'heigth'.*did you mean 'height'"):
+        PlinkSource(bed, phenotypes=table, target="heigth")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#FID\tIID\tbmi\nf\ts0\t1\nf\ts1\t2\nf\ts2\t4\n",
+        "#IID bmi\ns0 1\ns1 2\ns2 4\n",
+        "FID IID bmi\n0 s0 1\n0 s1 2\n0 s2 4\n",
+    ],
+)
+def test_tables_of_plink_1_and_2_are_read(bed, tmp_path, text):
+    (tmp_path / "t").write_text(text)
+    for source in (
+        PlinkSource(bed, phenotypes=tmp_path / "t"),
+        VcfZarrSource(tmp_path / "set.vcz", phenotypes=tmp_path / "t"),
+    ):
+        X, y = read(source)
+        np.testing.assert_array_equal(y, [1, 2, 4])
+        np.testing.assert_array_equal(X, DOSAGES[:3])
+        assert source.target_names == ["bmi"]
+
+
+def test_one_and_two_are_controls_and_cases_and_nought_is_missing(bed, tmp_path):
+    (tmp_path / "t.csv").write_text("IID,ill\n" + "".join(f"s{i},{ill}\n" for i, ill in enumerate([1, 2, 0, -9, 2, 1])))
+    source = PlinkSource(bed, phenotypes=tmp_path / "t.csv")
+    np.testing.assert_array_equal(read(source)[1], [0, 1, 1, 0])
+    assert source.target_classes == ["control", "case"]
+
+
+def test_covariates_are_the_first_features(bed, tmp_path):
+    (tmp_path / "p").write_text("IID y\n" + "".join(f"s{i} {i}.5\n" for i in range(N)))
+    lines = ["s5 50 b", "s0 20 a", "s1 30.5 c", "s2 NA a", "s4 45 a"]
+    (tmp_path / "c").write_text("IID age site\n" + "\n".join(lines) + "\n")
+    source = PlinkSource(bed, phenotypes=tmp_path / "p", covariates=tmp_path / "c")
+    assert source.feature_names == ["age", "site=b", "site=c", "rs0", "rs1", "rs2", "rs3"]
+    X, y = read(source)
+    np.testing.assert_array_equal(X[:, :3], [[20, 0, 0], [30.5, 0, 1], [45, 0, 0], [50, 1, 0]])
+    np.testing.assert_array_equal(X[:, 3:], DOSAGES[[0, 1, 4, 5]])
+    np.testing.assert_array_equal(y, [0.5, 1.5, 4.5, 5.5])
+    assert source.notes == ["2 samples left out, which have no y and covariates"]
+    matrix = source.as_matrix()
+    np.testing.assert_array_equal(matrix.read(slice(None)), X)
+    np.testing.assert_array_equal(matrix.read(slice(1, 3), slice(1, 5)), X[1:3, 1:5])
+    np.testing.assert_array_equal(ingest(source, tmp_path / "s", shuffle=False).read(slice(None)), X)
+    assert source.encoding != PlinkSource(bed, phenotypes=tmp_path / "p").encoding
+
+
+FAULTS = {
+    "no IID": ("id y\ns0 1\n", "expected a column IID and others, each once, found id, y"),
+    "nothing but ids": ("FID IID\nf s0\n", "expected a column IID and others"),
+    "twice": ("IID y\ns0 1\ns0 2\n", "line 3: sample 's0' stands twice"),
+    "others": ("IID y\ns9 1\n", "expected the samples of the genotypes.*'s9' is one"),
+    "word": ("IID y\ns0 tall\ns1 2\n", "sample 1: expected numbers as y, found 'tall'"),
+    "infinite": ("IID y\ns0 inf\ns1 2\n", "expected numbers as y, found 'inf'"),
+    "more words than names": ("IID y\ns0 1 2\n", "expected as many names as words"),
+    "empty": ("", "expected a table of words"),
+    "same name": ("IID IID y\ns0 s0 1\n", "IID"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_tables_that_are_not_what_they_should_be_are_refused(bed, tmp_path, fault):
+    text, words = FAULTS[fault]
+    (tmp_path / "t").write_text(text)
+    with pytest.raises((SourceError, ConfigError), match=words):
+        PlinkSource(bed, phenotypes=tmp_path / "t")
+
+
+def test_a_table_that_is_not_there_and_targets_twice_are_refused(bed, tmp_path):
+    with pytest.raises(SourceError, match="no such file"):
+        SampleTable(tmp_path / "t")
+    (tmp_path / "t").write_text("IID y\ns0 1\n")
+    with pytest.raises(ConfigError, match="found both"):
+        PlinkSource(bed, y=np.arange(N), phenotypes=tmp_path / "t")
+    with pytest.raises(ConfigError, match="expected targets, found none"):
+        VcfZarrSource(tmp_path / "set.vcz")
+
+
+def test_individuals_of_two_families_need_these(tmp_path):
+    (tmp_path / "t").write_text("FID IID y\na s0 1\nb s0 2\n")
+    of = SampleTable(tmp_path / "t").of
+    assert of(pd.DataFrame({"fid": ["b"], "iid": ["s0"]}))[0]["y"].tolist() == ["2"]
+    with pytest.raises(SourceError, match="stands twice, of two families"):
+        of(pd.DataFrame({"iid": ["s0"]}))
