@@ -65,6 +65,14 @@ class MapCost:
     n_tasks: int = 1
     """Of a pass."""
 
+    def most_columns(self, n_units: int) -> int:
+        """Return how many columns so many units have at most."""
+        return n_units * self.columns_per_unit
+
+    def most_units(self, n_columns: int) -> int:
+        """Return how many units so many columns can be at most."""
+        return min(self.n_units, n_columns)
+
 
 class MadeFeatures(ABC):
     """A few implicit columns, made of any rows; small, and without a matrix.
@@ -104,7 +112,87 @@ class MadeFeatures(ABC):
         """Return of each feature the columns of X that it is made of, int64."""
 
 
-class ImplicitMatrix(Matrix):
+class OfOtherColumns(Matrix):
+    """A matrix whose rows, target and weights are those of another one, and whose columns are made of that one's.
+
+    Attributes
+    ----------
+    matrix : Matrix
+    """
+
+    matrix: Matrix
+
+    def __init__(self, matrix: Matrix, n_columns: int) -> None:
+        self.matrix = matrix
+        self.shape = (matrix.shape[0], n_columns)
+        self.dtype = np.dtype(np.float64 if matrix.dtype == np.float64 else np.float32)
+
+    def read_target(self, rows: Rows = slice(None)) -> np.ndarray | None:
+        """Return y[rows]."""
+        return self.matrix.read_target(rows)
+
+    def read_weight(self, rows: Rows = slice(None)) -> np.ndarray | None:
+        """Return the weights of the rows, or None."""
+        return self.matrix.read_weight(rows)
+
+    @property
+    def tile_shape(self) -> tuple[int, int]:
+        """Rows that are read best together, and one column."""
+        return (self.matrix.tile_shape[0], 1)
+
+    @property
+    def rows_are_random(self) -> bool:
+        """Whether those of the matrix are."""
+        return self.matrix.rows_are_random
+
+    @property
+    def identity(self) -> str | None:
+        """That of the matrix."""
+        return self.matrix.identity
+
+    @property
+    def source_rows(self) -> np.ndarray | None:
+        """Row of the source that each row came from."""
+        return self.matrix.source_rows
+
+    @property
+    def target_classes(self) -> tuple[str, ...] | None:
+        """Those of the matrix."""
+        return self.matrix.target_classes
+
+    def labels(self, name: str) -> np.ndarray:
+        """Return the values of an id or split column."""
+        return self.matrix.labels(name)
+
+    def exists(self) -> bool:
+        """Return whether the matrix can still be read."""
+        return self.matrix.exists()
+
+    def verify_unchanged(self) -> None:
+        """Raise an error where the matrix was replaced since it was opened."""
+        self.matrix.verify_unchanged()
+
+
+class MadeMatrix(OfOtherColumns):
+    """The columns that were made of a matrix, and no others.
+
+    Parameters
+    ----------
+    matrix : Matrix
+    features : MadeFeatures
+    """
+
+    def __init__(self, matrix: Matrix, features: MadeFeatures) -> None:
+        super().__init__(matrix, len(features.columns))
+        self.features = features
+
+    def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
+        """Return the dense block X[rows][:, columns], made of the parents' values."""
+        found = self.features.of(self.matrix.read(rows, self.features.parents))
+        return _written(found[:, columns], self.dtype, out)
+
+
+class ImplicitMatrix(OfOtherColumns):
     """The columns that a map makes of a matrix: read in part, and scored without being read.
 
     Rows, target and weights are the matrix's own. It travels with what it needs to score; what a process has made of
@@ -132,9 +220,8 @@ class ImplicitMatrix(Matrix):
     variance: float = 1.0
 
     def __init__(self, matrix: Matrix, n_columns: int, n_units: int | None = None) -> None:
-        self.matrix, self.n_units = matrix, n_columns if n_units is None else n_units
-        self.shape = (matrix.shape[0], n_columns)
-        self.dtype = np.dtype(np.float64 if matrix.dtype == np.float64 else np.float32)
+        super().__init__(matrix, n_columns)
+        self.n_units = n_columns if n_units is None else n_units
         self.notes: list[str] = []
 
     # What a map defines.
@@ -214,68 +301,25 @@ class ImplicitMatrix(Matrix):
         """
         return units, np.arange(len(units) + 1)
 
-    # What it is as a matrix.
-
     def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
         """Return the dense block X[rows][:, columns], made of the parents' values."""
         if isinstance(columns, slice):
             columns = np.arange(*columns.indices(self.shape[1]), dtype=np.int64)
         made = self.made(columns)
-        found = made.of(self.matrix.read(rows, made.parents))
-        if out is None:
-            return np.ascontiguousarray(found, dtype=self.dtype)
-        out[...] = found
-        return out
-
-    def read_target(self, rows: Rows = slice(None)) -> np.ndarray | None:
-        """Return y[rows]."""
-        return self.matrix.read_target(rows)
-
-    def read_weight(self, rows: Rows = slice(None)) -> np.ndarray | None:
-        """Return the weights of the rows, or None."""
-        return self.matrix.read_weight(rows)
+        return _written(made.of(self.matrix.read(rows, made.parents)), self.dtype, out)
 
     @property
     def names(self) -> Names:
         """Names of the columns, made when they are asked for."""
         return MadeNames(self)
 
-    @property
-    def tile_shape(self) -> tuple[int, int]:
-        """Rows that are read best together, and one column."""
-        return (self.matrix.tile_shape[0], 1)
 
-    @property
-    def rows_are_random(self) -> bool:
-        """Whether those of the matrix are."""
-        return self.matrix.rows_are_random
-
-    @property
-    def identity(self) -> str | None:
-        """That of the matrix."""
-        return self.matrix.identity
-
-    @property
-    def source_rows(self) -> np.ndarray | None:
-        """Row of the source that each row came from."""
-        return self.matrix.source_rows
-
-    @property
-    def target_classes(self) -> tuple[str, ...] | None:
-        """Those of the matrix."""
-        return self.matrix.target_classes
-
-    def labels(self, name: str) -> np.ndarray:
-        """Return the values of an id or split column."""
-        return self.matrix.labels(name)
-
-    def exists(self) -> bool:
-        """Return whether the matrix can still be read."""
-        return self.matrix.exists()
-
-    def verify_unchanged(self) -> None:
-        """Raise an error where the matrix was replaced since it was opened."""
-        self.matrix.verify_unchanged()
+def _written(found: np.ndarray, dtype: np.dtype, out: np.ndarray | None) -> np.ndarray:
+    """Return a block as a matrix gives it, in `out` where that is given."""
+    if out is None:
+        return np.ascontiguousarray(found, dtype=dtype)
+    out[...] = found
+    return out
 
 
 class MadeNames(Names):

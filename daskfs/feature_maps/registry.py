@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from daskfs.errors import ConfigError, did_you_mean
 from daskfs.methods import load
+from daskfs.parameters import Kind, parameters_of
 
 if TYPE_CHECKING:
     from daskfs.feature_maps.base import FeatureMap
@@ -27,3 +29,41 @@ def find_map(name: str) -> type[FeatureMap]:
         raise ConfigError(problem, "feature_map", "choose one of them")
     found: type[FeatureMap] = load(FEATURE_MAPS[name])
     return found
+
+
+def map_of(given: Any) -> FeatureMap:
+    """Return a feature map as it is given: itself, its name, or ``{"map": name, ...}`` with its parameters.
+
+    Raises
+    ------
+    ConfigError
+        There is no such map, or it has no such parameter.
+    """
+    if isinstance(given, str):
+        given = {"map": given}
+    if not isinstance(given, Mapping):
+        found: FeatureMap = given
+    else:
+        options = {name: value for name, value in given.items() if name != "map"}
+        kind = find_map(given.get("map", ""))
+        known = parameters_of(kind)
+        for name in options:
+            if name not in known:
+                raise ConfigError(
+                    f"{kind.__name__} has no parameter {name!r}{did_you_mean(str(name), known)}",
+                    "feature_map",
+                    "correct it",
+                )
+        found = kind(**options)
+    found.check_parameters()
+    return found
+
+
+def _may_be_map(value: Any) -> bool:
+    return isinstance(value, str | Mapping) or (hasattr(value, "over") and hasattr(value, "cost"))
+
+
+MapGiven: TypeAlias = Annotated[
+    Any, Kind("FeatureMap or str", _may_be_map, "a feature map or its name", str | dict[str, Any])
+]
+"""The parameter `feature_map`."""

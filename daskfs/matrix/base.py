@@ -129,6 +129,11 @@ class Matrix(ABC):
         """Texts that the target's codes 0, 1, ... stand for; None where it is of numbers as they are."""
         return None
 
+    @property
+    def table_columns(self) -> np.ndarray | None:
+        """Names of the table's columns that the features were encoded from, str of shape (n_features,), or None."""
+        return None
+
     def exists(self) -> bool:
         """Return whether it can still be read; a store may have been removed."""
         return True
@@ -439,6 +444,11 @@ class _View(Matrix):
     def target_classes(self) -> tuple[str, ...] | None:
         """Those of the base."""
         return self._matrix.target_classes
+
+    @property
+    def table_columns(self) -> np.ndarray | None:
+        """Those of the base."""
+        return self._matrix.table_columns
 
     def source_row(self, row: int) -> int:
         """Return the row of the source that a row came from."""

@@ -184,11 +184,16 @@ def _read_genotypes(path: Path) -> None:
 
 def _small(selection: Mapping[str, Any]) -> dict[str, Any]:
     """Return options with the sizes of a rehearsal, without lists: columns that are named are not among the noise's."""
-    return {
+    small = {
         name: min(value, SIZES[name]) if name in SIZES and isinstance(value, int) else value
         for name, value in selection.items()
         if not isinstance(value, (list, dict)) and name not in ("label", "random_state")
     }
+    if selection.get("feature_groups") is not None:
+        small["feature_groups"] = "schema"  # of the noise
+    if isinstance(selection.get("feature_map"), dict):
+        small["feature_map"] = selection["feature_map"]["map"]
+    return small
 
 
 def _mark(options: dict[str, Any], dtype: str) -> Path:
@@ -209,7 +214,8 @@ def _write_noise(path: Path, n_samples: int, n_features: int, dtype: str, n_clas
         X[:, 1] = X[:, 0]
     rank = np.argsort(np.argsort(X[:, 2] + 0.3 * rng.random(n_samples)))  # what is selected is refitted: something is
     y = rank * (n_classes or n_samples) // n_samples
-    with StoreWriter(path, n_features, dtype, target_names=["y"], source={"digest": "noise"}) as writer:
+    source = {"digest": "noise", "table_columns": {"category": [1, 4]}}
+    with StoreWriter(path, n_features, dtype, target_names=["y"], source=source) as writer:
         writer.write(RowBlock(0, n_samples, X.astype(dtype), y.astype(np.float64)))
 
 

@@ -25,6 +25,7 @@ from daskfs.errors import ConfigError
 from daskfs.losses import Loss
 from daskfs.metrics import PREDICTION_METRICS
 from daskfs.parameters import Count
+from daskfs.pipeline.features import AnyFeatures, Features
 from daskfs.pipeline.folder import check_name, folded
 from daskfs.pipeline.selections import AnySelection, Seed, Selection
 from daskfs.sources.options import SourceOptions
@@ -196,6 +197,9 @@ class Pipeline(Section):
     )
     split: Split | None = Split()
     select: Select
+    features: AnyFeatures | None = Field(
+        default=None, description="what is selected from; left out: each column alone, as the selections say"
+    )
     refit: Refit = Refit()
     evaluate: Evaluate = Evaluate()
     cluster: Cluster = Cluster()
@@ -307,9 +311,11 @@ def build_pipeline(document: dict[str, Any], where: str, folder: Path) -> Pipeli
     if isinstance(pipeline.store, Store):
         pipeline.store.path = pipeline.store.path or f"runs/{pipeline.name}.zarr"
     pipeline.output = pipeline.output or f"runs/{pipeline.name}"
-    for part in (pipeline, pipeline.source, pipeline.store, pipeline.cluster):
+    for part in (pipeline, pipeline.source, pipeline.store, pipeline.features, pipeline.cluster):
         if isinstance(part, Section):
             resolve_paths(part, folder)
+    if pipeline.features is not None:
+        _say_features(pipeline, pipeline.features, where)
     if not pipeline.has_store:
         return pipeline
     _keep_apart(pipeline, where)
@@ -317,6 +323,19 @@ def build_pipeline(document: dict[str, Any], where: str, folder: Path) -> Pipeli
         problem = f"expected a source, or a store at {pipeline.store_path}; found neither"
         raise ConfigError(problem, f"{where}: source", "add the source or fix store.path")
     return pipeline
+
+
+def _say_features(pipeline: Pipeline, features: Features, where: str) -> None:
+    """Give every selection the parameter for which `features` stands."""
+    name, value = features.parameter
+    for label, selection in pipeline.selections.items():
+        if name not in type(selection).model_fields:
+            problem = f"{selection.method} takes no {name}, for which features stands"
+            raise ConfigError(problem, f"{where}: select ({label})", "leave it out, or select with fgm")
+        if getattr(selection, name) not in (None, value):
+            problem = f"expected features or select.{name}, found both"
+            raise ConfigError(problem, f"{where}: features", "leave one out")
+        setattr(selection, name, value)
 
 
 def _keep_apart(pipeline: Pipeline, where: str) -> None:

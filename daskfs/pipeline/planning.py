@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from daskfs.errors import ConfigError, PlanError, did_you_mean
 from daskfs.losses import LOSSES, PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.blocks import Crowding
 from daskfs.matrix.buffers import DEFAULT_BLOCK_NBYTES
+from daskfs.matrix.names import Names
 from daskfs.matrix.target import kind_of_target, kind_of_values
 from daskfs.pipeline.config import Cluster, Pipeline, Split
 from daskfs.pipeline.selections import key_of_n_features
@@ -113,6 +114,11 @@ class DataFacts:
     crowding: Crowding | None = None
     """How unevenly they lie, where the store stands."""
 
+    names: Names | None = field(default=None, compare=False)
+    """Of the columns, where a store stands."""
+    table_columns: np.ndarray | None = field(default=None, compare=False)
+    """Of each column the table's that it was encoded from, where a store stands that says it."""
+
     @property
     def n_trained(self) -> int | None:
         """Entries of the rows to train on."""
@@ -171,6 +177,8 @@ def check_sizes(pipeline: Pipeline, n_features: int) -> None:
     for label, selection in pipeline.selections.items():
         for key in ("max_features", "n_features_to_select"):
             asked = getattr(selection, key, None)
+            if getattr(selection, "feature_map", None) is not None:
+                continue  # there are more features than columns
             if asked is not None and asked > n_features:
                 up_to = "up to " if key == "max_features" else ""
                 raise ConfigError(
@@ -281,6 +289,7 @@ def facts_of_store(pipeline: Pipeline, store: FeatureStore, *, is_new: bool = Fa
     """Return what is known of a store; `is_new` where this run has made it, so that its plan begins with the ingest."""
     n_samples, n_features = store.shape
     layout = choose_layout(n_samples, n_features, store.dtype, tile_shape=store.tile_shape)
+    has_groups = any(getattr(one, "feature_groups", None) is not None for one in pipeline.selections.values())
     return DataFacts(
         n_samples=n_samples,
         n_features=n_features,
@@ -299,6 +308,8 @@ def facts_of_store(pipeline: Pipeline, store: FeatureStore, *, is_new: bool = Fa
         target=kind_of_stored(store),
         n_stored=_n_stored(pipeline.split, n_samples, store.shuffled),
         has_statistics=pipeline.split is None and not store.header.has_weight,
+        names=store.names,
+        table_columns=store.table_columns if has_groups else None,
     )
 
 
@@ -494,8 +505,10 @@ class Plan:
     def to_document(self) -> dict[str, Any]:
         """Return the plan as JSON can hold it."""
         data = self.data
+        facts = asdict(replace(data, names=None, table_columns=None))
+        del facts["names"], facts["table_columns"]
         return {
-            "data": asdict(self.data) | {"tile_shape": list(data.tile_shape), "target": data.target._asdict()},
+            "data": facts | {"tile_shape": list(data.tile_shape), "target": data.target._asdict()},
             "steps": [step.to_document() for step in self.steps],
             "cluster_kind": self.limits.kind,
             "n_workers": self.limits.n_workers,
@@ -578,7 +591,7 @@ def _planned(pipeline: Pipeline, facts: DataFacts, limits: ProcessLimits) -> Pla
     n_threads = 1 if limits.kind == "none" else limits.n_workers
     more = {"n_threads": n_threads, "tile_shape": facts.tile_shape, "target": facts.target}
     more |= {"n_stored": facts.n_stored, "has_statistics": facts.has_statistics, "n_entries": facts.n_trained}
-    more |= {"crowding": facts.crowding}
+    more |= {"crowding": facts.crowding, "names": facts.names, "table_columns": facts.table_columns}
     available = limits.available_nbytes(facts)
     while True:
         plans = {}

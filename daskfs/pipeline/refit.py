@@ -11,6 +11,7 @@ from copy import copy
 import numpy as np
 
 from daskfs.errors import Caution
+from daskfs.feature_maps.base import MadeMatrix
 from daskfs.losses import find_loss
 from daskfs.result import RefitRecord, coefficient_norm
 from daskfs.selectors.base import BaseSelector
@@ -38,7 +39,9 @@ def refit_by_ridge(selector: BaseSelector, run: Run, ridge: float | None = None)
     BaseSelector
         The selector with these coefficients.
     """
-    fitted, columns = copy(selector), selector.selected_
+    fitted, columns, made = copy(selector), selector.selected_, selector.made_
+    if made is not None:
+        run, columns = run.over(MadeMatrix(run.matrix, made)), np.argsort(np.argsort(columns))
     fitted.loss_ = loss = FITTED_INSTEAD.get(selector.loss_, selector.loss_)
     positives: list[float | None] = [None]
     if find_loss(loss).is_classifier:
@@ -50,8 +53,10 @@ def refit_by_ridge(selector: BaseSelector, run: Run, ridge: float | None = None)
             fits.append(refit_selected(run, columns, MeanLoss(loss, positive, ridge=ridge)))
             advance()
     coef, intercept = np.array([fit.coef for fit in fits]), np.array([fit.intercept for fit in fits])
-    every = np.zeros((len(fits), selector.n_features_in_))
-    every[:, columns] = coef
+    every = coef
+    if made is None:
+        every = np.zeros((len(fits), selector.n_features_in_))
+        every[:, columns] = coef
     fitted.coef_, fitted.intercept_ = (every, intercept) if len(fits) > 1 else (every[0], float(intercept[0]))
     result = selector.result_
     result.table["refit_coef"] = coefficient_norm(coef) if len(fits) > 1 else coef[0]

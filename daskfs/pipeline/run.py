@@ -374,13 +374,12 @@ def linear_predictor(selector: BaseSelector, matrix: Matrix, progress: Progress)
     -------
     ndarray of shape (n_samples,), with more than two classes (n_samples, n_classes)
     """
-    columns = np.flatnonzero(selector.support_)
-    coef = selector.coef_[..., columns].T
-    prediction = np.full((matrix.shape[0], *coef.shape[1:]), selector.intercept_, dtype=np.float64)
+    predictor = selector.predictor()
+    prediction = np.full((matrix.shape[0], *np.shape(predictor.intercept)), predictor.intercept, dtype=np.float64)
     progress.start("evaluate", matrix.shape[0])
-    if len(columns):
-        for block in matrix.row_blocks(columns=columns, memory_limit=TEST_BLOCK_NBYTES):
-            prediction[block.start : block.stop] += block.X.astype(np.float64) @ coef
+    if len(predictor.columns):
+        for block in matrix.row_blocks(columns=predictor.columns, memory_limit=TEST_BLOCK_NBYTES):
+            prediction[block.start : block.stop] += predictor.without_intercept(block.X.astype(np.float64))
             progress.advance(block.stop - block.start)
     progress.finish()
     return prediction

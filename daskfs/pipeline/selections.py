@@ -75,8 +75,7 @@ def section_of(method: str) -> type[Selection]:
     fields: dict[str, Any] = {"method": (Literal[method], ...)}  # type: ignore[valid-type]
     for parameter in parameters_of(selector).values():
         if parameter.in_yaml is not None:
-            meaning = Field(default=parameter.default, description=_first_sentence(parameter.meaning))
-            fields[parameter.name] = (_with_tags(parameter), meaning)
+            fields[parameter.name] = described_field(parameter)
     module, name = selector.__module__, selector.__name__
     namespace = {
         "__module__": __name__,
@@ -86,6 +85,12 @@ def section_of(method: str) -> type[Selection]:
         **{key: value for key, (_, value) in fields.items() if value is not ...},
     }
     return type(f"{name}Select", (Selection,), namespace)
+
+
+def described_field(parameter: Parameter) -> tuple[Any, Any]:
+    """Return type and field of a parameter, for a model."""
+    meaning = Field(default=parameter.default, description=_first_sentence(parameter.meaning))
+    return _with_tags(parameter), meaning
 
 
 def _first_sentence(text: str) -> str:

@@ -7,6 +7,7 @@ import tempfile
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,10 +17,12 @@ from daskfs import interrupts
 from daskfs.cluster.open import parse_bytes, workers_of
 from daskfs.cluster.workers import Workers
 from daskfs.errors import Caution, DataError, SelectionWarning, warn
+from daskfs.feature_maps.base import MadeFeatures, MadeMatrix
 from daskfs.losses import AUTO, LOSSES, PLAIN_NUMBERS, Loss, TargetKind, find_loss
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix, Progress
 from daskfs.matrix.blocks import Crowding
+from daskfs.matrix.names import Names
 from daskfs.matrix.target import are_texts, doubt, kind_of, kind_of_target
 from daskfs.metrics import accuracy, r2
 from daskfs.parameters import Client, LossOf, MemoryLimit, Parameters, RandomState, parameters_of
@@ -27,15 +30,18 @@ from daskfs.result import SelectionResult, coefficient_norm, selection_table
 from daskfs.selectors.inputs import (
     check_width,
     codes_of,
+    dense_columns,
     ingested,
     is_lazy,
     is_matrix,
     labels_of,
     lazy_columns,
+    lazy_made,
     lazy_response,
     refuse_non_finite_target,
     seed_of,
 )
+from daskfs.selectors.predictor import LinearPredictor
 from daskfs.selectors.scikit_learn import Estimator, available_if
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.refit import MeanLoss, SelectedFit, refit_selected
@@ -78,6 +84,7 @@ class _LazyTransform:
     """
 
     n_features_in_: int
+    made_: MadeFeatures | None
 
     def transform(self, X: Any) -> Any:
         """Return the selected columns.
@@ -91,12 +98,37 @@ class _LazyTransform:
         array, sparse matrix, DataFrame or lazy Dask collection
             Same kind as the input (`set_output` applies to what is in memory); a dense array for a store.
         """
+        made = self.made_
+        columns = self.get_support(indices=True)  # type: ignore[attr-defined]
         if is_lazy(X):
-            columns = self.get_support(indices=True)  # type: ignore[attr-defined]
-            return lazy_columns(X, columns, self.n_features_in_, getattr(self, "feature_names_in_", None))
+            chosen = lazy_columns(X, columns, self.n_features_in_, getattr(self, "feature_names_in_", None))
+            return chosen if made is None else lazy_made(chosen, made, self.get_feature_names_out())
         if is_matrix(X):
-            return X.read(slice(None), self.get_support(indices=True))  # type: ignore[attr-defined]
+            return X.read(slice(None), columns) if made is None else MadeMatrix(X, made).read(slice(None))
         return super().transform(X)  # type: ignore[misc]
+
+    def _transform(self, X: Any) -> Any:
+        """Return the selected features of what is in memory, checked."""
+        return super()._transform(X) if self.made_ is None else self.made_.of(dense_columns(X, self.made_.parents))  # type: ignore[misc]
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Return the names of the selected features, in the order of the columns of `transform`.
+
+        Parameters
+        ----------
+        input_features : array-like of str, optional
+            Names of the columns of X, where they were not known in the fit.
+
+        Returns
+        -------
+        ndarray of shape (n_selected,), str
+        """
+        names: np.ndarray = super().get_feature_names_out(input_features)  # type: ignore[misc]
+        if self.made_ is None:
+            return names
+        made = np.empty(len(self.made_.columns), dtype=object)
+        made[:] = self.made_.names([str(name) for name in names])
+        return made
 
 
 class Fitted:
@@ -121,6 +153,10 @@ class Fitted:
     result_: SelectionResult
     n_features_in_: int
     feature_names_in_: np.ndarray
+    made_: MadeFeatures | None = None
+    """The selected features, by number, where a map makes them; None where they are columns of X. Then ``selected_``
+    are numbers of the map's columns, ``coef_`` and ``scores_`` of these alone, in this order, and ``support_`` says
+    which columns of X they are made of."""
 
 
 class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
@@ -196,6 +232,8 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         has_statistics: bool = False,
         n_entries: int | None = None,
         crowding: Crowding | None = None,
+        names: Names | None = None,
+        table_columns: np.ndarray | None = None,
     ) -> SelectorPlan:
         """Return what fitting a matrix of this shape will read and hold.
 
@@ -219,6 +257,10 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
             Entries of these rows in a sparse store.
         crowding : Crowding, optional
             How unevenly they lie, `store.crowding()`; by default rows, and columns, have as many each.
+        names : Names, optional
+            Of the columns, by which groups of them may be given.
+        table_columns : ndarray of shape (n_features,), str, optional
+            Columns of the table that the features were encoded from: see `Matrix.table_columns`.
 
         Raises
         ------
@@ -231,6 +273,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         planned._settle_loss(target, is_plan=True)
         sizes = int(n_samples), int(n_features), np.dtype(dtype)
         shape = DataShape(*sizes, tile_shape, target.n_classes, n_stored, has_statistics, n_entries, crowding)
+        shape = replace(shape, names=names, table_columns=table_columns)
         return planned._plan(shape, Limits(memory_limit, n_threads))
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> BaseSelector:
@@ -466,7 +509,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         run.matrix.verify_unchanged()
         given, intercept = run.matrix.names.given, self.intercept_
         if coef is None:
-            coef = self.coef_[..., self.selected_]
+            coef = self.coef_ if self.made_ is not None else self.coef_[..., self.selected_]
             if coef.ndim > 1:
                 coef = coefficient_norm(coef)
                 notes = [*notes, NORMS]
@@ -474,7 +517,8 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         for note in notes:
             if isinstance(note, Caution):
                 warn(f"{type(self).__name__}: {note}", SelectionWarning)
-        scores = self.scores_[self.selected_] if scores is None else scores
+        if scores is None:
+            scores = self.scores_ if self.made_ is not None else self.scores_[self.selected_]
         table = selection_table(self.selected_, coef, scores, run.matrix.names if names is None else names)
         for name, column in (columns or {}).items():
             table[name] = column
@@ -493,7 +537,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
             n_samples=int(run.matrix.shape[0]) if n_samples is None else n_samples,
             n_features=int(run.matrix.shape[1]),
             history=DataFrame(history or {}),
-            scores=self.scores_ if len(self.scores_) == run.matrix.shape[1] else None,
+            scores=self.scores_ if self.made_ is None and len(self.scores_) == run.matrix.shape[1] else None,
             feature_names=given,
             store_digest=run.matrix.identity,
             memory={**limit, **(memory or {})},
@@ -538,6 +582,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         `others` is the score of the columns that are not selected. Of several classes `coef` has a row for each, and
         `intercept` a number.
         """
+        self.made_ = None
         self.support_ = np.zeros(self.n_features_in_, dtype=bool)
         self.support_[columns] = True
         self.scores_ = np.full(self.n_features_in_, others)
@@ -545,6 +590,15 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         self.scores_[columns], self.coef_[..., columns] = scores, coef
         self.intercept_ = intercept if np.ndim(intercept) else float(intercept)
         self.selected_ = columns[np.lexsort((columns, -scores))]
+
+    def _set_made(self, made: MadeFeatures, scores: np.ndarray, coef: np.ndarray, intercept: Any) -> None:
+        """Set which of a map's columns are selected, ascending in `made`, by their scores: see `_set_selection`."""
+        order = np.lexsort((made.columns, -scores))
+        self.made_, self.selected_ = made, made.columns[order]
+        self.scores_, self.coef_ = scores[order], coef[..., order]
+        self.support_ = np.zeros(self.n_features_in_, dtype=bool)
+        self.support_[made.parents] = True
+        self.intercept_ = intercept if np.ndim(intercept) else float(intercept)
 
     def _take_names(self, matrix: Matrix) -> None:
         self.n_features_in_ = int(matrix.shape[1])
@@ -608,20 +662,28 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         """What `predict_proba` makes of the linear predictor."""
         return probabilities(self.loss_, len(self.classes_))
 
+    def predictor(self) -> LinearPredictor:
+        """Return what makes the linear predictor ``X @ coef_ + intercept_`` of blocks of the columns that it names."""
+        columns = np.flatnonzero(self.support_)
+        if self.made_ is None:
+            return LinearPredictor(columns, self.coef_[..., columns].T, self.intercept_)
+        coef = self.coef_[..., np.argsort(self.selected_)].T
+        return LinearPredictor(columns, coef, self.intercept_, self.made_)
+
     def _respond(self, X: Any, response: Response) -> Any:
         """Return a response to the linear predictor of every row; lazily where X is lazy."""
-        columns = np.flatnonzero(self.support_)
-        coef, intercept = self.coef_[..., columns].T, self.intercept_
+        predictor = self.predictor()
+        columns = predictor.columns
         if is_lazy(X):
             chosen = lazy_columns(X, columns, self.n_features_in_, getattr(self, "feature_names_in_", None))
-            return lazy_response(chosen, coef, intercept, response)
+            return lazy_response(chosen, predictor, response)
         if is_matrix(X):
             check_width(X.shape[1], self.n_features_in_)
-            return np.concatenate([response(block.X @ coef + intercept) for block in X.row_blocks(columns=columns)])
+            return np.concatenate([response(predictor(block.X)) for block in X.row_blocks(columns=columns)])
         from sklearn.utils.validation import validate_data
 
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        return response(np.asarray(X[:, columns] @ coef + intercept))
+        return response(np.asarray(predictor(X[:, columns])))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return the share of the target's variance explained, R²; of a classifier, the share of labels that are right.

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from daskfs.errors import DataError, did_you_mean
+from daskfs.feature_maps.base import MadeFeatures
 from daskfs.matrix.base import Matrix, not_finite
+from daskfs.selectors.predictor import LinearPredictor
 
 
 def is_lazy(X: Any) -> bool:
@@ -119,34 +121,59 @@ def check_width(found: int, expected: int) -> None:
         raise DataError(f"X has {found} features, but {expected} were seen in fit", "X", "pass the same columns")
 
 
-def lazy_response(X: Any, coef: np.ndarray, intercept: Any, response: Callable[[Any], Any]) -> Any:
-    """Return the response to ``X @ coef + intercept`` of a lazy collection that holds the chosen columns.
+def lazy_response(X: Any, predictor: LinearPredictor, response: Callable[[Any], Any]) -> Any:
+    """Return the response to the linear predictor of a lazy collection that holds the columns that this reads.
 
     A Series of a frame, where there is one number or label for each row; else an array.
     """
-    example = response(np.zeros((1, *np.shape(intercept))) + intercept)
+    example = response(np.zeros((1, *np.shape(predictor.intercept))) + predictor.intercept)
     if hasattr(X, "columns"):
         if example.ndim == 1:
             meta = ("prediction", example.dtype)
-            return X.map_partitions(_respond_to_frame, coef, intercept, response, meta=meta)
+            return X.map_partitions(_respond_to_frame, predictor, response, meta=meta)
         X = X.to_dask_array()
     X = X.rechunk({1: -1})
     if example.ndim == 1:
-        return X.map_blocks(_respond_to_block, coef, intercept, response, dtype=example.dtype, drop_axis=1)
+        return X.map_blocks(_respond_to_block, predictor, response, dtype=example.dtype, drop_axis=1)
     chunks = (X.chunks[0], (example.shape[1],))
-    return X.map_blocks(_respond_to_block, coef, intercept, response, dtype=example.dtype, chunks=chunks)
+    return X.map_blocks(_respond_to_block, predictor, response, dtype=example.dtype, chunks=chunks)
 
 
-def _respond_to_block(X: np.ndarray, coef: np.ndarray, intercept: Any, response: Callable[[Any], Any]) -> np.ndarray:
-    result: np.ndarray = response(X @ coef + intercept)
+def _respond_to_block(X: np.ndarray, predictor: LinearPredictor, response: Callable[[Any], Any]) -> np.ndarray:
+    result: np.ndarray = response(predictor(X))
     return result
 
 
-def _respond_to_frame(frame: Any, coef: np.ndarray, intercept: Any, response: Callable[[Any], Any]) -> Any:
+def _respond_to_frame(frame: Any, predictor: LinearPredictor, response: Callable[[Any], Any]) -> Any:
     import pandas as pd
 
-    prediction = _respond_to_block(frame.to_numpy(dtype=np.float64), coef, intercept, response)
+    prediction = _respond_to_block(frame.to_numpy(dtype=np.float64), predictor, response)
     return pd.Series(prediction, index=frame.index, name="prediction")
+
+
+def lazy_made(X: Any, made: MadeFeatures, names: np.ndarray) -> Any:
+    """Return features made of a lazy collection that holds their parents, as lazy as it came."""
+    if hasattr(X, "columns"):
+        import pandas as pd
+
+        meta = pd.DataFrame(np.empty((0, len(names))), columns=names)
+        return X.map_partitions(_made_of_frame, made, names, meta=meta)
+    X = X.rechunk({1: -1})
+    dtype = np.dtype(np.float64 if X.dtype == np.float64 else np.float32)
+    return X.map_blocks(made.of, dtype=dtype, chunks=(X.chunks[0], (len(names),)))
+
+
+def _made_of_frame(frame: Any, made: MadeFeatures, names: np.ndarray) -> Any:
+    import pandas as pd
+
+    return pd.DataFrame(made.of(frame.to_numpy(dtype=np.float64)), index=frame.index, columns=names)
+
+
+def dense_columns(X: Any, columns: np.ndarray) -> np.ndarray:
+    """Return some columns of an array, a sparse matrix or a frame as an array of real numbers."""
+    chosen = X.iloc[:, columns].to_numpy() if hasattr(X, "iloc") else X[:, columns]
+    dense = np.asarray(chosen.toarray() if hasattr(chosen, "toarray") else chosen)
+    return dense if dense.dtype.kind == "f" else dense.astype(np.float64)
 
 
 def columns_of(asked: Any, n_features: int, names: np.ndarray | None, parameter: str) -> np.ndarray:

@@ -118,6 +118,11 @@ class Source(ABC):
         return None
 
     @property
+    def table_columns(self) -> dict[str, tuple[int, int]] | None:
+        """Columns of the table that became several features, with the first of these and the end; None: no table."""
+        return None
+
+    @property
     def resident(self) -> np.ndarray | None:
         """All rows, where they lie in memory one after the other; None where they do not."""
         return None

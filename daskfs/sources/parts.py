@@ -34,7 +34,8 @@ class EncodedPart(NamedTuple):
 def described(rows: Source) -> dict[str, Any]:
     """Return what a store says of its source."""
     classes = {} if rows.target_classes is None else {"target_classes": rows.target_classes}
-    return {**rows.describe(), "digest": rows.digest(), **classes}
+    several = {} if rows.table_columns is None else {"table_columns": rows.table_columns}
+    return {**rows.describe(), "digest": rows.digest(), **classes, **several}
 
 
 def shape_of_blocks(rows: Source, dtype: np.dtype, nbytes: int) -> tuple[int, np.dtype]:

@@ -216,6 +216,16 @@ class TableSource(Source):
         """Names of the features; reads the table once where categories, means or years must be known."""
         return self._features(self._encoders)
 
+    @property
+    def table_columns(self) -> dict[str, tuple[int, int]]:
+        """Columns that became several features, with the first of these and the end."""
+        found, stop = {}, 0
+        for name in self.named("feature"):
+            first, stop = stop, stop + len(self._encoders[name].feature_names)
+            if stop - first > 1:
+                found[name] = (first, stop)
+        return found
+
     def estimate_shape(self) -> tuple[int | None, int]:
         """Return (n_samples, n_features) from the first batch of the table."""
         if "_survey" in self.__dict__:

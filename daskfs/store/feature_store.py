@@ -245,6 +245,17 @@ class FeatureStore(Matrix):
         found = self.source.get("target_classes")
         return None if found is None else tuple(found)
 
+    @property
+    def table_columns(self) -> np.ndarray | None:
+        """Names of the table's columns that the features were encoded from; None where the source was no table."""
+        several = self.source.get("table_columns")
+        if several is None:
+            return None
+        names = self.names.array().copy()
+        for name, (first, stop) in several.items():
+            names[first:stop] = name
+        return names
+
     def exists(self) -> bool:
         """Return whether the store's folder is still there."""
         return self.path.exists()

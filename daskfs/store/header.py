@@ -189,6 +189,8 @@ def _source(value: Any) -> dict[str, Any]:
     texts = [value[key] for key in ("kind", "description", "digest") if key in value]
     if type(value) is not dict or not all(type(text) is str for text in texts):
         raise TypeError("expected a mapping")
+    for span in value.get("table_columns", {}).values():
+        _pair(span, least=0)
     return value
 
 

@@ -305,6 +305,12 @@ def _fgm() -> Iterator[Case]:
         three = common | {"loss": loss, "n_features_per_pass": 2}
         yield _variant("fgm", "FGM", f"three-{loss}", three, target="three classes")
     yield _variant("fgm", "FGM", "weighted", common | {"n_features_per_pass": 2}, weighted=True)
+    groups = {"one": [0, 7, 8], "two": list(range(10, 20)), "overlapping": [2, 10]}
+    several = common | {"feature_groups": groups, "n_features_to_select": 4, "n_features_per_pass": 2, "certify": True}
+    yield _variant("fgm", "FGM", "groups", several)
+    yield _variant(
+        "fgm", "FGM", "groups-counted-in-columns", several | {"n_features_to_select": 13, "counts": "features"}
+    )
     more = {"loss": "squared_hinge", "C": 0.05}
     yield from _variants("active_set", "ActiveSet", common, *_losses("logistic", "squared"), target="classes")
     yield from _variants(

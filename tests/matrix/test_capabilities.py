@@ -63,7 +63,7 @@ def in_memory(X, **options):
 def stored(folder, dtype, shuffle):
     path, X = folder / f"{dtype}-{shuffle}.zarr", values(dtype)
     folds = np.where(np.arange(N) % 3 == 0, "test", "train").astype(object)
-    source = {"digest": "1", "target_classes": ["no", "yes"]}
+    source = {"digest": "1", "target_classes": ["no", "yes"], "table_columns": {"job": [1, 3]}}
     options = {"target_names": ["y"], "has_weight": True, "label_names": ["fold"], "source": source}
     options |= {"feature_names": NAMED, "shuffle": shuffle, "tile_shape": (4, 3)}
     with StoreWriter(path, P, dtype, **options) as writer:
@@ -77,7 +77,7 @@ def stored_sparse(folder, dtype, shuffle):
     path, X = folder / f"sparse-{dtype}.zarr", values(dtype)
     folds = np.where(np.arange(N) % 3 == 0, "test", "train").astype(object)
     options = {"target_names": ["y"], "has_weight": True, "label_names": ["fold"], "shuffle": shuffle}
-    options["source"] = {"digest": "1", "target_classes": ["no", "yes"]}
+    options["source"] = {"digest": "1", "target_classes": ["no", "yes"], "table_columns": {"job": [1, 3]}}
     texts = [name.encode() for name in NAMED]
     names = NamedIds(np.arange(P), np.frombuffer(b"".join(texts), np.uint8), np.cumsum([0, *map(len, texts)]))
     entries = scipy.sparse.csr_array(X)
@@ -307,6 +307,11 @@ class Examination:
 
     def target_classes(self):
         assert self.matrix.target_classes == self.root.target_classes
+
+    def table_columns(self):
+        expected = None if self.root.target_classes is None else [NAMED[0], "job", "job", *NAMED[3:]]
+        found = self.matrix.table_columns
+        assert (None if found is None else found.tolist()) == expected
 
     def exists(self):
         assert self.matrix.exists() is self.root.exists() is True

@@ -10,7 +10,7 @@ import scipy.sparse
 
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.pipeline.folder import Checkpoint
-from daskfs.selectors.fgm.plan import cut_columns
+from daskfs.selectors.fgm.plan import Units, cut_columns
 from daskfs.selectors.fgm.selector import FGM
 from daskfs.selectors.fgm.tasks import ColumnRange, best_of_block, sums_of_block
 from daskfs.selectors.shared.budget import DataShape, Limits
@@ -116,7 +116,7 @@ def test_a_task_reads_no_more_columns_of_a_store_than_planned(tmp_path, reads, n
     limit = 9314 << 10  # for two columns at a time, or four of fewer rows
     options = {"n_features_to_select": 40, "n_features_per_pass": n_features_per_pass, "memory_limit": limit}
     shape = DataShape(stored.shape[0], 60, np.dtype(np.float32), (500, 5))
-    n_read = cut_columns(shape, FGM(**options)._sizes(60), Limits(limit)).n_read
+    n_read = cut_columns(shape, FGM(**options)._sizes(Units(60)), Limits(limit)).n_read
     assert 1 < n_read < 5  # or the tile alone says how many
     expected = FGM(**options).fit(stored)
 

@@ -178,7 +178,7 @@ def sparse_scores(starts, rows, values, v, granule, out):  # type: ignore[no-unt
 
 
 @kernel
-def column_sums(flat, stride, lines, n_rows, n_columns, weight, origin, total, sums, squares, least):  # type: ignore[no-untyped-def]
+def column_sums(flat, stride, lines, n_rows, n_columns, weight, origin, total, sums, squares, least, most):  # type: ignore[no-untyped-def]
     """Add up the values of columns that are not 0, row after row: Σ w_i, Σ w_i (x_ij - o_j) and Σ w_i (x_ij - o_j)².
 
     Parameters
@@ -191,20 +191,23 @@ def column_sums(flat, stride, lines, n_rows, n_columns, weight, origin, total, s
     total, sums, squares : ndarray of shape (n_columns,), float64
     least : ndarray of shape (n_columns,), float64
         The least value so far.
+    most : ndarray of shape (n_columns,), float64
+        The largest.
     """
     for i in range(n_rows):
         if i % 64 == 0 and is_stopped():
             break
         if weight[i] != 0.0:
             line = (lines[i] if lines.shape[0] > 0 else i) * stride
-            _add_squares(flat[line : line + n_columns], weight[i], origin, total, sums, squares, least)
+            _add_squares(flat[line : line + n_columns], weight[i], origin, total, sums, squares, least, most)
 
 
 @kernel
-def _add_squares(x, weight, origin, total, sums, squares, least):  # type: ignore[no-untyped-def]
+def _add_squares(x, weight, origin, total, sums, squares, least, most):  # type: ignore[no-untyped-def]
     for j in range(sums.shape[0]):
         value = np.float64(x[j])
         least[j] = min(least[j], value)
+        most[j] = max(most[j], value)
         origin[j] = value if origin[j] == 0.0 else origin[j]
         w = 0.0 if value == 0.0 else weight
         deviation = value - origin[j]
@@ -214,7 +217,7 @@ def _add_squares(x, weight, origin, total, sums, squares, least):  # type: ignor
 
 
 @kernel
-def sparse_column_sums(starts, rows, values, weight, origin, total, sums, squares, least):  # type: ignore[no-untyped-def]
+def sparse_column_sums(starts, rows, values, weight, origin, total, sums, squares, least, most):  # type: ignore[no-untyped-def]
     """Write the sums of `column_sums` for sparse columns, bit for bit; rows ascending within a column."""
     n_rows = 0
     for i in range(weight.shape[0]):
@@ -223,7 +226,7 @@ def sparse_column_sums(starts, rows, values, weight, origin, total, sums, square
         if j % 64 == 0 and is_stopped():
             break
         first, count, one, two = 0.0, 0.0, 0.0, 0.0
-        lowest, n_zeros = least[j], n_rows
+        lowest, highest, n_zeros = least[j], most[j], n_rows
         for k in range(starts[j], starts[j + 1]):
             x, w = np.float64(values[k]), weight[rows[k]]
             if x != 0.0 and w != 0.0:
@@ -233,6 +236,8 @@ def sparse_column_sums(starts, rows, values, weight, origin, total, sums, square
                 one += w * deviation
                 two += w * deviation * deviation
                 lowest = min(lowest, x)
+                highest = max(highest, x)
                 n_zeros -= 1
         least[j] = min(lowest, 0.0) if n_zeros > 0 else lowest
+        most[j] = max(highest, 0.0) if n_zeros > 0 else highest
         origin[j], total[j], sums[j], squares[j] = first, count, one, two

@@ -12,12 +12,15 @@ width = whole tiles
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from daskfs.errors import ConfigError
+from daskfs.feature_maps.base import MapCost
+from daskfs.feature_maps.groups import FeatureGroups
 from daskfs.kernels.fgm.mkl import mkl_nbytes
 from daskfs.kernels.fgm.scores import GRANULE
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan, most_within
@@ -36,26 +39,45 @@ Way: TypeAlias = Literal["strips", "in place", "pieces"]
 """How tasks come by the values of columns."""
 
 
+@dataclass(frozen=True, slots=True)
+class Units:
+    """How many units there are to select from, and of how many columns; a unit is a column, or selected whole."""
+
+    n_units: int
+    most_columns: Callable[[int], int] = int
+    """How many columns so many units have at most."""
+    most_units: Callable[[int], int] = int
+    """How many units so many columns can be at most."""
+
+
 class Sizes(NamedTuple):
-    """How many features, and in how many passes."""
+    """How many units, and in how many passes."""
 
     per_pass: int
     """The paper's B."""
     most: int
-    """Features that may be selected."""
+    """Units that may be selected."""
     n_passes: int
     """The paper's T, at most."""
+    columns_per_pass: int
+    """Columns that B units have at most."""
+    most_columns: int
+    """Columns that may be selected."""
 
 
-def choose_sizes(wanted: int | None, per_pass: int | None, max_passes: int | None, n_features: int) -> Sizes:
+def choose_sizes(
+    wanted: int | None, per_pass: int | None, max_passes: int | None, units: Units, counts_columns: bool = False
+) -> Sizes:
     """Return the sizes that the parameters of FGM ask for.
 
     Parameters
     ----------
     wanted, per_pass, max_passes : int or None
         `n_features_to_select`, `n_features_per_pass` and `max_passes`.
-    n_features : int
+    units : Units
         Of the matrix.
+    counts_columns : bool
+        Whether so many columns are wanted, and not units.
 
     Raises
     ------
@@ -63,17 +85,21 @@ def choose_sizes(wanted: int | None, per_pass: int | None, max_passes: int | Non
         So many passes are too few for so many features.
     """
     if wanted is None:
-        per_pass, n_passes = min(per_pass or PER_PASS, n_features), max_passes or MAX_PASSES
-        return Sizes(per_pass, min(per_pass * n_passes, n_features), n_passes)
-    least = max(1, -(-wanted // (max_passes or PASSES_TO_COUNT)))
+        per_pass, n_passes = min(per_pass or PER_PASS, units.n_units), max_passes or MAX_PASSES
+        most = min(per_pass * n_passes, units.n_units)
+        return Sizes(per_pass, most, n_passes, units.most_columns(per_pass), units.most_columns(most))
+    most = max(1, units.most_units(wanted)) if counts_columns else wanted
+    least = max(1, -(-most // (max_passes or PASSES_TO_COUNT)))
     if per_pass is not None and max_passes is not None and per_pass < least:
         raise ConfigError(
             f"{wanted:,} features do not come in {max_passes} passes of {per_pass}",
             "n_features_per_pass",
             f"set it to at least {least}, or allow more max_passes",
         )
-    per_pass = min(per_pass or least, n_features)
-    return Sizes(per_pass, wanted, max_passes or 2 * -(-wanted // per_pass))
+    per_pass = min(per_pass or least, units.n_units)
+    n_passes, most_columns = max_passes or 2 * -(-most // per_pass), units.most_columns(most)
+    most_columns = min(most_columns, wanted) if counts_columns else most_columns
+    return Sizes(per_pass, most, n_passes, min(units.most_columns(per_pass), most_columns), most_columns)
 
 
 def n_kept_groups(n_rows: int, itemsize: int) -> int:
@@ -120,7 +146,7 @@ def cut_columns(shape: DataShape, sizes: Sizes, limits: Limits, way: Way = "stri
     n, m, itemsize, limit = shape.n_samples, shape.n_features, shape.itemsize, limits.task_nbytes
     tile_columns = max(1, min(m if shape.tile_shape is None else shape.tile_shape[1], m))
     fixed = Budget().add("tiles", shape.tiles_nbytes).add("dual variables", (8 + 16 * n_problems) * n)
-    fixed.add("scores", 64 * (sizes.most + sizes.per_pass))
+    fixed.add("scores", 64 * (sizes.most_columns + sizes.columns_per_pass))
     sums_nbytes = SUMS_NBYTES * (1 + n_problems) // 2
     least = fixed + Budget({"one column": 2 * n * itemsize, "its sums": sums_nbytes})
     least.add("entries of one column", shape.columns_nbytes(1))
@@ -150,8 +176,8 @@ def cut_columns(shape: DataShape, sizes: Sizes, limits: Limits, way: Way = "stri
     piece = min(max(1, room // (GRANULE * width * itemsize)), -(-n // GRANULE)) * GRANULE
     left = READ_NBYTES if limit is None else min(READ_NBYTES, limit - fixed.nbytes)
     n_fitting = left // (2 * n * itemsize)
-    n_read = max(1, min(sizes.per_pass, n_fitting))
-    n_foreseen = min(FORESEEN * sizes.per_pass, n_fitting, m) if way == "strips" else 0
+    n_read = max(1, min(sizes.columns_per_pass, n_fitting))
+    n_foreseen = min(FORESEEN * sizes.columns_per_pass, n_fitting, m) if way == "strips" else 0
     task = fixed.add_largest(
         columns_that_groups_may_take=2 * n * n_foreseen * itemsize,
         pieces_of_columns=N_BUFFERS * min(piece, n) * width * itemsize if way == "pieces" else 0,
@@ -186,8 +212,8 @@ def reads_of(shape: DataShape, sizes: Sizes, cut: Cut) -> Reads:
         n_tiles = min(n_columns, -(-m // tile_columns))
         return (n_tiles + (n_columns - n_tiles) // cut.n_read) * shape.tile_column_nbytes
 
-    later = apart(max(0, sizes.per_pass - cut.n_foreseen))
-    return Reads(n_in_pass * shape.tile_column_nbytes, apart(sizes.per_pass), later)
+    later = apart(max(0, sizes.columns_per_pass - cut.n_foreseen))
+    return Reads(n_in_pass * shape.tile_column_nbytes, apart(sizes.columns_per_pass), later)
 
 
 def plan_fgm(
@@ -199,6 +225,8 @@ def plan_fgm(
     n_problems: int = 1,
     refits: bool = False,
     n_trials: int = 0,
+    groups: FeatureGroups | None = None,
+    cost: MapCost | None = None,
 ) -> SelectorPlan:
     """Return what FGM will read and hold.
 
@@ -214,6 +242,10 @@ def plan_fgm(
         Whether the selected columns are fitted once more, alone.
     n_trials : int
         How often as many passes are made at most to choose C.
+    groups : FeatureGroups, optional
+        Of columns that are selected together.
+    cost : MapCost, optional
+        Of the features that a map makes of the columns; `sizes` are then of these.
 
     Raises
     ------
@@ -223,23 +255,43 @@ def plan_fgm(
     cut, n_samples = cut_columns(shape, sizes, limits, n_problems=n_problems), shape.n_samples
     reads = reads_of(shape, sizes, cut)
     n_rows = n_samples * n_problems
+    refit_nbytes = (8 + 2 * max(shape.itemsize, 4)) * n_samples * sizes.most_columns
     column_nbytes, n_kept = n_samples * max(shape.itemsize, 4), n_kept_groups(n_rows, shape.itemsize)
     client = (
         Budget()
-        .add("selected columns", sizes.most * column_nbytes)
+        .add("selected columns", sizes.most_columns * column_nbytes)
         .add("columns that groups may take", 2 * cut.n_foreseen * n_samples * shape.itemsize)
         .add("inner products of groups", 3 * min(n_kept, n_scored) * column_nbytes * n_problems)
-        .add("Newton steps", mkl_nbytes(n_samples, sizes.most) if solver != "apg" else 0)
-        .add("selected columns, in the refit", (8 + 2 * max(shape.itemsize, 4)) * n_samples * sizes.most * refits)
+        .add("Newton steps", mkl_nbytes(n_samples, sizes.most_columns) if solver != "apg" else 0)
+        .add("selected columns, in the refit", refit_nbytes * refits)
         .add("vectors over the rows", n_rows * 160)
         .add("means, scales, scores and coefficients", shape.n_features * (64 + 8 * n_problems))
     )
+    counted = f"{sizes.most:,} features"
+    if groups is not None:
+        client.add("groups and their scores", 16 * shape.n_features + 8 * len(groups.members) + 200 * groups.n_groups)
+        counted = f"{sizes.most:,} of {groups.text}"
     n_later = max(0, -(-sizes.most // sizes.per_pass) - 1) * (1 + n_trials)
     groups_nbytes = (1 + n_trials) * reads.first_group + n_later * reads.later_group
     more_nbytes = n_later * (reads.first_group - reads.later_group)
     n_passes = n_scored * (1 + n_trials) + (not shape.has_statistics)
     merged = max(0, n_scored - n_kept)
     fate = f"; the inner products of the oldest {merged} groups are merged" if merged else ""
+    if cost is not None:
+        scoring = Budget().add("dual variables", (8 + 16 * n_problems) * n_samples).include(Budget(cost.task))
+        scoring.refuse_over(limits.task_nbytes, f"scoring {cost.text} takes")
+        n_reads = (n_scored * sizes.columns_per_pass) * (1 + n_trials)
+        return SelectorPlan(
+            n_tasks=n_passes * cost.n_tasks,
+            n_passes=n_passes,
+            read_nbytes=n_passes * cost.read_nbytes + 2 * n_reads * shape.tile_column_nbytes,
+            task=max(cut.task, scoring, key=lambda budget: budget.nbytes),
+            client=client,
+            text=(
+                f"fgm: up to {sizes.most:,} of {cost.text}; {sizes.per_pass} in each of up to {n_scored} passes"
+                f"{'' if shape.has_statistics else ', and one for statistics of the columns'}{fate}"
+            ),
+        )
     share = reads.a_pass / max(1, shape.decoded_nbytes)
     again = f", which decode tiles {share:.3g} times, for so the limit has it" if share > 1.0 else ""
     return SelectorPlan(
@@ -249,7 +301,7 @@ def plan_fgm(
         task=cut.task,
         client=client,
         text=(
-            f"fgm: up to {sizes.most:,} features, {sizes.per_pass} in each of up to {n_scored} passes over blocks of "
+            f"fgm: up to {counted}, {sizes.per_pass} in each of up to {n_scored} passes over blocks of "
             f"{cut.width:,} columns{again}{'' if shape.has_statistics else ', and one for their statistics'}{fate}; "
             f"up to {more_nbytes / 2**20:,.0f} MiB more where groups take columns that were not foreseen"
         ),

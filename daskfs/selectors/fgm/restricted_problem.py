@@ -51,6 +51,8 @@ class Solution(Record):
     """Columns that are kept, in the order they came."""
     members: np.ndarray
     """Columns of the matrix, group after group."""
+    units: np.ndarray
+    """Of each member the unit that brought it."""
     bounds: np.ndarray
     """Group t has the members from ``bounds[t]`` to ``bounds[t + 1]``."""
     coef: np.ndarray
@@ -82,7 +84,7 @@ class RestrictedProblem:
     def __init__(self, rows: Rows, n_classes: int, settings: SolverSettings, capacity: int, dtype: np.dtype) -> None:
         self.rows, self.n_classes, self.settings, self.dtype = rows, n_classes, settings, dtype
         self.n_samples = len(rows.y) // n_classes
-        self.ids, self.members = np.empty((2, 0), np.int64)
+        self.ids, self.members, self.units = np.empty((3, 0), np.int64)
         self.bounds, self.coef = np.zeros(1, np.int64), np.empty(0)
         self.tau = START * float(rows.share[: self.n_samples].sum())
         self._columns = np.empty((capacity, self.n_samples), dtype)
@@ -104,7 +106,7 @@ class RestrictedProblem:
 
     def missing(self, columns: np.ndarray) -> np.ndarray:
         """Return those of some columns that are not kept yet."""
-        return np.array([j for j in columns.tolist() if j not in self._position], dtype=np.int64)
+        return np.array([j for j in dict.fromkeys(columns.tolist()) if j not in self._position], dtype=np.int64)
 
     def keep(self, columns: np.ndarray, values: np.ndarray, centre: np.ndarray, inverse: np.ndarray) -> None:
         """Keep columns, `values` having each in a row, with what standardises them."""
@@ -125,9 +127,9 @@ class RestrictedProblem:
         self._centre = np.concatenate([self._centre, np.zeros(more)])
         self._inverse = np.concatenate([self._inverse, np.zeros(more)])
 
-    def add_group(self, columns: np.ndarray) -> None:
-        """Add a group, whose coefficients start at 0."""
-        self.members = np.concatenate([self.members, columns])
+    def add_group(self, columns: np.ndarray, units: np.ndarray) -> None:
+        """Add a group of columns, each with the unit that brings it, whose coefficients start at 0."""
+        self.members, self.units = np.concatenate([self.members, columns]), np.concatenate([self.units, units])
         self.bounds = np.concatenate([self.bounds, [len(self.members)]])
         self.coef = np.concatenate([self.coef, np.zeros(len(columns) * self.n_classes)])
 
@@ -141,9 +143,18 @@ class RestrictedProblem:
 
         These have the shape (n_classes, n_features).
         """
-        features, place = np.unique(self.members, return_inverse=True)
-        coef, n_features = self._coef_of_classes(), len(features)
-        return features, np.array([np.bincount(place, weights=of_class, minlength=n_features) for of_class in coef])
+        return _summed(self.members, self._coef_of_classes())
+
+    def norms(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the units in any group, ascending, the norms of their coefficients, and whether any is not 0.
+
+        A column that several units have has coefficients of each.
+        """
+        units, of_unit = np.unique(self.units, return_inverse=True)
+        pairs, place = np.unique(np.stack([of_unit, self.members]), axis=1, return_inverse=True)
+        coef = _summed(place.ravel(), self._coef_of_classes())[1]
+        is_used = np.bincount(pairs[0], weights=coef.any(axis=0), minlength=len(units)) > 0.0
+        return units, np.sqrt(np.bincount(pairs[0], weights=(coef**2).sum(axis=0), minlength=len(units))), is_used
 
     def _coef_of_classes(self) -> np.ndarray:
         """Return the coefficients as a matrix of shape (n_classes, n_members)."""
@@ -153,12 +164,20 @@ class RestrictedProblem:
 
     def columns_of(self, features: np.ndarray) -> np.ndarray:
         """Return kept columns as they are stored, each in a row."""
-        return self._columns[[self._position[j] for j in features.tolist()]]
+        return self._columns[self._places(features)]
+
+    def scaling_of(self, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return what standardises kept columns: x̃ = (x - centre) * inverse."""
+        places = self._places(features)
+        return self._centre[places], self._inverse[places]
+
+    def _places(self, features: np.ndarray) -> np.ndarray:
+        return np.array([self._position[j] for j in features.tolist()], dtype=np.int64)
 
     def groups(self) -> Groups:
         """Return the columns that are in a group and the groups, as the kernels take them."""
         used = len(self._position)
-        position = np.array([self._position[j] for j in self.members.tolist()], dtype=np.int64)
+        position = self._places(self.members)
         n_classes = self.n_classes
         parts = [(position[a:b] * n_classes + np.arange(n_classes)[:, None]).ravel() for a, b in pairwise(self.bounds)]
         members, bounds = np.concatenate([np.empty(0, np.int64), *parts]), self.bounds * n_classes
@@ -188,7 +207,8 @@ class RestrictedProblem:
         """Solve once more with other shares of the rows, on the first groups alone; return the iterations it took."""
         self.bounds = self.bounds[: n_groups + 1]
         last = self.bounds[-1]
-        self.members, self.coef = self.members[:last], self.coef[: last * self.n_classes]
+        self.members, self.units = self.members[:last], self.units[:last]
+        self.coef = self.coef[: last * self.n_classes]
         self.rows = self._rows_with(share)
         if len(self.coef):
             return self.solve()
@@ -218,14 +238,21 @@ class RestrictedProblem:
 
     def solution(self) -> Solution:
         """Return where the problem stands."""
-        state = (self.ids, self.members, self.bounds, self.coef)
+        state = (self.ids, self.members, self.units, self.bounds, self.coef)
         return Solution(*state, self.shift, float(self.tau), float(self.objective), float(self.loss))
 
     def restore(self, solution: Solution) -> None:
         """Go on from a solution, whose columns are kept again."""
-        self.members, self.bounds, self.coef = solution.members, solution.bounds, solution.coef
+        self.members, self.units = solution.members, solution.units
+        self.bounds, self.coef = solution.bounds, solution.coef
         self.shift, self.tau = solution.shift, solution.tau
         self.objective, self.loss = solution.objective, solution.loss
+
+
+def _summed(labels: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct labels, ascending, and the sums of the columns of values, (n_values, n_labels), of each."""
+    distinct, place = np.unique(labels, return_inverse=True)
+    return distinct, np.array([np.bincount(place, weights=row, minlength=len(distinct)) for row in values])
 
 
 def lower_bound(rows: Rows, v: np.ndarray, quadratic: float) -> float:

@@ -40,16 +40,23 @@ from typing import Annotated, Literal
 import numpy as np
 from annotated_types import Gt, Lt
 
+from daskfs.errors import ConfigError
+from daskfs.feature_maps.base import Given, MapCost
+from daskfs.feature_maps.groups import FeatureGroups, GroupsGiven, needs_names
+from daskfs.feature_maps.registry import MapGiven, map_of
 from daskfs.kernels.fgm.shift import new_rows
 from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE, ONE_PREDICTION, find_loss
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
+from daskfs.matrix.names import Names
 from daskfs.parameters import Count, LossOf, Positive, Tolerance, n_to_select
 from daskfs.selectors.base import BaseSelector
-from daskfs.selectors.fgm.loss_weight import C_FACTORS, VALIDATION_SHARE, default_C, typical_variance
-from daskfs.selectors.fgm.passes import PRIOR_ROWS, Columns, Passes, Scaling, Stopping, column_moments
-from daskfs.selectors.fgm.plan import Sizes, Way, choose_sizes, cut_columns, n_kept_groups, plan_fgm
+from daskfs.selectors.fgm.candidates import Candidates, ImplicitColumns, StoredColumns, StoredGroups
+from daskfs.selectors.fgm.loss_weight import C_FACTORS, VALIDATION_SHARE, default_C
+from daskfs.selectors.fgm.passes import Passes, Stopping
+from daskfs.selectors.fgm.plan import Sizes, Units, Way, choose_sizes, cut_columns, n_kept_groups, plan_fgm
 from daskfs.selectors.fgm.restricted_problem import RestrictedProblem, SolverSettings
+from daskfs.selectors.fgm.standardising import Scaling, column_moments
 from daskfs.selectors.fgm.tasks import scored_in_place
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
@@ -106,6 +113,22 @@ class FGM(BaseSelector):
         Whether `coef_` are those of a refit on the selected features alone, with an intercept and a ridge that the data
         choose, with the squared hinge ½ ‖w‖² + C Σ loss. Both fits' accuracies are reported. Has no effect without
         `fit_intercept`.
+    feature_groups : "schema", array of labels, list of arrays, or mapping, optional
+        Columns that are selected together or not at all: a label for each column, or for some in a pandas Series; a
+        list of groups, which may overlap; a mapping of names to groups, or to mappings, a tree; "schema": the columns
+        of the table that was ingested (all dummies of a category, all parts of a date); ``{"file": ..., "column":
+        ...}``, a CSV table with the features' names in "name". Columns in no group are selected alone. By default each
+        is.
+    group_score : {"sum", "mean"}
+        Whether groups are compared by the sum of their columns' scores, the paper's (28), or by the mean, as its
+        released code does. Of a tree of groups subtrees are left out with the sum alone.
+    counts : {"groups", "features"}
+        What `n_features_to_select` counts where there are groups: these, or their columns. `n_features_per_pass` counts
+        groups.
+    feature_map : FeatureMap or str, optional
+        Features are not the columns but what a map makes of them while they are scored, pairs for example: see
+        `daskfs.feature_maps`. `n_features_to_select` counts them, or where a map makes several of each column those
+        columns.
     random_state : int, RandomState or None
         Of the rows held out.
 
@@ -122,6 +145,11 @@ class FGM(BaseSelector):
     scores_ : ndarray of shape (n_features,)
         Size of the standardised coefficient as fitted, before the refit, of several classes the norm; 0 where not
         selected.
+    groups_ : ndarray of shape (n_selected_groups,)
+        With `feature_groups`: their numbers, by `group_scores_`; `selected_` are all of their columns.
+    group_names_ : ndarray of shape (n_selected_groups,), str
+    group_scores_ : ndarray of shape (n_selected_groups,)
+        Norm of the standardised coefficients of a group.
     C_ : float
     C_losses_ : dict of float
         With ``C="validation"``: mean loss of the rows held out for each C tried.
@@ -184,26 +212,62 @@ class FGM(BaseSelector):
     max_inner: Count = 50
     certify: bool = False
     debias: bool = True
+    feature_groups: GroupsGiven | None = None
+    group_score: Literal["sum", "mean"] = "sum"
+    counts: Literal["groups", "features"] = "groups"
+    feature_map: MapGiven | None = None
+
+    def _check_combination(self) -> None:
+        if self.feature_groups is not None and self.feature_map is not None:
+            remedy = "leave one out: a map's features are grouped by what they are made of"
+            raise ConfigError("expected feature_groups or feature_map, found both", "feature_map", remedy)
+        if self.feature_map is not None:
+            map_of(self.feature_map)
+        if self.feature_groups is None and (self.counts, self.group_score) != ("groups", "sum"):
+            name = "group_score" if self.counts == "groups" else "counts"
+            raise ConfigError("has no effect without feature_groups", name, "leave it out")
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
-        sizes = self._sizes(shape.n_features)
-        n_passes = sizes.n_passes if self.n_features_to_select is None else -(-sizes.most // sizes.per_pass)
         n_problems = shape.n_classes if shape.n_classes > 2 and find_loss(self.loss_).is_classifier else 1
+        groups = None
+        if shape.names is not None or not needs_names(self.feature_groups):  # else they are known once there is a store
+            groups = self._groups(shape.n_features, shape.names, shape.table_columns)
+        cost = self._cost(shape, limits, n_problems)
+        sizes = self._sizes(_units(shape.n_features, groups, cost))
+        n_passes = sizes.n_passes if self.n_features_to_select is None else -(-sizes.most // sizes.per_pass)
         n_scored = n_passes + self.certify
         refits, n_trials = self.debias and self.fit_intercept, len(C_FACTORS) if self.C == "validation" else 0
-        return plan_fgm(shape, sizes, limits, self.solver, n_scored, n_problems, refits, n_trials)
+        return plan_fgm(shape, sizes, limits, self.solver, n_scored, n_problems, refits, n_trials, groups, cost)
 
-    def _sizes(self, n_features: int) -> Sizes:
-        n_to_select(self.n_features_to_select, n_features, n_features)
-        return choose_sizes(self.n_features_to_select, self.n_features_per_pass, self.max_passes, n_features)
+    def _groups(self, n_features: int, names: Names | None, of_table: np.ndarray | None) -> FeatureGroups | None:
+        """Return the groups of columns that are selected whole; None where each is selected alone."""
+        if self.feature_groups is None:
+            return None
+        return FeatureGroups.given(self.feature_groups, n_features, names, of_table)
+
+    def _cost(self, shape: DataShape, limits: Limits, n_problems: int) -> MapCost | None:
+        """Return what the feature map makes of a matrix; None where its columns are taken as they are."""
+        if self.feature_map is None:
+            return None
+        room = None if limits.task_nbytes is None else limits.task_nbytes - (8 + 16 * n_problems) * shape.n_samples
+        sizes = shape.n_samples, shape.n_features, shape.itemsize, shape.n_entries, n_problems
+        return map_of(self.feature_map).cost(*sizes, room)
+
+    def _sizes(self, units: Units) -> Sizes:
+        counts_columns = self.counts == "features"
+        n_to_select(
+            self.n_features_to_select, units.most_columns(units.n_units) if counts_columns else units.n_units, 1
+        )
+        wanted = self.n_features_to_select, self.n_features_per_pass, self.max_passes
+        return choose_sizes(*wanted, units, counts_columns)
 
     def _fit(self, run: Run) -> None:
         run = run.over(run.matrix, by="columns")
         y, weight = self._problems(run.matrix)
-        columns = self._columns(run, weight, len(y))
+        candidates = self._candidates(run, weight, len(y))
         held_out = self._held_out(weight, self.validation)
-        self.C_ = self._chosen_C(columns, y, weight)
-        passes = self._passes(columns, y, weight, held_out, self.C_)
+        self.C_ = self._chosen_C(candidates, y, weight)
+        passes = self._passes(candidates, y, weight, held_out, self.C_)
         passes.run()
         if held_out.any():
             passes.fit_all_rows(self.C_ * weight)
@@ -214,7 +278,9 @@ class FGM(BaseSelector):
         if self.debias and self.fit_intercept and len(self.selected_):
             notes.append(self._debiased(passes, y, weight))
         chosen = {"C": self.C_, "n_features_per_pass": passes.sizes.per_pass}
-        self.result_ = self._result_of(run, notes=notes, history=passes.history_columns(), chosen=chosen)
+        columns = self._columns_of_groups(passes)
+        history = passes.history_columns()
+        self.result_ = self._result_of(candidates.run, notes=notes, history=history, chosen=chosen, columns=columns)
 
     def _problems(self, matrix: Matrix) -> tuple[np.ndarray, np.ndarray]:
         """Return the target, of shape (n_problems, n_samples), and the weight of the rows.
@@ -228,16 +294,27 @@ class FGM(BaseSelector):
         self.classes_ = classes_of(y[weight > 0.0], None, many=True)
         return signs_of(y, self.classes_), weight
 
-    def _columns(self, run: Run, weight: np.ndarray, n_problems: int) -> Columns:
-        """Return the columns, cut to the limits and standardised."""
-        matrix, first = run.matrix, slice(0, 1)
+    def _candidates(self, run: Run, weight: np.ndarray, n_problems: int) -> Candidates:
+        """Return what is selected from, cut to the limits and standardised: columns, groups of them, or a map's."""
+        matrix, first, shape = run.matrix, slice(0, 1), run.shape
         way: Way = "pieces" if matrix.strips(slice(None), first) is None else "strips"
         if scored_in_place(matrix, first) is not None or matrix.sparse_columns(first) is not None:
             way = "in place"
-        cut = cut_columns(run.shape, self._sizes(run.shape.n_features), run.limits, way, n_problems)
+        groups = self._groups(shape.n_features, matrix.names, matrix.table_columns)
+        cost = self._cost(shape, run.limits, n_problems)
+        cut = cut_columns(shape, self._sizes(_units(shape.n_features, groups, cost)), run.limits, way, n_problems)
         moments = column_moments(run, cut, weight, matrix.read_weight(slice(None)) is not None)
         is_centred = self.center and self.fit_intercept
-        return Columns(run, cut, Scaling.of(moments, float(weight.sum()), is_centred, self.normalize))
+        if cost is not None:
+            known = moments.mean, moments.deviation, moments.minimum, moments.maximum, weight
+            room = None if run.task_limit is None else run.task_limit - (8 + 16 * n_problems) * shape.n_samples
+            given = Given(*known, is_centred, self.normalize, n_problems, room)
+            implicit = map_of(self.feature_map).over(matrix, given)
+            return ImplicitColumns(run.over(implicit, by="columns"), cut, implicit, cost)
+        scaling = Scaling.of(moments, float(weight.sum()), is_centred, self.normalize)
+        if groups is None:
+            return StoredColumns(run, cut, scaling)
+        return StoredGroups(run, cut, scaling, groups, self.group_score == "mean")
 
     def _held_out(self, weight: np.ndarray, share: float | None) -> np.ndarray:
         """Return a mask of the rows held out."""
@@ -249,17 +326,17 @@ class FGM(BaseSelector):
             held_out &= weight > 0.0
         return held_out
 
-    def _chosen_C(self, columns: Columns, y: np.ndarray, weight: np.ndarray) -> float:
+    def _chosen_C(self, candidates: Candidates, y: np.ndarray, weight: np.ndarray) -> float:
         """Return C: as given, from the rows and columns, or by the loss of rows held out."""
         if self.C is not None and self.C != "validation":
             return float(self.C)
-        start = default_C(float(weight.sum()), self.loss_, typical_variance(columns.scaling.variance))
+        start = default_C(float(weight.sum()), self.loss_, candidates.variance)
         if self.C is None:
             return start
         held_out = self._held_out(weight, self.validation or VALIDATION_SHARE)
         self.C_losses_ = {}
         for factor in C_FACTORS:
-            passes = self._passes(columns, y, weight, held_out, factor * start, f"C-{factor:g}")
+            passes = self._passes(candidates, y, weight, held_out, factor * start, f"C-{factor:g}")
             passes.run()
             self.C_losses_[factor * start] = passes.lowest_held_out
             losses = list(self.C_losses_.values())
@@ -268,38 +345,56 @@ class FGM(BaseSelector):
         return min(self.C_losses_, key=self.C_losses_.__getitem__)
 
     def _passes(
-        self, columns: Columns, y: np.ndarray, weight: np.ndarray, held_out: np.ndarray, C: float, name: str = ""
+        self, candidates: Candidates, y: np.ndarray, weight: np.ndarray, held_out: np.ndarray, C: float, name: str = ""
     ) -> Passes:
         """Return the passes for one C, none made yet; rows held out weigh nothing, the others as much as all."""
-        shape = columns.run.shape
-        sizes, training = self._sizes(shape.n_features), np.where(held_out, 0.0, weight)
+        sizes, training = self._sizes(candidates.units), np.where(held_out, 0.0, weight)
         share = C * training * (weight.sum() / training.sum())
-        dtype = np.dtype(np.float64 if shape.dtype == np.float64 else np.float32)
+        dtype = np.dtype(np.float64 if candidates.run.matrix.dtype == np.float64 else np.float32)
         n_kept = n_kept_groups(y.size, dtype.itemsize)
         settings = SolverSettings(self.solver, float(self.inner_tol), int(self.max_inner), self.fit_intercept, n_kept)
         rows = new_rows(find_loss(self.loss_).code, y, share)
-        problem = RestrictedProblem(rows, len(y), settings, sizes.most, dtype)
+        problem = RestrictedProblem(rows, len(y), settings, sizes.most_columns, dtype)
         held_out_weight = np.where(held_out, weight, 0.0) if held_out.any() else None
-        stopping = Stopping(self.n_features_to_select, self.tol, held_out_weight, self.patience)
-        return Passes(columns, problem, sizes, stopping, name)
+        counts_columns = self.counts == "features"
+        stopping = Stopping(self.n_features_to_select, self.tol, held_out_weight, self.patience, counts_columns)
+        return Passes(candidates, problem, sizes, stopping, name)
 
     def _take(self, passes: Passes) -> None:
         """Set the selection, its coefficients on the scale of the data, and what is known of the optimum."""
-        scaling = passes.columns.scaling
         features, standardised = passes.selected()
-        coef = standardised * scaling.inverse[features]
-        intercept = passes.problem.shift - (scaling.centre[features] * coef).sum(axis=1)
-        if len(coef) == 1:
-            self._set_selection(features, np.abs(standardised[0]), coef[0], intercept[0])
+        centre, inverse = passes.problem.scaling_of(features)
+        coef = standardised * inverse
+        intercept = passes.problem.shift - (centre * coef).sum(axis=1)
+        scores = np.abs(standardised[0]) if len(coef) == 1 else np.sqrt((standardised**2).sum(axis=0))
+        fit = (scores, coef[0], intercept[0]) if len(coef) == 1 else (scores, coef, intercept)
+        if isinstance(passes.candidates, ImplicitColumns):
+            self._set_made(passes.candidates.implicit.made(features), *fit)
         else:
-            self._set_selection(features, np.sqrt((standardised**2).sum(axis=0)), coef, intercept)
-        self.n_passes_ = passes.columns.n_passes
+            self._set_selection(features, *fit)
+        self.n_passes_ = passes.candidates.n_passes
         self.dual_gap_ = passes.gap
+
+    def _columns_of_groups(self, passes: Passes) -> dict[str, np.ndarray]:
+        """Set which groups are selected; return of each selected column the name and score of its strongest group."""
+        if not isinstance(passes.candidates, StoredGroups):
+            return {}
+        groups, norms = passes.selected_units()
+        by_norm = np.lexsort((groups, -norms))
+        names = passes.candidates.groups.names
+        self.groups_, self.group_scores_ = groups[by_norm], norms[by_norm]
+        self.group_names_ = np.array([str(names[g]) for g in self.groups_.tolist()], dtype=object)
+        columns, group_of = passes.candidates.columns_of(self.groups_[::-1])
+        strongest = dict(zip(columns.tolist(), group_of.tolist(), strict=True))
+        place = {group: k for k, group in enumerate(self.groups_.tolist())}
+        places = [place[strongest[j]] for j in self.selected_.tolist()]
+        return {"group": self.group_names_[places], "group_score": self.group_scores_[places]}
 
     @property
     def _n_asked(self) -> int | None:
-        """How many features were asked for: rows held out may choose fewer."""
-        return self.n_features_to_select if self.validation is None else None
+        """How many features were asked for: rows held out may choose fewer, and groups have several."""
+        is_exact = self.validation is None and (self.feature_groups is None or self.counts == "features")
+        return self.n_features_to_select if is_exact else None
 
     def _notes(self, passes: Passes) -> list[str]:
         """Return in words what was selected, why it ended there, and how far the optimum is."""
@@ -320,25 +415,21 @@ class FGM(BaseSelector):
             f"duality gap {when}: the optimum over all columns, which need not be sparse, is at least "
             f"{100 * (1.0 - gap):.3g} % of the objective"
         )
-        if self.normalize == "auto":
-            notes.append(_how_scaled(passes.columns.scaling.n_mostly_zero, self.n_features_in_))
-        n_constant = int((passes.columns.scaling.inverse == 0.0).sum())
-        if n_constant:
-            notes.append(f"{n_constant} column(s) are constant and cannot be selected")
-        return notes + passes.notes
+        return notes + passes.candidates.notes(self.normalize) + passes.notes
 
     def _debiased(self, passes: Passes, y: np.ndarray, weight: np.ndarray) -> str:
         """Refit on the selected features alone; return both fits' accuracies in words."""
-        features, problem, run = np.flatnonzero(self.support_), passes.problem, passes.columns.run
+        features, problem, run = np.sort(self.selected_), passes.problem, passes.candidates.run
         loss, columns = find_loss(self.loss_), problem.columns_of(features)
         ridge = None if loss.is_likelihood else 1.0 / (self.C_ * float(weight.sum()))
         mean_loss = MeanLoss(loss.name, 1.0 if loss.is_classifier else None, ridge=ridge)
         fits = []
         for target in y:
             held = Run(ArrayMatrix(columns.T, target, weight), self.method, task_limit=run.task_limit)
-            fits.append(refit_selected(held, np.arange(len(features)), mean_loss, self.n_features_in_))
+            fits.append(refit_selected(held, np.arange(len(features)), mean_loss, run.matrix.shape[1]))
         coef, intercept = np.array([fit.coef for fit in fits]), np.array([fit.intercept for fit in fits])
-        self.coef_[..., features] = coef if len(y) > 1 else coef[0]
+        places = features if self.made_ is None else np.argsort(self.selected_)
+        self.coef_[..., places] = coef if len(y) > 1 else coef[0]
         self.intercept_ = intercept if len(y) > 1 else float(intercept[0])
         fitted = problem.predictions().reshape(len(y), -1) + problem.shift[:, None]
         refitted = coef @ columns.astype(np.float64) + intercept[:, None]
@@ -353,11 +444,8 @@ class FGM(BaseSelector):
         )
 
 
-def _how_scaled(n_mostly_zero: int, n_features: int) -> str:
-    """Return in words what ``normalize="auto"`` made of the columns."""
-    if not n_mostly_zero:
-        return "columns were divided by their standard deviations: none is of dummies, counts or tf-idf"
-    return (
-        f"{n_mostly_zero:,} of {n_features:,} columns have zeros and no value below (dummies, counts, tf-idf): their "
-        f"standard deviations, by which columns were divided, are those with {PRIOR_ROWS:g} more rows"
-    )
+def _units(n_features: int, groups: FeatureGroups | None, cost: MapCost | None) -> Units:
+    """Return what is selected from: columns, groups of them, or what a map makes of them."""
+    if cost is not None:
+        return Units(cost.n_units, cost.most_columns, cost.most_units)
+    return Units(n_features) if groups is None else Units(groups.n_groups, groups.most_columns, groups.most_groups)

@@ -10,10 +10,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from daskfs.feature_maps.base import ImplicitMatrix
 from daskfs.kernels.blocks.column_totals import mean_and_deviation
 from daskfs.kernels.fgm.scores import (
     ALL_LINES,
@@ -65,10 +66,11 @@ class ColumnMoments(Record):
     deviation: np.ndarray
     """Population standard deviation, exactly 0 of a constant column."""
     minimum: np.ndarray
+    maximum: np.ndarray
 
 
 def sums_of_block(matrix: Matrix, weight: np.ndarray, columns: ColumnRange) -> ColumnMoments:
-    """Return mean, standard deviation and minimum of the columns of a block, over rows of positive weight.
+    """Return mean, standard deviation and extremes of the columns of a block, over rows of positive weight.
 
     Parameters
     ----------
@@ -86,11 +88,12 @@ def sums_of_block(matrix: Matrix, weight: np.ndarray, columns: ColumnRange) -> C
         NaN or infinity, with the column's name.
     """
     origin, total, sums, squares = np.zeros((4, columns.stop - columns.start))
-    least = np.full(len(sums), np.inf)
+    least, most = np.full(len(sums), np.inf), np.full(len(sums), -np.inf)
     sparse = sparse_block(matrix, columns.start, columns.stop, weight[None])
     if sparse is not None:
         sparse_column_sums(
-            sparse.starts, sparse.rows, sparse.values, sparse.vectors[0], origin, total, sums, squares, least
+            sparse.starts, sparse.rows, sparse.values, sparse.vectors[0], origin, total, sums, squares, least,
+            most,
         )  # fmt: skip
     else:
         for strip in _strips(matrix, columns):
@@ -99,11 +102,12 @@ def sums_of_block(matrix: Matrix, weight: np.ndarray, columns: ColumnRange) -> C
             column_sums(
                 *flattened(strip.values), lines, n_rows, n_columns, weight[strip.first : strip.first + n_rows],
                 origin[at], total[at], sums[at], squares[at], least[at],
+                most[at],
             )  # fmt: skip
     if not np.isfinite(squares).all():
         raise matrix.bad_column(columns.start + int(np.flatnonzero(~np.isfinite(squares))[0]))
     whole = float(np.cumsum(weight)[-1])  # in the order in which the kernels sum: no zeros, no rest
-    return ColumnMoments(*mean_and_deviation(origin, total, sums, squares, whole), least)
+    return ColumnMoments(*mean_and_deviation(origin, total, sums, squares, whole), least, most)
 
 
 class Best(NamedTuple):
@@ -127,14 +131,47 @@ def best_of_both(one: Best, other: Best, n_wanted: int) -> Best:
 
 
 def best_of_block(matrix: Matrix, v: np.ndarray, n_wanted: int, likely: np.ndarray, columns: ColumnRange) -> Best:
-    """Return the columns of a block with the largest scores ``Σ_c (Σ_i v_ci (x_ij - centre_j) / scale_j)²``.
+    """Return the columns of a block with the largest scores: see `scores_of_block`.
+
+    Parameters
+    ----------
+    matrix, v, likely, columns : as in `scores_of_block`
+    n_wanted : int
+
+    Raises
+    ------
+    DataError
+        NaN or infinity, with the column's name.
+    """
+    scores, kept, values = scores_of_block(matrix, v, likely, columns)
+    return Best(*largest(scores, columns.start, n_wanted), kept, values)
+
+
+def best_of_part(matrix: ImplicitMatrix, v: np.ndarray, n_wanted: int, floor: float, part: Any) -> Best:
+    """Return the units of a part of implicit columns with the largest scores."""
+    units, scores = matrix.score_columns(v, n_wanted, floor, part)
+    return Best(units, scores, np.empty(0, np.int64), np.empty((0, 0), matrix.dtype))
+
+
+class ScoredBlock(NamedTuple):
+    """The scores of a block of columns, and the values of some of them."""
+
+    scores: np.ndarray
+    """Shape (n_columns,), float64."""
+    kept: np.ndarray
+    """Columns whose values are here, int64."""
+    values: np.ndarray
+    """Shape (n_kept, n_samples)."""
+
+
+def scores_of_block(matrix: Matrix, v: np.ndarray, likely: np.ndarray, columns: ColumnRange) -> ScoredBlock:
+    """Return the scores ``Σ_c (Σ_i v_ci (x_ij - centre_j) / scale_j)²`` of a block of columns.
 
     Parameters
     ----------
     matrix : Matrix
     v : ndarray of shape (n_classes, n_samples), float64
         Dual variables with the sign of the class; rows of 0 take no part.
-    n_wanted : int
     likely : ndarray of int64, ascending
         Columns to keep the values of, while their tiles pass by.
     columns : ColumnRange
@@ -174,7 +211,7 @@ def best_of_block(matrix: Matrix, v: np.ndarray, n_wanted: int, likely: np.ndarr
     for vector, of_class in zip(v, products, strict=True):
         of_class -= columns.centre * vector.sum()
         of_class *= columns.inverse
-    return Best(*largest((products * products).sum(axis=0), columns.start, n_wanted), kept, values)
+    return ScoredBlock((products * products).sum(axis=0), kept, values)
 
 
 def read_columns(matrix: Matrix, columns: np.ndarray) -> np.ndarray:

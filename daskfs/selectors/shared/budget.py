@@ -24,6 +24,7 @@ import numpy as np
 from daskfs.errors import PlanError
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Crowding
+from daskfs.matrix.names import Names
 
 BLOCK_NBYTES = 1 << 20  # of a tile, put together at once
 TILES_NBYTES = (8 << 20) + BLOCK_NBYTES  # a decoded and an encoded tile of the reader, of 4 MiB, and a block of one
@@ -50,6 +51,10 @@ class DataShape:
     """Of these rows in a sparse store; None where all values are stored, or lie in memory."""
     crowding: Crowding | None = None
     """Of the sparse store; None where it is not known: rows and columns are taken to have as many entries each."""
+    names: Names | None = None
+    """Of the columns, where a plan is told."""
+    table_columns: np.ndarray | None = None
+    """Names of the columns of the table that the features were encoded from, where a plan is told."""
 
     @classmethod
     def of(cls, matrix: Matrix) -> Self:

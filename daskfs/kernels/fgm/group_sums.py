@@ -1,0 +1,28 @@
+"""Scores of groups of columns: sums of the scores of their columns, in the order in which a group has them."""
+
+from __future__ import annotations
+
+from daskfs.kernels.numba_cache import is_stopped, kernel
+
+
+@kernel
+def sums_of(scores, members, bounds, groups, out):  # type: ignore[no-untyped-def]
+    """Write the sum of the scores of each of some groups' columns.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_columns,), float64
+    members : ndarray of shape (n_members,), int64
+        Columns, group after group.
+    bounds : ndarray of shape (n_groups + 1,), int64
+        Group g has ``members[bounds[g]:bounds[g + 1]]``.
+    groups : ndarray of shape (n_wanted,), int64
+    out : ndarray of shape (n_wanted,), float64
+    """
+    for k in range(groups.shape[0]):
+        if k % 4096 == 0 and is_stopped():
+            break
+        total = 0.0
+        for m in range(bounds[groups[k]], bounds[groups[k] + 1]):
+            total += scores[members[m]]
+        out[k] = total

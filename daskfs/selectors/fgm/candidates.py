@@ -1,0 +1,312 @@
+"""What FGM selects from: units of one or several columns, scored where the data are, read when they are taken.
+
+    StoredColumns      a unit is a column of the matrix: a task returns its best, and of those that groups may take
+                       the values, which passed by anyway
+    StoredGroups       a unit is a group of them: tasks return the scores of columns, of which the sums are made here
+    ImplicitColumns    a unit is what a feature map says: the matrix of its columns scores itself, round after round
+
+The passes ask for the best units, their columns, and that the restricted problem be given these; what a unit is they do
+not know. Plain columns are the first case, so that they pay nothing for the others.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from functools import partial
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from daskfs.feature_maps.base import ImplicitMatrix, MapCost
+from daskfs.feature_maps.groups import FeatureGroups
+from daskfs.kernels.fgm.topk import largest
+from daskfs.selectors.fgm.loss_weight import typical_variance
+from daskfs.selectors.fgm.plan import Cut, Units
+from daskfs.selectors.fgm.restricted_problem import RestrictedProblem
+from daskfs.selectors.fgm.standardising import PRIOR_ROWS, Scaling, blocks_of
+from daskfs.selectors.fgm.tasks import (
+    Best,
+    ScoredBlock,
+    best_of_block,
+    best_of_both,
+    best_of_part,
+    read_columns,
+    scores_of_block,
+)
+from daskfs.selectors.shared.run import Run
+
+
+class Found(NamedTuple):
+    """What a worst-case analysis found."""
+
+    units: np.ndarray
+    """Shape (<= n_wanted,), int64, by falling score, ties by number."""
+    scores: np.ndarray
+    """Theirs, ``Σ_c ‖X̃_uᵀ v_c‖²``."""
+    quadratic: float
+    """The sum of the B largest scores: the squared dual norm of the k-support norm, k = B."""
+
+
+class Candidates(ABC):
+    """Units that FGM selects from.
+
+    Parameters
+    ----------
+    run : Run
+        Over the matrix whose columns they are.
+    cut : Cut
+    """
+
+    kind: ClassVar[str] = "features"
+    """What users call a unit."""
+
+    def __init__(self, run: Run, cut: Cut) -> None:
+        self.run, self.cut = run, cut
+        self.n_passes = 0
+        """Worst-case analyses so far."""
+
+    @property
+    @abstractmethod
+    def units(self) -> Units:
+        """How many there are, of how many columns."""
+
+    @property
+    def n_units(self) -> int:
+        """How many there are."""
+        return self.units.n_units
+
+    @property
+    @abstractmethod
+    def variance(self) -> float:
+        """Typical variance of the columns as the scores see them."""
+
+    @abstractmethod
+    def worst_case(self, v: np.ndarray, n_wanted: int, per_pass: int, held: np.ndarray) -> Found:
+        """Return the units with the largest scores: Algorithms 2 and 5.
+
+        Parameters
+        ----------
+        v : ndarray of shape (n_classes, n_samples)
+            Dual variables.
+        n_wanted : int
+        per_pass : int
+            The paper's B.
+        held : ndarray of int64
+            Units whose values are not needed.
+        """
+
+    def columns_of(self, units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the columns of some units, one unit after the other, and of each column its unit."""
+        return units, units
+
+    def give(self, problem: RestrictedProblem, columns: np.ndarray) -> None:
+        """Read columns for a restricted problem to keep, which does not have them."""
+        if len(columns):
+            order = np.argsort(columns, kind="stable")
+            values = np.empty((len(columns), self.run.matrix.shape[0]), self.run.matrix.dtype)
+            order = self._foreseen(columns, order, values)
+            groups = self._read_together(columns[order])
+            at = np.cumsum([0, *(len(group) for group in groups)])
+            for k, part in self.run.each("columns", read_columns, groups):
+                values[order[at[k] : at[k + 1]]] = part
+            problem.keep(columns, values, *self._scaling_of(columns, values))
+
+    def _foreseen(self, columns: np.ndarray, order: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Write the values that are here already; return the places of the other columns, in this order."""
+        return order
+
+    @abstractmethod
+    def _read_together(self, ascending: np.ndarray) -> list[np.ndarray]:
+        """Return columns by the tasks that read them."""
+
+    @abstractmethod
+    def _scaling_of(self, columns: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return centre and inverse of columns: x̃ = (x - centre) * inverse."""
+
+    @abstractmethod
+    def notes(self, normalize: bool | str) -> list[str]:
+        """Return in words how the columns were made and standardised."""
+
+
+class StoredColumns(Candidates):
+    """The columns of a matrix, each a unit: standardised on the fly, scored and read where the tasks run."""
+
+    def __init__(self, run: Run, cut: Cut, scaling: Scaling) -> None:
+        super().__init__(run, cut)
+        self.scaling = scaling
+        none = np.empty(0, np.int64)
+        self._best = Best(none, none, none, np.empty((0, run.matrix.shape[0]), run.matrix.dtype))
+        """What the last analysis found: the best columns, and the values of those that could be foreseen."""
+
+    @property
+    def units(self) -> Units:
+        """The columns."""
+        return Units(self.run.matrix.shape[1])
+
+    @property
+    def variance(self) -> float:
+        """Typical variance of the standardised columns."""
+        return typical_variance(self.scaling.variance)
+
+    def worst_case(self, v: np.ndarray, n_wanted: int, per_pass: int, held: np.ndarray) -> Found:
+        """Return the columns with the largest scores.
+
+        The best of the last analysis that are not held are most often the best of this one: the tasks keep the values
+        of some of them, so that the tiles need not be decoded again for those that a group takes.
+        """
+        n_asked = n_wanted + self.cut.n_foreseen
+        join = partial(best_of_both, n_wanted=n_asked)
+        likely = self._likely(self._best.columns, held)
+        parts = self.scaling.of_blocks(blocks_of(self.run, self.cut))
+        self._best = self.run.reduce("scores", best_of_block, parts, join, v, n_asked, likely)
+        self.n_passes += 1
+        scores = self._best.scores[:n_wanted]
+        return Found(self._best.columns[:n_wanted], scores, float(scores[:per_pass].sum()))
+
+    def _likely(self, columns: np.ndarray, held: np.ndarray) -> np.ndarray:
+        return np.sort(columns[~np.isin(columns, held)][: self.cut.n_foreseen])
+
+    def _foreseen(self, columns: np.ndarray, order: np.ndarray, values: np.ndarray) -> np.ndarray:
+        kept = {column: at for at, column in enumerate(self._best.kept.tolist())}
+        is_kept = np.isin(columns[order], self._best.kept)
+        for k in order[is_kept].tolist():
+            values[k] = self._best.values[kept[int(columns[k])]]
+        return order[~is_kept]
+
+    def _read_together(self, ascending: np.ndarray) -> list[np.ndarray]:
+        """Return columns by the tasks that read them: those of one block of tiles together."""
+        if self.run.matrix.is_resident:
+            return [ascending]
+        tile = max(1, self.run.matrix.tile_shape[1])
+        groups: list[list[int]] = []
+        for column in ascending.tolist():
+            if groups and groups[-1][0] // tile == column // tile and len(groups[-1]) < self.cut.n_read:
+                groups[-1].append(column)
+            else:
+                groups.append([column])
+        return [np.array(group, dtype=np.int64) for group in groups]
+
+    def _scaling_of(self, columns: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return self.scaling.centre[columns], self.scaling.inverse[columns]
+
+    def notes(self, normalize: bool | str) -> list[str]:
+        """Return in words how columns were standardised, and how many are constant."""
+        found = []
+        if normalize == "auto":
+            found.append(_how_scaled(self.scaling.n_mostly_zero, self.run.matrix.shape[1]))
+        n_constant = int((self.scaling.inverse == 0.0).sum())
+        if n_constant:
+            found.append(f"{n_constant} column(s) are constant and cannot be selected")
+        return found
+
+
+class StoredGroups(StoredColumns):
+    """Groups of the columns of a matrix, each a unit."""
+
+    kind = "groups"
+
+    def __init__(self, run: Run, cut: Cut, scaling: Scaling, groups: FeatureGroups, by_size: bool) -> None:
+        super().__init__(run, cut, scaling)
+        self.groups, self.by_size = groups, by_size
+        self.n_visited = 0
+        """Groups whose scores were summed, in all analyses."""
+        self._promising = np.empty(0, np.int64)
+
+    @property
+    def units(self) -> Units:
+        """The groups."""
+        return Units(self.groups.n_groups, self.groups.most_columns, self.groups.most_groups)
+
+    def worst_case(self, v: np.ndarray, n_wanted: int, per_pass: int, held: np.ndarray) -> Found:
+        """Return the groups with the largest scores, as sums over their columns or, if asked, as means."""
+        held_columns = self.columns_of(held)[0]
+        likely = self._likely(self.columns_of(self._promising)[0], held_columns)
+        parts = self.scaling.of_blocks(blocks_of(self.run, self.cut))
+        blocks: list[ScoredBlock] = self.run.map("scores", scores_of_block, parts, v, np.unique(likely))
+        self.n_passes += 1
+        squares = np.concatenate([block.scores for block in blocks])
+        kept, values = (np.concatenate([block[at] for block in blocks]) for at in (1, 2))
+        self._best = Best(kept[:0], squares[:0], kept, values)
+        if self.by_size:
+            sums = self.groups.sums(squares)
+            units, scores = largest(sums / self.groups.sizes, 0, n_wanted)
+            self.n_visited += self.n_units
+            quadratic = float(largest(sums, 0, per_pass)[1].sum())
+        else:
+            units, scores, n_visited = self.groups.largest(squares, n_wanted)
+            self.n_visited += n_visited
+            quadratic = float(scores[:per_pass].sum())
+        self._promising = units[~np.isin(units, held)]
+        return Found(units, scores, quadratic)
+
+    def columns_of(self, units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the columns of some groups, one group after the other, and of each column its group."""
+        return self.groups.columns_of(units)
+
+    def notes(self, normalize: bool | str) -> list[str]:
+        """Return in words what the groups are, and how many of them were looked at."""
+        found = super().notes(normalize)
+        found.append(self.groups.text)
+        if self.by_size:
+            found.append("scores of groups are means over their columns: no subtree can be left out")
+        elif self.groups.is_tree:
+            share = self.n_visited / max(1, self.n_passes * self.n_units)
+            found.append(f"the tree was pruned: {100 * share:.3g} % of the groups were visited")
+        return found
+
+
+class ImplicitColumns(Candidates):
+    """The columns that a feature map makes of a matrix, which scores itself."""
+
+    def __init__(self, run: Run, cut: Cut, implicit: ImplicitMatrix, cost: MapCost) -> None:
+        super().__init__(run, cut)
+        self.implicit, self.cost = implicit, cost
+
+    @property
+    def units(self) -> Units:
+        """Those of the map."""
+        return Units(self.cost.n_units, self.cost.most_columns, self.cost.most_units)
+
+    @property
+    def variance(self) -> float:
+        """As the map says."""
+        return float(self.implicit.variance)
+
+    def worst_case(self, v: np.ndarray, n_wanted: int, per_pass: int, held: np.ndarray) -> Found:
+        """Return the units with the largest scores, of every round no more than can be among them."""
+        join = partial(best_of_both, n_wanted=n_wanted)
+        none = np.empty(0, np.int64)
+        best = Best(none, np.empty(0), none, np.empty((0, 0), self.implicit.dtype))
+        for parts in self.implicit.rounds(self.run.limits.n_threads, held):
+            floor = float(best.scores[-1]) if len(best.scores) == n_wanted else 0.0
+            found = self.run.reduce("scores", best_of_part, parts, join, v, n_wanted, floor)
+            best = best_of_both(best, found, n_wanted)
+        self.n_passes += 1
+        return Found(best.columns, best.scores, float(best.scores[:per_pass].sum()))
+
+    def columns_of(self, units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the columns of some units, one unit after the other, and of each column its unit."""
+        columns, bounds = self.implicit.columns_of(units)
+        return columns, np.repeat(units, np.diff(bounds))
+
+    def _read_together(self, ascending: np.ndarray) -> list[np.ndarray]:
+        starts: Iterable[int] = range(0, len(ascending), self.cut.n_read)
+        return [ascending[start : start + self.cut.n_read] for start in starts]
+
+    def _scaling_of(self, columns: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return self.implicit.scaling_of(columns, values)
+
+    def notes(self, normalize: bool | str) -> list[str]:
+        """Return what the map says."""
+        return list(self.implicit.notes)
+
+
+def _how_scaled(n_mostly_zero: int, n_features: int) -> str:
+    """Return in words what ``normalize="auto"`` made of the columns."""
+    if not n_mostly_zero:
+        return "columns were divided by their standard deviations: none is of dummies, counts or tf-idf"
+    return (
+        f"{n_mostly_zero:,} of {n_features:,} columns have zeros and no value below (dummies, counts, tf-idf): their "
+        f"standard deviations, by which columns were divided, are those with {PRIOR_ROWS:g} more rows"
+    )
