@@ -20,7 +20,7 @@ _PLACE_OF = {
     "DaskfsError": "daskfs.errors:DaskfsError",
 }
 
-__all__ = [*_PLACE_OF, "__version__", "baselines"]
+__all__ = [*_PLACE_OF, "__version__", "baselines", "feature_maps"]
 
 if TYPE_CHECKING:
     from daskfs.errors import DaskfsError as DaskfsError
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    if name == "baselines":
-        return import_module("daskfs.baselines")
+    if name in ("baselines", "feature_maps"):
+        return import_module(f"daskfs.{name}")
     if name not in _PLACE_OF:
         raise AttributeError(f"module 'daskfs' has no attribute {name!r}")
     return load(_PLACE_OF[name])
