@@ -175,6 +175,10 @@ def ingest(
         ),
     ] = None,
     delimiter: Annotated[str | None, typer.Option(help="Field delimiter of a text table.")] = None,
+    one_hot: Annotated[
+        Literal["dense", "sparse"] | None,
+        typer.Option(help="Categories of a table as columns, or as entries: of any number of levels."),
+    ] = None,
     dtype: Annotated[
         Literal["float32", "float64", "int8"], typer.Option(help="dtype of the stored matrix.")
     ] = "float32",
@@ -193,7 +197,7 @@ def ingest(
     from daskfs.sources.ingest import ingest as ingest_source
 
     options: dict[str, Any] = {"target": target, "schema": schema, "weight": weight, "kind": kind}
-    options["delimiter"] = delimiter
+    options |= {"delimiter": delimiter, "one_hot": one_hot}
     with (
         interrupts.concluding(),
         _shown_progress() as progress,

@@ -90,8 +90,8 @@ def selection_table(
         Column numbers, most important first.
     coef, scores : iterable of float
         In the order of `selected`.
-    feature_names : ndarray of shape (n_features,), or another that has an item for each column, optional
-        Names of all columns; ``x0``, ``x1``, ... by default.
+    feature_names : ndarray of shape (n_features,), or another that is indexed like one, optional
+        Names of all columns, of which those of `selected` are asked for at once; ``x0``, ``x1``, ... by default.
 
     Returns
     -------
@@ -109,7 +109,7 @@ def selection_table(
 
     index = np.array(list(selected), dtype=object)
     index = index.astype(np.uint64 if (index > _LARGEST_INT64).any() else np.int64)
-    names = [f"x{j}" if feature_names is None else str(feature_names[j]) for j in index]
+    names = [f"x{j}" for j in index] if feature_names is None else [str(name) for name in feature_names[index]]
     return pd.DataFrame(
         {
             "rank": np.arange(1, len(index) + 1, dtype=np.int64),

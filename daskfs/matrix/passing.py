@@ -33,6 +33,10 @@ class Passing(Matrix):
         """Yield what the blocks of these rows tell of features' names."""
         return ()
 
+    def names_of(self, ids: np.ndarray) -> Any:
+        """Return the names of ids that say them; None where blocks tell names, or nobody does."""
+        return None
+
 
 class PassingBlocks(OfBlocks, Passing):
     """A matrix of blocks that pass by once: rows (columns) can be read until later ones were asked for.

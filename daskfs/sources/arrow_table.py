@@ -80,7 +80,8 @@ class ArrowSource(TableSource):
             return super().n_samples
         return int(self._table.num_rows)
 
-    def _estimate_n_samples(self) -> int | None:
+    def estimate_n_samples(self) -> int | None:
+        """Return the number of rows."""
         return int(self._table.num_rows)
 
     def header(self) -> Mapping[str, pa.DataType | None]:

@@ -334,8 +334,8 @@ class CsvSource(FileTable):
         """Return file, line, column and value."""
         return csv_faults.locate(Path(file), self.layout, self._names, row, column)
 
-    def _estimate_n_samples(self) -> int | None:
-        """Estimate from the head of the first file: bytes per line, and how far compression shrinks them."""
+    def estimate_n_samples(self) -> int | None:
+        """Return an estimate by the head of the first file: bytes per line, and how far compression shrinks them."""
         with open_text(self.files[0], self.layout) as (stream, _):
             head = stream.read(_HEAD_NBYTES)
             ended = not stream.peek(1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from daskfs.cluster.promises import Promise, promises, token_of
 from daskfs.errors import DataError, SourceError
 from daskfs.sources.parquet import nan_as_missing
 from daskfs.sources.roles import Names
@@ -82,7 +83,8 @@ class FrameSource(_AnyFrame):
             return super().n_samples
         return len(self._frame)
 
-    def _estimate_n_samples(self) -> int | None:
+    def estimate_n_samples(self) -> int | None:
+        """Return the number of rows."""
         return len(self._frame)
 
     def header(self) -> Mapping[str, pa.DataType | None]:
@@ -119,19 +121,21 @@ class DaskFrameSource(_AnyFrame):
 
     def describe(self) -> dict[str, Any]:
         """Return kind, columns and partitions."""
-        columns = [str(name) for name in self._frame.columns]
-        return {
-            "kind": self.kind,
-            "description": self.place,
-            "columns": columns,
-            "n_partitions": self._frame.npartitions,
-        }
+        columns, n_partitions, _ = self._identity
+        return {"kind": self.kind, "description": self.place, "columns": columns, "n_partitions": n_partitions}
 
     def digest(self) -> str:
         """Return the digest of the graph: Dask's token, which is equal for equal graphs over equal inputs."""
-        from dask.base import tokenize
+        return self._identity[2]
 
-        return hashlib.sha256(tokenize(self._frame, self._y).encode()).hexdigest()
+    @cached_property
+    def _identity(self) -> tuple[list[str], int, str]:
+        token = token_of(self._frame, self._y)
+        return [str(name) for name in self._frame.columns], self._frame.npartitions, token
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is sent: not the frame, of which parts are sent."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("_frame", "_y")}
 
     def header(self) -> Mapping[str, pa.DataType | None]:
         """Return names and types; the first partition is computed where object columns hide them."""
@@ -153,13 +157,37 @@ class DaskFrameSource(_AnyFrame):
             done += len(frame)
             yield _with_column(frame, y, self._target)
 
+    @property
+    def has_parts(self) -> bool:
+        """Whether each partition has its targets."""
+        return self._y is None or hasattr(self._y, "to_delayed")
+
+    def parts(self) -> Sequence[Promise]:
+        """Return the partitions, which are computed where they are read."""
+        if not self.has_parts:
+            return ()
+        _ = self._identity, self.columns  # found before the source is sent
+        n_partitions = self._frame.npartitions
+        lazy_targets = _lazy_parts(self._y, n_partitions)
+        return promises(self._frame.to_delayed(), *([] if lazy_targets is None else [lazy_targets]))
+
+    def part_batches(self, part: Promise) -> Iterator[TableBatch]:
+        """Yield a partition in slices."""
+        frame, *y = part.kept()
+        yield from self._slices(
+            _with_column(frame.rename(columns=str), y[0] if y else None, self._target), 0, self.columns
+        )
+
+    def _slices(self, frame: pd.DataFrame, first_row: int, columns: Mapping[str, ColumnSchema]) -> Iterator[TableBatch]:
+        for start in range(0, len(frame), _BATCH_ROWS):
+            batch = _as_arrow(frame.iloc[start : start + _BATCH_ROWS], columns, self.place)
+            yield TableBatch(batch, self.place, first_row + start)
+
     def batches(self, columns: Mapping[str, ColumnSchema]) -> Iterator[TableBatch]:
         """Yield each partition in slices."""
         done = 0
         for frame in self._partitions():
-            for start in range(0, len(frame), _BATCH_ROWS):
-                batch = _as_arrow(frame.iloc[start : start + _BATCH_ROWS], columns, self.place)
-                yield TableBatch(batch, self.place, done + start)
+            yield from self._slices(frame, done, columns)
             done += len(frame)
         if self._y is not None and _lazy_parts(self._y, self._frame.npartitions) is None and len(self._y) != done:
             raise DataError(f"expected {done} targets as the rows of X, found {len(self._y)}", "y")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -12,28 +12,93 @@ import pyarrow.compute as pc
 from daskfs.sources.base import SourceBlock
 from daskfs.sources.columns import BadValue, CategoryEncoder, Encoder, NumberEncoder, checked_numbers, write_numbers
 
+BlockT = TypeVar("BlockT", covariant=True)
 
-class EncodedBlock:
-    """A block being filled."""
 
-    def __init__(self, start: int, length: int, n_features: int, dtype: np.dtype, source: Any) -> None:
-        self.start, self.n_rows = start, 0
-        self._X = np.empty((length, n_features), dtype)
+class Filling(Protocol[BlockT]):
+    """A block of a table being filled."""
+
+    n_rows: int
+
+    @property
+    def stop(self) -> int:
+        """Number of the first row behind the block."""
+
+    def append(self, table: pa.RecordBatch) -> None:
+        """Encode some more rows."""
+
+    def finished(self) -> BlockT:
+        """Return the block, cut to its rows."""
+
+
+class Beside:
+    """What the rows of a block have beside their features: targets, weights, labels.
+
+    Parameters
+    ----------
+    length : int
+        Rows that it has room for.
+    source : TableSource
+    encoders : mapping of str to Encoder
+        Of targets that are categories.
+    """
+
+    def __init__(self, length: int, source: Any, encoders: Mapping[str, Encoder]) -> None:
         self._targets, self._weights = source.target_names, source.named("weight")
-        self._features, self._columns = source.named("feature"), source.columns
+        self._columns, self._encoders = source.columns, encoders
         self._y = np.empty((length, len(self._targets)))
         self._weight = np.empty(length) if self._weights else None
         self._labels: dict[str, list[np.ndarray]] = {name: [] for name in source.label_names}
+
+    def write(self, rows: slice, table: pa.RecordBatch) -> None:
+        """Take those of some rows."""
+        for k, name in enumerate(self._targets):
+            self._y[rows, k] = self._target(name, table[name])
+        for name in self._weights:
+            self._weight[rows] = _checked_weights(name, table[name])  # type: ignore[index]
+        for name, texts in self._labels.items():
+            texts.append(_as_text(table[name]))
+
+    def _target(self, name: str, values: pa.Array) -> np.ndarray:
+        encoder = self._encoders.get(name)
+        if isinstance(encoder, CategoryEncoder):
+            return encoder.codes(values)
+        return checked_numbers(name, values, integer=self._columns[name].dtype == "integer", is_feature=False)
+
+    def of(self, n_rows: int) -> tuple[np.ndarray, np.ndarray | None, dict[str, np.ndarray]]:
+        """Return targets, weights and labels of so many rows."""
+        y = self._y[:n_rows]
+        weight = None if self._weight is None else self._weight[:n_rows]
+        labels = {name: np.concatenate(texts) for name, texts in self._labels.items()}
+        return (y[:, 0] if y.shape[1] == 1 else y), weight, labels
+
+
+class EncodedBlock:
+    """A block of dense rows being filled."""
+
+    def __init__(
+        self,
+        start: int,
+        length: int,
+        n_features: int,
+        dtype: np.dtype,
+        source: Any,
+        encoders: Mapping[str, Encoder],
+    ) -> None:
+        self.start, self.n_rows = start, 0
+        self._X = np.empty((length, n_features), dtype)
+        self._features, self._encoders = source.named("feature"), encoders
+        self._beside = Beside(length, source, encoders)
 
     @property
     def stop(self) -> int:
         """Number of the first row behind the block."""
         return self.start + self.n_rows
 
-    def append(self, table: pa.RecordBatch, encoders: Mapping[str, Encoder]) -> None:
+    def append(self, table: pa.RecordBatch) -> None:
         """Encode some more rows."""
         rows = slice(self.n_rows, self.n_rows + table.num_rows)
-        X, start = self._X[rows], 0
+        X, start, encoders = self._X[rows], 0, self._encoders
         together: dict[str, np.ndarray] = {}
         for name in self._features:
             encoder, values = encoders[name], table[name]
@@ -41,24 +106,18 @@ class EncodedBlock:
             if numbers is not None:
                 together[name] = numbers
                 continue
-            start = self._append_numbers(table, encoders, together, X, start)
+            start = self._append_numbers(table, together, X, start)
             together = {}
             stop = start + len(encoder.feature_names)
             encoder.encode(values, X[:, start:stop])
             start = stop
-        self._append_numbers(table, encoders, together, X, start)
-        for k, name in enumerate(self._targets):
-            self._y[rows, k] = self._target(name, table[name], encoders)
-        for name in self._weights:
-            self._weight[rows] = _checked_weights(name, table[name])  # type: ignore[index]
-        for name, texts in self._labels.items():
-            texts.append(_as_text(table[name]))
+        self._append_numbers(table, together, X, start)
+        self._beside.write(rows, table)
         self.n_rows = rows.stop
 
     def _append_numbers(
         self,
         table: pa.RecordBatch,
-        encoders: Mapping[str, Encoder],
         together: Mapping[str, np.ndarray],
         X: np.ndarray,
         start: int,
@@ -67,25 +126,12 @@ class EncodedBlock:
         stop = start + len(together)
         if together and not write_numbers(list(together.values()), X[:, start:stop]):
             for k, name in enumerate(together, start):  # which says what is wrong
-                encoders[name].encode(table[name], X[:, k : k + 1])
+                self._encoders[name].encode(table[name], X[:, k : k + 1])
         return stop
-
-    def _target(self, name: str, values: pa.Array, encoders: Mapping[str, Encoder]) -> np.ndarray:
-        encoder = encoders.get(name)
-        if isinstance(encoder, CategoryEncoder):
-            return encoder.codes(values)
-        return checked_numbers(name, values, integer=self._columns[name].dtype == "integer", is_feature=False)
 
     def finished(self) -> SourceBlock:
         """Return the block, cut to its rows."""
-        y = self._y[: self.n_rows]
-        return SourceBlock(
-            self.start,
-            self._X[: self.n_rows],
-            y[:, 0] if y.shape[1] == 1 else y,
-            None if self._weight is None else self._weight[: self.n_rows],
-            {name: np.concatenate(texts) for name, texts in self._labels.items()},
-        )
+        return SourceBlock(self.start, self._X[: self.n_rows], *self._beside.of(self.n_rows))
 
 
 def _checked_weights(name: str, values: pa.Array) -> np.ndarray:

@@ -220,6 +220,10 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
                     yield stream
     except CUT_SHORT as fault:
         raise cut_short(path, fault) from None
+    except OSError as fault:
+        if reader is None or fault.errno is not None:
+            raise
+        raise cut_short(path, fault) from None  # bz2's, which has no name of its own
 
 
 def cut_short(path: Path, fault: BaseException) -> SourceError:

@@ -60,8 +60,10 @@ def ingest(
         CSV (also .gz, .bz2, .xz, .zst) and Parquet files, patterns and folders, Zarr arrays, ``"sklearn:diabetes"``;
         PLINK's .bed files with .bim and .fam;
         files of LIBSVM and Vowpal Wabbit, click logs and texts, which become sparse stores;
+        tables of categories of any number of levels, with ``one_hot="sparse"``, too;
         pandas, dask and polars DataFrames, Arrow tables; numpy and dask arrays; scipy.sparse matrices and .npz files of
-        them, which become sparse stores.
+        them, which become sparse stores; Dask bags of lines (``kind="vw"``, "libsvm", "clicks", "text") or of records
+        of texts, and lists of delayed objects that are such lists or the paths of files.
     path : path-like
         Path of the store.
     target : str or list of str, optional
@@ -94,10 +96,12 @@ def ingest(
     missing : {"error", "drop", "mean", "zero"} or float, optional
         Treatment of missing values in columns that no schema names, and of missing dosages of genotypes.
     client : distributed.Client, optional
-        Workers that see the files and the store's folder: ranges of plain text files, of entries too, and row groups
-        of Parquet files are encoded, sorted and cut into tiles there. The store is the same, byte for byte.
+        Workers that see the files and the store's folder: ranges of plain text files, of entries too, row groups of
+        Parquet files and partitions of Dask's frames and bags are encoded, sorted and cut into tiles there. The store
+        is the same, byte for byte.
     **layout
         Options of the kind of source, of which ``kind`` is one where the name of the file does not say it ("clicks").
+        Of tables: ``one_hot="sparse"``, and then interactions, for categories of any number of levels.
         Of CSV files: delimiter, quote, header, encoding, decimal, thousands, comment, skip_initial_space.
 
     Returns

@@ -68,7 +68,8 @@ class ParquetSource(FileTable):
                 n_rows += table.metadata.num_rows
         return n_rows
 
-    def _estimate_n_samples(self) -> int | None:
+    def estimate_n_samples(self) -> int | None:
+        """Return the number of rows."""
         return self._n_rows
 
     def header(self) -> Mapping[str, pa.DataType | None]:

@@ -55,6 +55,10 @@ ENDINGS = {
 """What the ending of a path says of its kind, before one that says what compresses it; any other is a text table."""
 
 
+OF_TABLES = ("missing", "one_hot", "interactions")
+"""Options that tables in memory take as files do."""
+
+
 def find_source(kind: str) -> type[Source]:
     """Return the class of a kind of source.
 
@@ -96,6 +100,26 @@ def _parameters_of(kind: str) -> list[inspect.Parameter]:
     return [parameter for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]
 
 
+def known_options(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those options of a kind of source that are given.
+
+    Raises
+    ------
+    ConfigError
+        An unknown kind or option.
+    """
+    known = options_of(kind)
+    given = {name: value for name, value in options.items() if value is not None}
+    for name in given:
+        if name not in known:
+            raise ConfigError(
+                f"a {kind} source has no option {name!r}{did_you_mean(name, known)}",
+                f"source.{name}",
+                f"its options are {', '.join(known)}",
+            )
+    return given
+
+
 def make_source(kind: str, **options: Any) -> Source:
     """Return the source that a pipeline file describes.
 
@@ -111,24 +135,39 @@ def make_source(kind: str, **options: Any) -> Source:
     ConfigError
         An unknown kind or option, or a missing required one.
     """
-    known = options_of(kind)
-    given = {name: value for name, value in options.items() if value is not None}
-    for name in given:
-        if name not in known:
-            raise ConfigError(
-                f"a {kind} source has no option {name!r}{did_you_mean(name, known)}",
-                f"source.{name}",
-                f"its options are {', '.join(known)}",
-            )
+    given = known_options(kind, options)
     for parameter in _parameters_of(kind):
         if parameter.default is parameter.empty and parameter.name not in given:
             raise ConfigError(f"a {kind} source needs {parameter.name!r}", "source", f"add {parameter.name}: ...")
-    interactions = given.pop("interactions", None)
-    source = find_source(kind)(**given)
+    one_hot, interactions = given.pop("one_hot", None), given.pop("interactions", None)
+    return with_entries(find_source(kind)(**given), one_hot, interactions)
+
+
+def with_entries(source: Any, one_hot: str | None, interactions: Any) -> Source:
+    """Return a table as entries where that is asked for, and any sparse source with pairs of its features.
+
+    Parameters
+    ----------
+    source : Source
+    one_hot : {"dense", "sparse"}, optional
+        Of a table.
+    interactions : as of `daskfs.sources.sparse.pairs.PairsSource`, optional
+
+    Raises
+    ------
+    ConfigError
+    """
+    if one_hot not in (None, "dense", "sparse"):
+        raise ConfigError(f"expected dense or sparse, found {one_hot!r}", "source.one_hot")
+    if one_hot == "sparse":
+        tables: Any = import_module("daskfs.sources.sparse.one_hot")
+        source = tables.OneHotSource(source)
     if interactions is None:
-        return source
+        return source  # type: ignore[no-any-return]
+    if not source.is_sparse:
+        raise ConfigError("pairs are features of sparse rows", "source.interactions", "set one_hot: sparse")
     pairs: Any = import_module("daskfs.sources.sparse.pairs")
-    return pairs.PairsSource(source, interactions)
+    return pairs.PairsSource(source, interactions)  # type: ignore[no-any-return]
 
 
 def as_source(
@@ -173,20 +212,32 @@ def as_source(
         target, y = None, target
     if _is_path(source) or (isinstance(source, (list, tuple)) and source and all(map(_is_path, source))):
         return _file_source(source, target, schema, weight, names, y, options)
+    if _is_bag(source):
+        if schema is not None or y is not None or names is not None or weight is not None:
+            raise ConfigError("lines of a bag have their targets and weights in them", "ingest", "pass target and kind")
+        bags: Any = import_module("daskfs.sources.sparse.bags")
+        kind = options.pop("kind", "none")
+        of_kind = known_options(kind, options | {"target": target}) if kind in bags.KINDS else {}
+        interactions = of_kind.pop("interactions", None)
+        return with_entries(bags.BagSource(source, kind, **of_kind), None, interactions)
     module = type(source).__module__.partition(".")[0]
-    if options:
+    is_table = hasattr(source, "columns") or hasattr(source, "__arrow_c_stream__")
+    if given := [name for name in options if not (is_table and name in OF_TABLES)]:
         raise ConfigError(
-            f"only files take the options {', '.join(options)}", "ingest", "leave them out for data in memory"
+            f"only files take the options {', '.join(given)}", "ingest", "leave them out for data in memory"
         )
+    one_hot, interactions = options.pop("one_hot", None), options.pop("interactions", None)
     if module == "polars" and hasattr(source, "collect"):
         raise SourceError("expected a frame in memory, found a lazy one", "source", "pass frame.collect()")
     if module not in ("pandas", "dask") and hasattr(source, "__arrow_c_stream__"):
         tables: Any = import_module("daskfs.sources.arrow_table")
-        return tables.ArrowSource(source, schema=schema, target=target, weight=weight, y=y)
+        table = tables.ArrowSource(source, schema=schema, target=target, weight=weight, y=y, **options)
+        return with_entries(table, one_hot, interactions)
     if module in ("pandas", "dask") and hasattr(source, "columns"):
         frames: Any = import_module("daskfs.sources.dataframe")
         frame_class = frames.FrameSource if module == "pandas" else frames.DaskFrameSource
-        return frame_class(source, schema=schema, target=target, weight=weight, y=y)
+        frame = frame_class(source, schema=schema, target=target, weight=weight, y=y, **options)
+        return with_entries(frame, one_hot, interactions)
     if schema is not None:
         raise ConfigError("a table schema is for tables, not for arrays", "schema", "pass names and y, or a DataFrame")
     if target is not None and y is None:
@@ -212,6 +263,13 @@ def _are_names(target: Any) -> bool:
     return isinstance(target, str) or (
         isinstance(target, (list, tuple)) and len(target) > 0 and all(isinstance(name, str) for name in target)
     )
+
+
+def _is_bag(source: Any) -> bool:
+    """Whether a source is a bag of Dask, or a list of delayed objects."""
+    if isinstance(source, (list, tuple)):
+        return bool(source) and all(type(item).__module__ == "dask.delayed" for item in source)
+    return type(source).__module__ == "dask.bag.core"
 
 
 def _is_path(source: Any) -> bool:

@@ -130,10 +130,11 @@ def _guess(
 ) -> ColumnSchema:
     role = "target" if is_target else "weight" if is_weight else "feature"
     if arrow_type is None or _is_number(arrow_type):
-        policy = missing if role == "feature" or missing in NEVER_IMPUTED else "error"
+        is_known = missing in NEVER_IMPUTED or (role == "feature" and missing != "category")
+        policy = missing if is_known else "error"
         return ColumnSchema.model_validate({"role": role, "missing": policy})
     if _is_text(arrow_type) and role != "weight":
-        known = ("error", "drop", "zero") if role == "feature" else NEVER_IMPUTED
+        known = ("error", "drop", "zero", "category") if role == "feature" else NEVER_IMPUTED
         policy = missing if missing in known else "error"
         return ColumnSchema.model_validate({"role": role, "dtype": "string", "missing": policy})
     if role == "weight":

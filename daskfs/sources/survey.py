@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from daskfs.errors import SchemaError
 from daskfs.sources.columns import CategoryEncoder, DateEncoder, Encoder, NumberEncoder, checked_dates, checked_numbers
 from daskfs.sources.dates import years_of
+from daskfs.sources.levels import LevelCounts
 from daskfs.sources.table_schema import ColumnSchema, DateEncoding
 
 MAX_CATEGORIES = 1000
@@ -27,13 +28,21 @@ class Survey:
     ----------
     columns : mapping of str to ColumnSchema
         All columns of the table that are used.
+    by_id : bool
+        Categories of features, which may be of any number, are counted by their ids.
     """
 
-    def __init__(self, columns: Mapping[str, ColumnSchema]) -> None:
-        self.columns = {name: column for name, column in columns.items() if needs_survey(column)}
-        self.counts: dict[str, dict[str, int]] = {name: {} for name in self._of("category")}
+    def __init__(self, columns: Mapping[str, ColumnSchema], *, by_id: bool = False) -> None:
+        self.columns = {name: column for name, column in columns.items() if needs_survey(column, by_id=by_id)}
+        counted_by_id = [name for name, column in self.columns.items() if by_id and is_open(column)]
+        self.level_counts = {name: LevelCounts(name) for name in counted_by_id}
+        self.counts: dict[str, dict[str, int]] = {
+            name: {} for name in self._of("category") if name not in counted_by_id
+        }
         self.years: dict[str, set[int]] = {name: set() for name in self._of("date")}
-        self.moments = {name: Moments() for name in (*self._of("number"), *self._of("standardised"))}
+        self.moments = {
+            name: Moments() for name in (*self._of("number"), *self._of("standardised"), *self._of("log_bins"))
+        }
         self.n_samples = 0
 
     def _of(self, encoding: str) -> list[str]:
@@ -52,12 +61,14 @@ class Survey:
         self.n_samples += table.num_rows
         for name, counts in self.counts.items():
             self._count(name, counts, table[name])
+        for name, levels in self.level_counts.items():
+            levels.update(table[name])
         for name, years in self.years.items():
             years.update(years_of(checked_dates(name, table[name], self.columns[name].date_format)))
         for name, moments in self.moments.items():
             column = self.columns[name]
             present = table[name].drop_null() if column.missing == "mean" else table[name]
-            moments.update(checked_numbers(name, present, integer=column.dtype == "integer", fill=_fill(column, 0.0)))
+            moments.update(checked_numbers(name, present, integer=column.dtype == "integer", fill=fill_of(column, 0.0)))
 
     def _count(self, name: str, counts: dict[str, int], values: pa.Array) -> None:
         tallied = pc.value_counts(values.dictionary_decode() if pa.types.is_dictionary(values.type) else values)
@@ -69,7 +80,7 @@ class Survey:
             raise SchemaError(
                 f"more than {MAX_DISTINCT:,} different values in a category",
                 f"column '{name}'",
-                "set role: ignore or id",
+                "set one_hot: sparse of the source, or role: ignore or id",
             )
 
 
@@ -98,10 +109,24 @@ class Moments:
         return float(np.sqrt(self.squares / self.count)) if self.count else 0.0
 
 
-def needs_survey(column: ColumnSchema) -> bool:
-    """Tell whether the column must be read once before it can be encoded."""
+def is_open(column: ColumnSchema) -> bool:
+    """Tell whether the column is a feature's category whose levels the data say."""
+    return column.role == "feature" and column.resolved_encoding == "category" and column.categories is None
+
+
+def needs_survey(column: ColumnSchema, *, by_id: bool = False) -> bool:
+    """Tell whether the column must be read once before it can be encoded.
+
+    Parameters
+    ----------
+    column : ColumnSchema
+    by_id : bool
+        Categories become features by their ids, of which no list is needed.
+    """
     if column.role not in ("feature", "target"):
         return False
+    if by_id and is_open(column):
+        return column.min_count > 1 or column.max_categories is not None
     encoding = column.resolved_encoding
     if isinstance(column.encoding, DateEncoding):
         return (
@@ -130,13 +155,16 @@ def make_encoder(name: str, column: ColumnSchema, survey: Survey, notes: list[st
         dummies = column.encoding.as_ == "dummies"
         return DateEncoder(name, column.date_format, column.encoding.date_parts, years, dummies, column.drop_first)
     moments = survey.moments.get(name, Moments())
-    encoder = NumberEncoder(name, column.dtype == "integer", _fill(column, moments.mean))
+    if encoding == "log_bins":
+        raise SchemaError("bins are features of sparse rows", f"column '{name}'", "set one_hot: sparse of the source")
+    encoder = NumberEncoder(name, column.dtype == "integer", fill_of(column, moments.mean))
     if encoding == "standardised":
         encoder.centre, encoder.scale = moments.mean, moments.std or 1.0
     return encoder
 
 
-def _fill(column: ColumnSchema, mean: float) -> float | None:
+def fill_of(column: ColumnSchema, mean: float) -> float | None:
+    """Return what a missing number becomes; None where it may not be."""
     if isinstance(column.missing, (int, float)):
         return float(column.missing)
     return {"mean": mean, "zero": 0.0}.get(column.missing)
@@ -162,7 +190,7 @@ def _choose_categories(
         raise SchemaError(
             f"{len(kept):,} different values, more than the {MAX_CATEGORIES:,} that get a column each",
             f"column '{name}'",
-            "set role: ignore, or min_count or max_categories in the table schema",
+            "set one_hot: sparse of the source, role: ignore, or min_count or max_categories in the table schema",
         )
     pooled = frozenset(counts) - frozenset(kept)
     if pooled:

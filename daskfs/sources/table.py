@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,11 +21,11 @@ from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.target import kind_of
 from daskfs.sources.base import Source, SourceBlock
 from daskfs.sources.columns import BadValue, CategoryEncoder, Encoder, checked_numbers
-from daskfs.sources.encoded_block import EncodedBlock
+from daskfs.sources.encoded_block import BlockT, EncodedBlock, Filling
 from daskfs.sources.files import OfFiles, PathLike, expand_paths
-from daskfs.sources.options import SourceOptions
+from daskfs.sources.options import SparseOptions
 from daskfs.sources.roles import Names, resolve_columns
-from daskfs.sources.survey import Survey, make_encoder, needs_survey
+from daskfs.sources.survey import Survey, is_open, make_encoder, needs_survey
 from daskfs.sources.table_schema import ColumnSchema, MissingPolicy, TableSchema, load_table_schema
 
 
@@ -39,12 +39,12 @@ class TableBatch:
 
 
 Fill: TypeAlias = Annotated[
-    Annotated[Literal["error", "drop", "mean", "zero"], Tag("word")] | Annotated[float, Tag("number")],
+    Annotated[Literal["error", "drop", "mean", "zero", "category"], Tag("word")] | Annotated[float, Tag("number")],
     Discriminator(lambda value: "word" if isinstance(value, str) else "number"),
 ]
 
 
-class TableOptions(SourceOptions):
+class TableOptions(SparseOptions):
     """A table on disk."""
 
     path: Annotated[Words, PATH]
@@ -54,7 +54,12 @@ class TableOptions(SourceOptions):
     target: Words | None = Field(default=None, description="target column; overrides the schema")
     weight: str | None = Field(default=None, description="column of sample weights")
     missing: Fill | None = Field(
-        default=None, description="treatment of missing numbers in columns that the schema does not name"
+        default=None, description="treatment of missing values in columns that the schema does not name"
+    )
+    one_hot: Literal["dense", "sparse"] | None = Field(
+        default=None,
+        description="categories as columns of a dense store (default), or as entries: of any number of levels, for a "
+        "sparse store or none",
     )
 
 
@@ -69,9 +74,13 @@ class TableSource(Source):
         The column to predict; overrides the schema's.
     weight : str, optional
         The column of sample weights.
-    missing : {"error", "drop", "mean", "zero"} or float
-        What missing numbers become, in columns that the schema does not name.
+    missing : {"error", "drop", "mean", "zero", "category"} or float
+        What missing values become, in columns that the schema does not name: texts may be dropped, without a feature
+        ("zero") or a category of their own.
     """
+
+    by_id: bool = False
+    """Categories of features become entries by their ids (`daskfs.sources.sparse.one_hot`): nobody lists them."""
 
     def __init__(
         self,
@@ -152,8 +161,9 @@ class TableSource(Source):
         return {name: column.model_dump(mode="json", by_alias=True) for name, column in self.columns.items()}
 
     @cached_property
-    def _survey(self) -> Survey:
-        survey = Survey(self.columns)
+    def survey(self) -> Survey:
+        """What must be known of the columns beforehand: of a pass over them, where one is needed."""
+        survey = Survey(self.columns, by_id=self.by_id)
         if survey.columns:
             for batch in self.batches(self._columns_to_survey):
                 self._survey_batch(survey, batch)
@@ -163,7 +173,9 @@ class TableSource(Source):
     def _columns_to_survey(self) -> dict[str, ColumnSchema]:
         """The columns that must be known beforehand, and those that decide which rows are kept."""
         return {
-            name: column for name, column in self.columns.items() if needs_survey(column) or column.missing == "drop"
+            name: column
+            for name, column in self.columns.items()
+            if needs_survey(column, by_id=self.by_id) or column.missing == "drop"
         }
 
     def _survey_batch(self, survey: Survey, batch: TableBatch) -> None:
@@ -174,18 +186,20 @@ class TableSource(Source):
     @property
     def n_samples(self) -> int | None:  # type: ignore[override]
         """Rows that are kept, known once a survey was needed and made."""
-        survey = self.__dict__.get("_survey")
+        survey = self.__dict__.get("survey")
         return survey.n_samples if survey is not None and survey.columns else None
 
     @cached_property
-    def _encoders(self) -> dict[str, Encoder]:
-        return self._encoders_from(self._survey, self._plan_notes)
+    def encoders(self) -> dict[str, Encoder]:
+        """What writes each column as features, or a target's classes as numbers."""
+        return self._encoders_from(self.survey, self._plan_notes)
 
     def _encoders_from(self, survey: Survey, notes: list[str]) -> dict[str, Encoder]:
         encoders = {
             name: make_encoder(name, column, survey, notes)
             for name, column in self.columns.items()
-            if column.role == "feature" or (column.role == "target" and column.resolved_encoding == "category")
+            if (column.role == "feature" and not (self.by_id and (is_open(column) or column.encoding == "log_bins")))
+            or (column.role == "target" and column.resolved_encoding == "category")
         }
         for name in self.target_names:
             encoder = encoders.get(name)
@@ -197,7 +211,7 @@ class TableSource(Source):
     @property
     def target_classes(self) -> list[str] | None:
         """The categories of the target, by code."""
-        return self._classes_from(self._encoders)
+        return self._classes_from(self.encoders)
 
     def _classes_from(self, encoders: Mapping[str, Encoder]) -> list[str] | None:
         encoder = encoders.get(self.target_names[0]) if len(self.target_names) == 1 else None
@@ -214,28 +228,28 @@ class TableSource(Source):
     @cached_property
     def feature_names(self) -> list[str]:  # type: ignore[override]
         """Names of the features; reads the table once where categories, means or years must be known."""
-        return self._features(self._encoders)
+        return self._features(self.encoders)
 
     @property
     def table_columns(self) -> dict[str, tuple[int, int]]:
         """Columns that became several features, with the first of these and the end."""
         found, stop = {}, 0
         for name in self.named("feature"):
-            first, stop = stop, stop + len(self._encoders[name].feature_names)
+            first, stop = stop, stop + len(self.encoders[name].feature_names)
             if stop - first > 1:
                 found[name] = (first, stop)
         return found
 
     def estimate_shape(self) -> tuple[int | None, int]:
         """Return (n_samples, n_features) from the first batch of the table."""
-        if "_survey" in self.__dict__:
-            return self.n_samples or self._estimate_n_samples(), len(self.feature_names)
-        survey = Survey(self.columns)
+        if "survey" in self.__dict__:
+            return self.n_samples or self.estimate_n_samples(), len(self.feature_names)
+        survey = Survey(self.columns, by_id=self.by_id)
         if survey.columns:
             for batch in self.batches(self._columns_to_survey):
                 self._survey_batch(survey, batch)
                 break
-        return self._estimate_n_samples(), len(self._features(self._encoders_from(survey, [])))
+        return self.estimate_n_samples(), len(self._features(self._encoders_from(survey, [])))
 
     def estimate_target(self) -> TargetKind:
         """Return what the target is taken for, from the first batch of the table."""
@@ -253,31 +267,43 @@ class TableSource(Source):
                 return kind_of(checked_numbers(name, values, is_feature=False))
         return PLAIN_NUMBERS
 
-    def _estimate_n_samples(self) -> int | None:
+    def estimate_n_samples(self) -> int | None:
+        """Return about how many rows there are, without reading them; None where nobody knows."""
         return None
 
     def row_blocks(self, block_rows: int, dtype: np.dtype | type = np.float64) -> Iterator[SourceBlock]:
         """Yield encoded rows in blocks of `block_rows`; one block and one batch are in memory at a time."""
+        return self.filled(block_rows, self._new_block(block_rows, dtype))
+
+    def _new_block(self, block_rows: int, dtype: np.dtype | type) -> Callable[[int], EncodedBlock]:
+        n_features = len(self.feature_names)
+        return lambda start: EncodedBlock(start, block_rows, n_features, np.dtype(dtype), self, self.encoders)
+
+    def filled(self, block_rows: int, new_block: Callable[[int], Filling[BlockT]]) -> Iterator[BlockT]:
+        """Yield blocks of so many rows, each filled with pieces of the table."""
         dropped: dict[str, int] = {}
-        n_samples = yield from self._encoded(self.batches(self.columns), block_rows, dtype, dropped)
+        n_samples = yield from self._filled(self.batches(self.columns), block_rows, new_block, dropped)
         self._note(dropped, n_samples)
 
-    def _encoded(
-        self, batches: Iterator[TableBatch], block_rows: int, dtype: np.dtype | type, dropped: dict[str, int]
-    ) -> Generator[SourceBlock, None, int]:
-        n_features, encoders = len(self.feature_names), self._encoders
-        block = EncodedBlock(0, block_rows, n_features, np.dtype(dtype), self)
+    def _filled(
+        self,
+        batches: Iterator[TableBatch],
+        block_rows: int,
+        new_block: Callable[[int], Filling[BlockT]],
+        dropped: dict[str, int],
+    ) -> Generator[BlockT, None, int]:
+        block = new_block(0)
         for batch in batches:
             table, kept = self._drop_missing(batch.table, dropped)
             start = 0
             while start < table.num_rows:
                 piece = table.slice(start, block_rows - block.n_rows)
                 with self._placed(batch, kept[start:]):
-                    block.append(piece, encoders)
+                    block.append(piece)
                 start += piece.num_rows
                 if block.n_rows == block_rows:
                     yield block.finished()
-                    block = EncodedBlock(block.stop, block_rows, n_features, np.dtype(dtype), self)
+                    block = new_block(block.stop)
         if block.n_rows:
             yield block.finished()
         return block.stop
@@ -288,9 +314,17 @@ class TableSource(Source):
 
     def part_blocks(self, part: Any, block_rows: int, dtype: np.dtype | type) -> Iterator[SourceBlock]:
         """Yield encoded rows of a part."""
+        self.begin_part()
+        return self.filled_part(part, block_rows, self._new_block(block_rows, dtype))
+
+    def begin_part(self) -> None:
+        """Count anew what a part shows."""
         self._dropped: dict[str, int] = {}
-        self._encoders = {name: copy.copy(encoder) for name, encoder in self._encoders.items()}  # they count
-        yield from self._encoded(self.part_batches(part), block_rows, dtype, self._dropped)
+        self.encoders = {name: copy.copy(encoder) for name, encoder in self.encoders.items()}  # they count
+
+    def filled_part(self, part: Any, block_rows: int, new_block: Callable[[int], Filling[BlockT]]) -> Iterator[BlockT]:
+        """Yield blocks of a part, behind `begin_part`."""
+        yield from self._filled(self.part_batches(part), block_rows, new_block, self._dropped)
 
     def part_facts(self) -> tuple[dict[str, int], dict[str, int]]:
         """Return how many rows were dropped for which column, and how many categories nobody had seen."""
@@ -308,7 +342,7 @@ class TableSource(Source):
 
     @property
     def _category_encoders(self) -> list[CategoryEncoder]:
-        return [encoder for encoder in self._encoders.values() if isinstance(encoder, CategoryEncoder)]
+        return [encoder for encoder in self.encoders.values() if isinstance(encoder, CategoryEncoder)]
 
     def _drop_missing(self, table: pa.RecordBatch, dropped: dict[str, int]) -> tuple[pa.RecordBatch, np.ndarray]:
         """Return the rows that are kept, and their numbers in the batch."""

@@ -122,8 +122,10 @@ class ColumnSchema(Document):
     role: Literal["feature", "target", "weight", "id", "split", "ignore"] = "feature"
     dtype: Literal["number", "integer", "string", "date", "time", "datetime"] = "number"
     format: str | None = Field(None, description="Format of dates and times, as for strptime; ISO by default")
-    encoding: Literal["number", "standardised", "category"] | DateEncoding | None = Field(
-        None, description="Encoding as columns; by default numbers unchanged, strings as categories"
+    encoding: Literal["number", "standardised", "category", "log_bins"] | DateEncoding | None = Field(
+        None,
+        description="Encoding as columns; by default numbers unchanged, strings as categories. log_bins: a feature for "
+        "each bin of a squared logarithm, with one_hot: sparse",
     )
     missing: MissingPolicy = "error"
     categories: list[str] | None = Field(None, min_length=1, description="The categories; by default those in the data")
@@ -157,10 +159,12 @@ class ColumnSchema(Document):
             given = self.model_fields_set & {"categories", "min_count", "max_categories", "unseen"}
             if given:
                 raise ValueError(f"{', '.join(sorted(given))}: only for encoding: category")
-            if self.missing == "category":
+            if self.missing == "category" and self.encoding != "log_bins":
                 raise ValueError("missing: category is only for encoding: category; use drop, mean, zero or a number")
         elif self.missing == "mean" or isinstance(self.missing, float):
             raise ValueError(f"missing: {self.missing} is for numbers; use error, drop, zero or category")
+        if self.encoding == "log_bins" and self.role in ("target", "weight"):
+            raise ValueError(f"a {self.role} is a number, and not encoded as log_bins")
         if self.categories is not None and self.model_fields_set & {"min_count", "max_categories"}:
             raise ValueError("give either categories, or min_count and max_categories to choose them by")
         if self.role in ("target", "weight") and self.missing not in ("error", "drop"):
@@ -193,7 +197,7 @@ class ColumnSchema(Document):
 
     @property
     def resolved_encoding(self) -> str:
-        """One of number, standardised, category, date."""
+        """One of number, standardised, category, log_bins, date."""
         if isinstance(self.encoding, DateEncoding):
             return "date"
         if self.encoding is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -13,6 +15,7 @@ from daskfs.kernels.sketch.count_sketch import seed_word
 from daskfs.kernels.sketch.heap import empty_heaps, push
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.mission.selector import Mission
+from daskfs.sources.sparse.fasta import FastaSource
 
 
 @pytest.fixture(scope="module")
@@ -171,3 +174,28 @@ def test_hashed_features_are_learnt_from_a_stream_too(sparse):
         stream.partial_fit(X[start : start + 1000], y[start : start + 1000], classes=[0, 1])
     assert stream.support_.all()
     assert stream.score(X, y) > 0.75
+
+
+def test_hashed_ids_are_learnt_from_a_stream_and_predicted_as_columns_are(tmp_path):
+    """Ids that nobody lists have the cells, and rows the predictions, of the same numbers as columns."""
+    rng, lines = random.Random(0), []
+    for k in range(1500):
+        letters = "".join(rng.choices("ACGT", [1 + (k % 3 == c) for c in range(4)], k=30))
+        lines += [f">{k} label={'abc'[k % 3]}", letters]
+    (tmp_path / "reads.fa").write_text("\n".join(lines) + "\n")
+    source = FastaSource(tmp_path / "reads.fa", k=3, label_from="header")
+    of_ids = FeatureHashing(n_buckets=1 << 8, loss="multinomial", random_state=0).fit_source(source)
+    assert of_ids.score(source) > 0.75
+    assert len(of_ids.selected_) == len(of_ids.result_.table) == 0
+    of_ids.save(tmp_path / "model.npz")
+    again = FeatureHashing.load(tmp_path / "model.npz")
+    block = next(source.sparse_blocks(2000, 10**6))
+    X = scipy.sparse.csr_matrix((block.data, block.features.astype(int), block.indptr), (1500, 64))
+    columns = FeatureHashing(n_buckets=1 << 8, loss="multinomial", random_state=0).partial_fit(X, block.y)
+    expected = X @ columns.coef_.T + columns.intercept_
+    for found in (of_ids, again):
+        y, _, predictor = found.predictors_of(source)
+        np.testing.assert_allclose(predictor, expected, rtol=1e-5, atol=1e-6)
+        assert y.tolist() == block.y.tolist()
+    with pytest.raises(ConfigError, match="cannot have a cell each"):
+        Mission(tail="identity", loss="multinomial").fit_source(source)

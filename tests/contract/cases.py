@@ -91,12 +91,12 @@ def _selectors() -> Iterator[Case]:
         yield Case(f"fgm-B3-{loss}", "FGM", several, "classes", on_tall_data=many, **OF_FGM)
     for loss in ("squared_hinge", "logistic"):
         yield Case(f"fgm-three-{loss}", "FGM", fgm | {"loss": loss, "debias": True}, "three classes", **OF_FGM)
-    groups: dict[str, Any] = {"feature_groups": {"one": [0, 7, 8], "two": list(range(10, 20)), "overlapping": [2, 10]}}
+    groups: dict[str, Any] = {"feature_groups": {"one": [0, 7, 8], "two": [1, 3, 4, 9], "shared": [2, 9]}}
     two = fgm | groups | {"n_features_to_select": 4, "n_features_per_pass": 2, "certify": True}
     yield Case("fgm-groups", "FGM", two, "classes", **OF_FGM)
     tree = {"feature_groups": {"all": {"low": [0, 1, 2], "high": {"odd": [3, 5], "even": [4, 6]}}}}
     yield Case("fgm-tree", "FGM", two | tree | {"group_score": "mean"}, "three classes", **OF_FGM)
-    columns = groups | {"n_features_to_select": 13, "counts": "features", "loss": "logistic"}
+    columns = groups | {"n_features_to_select": 8, "counts": "features", "loss": "logistic"}
     yield Case("fgm-groups-columns", "FGM", fgm | columns, "classes", **OF_FGM)
     mission = {"n_features_to_select": 6, "loss": "squared", "n_epochs": 2, "block_rows": 200}
     raw = {"standardize": False}

@@ -18,8 +18,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
+from daskfs.kernels.sketch.hashed_rows import predict_hashed_rows
 from daskfs.selectors.mission.plan import Settings
 from daskfs.selectors.mission.selector import Mission
+from daskfs.sources.sparse.base import SparseBlock
 
 
 class FeatureHashing(
@@ -41,10 +45,14 @@ class FeatureHashing(
 
     Attributes
     ----------
-    selected_, support_ : all features
+    selected_, support_ : all features; none where features are 64-bit ids of a stream, which nobody lists
     coef_ : ndarray of shape (n_features,), of more than two classes (n_classes, n_features)
         The weight of each feature's cell, with its sign.
     intercept_, classes_, scores_, result_ : as of `Mission`
+
+    Notes
+    -----
+    Rows of a stream of ids are predicted by the cells of their features, one by one: `predict` takes a sparse source.
 
     Examples
     --------
@@ -60,3 +68,18 @@ class FeatureHashing(
 
     def _settings(self) -> Settings:
         return replace(super()._settings(), variant="hashing")
+
+    def _shortfall(self) -> list[str]:
+        return []
+
+    def _predictor(self, block: SparseBlock) -> np.ndarray:
+        """Return the linear predictor of a block's rows: of ids by their cells."""
+        if self._stream is None or not self._stream.are_ids:
+            return super()._predictor(block)
+        model, state = self._stream.shape.model, self._stream.state
+        sketch = model.sketch(state.cells, state.scale)
+        z = np.tile(state.intercept, (block.n_rows, 1))
+        data = np.ones(len(block.features), np.float32) if block.data is None else block.data
+        n_buckets, _, seed = sketch.hashing
+        predict_hashed_rows(block.indptr, block.features, data, sketch.cells, n_buckets, seed, z)
+        return z[:, 0] if model.n_outputs == 1 else z

@@ -8,13 +8,42 @@ import numpy as np
 
 from daskfs.kernels.linear.columns import squared_norm_between
 from daskfs.kernels.losses import row_derivative, row_value
-from daskfs.kernels.numba_cache import inner_loop, is_stopped
+from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
 from daskfs.kernels.sketch.classes import loss_and_derivatives
 from daskfs.kernels.sketch.count_sketch import hash_word, rows_of
 from daskfs.kernels.sketch.rows import step_of
 
 ONE_ROW = rows_of(1)
 _ONE, _S31 = np.uint64(1), np.uint64(31)
+
+
+@kernel
+def signed(value, word):  # type: ignore[no-untyped-def]
+    """Return a value with the sign that its feature's hash gives it."""
+    return np.float64(value) * (1.0 - 2.0 * np.float64(np.int64((word >> _S31) & _ONE)))
+
+
+@kernel
+def predict_hashed_rows(indptr, indices, data, cells, n_buckets, seed, z):  # type: ignore[no-untyped-def]
+    """Add to the predictions of rows the signed weights of their features' cells.
+
+    Parameters
+    ----------
+    indptr, indices, data : ndarray
+        Entries of rows, `indices` uint64.
+    cells, n_buckets, seed
+        As of `train_hashed_rows`; their scale is 1.
+    z : ndarray of shape (n_rows, n_outputs), float64
+    """
+    mask = n_buckets - _ONE
+    for row in range(z.shape[0]):
+        if is_stopped():
+            break
+        for i in range(indptr[row], indptr[row + 1]):
+            h = hash_word(indices[i], seed, ONE_ROW)
+            x = signed(data[i], h)
+            for c in range(z.shape[1]):
+                z[row, c] += np.float64(cells[h & mask, c]) * x
 
 
 @inner_loop
@@ -45,7 +74,7 @@ def train_hashed_rows(  # type: ignore[no-untyped-def]
         for i in range(start, stop):
             h = hash_word(np.uint64(indices[i]), seed, ONE_ROW)
             words[i - start] = h
-            x = np.float64(data[i]) * (1.0 - 2.0 * np.float64(np.int64((h >> _S31) & _ONE)))
+            x = signed(data[i], h)
             for c in range(n_outputs):
                 z[c] += np.float64(cells[h & mask, c]) * x
         if n_outputs == 1:
@@ -60,7 +89,7 @@ def train_hashed_rows(  # type: ignore[no-untyped-def]
             intercept[c] -= rule.intercept_ratio * rate * derivatives[c]
         for i in range(start, stop):
             h = words[i - start]
-            x = np.float64(data[i]) * (1.0 - 2.0 * np.float64(np.int64((h >> _S31) & _ONE)))
+            x = signed(data[i], h)
             for c in range(n_outputs):
                 cells[h & mask, c] -= np.float32(rate * derivatives[c] * x)
     return last, True

@@ -10,7 +10,7 @@ from daskfs.errors import DataError
 from daskfs.matrix.blocks import Rows, SparseRows
 from daskfs.matrix.names import Names
 from daskfs.matrix.passing import Passing
-from daskfs.sources.sparse.base import SparseBlock, ToldNames
+from daskfs.sources.sparse.base import NamedIds, SparseBlock, SparseSource, ToldNames
 
 BLOCK_ROWS, BLOCK_NNZ = 4096, 1 << 20
 """Of a source, read at once."""
@@ -24,12 +24,13 @@ class PassingEntries(Passing):
     Parameters
     ----------
     blocks : generator of SparseBlock
-    n_features : int, optional
-        Columns; None where features are ids.
+    source : SparseSource
+        That they are of.
     """
 
-    def __init__(self, blocks: Generator[SparseBlock, None, None], n_features: int | None) -> None:
-        self._blocks, self._n_features = blocks, n_features or MOST_IDS
+    def __init__(self, blocks: Generator[SparseBlock, None, None], source: SparseSource) -> None:
+        n_features = None if source.features_are_ids else source.n_features
+        self._blocks, self._source, self._n_features = blocks, source, n_features or MOST_IDS
         self._window: list[tuple[int, int, SparseBlock]] = []
         self._n_rows = 0
         self.dtype = np.dtype(np.float32)
@@ -95,9 +96,13 @@ class PassingEntries(Passing):
         return np.concatenate(parts)
 
     def told(self, rows: slice) -> Iterator[ToldNames]:
-        """Yield the names that the blocks of these rows tell."""
-        found = self._overlapping(rows)
+        """Yield the names that the blocks of these rows tell, where their ids do not say them."""
+        found = [] if self._source.ids_say_names else self._overlapping(rows)
         return (block.names.of_rows(first, last) for block, first, last in found if block.names is not None)
+
+    def names_of(self, ids: np.ndarray) -> NamedIds | None:
+        """Return the names of ids that say them."""
+        return self._source.names_of(ids) if self._source.ids_say_names else None
 
     def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
         """Refuse: nobody lays down rows of so many columns."""

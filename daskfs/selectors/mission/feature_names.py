@@ -113,6 +113,7 @@ class FeatureNames:
             notes.append(f"{n_nameless:,} selected features were never named; they are called by their ids")
         return notes
 
-    def __getitem__(self, j: int) -> str:
-        """Return the name of an id; the number itself where it has none (x and the number of a column)."""
-        return self.names.get(int(j), f"{'' if self.are_ids else 'x'}{int(j)}")
+    def __getitem__(self, ids: np.ndarray) -> list[str]:
+        """Return the names of ids; the number itself where one has none (x and the number of a column)."""
+        prefix = "" if self.are_ids else "x"
+        return [self.names.get(j, f"{prefix}{j}") for j in ids.tolist()]

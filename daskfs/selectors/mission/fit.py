@@ -18,6 +18,7 @@ from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
 from daskfs.selectors.base import SEPARATED
 from daskfs.selectors.mission.choice import choose
+from daskfs.selectors.mission.entries import MOST_IDS
 from daskfs.selectors.mission.model import MissionModel, ModelShape, ModelState, merged, settled
 from daskfs.selectors.mission.plan import REPORTS, MissionShape, Settings, n_refit_epochs, plan_mission
 from daskfs.selectors.mission.tasks import (
@@ -87,9 +88,17 @@ class MissionFit:
     seconds: dict[str, float] = field(default_factory=dict)
     nbytes: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def are_ids(self) -> bool:
+        """Whether features are ids, of which nobody has a list."""
+        return self.shape.data.n_features >= MOST_IDS
+
     def selected(self) -> MissionFit:
-        """Return the fit with what is selected as active: of hashed features all, each with the weight of its cell."""
-        if self.shape.model.variant != "hashing":
+        """Return the fit with what is selected as active: of hashed columns all, each with the weight of its cell.
+
+        Hashed ids are not known one by one: none of them is active, and rows are predicted by their cells.
+        """
+        if self.shape.model.variant != "hashing" or self.are_ids:
             return self
         n_features = self.shape.data.n_features
         keys = np.arange(n_features, dtype=np.uint64)

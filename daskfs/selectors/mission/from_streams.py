@@ -147,7 +147,7 @@ class LearnsFromStreams(KeepsModels):
             self._names_of_features = FeatureNames(are_ids=n_features is None)
 
         def rows_from(coded: Generator[SparseBlock, None, None]) -> PassingEntries:
-            return PassingEntries(coded, n_features)
+            return PassingEntries(coded, source)
 
         with interrupts.guard():
             self._learn_rows(iter(ahead.__next__, None), rows_from, _n_surveyed_of_source, labels, n_samples, tell)
@@ -162,12 +162,12 @@ class LearnsFromStreams(KeepsModels):
             head = source.sparse_blocks(BLOCK_ROWS, BLOCK_NNZ)
             first = self._first_of(head, _n_surveyed_of_source)
             _, labels = self._coded(np.concatenate([block.y for block in first]), labels, is_first=True)
-            rows = PassingEntries((self._with_codes(block, labels) for block in first), n_features)
+            rows = PassingEntries((self._with_codes(block, labels) for block in first), source)
             rows.holds = True
             fit, n_before = self._begun(rows, labels), 0
             head.close()  # type: ignore[attr-defined]
         else:
-            rows, labels = PassingEntries((block for block in list[SparseBlock]()), n_features), self._stream_labels
+            rows, labels = PassingEntries((block for block in list[SparseBlock]()), source), self._stream_labels
             fit, n_before = before.going_on(self._settings_of_streams(), 0), before.n_samples
         names = self._names_of_features or FeatureNames(are_ids=n_features is None)
         settings, shape, lines, state = fit.shape.settings, fit.sgd.shape, Learner(fit, None, tell), fit.state
@@ -185,6 +185,8 @@ class LearnsFromStreams(KeepsModels):
                 model = MissionModel.of(shape, found.state, copy=False)  # of all that were active somewhere, K stay
                 state = replace(model.state(), rows_seen=float(n_before))
                 lines.add(model, n_before, time.perf_counter() - started)
+        if (told := rows.names_of(state.keys)) is not None:
+            names.note(told, state.keys)
         so_far = {"history": lines.history, "progressive": lines.progressive, "n_samples": n_before}
         learnt = replace(fit, state=state, seconds=run.seconds, nbytes=run.nbytes, **so_far)  # type: ignore[arg-type]
         self._stream, self._names_of_features, self._stream_labels = learnt, names, labels
@@ -283,7 +285,7 @@ class LearnsFromStreams(KeepsModels):
         self._labels = labels
         checked_target(first, self.loss_, LARGEST_TARGET)
         settings = self._settings_of_streams()
-        if rows.shape[1] >= MOST_IDS and (settings.n_hashes == 0 or settings.variant == "hashing"):
+        if rows.shape[1] >= MOST_IDS and settings.n_hashes == 0:
             problem = "features that are 64-bit ids cannot have a cell each"
             raise ConfigError(problem, "tail", 'tail="sketch", or make a store of the source')
         with self._run(first, Here()) as run:

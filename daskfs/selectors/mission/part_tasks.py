@@ -63,7 +63,7 @@ def learn_part(source: Any, how: HowToLearn, state: ModelState, names: FeatureNa
     model, rule, n_seen = MissionModel.of(how.sgd.shape, state), how.sgd.rule(item.n_replicas), 0
     names = replace(names, names=dict(names.names), collisions=dict(names.collisions))
     blocks = _coded(source.sparse_part_blocks(item.part, BLOCK_ROWS, BLOCK_NNZ), how.labels)
-    rows = PassingEntries(blocks, None if source.features_are_ids else source.n_features)
+    rows = PassingEntries(blocks, source)
     while True:
         block_end = (n_seen // how.block_rows + 1) * how.block_rows
         stop = rows.reach(min(n_seen + how.sgd.piece_rows, block_end))

@@ -464,6 +464,8 @@ def _notes_after(fit: MissionFit) -> list[str]:
 def _notes_on_selection(fit: MissionFit) -> list[str]:
     """Return in words by what features were selected."""
     settings, n_outputs = fit.shape.settings, fit.shape.model.n_outputs
+    if fit.shape.model.variant == "hashing" and not len(fit.state.keys):
+        return ["features are 64-bit ids, of which none is listed: rows are predicted by the cells that they share"]
     chosen = "weight" if n_outputs == 1 else "norm of the weights over the classes"
     n_selected = len(fit.state.keys)
     if n_outputs > 1 and fit.shape.model.has_heap:

@@ -79,6 +79,8 @@ class Learner:
         if self.n_seen and self.n_seen * 2 != report:
             self._report()
         state = replace(self.model.state(), rows_seen=float(self._before + self.n_seen))
+        if self.names is not None and (told := rows.names_of(state.keys)) is not None:
+            self.names.note(told, state.keys)
         so_far = {"history": self.history, "progressive": self.progressive, "n_samples": self._before + self.n_seen}
         return replace(self.fit, state=state, **so_far)  # type: ignore[arg-type]
 

@@ -127,6 +127,8 @@ class SparseSource(Source):
         Stands between namespace and feature in a name: "^" or "="; None where there are no namespaces.
     namespaces : sequence of str or None
         Their names, where they are known before reading.
+    ids_say_names : bool
+        Ids are read as names, so that `names_of` tells those of any; what learns from rows need not ask each block.
     """
 
     is_sparse: ClassVar[bool] = True
@@ -134,6 +136,11 @@ class SparseSource(Source):
     n_features: int | None = None
     namespace_mark: str | None = None
     namespaces: Sequence[str] | None = None
+    ids_say_names: bool = False
+
+    def names_of(self, ids: np.ndarray) -> NamedIds:
+        """Return the names of ids, each once, where `ids_say_names`."""
+        raise NotImplementedError
 
     def estimate_entries(self) -> int:
         """Return how many entries all rows have, or a guess of it, without reading the whole source."""

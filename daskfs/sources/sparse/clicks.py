@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from functools import cache, cached_property
-from itertools import pairwise
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,16 +14,13 @@ from daskfs.documents import PATH, Words
 from daskfs.errors import ConfigError, DaskfsError, SourceError, did_you_mean
 from daskfs.kernels.text import clicks, hashes
 from daskfs.kernels.text.lines import ENTRIES, NAME_TEXT, NAMES, NOT_UTF8, ROWS, Bounds
-from daskfs.kernels.text.words import MARGIN
 from daskfs.sources.files import PathLike, open_bytes
+from daskfs.sources.log_bins import bins
 from daskfs.sources.options import SparseOptions
 from daskfs.sources.sparse.base import SparseBlock
 from daskfs.sources.sparse.line_source import LineSource, skip_mark
-from daskfs.sources.sparse.lines import LONGEST_LINE_NBYTES, Reading
+from daskfs.sources.sparse.lines import LONGEST_LINE_NBYTES, Reading, joined
 from daskfs.sources.sparse.named_lines import NamedLineFormat
-
-LARGEST_BINNED = 2.0**40
-"""Counts beyond it share a bin: nearer to 2⁵³ edges would depend on the machine's rounding of logarithms."""
 
 
 class ClicksOptions(SparseOptions):
@@ -42,23 +37,6 @@ class ClicksOptions(SparseOptions):
     )
     unlabelled: Literal["error", "drop"] | None = Field(default=None, description="treatment of rows without a target")
     tell_names: bool | None = Field(default=None, description="tell the names of features; true by default")
-
-
-@cache
-def bins() -> tuple[np.ndarray, list[str]]:
-    """Return where bins of counts begin, from the second on, and their texts.
-
-    Whole numbers from -2 to 2 are bins of their own; from 3 on the bin of x is ⌊log(x)²⌋, as is usual for counts of
-    clicks, below -2 that of -x. A bin's text is its least and its largest whole number, ``13..16``. Fractions belong to
-    the whole number below.
-    """
-    most = math.floor(math.log(LARGEST_BINNED) ** 2)
-    firsts = sorted({max(3, math.ceil(math.exp(math.sqrt(k)))) for k in range(1, most + 1)})
-    above = [str(a) if b == a + 1 else f"{a}..{b - 1}" for a, b in pairwise(firsts)]
-    below = [str(-a) if b == a + 1 else f"{1 - b}..{-a}" for a, b in pairwise(firsts)]
-    texts = [f"..{-firsts[-1]}", *below[::-1], "-2", "-1", "0", "1", "2", *above, f"{firsts[-1]}.."]
-    edges = [*(1.0 - first for first in firsts[::-1]), -1.0, 0.0, 1.0, 2.0, *map(float, firsts)]
-    return np.array(edges), texts
 
 
 class ClicksFormat(NamedLineFormat[clicks.Room]):
@@ -87,9 +65,9 @@ class ClicksFormat(NamedLineFormat[clicks.Room]):
         drops_unlabelled: bool,
         tells_names: bool,
     ) -> None:
-        fields, field_offsets = _joined(names)
+        fields, field_offsets = joined(names)
         edges, texts = bins()
-        bin_text, bin_offsets = _joined(texts)
+        bin_text, bin_offsets = joined(texts)
         seeds = np.empty(len(names), np.uint64)
         hashes.hash_texts(fields, field_offsets, np.uint64(0), seeds)
         self.tells_names, self._names = tells_names, names
@@ -157,12 +135,6 @@ class ClicksFormat(NamedLineFormat[clicks.Room]):
             NOT_UTF8: (f"expected UTF-8 text, found {found!r}", "save the file as UTF-8, or set tell_names: false"),
         }[why]
         return SourceError(problem, where, remedy)
-
-
-def _joined(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    encoded = [text.encode() for text in texts]
-    joined = np.frombuffer(b"".join([*encoded, bytes(MARGIN)]), np.uint8).copy()
-    return joined, np.cumsum([0, *map(len, encoded)])
 
 
 class ClicksSource(LineSource):

@@ -19,7 +19,7 @@ from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.target import kind_of
 from daskfs.sources.files import OfFiles, PathLike, text_ratio
 from daskfs.sources.options import SourceOptions
-from daskfs.sources.sparse.base import SparseBlock, SparseSource
+from daskfs.sources.sparse.base import NamedIds, SparseBlock, SparseSource
 from daskfs.sources.sparse.kmers import CountedRows, Kmers, KmerWeighting
 from daskfs.sources.sparse.sequences import LabelFrom, Labels, Records, expand_sequences, read_records
 
@@ -138,7 +138,7 @@ class FastaSource(OfFiles, SparseSource):
             problem = "expected where labels stand, found nothing"
             raise ConfigError(problem, "source.label_from", "one of header, file, folder, table")
         self._labels = None if label_from is None else Labels(label_from, label_pattern, label_table)
-        self._unlabelled, self._tell_names = unlabelled, tell_names
+        self._unlabelled, self.ids_say_names = unlabelled, tell_names
         self.target_names = [] if self._labels is None else [target or "label"]
         self.feature_names: list[str] = []
         self.notes, self.n_dropped = [], 0
@@ -155,7 +155,7 @@ class FastaSource(OfFiles, SparseSource):
         """Yield the sequences in order."""
         self.n_dropped, n_rows = 0, 0
         rows = (rows for file in self.files for rows in self._rows_of(file))
-        for block in self._kmers.blocks_of(rows, block_rows, block_nnz, tells_names=self._tell_names):
+        for block in self._kmers.blocks_of(rows, block_rows, block_nnz, tells_names=self.ids_say_names):
             yield block
             n_rows += block.n_rows
         self.conclude([self.n_dropped], n_rows)
@@ -163,7 +163,7 @@ class FastaSource(OfFiles, SparseSource):
     def sparse_part_blocks(self, part: FilePart, block_rows: int, block_nnz: int) -> Iterator[SparseBlock]:
         """Yield the sequences of a file, numbered within it."""
         rows = self._rows_of(self.files[part.number])
-        return self._kmers.blocks_of(rows, block_rows, block_nnz, tells_names=self._tell_names)
+        return self._kmers.blocks_of(rows, block_rows, block_nnz, tells_names=self.ids_say_names)
 
     def part_facts(self) -> int:
         """Return how many rows were left out of the parts that were read here."""
@@ -202,6 +202,10 @@ class FastaSource(OfFiles, SparseSource):
             first = int(np.argmax(lengths > window))
             problem = f"expected at most {window} letters in a window, found {lengths[first]}"
             raise SourceError(problem, f"{file}:{records.line_numbers[first]}", "set a longer window")
+
+    def names_of(self, ids: np.ndarray) -> NamedIds:
+        """Return the k-mers that ids stand for, each once."""
+        return self._kmers.names_of(ids)
 
     # targets
 

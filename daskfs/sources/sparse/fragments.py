@@ -14,7 +14,7 @@ from daskfs.errors import ConfigError, SourceError
 from daskfs.kernels.text.kmers import UNKNOWN
 from daskfs.losses import TargetKind
 from daskfs.sources.files import OfFiles, PathLike, text_ratio
-from daskfs.sources.sparse.base import SparseBlock, SparseSource
+from daskfs.sources.sparse.base import NamedIds, SparseBlock, SparseSource
 from daskfs.sources.sparse.fasta import KmerOptions
 from daskfs.sources.sparse.kmers import CountedRows, Kmers, KmerWeighting
 from daskfs.sources.sparse.sequences import Labels, expand_sequences, read_records
@@ -145,7 +145,7 @@ class FragmentsSource(OfFiles, SparseSource):
                 raise ConfigError(f"found {value!r}", f"source.{name}", remedy)
         self._length, self._coverage, self._strands = length, coverage, strands
         self._n_epochs, self._redraw, self._random_state = n_epochs, redraw, random_state
-        self._tell_names = tell_names
+        self.ids_say_names = tell_names
         labels = Labels(label_from, label_pattern)
         self._labels = [labels.of_file(file) for file in self.files]
         if None in self._labels:
@@ -219,7 +219,7 @@ class FragmentsSource(OfFiles, SparseSource):
         """Yield the fragments of all epochs in order."""
         n_rows = int(self._counts.sum())
         rows = (rows for epoch in range(self._n_epochs) for rows in self._rows_of(RowRange(epoch, 0, n_rows)))
-        yield from self._kmers.blocks_of(rows, block_rows, block_nnz, tells_names=self._tell_names)
+        yield from self._kmers.blocks_of(rows, block_rows, block_nnz, tells_names=self.ids_say_names)
         self._note()
 
     def parts(self) -> Sequence[RowRange]:
@@ -233,7 +233,11 @@ class FragmentsSource(OfFiles, SparseSource):
 
     def sparse_part_blocks(self, part: RowRange, block_rows: int, block_nnz: int) -> Iterator[SparseBlock]:
         """Yield the fragments of a part, numbered within it."""
-        return self._kmers.blocks_of(self._rows_of(part), block_rows, block_nnz, tells_names=self._tell_names)
+        return self._kmers.blocks_of(self._rows_of(part), block_rows, block_nnz, tells_names=self.ids_say_names)
+
+    def names_of(self, ids: np.ndarray) -> NamedIds:
+        """Return the k-mers that ids stand for, each once."""
+        return self._kmers.names_of(ids)
 
     def conclude(self, facts: Sequence[Any], n_samples: int) -> None:
         """Say what the labels are."""

@@ -32,6 +32,46 @@ class CountedRows(NamedTuple):
     """float64"""
 
 
+class NamesInIds:
+    """Names of a block's features, which their ids say: made for whoever asks.
+
+    Parameters
+    ----------
+    kmers : Kmers
+    features : ndarray of uint64
+    """
+
+    def __init__(self, kmers: Kmers, features: np.ndarray) -> None:
+        self._kmers, self._features = kmers, features
+
+    def among(self, wanted: np.ndarray) -> NamedIds:
+        """Return the names of ids, whether or not the block has them."""
+        return self._kmers.names_of(wanted)
+
+    def of_rows(self, first: int, stop: int) -> NamesInIds:
+        """Return all."""
+        return self
+
+    @cached_property
+    def _all(self) -> NamedIds:
+        return self._kmers.names_of(self._features)
+
+    @property
+    def ids(self) -> np.ndarray:
+        """Of the block's features, each once."""
+        return self._all.ids
+
+    @property
+    def text(self) -> np.ndarray:
+        """Their names, one after the other."""
+        return self._all.text
+
+    @property
+    def offsets(self) -> np.ndarray:
+        """Where each begins, and the last ends."""
+        return self._all.offsets
+
+
 class Kmers:
     """k-mers as features.
 
@@ -143,7 +183,7 @@ class Kmers:
 
     def names_of(self, features: np.ndarray) -> NamedIds:
         """Return the names of features, each once: they are made from the ids, nothing is remembered."""
-        ids = np.unique(features)
+        ids = np.unique(np.ascontiguousarray(features))
         text = np.empty((max(map(len, self.patterns)) + (0 if self.window is None else 21)) * len(ids), np.uint8)
         offsets = np.empty(len(ids) + 1, np.int64)
         kmers.write_names(ids, self._in_kernels, text, offsets)
@@ -183,7 +223,7 @@ class Kmers:
             features,
             None if np.all(data == 1.0) else data,
             None if held[0].y is None else np.concatenate([rows.y for rows in held]),  # type: ignore[misc]
-            names=self.names_of(features) if tells_names else None,
+            names=NamesInIds(self, features) if tells_names else None,
         )
 
 

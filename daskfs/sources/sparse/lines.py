@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -88,6 +88,13 @@ def texts_of(text: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     buffers = [None, pa.py_buffer(np.ascontiguousarray(offsets)), pa.py_buffer(np.ascontiguousarray(text))]
     texts = pa.Array.from_buffers(pa.large_string(), len(offsets) - 1, buffers)
     return np.asarray(texts.to_numpy(zero_copy_only=False), dtype=object)
+
+
+def joined(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Return texts in UTF-8 one after the other, with a margin for kernels, and where each begins and the last ends."""
+    encoded = [text.encode() for text in texts]
+    text = np.frombuffer(b"".join([*encoded, bytes(MARGIN)]), np.uint8).copy()
+    return text, np.cumsum([0, *map(len, encoded)])
 
 
 class Pieces:

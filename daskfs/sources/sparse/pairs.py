@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
@@ -11,8 +10,8 @@ import numpy as np
 
 from daskfs.errors import ConfigError, DataError, did_you_mean
 from daskfs.kernels.text import hashes, pairs
-from daskfs.losses import TargetKind
 from daskfs.sources.sparse.base import NamedIds, SparseBlock, SparseSource, ToldNames
+from daskfs.sources.sparse.over import OverSource
 
 MOST_OF_A_ROW = 2**24
 """Pairs; they are in memory together."""
@@ -142,7 +141,7 @@ class NamedPairs:
         return self._all.offsets
 
 
-class PairsSource(SparseSource):
+class PairsSource(OverSource[SparseSource]):
     """Rows of a sparse source with the pairs of their features, whose value is the product.
 
     Parameters
@@ -166,11 +165,8 @@ class PairsSource(SparseSource):
     id of another feature, the row has the sum of both, and both names are told.
     """
 
-    features_are_ids = True
-    feature_names: list[str] = []  # noqa: RUF012 - ids have no list
-
     def __init__(self, source: SparseSource, interactions: Interactions) -> None:
-        self.source = source
+        super().__init__(source)
         self._spaces, self._asked = _understood(interactions)
         self._met = np.zeros(len(self._spaces), bool)
         if self._spaces and source.namespace_mark is None:
@@ -179,55 +175,18 @@ class PairsSource(SparseSource):
 
     def __copy__(self) -> PairsSource:
         """Return a source that notes by itself what it has read."""
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__, source=copy.copy(self.source), _met=self._met.copy())
+        other = super().__copy__()
+        other._met = self._met.copy()
         return other
 
     def check(self) -> None:
         """Check the source, and that it has such namespaces where it knows."""
-        self.source.check()
+        super().check()
         known = self.source.namespaces
         for space in self._spaces if known is not None else ():
             if space not in known:  # type: ignore[operator]
                 problem = f"there is no namespace {space!r}{did_you_mean(space, known)}"  # type: ignore[arg-type]
                 raise ConfigError(problem, "source.interactions", f"one of {', '.join(known)}")  # type: ignore[arg-type]
-
-    # what the source says
-
-    @property
-    def kind(self) -> str:  # type: ignore[override]
-        """That of the source."""
-        return self.source.kind
-
-    @property
-    def exchangeable(self) -> bool:  # type: ignore[override]
-        """Whether rows are in random order."""
-        return self.source.exchangeable
-
-    @property
-    def has_weight(self) -> bool:  # type: ignore[override]
-        """Whether rows have weights."""
-        return self.source.has_weight
-
-    @property
-    def n_samples(self) -> int | None:  # type: ignore[override]
-        """Number of rows, where it is known."""
-        return self.source.n_samples
-
-    @property
-    def target_names(self) -> Sequence[str]:  # type: ignore[override]
-        """Names of the targets."""
-        return self.source.target_names
-
-    @property
-    def label_names(self) -> Sequence[str]:  # type: ignore[override]
-        """Names of label columns."""
-        return self.source.label_names
-
-    @property
-    def target_classes(self) -> list[str] | None:
-        """Texts of the classes."""
-        return self.source.target_classes
 
     @property
     def notes(self) -> list[str]:  # type: ignore[override]
@@ -242,22 +201,6 @@ class PairsSource(SparseSource):
         asked: Any = [[self._spaces[a], self._spaces[b]] for a, b in self._asked.tolist()] if self._spaces else "all"
         return {**self.source.encoding, "interactions": asked, "hash of pairs": f"{hashes.HASH_NAME}, {pairs.SEED}"}
 
-    def describe(self) -> dict[str, Any]:
-        """Return what identifies the source."""
-        return self.source.describe()
-
-    def digest(self) -> str:
-        """Return the digest of the source's content."""
-        return self.source.digest()
-
-    def is_unchanged(self, description: dict[str, Any], digest: str) -> bool:
-        """Tell whether the content is the same."""
-        return self.source.is_unchanged(description, digest)
-
-    def estimate_target(self) -> TargetKind:
-        """Return what the target is taken for."""
-        return self.source.estimate_target()
-
     def estimate_shape(self) -> tuple[int | None, int]:
         """Return rows, and the features and pairs that occur in the first of them."""
         head = next(self.sparse_blocks(64, 2**20), None)
@@ -268,24 +211,13 @@ class PairsSource(SparseSource):
         head, n_rows = next(self.sparse_blocks(64, 2**20), None), self.source.estimate_shape()[0] or 0
         return 0 if head is None else round(n_rows * len(head.features) / head.n_rows)
 
-    # parts
-
-    @property
-    def has_parts(self) -> bool:
-        """Whether there are parts."""
-        return self.source.has_parts
-
-    def parts(self) -> Sequence[Any]:
-        """Return the parts of the source."""
-        return self.source.parts()
-
     def part_facts(self) -> tuple[Any, np.ndarray]:
         """Return what the source has noted, and which namespaces there were."""
-        return self.source.part_facts(), self._met
+        return super().part_facts(), self._met
 
     def conclude(self, facts: Sequence[Any], n_samples: int) -> None:
         """Take what reading all parts has shown."""
-        self.source.conclude([fact for fact, _ in facts], n_samples)
+        super().conclude([fact for fact, _ in facts], n_samples)
         self._met = np.any([self._met, *(met for _, met in facts)], axis=0)
 
     # rows

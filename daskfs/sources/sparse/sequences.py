@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from daskfs.errors import ConfigError, SourceError
-from daskfs.kernels.text import kmers
+from daskfs.kernels.text import fastq, kmers
 from daskfs.sources.files import COMPRESSED, changed, expand_paths, open_bytes, stamp
 
 PIECE_NBYTES = 2**20
@@ -67,11 +67,13 @@ def read_records(file: Path) -> Iterator[Records]:
                         problem = f"expected a header that begins with > (FASTA) or @ (FASTQ), found {_shown(text)}"
                         raise SourceError(problem, f"{file}:{n_lines + 1}", "check how the file was made")
                     is_fastq = text[:1] == b"@"
-            if text:
+            while text:
                 find = _find_fastq if is_fastq else _find_fasta
                 places, stop = find(text, file, n_lines, is_last=not piece)
                 if len(places):
                     yield _records_of(text, places, file, n_lines)
+                if not stop:
+                    break
                 n_lines += text.count(b"\n", 0, stop)
                 text = text[stop:]
             if not piece:
@@ -96,33 +98,20 @@ def _find_fasta(text: bytes, file: Path, n_lines: int, *, is_last: bool) -> tupl
 
 
 def _find_fastq(text: bytes, file: Path, n_lines: int, *, is_last: bool) -> tuple[np.ndarray, int]:
-    """Return the same of records of four lines each."""
-    if is_last:
-        text = text.rstrip() + b"\n" if text.strip() else b""
+    """Return the same of FASTQ."""
     array = np.frombuffer(text, np.uint8)
-    feeds = np.flatnonzero(array == ord("\n"))
-    n_records = len(feeds) // 4
-    if is_last and len(feeds) % 4:
-        problem = f"expected four lines of each record, found {len(feeds) % 4} of the last"
-        raise SourceError(problem, f"{file}:{n_lines + 4 * n_records + 1}", "is the file cut? copy it again")
-    ends = feeds[: 4 * n_records].reshape(-1, 4)
-    begins = np.append(0, feeds[: 4 * n_records] + 1)[:-1].reshape(-1, 4)
-    for column, sign in ((0, b"@"), (2, b"+")):
-        wrong = np.flatnonzero(array[begins[:, column]] != ord(sign))
-        if len(wrong):
-            place = int(begins[wrong[0], column])
-            problem = f"expected a line that begins with {sign.decode()}, found {_shown(text[place : place + 99])}"
-            remedy = "records have four lines each: write sequences on one line"
-            raise SourceError(problem, f"{file}:{n_lines + 4 * int(wrong[0]) + column + 1}", remedy)
-    lengths = ends - begins
-    lengths -= (lengths > 0) & (array[ends - 1] == ord("\r"))
-    wrong = np.flatnonzero(lengths[:, 1] != lengths[:, 3])
-    if len(wrong):
-        n_letters, n_qualities = (int(lengths[wrong[0], column]) for column in (1, 3))
-        problem = f"expected as many qualities as letters, {n_letters}, found {n_qualities}"
-        raise SourceError(problem, f"{file}:{n_lines + 4 * int(wrong[0]) + 4}", "is the file damaged? copy it again")
-    places = np.stack([begins[:, 0], ends[:, 0], begins[:, 1], ends[:, 1]], axis=1)
-    return places, int(ends[-1, 3]) + 1 if n_records else 0
+    places = np.empty((text.count(b"\n") // 2 + 2, 4), np.int64)
+    n_records, stop, fault, place, n_letters, n_qualities = fastq.find_records(array, is_last, places)
+    if fault and not n_records:  # else what is whole comes first
+        remedy = "is the file damaged, or cut? copy it again"
+        problem = {
+            fastq.NO_HEADER: f"expected a line that begins with @, found {_shown(text[place : place + 99])}",
+            fastq.CUT: "expected letters, a line that begins with + and qualities, found the end of the file",
+            fastq.OTHER_LENGTH: f"expected as many qualities as letters, {n_letters}, found {n_qualities}",
+        }[fault]
+        line = n_lines + text.count(b"\n", 0, place) + 1
+        raise SourceError(problem, f"{file}:{line}", remedy)
+    return places[:n_records], stop
 
 
 def _records_of(text: bytes, places: np.ndarray, file: Path, n_lines: int) -> Records:

@@ -55,6 +55,7 @@ class TextOptions(SparseOptions):
     unlabelled: Literal["error", "drop"] | None = Field(default=None, description="treatment of rows without a target")
     encoding: str | None = Field(default=None, description="of files and CSV; utf-8 by default")
     tell_names: bool | None = Field(default=None, description="tell the names of features; true by default")
+    classes: list[str] | None = Field(default=None, min_length=2, description="the target's classes, by code")
 
 
 class Labelled(NamedTuple):
@@ -89,6 +90,8 @@ class TextSource(OfFiles, SparseSource):
         Of files and CSV; JSON is UTF-8.
     tell_names : bool
         Each block tells the names of its features.
+    classes : list of str, optional
+        The target's classes, by code; found by a pass over the documents by default.
 
     Raises
     ------
@@ -122,6 +125,7 @@ class TextSource(OfFiles, SparseSource):
         unlabelled: Literal["error", "drop"] = "error",
         encoding: str = "utf-8",
         tell_names: bool = True,
+        classes: Sequence[str] | None = None,
     ) -> None:
         least, most = ngram_range if len(ngram_range) == 2 else (0, 0)
         for name, value, is_right, remedy in (
@@ -139,7 +143,7 @@ class TextSource(OfFiles, SparseSource):
         if len(self._fields) > 1:
             self.namespace_mark, self.namespaces = "^", self._fields
         self._target, self._weighting, self._unlabelled, self._encoding = target, weighting, unlabelled, encoding
-        self._tell_names = tell_names
+        self._tell_names, self._classes = tell_names, classes
         self._ngram_range = (least, most)
         self._analysis = {
             "analyzer": analyzer,
@@ -249,6 +253,9 @@ class TextSource(OfFiles, SparseSource):
             return 0.0
         codes, label = self._codes, document.label
         if codes is not None:
+            if str(label) not in codes:
+                problem = f"expected one of {len(codes)} classes, found {label!r:.60}"
+                raise SourceError(problem, document.where or self.place, "add it to classes, or fix the value")
             return float(codes[str(label)])
         try:
             number = float(label)
@@ -264,6 +271,8 @@ class TextSource(OfFiles, SparseSource):
         """Codes of classes; None where the target is of numbers."""
         if not self.target_names:
             return None
+        if self._classes is not None:
+            return {str(name): code for code, name in enumerate(self._classes)}
         if self._folders:
             return {name: code for code, name in enumerate(sorted(set(self._folders)))}
         labels = (d.label for d in self._documents if d.label is not None and d.label != "")

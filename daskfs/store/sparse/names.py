@@ -133,12 +133,14 @@ class StoredNames(Names):
         """Return names by their positions among the names."""
         stops = self._ends.read(positions)
         starts = np.where(positions > 0, self._ends.read(np.maximum(positions - 1, 0)), 0)
-        if len(positions) == self._header.n_names and (np.diff(positions) == 1).all():
-            text = self._text.read().tobytes()
-            bounds = zip(starts.tolist(), stops.tolist(), strict=True)
-            return [text[start:stop].decode(errors="replace") for start, stop in bounds]
-        bounds = zip(starts.tolist(), stops.tolist(), strict=True)
-        return [self._text.read(slice(*bound)).tobytes().decode(errors="replace") for bound in bounds]
+        order, texts = np.argsort(starts), [""] * len(positions)
+        far = np.flatnonzero(np.diff(starts[order]) > _AT_ONCE) + 1  # what lies near is read together
+        for near in np.split(order, far):
+            first, last = int(starts[near[0]]), int(stops[near].max())
+            text = self._text.read(slice(first, last)).tobytes()
+            for k, start, stop in zip(near.tolist(), starts[near].tolist(), stops[near].tolist(), strict=True):
+                texts[k] = text[start - first : stop - first].decode(errors="replace")
+        return texts
 
     def _positions(self, columns: np.ndarray) -> np.ndarray:
         """Return where columns stand among the named ones, -1 of those without a name."""

@@ -13,8 +13,9 @@ import pytest
 
 from daskfs.errors import ConfigError, SourceError
 from daskfs.sources.ingest import ingest
+from daskfs.sources.log_bins import bins
 from daskfs.sources.registry import make_source
-from daskfs.sources.sparse.clicks import ClicksSource, bins
+from daskfs.sources.sparse.clicks import ClicksSource
 from tests.sources.sparse.reading import (
     assert_same_rows,
     in_small_pieces,

@@ -46,7 +46,7 @@ def write(tmp_path):
 
 def kmers_of(text, patterns, canonical=False, is_positional=False):
     """What a sequence has, in plain Python."""
-    text, found = text.upper().replace("U", "T"), Counter()
+    text, found = text.upper().replace("U", "T").replace(".", "N"), Counter()
     for pattern in patterns:
         for i in range(len(text) - len(pattern) + 1):
             letters = "".join(letter if sign == "1" else "." for letter, sign in zip(text[i:], pattern, strict=False))
@@ -142,8 +142,10 @@ def test_labels_stand_in_files_folders_headers_and_tables(write, tmp_path):
         (b"ACGT\n", "a header that begins with >", 1),
         (b"\n\n>x\nACGT\nAC!T\n", "expected letters of a sequence, found '!'", 5),
         (b"@x\nACGT\n+\nIII\n", "as many qualities as letters, 4, found 3", 4),
-        (b"@x\nACGT\n+\nIIII\n@y\nACGT\n", "expected four lines of each record, found 2", 5),
-        (b"@x\nACGT\nAC\n+\n", "a line that begins with [+], found 'AC'", 3),
+        (b"@x\nACGT\n+\nIIII\n@y\nACGT\n", "found the end of the file", 5),
+        (b"@x\nACGT\nAC\n+\n", "as many qualities as letters, 6, found 0", 4),
+        (b"@x\nACGT\n+\nIII\n@y\nA\n+\nI\n", "as many qualities as letters, 4, found 5", 5),
+        (b"\n@x\nACGT\n+\nIIII\nJ\n", "a line that begins with @, found 'J'", 6),
     ],
 )
 def test_faults_have_a_place(write, content, problem, line):

@@ -215,7 +215,7 @@ def test_a_pipeline_file_names_what_is_paired(vw):
     assert isinstance(source, PairsSource)
     assert source.encoding["interactions"] == [["u", "i"]]
     assert source.encoding != make_source("vw", path=path, interactions="all").encoding
-    with pytest.raises(ConfigError, match="no option 'interactions'"):
+    with pytest.raises(ConfigError, match="set one_hot: sparse"):
         make_source("csv", path=path, interactions="all")
 
 

@@ -1,0 +1,111 @@
+"""Levels of categories by their ids, of which there may be any number: hashed, counted, looked up."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from daskfs.kernels.text.hashes import ID_MASK, hash_texts
+from daskfs.kernels.text.words import MARGIN
+
+_MERGED_AT = 1 << 16
+"""Ids that wait at least, before they are merged with those before."""
+
+
+def distinct_texts(values: pa.Array) -> tuple[pa.Array, np.ndarray]:
+    """Return the texts that occur, and which each row has, -1 where the value is missing.
+
+    Parameters
+    ----------
+    values : Arrow array, dictionary-encoded or not
+        Numbers as texts, too.
+    """
+    encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
+    levels, filled = encoded.dictionary, pc.fill_null(encoded.indices, -1)
+    rows = np.array(filled.to_numpy(zero_copy_only=False), dtype=np.int64)
+    if len(levels) > len(values):  # of a whole table, of which these are some rows
+        used, places = np.unique(rows[rows >= 0], return_inverse=True)
+        rows[rows >= 0], levels = places, levels.take(pa.array(used))
+    texts = pc.cast(levels, pa.large_string())
+    if texts.null_count:
+        is_null = pc.is_null(texts).to_numpy(zero_copy_only=False)
+        rows[(rows >= 0) & is_null[rows]] = -1
+        texts = pc.fill_null(texts, "")
+    return texts, rows
+
+
+def bytes_of(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Return texts, none of them missing, as UTF-8 with a margin for kernels, and where each begins and ends."""
+    if not len(texts):
+        return np.zeros(MARGIN, np.uint8), np.zeros(1, np.int64)
+    _, places, content = texts.buffers()
+    offsets = np.frombuffer(places, np.int64, len(texts) + 1, 8 * texts.offset)
+    text = np.zeros(offsets[-1] - offsets[0] + MARGIN, np.uint8)
+    if len(text) > MARGIN:
+        text[:-MARGIN] = np.frombuffer(content, np.uint8, len(text) - MARGIN, offsets[0])
+    return text, offsets - offsets[0]
+
+
+def ids_of(text: np.ndarray, offsets: np.ndarray, seed: np.uint64) -> np.ndarray:
+    """Return the ids of texts that `bytes_of` or `joined` has returned."""
+    ids = np.empty(len(offsets) - 1, np.uint64)
+    hash_texts(text, offsets, seed, ids)
+    return ids & ID_MASK
+
+
+def seed_of(name: str) -> np.uint64:
+    """Return the seed of the ids of a column's levels: the hash of its name."""
+    encoded, seed = name.encode(), np.empty(1, np.uint64)
+    hash_texts(np.frombuffer(encoded + bytes(MARGIN), np.uint8), np.array([0, len(encoded)]), np.uint64(0), seed)
+    return seed[0]  # type: ignore[no-any-return]
+
+
+class LevelCounts:
+    """How many rows have each level of a column, by its id: sixteen bytes for each, and as much while merging.
+
+    Parameters
+    ----------
+    name : str
+        Of the column.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._seed = seed_of(name)
+        self._ids, self._counts = np.empty(0, np.uint64), np.empty(0, np.int64)
+        self._waiting: list[tuple[np.ndarray, np.ndarray]] = []
+        self._n_waiting = 0
+
+    def update(self, values: pa.Array) -> None:
+        """Count some more rows."""
+        texts, rows = distinct_texts(values)
+        ids = ids_of(*bytes_of(texts), self._seed)
+        counts = np.bincount(rows[rows >= 0], minlength=len(ids))
+        self._waiting.append((ids[counts > 0], counts[counts > 0]))
+        self._n_waiting += len(ids)
+        if self._n_waiting > max(_MERGED_AT, len(self._ids)):
+            self._merge()
+
+    def _merge(self) -> None:
+        ids = np.concatenate([self._ids, *(ids for ids, _ in self._waiting)])
+        counts = np.concatenate([self._counts, *(counts for _, counts in self._waiting)])
+        self._ids, places = np.unique(ids, return_inverse=True)
+        self._counts = np.zeros(len(self._ids), np.int64)
+        np.add.at(self._counts, places, counts)
+        self._waiting, self._n_waiting = [], 0
+
+    def frequent(self, min_count: int, most: int | None) -> tuple[np.ndarray, int, int]:
+        """Return the ids of levels with so many rows, the most frequent of them, ascending.
+
+        Returns
+        -------
+        ids : ndarray of uint64
+        n_rare : int
+            How many other levels there are.
+        n_rows : int
+            Rows that have those.
+        """
+        self._merge()
+        order = np.lexsort((self._ids, -self._counts))
+        kept = order[self._counts[order] >= min_count][:most]
+        return np.sort(self._ids[kept]), len(order) - len(kept), int(self._counts.sum() - self._counts[kept].sum())
