@@ -1,4 +1,7 @@
-"""Columns that are never stored: features made of the columns of a matrix while they are scored, and their groups."""
+"""Columns that are never stored: features made of the columns of a matrix while they are scored, and their groups.
+
+The maps' names are fetched when first used: ``from daskfs.feature_maps import Polynomial``.
+"""
 
 from __future__ import annotations
 

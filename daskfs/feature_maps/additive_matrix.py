@@ -221,19 +221,23 @@ class Cut(NamedTuple):
 
     width: int
     """Variables that are scored together."""
+    numbers_nbytes: int
+    """Of what the rows count with."""
     sums_nbytes: int
     piece_nbytes: int
     """Of rows that are read at a time, where there are neither tiles nor a view."""
 
 
 def _cut(table: MapTable, shape: tuple[int, int], itemsize: int, n_vectors: int, limit: int | None) -> Cut:
-    """Return blocks of variables whose sums fit in half of a limit, and rows of them that fit in the rest."""
+    """Return blocks of variables whose sums fit in three quarters of what a limit leaves, and rows that fit in the rest."""
     n_samples, n_features = shape
-    room = SUMS_NBYTES if limit is None else min(SUMS_NBYTES, limit // 2)
     per_column = 8 * (len(table.values) - 1) * max(2 * n_vectors, 3) + 16 * table.values.shape[1] * n_vectors
-    width = max(1, min(n_features, room // per_column, max(1, TASK_NBYTES // (n_samples * itemsize))))
-    piece = max(width * itemsize, PIECE_NBYTES if limit is None else min(PIECE_NBYTES, limit // 4))
-    return Cut(width, width * per_column, piece)
+    numbers_nbytes = 16 * n_samples * n_vectors
+    left = SUMS_NBYTES + PIECE_NBYTES if limit is None else limit - numbers_nbytes
+    room = min(SUMS_NBYTES, left - left // 4)
+    width = max(1, min(n_features, room // per_column, TASK_NBYTES // (n_samples * itemsize)))
+    piece = max(width * itemsize, min(PIECE_NBYTES, left - width * per_column))
+    return Cut(width, numbers_nbytes, width * per_column, piece)
 
 
 def _strips(matrix: Matrix, columns: slice, piece_nbytes: int) -> Iterator[Strip]:
@@ -264,10 +268,9 @@ def cost_of(
     """Return what a pass over the columns of a map takes."""
     width = table.values.shape[1]
     cut = _cut(table, (n_samples, n_features), itemsize, n_classes, task_nbytes)
-    whole_numbers_nbytes = 8 * n_samples * n_classes
     task = {
         "sums over bins": cut.sums_nbytes,
-        "whole numbers of the rows": 2 * whole_numbers_nbytes,
+        "whole numbers of the rows": cut.numbers_nbytes,
         "rows that are read": cut.piece_nbytes,
     }
     read = n_samples * n_features * itemsize if n_entries is None else n_entries * (itemsize + 4)

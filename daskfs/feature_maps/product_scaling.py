@@ -55,21 +55,20 @@ class ProductScaling(NamedTuple):
         """
         mean, deviation, total = given.mean, given.deviation, float(given.weight.sum())
         is_mostly_zero, size = typical_squares(mean, deviation, given.minimum)
-        is_centred = np.full(len(mean), center is True)
-        if center == "auto" and not is_sparse:
-            is_centred = ~is_mostly_zero
-        centre = np.where(is_centred, mean, 0.0)
-        size = np.where(is_mostly_zero & ~is_centred, size, deviation**2 + (mean - centre) ** 2)
-        counts_for_less = is_mostly_zero & ~is_centred & (given.normalize == "auto")
+        is_centred = center is True or (center == "auto" and not is_sparse)
+        centre = mean.copy() if is_centred else np.zeros(len(mean))
+        about = deviation**2 + (mean - centre) ** 2
+        size = np.where(is_mostly_zero, size, about)
+        counts_for_less = is_mostly_zero & (given.normalize == "auto")
         variance = deviation**2 if given.center else deviation**2 + mean**2
         is_normalised, spread = given.normalize is not False, np.ones(len(mean))
         if is_normalised:
-            spread = variance + np.where(is_mostly_zero & (given.normalize == "auto"), PRIOR_ROWS / total * size, 0.0)
+            spread = variance + np.where(counts_for_less, PRIOR_ROWS / total * size, 0.0)
         inverse = np.sqrt(np.divide(weights.column, spread, out=np.zeros(len(mean)), where=(variance > 0.0)))
         products = Weighing(
             total, given.center, is_normalised, size, counts_for_less, weights.pair, weights.square, CONSTANT
         )
-        typical = 1.0 if is_normalised else _typical_variance(weights, variance, deviation**2 + (mean - centre) ** 2)
+        typical = 1.0 if is_normalised else _typical_variance(weights, variance, about)
         has_square = ~_has_two_values(given)
         return cls(centre, mean if given.center else np.zeros(len(mean)), inverse, has_square, products, typical)
 

@@ -22,7 +22,15 @@ from daskfs.feature_maps.product_scaling import ProductScaling, Weights
 from daskfs.feature_maps.sparse_ranges import READ_ENTRIES, SparseRange
 from daskfs.kernels.fgm.pairs import Largest, Wanted, in_order, n_implicit, new_largest, offer_all, parents_of
 from daskfs.kernels.fgm.pairs_dense import add_duals, add_moments, offer_pairs, spreads_of, tiled
-from daskfs.kernels.fgm.pairs_sparse import LESSER, PRODUCT, SIGNED, bounds_of, from_end, offer_sparse_pairs
+from daskfs.kernels.fgm.pairs_sparse import (
+    LESSER,
+    PRODUCT,
+    SIGNED,
+    Bounds,
+    bounds_of,
+    from_end,
+    offer_sparse_pairs,
+)  # fmt: skip
 from daskfs.kernels.fgm.scores import GRANULE, scores_of, sparse_scores
 from daskfs.kernels.linear.gram_tiles import BAND_ROWS
 from daskfs.matrix.base import Matrix
@@ -35,6 +43,8 @@ SPREADS_NBYTES = 64 << 20
 """Of the products' variances, kept from pass to pass; more of them are computed again."""
 READ_NBYTES = 40
 """Of an entry of a sparse store while it is read."""
+CAUTION = 20.0
+"""By which FGM's default C is divided: with so many candidates, what a large C leaves of the loss picks noise."""
 LONG_SHARE = 0.02
 """Of the sparse columns, scored before the others: what they find rules most others out."""
 
@@ -158,7 +168,7 @@ class ProductMatrix(ImplicitMatrix):
         counts = matrix.entry_counts()
         self.is_sparse, self.is_signed = counts is not None, bool((given.minimum < 0.0).any())
         self.scaling = ProductScaling.of(given, weights, center, self.is_sparse)
-        self.variance = self.scaling.variance
+        self.variance = CAUTION * self.scaling.variance
         n_entries = None if counts is None else int(counts.sum())
         self.sizes = cut(n_samples, n_parents, matrix.dtype.itemsize, n_entries, given.n_classes, given.task_nbytes)
         self._start()
@@ -166,10 +176,11 @@ class ProductMatrix(ImplicitMatrix):
     def _start(self) -> None:
         self._spreads: dict[tuple[int, int], np.ndarray] = {}
         self._every: SparseRange | None = None
+        self._bounds: tuple[np.ndarray, Bounds] | None = None
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        made_where_it_is = ("_spreads", "_every", "_lock")
+        made_where_it_is = ("_spreads", "_every", "_bounds", "_lock")
         return {name: value for name, value in self.__dict__.items() if name not in made_where_it_is}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -302,16 +313,27 @@ class ProductMatrix(ImplicitMatrix):
         first = self._range(part.first)
         second = first if is_same else self._range(part.second)
         kind = LESSER if is_normalised else (SIGNED if self.is_signed and len(v) == 1 else PRODUCT)
-        by_sign = len(v) == 1 and (kind == SIGNED or not self.is_signed)
         vectors, weighing = np.ascontiguousarray(first.of_base(v).T), self.scaling.products
-        bounds = bounds_of(first.columns, first.weight, vectors, kind, by_sign, weighing)
-        others = bounds if is_same else bounds_of(second.columns, first.weight, vectors, kind, by_sign, weighing)
+        bounds = self._bounds_of(first, vectors, kind)
+        others = bounds if is_same else self._bounds_of(second, vectors, kind)
         stop = len(first.ids) if part.stop is None else min(part.stop, len(first.ids))
         offer_sparse_pairs(
             first.columns, first.ids, second.rows, second.ids, is_same, part.start, stop, part.step, first.weight,
             vectors, kind, bounds, from_end(others.plus), from_end(others.minus), weighing,
             self._wanted(part.selected), floor, largest, np.zeros(2, np.int64),
         )  # fmt: skip
+
+    def _bounds_of(self, columns: SparseRange, vectors: np.ndarray, kind: int) -> Bounds:
+        """Return the bounds of sparse columns; of all of them those of the last numbers are kept."""
+        by_sign = vectors.shape[1] == 1 and (kind == SIGNED or not self.is_signed)
+        with self._lock:
+            is_every = columns is self._every
+            if is_every and self._bounds is not None and np.array_equal(self._bounds[0], vectors):
+                return self._bounds[1]
+            found = bounds_of(columns.columns, columns.weight, vectors, kind, by_sign, self.scaling.products)
+            if is_every:
+                self._bounds = vectors, found
+            return found
 
     def _range(self, columns: slice) -> SparseRange:
         """Return sparse columns as they are multiplied; all of them are kept where they are from pass to pass."""

@@ -134,3 +134,25 @@ class Names(Sequence[str]):
         names = np.empty(len(columns), dtype=object)
         names[:] = [f"x{j}" for j in columns.tolist()]
         return names
+
+
+def distinct(names: list[str]) -> list[str]:
+    """Return names each of which stands once: what comes again is numbered.
+
+    Examples
+    --------
+    >>> distinct(["rs1", "rs2", "rs1", "rs1"])
+    ['rs1', 'rs2', 'rs1#2', 'rs1#3']
+    """
+    given = set(names)
+    if len(given) == len(names):
+        return names
+    counts: dict[str, int] = {}
+    found = []
+    for name in names:
+        count = counts.get(name, 0) + 1
+        while count > 1 and f"{name}#{count}" in given:
+            count += 1
+        counts[name] = count
+        found.append(name if count == 1 else f"{name}#{count}")
+    return found

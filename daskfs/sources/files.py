@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import errno
 import glob
 import gzip
 import hashlib
@@ -149,6 +150,26 @@ def unchanged(file: Path) -> Iterator[None]:
 def changed(file: Path) -> SourceError:
     """Return the error for a file whose stamp is another after it was read."""
     return SourceError("the file changed while it was read", str(file), "ingest it again when it is whole")
+
+
+@contextmanager
+def explained_room(folder: str) -> Iterator[None]:
+    """Raise an error of one line where a temporary file cannot be written."""
+    try:
+        yield
+    except OSError as fault:
+        if fault.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        problem = f"a temporary file could not be written: {fault.strerror}"
+        raise SourceError(problem, folder, "let TMPDIR name a folder with room") from None
+
+
+def write_all(file: int, data: bytes | memoryview, offset: int) -> None:
+    """Write bytes to a file from an offset on."""
+    view = memoryview(data)
+    while len(view):
+        n_written = os.pwrite(file, view, offset)
+        view, offset = view[n_written:], offset + n_written
 
 
 class OfFiles:

@@ -17,7 +17,7 @@ from daskfs.errors import ConfigError, did_you_mean
 from daskfs.kernels.genotypes import decode, decode_columns, decode_columns_of
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
-from daskfs.matrix.names import Names
+from daskfs.matrix.names import Names, distinct
 
 GENOTYPES_IN_BYTE = 4
 WINDOW_NBYTES = 2**24
@@ -205,8 +205,8 @@ class GenotypeMatrix(Matrix):
         return Names(self.shape[1], self._names_again if self._given is None else self._given)
 
     def _names_again(self) -> np.ndarray:
-        named = [*self._first_names, *(name for one in self._sets for name in one.read_names())]
-        return np.array(named, dtype=object)
+        names = distinct([name for one in self._sets for name in one.read_names()])
+        return np.array([*self._first_names, *names], dtype=object)
 
     @property
     def tile_shape(self) -> tuple[int, int]:

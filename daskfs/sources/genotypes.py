@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -17,6 +16,7 @@ from daskfs.errors import ConfigError, DataError, SourceError
 from daskfs.kernels.genotypes import COUNTS_IN_BYTES, MISSING_CODE, count_codes, decode
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.arrays import as_targets
+from daskfs.matrix.names import distinct
 from daskfs.matrix.target import kind_of
 from daskfs.sources.arrays import coded_texts, name_targets
 from daskfs.sources.base import InPlace, Source, SourceBlock, part_nbytes
@@ -346,24 +346,6 @@ class GenotypeSource(OfFiles, Source):
         """Yield samples in the order of the files."""
         self.check()
         yield from self.part_blocks((0, len(self._kept)), block_rows, dtype)
-
-
-def distinct(names: list[str]) -> list[str]:
-    """Return names each of which stands once: what comes again is numbered.
-
-    Examples
-    --------
-    >>> distinct(["rs1", "rs2", "rs1", "rs1"])
-    ['rs1', 'rs2', 'rs1#2', 'rs1#3']
-    """
-    if len(set(names)) == len(names):
-        return names
-    seen: Counter[str] = Counter()
-    found = []
-    for name in names:
-        seen[name] += 1
-        found.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
-    return found
 
 
 def _checked(missing: Any) -> Any:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Discriminator, Field, Tag
 
 from daskfs.documents import Section
+from daskfs.errors import ConfigError
 
 Interactions: TypeAlias = Annotated[
     Annotated[Literal["all"], Tag("word")]
@@ -27,3 +28,15 @@ class SparseOptions(SourceOptions):
     interactions: Interactions | None = Field(
         default=None, description="pairs of features of a row: all, or [[namespace, namespace], ...]"
     )
+
+
+def check_choices(**options: tuple[Any, tuple[Any, ...]]) -> None:
+    """Check options, of each of which the value is given and what it may be.
+
+    Raises
+    ------
+    ConfigError
+    """
+    for name, (value, allowed) in options.items():
+        if value not in allowed:
+            raise ConfigError(f"expected one of {allowed}, found {value!r}", f"source.{name}")

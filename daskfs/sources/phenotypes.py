@@ -89,6 +89,8 @@ class SampleTable:
             found = ", ".join(str(name) for name in table.columns[:8])
             problem = f"expected a column IID and others, each once, found {found}"
             raise SourceError(problem, f"{place}, line 1", _REMEDY)
+        if not len(table):
+            raise SourceError("expected lines of samples, found none", place, _REMEDY)
         if self.ids == ["FID", "IID"] and (table["FID"] == "0").all():
             self.ids = ["IID"]  # as PLINK 2 writes where there are no families
         is_again = table.duplicated(self.ids).to_numpy()
@@ -122,8 +124,8 @@ class SampleTable:
                 problem = f"no column {name!r}{did_you_mean(name, self.names)}"
                 raise ConfigError(problem, str(self.path), f"its columns are {known}")
         keys = [name for name in self.ids if name.lower() in samples.columns]
-        ids = pd.Index(samples[[key.lower() for key in keys]].agg("\t".join, axis=1))
-        table = self._table.set_index(self._table[keys].agg("\t".join, axis=1))
+        ids = pd.Index(_joined([samples[key.lower()] for key in keys]))
+        table = self._table.set_index(pd.Index(_joined([self._table[key] for key in keys])))
         if not table.index.is_unique:
             i = int(np.argmax(table.index.duplicated()))
             problem = f"IID {self._table['IID'].iloc[i]!r} stands twice, of two families, which the genotypes have not"
@@ -135,6 +137,14 @@ class SampleTable:
             raise SourceError(problem, str(self.path), "key the table by the ids that the genotypes have")
         told = f"{n_unused:,} samples of {self.path.name} have no genotypes" if n_unused else ""
         return table[names].reindex(ids).fillna("").reset_index(drop=True), told
+
+
+def _joined(columns: Sequence[pd.Series]) -> pd.Series:
+    """Return one key of several words."""
+    first, *others = columns
+    for other in others:
+        first = first + "\t" + other
+    return first
 
 
 def read_covariates(path: PathLike, samples: pd.DataFrame) -> tuple[list[str], np.ndarray, list[str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import math
 import os
@@ -27,12 +26,12 @@ from daskfs.kernels.genotypes import (
     SINGLE_COPIES,
     pack,
 )
-from daskfs.sources.files import PathLike
+from daskfs.sources.files import PathLike, explained_room, write_all
 from daskfs.sources.genotype_matrix import GENOTYPES_IN_BYTE, Genotypes, fill
 from daskfs.sources.genotypes import GenotypeSource
 from daskfs.sources.options import SourceOptions
 from daskfs.sources.table import Fill
-from daskfs.store.foreign import open_foreign_array
+from daskfs.store.foreign import open_foreign_array, read_foreign
 
 CALLS, SAMPLES = "call_genotype", "sample_id"
 NAMED_BY = ("variant_id", "variant_contig", "contig_id", "variant_position", "variant_allele")
@@ -113,19 +112,11 @@ class Calls(Genotypes):
         file, name = tempfile.mkstemp(prefix="daskfs-", suffix=".packed")
         path = Path(name)
         weakref.finalize(self, path.unlink, missing_ok=True)
-        try:
-            with os.fdopen(file, "r+b", buffering=0) as stream:
-                os.truncate(name, self.n_variants * self.stride)
-                for variants, start, packed in self._blocks(0, self.n_variants, 0, self.n_samples):
-                    for j, row in enumerate(packed, variants.start):
-                        os.pwrite(stream.fileno(), row, j * self.stride + start)
-        except OSError as fault:
-            if fault.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-                raise
-            problem = (
-                f"two bits a call, {self.n_variants * self.stride:,} bytes, could not be written: {fault.strerror}"
-            )
-            raise SourceError(problem, name, "let TMPDIR name a folder with room") from None
+        with os.fdopen(file, "r+b", buffering=0) as stream, explained_room(str(path.parent)):
+            os.truncate(name, self.n_variants * self.stride)
+            for variants, start, packed in self._blocks(0, self.n_variants, 0, self.n_samples):
+                for j, row in enumerate(packed, variants.start):
+                    write_all(stream.fileno(), row.data, j * self.stride + start)
         self._packed = path
 
     def read(self, first: int, last: int, start: int, stop: int) -> np.ndarray:
@@ -156,12 +147,10 @@ class Calls(Genotypes):
                 interrupts.check()
                 until = min(end, i - i % samples + samples)
                 try:
-                    calls = np.asarray(array[j:to, i:until, :])
-                except (RuntimeError, ValueError, OSError) as fault:
-                    problem = (
-                        f"the chunk of variants {j} to {to - 1}, samples {i} to {until - 1} cannot be decoded: {fault}"
-                    )
-                    raise SourceError(problem, str(self.folder / CALLS), "copy or write it again") from None
+                    calls = read_foreign(array, (slice(j, to), slice(i, until)))
+                except SourceError as fault:
+                    chunk = f"variants {j} to {to - 1}, samples {i} to {until - 1}: {fault.problem}"
+                    raise SourceError(chunk, str(self.folder / CALLS), fault.remedy) from None
                 packed = np.empty((to - j, -(-(until - i) // GENOTYPES_IN_BYTE)), np.uint8)
                 n_impossible = self._found[IMPOSSIBLE]
                 pack(np.ascontiguousarray(np.clip(calls, -128, 127), dtype=np.int8), packed, self._found)
@@ -190,15 +179,17 @@ class Calls(Genotypes):
 
     def read_names(self) -> list[str]:
         """Return variant ids; contig:position:ref:alt where there are none, added where several share one."""
-        ids = pd.Series(self._texts("variant_id") if (self.folder / "variant_id").exists() else ["."] * self.n_variants)
+        has_ids = (self.folder / "variant_id").exists()
+        ids = pd.Series(self._texts("variant_id") if has_ids else ["."] * self.n_variants, dtype=object)
         is_vague = ((ids == ".") | (ids == "") | ids.duplicated(keep=False)).to_numpy()
         if is_vague.any():
-            contigs = np.array(self._texts("contig_id"), dtype=object)
-            contig = contigs[np.asarray(open_foreign_array(self.folder / "variant_contig")[...])]
-            position = np.asarray(open_foreign_array(self.folder / "variant_position")[...])
-            alleles = self._texts("variant_allele")
+            contigs, alleles = self._texts("contig_id"), self._texts("variant_allele")
+            contig, position = (self._values(name).tolist() for name in ("variant_contig", "variant_position"))
+            if not all(0 <= number < len(contigs) for number in contig):
+                problem = f"expected numbers of {len(contigs)} contigs, found others"
+                raise SourceError(problem, str(self.folder / "variant_contig"), "write it again")
             for j in np.flatnonzero(is_vague).tolist():
-                place = f"{contig[j]}:{position[j]}:{':'.join(allele for allele in alleles[j] if allele)}"
+                place = f"{contigs[contig[j]]}:{position[j]}:{':'.join(allele for allele in alleles[j] if allele)}"
                 ids[j] = place if ids[j] in (".", "") else f"{ids[j]}@{place}"
         return [str(name) for name in ids]
 
@@ -206,8 +197,29 @@ class Calls(Genotypes):
         """Return the samples' ids."""
         return [str(name) for name in self._texts(SAMPLES)]
 
+    def _values(self, name: str) -> np.ndarray:
+        """Return an array of something of each variant, each sample or each contig."""
+        values = read_foreign(open_foreign_array(self.folder / name))
+        n = {"sample_id": self.n_samples, "contig_id": len(values) if values.ndim else -1}.get(name, self.n_variants)
+        if values.ndim != 1 + (name == "variant_allele") or len(values) != n:
+            problem = f"expected {n:,} values, found shape {values.shape}"
+            raise SourceError(problem, str(self.folder / name), "write it again")
+        if name in ("variant_contig", "variant_position") and values.dtype.kind not in "iu":
+            raise SourceError(
+                f"expected whole numbers, found {values.dtype}", str(self.folder / name), "write it again"
+            )
+        return values
+
     def _texts(self, name: str) -> Any:
-        return np.asarray(open_foreign_array(self.folder / name)[...]).astype(object).tolist()
+        """Return such an array, of texts, as lists."""
+        values = self._values(name)
+        try:
+            texts = values.astype(object)
+            for text in texts.ravel().tolist():
+                str(text).encode().decode()  # NumPy makes texts of any four bytes
+        except (ValueError, SystemError) as fault:
+            raise SourceError(f"expected texts: {fault}", str(self.folder / name), "write it again") from None
+        return texts.tolist()
 
 
 class VcfZarrSource(GenotypeSource):
@@ -261,9 +273,6 @@ class VcfZarrSource(GenotypeSource):
         self._place = str(folder)
         calls = Calls(folder)
         samples = calls.samples()
-        if len(samples) != calls.n_samples:
-            problem = f"expected {calls.n_samples:,} names, found {len(samples):,}"
-            raise SourceError(problem, str(folder / SAMPLES), "write it anew")
         read = [folder / name for name in (CALLS, SAMPLES, *NAMED_BY)]
         super().__init__(
             [calls],

@@ -125,6 +125,24 @@ def open_foreign_array(path: str | os.PathLike[str]) -> Any:
     return node
 
 
+def read_foreign(array: Any, selection: Any = ...) -> np.ndarray:
+    """Return a part of a Zarr array made elsewhere.
+
+    Raises
+    ------
+    SourceError
+        A chunk of it cannot be decoded.
+    """
+    try:
+        return np.asarray(array[selection])
+    except MemoryError:
+        raise SourceError(
+            "a chunk claims more than the memory holds", str(array.store_path), "write it again"
+        ) from None
+    except (RuntimeError, ValueError, TypeError, OSError, KeyError, IndexError, SystemError) as fault:
+        raise SourceError(f"a chunk cannot be decoded: {fault}", str(array.store_path), "write it again") from None
+
+
 def open_foreign_group(path: str | os.PathLike[str]) -> Any:
     """Open a Zarr group made elsewhere, of format 2 or 3.
 

@@ -8,6 +8,8 @@ import stat
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from daskfs.errors import CorruptStoreError, StoreError
 
 REMEDY = "remove the store and ingest the source again; `daskfs verify` lists all damage"
@@ -61,6 +63,12 @@ def read_plain(path: str | os.PathLike[str], what: str, max_nbytes: int) -> byte
             return file.read(status.st_size)
         except OSError as fault:
             raise CorruptStoreError(f"{what} cannot be read: {fault.strerror}", str(path), REMEDY) from None
+
+
+def write_array(path: Path, values: np.ndarray) -> None:
+    """Write an array's bytes; a full disk is an OSError that says so, other than `ndarray.tofile`'s."""
+    with path.open("wb") as file:
+        file.write(np.ascontiguousarray(values).data)
 
 
 def read_document(path: Path, what: str, max_nbytes: int) -> tuple[dict[str, Any], bytes]:

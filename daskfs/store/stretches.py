@@ -18,6 +18,7 @@ import numpy as np
 from daskfs.store.band_writer import BandFiles
 from daskfs.store.column_statistics import BlockStatistics, by_kernel, statistics_of
 from daskfs.store.layout import Layout
+from daskfs.store.plain_files import write_array
 from daskfs.store.row_checks import convert_rows
 from daskfs.store.spool import stored_order, taken
 
@@ -92,7 +93,7 @@ class StretchWriter:
         """Write what is left."""
         if self._n_filled:
             stretch = Stretch(f"{self._part}-{len(self.stretches)}", self._n_filled)
-            self._rows[: self._n_filled].tofile(self._files.folder / stretch.name)
+            write_array(self._files.folder / stretch.name, self._rows[: self._n_filled])
             self.stretches.append(stretch)
             self._n_written, self._n_filled = self._n_written + self._n_filled, 0
 

@@ -36,6 +36,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tests.faults.fuzz import changed_bytes
+
 MEMORY_NBYTES = 512 << 20
 """What a command may take beyond what the process has once all is imported and compiled."""
 TIMEOUT_S = 120.0
@@ -49,9 +51,11 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "lz4": {"codec": "lz4", "tile_shape": (60, 8)},
     "sharded": {"codec": "raw", "tile_shape": (30, 4), "max_files": 2, "shard_nbytes": 4 * 30 * 4 * 4},
     "of before": {"codec": "raw", "tile_shape": (60, 8)},
+    "sparse": {"n_features": 16},
+    "sparse ids": {"has_ids": True},
 }
-"""The last without checksums in its manifest: whole chunks in each other's place are not told there, nor tried."""
-SHARED = ("zarr.json", "manifest.json", "checksums.bin", "X/")
+"""That of before is without checksums in its manifest: whole chunks in each other's place are not told, nor tried."""
+SHARED = ("zarr.json", "manifest.json", "checksums.bin", "X/", "ids/", "names/")
 """What is damaged of other stores than the first, whose vectors and names are alike."""
 
 
@@ -213,6 +217,7 @@ TEXTS: dict[str, Callable[[str, random.Random], str | bytes]] = {
     "not UTF-8": lambda text, rng: text.encode().replace(b'"', b'"\xff\xfe', 1),
     "long number": lambda text, rng: text.replace(": ", f': {"9" * 5000}, "y": ', 1),
     "twice": lambda text, rng: text + text,
+    "bytes changed": lambda text, rng: changed_bytes(rng, text.encode()),
 }
 VALUES: Sequence[Any] = (
     *(None, True, False, -1, 0, 1, 2, 7, 2**31, 2**48, 2**62, 2**63, 2**64, 10**30, 1e308, 0.5, float("nan")),
@@ -303,7 +308,7 @@ def mutations(layout: str, store: Path, each: int = 3) -> Iterator[Case]:
             kind = "metadata, manifest agrees" if is_agreed else "metadata"
             for _ in range(each * (8 if name in ("zarr.json", "manifest.json") else 1)):
                 yield Case(kind, layout, name, _mutated(name, is_agreed), may_be_accepted=is_agreed)
-            for what, rewrite in TEXTS.items():
+            for what, rewrite in [*TEXTS.items(), *[("bytes changed", TEXTS["bytes changed"])] * each]:
                 if not is_agreed or name != "manifest.json":
                     yield Case(kind, layout, f"{name}: {what}", _rewritten(name, rewrite, is_agreed), False, is_agreed)
 
@@ -331,7 +336,7 @@ def all_cases(stores: dict[str, tuple[Path, Path]]) -> list[Case]:
 
 def while_reading(stores: dict[str, tuple[Path, Path]]) -> Iterator[tuple[str, str, str, int]]:
     """Yield what is replaced by another store's while a fit reads: kind, layout, name, after how many reads."""
-    for layout in (layout for layout in stores if layout != "of before"):
+    for layout in (layout for layout in stores if layout in ("raw", "lz4", "sharded")):
         for after in (1, 2, 5):
             yield "chunk of another store, while one reads", layout, "X/c/0/0", after
             yield "chunk of another store, while one reads", layout, "X/c/1/0", after
@@ -341,7 +346,11 @@ def while_reading(stores: dict[str, tuple[Path, Path]]) -> Iterator[tuple[str, s
 
 def build(folder: Path) -> dict[str, tuple[Path, Path]]:
     """Write two stores of the same shape and other values for each layout."""
+    import scipy.sparse
+
     from daskfs.matrix.blocks import RowBlock
+    from daskfs.sources.sparse.base import NamedIds, SparseBlock
+    from daskfs.store.sparse.writer import SparseStoreWriter
     from daskfs.store.writer import StoreWriter
 
     def write(path: Path, seed: int, options: dict[str, Any]) -> Path:
@@ -352,8 +361,21 @@ def build(folder: Path) -> dict[str, tuple[Path, Path]]:
         y = (X[:, 1] - X[:, 9] + 0.5 * X[:, 4] + rng.standard_normal(n) > 0).astype(float)
         labels = {"fold": rng.permutation(n).astype(str), "id": rng.permutation(n).astype(str)}
         names = [f"gene{seed}{j:02}" for j in rng.permutation(p)]
-        about = {"feature_names": names, "target_names": ["y"], "has_weight": True, "label_names": list(labels)}
+        about: dict[str, Any] = {"target_names": ["y"], "has_weight": True, "label_names": list(labels)}
         source = {"kind": "numpy", "description": f"draw {seed}", "digest": f"{seed}"}
+        if "codec" not in options:
+            X[rng.random(X.shape) < 0.5] = 0
+            ids = np.sort(rng.integers(0, 2**63, p)).astype(np.uint64) if "has_ids" in options else np.arange(p)
+            rows = scipy.sparse.csr_matrix(X)
+            some = NamedIds.of_columns(names[:9] if "has_ids" in options else names)
+            told = NamedIds(ids[: len(some.ids)].astype(np.uint64), some.text, some.offsets)
+            about |= {"source": source, "random_state": seed}
+            features, weight = ids[rows.indices].astype(np.uint64), rng.random(n) + 0.5
+            with SparseStoreWriter(path, **about, **options) as writer:
+                indptr = rows.indptr.astype(np.int64)
+                writer.write(SparseBlock(0, indptr, features, rows.data, y, weight, labels, told))
+            return path
+        about["feature_names"] = names
         with StoreWriter(path, p, "float32", source=source, random_state=seed, **about, **options) as writer:
             writer.write(RowBlock(0, n, X, y, rng.random(n) + 0.5), labels)
         return path
@@ -372,7 +394,13 @@ def build(folder: Path) -> dict[str, tuple[Path, Path]]:
     return stores
 
 
-def campaign(seed: int = 0, n: int | None = None, layouts: Sequence[str] = tuple(LAYOUTS)) -> list[Outcome]:
+def campaign(
+    seed: int = 0,
+    n: int | None = None,
+    layouts: Sequence[str] = tuple(LAYOUTS),
+    commands: Sequence[str] = COMMANDS,
+    each: int = 0,
+) -> list[Outcome]:
     """Damage stores and see what every command makes of it.
 
     Parameters
@@ -383,6 +411,10 @@ def campaign(seed: int = 0, n: int | None = None, layouts: Sequence[str] = tuple
         How many cases; by default all, about 2,000.
     layouts : sequence of str
         Of `LAYOUTS`.
+    commands : sequence of str
+        Of `COMMANDS`, and "read", which reads all there is.
+    each : int
+        Only what a store says of itself is damaged, so often.
 
     Returns
     -------
@@ -396,10 +428,12 @@ def campaign(seed: int = 0, n: int | None = None, layouts: Sequence[str] = tuple
         whole = {}
         for layout, (store, _) in stores.items():
             shutil.copytree(store, copy)
-            whole[layout] = {command: reader.run(command, copy) for command in COMMANDS}
+            whole[layout] = {command: reader.run(command, copy) for command in commands}
             shutil.rmtree(copy)
             assert all(answer["kind"] == "result" for answer in whole[layout].values()), whole[layout]
         jobs: list[Any] = [*all_cases(stores), *while_reading(stores)]
+        if each:
+            jobs = [case for layout, (store, _) in stores.items() for case in mutations(layout, store, each)]
         drawn = random.Random(seed).sample(range(len(jobs)), len(jobs) if n is None else min(n, len(jobs)))
         for number in sorted(drawn):
             job = jobs[number]
@@ -409,7 +443,7 @@ def campaign(seed: int = 0, n: int | None = None, layouts: Sequence[str] = tuple
             store, other = stores[job.layout]
             shutil.copytree(store, copy)
             job.damage(copy, other, random.Random(f"{seed} {number}"))
-            for command in COMMANDS:
+            for command in commands:
                 answer = reader.run(command, copy)
                 verdict, text = judge(job, command, answer, whole[job.layout][command], copy)
                 outcomes.append(Outcome(job.kind, job.layout, job.target, command, verdict, text))
@@ -521,6 +555,8 @@ def _result(command: str, path: str) -> Any:
     if command == "verify":
         return verify_store(path)
     store = open_store(path)
+    if command == "read":
+        return _all_of(store)
     if command == "info":
         return {name: value for name, value in store.info().items() if name != "n_files"}
     method: Any = {
@@ -536,6 +572,21 @@ def _result(command: str, path: str) -> Any:
         "coef": hashlib.sha256(numbers.tobytes()).hexdigest(),
         "names": [str(store.names[j]) for j in fitted.selected_],
     }
+
+
+def _all_of(store: Any) -> dict[str, Any]:
+    """Return digests of all that a store holds, by rows, columns and entries; and what it says of itself."""
+    columns = list(range(0, store.shape[1], 3))[::-1]
+    arrays = [store.read(slice(None)), store.read(slice(3, 50), columns), store.read_target(), store.read_weight()]
+    if (rows := store.sparse_rows(slice(5, 99))) is not None:
+        found = store.sparse_columns(columns)
+        arrays += [rows.indptr, rows.indices, rows.data, found.indptr, found.indices, found.data]
+    statistics = store.column_statistics()
+    arrays += [getattr(statistics, name) for name in ("mean", "std", "minimum", "maximum")]
+    texts = [*map(str, store.names), *(text for name in store.label_names for text in store.labels(name))]
+    content = b"".join(np.ascontiguousarray(array, np.float64).tobytes() for array in arrays if array is not None)
+    digest = hashlib.sha256(content + "\n".join(texts).encode()).hexdigest()
+    return {"selected": digest, "of itself": [list(store.shape), store.target_names, store.notes, store.digest]}
 
 
 def _answer(command: str, path: str, replace: tuple[str, str, int] | None) -> dict[str, Any]:

@@ -206,7 +206,8 @@ def clicks_line(rng: random.Random) -> str:
 
 def of_clicks(rng: random.Random, files: list[Path]) -> tuple[Any, Callable[..., Any]]:
     """Draw how the lines are to be understood."""
-    from daskfs.sources.sparse.clicks import ClicksSource, bins
+    from daskfs.sources.log_bins import bins
+    from daskfs.sources.sparse.clicks import ClicksSource
 
     edges, texts = bins()
     has_token, drops = rng.random() < 0.3, rng.random() < 0.5
@@ -511,7 +512,7 @@ def refusal_differs(fault: Any, case: Case, expected: Expected) -> str | None:
     if not is_named and not is_earlier:  # of JSON a target is looked at once the next rows are read
         return f"expected {expected.faults}"
     text = case.texts[case.files.index(place[0])]
-    if where[3] is not None and text is not None:
+    if where[3] is not None and text is not None and not case.is_doubtful:
         line = text.removeprefix(b"\xef\xbb\xbf").split(b"\n")[place[1] - 1]
         if not 1 <= int(where[3]) <= len(line) + 1:
             return f"character {where[3]} of {len(line)}"

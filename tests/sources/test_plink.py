@@ -2,6 +2,7 @@
 
 import io
 import os
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -171,6 +172,24 @@ def test_targets_may_come_from_elsewhere(tmp_path, phenotype):
 def test_variants_are_called_as_bim_calls_them(tmp_path):
     source = PlinkSource(write_set(tmp_path, random_dosages(4, 5), ids=["rs1", ".", "rs2", "rs2", "."]))
     assert source.feature_names == ["rs1", "1:101:A:G", "rs2@1:102:A:G", "rs2@1:103:A:G", "1:104:A:G"]
+
+
+def test_names_that_stand_twice_after_all_are_numbered(tmp_path):
+    write_set(tmp_path, random_dosages(4, 2), "chr1", ids=["rs1", "rs2"])
+    write_set(tmp_path, random_dosages(4, 3), "chr2", ids=["rs2", "rs3", "rs3"])
+    bim = (tmp_path / "chr2.bim").read_text().replace("102", "101")
+    (tmp_path / "chr2.bim").write_text(bim)
+    source = PlinkSource([tmp_path / "chr1.bed", tmp_path / "chr2.bed"])
+    assert source.feature_names == ["rs1", "rs2", "rs2#2", "rs3@1:101:A:G", "rs3@1:101:A:G#2"]
+    assert list(pickle.loads(pickle.dumps(source.as_matrix())).names) == source.feature_names
+
+
+def test_variants_of_one_copy_are_said(tmp_path):
+    path = write_set(tmp_path, random_dosages(4, 5))
+    bim = (tmp_path / "set.bim").read_text().splitlines()
+    bim[1], bim[4] = "X" + bim[1][1:], "chr26" + bim[4][1:]
+    (tmp_path / "set.bim").write_text("\n".join(bim))
+    assert PlinkSource(path).notes == ["2 variants on X, Y or MT: one copy counts as two, as PLINK writes it"]
 
 
 def test_chromosomes_stand_side_by_side(tmp_path):

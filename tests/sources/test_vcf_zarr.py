@@ -1,5 +1,7 @@
 """VCF Zarr, written here as its specification says: calls become dosages, names and samples are its own."""
 
+import gc
+
 import numpy as np
 import pytest
 import zarr
@@ -7,7 +9,7 @@ import zarr
 from daskfs.errors import DataError, SourceError
 from daskfs.sources.ingest import ingest
 from daskfs.sources.registry import as_source, kind_of
-from daskfs.sources.vcf_zarr import VcfZarrSource
+from daskfs.sources.vcf_zarr import Calls, VcfZarrSource
 
 N, P = 45, 23
 
@@ -65,6 +67,61 @@ def test_calls_that_lack_an_allele_are_missing_and_single_copies_are_not(tmp_pat
     filled = read(VcfZarrSource(path, np.arange(N), missing="mean"), 8)
     np.testing.assert_allclose(filled, np.where(lacks, means, expected), rtol=1e-6)
     with pytest.raises(DataError, match=r"calls\.zarr, variant 'rs\d+': expected a dosage for each sample"):
+        read(VcfZarrSource(path, np.arange(N)), 8)
+
+
+def test_each_chunk_is_decoded_once(tmp_path, monkeypatch):
+    calls, n_read = random_calls(), []
+    source = VcfZarrSource(write(tmp_path / "calls.zarr", calls), np.arange(N))
+    blocks = Calls._blocks
+    monkeypatch.setattr(
+        Calls, "_blocks", lambda *given: (n_read.append(part[2].shape) or part for part in blocks(*given))
+    )
+    np.testing.assert_array_equal(read(source, 2), (calls > 0).sum(axis=2).T)
+    assert sum(n for n, _ in n_read) == P * len({*range(0, N, 20)})  # chunks of ten samples, two make whole bytes
+
+
+def test_what_reads_the_temporary_file_reads_the_chunks_where_there_is_none(tmp_path):
+    source = VcfZarrSource(write(tmp_path / "calls.zarr", random_calls(0.01)), np.arange(N), missing="zero")
+    found, (calls,) = read(source, 8), source._sets
+    path = calls._packed
+    assert path.stat().st_size == P * -(-N // 4)
+    path.unlink()
+    np.testing.assert_array_equal(read(source, 8), found)
+    np.testing.assert_array_equal(source.as_matrix().read(slice(3, 20), slice(2, 9)), found[3:20, 2:9])
+
+
+def test_the_temporary_file_goes_with_the_source(tmp_path):
+    source = VcfZarrSource(write(tmp_path / "calls.zarr", random_calls()), np.arange(N))
+    read(source, 8)
+    path = source._sets[0]._packed
+    assert path.exists()
+    del source
+    gc.collect()
+    assert not path.exists()
+
+
+def test_calls_that_are_not_two_of_two_are_counted_and_said(tmp_path):
+    calls = np.zeros((P, N, 2), np.int8)
+    calls[0, :4] = [1, -1]
+    calls[1, :9] = [1, -2]
+    calls[2, 0], calls[3, 0] = [2, 1], [0, 3]
+    source = VcfZarrSource(write(tmp_path / "calls.zarr", calls), np.arange(N), missing="zero")
+    read(source, 8)
+    assert source.notes[:3] == [
+        "4 calls of one known allele and a missing one are missing",
+        "9 calls of a single copy (of chromosome X, say) count 0 or 1, where PLINK writes 0 or 2",
+        "2 variants have several alleles beside the reference, which count alike",
+    ]
+    calls[5, 33, 1] = -7
+    with pytest.raises(SourceError, match=r"variant 5, sample 33: expected the number of an allele.*found -7"):
+        read(VcfZarrSource(write(tmp_path / "calls.zarr", calls), np.arange(N)), 8)
+
+
+def test_a_chunk_that_cannot_be_decoded_is_named(tmp_path):
+    path = write(tmp_path / "calls.zarr", random_calls())
+    (path / "call_genotype" / "1.2.0").write_bytes(b"no zstd")
+    with pytest.raises(SourceError, match="variants 7 to 13, samples 20 to 39: a chunk cannot"):
         read(VcfZarrSource(path, np.arange(N)), 8)
 
 

@@ -18,12 +18,14 @@ from typing import NamedTuple
 import numpy as np
 
 from daskfs.kernels.fgm.pairs import is_wanted, number_in, offer, spread_of
-from daskfs.kernels.numba_cache import is_stopped, kernel
+from daskfs.kernels.numba_cache import is_stopped, kernel, prefetch
 
 LESSER, PRODUCT, SIGNED = range(3)
 """Which bound: of standardised products, of products as they are, of those of columns with values below 0."""
 MARGIN = 1.0 - 1e-9
 """Bounds are exact numbers, sums are rounded."""
+AHEAD = 8
+"""Entries of a column for whose rows memory is asked ahead: they lie anywhere."""
 
 
 class Entries(NamedTuple):
@@ -220,7 +222,12 @@ def offer_sparse_pairs(  # type: ignore[no-untyped-def]
             n_skipped += 1
             continue
         n_met = 0
-        for e in range(columns.starts[a], columns.starts[a + 1]):
+        last = columns.starts[a + 1] - 1
+        for e in range(columns.starts[a], last + 1):
+            prefetch(rows.starts, columns.places[min(e + 2 * AHEAD, last)])
+            coming = rows.starts[columns.places[min(e + AHEAD, last)]]
+            prefetch(rows.places, coming)
+            prefetch(rows.values, coming)
             row, x = columns.places[e], np.float64(columns.values[e])
             w = weight[row]
             for k in range(rows.starts[row], rows.starts[row + 1]):

@@ -21,18 +21,53 @@ _TEN = np.uint64(10)
 
 
 @kernel
+def _digits_at(i, digits):  # type: ignore[no-untyped-def]
+    """Read further digits of a number, modulo 2⁶⁴; return it, and where they end."""
+    n_more, number = first_digits(word_at(i))
+    digits = digits * _POWERS[n_more] + number
+    i += n_more
+    while n_more == 8:
+        n_more, number = first_digits(word_at(i))
+        digits = digits * _POWERS[n_more] + number
+        i += n_more
+    return digits, i
+
+
+@kernel
+def mantissa_at(i, point):  # type: ignore[no-untyped-def]
+    """Read digits around a point; return their number modulo 2⁶⁴, how many, their power of ten, and where they end."""
+    first = i
+    digits, i = _digits_at(i, np.uint64(0))
+    n_digits, power = i - first, 0
+    if byte_at(i) == point:
+        behind = i + 1
+        digits, i = _digits_at(behind, digits)
+        power = behind - i
+        n_digits -= power
+    return digits, n_digits, power, i
+
+
+@kernel
+def exponent_at(i):  # type: ignore[no-untyped-def]
+    """Read a signed whole number, cut at 2⁴⁰; return it, and where it ends: `i` itself where there is none."""
+    begin = i
+    is_small = byte_at(i) == _MINUS
+    i += is_small or byte_at(i) == _PLUS
+    first, exponent = i, 0
+    while _ZERO <= byte_at(i) <= _ZERO + 9:
+        exponent = min(10 * exponent + byte_at(i) - _ZERO, 1 << 40)
+        i += 1
+    return (-exponent if is_small else exponent), (begin if i == first else i)
+
+
+@kernel
 def whole_at(i):  # type: ignore[no-untyped-def]
     """Read digits; return their number, and where they end: `i` itself where there are none.
 
     Of more than 19 digits, zeros before them aside, the number is 2⁶⁴ - 1.
     """
     first = i
-    n_more, digits = first_digits(word_at(i))
-    i += n_more
-    while n_more == 8:
-        n_more, number = first_digits(word_at(i))
-        digits = digits * _POWERS[n_more] + number
-        i += n_more
+    digits, i = _digits_at(i, np.uint64(0))
     if i - first > MOST_DIGITS:
         while byte_at(first) == _ZERO:
             first += 1
@@ -48,37 +83,17 @@ def real_at(i):  # type: ignore[no-untyped-def]
     sign = byte_at(i)
     i += sign in (_MINUS, _PLUS)
     first = i
-    n_more, digits = first_digits(word_at(i))
-    i += n_more
-    while n_more == 8:
-        n_more, number = first_digits(word_at(i))
-        digits = digits * _POWERS[n_more] + number
-        i += n_more
-    n_digits, power = i - first, 0
-    if byte_at(i) == _POINT:
-        i += 1
-        behind, n_more = i, 8
-        while n_more == 8:
-            n_more, number = first_digits(word_at(i))
-            digits = digits * _POWERS[n_more] + number
-            i += n_more
-        power = behind - i
-        n_digits -= power
+    digits, n_digits, power, i = mantissa_at(i, _POINT)
     if n_digits == 0:
         return 0.0, begin
     if n_digits > MOST_DIGITS:
         digits, power = _significant(first, i)
     if byte_at(i) | 32 == _E:
-        i += 1
-        is_small = byte_at(i) == _MINUS
-        i += is_small or byte_at(i) == _PLUS
-        behind, exponent = i, 0
-        while _ZERO <= byte_at(i) <= _ZERO + 9:
-            exponent = min(10 * exponent + byte_at(i) - _ZERO, 1 << 40)
-            i += 1
+        behind = i + 1
+        exponent, i = exponent_at(behind)
         if i == behind:
             return 0.0, begin
-        power += -exponent if is_small else exponent
+        power += exponent
     value, is_settled = rounded(digits, power)
     if not is_settled:
         value = _near(digits, power)

@@ -12,12 +12,12 @@ import numpy as np
 
 from daskfs.kernels.numba_cache import is_stopped, kernel
 from daskfs.kernels.text.decimals import MOST_DIGITS, rounded
+from daskfs.kernels.text.reals import exponent_at, mantissa_at
 from daskfs.kernels.text.words import (
     address_of,
     byte_at,
     eight_of,
     find,
-    first_digits,
     trailing_zeros,
     word_at,
 )
@@ -26,8 +26,7 @@ SKIPPED, NUMBER, TEXT = 0, 1, 2
 """What a column is read as."""
 NOT_PLAIN = 1
 """Why reading ended; otherwise whole records did."""
-_LINE_FEED, _RETURN, _SPACE, _TAB, _MINUS, _PLUS, _E, _ZERO = 10, 13, 32, 9, 45, 43, 101, 48
-_POWERS = np.array([10**k for k in range(9)], np.uint64)
+_LINE_FEED, _RETURN, _SPACE, _TAB, _MINUS, _E, _ZERO = 10, 13, 32, 9, 45, 101, 48
 
 
 class Signs(NamedTuple):
@@ -176,36 +175,16 @@ def _number(i, decimal):  # type: ignore[no-untyped-def]
     is_negative = byte_at(i) == _MINUS
     i += is_negative
     first = i
-    n_more, digits = first_digits(word_at(i))
-    i += n_more
-    while n_more == 8:
-        n_more, number = first_digits(word_at(i))
-        digits = digits * _POWERS[n_more] + number
-        i += n_more
-    n_digits, power = i - first, 0
-    if byte_at(i) == decimal:
-        i += 1
-        behind, n_more = i, 8
-        while n_more == 8:
-            n_more, number = first_digits(word_at(i))
-            digits = digits * _POWERS[n_more] + number
-            i += n_more
-        power = behind - i
-        n_digits -= power
+    digits, n_digits, power, i = mantissa_at(i, decimal)
     if n_digits == 0:
         return 0.0, i, False, True
     is_settled = n_digits <= MOST_DIGITS or n_digits - _leading_zeros(first) <= MOST_DIGITS
     if byte_at(i) | 32 == _E:
-        i += 1
-        is_small = byte_at(i) == _MINUS
-        i += is_small or byte_at(i) == _PLUS
-        first, exponent = i, 0
-        while _ZERO <= byte_at(i) <= _ZERO + 9:
-            exponent = min(10 * exponent + byte_at(i) - _ZERO, 100_000)
-            i += 1
-        if i == first:
+        behind = i + 1
+        exponent, i = exponent_at(behind)
+        if i == behind:
             return 0.0, i, False, True
-        power += -exponent if is_small else exponent
+        power += exponent
     if not is_settled:
         return 0.0, i, True, False
     value, is_settled = rounded(digits, power)

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from pydantic import Field
 
+from daskfs import interrupts
 from daskfs.documents import PATH
 from daskfs.errors import DaskfsError, DataError, SourceError, did_you_mean
 from daskfs.kernels.compressed_columns import place_by_rows
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.arrays import as_targets
+from daskfs.matrix.names import distinct
 from daskfs.matrix.target import kind_of
 from daskfs.sources.arrays import coded_texts, name_targets
 from daskfs.sources.base import part_nbytes
-from daskfs.sources.files import OfFiles, PathLike
+from daskfs.sources.files import OfFiles, PathLike, explained_room, write_all
 from daskfs.sources.npy import array_of
 from daskfs.sources.options import SourceOptions
 from daskfs.sources.sparse.base import NamedIds, SparseBlock, SparseSource
@@ -36,7 +39,7 @@ BAND_BLOCKS = 4
 
 
 class AnnDataOptions(SourceOptions):
-    """A sparse matrix that AnnData has written: a .zarr folder or an .h5ad file (which takes h5py)."""
+    """A matrix that AnnData has written: a .zarr folder or an .h5ad file (which takes h5py)."""
 
     path: Annotated[str, PATH]
     target: str | None = Field(default=None, description="column of obs, or the name of y")
@@ -44,17 +47,35 @@ class AnnDataOptions(SourceOptions):
     layer: str | None = Field(default=None, description="one of the layers, or raw; X by default")
 
 
+ENTRY = np.dtype([("row", np.uint32), ("column", np.uint32), ("value", np.float32)])
+"""As entries wait for those of their rows, in a temporary file."""
+LIBRARY_FAULTS = (
+    KeyError, OSError, ValueError, TypeError, RuntimeError, IndexError, AttributeError, OverflowError, SystemError
+)  # fmt: skip
+"""What h5py, zarr and NumPy raise where a file is not what it says."""
+T = TypeVar("T")
+
+
 class Compressed(NamedTuple):
     """Where the entries are."""
 
-    by_rows: bool
+    by: Literal["rows", "columns", "dense"]
     shape: tuple[int, int]
     indptr: np.ndarray
-    """int64."""
+    """int64, of the rows or columns."""
+
+
+class Band(NamedTuple):
+    """Consecutive rows as their entries."""
+
+    row: int
+    indptr: np.ndarray
+    features: np.ndarray
+    values: np.ndarray
 
 
 class AnnDataSource(OfFiles, SparseSource):
-    """A sparse matrix in AnnData's layout, format 0.8 or later.
+    """A matrix of cells x genes in AnnData's layout, format 0.8 or later.
 
     Parameters
     ----------
@@ -69,15 +90,16 @@ class AnnDataSource(OfFiles, SparseSource):
     Raises
     ------
     SourceError
-        Not there, not of AnnData, or the matrix is dense.
+        Not there, not of AnnData, or damaged.
     DataError
         The target has missing values, or does not fit.
 
     Notes
     -----
     Genes are called as the index of var says, and the index of obs is the label column "cell". Values are rounded to
-    float32. Compressed rows are read as they stand, in parts by several processes. Of compressed columns, entries of
-    some rows are gathered in bounded memory, for which all are read once to count them and once for every 4 blocks.
+    float32. Compressed rows are read as they stand, in parts by several processes. Entries of compressed columns are
+    read once to count them and once more: they wait for those of their rows in a temporary file (below TMPDIR), 12
+    bytes each, where they are more than 4 blocks. Of a dense matrix the values that are not zero are entries.
     """
 
     kind, options = "anndata", AnnDataOptions
@@ -87,14 +109,18 @@ class AnnDataSource(OfFiles, SparseSource):
     ) -> None:
         self.path, self.notes = Path(path).expanduser(), []
         self._matrix = "X" if layer is None else "raw/X" if layer == "raw" else f"layers/{layer}"
+        table = "raw/var" if layer == "raw" else "var"
         with self._reading() as root:
-            self._entries = self._compressed(root)
+            self._entries = self._asked(lambda: self._compressed(root))
             self.n_samples, self.n_features = self._entries.shape
-            table = "raw/var" if layer == "raw" else "var"
-            self._names = _index(root[table])
-            self._cells = np.array(_index(root["obs"]), dtype=object)
-            if y is None and target is not None:
-                y = self._of_obs(root["obs"], target) if isinstance(target, str) else None
+            self._names = self._asked(lambda: _index(root[table]))
+            self._cells = np.array(self._asked(lambda: _index(root["obs"])), dtype=object)
+            if y is None and isinstance(target, str):
+                y = self._asked(lambda: self._of_obs(root["obs"], target))
+        n_names = len(set(self._names))
+        if n_names < len(self._names):
+            self.notes.append(f"{len(self._names) - n_names:,} names of {table} stand twice, and are numbered")
+            self._names = distinct(self._names)
         for found, n, where in ((self._names, self.n_features, table), (self._cells, self.n_samples, "obs")):
             if len(found) != n:
                 raise SourceError(
@@ -110,21 +136,27 @@ class AnnDataSource(OfFiles, SparseSource):
 
     @contextmanager
     def _reading(self) -> Iterator[Any]:
-        """Open the folder or file; explain what is not in it."""
-        place = str(self.path)
+        """Open the folder or file."""
         if not self.path.exists():
-            raise SourceError("no such file", place, "check the path")
+            raise SourceError("no such file", str(self.path), "check the path")
+        if self.path.is_dir():
+            yield open_foreign_group(self.path)
+            return
+        h5py = _h5py(str(self.path))
+        with self._asked(lambda: h5py.File(self.path, "r")) as file:
+            yield file
+
+    def _asked(self, read: Callable[[], T]) -> T:
+        """Return what a library reads in the folder or file; explain what is not in it, or damaged."""
         try:
-            if self.path.is_dir():
-                yield open_foreign_group(self.path)
-            else:
-                with _h5py(place).File(self.path, "r") as file:
-                    yield file
+            return read()
         except DaskfsError:
             raise
-        except (KeyError, OSError, ValueError, TypeError, RuntimeError, IndexError, AttributeError) as fault:
+        except MemoryError:
+            raise SourceError("an array claims more than the memory holds", str(self.path), "write it anew") from None
+        except LIBRARY_FAULTS as fault:
             remedy = "write it by AnnData 0.8 or later"
-            raise SourceError(f"expected what AnnData writes: {fault}", place, remedy) from None
+            raise SourceError(f"expected what AnnData writes: {fault}", str(self.path), remedy) from None
 
     def _compressed(self, root: Any) -> Compressed:
         if self._matrix not in root:
@@ -133,17 +165,19 @@ class AnnDataSource(OfFiles, SparseSource):
             raise SourceError(f"no {self._matrix} in it{did_you_mean(name, layers)}", str(self.path), "name a layer")
         matrix = root[self._matrix]
         encoding = _text(matrix.attrs.get("encoding-type", ""))
+        if encoding == "array" and len(matrix.shape) == 2 and np.dtype(matrix.dtype).kind in "biuf":
+            return Compressed("dense", (int(matrix.shape[0]), int(matrix.shape[1])), np.zeros(1, np.int64))
         if encoding not in ("csr_matrix", "csc_matrix"):
-            problem = f"expected a sparse matrix as {self._matrix}, found {encoding or 'an unknown encoding'}"
-            remedy = "read a dense one of a .zarr folder as kind zarr with path: NAME.zarr/X, or write it as csr_matrix"
-            raise SourceError(problem, str(self.path), remedy)
+            problem = f"expected a matrix of numbers as {self._matrix}, found {encoding or 'an unknown encoding'}"
+            raise SourceError(problem, str(self.path), "write it as an array or as csr_matrix")
         n_samples, n_features = (int(length) for length in matrix.attrs["shape"])
         indptr, by_rows = np.asarray(matrix["indptr"][...]).astype(np.int64), encoding == "csr_matrix"
         n_entries = int(matrix["indices"].shape[0])
-        is_sound = len(indptr) == (n_samples if by_rows else n_features) + 1 and (np.diff(indptr) >= 0).all()
+        is_sound: Any = indptr.shape == ((n_samples if by_rows else n_features) + 1,) and (np.diff(indptr) >= 0).all()
+        is_sound = is_sound and matrix["indices"].dtype.kind in "iu" and matrix["data"].dtype.kind in "biuf"
         if not is_sound or indptr[0] != 0 or indptr[-1] != n_entries or matrix["data"].shape != (n_entries,):
             raise SourceError(f"indptr, indices and data of {self._matrix} do not fit", str(self.path), "write it anew")
-        return Compressed(by_rows, (n_samples, n_features), indptr)
+        return Compressed("rows" if by_rows else "columns", (n_samples, n_features), indptr)
 
     def _of_obs(self, obs: Any, name: str) -> np.ndarray:
         """Return a column of obs: numbers or texts."""
@@ -162,8 +196,18 @@ class AnnDataSource(OfFiles, SparseSource):
         return self._target_classes
 
     def estimate_entries(self) -> int:
-        """Return how many there are."""
-        return int(self._entries.indptr[-1])
+        """Return how many there are; where zeros are stored, too, as many as the first rows let expect."""
+        if self._entries.by != "dense":
+            return int(self._entries.indptr[-1])
+        n_rows = min(self._entries.shape[0], self._dense_rows)
+        with self._reading() as root:
+            head = self._asked(lambda: np.asarray(root[self._matrix][:n_rows]))
+        return int(np.count_nonzero(head)) * self._entries.shape[0] // max(1, n_rows)
+
+    @property
+    def _dense_rows(self) -> int:
+        """Rows that are read at once where zeros are stored, too."""
+        return max(1, PIECE // max(1, self._entries.shape[1]))
 
     def estimate_target(self) -> TargetKind:
         """Return what the target is taken for."""
@@ -192,7 +236,7 @@ class AnnDataSource(OfFiles, SparseSource):
     @property
     def has_parts(self) -> bool:
         """Whether entries stand by rows."""
-        return self._entries.by_rows
+        return self._entries.by == "rows"
 
     def parts(self) -> Sequence[tuple[int, int]]:
         """Return first and last of the rows of each part."""
@@ -211,59 +255,115 @@ class AnnDataSource(OfFiles, SparseSource):
         """Yield the rows of a part."""
         first, last = part
         names: NamedIds | None = NamedIds.of_columns(self._names)
-        indptr = self._indptr_of_rows
-        band, features, values = range(0), np.empty(0, np.int64), np.empty(0, np.float32)
         with self._reading() as root:
-            matrix, start = root[self._matrix], first
+            matrix = self._asked(lambda: root[self._matrix])
+            for row, indptr, features, values in self._bands(matrix, first, last, block_rows, block_nnz):
+                start, n_rows = 0, len(indptr) - 1
+                while start < n_rows:
+                    stop = _reach(indptr, start, block_rows, block_nnz, n_rows)
+                    entries, own = (
+                        slice(int(indptr[start]), int(indptr[stop])),
+                        indptr[start : stop + 1] - indptr[start],
+                    )
+                    yield self._block(row + start, row + start - first, own, features[entries], values[entries], names)
+                    start, names = stop, None
+
+    def _bands(self, matrix: Any, first: int, last: int, block_rows: int, block_nnz: int) -> Iterator[Band]:
+        """Yield consecutive rows as their entries."""
+        if self._entries.by == "rows":
+            indptr, start = self._entries.indptr, first
             while start < last:
                 stop = _reach(indptr, start, block_rows, block_nnz, last)
-                if self._entries.by_rows:
-                    entries = slice(int(indptr[start]), int(indptr[stop]))
-                    found = np.asarray(matrix["indices"][entries]), np.asarray(matrix["data"][entries])
-                else:
-                    if stop > band.stop:
-                        band = range(start, _reach(indptr, start, last, BAND_BLOCKS * block_nnz, last))
-                        features, values = self._gather(matrix, band)
-                    entries = slice(*(int(indptr[row] - indptr[band.start]) for row in (start, stop)))
-                    found = features[entries], values[entries]
-                yield self._block(start, start - first, indptr[start : stop + 1] - indptr[start], *found, names)
-                start, names = stop, None
+                yield Band(
+                    start, indptr[start : stop + 1] - indptr[start], *self._piece(matrix, indptr[start], indptr[stop])
+                )
+                start = stop
+        elif self._entries.by == "columns":
+            yield from self._bands_of_columns(matrix, BAND_BLOCKS * block_nnz)
+        else:
+            for start in range(first, last, self._dense_rows):
+                X = self._asked(partial(_rows_of, matrix, start, min(start + self._dense_rows, last)))
+                rows, features = np.nonzero(X)  # NaN is not zero, either
+                indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(X)))])
+                yield Band(start, indptr, features, X[rows, features])
+
+    def _piece(self, matrix: Any, begin: int, end: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return consecutive entries: indices and values."""
+        entries = slice(int(begin), int(end))
+        return self._asked(lambda: (np.asarray(matrix["indices"][entries]), np.asarray(matrix["data"][entries])))
 
     @cached_property
     def _indptr_of_rows(self) -> np.ndarray:
-        """Where the entries of each row begin, were they in the order of rows."""
-        if self._entries.by_rows:
-            return self._entries.indptr
+        """Where the entries of each row begin, were those of columns in the order of rows."""
         n_samples = self._entries.shape[0]
         counts = np.zeros(n_samples, np.int64)
         with self._reading() as root:
-            indices = root[self._matrix]["indices"]
+            indices = self._asked(lambda: root[self._matrix]["indices"])
             for begin in range(0, indices.shape[0], PIECE):
-                rows = np.asarray(indices[begin : begin + PIECE])
+                interrupts.check()
+                rows = self._asked(partial(_rows_of, indices, begin, begin + PIECE))
                 self._check_numbers(rows, n_samples)
                 counts += np.bincount(rows, minlength=n_samples)
         return np.concatenate([[0], np.cumsum(counts)])
 
-    def _gather(self, matrix: Any, band: range) -> tuple[np.ndarray, np.ndarray]:
-        """Return columns and values of the entries of some rows, out of all entries, which stand by columns."""
-        indptr = self._indptr_of_rows
-        cursors = indptr[band.start : band.stop] - indptr[band.start]
-        n_entries = int(indptr[band.stop] - indptr[band.start])
-        features, values = np.empty(n_entries, np.uint32), np.empty(n_entries, np.float32)
-        for begin in range(0, matrix["indices"].shape[0], PIECE):
-            piece = slice(begin, begin + PIECE)
-            rows, data = np.asarray(matrix["indices"][piece]), np.asarray(matrix["data"][piece])
-            place_by_rows(
-                self._entries.indptr,
-                begin,
-                rows.astype(np.int64),
-                data.astype(np.float32),
-                band.start,
-                cursors,
-                features,
-                values,
-            )
-        return features, values
+    def _bands_of_columns(self, matrix: Any, band_nnz: int) -> Iterator[Band]:
+        """Yield rows of entries that stand by columns: each is read once, and waits in a temporary file for its row."""
+        indptr, n_samples = self._indptr_of_rows, self._entries.shape[0]
+        bounds = [0]
+        while bounds[-1] < n_samples:
+            bounds.append(_reach(indptr, bounds[-1], n_samples, band_nnz, n_samples))
+        with tempfile.TemporaryFile(prefix="daskfs-") as file:
+            if len(bounds) > 2:
+                self._spread(matrix, np.array(bounds), file.fileno())
+            for start, stop in pairwise(bounds):
+                interrupts.check()
+                own = indptr[start : stop + 1] - indptr[start]
+                features, values = np.empty(own[-1], np.uint32), np.empty(own[-1], np.float32)
+                cursors = own[:-1].copy()
+                for entries in self._entries_of_band(
+                    matrix, file, int(indptr[start]), int(indptr[stop]), len(bounds) == 2
+                ):
+                    rows = entries["row"].astype(np.int64)
+                    place_by_rows(rows, entries["column"], entries["value"], start, cursors, features, values)
+                yield Band(start, own, features, values)
+
+    def _entries_of_band(self, matrix: Any, file: Any, begin: int, end: int, is_all: bool) -> Iterator[np.ndarray]:
+        """Yield entries in the order of columns: all, or those of some rows out of the temporary file."""
+        for start in range(begin, end, PIECE):
+            stop = min(start + PIECE, end)
+            if is_all:
+                yield self._piece_with_columns(matrix, start, stop)
+            else:
+                file.seek(start * ENTRY.itemsize)
+                yield np.fromfile(file, ENTRY, stop - start)
+
+    def _spread(self, matrix: Any, bounds: np.ndarray, file: int) -> None:
+        """Write all entries to a file, those of each band of rows one after the other, in the order of columns."""
+        band_of = np.repeat(np.arange(len(bounds) - 1, dtype=np.uint16), np.diff(bounds))
+        ends = self._indptr_of_rows[bounds[:-1]].copy()
+        for begin in range(0, int(self._entries.indptr[-1]), PIECE):
+            interrupts.check()
+            entries = self._piece_with_columns(matrix, begin, begin + PIECE)
+            bands = band_of[entries["row"]]
+            sorted_entries = entries[np.argsort(bands, kind="stable")]
+            counts, start = np.bincount(bands, minlength=len(ends)), 0
+            for band in np.flatnonzero(counts).tolist():
+                stop = start + int(counts[band])
+                with explained_room(tempfile.gettempdir()):
+                    write_all(file, sorted_entries[start:stop].tobytes(), int(ends[band]) * ENTRY.itemsize)
+                ends[band], start = ends[band] + counts[band], stop
+
+    def _piece_with_columns(self, matrix: Any, begin: int, end: int) -> np.ndarray:
+        """Return consecutive entries of columns, as `ENTRY`."""
+        indptr = self._entries.indptr
+        end = min(end, int(indptr[-1]))
+        rows, data = self._piece(matrix, begin, end)
+        self._check_numbers(rows, self._entries.shape[0])
+        low, high = int(np.searchsorted(indptr, begin, "right")) - 1, int(np.searchsorted(indptr, end, "left"))
+        entries = np.empty(end - begin, ENTRY)
+        entries["row"], entries["value"] = rows, data
+        entries["column"] = np.repeat(np.arange(low, high), np.diff(np.clip(indptr[low : high + 1], begin, end)))
+        return entries
 
     def _block(
         self,
@@ -303,6 +403,10 @@ class AnnDataSource(OfFiles, SparseSource):
             found = f"{int(numbers.min())} to {int(numbers.max())}"
             problem = f"expected indices of {self._matrix} from 0 to {n - 1}, found {found}"
             raise SourceError(problem, str(self.path), "write it anew")
+
+
+def _rows_of(node: Any, start: int, stop: int) -> np.ndarray:
+    return np.asarray(node[start:stop])
 
 
 def _reach(indptr: np.ndarray, start: int, n_rows: int, nnz: int, last: int) -> int:

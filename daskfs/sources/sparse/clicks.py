@@ -16,7 +16,7 @@ from daskfs.kernels.text import clicks, hashes
 from daskfs.kernels.text.lines import ENTRIES, NAME_TEXT, NAMES, NOT_UTF8, ROWS, Bounds
 from daskfs.sources.files import PathLike, open_bytes
 from daskfs.sources.log_bins import bins
-from daskfs.sources.options import SparseOptions
+from daskfs.sources.options import SparseOptions, check_choices
 from daskfs.sources.sparse.base import SparseBlock
 from daskfs.sources.sparse.line_source import LineSource, skip_mark
 from daskfs.sources.sparse.lines import LONGEST_LINE_NBYTES, Reading, joined
@@ -190,12 +190,10 @@ class ClicksSource(LineSource):
         tell_names: bool = True,
     ) -> None:
         super().__init__(path)
-        for name, value, allowed in (
-            ("missing", missing, ("none", "token")),
-            ("unlabelled", unlabelled, ("error", "drop")),
-        ):
-            if value not in allowed:
-                raise ConfigError(f"expected one of {allowed}, found {value!r}", f"source.{name}")
+        check_choices(
+            missing=(missing, ("none", "token")),
+            unlabelled=(unlabelled, ("error", "drop")),
+        )
         if len(delimiter) != 1 or not delimiter.isascii() or delimiter.isalnum() or delimiter in "\r\n\0+-.":
             problem = f"expected one character of ASCII that is in no number, and no line end, found {delimiter!r}"
             raise ConfigError(problem, "source.delimiter", "leave it out for tab")
@@ -252,10 +250,6 @@ class ClicksSource(LineSource):
             "missing": self._missing,
             "unlabelled": self._unlabelled,
         }
-
-    def estimate_shape(self) -> tuple[int | None, int]:
-        """Return rows by the length of the first, and the features that occur in them."""
-        return self.estimate_rows(), len(np.unique(self.head.features))
 
     def line_format(self, *, is_head: bool = False) -> ClicksFormat:
         """Return how lines become rows."""

@@ -15,7 +15,7 @@ from daskfs.errors import ConfigError, DaskfsError, DataError, SourceError
 from daskfs.kernels.text import svmlight
 from daskfs.kernels.text.lines import ENTRIES, ROWS, Bounds, Entries
 from daskfs.sources.files import PathLike, open_bytes
-from daskfs.sources.options import SparseOptions
+from daskfs.sources.options import SparseOptions, check_choices
 from daskfs.sources.sparse.base import MOST_COLUMNS, SparseBlock
 from daskfs.sources.sparse.line_source import LineSource, skip_mark
 from daskfs.sources.sparse.lines import LineFormat, Pieces, Reading, blocks_of
@@ -220,13 +220,11 @@ class LibsvmSource(LineSource):
         several_labels: Literal["error", "first"] = "error",
     ) -> None:
         super().__init__(path)
-        for name, value, allowed in (
-            ("zero_based", zero_based, ("auto", True, False)),
-            ("feature_ids", feature_ids, ("auto", True, False)),
-            ("several_labels", several_labels, ("error", "first")),
-        ):
-            if value not in allowed:
-                raise ConfigError(f"expected one of {allowed}, found {value!r}", f"source.{name}")
+        check_choices(
+            zero_based=(zero_based, ("auto", True, False)),
+            feature_ids=(feature_ids, ("auto", True, False)),
+            several_labels=(several_labels, ("error", "first")),
+        )
         if n_features is not None and not 1 <= n_features <= MOST_COLUMNS:
             problem = f"expected 1 to {MOST_COLUMNS:,} columns, found {n_features:,}"
             raise ConfigError(problem, "source.n_features", "leave it out, or set feature_ids: true")

@@ -12,6 +12,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
+
 from daskfs.errors import SourceError
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.target import kind_of
@@ -79,6 +81,10 @@ class LineSource(OfFiles, SparseSource):
             head = stream.read(_HEAD_NBYTES)
         n_text = sum(each.stat().st_size for each in self.files) * text_ratio(file, _HEAD_NBYTES)
         return max(1, round(n_text * max(1, head.count(b"\n")) / max(1, len(head))))
+
+    def estimate_shape(self) -> tuple[int | None, int]:
+        """Return rows by the length of the first, and the features that occur in them."""
+        return self.estimate_rows(), len(np.unique(self.head.features))
 
     def sparse_blocks(self, block_rows: int, block_nnz: int) -> Iterator[SparseBlock]:
         """Yield the rows in order; a block ends where a file does."""

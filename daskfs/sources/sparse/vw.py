@@ -10,12 +10,12 @@ import numpy as np
 from pydantic import Field
 
 from daskfs.documents import PATH, Words
-from daskfs.errors import ConfigError, DaskfsError, DataError, SourceError
+from daskfs.errors import DaskfsError, DataError, SourceError
 from daskfs.kernels.text import hashes, vowpal
 from daskfs.kernels.text.lines import ENTRIES, NAME_TEXT, NAMES, NOT_UTF8, ROWS, TEXT, Bounds
 from daskfs.kernels.text.words import MARGIN
 from daskfs.sources.files import PathLike
-from daskfs.sources.options import SparseOptions
+from daskfs.sources.options import SparseOptions, check_choices
 from daskfs.sources.sparse.base import SparseBlock
 from daskfs.sources.sparse.kept_names import NamesInLines
 from daskfs.sources.sparse.line_source import LineSource
@@ -186,13 +186,11 @@ class VwSource(LineSource):
         tell_names: bool = True,
     ) -> None:
         super().__init__(path)
-        for name, value, allowed in (
-            ("unlabelled", unlabelled, ("error", "drop")),
-            ("weights", weights, ("auto", "use", "ignore")),
-            ("base", base, ("error", "ignore")),
-        ):
-            if value not in allowed:
-                raise ConfigError(f"expected one of {allowed}, found {value!r}", f"source.{name}")
+        check_choices(
+            unlabelled=(unlabelled, ("error", "drop")),
+            weights=(weights, ("auto", "use", "ignore")),
+            base=(base, ("error", "ignore")),
+        )
         self.target_names = [target]
         self._unlabelled, self._weights, self._base, self._tell_names = unlabelled, weights, base, tell_names
 
@@ -224,10 +222,6 @@ class VwSource(LineSource):
         source = copy(self)
         source._sorts = False
         return source
-
-    def estimate_shape(self) -> tuple[int | None, int]:
-        """Return rows by the length of the first, and the features that occur in them."""
-        return self.estimate_rows(), len(np.unique(self.head.features))
 
     def line_format(self, *, is_head: bool = False) -> VwFormat:
         """Return how lines become rows."""

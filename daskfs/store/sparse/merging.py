@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from daskfs.store.plain_files import write_array
 from daskfs.store.sparse.stretches import Stretch, StretchFiles
 from daskfs.store.sparse.vectors import VectorWriter
 
@@ -197,9 +198,9 @@ class NameGatherer:
     def _write(self) -> None:
         ids, texts = self._gathered()
         run = NameRun(f"{self._name}-{len(self.runs)}", len(ids))
-        ids.tofile(self._folder / f"{run.name}.ids")
-        np.cumsum(texts.lengths, dtype=np.int64).tofile(self._folder / f"{run.name}.ends")
-        texts.text.tofile(self._folder / f"{run.name}.text")
+        write_array(self._folder / f"{run.name}.ids", ids)
+        write_array(self._folder / f"{run.name}.ends", np.cumsum(texts.lengths, dtype=np.int64))
+        write_array(self._folder / f"{run.name}.text", texts.text)
         self.runs.append(run)
         self._clear()
 

@@ -18,6 +18,7 @@ import numpy as np
 from daskfs.errors import DataError
 from daskfs.kernels.blocks.feature_ids import IdTable
 from daskfs.kernels.blocks.row_blocks import taken_rows
+from daskfs.store.plain_files import write_array
 from daskfs.store.row_checks import convert_entries
 from daskfs.store.spool import stored_order
 
@@ -187,7 +188,7 @@ class StretchWriter:
             ids, place = self._table.ids[order], np.empty(len(order), np.uint32)
             place[order] = np.arange(len(order), dtype=np.uint32)
             rows = rows._replace(features=place[rows.features])
-            ids.tofile(self._files.path(name, "ids"))
+            write_array(self._files.path(name, "ids"), ids)
         if keys is not None:
             rows = rows.taken(stored_order(keys))
         stretch = Stretch(
@@ -218,7 +219,7 @@ def _fit_int8(values: np.ndarray) -> bool:
 def write_rows(files: StretchFiles, name: str, rows: Rows, order: str = "") -> None:
     """Write rows as the files of a stretch."""
     for what, values in zip(("lengths", "features", "values"), rows, strict=True):
-        values.tofile(files.path(name, f"{order}{what}"))
+        write_array(files.path(name, f"{order}{what}"), values)
 
 
 @dataclass(frozen=True)

@@ -239,7 +239,10 @@ class SparseStoreWriter:
         shape = (n_features, 6)
         if 48 * n_features <= self.memory_limit // 8:
             return np.zeros(shape)
-        return np.memmap(self._folder / "totals", np.float64, "w+", shape=shape)
+        path = self._folder / "totals"
+        with path.open("wb") as file:  # room on the disk now: a page that cannot be written later ends the process
+            os.posix_fallocate(file.fileno(), 0, 48 * n_features)
+        return np.memmap(path, np.float64, "r+", shape=shape)
 
     def _write_matrix(
         self, stretches: Stretches, order: np.ndarray, lengths: np.ndarray, totals: np.ndarray

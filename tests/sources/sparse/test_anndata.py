@@ -28,7 +28,7 @@ def texts(group, name, values):
 
 def numbers(group, name, values):
     if hasattr(group, "create_array"):
-        group.create_array(name, data=values, chunks=(min(50, max(1, len(values))),))
+        group.create_array(name, data=values, chunks=(min(50, max(1, len(values))), *np.shape(values)[1:]))
     else:
         group[name] = values
 
@@ -125,6 +125,45 @@ def test_parts_of_compressed_rows_are_the_whole(tmp_path, monkeypatch):
     assert not AnnDataSource(write(tmp_path / "columns.zarr", X.tocsc()), target="age").parts()
 
 
+@pytest.mark.parametrize("piece", [7, 1 << 20])
+def test_entries_of_columns_are_read_twice_however_many_bands_there_are(path, piece, monkeypatch):
+    monkeypatch.setattr("daskfs.sources.sparse.anndata.PIECE", piece)
+    X, n_read = matrix(), []
+    source = AnnDataSource(write(path, X.tocsc()), target="age")
+    monkeypatch.setattr(
+        AnnDataSource,
+        "_piece",
+        lambda self, node, begin, end, piece=AnnDataSource._piece: (
+            n_read.append(min(end, X.nnz) - begin) or piece(self, node, begin, end)
+        ),
+    )
+    np.testing.assert_array_equal(as_matrix(rows_of(source, 3, 5)), X.toarray())
+    assert sum(n_read) == X.nnz  # beside the pass that counts
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.int16])
+def test_dense_matrices_are_read_as_what_is_not_zero(path, dtype, tmp_path, monkeypatch):
+    monkeypatch.setattr("daskfs.sources.sparse.anndata.PIECE", 9 * P)
+    X = (matrix().toarray() * 9).astype(dtype)
+    write(path, matrix())
+    if path.suffix == ".h5ad":
+        with pytest.importorskip("h5py").File(path, "r+") as root:
+            _fill_dense(root, X)
+    else:
+        _fill_dense(zarr.open_group(str(path), mode="r+"), X)
+    source = AnnDataSource(path, target="age")
+    assert 0.5 < source.estimate_entries() / np.count_nonzero(X) < 2
+    np.testing.assert_array_equal(as_matrix(rows_of(source, 4, 30)), X.astype(np.float32))
+    store = ingest(path, tmp_path / "store", target="age", shuffle=False)
+    np.testing.assert_array_equal(store.read(slice(None), slice(None)), X.astype(np.float32))
+
+
+def _fill_dense(root, X):
+    del root["X"]
+    numbers(root, "X", X)
+    root["X"].attrs["encoding-type"] = "array"
+
+
 def test_targets_are_columns_of_obs_or_given(path):
     write(path, matrix())
     source = AnnDataSource(path, target="state")
@@ -167,8 +206,8 @@ def test_what_is_not_of_anndata_is_refused(tmp_path):
     root["X"]["indptr"][N] = 1
     with pytest.raises(SourceError, match="indptr, indices and data of X do not fit"):
         AnnDataSource(path)
-    root["X"].attrs["encoding-type"] = "array"
-    with pytest.raises(SourceError, match="expected a sparse matrix as X, found array"):
+    root["X"].attrs["encoding-type"] = "dataframe"
+    with pytest.raises(SourceError, match="expected a matrix of numbers as X, found dataframe"):
         AnnDataSource(path)
     (tmp_path / "no.h5ad").write_bytes(b"no HDF5")
     pytest.importorskip("h5py")

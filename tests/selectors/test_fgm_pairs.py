@@ -1,0 +1,190 @@
+"""FGM selects squares and products of columns as it would if they were columns, and makes those alone."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+import yaml
+from sklearn.base import clone
+from sklearn.preprocessing import PolynomialFeatures
+
+import daskfs
+from daskfs.errors import ConfigError, PlanError
+from daskfs.feature_maps import Polynomial
+from daskfs.kernels.fgm.pairs import n_implicit, number_of
+from daskfs.matrix.arrays import ArrayMatrix
+from daskfs.pipeline.config import load_pipeline
+from daskfs.pipeline.run import run_pipeline
+from daskfs.result import SelectionResult
+from daskfs.sources.ingest import ingest
+
+NAMES = ["age", "income", "rooms", "debt", "years", "visits", "height", "taps"]
+
+
+def table(n_samples=900, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n_samples, len(NAMES))) + 3.0
+    u = X - 3.0
+    z = u[:, 0] * u[:, 1] - 1.5 * u[:, 2] ** 2 + u[:, 4] + 1.5
+    return X, np.where(z + 0.3 * rng.standard_normal(n_samples) > 0.0, "yes", "no")
+
+
+TERMS = {"age * income", "rooms^2", "years"}
+
+
+def test_what_counts_is_selected_named_and_predicted_from():
+    X, y = table()
+    frame = pd.DataFrame(X, columns=NAMES)
+    selector = daskfs.FGM(3, n_features_per_pass=1, feature_map=Polynomial()).fit(frame, y)
+    assert {*selector.get_feature_names_out()} == TERMS == {*selector.result_.table["name"]}
+    assert selector.n_features_in_ == 8
+    assert selector.result_.n_features == n_implicit(8)
+    assert [NAMES[j] for j in np.flatnonzero(selector.support_)] == ["age", "income", "rooms", "years"]
+    X_new, y_new = table(seed=1)
+    assert selector.score(pd.DataFrame(X_new, columns=NAMES), y_new) > 0.88
+    linear = daskfs.FGM(3).fit(frame, y)
+    assert linear.score(pd.DataFrame(X_new, columns=NAMES), y_new) < 0.75
+
+
+def test_the_features_of_new_data_are_made_of_what_they_are_products_of():
+    X, y = table()
+    selector = daskfs.FGM(3, n_features_per_pass=1, feature_map="pairs").fit(pd.DataFrame(X, columns=NAMES), y)
+    X_new = table(40, seed=2)[0]
+    u = X_new - X.mean(axis=0)
+    expected = {"years": X_new[:, 4], "age * income": u[:, 0] * u[:, 1], "rooms^2": u[:, 2] ** 2}
+    expected = np.column_stack([expected[name] for name in selector.get_feature_names_out()])
+    made = np.asarray(selector.transform(pd.DataFrame(X_new, columns=NAMES)))
+    np.testing.assert_allclose(made, expected, rtol=1e-6, atol=1e-6)
+    z = selector.decision_function(pd.DataFrame(X_new, columns=NAMES))
+    ascending = np.argsort(selector.selected_)
+    np.testing.assert_allclose(z, made @ selector.coef_[ascending] + selector.intercept_, rtol=1e-9)
+
+    import dask.dataframe as dd
+
+    lazy = dd.from_pandas(pd.DataFrame(X_new, columns=NAMES), npartitions=3)
+    np.testing.assert_allclose(np.asarray(selector.transform(lazy).compute()), made)
+    assert (np.asarray(selector.predict(lazy).compute()) == selector.predict(pd.DataFrame(X_new, columns=NAMES))).all()
+    again = pickle.loads(pickle.dumps(selector))
+    X_new = pd.DataFrame(X_new, columns=NAMES)
+    np.testing.assert_array_equal(again.predict(X_new), selector.predict(X_new))
+    assert clone(selector).feature_map == "pairs"
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_the_same_is_selected_from_the_columns_as_if_they_were_made(loss, is_sparse):
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((500, 12)) * (rng.random((500, 12)) < (0.4 if is_sparse else 1.0))
+    y = X[:, 0] * X[:, 1] - X[:, 2] * X[:, 3] + X[:, 5] + X[:, 7] ** 2 > 0.8
+    options = {
+        "n_features_to_select": 12,
+        "n_features_per_pass": 2,
+        "loss": loss,
+        "C": 0.01,
+        "certify": True,
+        "normalize": True,
+    }
+    u = X if is_sparse else X - X.mean(axis=0)
+    made = PolynomialFeatures(2, include_bias=False).fit_transform(u)
+    explicit = daskfs.FGM(**options).fit(made, y)
+    implicit = daskfs.FGM(**options, feature_map=Polynomial())
+    implicit.fit(scipy.sparse.csr_matrix(X) if is_sparse else X, y)
+    assert {*implicit.selected_.tolist()} == {*explicit.selected_.tolist()}
+    np.testing.assert_allclose(np.sort(implicit.scores_), np.sort(explicit.scores_[explicit.selected_]), rtol=1e-5)
+    assert implicit.dual_gap_ == pytest.approx(explicit.dual_gap_, rel=1e-4)
+
+
+@pytest.fixture(scope="module")
+def sparse_data():
+    rng = np.random.default_rng(5)
+    X = scipy.sparse.csr_array((rng.random((1200, 300)) < 0.2).astype(np.float32))
+    dense = X.toarray()
+    z = dense[:, 3] - dense[:, 8] + 3.0 * dense[:, 10] * dense[:, 20] + rng.standard_normal(1200) * 0.4
+    return X, (z > 0.3).astype(int)
+
+
+def test_workers_change_no_bit(sparse_data, workers, tmp_path):
+    X, y = sparse_data
+    options = {"n_features_to_select": 15, "n_features_per_pass": 3, "feature_map": Polynomial(gamma=2.0)}
+    found = []
+    for matrix in (ArrayMatrix(scipy.sparse.csr_matrix(X), y), ingest(X, tmp_path / "s.zarr", y=y)):
+        alone = daskfs.FGM(**options).fit_matrix(matrix)
+        spread = daskfs.FGM(**options).fit_matrix(matrix, workers=workers)
+        np.testing.assert_array_equal(alone.selected_, spread.selected_)
+        np.testing.assert_array_equal(alone.coef_, spread.coef_)
+        found.append({*alone.selected_.tolist()})
+    assert found[0] == found[1]  # a store has the rows in another order
+    assert {3, 8, number_of(10, 20, 300)} <= found[0]
+
+
+def test_a_hierarchy_selects_products_of_what_is_selected():
+    X, y = table()
+    selector = daskfs.FGM(4, n_features_per_pass=1, feature_map=Polynomial(hierarchy="weak")).fit(X, y)
+    columns = {j for j in selector.selected_.tolist() if j < 8}
+    made = selector.made_.parents_of()
+    assert len(columns) < 4
+    assert all(columns & {*of.tolist()} for of in made)
+
+
+PIPELINE = {
+    "version": 1,
+    "name": "pairs",
+    "source": {"kind": "csv", "path": "people.csv", "target": "bought"},
+    "store": {"path": "people.zarr"},
+    "split": {"test": 0.2},
+    "features": {"map": "pairs", "gamma": 2.0},
+    "select": {"method": "fgm", "n_features_to_select": 3, "n_features_per_pass": 1},
+    "output": "run",
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    X, y = table()
+    pd.DataFrame(X, columns=NAMES).assign(bought=y).to_csv(tmp_path / "people.csv", index=False)
+    return tmp_path
+
+
+def written(folder, **changes):
+    (folder / "pairs.yaml").write_text(yaml.safe_dump({**PIPELINE, **changes}))
+    return load_pipeline(folder / "pairs.yaml")
+
+
+def test_a_pipeline_selects_products_and_its_result_is_read_again(folder):
+    outcome = run_pipeline(written(folder))
+    (result,) = outcome.results.values()
+    assert {*result.table["name"]} == TERMS
+    again = SelectionResult.load(folder / "run")
+    assert [*again.table["name"]] == [*result.table["name"]]
+    assert "age * income" in (folder / "run" / "report.html").read_text()
+
+
+def test_a_pipeline_restricts_products_by_names(folder):
+    pipeline = written(folder, features={"map": "pairs", "between": [["age", "rooms"], ["inc*", "debt"]]})
+    (result,) = run_pipeline(pipeline).results.values()
+    assert "age * income" in {*result.table["name"]}
+    assert "rooms^2" not in {*result.table["name"]}
+
+
+def test_a_plan_says_how_many_features_there_are_and_what_a_pass_costs():
+    plan = daskfs.FGM(20, feature_map="pairs").plan(1_000_000, 4_590_000, "float32", 3 << 30, n_entries=29_000_000)
+    assert "10,534,052,295,000 squares and products of 4,590,000 columns" in plan.text
+    assert "products of entries a pass" in plan.text
+    with pytest.raises(PlanError):
+        daskfs.FGM(20, feature_map="pairs").plan(1_000_000, 4_590_000, "float32", 100 << 20, n_entries=29_000_000)
+
+
+def test_a_map_and_groups_are_not_asked_for_together():
+    X, y = table(60)
+    with pytest.raises(ConfigError):
+        daskfs.FGM(3, feature_map="pairs", feature_groups=[[0, 1]]).fit(X, y)
+
+
+def test_numbers_are_those_of_all_products():
+    X, y = table()
+    selector = daskfs.FGM(1, feature_map=Polynomial(within=[0, 1], r=0.0, squares=False)).fit(X, y)
+    assert selector.selected_.tolist() == [number_of(0, 1, 8)]
