@@ -229,7 +229,7 @@ class Cut(NamedTuple):
 
 
 def _cut(table: MapTable, shape: tuple[int, int], itemsize: int, n_vectors: int, limit: int | None) -> Cut:
-    """Return blocks of variables whose sums fit in three quarters of what a limit leaves, and rows that fit in the rest."""
+    """Return blocks of variables whose sums fit in three quarters of what a limit leaves, rows in the rest."""
     n_samples, n_features = shape
     per_column = 8 * (len(table.values) - 1) * max(2 * n_vectors, 3) + 16 * table.values.shape[1] * n_vectors
     numbers_nbytes = 16 * n_samples * n_vectors
