@@ -5,7 +5,10 @@
 Rows of 60 entries in the format of LIBSVM (values of 16 digits as scikit-learn writes single precision, of four digits,
 ones) and of Vowpal Wabbit (words with and without values in two namespaces), a click log such as Criteo's (13 counts
 and 26 strings, a fifth of them missing), which pandas reads in chunks and does not hash, and words of JSON lines as
-1-3-grams, which scikit-learn hashes to 2^20 or, with their names, counts. Each way runs in a process of its own, in
+1-3-grams, which scikit-learn hashes to 2^20 or, with their names, counts. A table of six categories, two of them of as
+many levels as there are rows by half, and two numbers, as CSV and as Parquet, one-hot: beside it pandas' and polars'
+dummies of the hundred most frequent levels of each column (all others are one; more a dense table cannot hold),
+scikit-learn's encoder of all, and the pairs of two fields in the click log. Each way runs in a process of its own, in
 turn, after a small file that has it load and compile; CPU seconds of the best round. daskfs yields blocks and keeps
 none (its columns are known only after a pass beforehand, which counts; ids are read at once), scikit-learn has all rows
 in memory at the end, Vowpal Wabbit learns from them.
@@ -22,16 +25,20 @@ import time
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
+from sklearn.preprocessing import OneHotEncoder
 
 from daskfs.cluster.memory import peak_memory_nbytes
+from daskfs.sources.registry import make_source
 from daskfs.sources.sparse.base import SparseSource
 from daskfs.sources.sparse.clicks import ClicksSource
 from daskfs.sources.sparse.libsvm import LibsvmSource
+from daskfs.sources.sparse.pairs import PairsSource
 from daskfs.sources.sparse.text import TextSource
 from daskfs.sources.sparse.vw import VwSource
 
@@ -116,6 +123,74 @@ def write_json(path: Path, values: str, n_rows: int) -> int:
     return 200 * n_rows
 
 
+def write_table(path: Path, values: str, n_rows: int) -> int:
+    """Write a table of categories and numbers as CSV or Parquet; return how many entries it has one-hot."""
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    n_rows = n_rows * ROW_NNZ // 8
+    columns = {f"small{j}": rng.integers(0, 10 ** (j + 1), n_rows).astype(str) for j in range(3)}
+    columns["zipf"] = np.minimum(rng.zipf(1.2, n_rows), 10**9).astype(str)
+    for j in range(2):
+        columns[f"user{j}"] = np.char.add("u", rng.integers(0, max(1, n_rows // 2), n_rows).astype(str))
+    frame = pd.DataFrame(columns | {f"x{j}": rng.standard_normal(n_rows).round(4) for j in range(2)})
+    frame["y"] = rng.integers(0, 2, n_rows)
+    if path.suffix == ".csv":
+        frame.to_csv(path, index=False)
+    else:
+        frame.to_parquet(path)
+    return 6 * n_rows + int((frame[["x0", "x1"]] != 0).to_numpy().sum())
+
+
+CATEGORIES = ["small0", "small1", "small2", "zipf", "user0", "user1"]
+SCHEMA = {"columns": {name: {"dtype": "string"} for name in CATEGORIES} | {"x0": {}, "x1": {}, "y": {"role": "target"}}}
+MOST_LEVELS = 100
+
+
+def one_hot(path: Path) -> SparseSource:
+    """Return a table as a source of entries."""
+    kind = "csv" if path.suffix == ".csv" else "parquet"
+    source: Any = make_source(kind, path=path, schema=SCHEMA, one_hot="sparse")
+    return source
+
+
+def frame_of(path: Path) -> Any:
+    """Read a table with pandas."""
+    import pandas as pd
+
+    types = dict.fromkeys(CATEGORIES, str)
+    return pd.read_csv(path, dtype=types) if path.suffix == ".csv" else pd.read_parquet(path)
+
+
+def by_pandas_dummies(path: Path) -> None:
+    """Return dummies of the most frequent levels, in sparse columns."""
+    import pandas as pd
+
+    frame = frame_of(path)
+    for name in CATEGORIES:
+        known = frame[name].value_counts().index[:MOST_LEVELS]
+        frame[name] = frame[name].where(frame[name].isin(known), "other")
+    pd.get_dummies(frame, columns=CATEGORIES, sparse=True, dtype=np.float32)
+
+
+def by_polars_dummies(path: Path) -> None:
+    """Return dummies of the most frequent levels, in dense columns of bytes."""
+    import polars as pl
+
+    types = dict.fromkeys(CATEGORIES, pl.String)
+    frame = pl.read_csv(path, schema_overrides=types) if path.suffix == ".csv" else pl.read_parquet(path)
+    for name in CATEGORIES:
+        known = frame[name].value_counts(sort=True)[name].head(MOST_LEVELS)
+        kept = pl.when(pl.col(name).is_in(known.implode())).then(pl.col(name)).otherwise(pl.lit("other"))
+        frame = frame.with_columns(kept.alias(name))
+    frame.to_dummies(CATEGORIES)
+
+
+def by_encoder(path: Path) -> None:
+    """Encode all levels with scikit-learn, which has learnt them from the same rows."""
+    OneHotEncoder(dtype=np.float32).fit_transform(frame_of(path)[CATEGORIES])
+
+
 def texts_in(path: Path) -> list[str]:
     """Read the texts of JSON lines."""
     with path.open() as file:
@@ -142,6 +217,12 @@ def by_vw(path: Path) -> None:
     Workspace(f"-d {path} --quiet -b 22").finish()
 
 
+TABLES: dict[str, Callable[[Path], object]] = {
+    "daskfs, one-hot": lambda path: read_blocks(one_hot(path)),
+    "OneHotEncoder, all levels": by_encoder,
+    "pandas, 100 levels": by_pandas_dummies,
+    "polars, 100 levels": by_polars_dummies,
+}
 WAYS: dict[str, dict[str, Callable[[Path], object]]] = {
     "svm": {
         "daskfs": lambda path: read_blocks(LibsvmSource(path)),
@@ -156,8 +237,13 @@ WAYS: dict[str, dict[str, Callable[[Path], object]]] = {
     "tsv": {
         "daskfs": lambda path: read_blocks(ClicksSource(path, "click", counts=COUNTS)),
         "daskfs, no names": lambda path: read_blocks(ClicksSource(path, "click", counts=COUNTS, tell_names=False)),
+        "daskfs, pairs of 2 fields": lambda path: read_blocks(
+            PairsSource(ClicksSource(path, "click", counts=COUNTS), [["C1", "C2"]])
+        ),
         "pandas in chunks": by_pandas,
     },
+    "csv": TABLES,
+    "parquet": TABLES,
     "jsonl": {
         "daskfs": lambda path: read_blocks(TextSource(path, ngram_range=(1, 3))),
         "daskfs, no names": lambda path: read_blocks(TextSource(path, ngram_range=(1, 3), tell_names=False)),
@@ -165,6 +251,10 @@ WAYS: dict[str, dict[str, Callable[[Path], object]]] = {
         "CountVectorizer": lambda path: CountVectorizer(ngram_range=(1, 3)).fit_transform(texts_in(path)),
     },
 }
+
+
+PEERS = {"Wabbit": "vowpalwabbit", "polars": "polars"}
+"""What may be missing here."""
 
 
 def measure(way: str, path: Path, small: Path) -> dict[str, float]:
@@ -187,28 +277,33 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nnz", type=float, default=4e6)
     parser.add_argument("--rounds", type=int, default=3, help="of which the best counts")
+    parser.add_argument("--only", nargs="+", choices=list(WAYS), help="kinds of text")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     results = {}
-    print(f"{'text':<18}{'way':<24}{'CPU s':>7}{'MB per CPU s':>14}{'M entries per CPU s':>21}{'peak MiB':>10}")
+    print(f"{'text':<18}{'way':<26}{'CPU s':>7}{'MB per CPU s':>14}{'M entries per CPU s':>21}{'peak MiB':>10}")
     with tempfile.TemporaryDirectory() as folder:
         for suffix, write, kinds in (
             (".svm", write_svm, ("16 digits", "4 digits", "ones")),
             (".vw", write_vw, ("4 digits", "ones")),
             (".tsv", write_log, ("clicks",)),
             (".jsonl", write_json, ("words",)),
+            (".csv", write_table, ("table",)),
+            (".parquet", write_table, ("table",)),
         ):
+            if options.only and suffix[1:] not in options.only:
+                continue
             for kind in kinds:
                 path, small = Path(folder, f"rows{suffix}"), Path(folder, f"small{suffix}")
                 nnz = write(path, kind, int(options.nnz) // ROW_NNZ)
                 write(small, kind, 100)
-                ways = [way for way in WAYS[suffix[1:]] if "Wabbit" not in way or find_spec("vowpalwabbit")]
+                ways = [way for way in WAYS[suffix[1:]] if all(find_spec(m) for w, m in PEERS.items() if w in way)]
                 rounds = [(way, measure(way, path, small)) for _ in range(options.rounds) for way in ways]
                 for way in ways:
                     found = min((one for name, one in rounds if name == way), key=lambda one: one["cpu_s"])
                     results[f"{suffix[1:]}, {kind}, {way}"] = {**found, "nnz": nnz}
                     print(
-                        f"{suffix[1:] + ', ' + kind:<18}{way:<24}{found['cpu_s']:>7.2f}"
+                        f"{suffix[1:] + ', ' + kind:<18}{way:<26}{found['cpu_s']:>7.2f}"
                         f"{path.stat().st_size / 1e6 / found['cpu_s']:>14.0f}{nnz / 1e6 / found['cpu_s']:>21.1f}"
                         f"{found['peak_nbytes'] / 2**20:>10.0f}"
                     )

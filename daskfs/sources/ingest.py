@@ -21,7 +21,7 @@ from daskfs.sources.constants import Constants
 from daskfs.sources.parts import described, shape_of_blocks, write_in_parts
 from daskfs.sources.registry import as_source
 from daskfs.sources.sparse.base import SparseSource
-from daskfs.sources.sparse.ingest import new_writer, write_sparse, write_sparse_in_parts
+from daskfs.sources.sparse.ingest import SparseIngest
 from daskfs.store.feature_store import FeatureStore, open_store
 from daskfs.store.writer import StoreWriter
 
@@ -142,14 +142,9 @@ def ingest(
         return _existing(path, rows, encoding, on_exists)
 
     if isinstance(rows, SparseSource):
-        order = (shuffle, random_state)
         with interrupts.guard():
-            if client is not None and (parts := rows.parts()):
-                with suppress(DataError, SourceError, SchemaError):  # explained by reading the whole
-                    writer_of_parts = new_writer(rows, path, {}, dtype, order, encoding, limit, progress)
-                    write_sparse_in_parts(rows, parts, writer_of_parts, workers_of(client), progress)
-                    return open_store(path)
-            write_sparse(rows, path, described(rows), dtype, order, encoding, limit, progress)
+            sparse = SparseIngest(rows, path, dtype, shuffle, random_state, encoding, limit, progress)
+            sparse.write(workers_of(client))
         return open_store(path)
 
     def writer(source: dict[str, Any]) -> StoreWriter:

@@ -377,7 +377,23 @@ class FeatureStore(Matrix):
             "n_files": len(files),
             "n_missing": 0 if self.is_sparse else int(self.n_missing.sum()),
             "sealed": self.is_sealed,
+            **self._of_entries(),
             **self.header.to_dict(),
+        }
+
+    def _of_entries(self) -> dict[str, Any]:
+        """Return what only a sparse store has to say of itself."""
+        header, (n_samples, n_features) = self.header, self.shape
+        if not isinstance(header, SparseHeader):
+            return {}
+        crowding = header.crowding
+        return {
+            "density": header.n_entries / max(1, n_samples * n_features),
+            "entries_per_row": header.n_entries / max(1, n_samples),
+            "most_in_a_row": None if crowding is None else crowding.rows.of(1),
+            "most_in_a_column": None if crowding is None else crowding.columns.of(1),
+            "features_by": "64-bit id" if header.has_ids else "number",
+            "named_features": {0: "none", n_features: "all"}.get(header.n_names, "some"),
         }
 
     def _open(self, name: str) -> Any:

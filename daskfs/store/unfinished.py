@@ -7,7 +7,10 @@ import shutil
 import sys
 import time
 import uuid
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from daskfs import interrupts
 from daskfs.errors import StoreError, StoreExistsError
@@ -15,6 +18,8 @@ from daskfs.files import LockOwner
 from daskfs.store.manifest import LOCK
 
 SUFFIX = ".unfinished"
+ROWS = "rows"
+"""The folder in it of rows that are on their way."""
 _CHECKS, _PAUSE_S = 4, 0.05
 
 
@@ -25,6 +30,8 @@ class UnfinishedStore:
     ----------
     target : Path
         Path of the finished store; nothing may exist there.
+    goes_on_from : callable, optional
+        Tells of a dead process's folder whether this is to go on from it; otherwise it is removed.
 
     Attributes
     ----------
@@ -40,17 +47,17 @@ class UnfinishedStore:
         The parent folder is missing or not writable.
     """
 
-    def __init__(self, target: Path) -> None:
+    def __init__(self, target: Path, goes_on_from: Callable[[Path], bool] = lambda folder: False) -> None:
         self.target = target
         self.folder = target.with_name(target.name + SUFFIX)
         self.notes: list[str] = []
         self._refuse_existing()
-        if os.path.lexists(self.folder):
-            self._remove_dead()
         draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+        has_begun = os.path.lexists(self.folder) and self._takes_dead(goes_on_from, draft)
         try:
             with interrupts.held():
-                draft.mkdir()
+                if not has_begun:
+                    draft.mkdir()
                 (draft / LOCK).write_text(LockOwner.this_process().to_text(), encoding="utf-8")
                 draft.rename(self.folder)  # fails where another writer was faster, for its folder is not empty
         except OSError as fault:
@@ -97,7 +104,17 @@ class UnfinishedStore:
                 "remove it or choose another name",
             )
 
-    def _remove_dead(self) -> None:
+    def new_group(self) -> Any:
+        """Return the Zarr group that the folder is to be, in which nothing is but what is gone on from."""
+        import zarr
+
+        for path in self.folder.iterdir():
+            if path.name not in (LOCK, ROWS):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        return zarr.create_group(str(self.folder), zarr_format=3)
+
+    def _takes_dead(self, goes_on_from: Callable[[Path], bool], draft: Path) -> bool:
+        """Take a dead process's folder under another name, to go on from it, or remove it; tell which."""
         try:
             owner = LockOwner.of(self.folder / LOCK)
         except FileNotFoundError:
@@ -114,8 +131,14 @@ class UnfinishedStore:
             )
         if owner.is_alive:
             raise self._being_written(f"process {owner.pid}")
+        if goes_on_from(self.folder):
+            with suppress(OSError):  # somebody else has taken or removed it
+                self.folder.rename(draft)
+                return True
+            return False
         _remove(self.folder)
         self.notes.append(f"removed the unfinished store that process {owner.pid} had left behind")
+        return False
 
     def _being_written(self, who: str) -> StoreExistsError:
         return StoreExistsError(f"{who} is writing this store", str(self.folder), "wait for it or choose another name")

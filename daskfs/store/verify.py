@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from daskfs.errors import CorruptStoreError, StoreError
 from daskfs.matrix.base import Progress, Silent
+from daskfs.store.header import SparseHeader, StoreHeader
 from daskfs.store.manifest import MAX_NBYTES, check_description, read_checksums, read_manifest
 from daskfs.store.plain_files import REMEDY, read_document
+from daskfs.store.sparse.layout import BLOCK_ROWS, BY_BLOCKS
 from daskfs.store.stored_arrays import StoredArray, expected_arrays, read_array, read_header
 
 
@@ -57,7 +61,8 @@ def damaged_parts(folder: Path, progress: Progress | None = None) -> list[str]:
         return found or [str(fault)]
     for name in expected_arrays(header):
         try:
-            found += _damaged_tiles(read_array(folder, name, header, manifest, checksums), progress)
+            array = read_array(folder, name, header, manifest, checksums)
+            found += _damaged_tiles(array, progress, _rows_of_chunks(array, header, manifest, checksums))
         except StoreError as fault:
             if not any(line.startswith(f"{fault.where}: ") for line in found):
                 found.append(str(fault))
@@ -66,14 +71,32 @@ def damaged_parts(folder: Path, progress: Progress | None = None) -> list[str]:
     return found
 
 
-def _damaged_tiles(array: StoredArray, progress: Progress) -> list[str]:
+def _rows_of_chunks(array: StoredArray, header: StoreHeader, *known: Any) -> Callable[[int], str]:
+    """Return what says in words which rows a chunk of the entries, or runs, of a sparse store has; "" of others."""
+    if not isinstance(header, SparseHeader) or array.name not in BY_BLOCKS:
+        return lambda chunk: ""
+    try:
+        blocks = read_array(array.folder, "X/blocks", header, *known).open().read()[:, BY_BLOCKS[array.name]]
+    except StoreError:
+        return lambda chunk: ""
+
+    def rows(chunk: int) -> str:
+        length = array.metadata.tile_shape[0]
+        first, last = np.searchsorted(blocks, [chunk * length, (chunk + 1) * length - 1], "right") - 1
+        stop = min(BLOCK_ROWS * (int(last) + 1), header.shape[0])
+        return f" (of stored rows {BLOCK_ROWS * int(first):,} to {stop - 1:,})"
+
+    return rows
+
+
+def _damaged_tiles(array: StoredArray, progress: Progress, rows_of: Callable[[int], str]) -> list[str]:
     found = []
     reader = array.open()
     for tile in np.ndindex(*reader.grid_shape):
         try:
             reader.check_tile(*tile)
         except StoreError as fault:
-            found.append(str(fault))
+            found.append(f"{fault}{rows_of(tile[0])}")
         if not (np.array(tile) % reader.tiles_per_file).any():
             progress.advance()
     return found

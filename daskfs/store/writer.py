@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import errno
 import math
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 
-from daskfs import interrupts
-from daskfs.cluster.workers import Here, Workers
-from daskfs.errors import DataError, PlanError, StoreError
-from daskfs.matrix.base import Progress, Silent
+from daskfs.cluster.workers import Workers
+from daskfs.errors import DataError, PlanError
+from daskfs.matrix.base import Progress
 from daskfs.store.band_writer import BandWriter
 from daskfs.store.column_statistics import BlockStatistics, RunningStatistics, statistics_rows
-from daskfs.store.header import FORMAT_VERSION, StoreHeader, content_digest, versions
+from daskfs.store.header import FORMAT_VERSION, StoreHeader, content_digest
 from daskfs.store.layout import BAND_NBYTES, MAX_FILES, SHARD_NBYTES, Codec, Layout, choose_layout, store_nbytes
 from daskfs.store.row_checks import check_names, convert_rows, fit_at_a_glance
-from daskfs.store.row_vectors import RowVectors, write_vector
-from daskfs.store.spool import MAX_BUCKETS, Spool, draw_seed, stored_order, taken
+from daskfs.store.row_vectors import write_vector
+from daskfs.store.spool import MAX_BUCKETS, Spool, taken
 from daskfs.store.stored_arrays import STATISTICS, seal
 from daskfs.store.stretches import (
     Stretch,
@@ -38,13 +33,13 @@ from daskfs.store.stretches import (
     store_bands,
 )
 from daskfs.store.strings import write_strings
-from daskfs.store.unfinished import UnfinishedStore
+from daskfs.store.whole_writer import WholeWriter
 
 _MOST_TASKS = 64
 """In which tiles are written by several processes."""
 
 
-class StoreWriter:
+class StoreWriter(WholeWriter):
     """Writes a feature store; a context manager.
 
     Rows are checked, counted into the column statistics, put in random order (out of core where they do not fit
@@ -148,22 +143,29 @@ class StoreWriter:
         resident: np.ndarray | None = None,
         progress: Progress | None = None,
     ) -> None:
-        self.progress = progress or Silent()
-        self.path = Path(path).expanduser().absolute()
-        self.n_features, self.dtype = n_features, np.dtype(dtype)
+        super().__init__(
+            path,
+            dtype,
+            target_names=target_names,
+            has_weight=has_weight,
+            label_names=label_names,
+            shuffle=shuffle,
+            random_state=random_state,
+            source=source,
+            encoding_digest=encoding_digest,
+            memory_limit=memory_limit,
+            notes=notes,
+            progress=progress,
+        )
+        self.n_features = n_features
         if self.dtype.kind not in "iuf" or self.dtype.itemsize > 8:
             raise DataError(f"expected a dtype of numbers, found {self.dtype}", "dtype", "float32, float64 or int8")
         self.feature_names = check_names(feature_names, n_features)
-        self.target_names, self.label_names = tuple(target_names), tuple(label_names)
-        self.has_weight, self.allow_missing = has_weight, allow_missing
-        self.random_state = draw_seed(random_state) if shuffle else None
-        self.shuffle = shuffle
-        self.source, self.encoding_digest = dict(source), encoding_digest
+        self.allow_missing = allow_missing
         self.codec: Codec | None = codec or ("lz4" if self.dtype.kind in "iu" else None)
-        self.n_samples, self.memory_limit, self.tile_shape = n_samples, memory_limit, tile_shape
+        self.n_samples, self.tile_shape = n_samples, tile_shape
         self._n_expected = 2 * n_expected if n_samples is None and n_expected is not None else n_samples
         self.max_files, self.shard_nbytes = max_files, shard_nbytes
-        self.notes = list(notes)
         self._resident = resident
         self._row_nbytes = n_features * self.dtype.itemsize
         if 8 * self._row_nbytes > memory_limit:
@@ -174,29 +176,8 @@ class StoreWriter:
                 f"allow at least {8 * self._row_nbytes:,} bytes",
             )
 
-    def __enter__(self) -> StoreWriter:
-        import zarr
-
-        is_begun = False
-        try:
-            with interrupts.held():
-                self._site, is_begun = UnfinishedStore(self.path), True
-            self.notes += self._site.notes
-            self._group: Any = zarr.create_group(str(self._site.folder), zarr_format=3)
-            self._prepare()
-        except BaseException:
-            if is_begun:
-                self._site.remove()
-            raise
-        return self
-
     def _prepare(self) -> None:
-        self._rng = np.random.default_rng(self.random_state)
         self._statistics = RunningStatistics(self.n_features, (self._n_expected or 0) * self._row_nbytes)
-        self._n_rows = 0
-        self._keys: list[np.ndarray] = []
-        self._vectors = RowVectors(self.target_names, self.has_weight, self.label_names)
-        self._is_whole = True
         self._block_rows = min(
             statistics_rows(self.n_features, self.dtype.itemsize),
             max(1, self.memory_limit // 8 // max(1, self._row_nbytes)),
@@ -206,7 +187,6 @@ class StoreWriter:
         self._bands: BandWriter | None = None
         self._spool: Spool | None = None
         self._stretches: Stretches | None = None
-        self._workers: Workers = Here()
         if not self.shuffle and self.n_samples is not None:
             self._bands = self._new_bands(self.n_samples)
         if self._bands is not None or self._resident is not None:
@@ -336,33 +316,17 @@ class StoreWriter:
             self._spool.append(len(rows), keys)
         self._block, self._n_filled = None, 0
 
-    def __exit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        is_done = False
-        try:
-            if kind is None:
-                with self._explain_disk_full():
-                    self._finish()
-                is_done = True
-        finally:
-            self._bands, self._spool, self._block, self._keys, self._resident = None, None, None, [], None
-            if not is_done:
-                with interrupts.held():
-                    self._workers.settle("ingest-")
-                    self._site.remove()
+    def _let_go(self) -> None:
+        self._bands, self._spool, self._block, self._resident = None, None, None, None
 
     def _finish(self) -> None:
-        if not self._is_whole:
-            raise StoreError("a block was refused, so rows are missing", str(self.path), "let the error end it")
         if self._block is not None:
             self._take_block(self._block)
         if self.n_samples not in (None, self._n_rows):
             raise self._wrong_length(str(self._n_rows))
         if self._stretches is not None and self.shuffle:
             self._keys.append(self._rng.random(self._n_rows))
-        order = stored_order(np.concatenate([np.empty(0), *self._keys])) if self.shuffle else None
-        self._keys = []
+        order = self._stored_order()
         self._write_matrix(order)
         self._vectors.write(self._group, order)
         self._write_statistics()
@@ -425,20 +389,10 @@ class StoreWriter:
         header = StoreHeader(
             format_version=FORMAT_VERSION,
             shape=(self._n_rows, self.n_features),
-            dtype=self.dtype.name,
             tile_shape=self._layout.tile_shape,
             shard_shape=self._layout.shard_shape,
             codec=self._layout.codec,
-            shuffled=self.shuffle,
-            random_state=self.random_state,
-            target_names=self.target_names,
-            label_names=self.label_names,
-            has_weight=self.has_weight,
-            source=self.source,
-            encoding_digest=self.encoding_digest,
-            digest="",
-            notes=tuple(self.notes),
-            created_with=versions(),
+            **self._told(),
         )
         return replace(header, digest=content_digest(header, self.feature_names))
 
@@ -465,20 +419,9 @@ class StoreWriter:
         if nbytes > free:
             raise self._disk_full(f"{free:,} bytes are free")
 
-    @contextmanager
-    def _explain_disk_full(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as fault:
-            if fault.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-                raise
-            raise self._disk_full(os.strerror(fault.errno).lower()) from None
-
-    def _disk_full(self, found: str) -> StoreError:
+    def _needed(self) -> str:
         n_rows = self._n_rows if self.n_samples is None else self.n_samples
         layout = choose_layout(n_rows, self.n_features, self.dtype, self.codec, tile_shape=self.tile_shape)
         nbytes = store_nbytes(n_rows, self.n_features, self.dtype, layout)
         so_far = " for the rows read so far" if self.n_samples is None else ""
-        needed = f"{nbytes:,} bytes{so_far}, and about as much again while rows are put in order"
-        problem = f"the disk is full ({found}); needed are {needed}"
-        return StoreError(problem, str(self.path), "free disk space, or choose another disk")
+        return f"; needed are {nbytes:,} bytes{so_far}, and about as much again while rows are put in order"

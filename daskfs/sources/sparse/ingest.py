@@ -3,163 +3,177 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from daskfs import interrupts
-from daskfs.cluster.workers import Workers
+from daskfs.cluster.workers import Here, Workers
+from daskfs.errors import DataError, SchemaError, SourceError
 from daskfs.matrix.base import Progress
+from daskfs.sources.base import MOST_PARTS
 from daskfs.sources.constants import Constants
 from daskfs.sources.parts import described
 from daskfs.sources.sparse.base import SparseBlock, SparseSource
-from daskfs.store.sparse.part_writer import PartWriter, WrittenRows
+from daskfs.store.sparse.kept import KeptSteps
+from daskfs.store.sparse.part_writer import PartWriter, WrittenPart
 from daskfs.store.sparse.stretches import StretchFiles
 from daskfs.store.sparse.writer import SparseStoreWriter
+from daskfs.version import __version__
 
 MOST_ROWS, MOST_ENTRIES = 1 << 16, 1 << 20
 """Of a block."""
 
 
-def write_sparse(
-    rows: SparseSource,
-    path: Path,
-    source: dict[str, Any],
-    dtype: np.dtype,
-    order: tuple[bool, int | None],
-    encoding_digest: str,
-    memory_limit: int,
-    progress: Progress,
-) -> None:
-    """Write a sparse source as a store.
+@dataclass(frozen=True)
+class SparseIngest:
+    """What makes a sparse store of a source.
 
     Parameters
     ----------
     rows : SparseSource
     path : Path
         Of the store.
-    source : dict
-        What the store says of the source.
     dtype : dtype
         Of X.
-    order : tuple
+    shuffle, random_state
         Whether rows are stored in random order, and its seed.
     encoding_digest : str
     memory_limit : int
-        Bytes for all buffers together.
+        Bytes for all buffers together, in each process.
     progress : Progress
     """
-    constants, writer = (
-        Constants(),
-        new_writer(rows, path, source, dtype, order, encoding_digest, memory_limit, progress),
-    )
-    with writer:
-        progress.start("ingest", rows.n_samples or rows.estimate_shape()[0] or 0)
-        for block in rows.sparse_blocks(MOST_ROWS, min(MOST_ENTRIES, max(1, memory_limit // 128))):
-            interrupts.check()
-            writer.write(block)
-            constants.update_target(block)
-            progress.advance(block.n_rows)
-        _conclude(rows, writer, constants)
-        progress.finish()
+
+    rows: SparseSource
+    path: Path
+    dtype: np.dtype
+    shuffle: bool
+    random_state: int | None
+    encoding_digest: str
+    memory_limit: int
+    progress: Progress
+
+    def write(self, workers: Workers) -> None:
+        """Write the store, part by part where the source has parts: each of them is kept where this process is killed.
+
+        Raises
+        ------
+        SourceError, SchemaError, DataError
+            Each with its place.
+        """
+        parts = self.rows.parts()
+        if parts and (len(parts) <= MOST_PARTS or not isinstance(workers, Here)):
+            with suppress(DataError, SourceError, SchemaError):  # explained by reading the whole
+                return self._write_parts(parts, workers)
+        return self._write_whole(workers)
+
+    def _write_whole(self, workers: Workers) -> None:
+        rows, constants = self.rows, Constants()
+        with self._writer(described(rows)) as writer:
+            writer.use(workers)
+            self._begin()
+            for block in rows.sparse_blocks(MOST_ROWS, min(MOST_ENTRIES, max(1, self.memory_limit // 128))):
+                interrupts.check()
+                writer.write(block)
+                constants.update_target(block)
+                self.progress.advance(block.n_rows)
+            self._conclude(writer, constants)
+
+    def _write_parts(self, parts: Sequence[Any], workers: Workers) -> None:
+        """Have the parts encoded, and their rows put in order, by workers; the store is the same."""
+        rows, constants = self.rows, Constants()
+        identity = {
+            "version": __version__,
+            "encoding": self.encoding_digest,
+            "memory_limit": self.memory_limit,
+            "parts": [str(part) for part in parts],
+        }
+        with self._writer({}, self._is_begun(identity)) as writer:
+            writer.use(workers)
+            writer.begin(identity)
+            self._begin()
+            shared, tasks = (rows, writer.files, writer.prefix, writer.memory_limit), [None, *enumerate(parts)]
+            found: dict[int, Any] = {}
+            for k, found[k] in writer.kept.map(workers, encode_part, tasks, name="ingest-encode", shared=shared):
+                interrupts.check()
+                self.progress.advance(0 if k == 0 else found[k]["n_rows"])
+            writer.source = found.pop(0)["source"]
+            told = [found[k] for k in sorted(found)]
+            written = [WrittenPart(writer.files, one) for one in told]
+            blocks = [_block_of(part) for part in written]
+            for block in blocks:
+                constants.update_target(block)
+            rows.conclude([one["facts"] for one in told], sum(part.n_rows for part in written))
+            self._conclude(writer, constants)
+            writer.take_written(written, blocks)
+
+    def _is_begun(self, identity: dict[str, Any]) -> Callable[[Path], bool]:
+        """Return what tells whether a folder has steps of this ingest, of a source as it still is."""
+
+        def is_begun(folder: Path) -> bool:
+            kept = KeptSteps(folder)
+            seed = (kept.identity or {}).get("random_state") if self.random_state is None else self.random_state
+            if kept.identity != {**identity, "random_state": seed if self.shuffle else None}:
+                return False
+            found = kept.found(_DESCRIPTION)
+            return found is not None and self.rows.is_unchanged(found["source"], str(found["source"].get("digest", "")))
+
+        return is_begun
+
+    def _writer(self, source: dict[str, Any], goes_on_from: Callable[[Path], bool] | None = None) -> SparseStoreWriter:
+        return SparseStoreWriter(
+            self.path,
+            self.rows.n_features,
+            self.dtype,
+            has_ids=self.rows.features_are_ids,
+            target_names=self.rows.target_names,
+            has_weight=self.rows.has_weight,
+            label_names=self.rows.label_names,
+            shuffle=self.shuffle,
+            random_state=self.random_state,
+            source=source,
+            encoding_digest=self.encoding_digest,
+            memory_limit=3 * self.memory_limit // 4,
+            progress=self.progress,
+            goes_on_from=goes_on_from,
+        )
+
+    def _begin(self) -> None:
+        self.progress.start("ingest", self.rows.n_samples or self.rows.estimate_shape()[0] or 0)
+
+    def _conclude(self, writer: SparseStoreWriter, constants: Constants) -> None:
+        """Refuse what cannot be learnt from; tell the store what was seen."""
+        constants.refuse_target(self.rows.target_names)
+        constants.refuse_weights()
+        writer.source["n_target_values"] = constants.target_values.count
+        writer.notes += self.rows.notes
+        self.progress.finish()
 
 
-def new_writer(
-    rows: SparseSource,
-    path: Path,
-    source: dict[str, Any],
-    dtype: np.dtype,
-    order: tuple[bool, int | None],
-    encoding_digest: str,
-    memory_limit: int,
-    progress: Progress,
-) -> SparseStoreWriter:
-    """Return a writer of a source's store; the parameters are those of `write_sparse`."""
-    return SparseStoreWriter(
-        path,
-        rows.n_features,
-        dtype,
-        has_ids=rows.features_are_ids,
-        target_names=rows.target_names,
-        has_weight=rows.has_weight,
-        label_names=rows.label_names,
-        shuffle=order[0],
-        random_state=order[1],
-        source=source,
-        encoding_digest=encoding_digest,
-        memory_limit=3 * memory_limit // 4,
-        progress=progress,
-    )
-
-
-def _conclude(rows: SparseSource, writer: SparseStoreWriter, constants: Constants) -> None:
-    """Refuse what cannot be learnt from; tell the store what was seen."""
-    constants.refuse_target(rows.target_names)
-    constants.refuse_weights()
-    writer.source["n_target_values"] = constants.target_values.count
-    writer.notes += rows.notes
-
-
-class EncodedPart(NamedTuple):
-    """What a process tells of the part that it has written."""
-
-    rows: WrittenRows
-    blocks: list[SparseBlock]
-    """Targets, weights and labels; of the entries there is nothing left."""
-    facts: Any
-    """For `Source.conclude`."""
-
-
-def write_sparse_in_parts(
-    rows: SparseSource, parts: Sequence[Any], writer: SparseStoreWriter, workers: Workers, progress: Progress
-) -> None:
-    """Have the parts of a source encoded, and their rows put in order, by workers; the store is the same.
-
-    Parameters
-    ----------
-    rows : SparseSource
-    parts : sequence
-        Of `Source.parts`.
-    writer : SparseStoreWriter
-    workers : Workers
-    progress : Progress
-
-    Raises
-    ------
-    SourceError, SchemaError, DataError
-        The whole is to be read, which may succeed or tells what is wrong.
-    """
-    constants, found = Constants(), {}
-    with writer:
-        progress.start("ingest", rows.n_samples or rows.estimate_shape()[0] or 0)
-        shared, tasks = (rows, writer.files, writer.memory_limit), [None, *enumerate(parts)]
-        for k, found[k] in workers.map_blocks(encode_part, tasks, name="ingest-encode", shared=shared):
-            interrupts.check()
-            progress.advance(0 if k == 0 else len(found[k].rows.lengths))
-        writer.source = found.pop(0)
-        encoded: list[EncodedPart] = [found[k] for k in sorted(found)]
-        blocks = [block for part in encoded for block in part.blocks]
-        for block in blocks:
-            constants.update_target(block)
-        rows.conclude([part.facts for part in encoded], sum(len(part.rows.lengths) for part in encoded))
-        _conclude(rows, writer, constants)
-        progress.finish()
-        writer.take_written([part.rows for part in encoded], blocks, workers)
+_DESCRIPTION = "ingest-encode-0"
+"""The step that describes the source."""
 
 
 def encode_part(
-    rows: SparseSource, files: StretchFiles, memory_limit: int, part: tuple[int, Any] | None
-) -> EncodedPart | dict[str, Any]:
-    """Encode a part where this runs, or describe the source where there is none."""
+    rows: SparseSource, files: StretchFiles, prefix: str, memory_limit: int, part: tuple[int, Any] | None
+) -> dict[str, Any]:
+    """Encode a part where this runs, or describe the source where there is none; a step that `KeptSteps` keeps."""
     rows = copy.copy(rows)  # it notes what it has read, and other tasks of this process read, too
     if part is None:
-        return described(rows)
+        return {"source": described(rows), "files": {}}
     number, place = part
-    writer, blocks = PartWriter(files, number, memory_limit), []
+    writer = PartWriter(files, f"{prefix}{number}-", memory_limit)
     for block in rows.sparse_part_blocks(place, MOST_ROWS, min(MOST_ENTRIES, max(1, memory_limit // 96))):
+        interrupts.check()
         writer.write(block)
-        no_entries = np.zeros(block.n_rows + 1, np.int64), np.empty(0, np.uint64), None
-        blocks.append(SparseBlock(block.start, *no_entries, block.y, block.weight, block.labels))
-    return EncodedPart(writer.finish(), blocks, rows.part_facts())
+    return {**writer.finish(), "facts": rows.part_facts()}
+
+
+def _block_of(part: WrittenPart) -> SparseBlock:
+    """Return targets, weights and labels of a part; of the entries there is nothing left."""
+    no_entries = np.zeros(part.n_rows + 1, np.int64), np.empty(0, np.uint64), None
+    return SparseBlock(0, *no_entries, part.vector("y"), part.vector("weight"), part.labels)

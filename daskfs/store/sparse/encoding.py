@@ -41,7 +41,9 @@ class EncodedBlock(NamedTuple):
     """Empty where all are one."""
 
 
-def groups_of(stretches: Stretches, order: np.ndarray, lengths: np.ndarray, most_entries: int) -> Iterator[Group]:
+def groups_of(
+    stretches: Stretches, order: np.ndarray, lengths: np.ndarray, most_entries: int
+) -> Iterator[tuple[tuple[int, int], np.ndarray, np.ndarray]]:
     """Cut the stored order into groups of whole blocks with at most so many entries, or of one block.
 
     Parameters
@@ -51,6 +53,11 @@ def groups_of(stretches: Stretches, order: np.ndarray, lengths: np.ndarray, most
     lengths : array of shape (n_samples,)
         Entries of each row of the source.
     most_entries : int
+
+    Yields
+    ------
+    tuple of int, int64 array, int64 array
+        First and last of the stored rows, and the offsets of `Group`.
     """
     rows, entries = np.zeros((2, len(stretches.parts)), np.int64)
     start = 0
@@ -62,8 +69,8 @@ def groups_of(stretches: Stretches, order: np.ndarray, lengths: np.ndarray, most
             if n_entries + more > most_entries:
                 break
             stop, n_entries = min(stop + BLOCK_ROWS, len(order)), n_entries + more
+        yield (start, stop), rows.copy(), entries.copy()
         part = order[start:stop]
-        yield Group(part, rows.copy(), entries.copy())
         owners = stretches.owners(part)
         rows += np.bincount(owners, minlength=len(rows))
         entries += np.bincount(owners, lengths[part], minlength=len(rows)).astype(np.int64)

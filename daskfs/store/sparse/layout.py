@@ -28,6 +28,8 @@ ENTRY_CHUNK = 1 << 15
 """Entries that are decoded together: more make columns slower to read, fewer rows."""
 RUN_CHUNK = 1 << 14
 CHUNKS_PER_FILE = 64
+BY_BLOCKS = {"X/columns": 0, "X/counts": 0, "X/offsets": 1, "X/values": 1}
+"""Arrays that are cut by blocks of rows, and in which column of X/blocks it says where."""
 
 
 def column_type(n_features: int) -> np.dtype:

@@ -74,12 +74,21 @@ def merge_ids(files: StretchFiles, parts: Sequence[Stretch], ids: VectorWriter, 
         outs = [stack.enter_context(files.path(part.name, "columns").open("wb")) for part in parts]
         whole = stack.enter_context(path.open("wb"))
         for taken in _merged(paths, memory_nbytes):
-            found = np.unique(np.concatenate([run for run, _ in taken]))
+            found = _each_once([run for run, _ in taken if len(run)])
             for out, (run, _) in zip(outs, taken, strict=True):
                 out.write((ids.length + np.searchsorted(found, run)).astype(np.int64).data)
             ids.append(found)
             whole.write(found.data)
     return path
+
+
+def _each_once(runs: list[np.ndarray]) -> np.ndarray:
+    """Return ids of several runs, ascending: a merge, where `np.unique` would hash them."""
+    if len(runs) == 1:
+        return runs[0]
+    ids = np.concatenate(runs)
+    ids.sort(kind="stable")
+    return ids[np.concatenate([[True], ids[1:] != ids[:-1]])]
 
 
 class NameRun(NamedTuple):
@@ -98,9 +107,13 @@ class Collisions:
         The name that was kept of the least such id: the same however the names were cut.
     """
 
-    def __init__(self) -> None:
-        self.kept: str | None = None
-        self._least = 2**64
+    def __init__(self, kept: str | None = None, least: int = 2**64) -> None:
+        self.kept, self._least = kept, least
+
+    @property
+    def told(self) -> tuple[str | None, int]:
+        """What makes the same anew."""
+        return self.kept, self._least
 
     def note(self, ids: np.ndarray, texts: _Texts, kept: np.ndarray, later: np.ndarray) -> None:
         """Compare names by their positions: those that are kept, and of the same ids those that came later."""

@@ -2,40 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from daskfs.store.plain_files import write_array
+from daskfs.store.sparse.kept import files_of
 from daskfs.store.sparse.merging import Collisions, NameGatherer, NameRun
 from daskfs.store.sparse.stretches import NO_VALUES, Rows, Stretch, StretchFiles, StretchWriter, write_rows
 from daskfs.store.spool import stored_order
 
 
-class WrittenRows(NamedTuple):
-    """The rows of a part, in files."""
-
-    stretches: list[Stretch]
-    lengths: np.ndarray
-    """How many entries each row has."""
-    names: list[NameRun]
-    collisions: Collisions
-
-
 class PartWriter:
-    """Writes the rows of one part.
+    """Writes the rows of one part: entries, names, and what belongs to rows.
 
     Parameters
     ----------
     files : StretchFiles
-    part : int
+    prefix : str
+        What the names of its files begin with.
     memory_limit : int
     """
 
-    def __init__(self, files: StretchFiles, part: int, memory_limit: int) -> None:
-        self._rows, self._part, self._memory_limit = StretchWriter(files), part, memory_limit
-        self._names = NameGatherer(files.folder, f"names-{part}", memory_limit // 8)
+    def __init__(self, files: StretchFiles, prefix: str, memory_limit: int) -> None:
+        self._files, self._prefix, self._memory_limit = files, prefix, memory_limit
+        self._rows = StretchWriter(files)
+        self._names = NameGatherer(files.folder, f"{prefix}names", memory_limit // 8)
         self._stretches: list[Stretch] = []
-        self._lengths = [np.empty(0, np.int32)]
+        self._vectors: dict[str, list[np.ndarray]] = {}
         self._n_rows = 0
 
     def write(self, block: Any) -> None:
@@ -49,18 +43,91 @@ class PartWriter:
         self._rows.add(block, self._n_rows)
         self._names.add(block.names)
         self._n_rows += block.n_rows
+        labels = {f"label {name}": texts for name, texts in block.labels.items()}
+        for name, values in ({"y": block.y, "weight": block.weight} | labels).items():
+            if values is not None:
+                self._vectors.setdefault(name, []).append(np.array(values))
         if self._rows.nbytes > self._memory_limit // 3:
             self._end_stretch()
 
     def _end_stretch(self) -> None:
-        self._lengths.append(self._rows.lengths)
-        self._stretches.append(self._rows.finish(f"{self._part}-{len(self._stretches)}", None))
+        self._stretches.append(self._rows.finish(f"{self._prefix}{len(self._stretches)}", None))
 
-    def finish(self) -> WrittenRows:
-        """Write what is left."""
+    def finish(self) -> dict[str, Any]:
+        """Write what is left; return what `WrittenPart` reads."""
         if self._rows.n_rows:
             self._end_stretch()
-        return WrittenRows(self._stretches, np.concatenate(self._lengths), self._names.finish(), self._names.collisions)
+        names = self._names.finish()
+        texts = []
+        for name, pieces in self._vectors.items():
+            values = np.concatenate(pieces)
+            if name.startswith("label "):
+                texts.append(name.removeprefix("label "))
+                name, encoded = f"label{len(texts) - 1}", [str(text).encode() for text in values]
+                write_array(self._path(f"{name}.ends"), np.cumsum([len(text) for text in encoded], dtype=np.int64))
+                values = np.frombuffer(b"".join(encoded), np.uint8)
+            np.save(self._path(f"{name}.npy"), values)
+        return {
+            "stretches": [list(stretch) for stretch in self._stretches],
+            "names": [list(run) for run in names],
+            "collisions": self._names.collisions.told,
+            "n_rows": self._n_rows,
+            "prefix": self._prefix,
+            "vectors": [name for name in self._vectors if not name.startswith("label ")],
+            "labels": texts,
+            "files": files_of(self._files.folder, self._prefix),
+        }
+
+    def _path(self, name: str) -> Any:
+        return self._files.folder / f"{self._prefix}{name}"
+
+
+class WrittenPart:
+    """The rows of a part, in files.
+
+    Parameters
+    ----------
+    files : StretchFiles
+    told : dict
+        Of `PartWriter.finish`.
+
+    Attributes
+    ----------
+    stretches : list of Stretch
+    names : list of NameRun
+    collisions : Collisions
+    n_rows : int
+    """
+
+    def __init__(self, files: StretchFiles, told: dict[str, Any]) -> None:
+        self._files, self._told = files, told
+        self.stretches = [Stretch(*fields) for fields in told["stretches"]]
+        self.names = [NameRun(*fields) for fields in told["names"]]
+        self.collisions = Collisions(*told["collisions"])
+        self.n_rows: int = told["n_rows"]
+
+    def vector(self, name: str) -> np.ndarray | None:
+        """Return "y" or "weight" of the rows; None where they have none."""
+        return np.load(self._path(f"{name}.npy")) if name in self._told["vectors"] else None
+
+    @property
+    def labels(self) -> dict[str, np.ndarray]:
+        """Labels of the rows."""
+        return {name: self._texts(f"label{k}") for k, name in enumerate(self._told["labels"])}
+
+    def _texts(self, name: str) -> np.ndarray:
+        ends = np.fromfile(self._path(f"{name}.ends"), np.int64).tolist()
+        text = np.load(self._path(f"{name}.npy")).tobytes()
+        bounds = zip([0, *ends[:-1]], ends, strict=True)
+        return np.array([text[start:stop].decode() for start, stop in bounds], np.dtypes.StringDType())
+
+    def _path(self, name: str) -> Any:
+        return self._files.folder / f"{self._told['prefix']}{name}"
+
+
+def lengths_of(files: StretchFiles, stretch: Stretch) -> np.ndarray:
+    """Return how many entries each row of a stretch has, in the source's order."""
+    return np.fromfile(files.path(stretch.name, "lengths"), np.int32)
 
 
 def sort_stretch(files: StretchFiles, seed: int, part: tuple[Stretch, int]) -> Stretch:
@@ -71,9 +138,8 @@ def sort_stretch(files: StretchFiles, seed: int, part: tuple[Stretch, int]) -> S
     stretch, start = part
     draws = np.random.default_rng(seed)
     draws.bit_generator.advance(start)  # type: ignore[attr-defined]
-    lengths = np.fromfile(files.path(stretch.name, "lengths"), np.int32)
     features = np.fromfile(files.path(stretch.name, "features"), stretch.number_type)
     values = NO_VALUES if stretch.are_ones else np.fromfile(files.path(stretch.name, "values"), files.dtype)
-    rows = Rows(lengths, features, values)
+    rows = Rows(lengths_of(files, stretch), features, values)
     write_rows(files, stretch.name, rows.taken(stored_order(draws.random(stretch.n_rows))), "sorted-")
     return stretch._replace(order="sorted-")

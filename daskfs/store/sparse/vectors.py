@@ -27,6 +27,8 @@ class VectorWriter:
     name : str
         Of the array, within the group.
     dtype : dtype
+    first_file : int
+        Number of the file that is written first.
 
     Attributes
     ----------
@@ -34,12 +36,12 @@ class VectorWriter:
         Numbers so far.
     """
 
-    def __init__(self, folder: Path, name: str, dtype: np.dtype | str) -> None:
+    def __init__(self, folder: Path, name: str, dtype: np.dtype | str, first_file: int = 0) -> None:
         self._folder, self.name, self.dtype = folder, name, np.dtype(dtype)
         self._chunk = np.zeros(chunk_length(name), self.dtype)
         self._n_filled = self.length = 0
         self._file: BinaryIO | None = None
-        self._n_files = 0
+        self._n_files = first_file
         self._index: list[tuple[int, int]] = []
 
     def append(self, values: np.ndarray) -> None:
@@ -54,22 +56,17 @@ class VectorWriter:
             if self._n_filled == len(self._chunk):
                 self._write_chunk()
 
-    def close(self, group: Any) -> None:
-        """Write what is left, and the description."""
+    def finish(self) -> None:
+        """Write what is left."""
         if self._n_filled:
             self._chunk[self._n_filled :] = 0
             self._write_chunk()
         self._end_file()
-        group.create_array(
-            self.name,
-            shape=(self.length,),
-            chunks=self._chunk.shape,
-            shards=(CHUNKS_PER_FILE * len(self._chunk),),
-            dtype=self.dtype,
-            filters=None,
-            compressors=compressors("lz4", self.dtype),
-            config={"write_empty_chunks": True},
-        )
+
+    def close(self, group: Any) -> None:
+        """Write what is left, and the description."""
+        self.finish()
+        describe(group, self.name, self.dtype, self.length)
 
     def _write_chunk(self) -> None:
         from numcodecs import blosc
@@ -96,3 +93,17 @@ class VectorWriter:
             file.write(index.data)
             file.write(crc32c(index.data).to_bytes(4, "little"))
         self._file = None
+
+
+def describe(group: Any, name: str, dtype: np.dtype | str, length: int) -> None:
+    """Write the description of an array of so many numbers, as Zarr reads it."""
+    group.create_array(
+        name,
+        shape=(length,),
+        chunks=(chunk_length(name),),
+        shards=(CHUNKS_PER_FILE * chunk_length(name),),
+        dtype=dtype,
+        filters=None,
+        compressors=compressors("lz4", np.dtype(dtype)),
+        config={"write_empty_chunks": True},
+    )

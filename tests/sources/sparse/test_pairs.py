@@ -4,10 +4,14 @@ import copy
 import itertools
 import pickle
 import tracemalloc
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
 import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from daskfs.errors import ConfigError, DataError
 from daskfs.kernels.text import pairs
@@ -87,6 +91,38 @@ def test_rows_have_the_pairs_that_loops_make(vw, kind, block_nnz):
     found = PairsSource(source, INTERACTIONS[kind])
     assert found_rows(found, block_nnz) == expected_rows(source, ASKED[kind])
     assert found_rows(found, block_nnz, parts=True) == found_rows(found)
+
+
+FEATURES = st.dictionaries(st.sampled_from(["x", "y", "ü", "z9", "w"]), st.integers(-8, 8).map(lambda q: q / 4))
+SPACES = st.sampled_from(["", "a", "b", "çd"])
+SOME_ROWS = st.lists(st.dictionaries(SPACES, FEATURES, min_size=1), min_size=1, max_size=8)
+SOME_PAIRS = st.just("all") | st.lists(st.tuples(SPACES, SPACES).map(list), min_size=1, max_size=4)
+
+
+@settings(deadline=None)
+@given(rows=SOME_ROWS, interactions=SOME_PAIRS, block_rows=st.integers(1, 9), block_nnz=st.integers(1, 200))
+def test_pairs_are_those_of_names_in_python(rows, interactions, block_rows, block_nnz):
+    """By names, which no hash enters: every two features of a row whose namespaces are asked for, and their product."""
+    lines, expected = [], []
+    for row in rows:
+        spaces = [f" |{space} " + " ".join(f"{name}:{v}" for name, v in found.items()) for space, found in row.items()]
+        lines.append(f"1{''.join(spaces)}\n")
+        named = {f"{a}^{name}" if a else name: (a, v) for a, found in row.items() for name, v in found.items()}
+        pairs_of_row = {
+            " * ".join(sorted((f, g), key=str.encode)): np.float32(u) * np.float32(v)
+            for (f, (a, u)), (g, (b, v)) in itertools.combinations(named.items(), 2)
+            if interactions == "all" or [a, b] in interactions or [b, a] in interactions
+        }
+        expected.append({name: v for name, (_, v) in named.items()} | pairs_of_row)
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "rows.vw")
+        path.write_text("".join(lines), encoding="utf-8")
+        source = PairsSource(VwSource(path), interactions)
+        names, found = names_of(source), rows_of(source, block_rows, block_nnz)
+    ends = np.concatenate([[0], np.cumsum(found["lengths"])]).tolist()
+    entries = [(names[f], v) for f, v in zip(found["features"].tolist(), found["data"].tolist(), strict=True)]
+    got = [{name: v for name, v in entries[start:stop] if v} for start, stop in itertools.pairwise(ends)]
+    assert got == [{name: v for name, v in row.items() if v} for row in expected]
 
 
 def test_blocks_stay_within_their_bounds_and_keep_what_rows_have_beside(vw):

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from daskfs.sources.sparse.base import NamedIds, SparseBlock
 from daskfs.store.feature_store import open_store
-from daskfs.store.sparse import layout, names, reader, vectors, writer
+from daskfs.store.sparse import finishing, layout, names, reader, vectors
 from daskfs.store.sparse.writer import SparseStoreWriter
 
 
@@ -58,9 +58,10 @@ def named_ids(ids, texts):
 
 def small_cuts(monkeypatch, entries=64):
     """Make chunks and pieces so small that little data has many."""
-    for module in (layout, vectors):
+    for module in (layout, vectors, finishing):
         monkeypatch.setattr(module, "CHUNKS_PER_FILE", 4)
-    monkeypatch.setattr(vectors, "chunk_length", lambda name: 16 if name in ("X/columns", "X/counts") else entries)
-    for module in (layout, reader, writer):
+    for module in (vectors, finishing):
+        monkeypatch.setattr(module, "chunk_length", lambda name: 16 if name in ("X/columns", "X/counts") else entries)
+    for module in (layout, reader):
         monkeypatch.setattr(module, "RUN_CHUNK", 16)
     monkeypatch.setattr(names, "_AT_ONCE", 5)

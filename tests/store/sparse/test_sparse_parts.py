@@ -36,7 +36,7 @@ def test_workers_write_the_same_bytes(tmp_path, monkeypatch):
     monkeypatch.setattr("daskfs.sources.base.MIN_PART_NBYTES", 20_000)
     (tmp_path / "a.vw").write_text(TEXT)
     whole = daskfs.ingest(tmp_path / "a.vw", tmp_path / "whole.zarr")
-    with Client(processes=True, n_workers=2, threads_per_worker=1, dashboard_address=None) as client:
+    with Client(processes=True, n_workers=2, threads_per_worker=1, dashboard_address=":0") as client:
         parted = daskfs.ingest(tmp_path / "a.vw", tmp_path / "parted.zarr", client=client)
     assert files_of(parted) == files_of(whole)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from pathlib import Path
 
@@ -202,6 +203,11 @@ def test_info_and_page_say_what_it_is(cut_store):
     store, X = cut_store
     facts = store.info()
     assert (facts["n_entries"], facts["values"]) == (np.count_nonzero(X), "int8")
+    assert facts["density"] == np.count_nonzero(X) / X.size
+    assert facts["most_in_a_row"] == np.count_nonzero(X, axis=1).max()
+    assert facts["most_in_a_column"] == np.count_nonzero(X, axis=0).max()
+    assert (facts["features_by"], facts["named_features"]) == ("number", "none")
+    json.dumps(facts)
     assert "Entries" in store._repr_html_()
     assert "stored as int8" in store._repr_html_()
 
@@ -296,3 +302,29 @@ def test_a_file_of_names_that_is_no_text_is_named(tmp_path):
     (tmp_path / "names.txt").write_bytes(b"a\n\xff\n")
     with pytest.raises(daskfs.errors.SourceError, match=r"names\.txt.*UTF-8|UTF-8.*names\.txt"):
         MatrixSource(random_matrix(), names=tmp_path / "names.txt")
+
+
+def test_damage_is_told_with_the_rows_that_it_is_in(cut_store):
+    store, _ = cut_store
+    shard = sorted((store.path / "X" / "offsets" / "c").iterdir())[-1]
+    good = shard.read_bytes()
+    try:
+        shard.write_bytes(bytes([good[0] ^ 1]) + good[1:])
+        (line,) = store.verify()
+    finally:
+        shard.write_bytes(good)
+    assert "X/offsets chunk" in line
+    assert line.endswith("(of stored rows 0 to 16,383)"), line
+
+
+def test_a_store_that_does_not_say_how_entries_lie_still_opens(tmp_path):
+    store = written(tmp_path / "s.zarr", blocks_of(random_matrix()), 40)
+    path = store.path / "zarr.json"
+    document = json.loads(path.read_text())
+    del document["attributes"]["daskfs"]["crowding"]
+    path.write_text(json.dumps(document))
+    older = store.sealed()
+    assert older.crowding() is None
+    assert older.info()["most_in_a_row"] is None
+    assert not older.verify()
+    np.testing.assert_array_equal(older.read(slice(None)), store.read(slice(None)))

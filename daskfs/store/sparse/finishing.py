@@ -1,0 +1,165 @@
+"""From rows in stretches to the arrays of X, in tasks that run side by side: neither how they are cut nor who runs them
+changes a bit.
+
+1. A group of blocks of rows is gathered, and each block sorted by column, into files of their own: a kept step.
+2. The totals of a range of columns are summed, block after block.
+3. Files of each array are put together from those of the groups, and compressed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from daskfs.kernels.blocks.column_totals import add_to_totals
+from daskfs.store.plain_files import write_array
+from daskfs.store.sparse.encoding import Group, encoded_blocks, gathered
+from daskfs.store.sparse.kept import files_of
+from daskfs.store.sparse.layout import CHUNKS_PER_FILE, chunk_length, column_type
+from daskfs.store.sparse.stretches import NO_VALUES, Stretches
+from daskfs.store.sparse.vectors import VectorWriter
+
+N_TOTALS = 6
+_FILES_AT_ONCE, _NUMBERS_AT_ONCE = 4, 1 << 18
+
+
+def block_type(values: str) -> np.dtype:
+    """Return the type of values that are stored so; see `SparseHeader`."""
+    return np.dtype("i1" if values == "ones" else values)
+
+
+class GroupItem(NamedTuple):
+    """Blocks of stored rows that one task gathers."""
+
+    number: int
+    rows: tuple[int, int]
+    """First and last of the stored rows."""
+    row_offsets: np.ndarray
+    entry_offsets: np.ndarray
+    """As of `Group`."""
+
+
+class GroupFiles(NamedTuple):
+    """The blocks of a group by columns, one after the other: columns, counts, offsets, values."""
+
+    path: str
+    """What the names of its files begin with."""
+    runs: list[int]
+    entries: list[int]
+    """Of each block."""
+
+    def read(self, what: str, dtype: Any, start: int, length: int) -> np.ndarray:
+        """Return some numbers of a file."""
+        dtype = np.dtype(dtype)
+        return np.fromfile(f"{self.path}{what}", dtype, length, offset=dtype.itemsize * start)
+
+    def length(self, what: str) -> int:
+        """Return how many numbers a file has."""
+        return sum(self.runs if what in ("columns", "counts") else self.entries)
+
+
+def encode_group(
+    stretches: Stretches, n_features: int, bounds: np.ndarray, prefix: str, item: GroupItem
+) -> dict[str, Any]:
+    """Write the blocks of a group; return what `GroupFiles` holds.
+
+    Parameters
+    ----------
+    stretches : Stretches
+    n_features : int
+    bounds : int64 array
+        First columns of the ranges of which totals are summed, and `n_features`.
+    prefix : str
+        What names of files begin with.
+    item : GroupItem
+    """
+    folder, (first, last) = stretches.files.folder, item.rows
+    source_rows = np.fromfile(folder / "order", np.int64, last - first, offset=8 * first)
+    rows = gathered(stretches, Group(source_rows, item.row_offsets, item.entry_offsets))
+    prefix = f"{prefix}group{item.number}."
+    runs, entries, stored = [], [], block_type(stretches.values)
+    whats = ("columns", "counts", "offsets", "values", "bounds")
+    outs = {what: (folder / f"{prefix}{what}").open("wb") for what in whats}
+    try:
+        for block in encoded_blocks(rows, n_features):
+            at = np.searchsorted(block.columns, bounds)
+            starts = np.concatenate([[0], np.cumsum(block.counts, dtype=np.int64)])[at]
+            values = block.values.astype(stored, copy=False)
+            arrays = (block.columns, block.counts, block.offsets, values, np.array([at, starts], np.int64))
+            for what, numbers in zip(whats, arrays, strict=True):
+                outs[what].write(np.ascontiguousarray(numbers).data)
+            runs.append(len(block.columns))
+            entries.append(len(block.offsets))
+    finally:
+        for out in outs.values():
+            out.close()
+    return {"path": str(folder / prefix), "runs": runs, "entries": entries, "files": files_of(folder, prefix)}
+
+
+def sum_columns(groups: Sequence[GroupFiles], values: str, bounds: np.ndarray, prefix: str, number: int) -> str:
+    """Write the totals of a range of columns, in the order of the blocks; return the file's path."""
+    first, last = bounds[number : number + 2].tolist()
+    totals, dtype = np.zeros((last - first, N_TOTALS)), column_type(int(bounds[-1]))
+    for group in groups:
+        n_bounds, run, entry = len(bounds), 0, 0
+        for k, (n_runs, n_entries) in enumerate(zip(group.runs, group.entries, strict=True)):
+            at, starts = group.read("bounds", np.int64, 2 * n_bounds * k, 2 * n_bounds).reshape(2, -1)
+            (low, high), (begin, end) = at[number : number + 2].tolist(), starts[number : number + 2].tolist()
+            columns = group.read("columns", dtype, run + low, high - low) - dtype.type(first)
+            counts = group.read("counts", "u2", run + low, high - low)
+            of_entries = NO_VALUES if values == "ones" else group.read("values", values, entry + begin, end - begin)
+            add_to_totals(columns, counts, of_entries, totals)
+            run, entry = run + n_runs, entry + n_entries
+    path = f"{prefix}totals{number}"
+    write_array(Path(path), totals)
+    return path
+
+
+class ArrayFiles(NamedTuple):
+    """Files of an array of X."""
+
+    name: str
+    dtype: str
+    first: int
+    last: int
+    """The first of these, and the first behind them."""
+
+
+def array_files(name: str, dtype: Any, length: int) -> list[ArrayFiles]:
+    """Cut an array of so many numbers into what a task writes."""
+    n_files = -(-length // (CHUNKS_PER_FILE * chunk_length(name)))
+    dtype = np.dtype(dtype).str
+    return [
+        ArrayFiles(name, dtype, first, min(first + _FILES_AT_ONCE, n_files))
+        for first in range(0, n_files, _FILES_AT_ONCE)
+    ]
+
+
+def write_files(store: Path, groups: Sequence[GroupFiles], item: ArrayFiles) -> np.ndarray:
+    """Write files of an array; of runs, return the first number and the sum of each chunk, of shape (n_chunks, 2)."""
+    what, chunk = item.name.removeprefix("X/"), chunk_length(item.name)
+    start, stop = (at * CHUNKS_PER_FILE * chunk for at in (item.first, item.last))
+    writer, position = VectorWriter(store, item.name, item.dtype, item.first), 0
+    noted = np.zeros(((stop - start) // chunk if item.name in ("X/columns", "X/counts") else 0, 2), np.int64)
+    for group in groups:
+        length = group.length(what)
+        low, high = max(start, position), min(stop, position + length)
+        for first in range(low, high, _NUMBERS_AT_ONCE):
+            some = group.read(what, item.dtype, first - position, min(_NUMBERS_AT_ONCE, high - first))
+            writer.append(some)
+            if len(noted):
+                _note(some, first - start, chunk, noted)
+        position += length
+    writer.finish()
+    return noted[: -(-(min(stop, position) - start) // chunk)]
+
+
+def _note(some: np.ndarray, position: int, chunk: int, noted: np.ndarray) -> None:
+    """Take in numbers that stand at a position."""
+    begun = np.arange(-position % chunk, len(some), chunk)
+    noted[(position + begun) // chunk, 0] = some[begun]
+    pieces = begun if len(begun) and begun[0] == 0 else np.concatenate([[0], begun])
+    noted[(position + pieces) // chunk, 1] += np.add.reduceat(some, pieces, dtype=np.int64)

@@ -1,0 +1,156 @@
+"""What writers of dense and of sparse stores share: a whole store comes out, or nothing."""
+
+from __future__ import annotations
+
+import errno
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from daskfs import interrupts
+from daskfs.cluster.workers import Here, Workers
+from daskfs.errors import StoreError
+from daskfs.matrix.base import Progress, Silent
+from daskfs.store.header import versions
+from daskfs.store.row_vectors import RowVectors
+from daskfs.store.spool import draw_seed, stored_order
+from daskfs.store.unfinished import UnfinishedStore
+
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class WholeWriter(ABC):
+    """Writes a store; a context manager.
+
+    Parameters
+    ----------
+    path, dtype, target_names, has_weight, label_names, shuffle, random_state, source, encoding_digest, memory_limit
+        As of `daskfs.store.writer.StoreWriter`.
+    notes, progress : as there
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        dtype: Any,
+        *,
+        target_names: Sequence[str],
+        has_weight: bool,
+        label_names: Sequence[str],
+        shuffle: bool,
+        random_state: int | None,
+        source: Mapping[str, Any],
+        encoding_digest: str,
+        memory_limit: int,
+        notes: Sequence[str],
+        progress: Progress | None,
+    ) -> None:
+        self.path, self.dtype = Path(path).expanduser().absolute(), np.dtype(dtype)
+        self.target_names, self.has_weight = tuple(target_names), has_weight
+        self.label_names, self.shuffle = tuple(label_names), shuffle
+        self.random_state = draw_seed(random_state) if shuffle else None
+        self.source, self.encoding_digest, self.notes = dict(source), encoding_digest, list(notes)
+        self.memory_limit, self.progress = memory_limit, progress or Silent()
+
+    def __enter__(self) -> Self:
+        is_begun = False
+        try:
+            with interrupts.held():
+                self._site, is_begun = UnfinishedStore(self.path, self._goes_on_from), True
+            self.notes += self._site.notes
+            self._group = self._site.new_group()
+            self._vectors = RowVectors(self.target_names, self.has_weight, self.label_names)
+            self._keys: list[np.ndarray] = [np.empty(0)]
+            self._n_rows, self._is_whole = 0, True
+            self._workers: Workers = Here()
+            self._prepare()
+            self._rng = np.random.default_rng(self.random_state)
+        except BaseException:
+            if is_begun:
+                self._site.remove()
+            raise
+        return self
+
+    def _goes_on_from(self, folder: Path) -> bool:
+        """Tell whether what a dead process has left in a folder is the beginning of this."""
+        return False
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """Make what rows need that come."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        is_done = False
+        try:
+            if kind is None:
+                with self._explain_disk_full():
+                    if not self._is_whole:
+                        problem = "a block was refused, so rows are missing"
+                        raise StoreError(problem, str(self.path), "let the error end it")
+                    self._finish()
+                is_done = True
+        finally:
+            self._keys = []
+            self._let_go()
+            if not is_done:
+                with interrupts.held():
+                    self._workers.settle("ingest-")
+                    self._site.remove()
+        with self._explain_disk_full():
+            if isinstance(fault, OSError) and fault.errno in _DISK_FULL:  # of a task, for one
+                raise fault
+
+    @abstractmethod
+    def _finish(self) -> None:
+        """Write what is left, and give the store its name."""
+
+    @abstractmethod
+    def _let_go(self) -> None:
+        """Forget what holds files or memory."""
+
+    def _stored_order(self) -> np.ndarray | None:
+        """Return the source row of each stored row, by the keys of all; None: the same."""
+        order = stored_order(np.concatenate(self._keys)) if self.shuffle else None
+        self._keys = []
+        return order
+
+    def _told(self) -> dict[str, Any]:
+        """Return what headers of both kinds say."""
+        return {
+            "dtype": self.dtype.name,
+            "shuffled": self.shuffle,
+            "random_state": self.random_state,
+            "target_names": self.target_names,
+            "label_names": self.label_names,
+            "has_weight": self.has_weight,
+            "source": self.source,
+            "encoding_digest": self.encoding_digest,
+            "digest": "",
+            "notes": tuple(self.notes),
+            "created_with": versions(),
+        }
+
+    @contextmanager
+    def _explain_disk_full(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as fault:
+            if fault.errno not in _DISK_FULL:
+                raise
+            raise self._disk_full(os.strerror(fault.errno).lower()) from None
+
+    def _disk_full(self, found: str) -> StoreError:
+        remedy = "free disk space, or choose another disk"
+        return StoreError(f"the disk is full ({found}){self._needed()}", str(self.path), remedy)
+
+    def _needed(self) -> str:
+        """Return in words what the disk must have room for, where that is known."""
+        return ""

@@ -1,0 +1,189 @@
+"""Sparse ingests that are killed go on with what was done, to the same store; full disks and rivals are told of."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import daskfs
+from daskfs.errors import StoreError, StoreExistsError
+from daskfs.files import LockOwner
+from daskfs.sources.sparse import ingest as sparse_ingest
+from daskfs.store.manifest import LOCK
+from daskfs.store.sparse import stretches, writer
+from tests.faults.kills import command
+from tests.faults.storms import environment
+
+LINE = "{0} '{1} |words w{2}:{3} w{4} |other o{2} p{5}:0.5\n"
+TEXT = "".join(LINE.format(1 if k % 3 else -1, k, k % 17, k % 5 + 1, k % 29 + 20, k % 11 + 3) for k in range(1500))
+MOMENTS = {"sparse step": 24, "sparse rows": 18, "sparse chunk": 30, "sparse name": 2}
+"""How often each comes, about."""
+
+
+@pytest.fixture
+def source(tmp_path, monkeypatch):
+    monkeypatch.setattr("daskfs.sources.base.MIN_PART_NBYTES", 4096)
+    (tmp_path / "a.vw").write_text(TEXT)
+    return tmp_path / "a.vw"
+
+
+def contents(path):
+    """Return the bytes of every file of a store, and its description but for when it was made."""
+    return {file.relative_to(path).as_posix(): file.read_bytes() for file in sorted(path.rglob("*")) if file.is_file()}
+
+
+def points(seed, n):
+    rng = random.Random(seed)
+    return [(moment, rng.randint(1, MOMENTS[moment])) for moment in rng.choices(list(MOMENTS), k=n)]
+
+
+def steps_of(folder):
+    return {path.name for path in (folder / "rows").glob("ingest-encode-*.json")}
+
+
+@pytest.mark.parametrize(
+    ("moment", "at"),
+    [
+        ("sparse step", 6),
+        ("sparse chunk", 9),
+        *(pytest.param(*point, marks=pytest.mark.slow) for point in points(16, 20)),
+    ],
+)
+def test_an_ingest_that_is_killed_goes_on_to_the_same_store(source, tmp_path, monkeypatch, moment, at):
+    whole = daskfs.ingest(source, tmp_path / "whole.zarr")
+    done = command(tmp_path, "ingest", source, "s.zarr", moment=moment, at=at, how=signal.SIGKILL)
+    unfinished = tmp_path / "s.zarr.unfinished"
+    assert done.returncode in (0, -signal.SIGKILL), done.stderr
+    if done.returncode == 0 or (tmp_path / "s.zarr").exists():
+        assert contents(tmp_path / "s.zarr") == contents(whole.path)
+        return
+    kept = steps_of(unfinished) if "ingest-encode-0.json" in steps_of(unfinished) else set()
+    encoded, encode = [], sparse_ingest.encode_part
+    monkeypatch.setattr(sparse_ingest, "encode_part", lambda *args: encoded.append(args[-1]) or encode(*args))
+    store = daskfs.ingest(source, tmp_path / "s.zarr")
+    assert contents(store.path) == contents(whole.path)
+    assert len(kept) + len(encoded) == len(sparse_ingest_parts(source)) + 1
+    assert not store.verify()
+    assert {path.name for path in tmp_path.iterdir()} == {"a.vw", "s.zarr", "whole.zarr"}
+
+
+def sparse_ingest_parts(source):
+    from daskfs.sources.registry import as_source
+
+    return as_source(source, target=None, schema=None, weight=None, names=None, y=None, options={}).parts()
+
+
+def left_behind(source, path, monkeypatch, at=5):
+    """Begin an ingest, and leave what it has after so many parts, as if its process were dead."""
+    encode, n_left = sparse_ingest.encode_part, [at]
+
+    def dies(*args):
+        n_left[0] -= 1
+        if n_left[0] < 0:
+            raise Dead
+        return encode(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sparse_ingest, "encode_part", dies)
+        patch.setattr("daskfs.store.unfinished.UnfinishedStore.remove", lambda site: None)
+        with pytest.raises(Dead):
+            daskfs.ingest(source, path)
+    unfinished = path.with_name(path.name + ".unfinished")
+    owner = LockOwner.this_process()
+    (unfinished / LOCK).write_text(owner._replace(pid=2**22 + 1).to_text())
+    return unfinished
+
+
+class Dead(BaseException):
+    pass
+
+
+def encodes(monkeypatch):
+    encoded, encode = [], sparse_ingest.encode_part
+    monkeypatch.setattr(sparse_ingest, "encode_part", lambda *args: encoded.append(args[-1]) or encode(*args))
+    return encoded
+
+
+def test_parts_that_are_done_are_not_encoded_again(source, tmp_path, monkeypatch):
+    whole = daskfs.ingest(source, tmp_path / "whole.zarr")
+    left_behind(source, tmp_path / "s.zarr", monkeypatch)
+    encoded = encodes(monkeypatch)
+    store = daskfs.ingest(source, tmp_path / "s.zarr")
+    assert len(encoded) == len(sparse_ingest_parts(source)) + 1 - 5
+    assert contents(store.path) == contents(whole.path)
+
+
+@pytest.mark.parametrize("change", ["source", "settings", "damage", "memory"])
+def test_what_another_ingest_has_begun_is_not_gone_on_from(source, tmp_path, monkeypatch, change):
+    unfinished = left_behind(source, tmp_path / "s.zarr", monkeypatch)
+    options = {}
+    if change == "source":
+        source.write_text(TEXT.replace("w3", "v3"))
+    elif change == "settings":
+        options["random_state"] = 5
+    elif change == "memory":
+        options["memory_limit"] = "900MiB"
+    else:
+        damaged = sorted((unfinished / "rows").glob("0-1-*.features"))[0]
+        damaged.write_bytes(damaged.read_bytes()[:-1] + b"\x7f")
+    encoded = encodes(monkeypatch)
+    store = daskfs.ingest(source, tmp_path / "s.zarr", **options)
+    n_parts = len(sparse_ingest_parts(source)) + 1
+    assert len(encoded) == (n_parts - 4 if change == "damage" else n_parts)
+    whole = daskfs.ingest(source, tmp_path / "whole.zarr", **options)
+    assert contents(store.path / "X") == contents(whole.path / "X")
+
+
+def test_a_full_disk_is_told_and_leaves_nothing(source, tmp_path, monkeypatch):
+    write_rows, n_left = stretches.write_rows, [3]
+
+    def full(*args):
+        n_left[0] -= 1
+        if n_left[0] < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write_rows(*args)
+
+    monkeypatch.setattr(stretches, "write_rows", full)
+    with pytest.raises(StoreError, match=r"s\.zarr: the disk is full .*free disk space"):
+        daskfs.ingest(source, tmp_path / "s.zarr")
+    monkeypatch.setattr(stretches, "write_rows", write_rows)
+    monkeypatch.setattr(writer, "write_files", lambda *args: full())
+    with pytest.raises(StoreError, match=r"s\.zarr: the disk is full .*free disk space"):
+        daskfs.ingest(source, tmp_path / "s.zarr")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.vw"]
+
+
+def test_two_ingests_to_one_path_do_not_meet(source, tmp_path, monkeypatch):
+    encode, told = sparse_ingest.encode_part, []
+
+    def rival(*args):
+        with monkeypatch.context() as patch:
+            patch.setattr(sparse_ingest, "encode_part", encode)
+            with pytest.raises(StoreExistsError, match="is writing this store") as refused:
+                daskfs.ingest(source, tmp_path / "s.zarr")
+        told.append(refused)
+        return encode(*args)
+
+    monkeypatch.setattr(sparse_ingest, "encode_part", rival)
+    store = daskfs.ingest(source, tmp_path / "s.zarr")
+    assert len(told) > 3
+    assert not store.verify()
+    np.testing.assert_array_equal(store.target.shape, 1500)
+
+
+@pytest.mark.parametrize("most", [2_000, 20_000])
+def test_files_that_may_not_grow_are_told_as_a_full_disk(source, tmp_path, most):
+    limit = f"import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); n = {most}"
+    code = f"{limit}; resource.setrlimit(resource.RLIMIT_FSIZE, (n, n)); from daskfs.__main__ import main; main()"
+    order = [sys.executable, "-W", "ignore", "-c", code, "ingest", str(source), "s.zarr"]
+    done = subprocess.run(order, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
+    assert (done.returncode, "the disk is full" in done.stderr) == (2, True), done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.glob("*s.zarr*"))
