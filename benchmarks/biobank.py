@@ -83,6 +83,7 @@ def write(folder, n_samples, n_variants, n_causal, heritability, seed):
             stop = min(start + step, n_variants)
             for j in range(start, stop):
                 frequency = j // BLOCK * 31 % N_FREQUENCIES
+                state = np.uint64(state)  # numba returns an int, and takes it for a signed one
                 state = draw(of_bytes[frequency], before, j % BLOCK == 0, state, window[j - start])
                 if j in effects:
                     g = dosages(window[j - start], n_samples)

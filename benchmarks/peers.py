@@ -2,11 +2,13 @@
 
     python benchmarks/peers.py FOLDER [--mission CHECKOUT]
 
-FOLDER gets two things, each of which stays if it is there:
+FOLDER gets three things, each of which stays if it is there:
 
 - `numpy1`, an environment with adelie, python-glmnet and celer, the first two of which want NumPy before 2: for
   ``--peers-python FOLDER/numpy1/bin/python`` of message_kernels.py and message_sparse.py. python-glmnet is compiled,
   which takes a Fortran compiler.
+- `anndata`, an environment with anndata, which wants pandas before 3: for ``--anndata-python
+  FOLDER/anndata/bin/python`` of ingest_genotypes.py, and for DASKFS_ANNDATA_PYTHON of the tests.
 - `mission`, the program of MISSION's authors, compiled twice with all optimisations for this machine: with their 16,383
   active features and with 2,000; for ``--original FOLDER/mission`` of mission_speed.py. It takes git and g++. CHECKOUT
   is a clone of theirs, where there is no way to fetch one.
@@ -40,6 +42,14 @@ def make_numpy1(folder: Path) -> None:
     subprocess.run([*install, "numpy<2", "python-glmnet"], check=True)
 
 
+def make_anndata(folder: Path) -> None:
+    """Make an environment with anndata, which wants an older pandas."""
+    venv.create(folder, with_pip=True)
+    subprocess.run(
+        [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "anndata", "pandas<3"], check=True
+    )
+
+
 def make_mission(checkout: Path | None, folder: Path) -> None:
     """Compile the authors' program behind our clock, once for each number of active features."""
     if checkout is None:
@@ -69,6 +79,7 @@ def main() -> int:
     options = parser.parse_args()
     makers: dict[str, Callable[[Path], None]] = {
         "numpy1": make_numpy1,
+        "anndata": make_anndata,
         "mission": partial(make_mission, options.mission),
     }
     n_failed = 0

@@ -15,6 +15,9 @@ from daskfs.result import TABLE_COLUMNS, RefitRecord, SelectionResult
 
 N_BARS = 40
 N_ROWS = 500
+N_OF_CLASS = 20
+MOST_RANKED = 20_000
+"""Features of a result that are looked for in others."""
 
 SCORE_KINDS = {
     "inclusion frequency": "Proportion of the subsets whose model contains the feature. ",
@@ -80,6 +83,7 @@ def _one_result(result: SelectionResult, figures: Sequence[Figure]) -> list[str]
     return [
         _summary(result),
         f"<h2>Selected features</h2>{_selected(result)}",
+        _of_classes(result),
         f"<h2>{'Inclusion frequencies' if _are_shares(result) else 'Scores'}</h2>{_bars(result)}",
         *(f"<h2>{title}</h2>{svg}" for title, svg in figures),
         f"<h2>Notes</h2>{_list(result.notes)}" if result.notes else "",
@@ -108,6 +112,8 @@ def _refit(refit: RefitRecord) -> str:
 
 
 def _selected(result: SelectionResult) -> str:
+    if result.table.empty and result.method == "feature_hashing":
+        return "<p>No feature is listed: rows are predicted by the cells that features share.</p>"
     if result.table.empty:
         return "<p>No feature was selected: the prediction is the intercept.</p>"
     more_columns = [name for name in result.table.columns if name not in TABLE_COLUMNS]
@@ -119,6 +125,17 @@ def _selected(result: SelectionResult) -> str:
     rest = f'<p class="muted">and {more:,} more, in selected.csv</p>' if more > 0 else ""
     head = ["rank", "column", "name", "coefficient", "score", *(name.replace("_", " ") for name in more_columns)]
     return _table(head, rows, numbers=(0, 1, *range(3, len(head)))) + rest
+
+
+def _of_classes(result: SelectionResult) -> str:
+    """List the first features of each class, those whose largest weight is the class's."""
+    if result.table.empty or "class" not in result.table:
+        return ""
+    rows = [
+        [code, f"{len(own):,}", ", ".join(map(str, own["name"].head(N_OF_CLASS)))]
+        for code, own in result.table.groupby("class")
+    ]
+    return f"<h2>Features of each class</h2>{_table(['class', 'features', 'first'], rows, numbers=(0, 1))}"
 
 
 def _are_shares(result: SelectionResult) -> bool:
@@ -207,7 +224,9 @@ def _is_known(result: SelectionResult, metric: str) -> bool:
 
 
 def _shared_features(results: Mapping[str, SelectionResult]) -> str:
-    ranks = {label: dict(zip(r.table["name"], r.table["rank"], strict=True)) for label, r in results.items()}
+    ranks = {
+        label: dict(zip(r.table["name"][:MOST_RANKED], r.table["rank"], strict=False)) for label, r in results.items()
+    }
     names = list(dict.fromkeys(name for column in ranks.values() for name in column))
     names.sort(key=lambda name: (-sum(name in column for column in ranks.values()), _mean_rank(name, ranks)))
     rows = [[name, *(column.get(name, "") for column in ranks.values())] for name in names[:N_ROWS]]

@@ -320,12 +320,10 @@ class _Zstd(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         """Fill the buffer."""
         try:
-            data = self._stream.read(len(buffer))
+            return int(self._stream.readinto(buffer))  # its read() keeps what it has read where it fails
         except OSError as fault:
             kind = EOFError if re.search("[Tt]runcated", str(fault)) else zlib.error
             raise kind(str(fault)) from None
-        buffer[: len(data)] = data
-        return len(data)
 
     def close(self) -> None:
         """Close the stream."""

@@ -110,7 +110,8 @@ def damage(rng: random.Random, files: list[Path]) -> list[Path]:
         if way < 0.03:
             file.unlink()
         elif way < 0.06:
-            file.write_bytes(rng.choice(files).read_bytes() if rng.choice(files).exists() else b"")
+            other = rng.choice(files)
+            file.write_bytes(other.read_bytes() if other.exists() else b"")
         elif way < 0.5 and file.suffix not in (".bim", ".fam", ".pheno"):
             content = bytearray(file.read_bytes())
             for _ in range(rng.choice([1, 1, 2, 9])):

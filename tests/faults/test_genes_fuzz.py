@@ -1,6 +1,6 @@
 """Genotypes, phenotypes and cells of odd bytes are read as what they say, or refused with the file that is wrong.
 
-Not .h5ad: of 1,500 damaged ones the HDF5 library hangs in one, in an attribute, where nothing of ours can end it.
+Not .h5ad: of 1,015 damaged ones the HDF5 library hangs in one, in an attribute, where nothing of ours can end it.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
         ("mission_quality.py", ["--small"], "Memory against quality"),
         ("mission_merge.py", ["--small"], "recall"),
         ("mission_paper.py", ["--only", "table_1", "--trials", "2"], "n = 200, k = 7"),
+        ("mission_dna.py", ["--small"], "| MISSION, 2,000 |"),
     ],
 )
 def test_a_benchmark_of_mission_runs_small(script, arguments, expected):

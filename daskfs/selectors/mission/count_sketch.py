@@ -92,6 +92,10 @@ class CountSketch:
         for c in range(self.n_outputs):
             add(self._cells_of(c), *self.hashing, np.asarray(keys, np.uint64), np.ascontiguousarray(table[:, c]))
 
+    def add_to(self, output: int, keys: np.ndarray, values: np.ndarray) -> None:
+        """Add values, of shape (n_keys,), to one number of the elements of these ids."""
+        add(self._cells_of(output), *self.hashing, keys, (values.astype(np.float64) / self.scale).astype(np.float32))
+
     def estimate(self, keys: np.ndarray) -> np.ndarray:
         """Return the elements' estimates, float32 of shape (n_keys,), with several outputs (n_keys, n_outputs)."""
         estimates = np.empty((self.n_outputs, len(keys)), dtype=np.float32)

@@ -459,8 +459,8 @@ class Passes:
         n_samples, n_epochs, shape = self.run.shape.n_samples, self.settings.n_epochs, self.sgd.shape
         if n_epochs == 1 or shape.is_in_sketch:  # the constant rate falls from here on
             self.sgd = replace(self.sgd, period=PERIOD * n_samples)
-        if shape.has_heap:  # which are for selecting: what is selected has exact weights from here on
-            shape = replace(shape, variant="active", n_selected=len(self.state.keys))
+        if shape.is_by_class:  # which is for selecting: what is selected has exact weights of all from here on
+            shape = replace(shape, variant="active", per_class=False, n_selected=len(self.state.keys))
         rows = _first_rows(self.run, self.fit.shape.nnz_per_row is not None)
         norm = self.run.map("survey", mean_squared_norm, [rows], self.state.keys, self.run.keep(self.sgd))[0]
         rate, step_limit = _rate(self.settings, shape, float(norm), is_constant=True)

@@ -6,10 +6,12 @@ Imported by workers, hence light: numpy and the kernels.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise, starmap
 
 import numpy as np
 
 from daskfs.errors import DataError
+from daskfs.kernels.sketch.by_class import count_features, empty_entries, entries_by_class, fill_entries, train_by_class
 from daskfs.kernels.sketch.classes import train_classes
 from daskfs.kernels.sketch.hashed_rows import train_hashed_rows
 from daskfs.kernels.sketch.heap import FORGETS, FRESH, STALE, empty_heaps, fill_heap, train_rows_with_heaps
@@ -51,6 +53,8 @@ class ModelShape:
     the hard thresholding of "iht" and "batch_iht"; "hashing" has no active features."""
     n_gathered: int = 0
     """Of "batch_iht": features between two selections."""
+    per_class: bool = False
+    """Of "active" with several outputs: whether each has K active features of its own."""
 
     @property
     def is_in_sketch(self) -> bool:
@@ -65,7 +69,12 @@ class ModelShape:
     @property
     def most_selected(self) -> int:
         """Features that may be active when all rows are learnt from."""
-        return self.n_selected * (self.n_outputs if self.has_heap else 1)
+        return self.n_selected * (self.n_outputs if self.is_by_class else 1)
+
+    @property
+    def is_by_class(self) -> bool:
+        """Whether each output has its K largest; a weight is 0 where the feature is not active for the class."""
+        return self.has_heap or self.per_class
 
     @property
     def forgets(self) -> bool:
@@ -74,7 +83,9 @@ class ModelShape:
 
     @property
     def full(self) -> int:
-        """Active features from which on a selection is due."""
+        """Active features, or entries of the classes, from which on a selection is due."""
+        if self.per_class:
+            return self.most_selected + max(self.most_selected // 4, 1024)
         return self.n_selected + max(self.n_selected, 1024, self.n_gathered)
 
     @property
@@ -100,6 +111,9 @@ class ModelShape:
             slot_nbytes, place_nbytes = 8 + 8 + 4 * self.n_chains, 8 + 4 + 4 + 8 + 8 + 8 + 8 * self.n_chains
             heap_nbytes = self.n_slots * slot_nbytes + self.n_selected * place_nbytes + 8
             return self.sketch_nbytes + self.n_outputs * heap_nbytes
+        if self.per_class:  # as a table of entries while it learns, as rows of all classes afterwards
+            table_nbytes, rows_nbytes = self.n_slots * 20, self.most_selected * (16 + 4 * self.n_outputs)
+            return self.sketch_nbytes + max(table_nbytes, rows_nbytes)
         return self.sketch_nbytes + self.n_slots * (8 + 8 + 4 * self.n_outputs)
 
     def sketch(self, cells: np.ndarray | None = None, scale: float = 1.0) -> CountSketch:
@@ -162,6 +176,8 @@ class MissionModel:
         self.sketch = shape.sketch() if sketch is None else sketch
         if shape.has_heap:
             self.heaps = empty_heaps(shape.n_outputs, shape.n_selected, shape.n_slots, shape.n_chains)
+        elif shape.per_class:
+            self.entries = empty_entries(shape.n_outputs, shape.n_slots)
         else:
             self.keys = np.full(shape.n_slots, EMPTY, dtype=np.uint64)
             self.weights = np.zeros((shape.n_slots, shape.n_outputs), dtype=np.float32)
@@ -212,6 +228,9 @@ class MissionModel:
         if self.shape.has_heap:
             sketch, policy = Sketch(cells, *self.sketch.hashing), POLICIES[self.shape.variant]
             return train_rows_with_heaps(rows, first, last, rule, sketch, self.heaps, *state, policy, work)
+        if self.shape.per_class:
+            sketch, full = Sketch(cells, *self.sketch.hashing), self.shape.full
+            return train_by_class(rows, first, last, rule, sketch, self.entries, full, *state, work.words)
         is_single = self.shape.n_outputs == 1
         sketch = Sketch(cells.reshape(-1) if is_single else cells, *self.sketch.hashing)
         weights = self.weights.reshape(-1) if is_single else self.weights
@@ -221,6 +240,9 @@ class MissionModel:
 
     def select(self) -> None:
         """Keep the K active features of largest weight; what the others weighed goes back to the sketch."""
+        if self.shape.per_class:
+            self._select_of_each_class()
+            return
         keys, weights, touches = self.active()
         if not self.shape.has_heap:
             self._fill(*self._selected(keys, weights, touches))
@@ -249,6 +271,28 @@ class MissionModel:
         self.scalars["threshold"] = sizes[keep].min()
         return keys[keep], weights[keep], touches[keep]
 
+    def _select_of_each_class(self) -> None:
+        """Keep the K entries of largest weight of each class; what the others weighed goes back to the sketch."""
+        stops = np.cumsum(self.entries.n_active)
+        keys, weights, touches = entries_by_class(self.entries)
+        self._check_finite(weights)
+        is_kept = np.ones(len(keys), dtype=bool)
+        for c, own in enumerate(starmap(slice, pairwise([0, *stops.tolist()]))):
+            keep = largest(np.abs(weights[own]), keys[own], self.shape.n_selected)
+            if len(keep) < own.stop - own.start:
+                is_kept[own] = False
+                is_kept[own.start + keep] = True
+                dropped = own.start + np.flatnonzero(~is_kept[own])
+                order = dropped[np.argsort(keys[dropped])]  # whatever the table's layout
+                self.sketch.add_to(c, keys[order], weights[order])
+        classes = np.repeat(np.arange(len(stops), dtype=np.int32), self.entries.n_active)
+        self._fill_entries(keys[is_kept], classes[is_kept], weights[is_kept], touches[is_kept])
+
+    def _fill_entries(self, keys: np.ndarray, classes: np.ndarray, weights: np.ndarray, touches: np.ndarray) -> None:
+        """Let these be the active features of the classes; a full class's smallest is what others must exceed."""
+        fill_entries(keys, classes, weights, touches, self.shape.n_selected, self.entries)
+        self.scalars["threshold"] = self.entries.thresholds.min()
+
     def _selected_by_class(self, keys: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Return the weights, 0 where one is not among the K largest of its class."""
         if self.shape.is_in_sketch:  # which alone knows them
@@ -258,6 +302,8 @@ class MissionModel:
         for c in range(self.shape.n_outputs):
             keep = largest(np.abs(weights[:, c]), keys, self.shape.n_selected)
             selected[keep, c] = weights[keep, c]
+        if self.shape.per_class:
+            self.sketch.add(keys, weights - selected)
         return selected
 
     def _check_finite(self, weights: np.ndarray) -> None:
@@ -288,8 +334,14 @@ class MissionModel:
         """
         if self.shape.has_heap:
             return self._active_of_heaps()
+        if self.shape.per_class:
+            return self._active_of_classes()
         occupied = np.flatnonzero(self.keys != EMPTY)
         return self.keys[occupied], self.weights[occupied], self.touches[occupied]
+
+    def n_features(self) -> int:
+        """Return how many features are active."""
+        return count_features(self.entries.keys) if self.shape.per_class else len(self.active()[0])
 
     def _active_of_heaps(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         heaps = self.heaps
@@ -302,7 +354,21 @@ class MissionModel:
             np.maximum.at(touches, at, heaps.touches[c, : len(ids)])
         return keys, weights, touches
 
+    def _active_of_classes(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        of_entries, of_weights, of_touches = entries_by_class(self.entries)
+        classes = np.repeat(np.arange(self.shape.n_outputs), self.entries.n_active)
+        keys, at = np.unique(of_entries, return_inverse=True)
+        weights, touches = np.zeros((len(keys), self.shape.n_outputs), np.float32), np.zeros(len(keys), np.int64)
+        weights[at, classes] = of_weights
+        np.maximum.at(touches, at, of_touches)
+        return keys, weights, touches
+
     def _fill(self, keys: np.ndarray, weights: np.ndarray, touches: np.ndarray) -> None:
+        if self.shape.per_class:
+            at, classes = np.nonzero(weights)
+            entries = keys[at], classes.astype(np.int32), weights[at, classes], touches[at].astype(np.uint32)
+            self._fill_entries(*entries)
+            return
         if self.shape.has_heap:
             *of_classes, n_active, heads, nexts, buckets = self.heaps
             n_buckets, _, seed = self.sketch.hashing
@@ -332,7 +398,7 @@ class MissionModel:
         model = cls(shape, state.intercept, shape.sketch(state.cells.copy() if copy else state.cells, state.scale))
         model.scalars[0] = (state.threshold, state.scale, state.rows_seen, state.loss_sum, state.weight_sum)
         keys, weights, touches = state.keys, state.weights, state.touches
-        if state.n_merged > 1 and shape.has_heap:
+        if state.n_merged > 1 and shape.is_by_class:
             weights = model._selected_by_class(keys, weights)
         elif state.n_merged > 1:
             keys, weights, touches = model._selected(keys, weights, touches)
@@ -373,6 +439,14 @@ def largest(sizes: np.ndarray, keys: np.ndarray, n_kept: int) -> np.ndarray:
     return np.flatnonzero(is_kept)
 
 
+def _entries_of(keys: np.ndarray, *states: ModelState) -> np.ndarray:
+    """Return of which classes a feature is active in one of some models, bool of shape (n_keys, n_outputs)."""
+    is_active = np.zeros((len(keys), states[0].weights.shape[1]), dtype=bool)
+    for state in states:
+        is_active[np.searchsorted(keys, state.keys)] |= state.weights != 0.0
+    return is_active
+
+
 def merged(shape: ModelShape, first: ModelState, second: ModelState) -> ModelState:
     """Return the mean of two models, or of means of models.
 
@@ -382,15 +456,21 @@ def merged(shape: ModelShape, first: ModelState, second: ModelState) -> ModelSta
     n_merged = first.n_merged + second.n_merged
     share = second.n_merged / n_merged
     keys = np.union1d(first.keys, second.keys)
+    is_active = _entries_of(keys, first, second) if shape.per_class else None
     sketches, weights, touches = [], [], np.zeros(len(keys), dtype=np.int64)
     for part in (first, second):
         sketch = shape.sketch(part.cells.copy(), part.scale)
         is_there = np.isin(keys, part.keys, assume_unique=True)
-        table = np.empty((len(keys), shape.n_outputs), dtype=np.float32)
+        table = np.zeros((len(keys), shape.n_outputs), dtype=np.float32)
         table[is_there] = part.weights
-        table[~is_there] = sketch.estimate(keys[~is_there]).reshape(-1, shape.n_outputs)
-        if not shape.is_in_sketch:  # whose sketch holds all weights
-            sketch.add(keys[~is_there], -table[~is_there])
+        if is_active is not None:  # what the other has of each class
+            missing = is_active & (table == 0.0)
+            table[missing] = sketch.estimate(keys).reshape(table.shape)[missing]
+            sketch.add(keys, np.where(missing, -table, 0.0))
+        else:
+            table[~is_there] = sketch.estimate(keys[~is_there]).reshape(-1, shape.n_outputs)
+            if not shape.is_in_sketch:  # whose sketch holds all weights
+                sketch.add(keys[~is_there], -table[~is_there])
         touches[is_there] += part.touches
         sketches.append(sketch)
         weights.append(table)

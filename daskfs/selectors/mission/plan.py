@@ -69,6 +69,8 @@ class Settings:
     """"auto": as many as the rows' second moments cost little."""
     n_gathered: int = 0
     """As of `ModelShape`."""
+    per_class: bool = False
+    """Whether each of several classes has features of its own."""
     is_stream: bool = False
     """Whether rows are met once and are not all known."""
     total_weight: float | None = None
@@ -119,6 +121,7 @@ class Settings:
             loss="logistic" if self.loss == "multinomial" and n_outputs == 1 else self.loss,
             variant=self.variant,
             n_gathered=self.n_gathered,
+            per_class=self.per_class and n_outputs > 1,
         )
 
 
@@ -141,7 +144,7 @@ class MissionShape:
     def of(cls, data: DataShape, settings: Settings, n_outputs: int = 1, nnz_per_row: float | None = None) -> Self:
         """Return the shape of a fit."""
         model = settings.model(data, n_outputs)
-        n_selected = settings.n_selected(data) if not model.has_heap else min(model.most_selected, data.n_features)
+        n_selected = settings.n_selected(data) if not model.is_by_class else min(model.most_selected, data.n_features)
         refit = chosen_refit(settings.refit, model.loss, n_outputs, data.n_samples, n_selected)
         return cls(data, settings, model, n_selected, refit, nnz_per_row)
 

@@ -36,7 +36,8 @@ With the default variant:
   weight look heavy, about 1.5 d (k / w)² of d in a sketch of three rows of w cells.
 * The active features are selected again every `block_rows` rows, not after each: until then up to max(k, 1,024) more
   predict, all that reached the threshold.
-* With several classes the k features are the same for all, by the norm of their weights; the paper has k of each.
+* With several classes the k features are the same for all, by the norm of their weights; the paper has k of each, as
+  `per_class` has.
 * The tail fades (section 5.1 of the paper scales it by hand). Without that, a second pass makes the selection worse:
   features outside the active set are pushed by residuals that they never lower.
 * The intercept starts at the model without features and learns at a hundredth of the rate; the paper has none.
@@ -150,6 +151,10 @@ class Mission(LearnsFromStreams, PredictsSources):
         feature, at least 400 and at most 1,000, or fewer where the moments of n rows cost more than 4e9 multiplications
         (of 40,000 rows 316, of 1,000,000 63). There is no choice in a stream, with the paper's variant, or without a
         refit.
+    per_class : bool
+        With more than two classes, whether `n_features_to_select` are selected for each class, by the size of its
+        weight, as the paper's variant does in any case; otherwise the features are the same for all. There is no choice
+        by second moments then, and a refit is of the classes' features together.
     random_state : int, RandomState or None
         Seed of the sketch's hash, of the order of rows in memory and of later passes.
 
@@ -220,6 +225,7 @@ class Mission(LearnsFromStreams, PredictsSources):
     class_weight: Literal["balanced"] | ClassWeights | None = None
     refit: Literal["auto", "exact", "sgd"] | None = "auto"
     n_candidates: Count | Literal["auto"] | None = "auto"
+    per_class: bool = False
 
     def _check_combination(self) -> None:
         if self.heap and self.variant != "paper":
@@ -256,7 +262,8 @@ class Mission(LearnsFromStreams, PredictsSources):
             class_weight=self.class_weight,
             refit=None if is_paper and self.refit == "auto" else self.refit,
             seed=seed_of(self.random_state) or 0,
-            n_candidates=None if is_paper else self.n_candidates,
+            n_candidates=None if is_paper or self.per_class else self.n_candidates,
+            per_class=self.per_class and not is_paper,
         )
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Mission:
@@ -468,7 +475,7 @@ def _notes_on_selection(fit: MissionFit) -> list[str]:
         return ["features are 64-bit ids, of which none is listed: rows are predicted by the cells that they share"]
     chosen = "weight" if n_outputs == 1 else "norm of the weights over the classes"
     n_selected = len(fit.state.keys)
-    if n_outputs > 1 and fit.shape.model.has_heap:
+    if n_outputs > 1 and fit.shape.model.is_by_class:
         chosen = f"weight for a class, up to {fit.shape.model.n_selected:,} for each,"
     notes = [f"selected: the {n_selected:,} features of largest {chosen} after {settings.n_epochs} pass(es)"]
     if fit.shape.has_choice and fit.shape.model.n_selected > fit.shape.n_selected:

@@ -112,7 +112,7 @@ class Learner:
         self._counted = sums
         mean_loss = lately / weight if weight else np.nan
         so_far = sums[0] / sums[1] if sums[1] else np.nan
-        n_active, threshold = len(model.active()[0]), float(scalars["threshold"])
+        n_active, threshold = model.n_features(), float(scalars["threshold"])
         self.history.append(Line(1, n_rows, mean_loss, threshold, n_active, model.sketch.norm()))
         self.progressive[n_rows] = so_far
         if self.tell is not None:

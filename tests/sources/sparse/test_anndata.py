@@ -1,5 +1,8 @@
 """AnnData's compressed rows and columns, written here as its specification says: read as scipy has them, or refused."""
 
+import os
+import subprocess
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -215,3 +218,41 @@ def test_what_is_not_of_anndata_is_refused(tmp_path):
         AnnDataSource(tmp_path / "no.h5ad")
     with pytest.raises(SourceError, match="no such file"):
         AnnDataSource(tmp_path / "nowhere.zarr")
+
+
+ANNDATA = """
+import sys, json
+import anndata, numpy as np, pandas as pd, scipy.sparse
+folder = sys.argv[1]
+for seed in range(int(sys.argv[2])):
+    rng = np.random.default_rng(seed)
+    n, p = int(rng.integers(1, 40)), int(rng.integers(1, 30))
+    X = scipy.sparse.random(n, p, rng.random(), "csr", rng=rng, dtype=np.float32)
+    form = ("csr", "csc", "dense")[seed % 3]
+    obs = pd.DataFrame({"age": rng.random(n), "state": pd.Categorical(rng.choice(["ill", "well"], n))})
+    obs.index, var = [f"cell{i}" for i in range(n)], pd.DataFrame(index=[f"gene{j}" for j in range(p)])
+    cells = anndata.AnnData(X.toarray() if form == "dense" else X.asformat(form), obs, var, layers={"log": X.log1p()})
+    cells.write_h5ad(f"{folder}/{seed}.h5ad", compression=("gzip", "lzf", None)[seed % 3])
+    cells.write_zarr(f"{folder}/{seed}.zarr")
+    np.savez(f"{folder}/{seed}.npz", X=X.toarray(), log=X.log1p().toarray(), age=obs["age"])
+"""
+PYTHON = os.environ.get("DASKFS_ANNDATA_PYTHON")
+
+
+@pytest.mark.skipif(PYTHON is None, reason="DASKFS_ANNDATA_PYTHON names a Python with anndata and pandas 2")
+def test_what_anndata_writes_comes_back(tmp_path):
+    n_files = 24
+    subprocess.run([PYTHON, "-W", "ignore", "-c", ANNDATA, str(tmp_path), str(n_files)], check=True)
+    for seed in range(n_files):
+        with np.load(tmp_path / f"{seed}.npz") as expected:
+            for ending in ("h5ad", "zarr"):
+                for layer, name in ((None, "X"), ("log", "log")):
+                    source = AnnDataSource(tmp_path / f"{seed}.{ending}", target="age", layer=layer)
+                    blocks = list(source.sparse_blocks(7, 20))
+                    lengths = np.concatenate([np.diff(block.indptr) for block in blocks])
+                    columns = np.concatenate([block.features for block in blocks]).astype(np.int64)
+                    found = np.zeros(expected[name].shape, np.float32)
+                    rows = np.repeat(np.arange(len(found)), lengths)
+                    found[rows, columns] = np.concatenate([block.data for block in blocks])
+                    np.testing.assert_array_equal(found, expected[name])
+                    np.testing.assert_array_equal(np.concatenate([block.y for block in blocks]), expected["age"])
