@@ -295,6 +295,15 @@ def select(
     lines: Annotated[
         str | None, typer.Option("--format", metavar="FORMAT", help="With - as store: libsvm or vw, of the lines.")
     ] = None,
+    interactions: Annotated[
+        str | None,
+        typer.Option(metavar="YAML", help="With -: pairs of features, all or [[namespace, namespace], ...]."),
+    ] = None,
+    max_rows: Annotated[int | None, typer.Option(help="With -: rows after which nothing more is read.", min=1)] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(metavar="MODEL.npz", help="With -: a model of a run to go on from; it keeps its parameters."),
+    ] = None,
 ) -> None:
     """Select features from a store, without a pipeline file; or from the lines of a pipe: - with --method mission.
 
@@ -304,7 +313,7 @@ def select(
     from daskfs.pipeline.selections import key_of_n_features
     from daskfs.store.feature_store import open_store
 
-    stream = _standard_input(lines) if str(store) == "-" else None
+    stream = _standard_input(lines, interactions, max_rows) if str(store) == "-" else None
     if stream is None:
         open_store(store)
     name = f"{'stream' if stream else store.resolve().stem}-{method}"
@@ -319,6 +328,10 @@ def select(
     selection |= {key: value for key, value in given.items() if value is not None}
     for parameter in parameters or ():
         apply_override(selection, parameter)
+    before = None
+    if model is not None:
+        before, kept = _model_to_go_on(model, stream, selection)
+        selection |= kept
     document: dict[str, Any] = {
         "version": 1,
         "name": name,
@@ -332,18 +345,37 @@ def select(
     from daskfs.pipeline.run import run_pipeline
 
     with _shown_progress() as progress:
-        outcome = run_pipeline(pipeline, resume=resume is not None, force=force, progress=progress, stream=stream)
+        outcome = run_pipeline(
+            pipeline, resume=resume is not None, force=force, progress=progress, stream=stream, model=before
+        )
     _print_outcome(outcome)
 
 
-def _standard_input(lines: str | None) -> Any:
+def _standard_input(lines: str | None, interactions: str | None, max_rows: int | None) -> Any:
     """Return what comes through the pipe as a source."""
+    from daskfs.documents import parse_yaml
     from daskfs.errors import ConfigError
+    from daskfs.sources.sparse.pairs import PairsSource
     from daskfs.sources.sparse.streams import LineStream
 
     if lines is None:
         raise ConfigError("expected the format of the lines, found none", "--format", "libsvm or vw")
-    return LineStream(sys.stdin.buffer, lines)
+    stream = LineStream(sys.stdin.buffer.raw, lines, max_rows=max_rows)  # type: ignore[union-attr]
+    return stream if interactions is None else PairsSource(stream, parse_yaml(interactions, "--interactions"))
+
+
+def _model_to_go_on(path: Path, stream: Any, selection: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return a model that takes more lines, and its entry of a pipeline."""
+    from daskfs.errors import ConfigError
+    from daskfs.pipeline.stream_run import load_model
+
+    if stream is None or selection["method"] != "mission":
+        raise ConfigError(
+            "only mission goes on, with the lines of a pipe", "--model", "daskfs select - --method mission"
+        )
+    if set(selection) > {"method", "random_state"}:
+        raise ConfigError("a model keeps its parameters", "--model", "leave out --n-features and --set")
+    return load_model(path)
 
 
 @app.command()

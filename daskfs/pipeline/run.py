@@ -38,7 +38,7 @@ from daskfs.pipeline.planning import (
 )
 from daskfs.pipeline.progress import StepTimes, logged
 from daskfs.pipeline.refit import refit_by_ridge
-from daskfs.pipeline.stream_run import StreamRun, check_stream
+from daskfs.pipeline.stream_run import StreamRun, check_selections, check_stream
 from daskfs.report.html import render_report
 from daskfs.report.plots import draw_history
 from daskfs.report.runs import write_page
@@ -75,6 +75,7 @@ def run_pipeline(
     force: bool = False,
     progress: Progress | None = None,
     stream: SparseSource | None = None,
+    model: BaseSelector | None = None,
 ) -> RunOutcome:
     """Run a pipeline.
 
@@ -89,6 +90,8 @@ def run_pipeline(
         What shows it.
     stream : SparseSource, optional
         With ``store: none`` what is learnt from, in place of the pipeline's source: what comes through a pipe.
+    model : Mission, optional
+        With it the model that goes on: `daskfs.pipeline.stream_run.load_model`.
 
     Returns
     -------
@@ -103,7 +106,7 @@ def run_pipeline(
     """
     if not resume:
         check_output(pipeline.output_path, force=force)
-    write = _of_stream(pipeline, stream, resume) if pipeline.is_stream else _of_store(pipeline)
+    write = _of_stream(pipeline, stream, model, resume) if pipeline.is_stream else _of_store(pipeline)
     output = pipeline.output_path
     folder: RunFolder | None = None
     try:
@@ -120,7 +123,7 @@ def run_pipeline(
         is_user_error = isinstance(fault, DaskfsError) and not isinstance(fault, RunError)
         with interrupts.held():
             can_resume = folder.let_go(keep=not is_user_error)
-        if can_resume and not is_user_error:
+        if can_resume and not is_user_error and stream is None:
             fault.add_note(f"continue with --resume {output}")
         raise
     return RunOutcome(output, output / "report.html", results)
@@ -139,13 +142,17 @@ def _of_store(pipeline: Pipeline) -> Write:
     return lambda folder, steps: _Run(pipeline, folder, plan, source, steps).write()
 
 
-def _of_stream(pipeline: Pipeline, stream: SparseSource | None, resume: bool) -> Write:
+def _of_stream(pipeline: Pipeline, stream: SparseSource | None, model: BaseSelector | None, resume: bool) -> Write:
     """Check a pipeline without a store; return what runs it."""
+    if stream is None:
+        source = check_stream(pipeline)
+        return lambda folder, steps: StreamRun(pipeline, source, folder, steps).write()
     if resume:
-        problem = "a run without a store cannot be resumed: what it has learnt is saved at its end"
-        raise RunError(problem, str(pipeline.output_path), "run it again, with --force")
-    source = check_stream(pipeline) if stream is None else stream
-    return lambda folder, steps: StreamRun(pipeline, source, folder.path, steps).write()
+        problem = "the lines of a pipe have passed: a run of them cannot be resumed"
+        remedy = "pass more lines to the model that an interrupted run leaves behind, with --model"
+        raise RunError(problem, str(pipeline.output_path), remedy)
+    check_selections(pipeline)
+    return lambda folder, steps: StreamRun(pipeline, stream, folder, steps, model, comes_once=True).write()
 
 
 @contextmanager

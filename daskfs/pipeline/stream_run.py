@@ -1,5 +1,8 @@
 """A run without a store (``store: none``): MISSION learns from a sparse source as it is read, once.
 
+An interrupted run of files goes on behind the rows that it had learnt from. Of a pipe, whose lines have passed, it
+leaves the model, which takes more lines.
+
 Rows for testing are left out, and read in a second pass: which they are follows from the number of a row alone.
 """
 
@@ -11,14 +14,18 @@ from typing import Any
 
 import numpy as np
 
+from daskfs import interrupts
 from daskfs.cluster.memory import peak_memory_nbytes
 from daskfs.cluster.open import open_cluster
 from daskfs.documents import dump_yaml
 from daskfs.errors import ConfigError
 from daskfs.losses import find_loss
+from daskfs.methods import find_method
 from daskfs.metrics import METRICS_OF_SCORES, PREDICTION_METRICS
+from daskfs.parameters import parameters_of
 from daskfs.pipeline.config import Pipeline, Split
-from daskfs.pipeline.planning import limits_of, open_source
+from daskfs.pipeline.folder import RunFolder
+from daskfs.pipeline.planning import limits_of, open_source, shown_nbytes
 from daskfs.pipeline.progress import StepTimes
 from daskfs.report.html import render_report
 from daskfs.report.runs import write_page
@@ -53,6 +60,19 @@ def check_stream(pipeline: Pipeline) -> SparseSource:
     return source
 
 
+def load_model(path: Path) -> tuple[Any, dict[str, Any]]:
+    """Return a model that goes on, and its entry of a pipeline: it keeps its parameters.
+
+    Raises
+    ------
+    RunError
+        No such file, or no model.
+    """
+    model = find_method("mission").load(path)
+    found = model.get_params(deep=False)
+    return model, {name: found[name] for name, one in parameters_of(type(model)).items() if one.in_yaml is not None}
+
+
 def check_selections(pipeline: Pipeline) -> None:
     """Refuse methods, refits and clusters that need a store."""
     for label, selection in pipeline.selections.items():
@@ -77,11 +97,15 @@ def plan_of_stream(pipeline: Pipeline) -> str:
     """Return in words what a run without a store will hold."""
     source = check_stream(pipeline)
     n_samples, _ = source.estimate_shape()
-    available = _available_nbytes(pipeline)
+    available, base = _available_nbytes(pipeline), limits_of(pipeline.cluster).base_of_client(0)
     lines = [f"no store: one pass over about {n_samples or 0:,} rows as they are read"]
     for selection in pipeline.selections.values():
         planned = selection.make_selector(available, to_plan=True).plan_source(source)
-        lines.append(f"{planned.text}; {planned.task_nbytes:,} bytes")
+        n_models = getattr(selection, "n_replicas", 1) if pipeline.cluster.kind == "none" else 1
+        whole = base + planned.client + planned.task.times(n_models)
+        terms = sorted(whole.terms.items(), key=lambda term: -term[1])
+        shown = ", ".join(f"{name} {shown_nbytes(nbytes)}" for name, nbytes in terms if nbytes)
+        lines += [planned.text, f"memory of this process {shown_nbytes(whole.nbytes)}: {shown}"]
     return "\n".join(lines)
 
 
@@ -97,20 +121,34 @@ class StreamRun:
     ----------
     pipeline : Pipeline
     source : SparseSource
-    path : Path
-        The run's folder.
+    folder : RunFolder
     steps : StepTimes
+    before : Mission, optional
+        What goes on.
+    comes_once : bool
+        The source cannot be read again.
     """
 
-    def __init__(self, pipeline: Pipeline, source: SparseSource, path: Path, steps: StepTimes) -> None:
-        self.pipeline, self.source, self.path, self.steps = pipeline, source, path, steps
-        check_selections(pipeline)
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        source: SparseSource,
+        folder: RunFolder,
+        steps: StepTimes,
+        before: Any = None,
+        *,
+        comes_once: bool = False,
+    ) -> None:
+        self.pipeline, self.source, self.steps, self.before = pipeline, source, steps, before
+        self.path, self.checkpoint, self.comes_once = folder.path, folder.checkpoint, comes_once
 
     def write(self) -> dict[str, SelectionResult]:
         """Compute everything, write every file and return the results by label."""
         path, results = self.path, {}
         (path / "pipeline.yaml").write_text(dump_yaml(self.pipeline.to_document()), encoding="utf-8")
         several = len(self.pipeline.selections) > 1
+        if not self.comes_once:
+            self.checkpoint.claim(self._settings())
         for label in self.pipeline.selections:
             folder = path / label if several else path
             folder.mkdir(exist_ok=True)
@@ -126,7 +164,7 @@ class StreamRun:
 
     def _select(self, label: str, folder: Path) -> SelectionResult:
         pipeline = self.pipeline
-        selector = pipeline.selections[label].make_selector(_available_nbytes(pipeline))
+        selector = self.before or pipeline.selections[label].make_selector(_available_nbytes(pipeline))
         holdout = None if pipeline.split is None else Holdout(pipeline.split)
         keep = None if holdout is None else holdout.is_kept
         self.steps.say(f"{label}: learning")
@@ -140,7 +178,11 @@ class StreamRun:
             local_directory=cluster.local_directory,
         ) as workers:
             selector.set_params(client=workers.client)
-            selector.fit_source(self.source, keep=keep, tell=self._tell)
+            if self.comes_once:
+                self._learn_once(selector)
+            else:
+                checkpoint = self.checkpoint.part(label)
+                selector.fit_source(self.source, keep=keep, tell=self._tell, checkpoint=checkpoint)
             selector.set_params(client=None)
         selector.save(folder / MODEL)
         result: SelectionResult = selector.result_
@@ -150,6 +192,26 @@ class StreamRun:
         limits = limits_of(pipeline.cluster)
         result.memory |= {"limit_nbytes": limits.by_process, "measured_nbytes": {"client": peak_memory_nbytes()}}
         return result
+
+    def _settings(self) -> dict[str, Any]:
+        """Return what an interrupted run must find again: the files as they were, the split, the selections."""
+        document = self.pipeline.to_document()
+        files = self.source.stamps()
+        return {"source": document["source"], "files": files, "split": document["split"], "select": document["select"]}
+
+    def _learn_once(self, selector: Any) -> None:
+        """Learn from what comes once; leave the model where there is an interrupt."""
+        model = self.checkpoint.folder / MODEL
+        try:
+            learn = selector.fit_source if self.before is None else selector.partial_fit
+            learn(self.source, tell=self._tell)
+        except KeyboardInterrupt as fault:
+            with interrupts.held():
+                if selector.can_go_on:
+                    model.parent.mkdir(parents=True, exist_ok=True)
+                    selector.save(model)
+                    fault.add_note(f"what was learnt is in {model}; go on from it with --model {model} --force")
+            raise
 
     def _tell(self, line: str) -> None:
         self.steps.say(line)

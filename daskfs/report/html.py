@@ -83,6 +83,7 @@ def _one_result(result: SelectionResult, figures: Sequence[Figure]) -> list[str]
     return [
         _summary(result),
         f"<h2>Selected features</h2>{_selected(result)}",
+        f"<h2>Selected groups</h2>{_groups(result)}" if "group" in result.table else "",
         _of_classes(result),
         f"<h2>{'Inclusion frequencies' if _are_shares(result) else 'Scores'}</h2>{_bars(result)}",
         *(f"<h2>{title}</h2>{svg}" for title, svg in figures),
@@ -125,6 +126,17 @@ def _selected(result: SelectionResult) -> str:
     rest = f'<p class="muted">and {more:,} more, in selected.csv</p>' if more > 0 else ""
     head = ["rank", "column", "name", "coefficient", "score", *(name.replace("_", " ") for name in more_columns)]
     return _table(head, rows, numbers=(0, 1, *range(3, len(head)))) + rest
+
+
+def _groups(result: SelectionResult) -> str:
+    """Return a table of the groups whose columns were selected together, the strongest first."""
+    order = ["group_score", "rank"]
+    lines = result.table.sort_values(order, ascending=[False, True]).groupby("group", sort=False)
+    rows = [
+        [name, _shown(of_group["group_score"].iloc[0]), len(of_group), ", ".join(map(str, of_group["name"].head(5)))]
+        for name, of_group in lines
+    ]
+    return _table(["group", "score", "features", "the first of them"], rows[:N_ROWS], numbers=(1, 2))
 
 
 def _of_classes(result: SelectionResult) -> str:

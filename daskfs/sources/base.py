@@ -95,6 +95,13 @@ class Source(ABC):
     label_names: Sequence[str] = ()
     notes: list[str]
 
+    def stamps(self) -> list[Any]:
+        """Return what tells files that were changed from these, without reading them; nothing where there are none."""
+        return []
+
+    def leave_off(self) -> None:  # noqa: B027 - few wait
+        """Have a thread that waits for more rows return: they are not wanted any more."""
+
     @abstractmethod
     def describe(self) -> dict[str, Any]:
         """Return what identifies the source to a reader, as JSON can hold it."""

@@ -212,6 +212,10 @@ class OfFiles:
     def _prints(self) -> list[dict[str, Any]]:
         return [fingerprint(file) for file in self.files]
 
+    def stamps(self) -> list[Any]:
+        """Return paths, sizes and times of the files."""
+        return [[str(file), stamp(file)] for file in self.files]
+
     def digest(self) -> str:
         """Return the digest of the bytes of all files."""
         return digest_of(self._prints)

@@ -563,7 +563,7 @@ def guard_kernels() -> None:
     from daskfs.kernels.text import clicks, hashes, svmlight, vowpal
     from daskfs.kernels.text.words import MARGIN
 
-    guarded = Guarded()
+    guarded = Guarded(1 << 24)
 
     def of_piece(kernel: Any) -> Any:
         def read(text: np.ndarray, start: int, stop: int, *more: Any) -> Any:

@@ -134,9 +134,9 @@ def layout_of(rng: random.Random) -> dict[str, str]:
 class Guarded:
     """Copies text so that what lies behind its margin cannot be read."""
 
-    def __init__(self) -> None:
+    def __init__(self, nbytes: int = 1 << 20) -> None:
         libc = ctypes.CDLL(None, use_errno=True)
-        self._size, page = 1 << 20, mmap.PAGESIZE
+        self._size, page = nbytes, mmap.PAGESIZE
         self._memory = mmap.mmap(-1, self._size + page)
         address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
         if libc.mprotect(ctypes.c_void_p(address + self._size), page, 0):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import signal
 import subprocess
 import sys
 
@@ -11,11 +13,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from daskfs.errors import ConfigError, RunError
+from daskfs.errors import ConfigError, PlanError, RunError
 from daskfs.pipeline.config import load_pipeline
 from daskfs.pipeline.run import run_pipeline
 from daskfs.pipeline.stream_run import Holdout, check_stream, plan_of_stream
 from daskfs.selectors.mission.selector import Mission
+from daskfs.selectors.mission.stream import Learner
 from daskfs.sources.sparse.streams import LineStream
 from daskfs.sources.sparse.vw import VwSource
 from tests.contract.lab import assert_same_bits
@@ -126,12 +129,48 @@ def test_what_needs_a_store_is_refused(pipeline, tmp_path, changes, where):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_run_without_a_store_is_planned_and_not_resumed(pipeline):
+def test_a_run_without_a_store_is_planned(pipeline):
     text = plan_of_stream(load_pipeline(pipeline))
     assert "no store: one pass over about" in text
     assert "3 features, a sketch of 3 x 262,144 cells" in text
-    with pytest.raises(RunError, match="cannot be resumed"):
+    assert all(term in text for term in ("parsed blocks of the source", "names of active features", "models"))
+    with pytest.raises(PlanError, match="blocks of the source take"):
+        Mission(3, memory_limit="20MiB").plan_source(VwSource(load_pipeline(pipeline).source.path))
+    with pytest.raises(RunError, match="nothing to resume"):
         run_pipeline(load_pipeline(pipeline), resume=True)
+
+
+@pytest.mark.parametrize(("n_replicas", "name", "at"), [(1, "_take", 15), (2, "add", 2)])
+def test_an_interrupted_run_of_files_goes_on_where_it_stood(pipeline, text, tmp_path, n_replicas, name, at):
+    other = tmp_path / "other.vw"
+    other.write_bytes(text.read_bytes())
+    os.utime(other, ns=(10**18, 10**18))
+    changes = [f"source.path=[{text}, {text}, {other}]", f"select.n_replicas={n_replicas}", "split=null"]
+    expected = run_pipeline(load_pipeline(pipeline, [*changes, "output=whole"])).results["mission"]
+    calls, original = [], getattr(Learner, name)
+
+    def interrupted(*args):
+        calls.append(args)
+        if len(calls) == at:
+            raise KeyboardInterrupt
+        return original(*args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Learner, name, interrupted)
+        with pytest.raises(KeyboardInterrupt) as caught:
+            run_pipeline(load_pipeline(pipeline, changes))
+    assert "--resume" in caught.value.__notes__[0]
+    os.utime(other, ns=(10**18, 2 * 10**18))
+    with pytest.raises(RunError, match="had files"):
+        run_pipeline(load_pipeline(pipeline, changes), resume=True)
+    os.utime(other, ns=(10**18, 10**18))
+    calls.clear()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Learner, name, lambda *args: (calls.append(args), original(*args))[1])
+        found = run_pipeline(load_pipeline(pipeline, changes), resume=True).results["mission"]
+    assert 0 < len(calls) < at
+    assert found.table.equals(expected.table)
+    assert found.history.equals(expected.history)
 
 
 def test_lines_of_a_pipe_are_learnt_from_as_a_file_is(text, tmp_path):
@@ -153,6 +192,55 @@ def test_lines_of_a_pipe_are_learnt_from_as_a_file_is(text, tmp_path):
         )
         assert failed.returncode == 2
         assert b"Traceback" not in failed.stderr
+
+
+SELECT = [sys.executable, "-m", "daskfs", "select", "-", "--method", "mission", "--format", "vw"]
+
+
+def test_an_interrupted_pipe_leaves_a_model_that_takes_more_lines(text, tmp_path):
+    lines = 2 * text.read_bytes().splitlines(keepends=True)
+    command = [*SELECT, "--n-features", "3", "--output", "run"]
+    pipe = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "cwd": tmp_path}
+    with subprocess.Popen(command, **pipe) as process:
+        process.stdin.write(b"".join(lines[:4500]))
+        process.stdin.flush()
+        while b"4,096 rows" not in process.stderr.readline():
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)  # while it waits for more, with the pipe open
+        shown = process.stderr.read().decode()
+        assert process.wait() == 130
+    model = tmp_path / "run.unfinished" / "checkpoint" / "model.npz"
+    assert "what was learnt is in" in shown
+    assert "--resume" not in shown
+    n_before = Mission.load(model).result_.n_samples
+    assert 4096 <= n_before <= 4500
+    rest = {"input": b"".join(lines[n_before:]), "capture_output": True, "cwd": tmp_path, "check": False}
+    refused = subprocess.run([*SELECT, "--resume", "run"], **rest)
+    assert refused.returncode == 2
+    assert b"have passed" in refused.stderr
+    refused = subprocess.run([*SELECT, "--n-features", "4", "--model", str(model)], **rest)
+    assert refused.returncode == 2
+    assert b"keeps its parameters" in refused.stderr
+    done = subprocess.run([*SELECT, "--output", "run", "--model", str(model), "--force"], **rest)
+    assert done.returncode == 0, done.stderr
+    found, expected = Mission.load(tmp_path / "run" / "model.npz"), Mission(3).fit_source(VwSource([text, text]))
+    assert found.result_.n_samples == expected.result_.n_samples
+    assert found.result_.table["name"].iloc[0] == "text^w7"
+
+
+def test_a_pipe_may_be_empty_or_without_end_and_its_features_have_pairs(text, tmp_path):
+    run = {"capture_output": True, "cwd": tmp_path, "check": False}
+    empty = subprocess.run(SELECT, input=b"", **run)
+    assert (empty.returncode, b"expected rows, found none" in empty.stderr) == (2, True)
+    assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").iterdir())
+    command = [*SELECT, "--max-rows", "700", "--interactions", "all", "--n-features", "5"]
+    with subprocess.Popen(["yes", "1 |a b c\n-1 |a d e"], stdout=subprocess.PIPE) as endless:
+        done = subprocess.run(command, stdin=endless.stdout, **run)
+        endless.stdout.close()
+        endless.wait()
+    assert done.returncode == 0, done.stderr
+    assert b"features selected from 700 samples" in done.stdout
+    assert b"a^b * a^c" in done.stdout
 
 
 class Dribble(io.RawIOBase):

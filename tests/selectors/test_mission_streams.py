@@ -13,6 +13,7 @@ from daskfs.selectors.mission.selector import Mission
 from daskfs.selectors.online_substitution.selector import OnlineSubstitution
 from daskfs.sources.sparse.base import NamedIds, SparseBlock, SparseSource
 from daskfs.sources.sparse.libsvm import LibsvmSource
+from daskfs.sources.sparse.vw import VwSource
 from tests.contract.lab import assert_same_bits
 
 N_WORDS, PER_ROW = 3000, 20
@@ -130,6 +131,60 @@ def test_a_saved_model_goes_on_as_the_one_that_was_saved(tmp_path):
         assert again.get_params()["n_buckets"] == 4096
         assert_same_bits(again.partial_fit(*more), selector.partial_fit(*more))
         assert again.result_.table.equals(selector.result_.table)
+
+
+class Kept(dict):
+    """A checkpoint in memory."""
+
+    def load(self, name):
+        return self.get(name)
+
+    def save(self, name, arrays):
+        self[name] = {key: np.array(value) for key, value in arrays.items()}
+
+
+class Interrupted(Words):
+    """Words of which not all come."""
+
+    def __init__(self, *args, after, **more):
+        super().__init__(*args, **more)
+        self.after = after
+
+    def sparse_blocks(self, block_rows, block_nnz):
+        for block in super().sparse_blocks(100, block_nnz):
+            if block.start >= self.after:
+                raise KeyboardInterrupt
+            yield block
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"variant": "paper"}, {"loss": "squared"}, {"n_features_to_select": 200}, {"variant": "paper", "heap": True}],
+)
+def test_an_interrupted_stream_goes_on_to_the_same_bits(options, tmp_path):
+    fit = {"n_samples": 6000, "keep": lambda block: np.arange(block.start, block.start + block.n_rows) % 5 != 0}
+    expected = make(**options).fit_source(Words(7000), **fit)
+    kept = Kept()
+    for after in (0, 5200, 6200):  # before anything is learnt, within a block, again
+        selector = make(**options)
+        with pytest.raises(KeyboardInterrupt):
+            selector.fit_source(Interrupted(7000, after=after), checkpoint=kept, **fit)
+        assert len(kept) == (after > 0 and not options.get("heap"))
+    found = make(**options).fit_source(Words(7000), checkpoint=kept, **fit)
+    assert_same_bits(found, expected)
+    assert found.result_.table.equals(expected.result_.table)
+    assert found.result_.history.equals(expected.result_.history)
+    selector.save(tmp_path / "model")  # of what was learnt before the interrupt
+    assert Mission.load(tmp_path / "model").result_.n_samples >= 4000
+
+
+def test_names_of_rows_that_are_kept_are_those_of_their_lines(tmp_path):
+    lines = [f"{k // 4 % 2 * 2 - 1} |t " + " ".join(f"w{k}x{j}" for j in range(3)) for k in range(400)]
+    (tmp_path / "a.vw").write_text("\n".join(lines) + "\n")
+    source = VwSource(tmp_path / "a.vw")
+    found = make(n_features_to_select=300).fit_source(source, keep=lambda block: np.arange(block.n_rows) % 4 == 3)
+    assert found.result_.n_samples == 100
+    assert found.result_.table["name"].str.startswith("t^w").all()
 
 
 def test_what_is_no_saved_model_is_refused(tmp_path):

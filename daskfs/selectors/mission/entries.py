@@ -26,13 +26,15 @@ class PassingEntries(Passing):
     blocks : generator of SparseBlock
     source : SparseSource
         That they are of.
+    n_before : int
+        Number of the first row.
     """
 
-    def __init__(self, blocks: Generator[SparseBlock, None, None], source: SparseSource) -> None:
+    def __init__(self, blocks: Generator[SparseBlock, None, None], source: SparseSource, n_before: int = 0) -> None:
         n_features = None if source.features_are_ids else source.n_features
         self._blocks, self._source, self._n_features = blocks, source, n_features or MOST_IDS
         self._window: list[tuple[int, int, SparseBlock]] = []
-        self._n_rows = 0
+        self._n_rows = n_before
         self.dtype = np.dtype(np.float32)
 
     @property
@@ -153,5 +155,45 @@ def rows_of(block: SparseBlock, is_kept: np.ndarray) -> SparseBlock:
         None if block.y is None else block.y[is_kept],
         None if block.weight is None else block.weight[is_kept],
         {name: texts[is_kept] for name, texts in block.labels.items()},
-        block.names,
+        None if block.names is None else _NamesOfRows(block.names, np.flatnonzero(is_kept)),
     )
+
+
+def behind(blocks: Iterator[SparseBlock], n_rows: int) -> Iterator[SparseBlock]:
+    """Yield what comes behind so many rows."""
+    for block in blocks:
+        if n_rows < block.n_rows:
+            yield rows_of(block, np.arange(block.n_rows) >= n_rows)
+        n_rows = max(n_rows - block.n_rows, 0)
+
+
+class _NamesOfRows:
+    """The names that a block tells, of which some rows were left out."""
+
+    def __init__(self, names: ToldNames, rows: np.ndarray) -> None:
+        self._names, self._rows = names, rows
+
+    @property
+    def ids(self) -> np.ndarray:
+        """Of all that are told."""
+        return self._names.ids
+
+    @property
+    def text(self) -> np.ndarray:
+        """Their names, one after the other."""
+        return self._names.text
+
+    @property
+    def offsets(self) -> np.ndarray:
+        """Where each begins, and the last ends."""
+        return self._names.offsets
+
+    def among(self, wanted: np.ndarray) -> NamedIds:
+        """Return the names of ids that are wanted, and maybe others."""
+        return self._names.among(wanted)
+
+    def of_rows(self, first: int, stop: int) -> ToldNames:
+        """Return the names of some of the rows that are left, and of those between them."""
+        if first == stop:
+            return self._names.of_rows(0, 0)
+        return self._names.of_rows(int(self._rows[first]), int(self._rows[stop - 1]) + 1)

@@ -23,17 +23,17 @@ from daskfs.matrix.incoming import Block, read_ahead, weights_of
 from daskfs.matrix.passing import Passing, PassingBlocks
 from daskfs.matrix.streaming import prefetched
 from daskfs.selectors.inputs import refuse_non_finite_target
-from daskfs.selectors.mission.entries import BLOCK_NNZ, BLOCK_ROWS, MOST_IDS, PassingEntries, rows_of
+from daskfs.selectors.mission.entries import BLOCK_NNZ, BLOCK_ROWS, MOST_IDS, PassingEntries, behind, rows_of
 from daskfs.selectors.mission.feature_names import FeatureNames
 from daskfs.selectors.mission.fit import MissionFit, begin, n_surveyed
-from daskfs.selectors.mission.keeping import NO_REFIT, KeepsModels
+from daskfs.selectors.mission.keeping import NO_REFIT, Done, KeepsModels
 from daskfs.selectors.mission.model import MissionModel
 from daskfs.selectors.mission.part_tasks import HowToLearn, LearntPart, PartToLearn, averaged, learn_part
-from daskfs.selectors.mission.plan import MissionShape, Settings, plan_mission
-from daskfs.selectors.mission.stream import Learner, Tell
+from daskfs.selectors.mission.plan import MissionShape, Settings, plan_mission, with_blocks_of_source
+from daskfs.selectors.mission.stream import Learner, Passage, Tell
 from daskfs.selectors.mission.tasks import TargetEncoding
-from daskfs.selectors.shared.budget import DataShape, SelectorPlan
-from daskfs.selectors.shared.run import Run
+from daskfs.selectors.shared.budget import Budget, DataShape, SelectorPlan
+from daskfs.selectors.shared.run import Checkpoint, Run
 from daskfs.selectors.shared.targets import checked_target
 from daskfs.sources.sparse.base import SparseBlock, SparseSource
 
@@ -70,6 +70,7 @@ class LearnsFromStreams(KeepsModels):
         n_samples: int | None = None,
         keep: Callable[[SparseBlock], np.ndarray] | None = None,
         tell: Tell | None = None,
+        checkpoint: Checkpoint | None = None,
     ) -> Any:
         """Learn from the rows of a sparse source as they are read, once, without a store.
 
@@ -86,10 +87,19 @@ class LearnsFromStreams(KeepsModels):
             Tells which rows of a block are learnt from, bool of shape (n_rows,); others are left for testing.
         tell : callable, optional
             Is told the mean loss of the rows so far, each before it was learnt from, after 1, 2, 4, 8, ... rows.
+        checkpoint : Checkpoint, optional
+            Keeps what was learnt, twice a minute and when there is an interrupt, with the number of rows, or of parts
+            of the source: called again with it, the fit reads over those and goes on, to the same bits. Not with the
+            authors' heap, whose order is not kept: that begins anew.
 
         Returns
         -------
         self
+
+        Raises
+        ------
+        KeyboardInterrupt
+            With what was learnt so far in the selector: `save` keeps it, `partial_fit` goes on.
 
         Notes
         -----
@@ -99,7 +109,8 @@ class LearnsFromStreams(KeepsModels):
         """
         self.check_parameters()
         self._forget_stream()
-        self._learn_from_source(source, None if classes is None else np.unique(classes), n_samples, keep, tell)
+        labels = None if classes is None else np.unique(classes)
+        self._learn_from_source(source, labels, n_samples, keep, tell, checkpoint)
         return self
 
     def plan_source(self, source: SparseSource) -> SelectorPlan:
@@ -120,7 +131,13 @@ class LearnsFromStreams(KeepsModels):
         limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
         k, model = shape.n_selected, shape.model
         text = f"mission: {k:,} features, a sketch of {max(model.n_hashes, 1)} x {model.n_buckets:,} cells; one pass"
-        return replace(plan_mission(shape, limit), text=text)
+        task = with_blocks_of_source(Budget(), shape, BLOCK_ROWS, BLOCK_NNZ)
+        if limit is not None:
+            task.refuse_over(limit, "blocks of the source take")
+            limit -= task.nbytes
+        plan = plan_mission(shape, limit)
+        client = Budget().add("the result", 1000 * k).add("models", 2 * model.nbytes)
+        return replace(plan, text=text, task=plan.task + task, client=client)
 
     def _learn_from_source(
         self,
@@ -129,30 +146,49 @@ class LearnsFromStreams(KeepsModels):
         n_samples: int | None = None,
         keep: Callable[[SparseBlock], np.ndarray] | None = None,
         tell: Tell | None = None,
+        checkpoint: Checkpoint | None = None,
     ) -> None:
         source = source.as_it_stands()
+        if self.heap:  # whose order is not kept
+            checkpoint = None
+        done = None if checkpoint is None else self._resumed(checkpoint)
         if self.n_replicas > 1:
             if keep is not None or n_samples is not None:
                 problem = "models that learn side by side from parts of a source take all of its rows"
                 raise ConfigError(problem, "n_replicas", "leave it 1, or split nothing off")
             with interrupts.guard():
-                self._learn_from_parts(source, labels, tell)
+                self._learn_from_parts(source, labels, tell, checkpoint, done)
             return
         blocks = source.sparse_blocks(BLOCK_ROWS, BLOCK_NNZ)
         if keep is not None:
             blocks = (part for block in blocks if (part := rows_of(block, keep(block))).n_rows)
+        passage = Passage(n_samples, tell, None if checkpoint is None else partial(self._save_learner, checkpoint))
+        if done is not None:
+            passage = replace(passage, n_seen=done.n_seen, counted=done.counted)
+            blocks = behind(blocks, done.n_seen)
         ahead = prefetched(_next_of(blocks), _endless(), 1)
         n_features = None if source.features_are_ids else source.n_features
         if self._names_of_features is None:
             self._names_of_features = FeatureNames(are_ids=n_features is None)
 
         def rows_from(coded: Generator[SparseBlock, None, None]) -> PassingEntries:
-            return PassingEntries(coded, source)
+            return PassingEntries(coded, source, passage.n_seen)
 
-        with interrupts.guard():
-            self._learn_rows(iter(ahead.__next__, None), rows_from, _n_surveyed_of_source, labels, n_samples, tell)
+        try:
+            with interrupts.guard():
+                self._learn_rows(iter(ahead.__next__, None), rows_from, _n_surveyed_of_source, labels, passage)
+        except BaseException:
+            source.leave_off()
+            raise
 
-    def _learn_from_parts(self, source: SparseSource, labels: np.ndarray | None, tell: Tell | None) -> None:
+    def _learn_from_parts(
+        self,
+        source: SparseSource,
+        labels: np.ndarray | None,
+        tell: Tell | None,
+        checkpoint: Checkpoint | None,
+        done: Done | None,
+    ) -> None:
         """Let several models learn from parts of a source, where the work runs, and average them after each round."""
         parts, before, started = source.parts(), self._stream, time.perf_counter()
         if not parts:
@@ -170,10 +206,11 @@ class LearnsFromStreams(KeepsModels):
             rows, labels = PassingEntries((block for block in list[SparseBlock]()), source), self._stream_labels
             fit, n_before = before.going_on(self._settings_of_streams(), 0), before.n_samples
         names = self._names_of_features or FeatureNames(are_ids=n_features is None)
-        settings, shape, lines, state = fit.shape.settings, fit.sgd.shape, Learner(fit, None, tell), fit.state
+        lines = Learner(fit, Passage(tell=tell, counted=None if done is None else done.counted))
+        settings, shape, state = fit.shape.settings, fit.sgd.shape, fit.state
         with self._run(rows) as run, run.timed("train"):
             kept = run.keep(source)
-            for k in range(0, len(parts), self.n_replicas):
+            for k in range(0 if done is None else done.n_seen, len(parts), self.n_replicas):
                 some = parts[k : k + self.n_replicas]
                 items = [PartToLearn(part, len(some), i) for i, part in enumerate(some)]
                 how = HowToLearn(fit.sgd, labels, settings.block_rows, settings.tail_half_life, n_before)
@@ -185,11 +222,15 @@ class LearnsFromStreams(KeepsModels):
                 model = MissionModel.of(shape, found.state, copy=False)  # of all that were active somewhere, K stay
                 state = replace(model.state(), rows_seen=float(n_before))
                 lines.add(model, n_before, time.perf_counter() - started)
+                so_far = {"history": lines.history, "progressive": lines.progressive, "n_samples": n_before}
+                fit = replace(fit, state=state, **so_far)  # type: ignore[arg-type]
+                with interrupts.held():
+                    self._stream, self._names_of_features, self._stream_labels = fit, names, labels
+                    if checkpoint is not None:
+                        self._save_so_far(checkpoint, fit, Done(k + len(some), lines.counted))
         if (told := rows.names_of(state.keys)) is not None:
             names.note(told, state.keys)
-        so_far = {"history": lines.history, "progressive": lines.progressive, "n_samples": n_before}
-        learnt = replace(fit, state=state, seconds=run.seconds, nbytes=run.nbytes, **so_far)  # type: ignore[arg-type]
-        self._stream, self._names_of_features, self._stream_labels = learnt, names, labels
+        learnt = self._stream = replace(fit, seconds=run.seconds, nbytes=run.nbytes)
         self._take_names(rows)
         self._take(run, learnt.selected(), None, learnt.history, [*self._notes_on_stream(learnt), NO_REFIT])
         if labels is not None:
@@ -209,7 +250,7 @@ class LearnsFromStreams(KeepsModels):
         def n_wanted_of(block: Block) -> int:
             return n_surveyed(block.X.shape[1], block.is_sparse)
 
-        self._learn_rows(read_ahead(passing, "rows", prefetch), rows_from, n_wanted_of, labels, n_samples)
+        self._learn_rows(read_ahead(passing, "rows", prefetch), rows_from, n_wanted_of, labels, Passage(n_samples))
 
     def _learn_rows(
         self,
@@ -217,8 +258,7 @@ class LearnsFromStreams(KeepsModels):
         rows_from: Callable[[Generator[Any, None, None]], Passing],
         n_wanted_of: Callable[[Any], int],
         labels: np.ndarray | None,
-        n_samples: int | None,
-        tell: Tell | None = None,
+        passage: Passage,
     ) -> None:
         """Learn from blocks, of which the first say what the target is."""
         before = self._stream
@@ -234,9 +274,9 @@ class LearnsFromStreams(KeepsModels):
         rows = rows_from(self._with_codes(block, labels) for block in blocks)
         try:
             if before is None:
-                self._begin_stream(rows, labels, n_samples, tell)
+                self._begin_stream(rows, labels, passage)
             else:
-                self._go_on(rows, before, tell)
+                self._go_on(rows, before, passage)
         finally:
             rows.close()
         if labels is not None:
@@ -262,20 +302,18 @@ class LearnsFromStreams(KeepsModels):
         y, _ = self._coded(block.y, labels, is_first=False)
         return replace(block, y=as_column(y, n_rows, "y"), weight=weights_of(block.weight, n_rows))
 
-    def _begin_stream(
-        self, rows: Passing, labels: np.ndarray | None, n_expected: int | None, tell: Tell | None
-    ) -> None:
+    def _begin_stream(self, rows: Passing, labels: np.ndarray | None, passage: Passage) -> None:
         if self.n_replicas > 1:
             problem = "rows that pass by once are learnt from by one model"
             raise ConfigError(problem, "n_replicas", "leave it 1, or pass promises of blocks")
         rows.holds = True
         fit = self._begun(rows, labels)
-        if n_expected is not None:
-            fit = replace(fit, sgd=replace(fit.sgd, half_life=fit.shape.settings.half_life(n_expected)))
+        if passage.n_expected is not None:
+            fit = replace(fit, sgd=replace(fit.sgd, half_life=fit.shape.settings.half_life(passage.n_expected)))
         rows.holds = False
         self._stream_labels = labels
         with self._run(rows, Here()) as run:
-            self._learn(run, rows, fit, n_expected, tell)
+            self._learn(run, rows, fit, passage)
 
     def _begun(self, rows: Passing, labels: np.ndarray | None) -> MissionFit:
         """Look at the first rows, which are held, and return an empty model that is ready to learn."""
@@ -292,19 +330,28 @@ class LearnsFromStreams(KeepsModels):
             target = self._encoded(settings, first, None if labels is None else len(labels))
             return begin(run, settings, *target, n_epochs=1)
 
-    def _go_on(self, rows: Passing, before: MissionFit, tell: Tell | None) -> None:
-        rows.reach(1)
+    def _go_on(self, rows: Passing, before: MissionFit, passage: Passage) -> None:
+        rows.reach(passage.n_seen + 1)
         if rows.shape[1] != before.shape.data.n_features:
             found, expected = (_features(n) for n in (rows.shape[1], before.shape.data.n_features))
             raise DataError(f"expected rows of {expected}, as before, found {found}", "partial_fit", "fit anew")
         settings = self._settings_of_streams()
         with self._run(rows, Here()) as run:
             run.seconds.update(before.seconds)
-            self._learn(run, rows, before.going_on(settings, 0), None, tell)
+            self._learn(run, rows, before if passage.n_seen else before.going_on(settings, 0), passage)
 
-    def _learn(self, run: Run, rows: Passing, fit: MissionFit, n_expected: int | None, tell: Tell | None) -> None:
-        with run.timed("train"):
-            learnt = Learner(fit, n_expected, tell, self._names_of_features).learn(rows)
+    def _learn(self, run: Run, rows: Passing, fit: MissionFit, passage: Passage) -> None:
+        learner = Learner(fit, passage, self._names_of_features)
+        try:
+            with run.timed("train"):
+                learnt = learner.learn(rows)
+        except KeyboardInterrupt:
+            if learner.n_seen:
+                with interrupts.held():
+                    self._stream = learner.so_far()
+                    if passage.save is not None:
+                        passage.save(learner)
+            raise
         self._stream = replace(learnt, seconds=run.seconds, nbytes=run.nbytes)
         self._take_names(rows)
         run = run.over(rows)

@@ -6,7 +6,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -23,15 +23,29 @@ from daskfs.selectors.mission.feature_names import FeatureNames
 from daskfs.selectors.mission.fit import Line, MissionFit, Refit
 from daskfs.selectors.mission.plan import Settings
 from daskfs.selectors.mission.saved import arrays_of, fit_of, names_of, notes_of
-from daskfs.selectors.shared.run import Run
+from daskfs.selectors.mission.stream import Learner
+from daskfs.selectors.shared.run import Checkpoint, Run
 
 NO_REFIT = "rows are learnt from once and not kept: the coefficients are those of stochastic descent"
+
+
+_STEP = "stream"
+
+
+class Done(NamedTuple):
+    """How far a stream came before it was interrupted."""
+
+    n_seen: int
+    """Rows that were learnt from; of a source in parts how many of these."""
+    counted: tuple[float, float]
+    """As of `Passage`."""
 
 
 class _Streamed:
     """What a selector has while it learns from streams."""
 
     n_replicas: Any
+    heap: Any
     class_weight: Any
     _labels: np.ndarray | None
     _stream_labels: np.ndarray | None
@@ -64,6 +78,11 @@ class KeepsModels(_Streamed, TakesRowBlocks):
     def _settings_of_streams(self) -> Settings:
         return replace(self._settings(), is_stream=True, refit=None, n_epochs=1)
 
+    @property
+    def can_go_on(self) -> bool:
+        """Whether something was learnt from a stream, which `save` keeps."""
+        return self._stream is not None
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write what was learnt from streams to a file, with which `load` goes on.
 
@@ -72,17 +91,46 @@ class KeepsModels(_Streamed, TakesRowBlocks):
         RunError
             It cannot be written, or there is nothing that could go on: a `fit` of known rows is done.
         """
-        fit = self._stream
-        if fit is None:
+        if self._stream is None:
             remedy = "fit_source, partial_fit, or fit_blocks with an iterator"
             raise RunError("only what learns from streams can go on, and be saved for that", str(path), remedy)
+        save_arrays(path, self._arrays_of(self._stream))
+
+    def _arrays_of(self, fit: MissionFit, **more: Any) -> dict[str, Any]:
+        """Return all that is known, with which somebody goes on."""
         parameters = {name: value for name, value in self.get_params(deep=False).items() if name != "client"}
         parameters["random_state"] = fit.shape.settings.seed
         if isinstance(self.class_weight, Mapping):
             parameters["class_weight"] = list(self.class_weight.items())
         names = [str(name) for name in self.feature_names_in_] if hasattr(self, "feature_names_in_") else None
-        more = {"parameters": parameters, "loss": self.loss_, "feature_names": names}
-        save_arrays(path, arrays_of(fit, self._names_of_features, self._stream_labels, more))
+        more |= {"parameters": parameters, "loss": self.loss_, "feature_names": names}
+        return arrays_of(fit, self._names_of_features, self._stream_labels, more)
+
+    def _save_learner(self, checkpoint: Checkpoint, learner: Learner) -> None:
+        self._save_so_far(checkpoint, learner.so_far(), Done(learner.n_seen, learner.counted))
+
+    def _save_so_far(self, checkpoint: Checkpoint, fit: MissionFit, done: Done) -> None:
+        checkpoint.save(_STEP, self._arrays_of(fit, done=[done.n_seen, *done.counted]))
+
+    def _resumed(self, checkpoint: Checkpoint) -> Done | None:
+        """Take up what was learnt before an interruption; return how far that was."""
+        arrays = checkpoint.load(_STEP)
+        if arrays is None:
+            return None
+        notes = notes_of(arrays, "checkpoint")
+        self._restore(arrays, notes)
+        n_seen, *counted = notes["done"]
+        return Done(int(n_seen), (counted[0], counted[1]))
+
+    def _restore(self, arrays: Mapping[str, np.ndarray], notes: Mapping[str, Any]) -> MissionFit:
+        """Go on with what `_arrays_of` returned."""
+        self.loss_ = notes["loss"]
+        fit = fit_of(arrays, notes, self._settings_of_streams())
+        self._stream, self._names_of_features = fit, names_of(notes)
+        self._stream_labels = self._labels = arrays.get("labels")
+        if fit.sgd.target.classes is not None:
+            self.classes_ = fit.sgd.target.classes
+        return fit
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -99,14 +147,9 @@ class KeepsModels(_Streamed, TakesRowBlocks):
         if isinstance(parameters.get("class_weight"), list):
             parameters["class_weight"] = dict(parameters["class_weight"])
         selector = cls(**parameters)
-        selector.loss_ = notes["loss"]
-        fit = fit_of(arrays, notes, selector._settings_of_streams())
-        selector._stream, selector._names_of_features = fit, names_of(notes)
-        selector._stream_labels = selector._labels = arrays.get("labels")
+        fit = selector._restore(arrays, notes)
         known = _Gone(fit.shape.data.n_samples, fit.shape.data.n_features, fit.shape.data.dtype, notes["feature_names"])
         selector._take_names(known)
-        if fit.sgd.target.classes is not None:
-            selector.classes_ = fit.sgd.target.classes
         with selector._run(known, Here()) as run:
             selector._take(run, fit.selected(), None, fit.history, [*selector._notes_on_stream(fit), NO_REFIT])
         if selector._stream_labels is not None:

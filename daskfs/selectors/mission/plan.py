@@ -208,6 +208,23 @@ class MissionShape:
         return budget.add("matrices of K x K", 4 * 8 * (k + 1) ** 2)
 
 
+BLOCKS_ALIVE = 4  # of a source: one learnt from, one looked at with it, one read ahead, one on its way
+NAME_NBYTES, LINE_NBYTES = 400, 64  # of a name with its entries in dicts; of what a feature's line is, at most usually
+READER_NBYTES = 8 << 20  # text not yet parsed, decompressors, arrays that are twice as long as they are full
+
+
+def with_blocks_of_source(budget: Budget, shape: MissionShape, block_rows: int, block_nnz: int) -> Budget:
+    """Return a budget with what parsed blocks of a source take beside the model, and names of active features.
+
+    An entry has an id and a value; beside its name's place, the line that it stands in and, where it is learnt from, a
+    copy.
+    """
+    nnz = min(int(block_rows * 2 * (shape.nnz_per_row or 1)), block_nnz)
+    blocks = BLOCKS_ALIVE * (nnz * (8 + 4 + 8 + LINE_NBYTES // 4) + block_rows * 40)
+    budget.add("parsed blocks of the source", 2 * blocks + READER_NBYTES)
+    return budget.add("names of active features", (3 * shape.model.full + 1024) * NAME_NBYTES)
+
+
 def plan_mission(shape: MissionShape, memory_limit: int | None) -> SelectorPlan:
     """Return what a fit will read and hold.
 

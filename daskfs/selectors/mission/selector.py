@@ -79,6 +79,7 @@ from daskfs.selectors.mission.keeping import NO_REFIT
 from daskfs.selectors.mission.model import norms
 from daskfs.selectors.mission.plan import DEFAULT_N_SELECTED, MissionShape, Settings, plan_mission
 from daskfs.selectors.mission.predicting import PredictsSources
+from daskfs.selectors.mission.stream import Tell
 from daskfs.selectors.mission.tasks import TargetEncoding
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.responses import Response, mean_or_label, one_against_rest, probabilities
@@ -274,7 +275,9 @@ class Mission(LearnsFromStreams, PredictsSources):
         super().fit(X, y, sample_weight)
         return self
 
-    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, classes: Any = None) -> Mission:
+    def partial_fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, classes: Any = None, tell: Tell | None = None
+    ) -> Mission:
         """Learn from more rows, once, in the order in which they stand; the features selected may change.
 
         Parameters
@@ -283,6 +286,8 @@ class Mission(LearnsFromStreams, PredictsSources):
             Or X is a sparse source, files of clicks or words, whose rows bring their targets and weights.
         classes : array-like of shape (n_classes,), optional
             All labels, where the first rows do not have them all.
+        tell : callable, optional
+            Of a source, as of `fit_source`.
 
         Returns
         -------
@@ -296,7 +301,7 @@ class Mission(LearnsFromStreams, PredictsSources):
         """
         self.check_parameters()
         if isinstance(X, SparseSource):
-            self._learn_from_source(X, None if classes is None else np.unique(classes))
+            self._learn_from_source(X, None if classes is None else np.unique(classes), tell=tell)
             return self
         before = self._stream
         if before is None:

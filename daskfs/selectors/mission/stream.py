@@ -1,5 +1,8 @@
 """Rows that pass by once: MISSION learns from them as they come, whether or not anybody knows how many there are.
 
+A stream of a source that is read again goes on from a checkpoint, behind the rows that it had learnt from; what was
+interrupted is as it was after the last piece of rows, and can be saved.
+
 A row's loss is taken before the row is learnt from, so that the mean loss so far is one of rows that were not seen
 (progressive validation). It is told after 1, 2, 4, 8, ... rows.
 """
@@ -8,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,6 +25,23 @@ from daskfs.selectors.mission.tasks import not_finite, read_entries
 
 Tell = Callable[[str], None]
 """Hears a line for every report, to be shown."""
+SAVE_S = 30.0
+"""Seconds after which a stream is saved again, where there is a checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """How rows pass by: how many, who hears of it, where what was interrupted goes on."""
+
+    n_expected: int | None = None
+    """Rows that will come; without it the tail's half-life grows with the rows that came."""
+    tell: Tell | None = None
+    save: Callable[[Learner], None] | None = None
+    """Keeps what was learnt so far, to go on after an interruption."""
+    n_seen: int = 0
+    """Rows that had been learnt from before an interruption, and do not come again."""
+    counted: tuple[float, float] | None = None
+    """The sums of losses and weights at the last line of the history; by default those of the model."""
 
 
 class Learner:
@@ -31,25 +51,21 @@ class Learner:
     ----------
     fit : MissionFit
         The model to start with; its cells are written to.
-    n_expected : int, optional
-        Rows that will come; without it the tail's half-life grows with the rows that came.
-    tell : callable, optional
+    passage : Passage
     names : FeatureNames, optional
         Takes the names of features that become active.
     """
 
-    def __init__(
-        self, fit: MissionFit, n_expected: int | None, tell: Tell | None = None, names: FeatureNames | None = None
-    ) -> None:
-        self.fit, self.settings, self.tell, self.names = fit, fit.shape.settings, tell, names
-        self.n_expected = n_expected
+    def __init__(self, fit: MissionFit, passage: Passage, names: FeatureNames | None = None) -> None:
+        self.fit, self.settings, self.passage, self.names = fit, fit.shape.settings, passage, names
         self.model = MissionModel.of(fit.sgd.shape, fit.state, copy=False)
         self.history, self.progressive = list(fit.history), dict(fit.progressive)
-        self.n_seen = 0
+        self.n_seen = passage.n_seen
         """Rows of this stream."""
-        self._before = int(fit.state.rows_seen)
-        self._counted = (fit.state.loss_sum, fit.state.weight_sum)  # at the last line of the history
-        self._since = time.perf_counter()
+        self.counted = passage.counted or (fit.state.loss_sum, fit.state.weight_sum)
+        self._before = int(fit.state.rows_seen) - self.n_seen
+        self._since = self._saved = time.perf_counter()
+        self._n_since = int(fit.state.rows_seen)
 
     def learn(self, rows: Passing) -> MissionFit:
         """Learn from all rows that come; return the fit with the model as it is then.
@@ -60,27 +76,36 @@ class Learner:
             NaN or infinity, with the column's name; a class that was not told.
         """
         sgd, block = self.fit.sgd, self.settings.block_rows
-        rule, report = sgd.rule(1), 1
+        rule, report = sgd.rule(1), 1 << self.n_seen.bit_length()
         while True:
             block_end = (self.n_seen // block + 1) * block
             stop = rows.reach(min(self.n_seen + sgd.piece_rows, block_end, report))
             if stop == self.n_seen:
                 break
             interrupts.check()
-            self._take(rows, slice(self.n_seen, stop), rule)
-            self.n_seen = stop
-            if stop == block_end:
-                self._end_block(block)
-            if stop == report:
-                self._report()
-                report *= 2
+            with interrupts.held():  # an interrupt finds whole pieces
+                self._take(rows, slice(self.n_seen, stop), rule)
+                self.n_seen = stop
+                if stop == block_end:
+                    self._end_block(block)
+                if stop == report:
+                    self._report()
+                    report *= 2
+            if self.passage.save is not None and time.perf_counter() - self._saved > SAVE_S:
+                self.passage.save(self)
+                self._saved = time.perf_counter()
         if self.n_seen % block:
             self._end_block(self.n_seen % block)
         if self.n_seen and self.n_seen * 2 != report:
             self._report()
+        learnt = self.so_far()
+        if self.names is not None and (told := rows.names_of(learnt.state.keys)) is not None:
+            self.names.note(told, learnt.state.keys)
+        return learnt
+
+    def so_far(self) -> MissionFit:
+        """Return the fit with the model as it is after the last piece."""
         state = replace(self.model.state(), rows_seen=float(self._before + self.n_seen))
-        if self.names is not None and (told := rows.names_of(state.keys)) is not None:
-            self.names.note(told, state.keys)
         so_far = {"history": self.history, "progressive": self.progressive, "n_samples": self._before + self.n_seen}
         return replace(self.fit, state=state, **so_far)  # type: ignore[arg-type]
 
@@ -93,11 +118,11 @@ class Learner:
         except NotFiniteRow as fault:
             raise not_finite(rows, piece, entries, fault.row) from None
         if self.names is not None:
-            self.names.note_rows(rows, piece, self.model.active()[0])
+            self.names.note_rows(rows, piece, self.model.active_ids)
 
     def _end_block(self, n_rows: int) -> None:
         half_life = self.fit.sgd.half_life
-        if self.n_expected is None:
+        if self.passage.n_expected is None:
             half_life = self.settings.half_life(self._before + self.n_seen)
         self.model.end_block(n_rows, half_life)
 
@@ -108,15 +133,15 @@ class Learner:
         """Add a line to the history of a model that has seen so many rows, and tell it."""
         scalars = model.scalars[0]
         sums = float(scalars["loss_sum"]), float(scalars["weight_sum"])
-        lately, weight = (now - before for now, before in zip(sums, self._counted, strict=True))
-        self._counted = sums
+        lately, weight = (now - before for now, before in zip(sums, self.counted, strict=True))
+        self.counted = sums
         mean_loss = lately / weight if weight else np.nan
         so_far = sums[0] / sums[1] if sums[1] else np.nan
         n_active, threshold = model.n_features(), float(scalars["threshold"])
         self.history.append(Line(1, n_rows, mean_loss, threshold, n_active, model.sketch.norm()))
         self.progressive[n_rows] = so_far
-        if self.tell is not None:
-            self.tell(
+        if self.passage.tell is not None:
+            self.passage.tell(
                 f"{n_rows:>13,} rows  loss {so_far:.6f}  since the last line {mean_loss:.6f}  {n_active:>7,} active  "
-                f"{seconds:8.1f} s  {(n_rows - self._before) / max(seconds, 1e-9):>11,.0f} rows/s"
+                f"{seconds:8.1f} s  {(n_rows - self._n_since) / max(seconds, 1e-9):>11,.0f} rows/s"
             )

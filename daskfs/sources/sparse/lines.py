@@ -157,6 +157,7 @@ def blocks_of(
     block_nnz: int,
     count_lines_before: Callable[[], int] = int,
     at_end: Callable[[Pieces], None] = lambda pieces: None,
+    would_wait: Callable[[], bool] = bool,
 ) -> Iterator[SparseBlock]:
     """Yield the rows of a stream of text.
 
@@ -173,6 +174,8 @@ def blocks_of(
         Tells how many lines of the file stand before the stream begins; asked where a line is wrong.
     at_end : callable
         Told when all is read.
+    would_wait : callable
+        Tells whether there is nothing to read now: then a block is yielded that is not full.
 
     Raises
     ------
@@ -202,6 +205,10 @@ def blocks_of(
                 if start == counts[0] == 0:
                     fault.remedy += "; or name another kind of source, if the text is of another"
                 raise fault
+        if counts[0] and would_wait():
+            block, room = form.block(start, room, counts), form.emptied(room)
+            start, counts = start + block.n_rows, form.nothing
+            yield block
     at_end(pieces)
     if counts[0]:
         yield form.block(start, room, counts)

@@ -37,6 +37,14 @@ class OverSource(SparseSource, Generic[SourceT]):
         """Check the source."""
         self.source.check()
 
+    def stamps(self) -> list[Any]:
+        """Return those of the source."""
+        return self.source.stamps()
+
+    def leave_off(self) -> None:
+        """Have the source return that waits for more rows."""
+        self.source.leave_off()
+
     @property
     def kind(self) -> str:  # type: ignore[override]
         """That of the source."""

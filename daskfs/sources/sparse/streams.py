@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import codecs
+import io
+import select
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from daskfs.errors import ConfigError, SourceError, did_you_mean
@@ -29,38 +32,52 @@ FORMATS: dict[str, Callable[[], LineFormat[Any]]] = {"libsvm": _svmlight, "vw": 
 """Of what comes through a pipe, by the kind of source: taken as it comes, without a look at all of it first."""
 
 
+WAIT_S = 0.2
+"""Seconds after which a thread that waits for a pipe asks whether it is still wanted."""
+
+
 class LineStream(SparseSource):
     """Lines that are read from a pipe, once: features are ids, of which nothing needs to be known beforehand.
 
     Parameters
     ----------
     stream : binary stream
-        With `readinto`: ``sys.stdin.buffer``, what a socket's `makefile` returns.
+        With `readinto`: ``sys.stdin.buffer.raw``, what a socket's `makefile` returns.
     kind : {"libsvm", "vw"}
         Format of the lines. Indices of LIBSVM's format are kept as they are.
     name : str
         For messages.
+    max_rows : int, optional
+        After which nothing more is read.
     """
 
     features_are_ids = True
     target_names = ("target",)
 
-    def __init__(self, stream: Any, kind: str, name: str = "-") -> None:
+    def __init__(self, stream: Any, kind: str, name: str = "-", max_rows: int | None = None) -> None:
         if kind not in FORMATS:
             problem = f"expected a format of lines, found {kind!r}{did_you_mean(kind, FORMATS)}"
             raise ConfigError(problem, "format", f"one of {', '.join(FORMATS)}")
-        self._stream, self._format, self._name = stream, FORMATS[kind](), name
+        self._stream, self._format, self._name, self._max_rows = _Unmarked(stream), FORMATS[kind](), name, max_rows
         self.feature_names: list[str] = []
         self.notes = []
 
     def sparse_blocks(self, block_rows: int, block_nnz: int) -> Iterator[SparseBlock]:
         """Yield the rows as they come."""
         n_rows = 0
-        for block in blocks_of(_Unmarked(self._stream), self._name, self._format, block_rows, block_nnz):
+        pipe = self._stream
+        for block in blocks_of(pipe, self._name, self._format, block_rows, block_nnz, would_wait=pipe.would_wait):
+            n_left = block.n_rows if self._max_rows is None else self._max_rows - n_rows
             n_rows += block.n_rows
-            yield block
+            yield block if block.n_rows <= n_left else _first_rows(block, n_left)
+            if block.n_rows >= n_left and self._max_rows is not None:
+                break
         if n_rows == 0:
             raise SourceError("expected rows, found none", self._name, "is what stands before the pipe at work?")
+
+    def leave_off(self) -> None:
+        """Have a thread return that waits for the pipe."""
+        self._stream.is_left = True
 
     def row_blocks(self, *_: Any) -> Iterator[Any]:
         """Refuse: rows are read as entries."""
@@ -75,16 +92,45 @@ class LineStream(SparseSource):
         raise SourceError("what came through a pipe cannot be read again", self._name, "write it to a file")
 
 
+def _first_rows(block: SparseBlock, n_rows: int) -> SparseBlock:
+    nnz = int(block.indptr[n_rows])
+    return replace(
+        block,
+        indptr=block.indptr[: n_rows + 1],
+        features=block.features[:nnz],
+        data=None if block.data is None else block.data[:nnz],
+        y=None if block.y is None else block.y[:n_rows],
+        weight=None if block.weight is None else block.weight[:n_rows],
+        labels={name: texts[:n_rows] for name, texts in block.labels.items()},
+        names=None if block.names is None else block.names.of_rows(0, n_rows),
+    )
+
+
 class _Unmarked:
-    """A stream without a byte-order mark of UTF-8; it gives what has come, and does not wait for more."""
+    """A stream without a byte-order mark of UTF-8; it gives what has come, and does not wait for more.
+
+    Attributes
+    ----------
+    is_left : bool
+        Nobody wants more of it: it ends, at once where it waits.
+    """
 
     def __init__(self, stream: Any) -> None:
-        self._read = getattr(stream, "readinto1", stream.readinto)
-        self._is_first = True
+        self._stream, self._read = stream, getattr(stream, "readinto1", stream.readinto)
+        self._is_first, self.is_left = True, False
+
+    def would_wait(self, seconds: float = 0.0) -> bool:
+        """Whether there is nothing to read within some seconds; of a buffer nobody knows."""
+        try:
+            return isinstance(self._stream, io.RawIOBase) and not select.select([self._stream], [], [], seconds)[0]
+        except (OSError, ValueError):  # what cannot be waited for is always ready
+            return False
 
     def readinto(self, room: memoryview) -> int:
         """Read what is there, at least a byte; 0 at the end."""
-        n_read = self._read(room) or 0
+        while not self.is_left and self.would_wait(WAIT_S):
+            pass
+        n_read = 0 if self.is_left else self._read(room) or 0
         if self._is_first and n_read:
             self._is_first = False
             n_marks = len(codecs.BOM_UTF8) if bytes(room[:3]) == codecs.BOM_UTF8 and n_read >= 3 else 0
