@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -42,9 +43,13 @@ class FeatureNames:
     collisions: dict[int, tuple[str, str]] = field(default_factory=dict)
     _digests: dict[int, int] = field(default_factory=dict)
 
-    def note_rows(self, rows: Passing, piece: slice, active: np.ndarray) -> None:
+    def note_rows(self, rows: Passing, piece: slice, find_active: Callable[[], np.ndarray]) -> None:
         """Keep the names of features that are active after these rows, as far as the rows tell them."""
-        for told in rows.told(piece):
+        found = list(rows.told(piece))
+        if not found:
+            return
+        active = find_active()
+        for told in found:
             self.note(told, active)
         first = -(-piece.start // COMPARED_EVERY) * COMPARED_EVERY
         if first < piece.stop:

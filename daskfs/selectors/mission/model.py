@@ -339,6 +339,10 @@ class MissionModel:
         occupied = np.flatnonzero(self.keys != EMPTY)
         return self.keys[occupied], self.weights[occupied], self.touches[occupied]
 
+    def active_ids(self) -> np.ndarray:
+        """Return the ids of the active features, in no known order."""
+        return self.active()[0]
+
     def n_features(self) -> int:
         """Return how many features are active."""
         return count_features(self.entries.keys) if self.shape.per_class else len(self.active()[0])
@@ -360,7 +364,8 @@ class MissionModel:
         keys, at = np.unique(of_entries, return_inverse=True)
         weights, touches = np.zeros((len(keys), self.shape.n_outputs), np.float32), np.zeros(len(keys), np.int64)
         weights[at, classes] = of_weights
-        np.maximum.at(touches, at, of_touches)
+        order = np.argsort(of_touches)  # of several classes the most
+        touches[at[order]] = of_touches[order]
         return keys, weights, touches
 
     def _fill(self, keys: np.ndarray, weights: np.ndarray, touches: np.ndarray) -> None:

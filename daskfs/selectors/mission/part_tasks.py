@@ -74,7 +74,7 @@ def learn_part(source: Any, how: HowToLearn, state: ModelState, names: FeatureNa
                 model.train(entries, *how.sgd.target.read(rows, piece), rule)
             except NotFiniteRow as fault:
                 raise not_finite(rows, piece, entries, fault.row) from None
-            names.note_rows(rows, piece, model.active()[0])
+            names.note_rows(rows, piece, model.active_ids)
         is_end = stop == n_seen
         if (is_end and n_seen % how.block_rows) or (not is_end and stop == block_end):
             n_rows = (n_seen if is_end else stop) - (block_end - how.block_rows)

@@ -118,7 +118,7 @@ class Learner:
         except NotFiniteRow as fault:
             raise not_finite(rows, piece, entries, fault.row) from None
         if self.names is not None:
-            self.names.note_rows(rows, piece, self.model.active()[0])
+            self.names.note_rows(rows, piece, self.model.active_ids)
 
     def _end_block(self, n_rows: int) -> None:
         half_life = self.fit.sgd.half_life
