@@ -38,6 +38,7 @@ from daskfs.sources.registry import make_source
 from daskfs.sources.sparse.base import SparseSource
 from daskfs.sources.sparse.clicks import ClicksSource
 from daskfs.sources.sparse.libsvm import LibsvmSource
+from daskfs.sources.sparse.matrices import MatrixSource
 from daskfs.sources.sparse.pairs import PairsSource
 from daskfs.sources.sparse.text import TextSource
 from daskfs.sources.sparse.vw import VwSource
@@ -69,6 +70,13 @@ def write_svm(path: Path, values: str, n_rows: int) -> int:
         X.data = np.round(X.data, 4) + 0.0001
         X.data = np.round(X.data, 4)
     dump_svmlight_file(X, rng.choice([-1, 1], n_rows), str(path), zero_based=False)
+    return X.nnz
+
+
+def write_npz(path: Path, values: str, n_rows: int) -> int:
+    """Write rows as SciPy does, not compressed; return how many entries they have."""
+    X = columns_of(np.random.default_rng(0), n_rows)
+    scipy.sparse.save_npz(path, X, compressed=False)
     return X.nnz
 
 
@@ -244,6 +252,10 @@ WAYS: dict[str, dict[str, Callable[[Path], object]]] = {
     },
     "csv": TABLES,
     "parquet": TABLES,
+    "npz": {
+        "daskfs": lambda path: read_blocks(MatrixSource(path)),
+        "scipy": scipy.sparse.load_npz,
+    },
     "jsonl": {
         "daskfs": lambda path: read_blocks(TextSource(path, ngram_range=(1, 3))),
         "daskfs, no names": lambda path: read_blocks(TextSource(path, ngram_range=(1, 3), tell_names=False)),
@@ -288,6 +300,7 @@ def main() -> None:
             (".vw", write_vw, ("4 digits", "ones")),
             (".tsv", write_log, ("clicks",)),
             (".jsonl", write_json, ("words",)),
+            (".npz", write_npz, ("ones",)),
             (".csv", write_table, ("table",)),
             (".parquet", write_table, ("table",)),
         ):

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -300,6 +301,18 @@ class ImplicitMatrix(OfOtherColumns):
         bounds : ndarray of shape (n_units + 1,), int64
         """
         return units, np.arange(len(units) + 1)
+
+    def apart(self) -> Self:
+        """Return the same without its matrix, to be sent where that is already."""
+        other = copy(self)
+        del other.matrix
+        return other
+
+    def on(self, matrix: Matrix) -> Self:
+        """Return itself with its matrix, which it gets where it has arrived without."""
+        if "matrix" not in self.__dict__:
+            self.matrix = matrix
+        return self
 
     def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
         """Return the dense block X[rows][:, columns], made of the parents' values."""

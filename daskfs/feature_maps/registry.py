@@ -12,7 +12,15 @@ from daskfs.parameters import Kind, parameters_of
 if TYPE_CHECKING:
     from daskfs.feature_maps.base import FeatureMap
 
-FEATURE_MAPS: dict[str, str] = {"pairs": "daskfs.feature_maps.polynomial:Polynomial"}
+FEATURE_MAPS: dict[str, str] = {
+    "pairs": "daskfs.feature_maps.polynomial:Polynomial",
+    "histogram_intersection": "daskfs.feature_maps.additive:HistogramIntersection",
+    "additive_gaussian": "daskfs.feature_maps.additive:AdditiveGaussian",
+    "additive_chi2": "daskfs.feature_maps.additive:AdditiveChi2",
+    "additive_jensen_shannon": "daskfs.feature_maps.additive:AdditiveJensenShannon",
+    "splines": "daskfs.feature_maps.additive:Splines",
+    "own": "daskfs.feature_maps.additive:OwnMap",
+}
 """Public as ``daskfs.feature_maps.<Class>``."""
 
 

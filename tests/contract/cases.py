@@ -98,6 +98,9 @@ def _selectors() -> Iterator[Case]:
     yield Case("fgm-tree", "FGM", two | tree | {"group_score": "mean"}, "three classes", **OF_FGM)
     columns = groups | {"n_features_to_select": 8, "counts": "features", "loss": "logistic"}
     yield Case("fgm-groups-columns", "FGM", fgm | columns, "classes", **OF_FGM)
+    of_map = fgm | {"n_features_to_select": 3, "n_features_per_pass": 2, "feature_map": "histogram_intersection"}
+    yield Case("fgm-intersection", "FGM", of_map, "classes", **OF_FGM)
+    yield Case("fgm-gaussian", "FGM", of_map | {"feature_map": "additive_gaussian"}, "three classes", **OF_FGM)
     mission = {"n_features_to_select": 6, "loss": "squared", "n_epochs": 2, "block_rows": 200}
     raw = {"standardize": False}
     yield Case("mission", "Mission", mission, sparse=raw)

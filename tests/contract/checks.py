@@ -12,7 +12,7 @@ import pickle
 import time
 import tracemalloc
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -219,13 +219,22 @@ def sparse_columns_give_the_bits_of_dense_ones(case: Case, lab: Lab) -> None:
         assert_same_bits(case.make(**case.sparse).fit(kind(lab.X), y), expected)
 
 
+def names_in(selector: Any, lab: Lab, features: Iterable[int]) -> list[str]:
+    """Return the names of selected features: columns, or what a map makes of them."""
+    if selector.made_ is None:
+        return [lab.names[j] for j in features]
+    made = selector.made_
+    names = dict(zip(made.columns.tolist(), made.names([lab.names[j] for j in made.parents]), strict=True))
+    return [names[j] for j in features]
+
+
 @_check(quick=True)
 def a_sparse_store_gives_the_bits_of_a_dense_one(case: Case, lab: Lab) -> None:
     """Of its arrays, where the statistics of a dense store were summed in another order. And of some of its rows."""
     sparse, dense = lab.sparse_store(case.target), lab.store(case.target)
     found = case.make(**case.sparse).fit(sparse)
     assert_same_bits(found, case.make(**case.sparse).fit(as_arrays(dense) if case.rounding else dense))
-    assert list(found.result_.table["name"]) == [lab.names[j] for j in found.result_.table["index"]]
+    assert list(found.result_.table["name"]) == names_in(found, lab, found.result_.table["index"])
     np.testing.assert_array_equal(found.predict(sparse), found.predict(dense))
     rows = np.arange(0, N_SAMPLES, 2)
     of_rows = case.make(**case.sparse).fit(sparse.take(rows))
@@ -272,11 +281,13 @@ def dask_collections_give_the_bits_of_their_store(case: Case, lab: Lab) -> None:
 @_check(quick=True)
 def the_result_names_the_store_and_its_features(case: Case, lab: Lab) -> None:
     store = lab.store(case.target)
-    result = case.make().fit(store).result_
+    selector = case.make().fit(store)
+    result = selector.result_
     assert (result.method, result.store_digest) == (case.method, store.digest)
-    assert (result.n_samples, result.n_features) == store.shape
-    assert list(result.table["name"]) == [lab.names[j] for j in result.table["index"]]
-    assert list(result.feature_names) == lab.names
+    assert list(result.table["name"]) == names_in(selector, lab, result.table["index"])
+    if selector.made_ is None:
+        assert (result.n_samples, result.n_features) == store.shape
+        assert list(result.feature_names) == lab.names
     assert set(case.options) <= set(result.parameters)
 
 
@@ -286,12 +297,15 @@ def what_comes_out_is_what_came_in_and_lazy_stays_lazy(case: Case, lab: Lab) -> 
     frame = pd.DataFrame(lab.X, columns=lab.names)
     y = lab.y(case)
     selector = case.make().fit(frame, y)
+    store, made = lab.store(case.target), selector.made_
     columns = np.flatnonzero(selector.support_)
-    chosen, names = lab.X[:, columns], [lab.names[j] for j in columns]
+    names = names_in(selector, lab, np.sort(selector.selected_))
+    chosen, of_store = (
+        X[:, columns] if made is None else made.of(X[:, made.parents]) for X in (lab.X, store.read(slice(None)))
+    )
     assert list(selector.get_feature_names_out()) == names
     np.testing.assert_array_equal(selector.transform(frame), chosen)
-    store = lab.store(case.target)
-    np.testing.assert_array_equal(selector.transform(store), store.read(slice(None), columns))
+    np.testing.assert_array_equal(selector.transform(store), of_store)
     array, lazy = da.from_array(lab.X, chunks=(150, 7)), dd.from_pandas(frame, npartitions=3)
     prediction = selector.predict(frame)
     np.testing.assert_allclose(selector.predict(store), prediction[store.source_rows], rtol=1e-10, atol=1e-12)

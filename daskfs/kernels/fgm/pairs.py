@@ -25,7 +25,7 @@ def n_implicit(n_parents: int) -> int:
     Examples
     --------
     >>> n_implicit(3), n_implicit(4_590_000)
-    (9, 10534054590000)
+    (9, 10534056885000)
     """
     return n_parents + n_parents * (n_parents + 1) // 2
 

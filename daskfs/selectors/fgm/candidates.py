@@ -12,7 +12,7 @@ not know. Plain columns are the first case, so that they pay nothing for the oth
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import ClassVar, NamedTuple
 
@@ -31,6 +31,7 @@ from daskfs.selectors.fgm.tasks import (
     best_of_block,
     best_of_both,
     best_of_part,
+    make_columns,
     read_columns,
     scores_of_block,
 )
@@ -108,13 +109,17 @@ class Candidates(ABC):
             order = self._foreseen(columns, order, values)
             groups = self._read_together(columns[order])
             at = np.cumsum([0, *(len(group) for group in groups)])
-            for k, part in self.run.each("columns", read_columns, groups):
+            for k, part in self._read(groups):
                 values[order[at[k] : at[k + 1]]] = part
             problem.keep(columns, values, *self._scaling_of(columns, values))
 
     def _foreseen(self, columns: np.ndarray, order: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Write the values that are here already; return the places of the other columns, in this order."""
         return order
+
+    def _read(self, groups: list[np.ndarray]) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield the numbers of groups of columns and their values, in any order."""
+        return self.run.each("columns", read_columns, groups)
 
     @abstractmethod
     def _read_together(self, ascending: np.ndarray) -> list[np.ndarray]:
@@ -257,11 +262,15 @@ class StoredGroups(StoredColumns):
 
 
 class ImplicitColumns(Candidates):
-    """The columns that a feature map makes of a matrix, which scores itself."""
+    """The columns that a feature map makes of a matrix, which score themselves.
+
+    Tasks are sent the matrix, as those were that measured its columns, and apart from it what makes others of them.
+    """
 
     def __init__(self, run: Run, cut: Cut, implicit: ImplicitMatrix, cost: MapCost) -> None:
-        super().__init__(run, cut)
+        super().__init__(run.over(implicit), cut)
         self.implicit, self.cost = implicit, cost
+        self._stored, self._apart = run, implicit.apart()
 
     @property
     def units(self) -> Units:
@@ -278,9 +287,10 @@ class ImplicitColumns(Candidates):
         join = partial(best_of_both, n_wanted=n_wanted)
         none = np.empty(0, np.int64)
         best = Best(none, np.empty(0), none, np.empty((0, 0), self.implicit.dtype))
+        apart = self.run.keep(self._apart)
         for parts in self.implicit.rounds(self.run.limits.n_threads, held):
             floor = float(best.scores[-1]) if len(best.scores) == n_wanted else 0.0
-            found = self.run.reduce("scores", best_of_part, parts, join, v, n_wanted, floor)
+            found = self._stored.reduce("scores", best_of_part, parts, join, apart, v, n_wanted, floor)
             best = best_of_both(best, found, n_wanted)
         self.n_passes += 1
         return Found(best.columns, best.scores, float(best.scores[:per_pass].sum()))
@@ -289,6 +299,9 @@ class ImplicitColumns(Candidates):
         """Return the columns of some units, one unit after the other, and of each column its unit."""
         columns, bounds = self.implicit.columns_of(units)
         return columns, np.repeat(units, np.diff(bounds))
+
+    def _read(self, groups: list[np.ndarray]) -> Iterator[tuple[int, np.ndarray]]:
+        return self._stored.each("columns", make_columns, groups, self.run.keep(self._apart))
 
     def _read_together(self, ascending: np.ndarray) -> list[np.ndarray]:
         starts: Iterable[int] = range(0, len(ascending), self.cut.n_read)

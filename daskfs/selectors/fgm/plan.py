@@ -125,7 +125,14 @@ class Cut:
     task: Budget
 
 
-def cut_columns(shape: DataShape, sizes: Sizes, limits: Limits, way: Way = "strips", n_problems: int = 1) -> Cut:
+def cut_columns(
+    shape: DataShape,
+    sizes: Sizes,
+    limits: Limits,
+    way: Way = "strips",
+    n_problems: int = 1,
+    scoring: Budget | None = None,
+) -> Cut:
     """Return blocks of whole tiles whose sums fit in the limit beside the vectors over the rows.
 
     Parameters
@@ -137,6 +144,8 @@ def cut_columns(shape: DataShape, sizes: Sizes, limits: Limits, way: Way = "stri
         How tasks come by the values: tile by tile, as they lie in memory, or read in pieces, three of which fit too.
     n_problems : int
         Dual variables of each row: with several classes one for each.
+    scoring : Budget, optional
+        What a feature map takes to score its columns; it has to fit as well.
 
     Raises
     ------
@@ -152,6 +161,8 @@ def cut_columns(shape: DataShape, sizes: Sizes, limits: Limits, way: Way = "stri
     least.add("entries of one column", shape.columns_nbytes(1))
     if way == "pieces":
         least.add("pieces of one column", N_BUFFERS * GRANULE * itemsize)
+    if scoring is not None and scoring.nbytes > least.nbytes:
+        scoring.refuse_over(limit, "scoring the columns of the feature map takes")
     least.refuse_over(limit, f"one column of {n:,} rows and the dual variables take")
     column_nbytes = max(1, shape.columns_nbytes(m) // m) if shape.n_entries is not None else max(1, n * itemsize)
     wanted = max(tile_columns, TASK_NBYTES // column_nbytes, -(-m // 4096))
@@ -252,7 +263,11 @@ def plan_fgm(
     PlanError
         The limit is too small; with the size that would fit.
     """
-    cut, n_samples = cut_columns(shape, sizes, limits, n_problems=n_problems), shape.n_samples
+    n_samples = shape.n_samples
+    scoring = Budget()
+    if cost is not None:
+        scoring.add("dual variables", (8 + 16 * n_problems) * n_samples).include(Budget(cost.task))
+    cut = cut_columns(shape, sizes, limits, n_problems=n_problems, scoring=scoring)
     reads = reads_of(shape, sizes, cut)
     n_rows = n_samples * n_problems
     refit_nbytes = (8 + 2 * max(shape.itemsize, 4)) * n_samples * sizes.most_columns
@@ -278,8 +293,6 @@ def plan_fgm(
     merged = max(0, n_scored - n_kept)
     fate = f"; the inner products of the oldest {merged} groups are merged" if merged else ""
     if cost is not None:
-        scoring = Budget().add("dual variables", (8 + 16 * n_problems) * n_samples).include(Budget(cost.task))
-        scoring.refuse_over(limits.task_nbytes, f"scoring {cost.text} takes")
         n_reads = (n_scored * sizes.columns_per_pass) * (1 + n_trials)
         return SelectorPlan(
             n_tasks=n_passes * cost.n_tasks,

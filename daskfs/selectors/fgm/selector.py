@@ -310,7 +310,7 @@ class FGM(BaseSelector):
             room = None if run.task_limit is None else run.task_limit - (8 + 16 * n_problems) * shape.n_samples
             given = Given(*known, is_centred, self.normalize, n_problems, room)
             implicit = map_of(self.feature_map).over(matrix, given)
-            return ImplicitColumns(run.over(implicit, by="columns"), cut, implicit, cost)
+            return ImplicitColumns(run, cut, implicit, cost)
         scaling = Scaling.of(moments, float(weight.sum()), is_centred, self.normalize)
         if groups is None:
             return StoredColumns(run, cut, scaling)

@@ -147,10 +147,17 @@ def best_of_block(matrix: Matrix, v: np.ndarray, n_wanted: int, likely: np.ndarr
     return Best(*largest(scores, columns.start, n_wanted), kept, values)
 
 
-def best_of_part(matrix: ImplicitMatrix, v: np.ndarray, n_wanted: int, floor: float, part: Any) -> Best:
-    """Return the units of a part of implicit columns with the largest scores."""
-    units, scores = matrix.score_columns(v, n_wanted, floor, part)
-    return Best(units, scores, np.empty(0, np.int64), np.empty((0, 0), matrix.dtype))
+def best_of_part(
+    matrix: Matrix, implicit: ImplicitMatrix, v: np.ndarray, n_wanted: int, floor: float, part: Any
+) -> Best:
+    """Return the units of a part of the columns that a map makes of a matrix with the largest scores."""
+    units, scores = implicit.on(matrix).score_columns(v, n_wanted, floor, part)
+    return Best(units, scores, np.empty(0, np.int64), np.empty((0, 0), implicit.dtype))
+
+
+def make_columns(matrix: Matrix, implicit: ImplicitMatrix, columns: np.ndarray) -> np.ndarray:
+    """Return a few of the columns that a map makes of a matrix, each in a row of its own."""
+    return read_columns(implicit.on(matrix), columns)
 
 
 class ScoredBlock(NamedTuple):

@@ -1,0 +1,389 @@
+"""Maps of single variables: every column becomes a block of columns, and is selected with all of it or not at all.
+
+    k(x, x') = Σ_j κ(x_j, x'_j),    κ(a, b) ≈ φ(a)ᵀ φ(b)
+
+φ is linear between the edges of equal bins of a column's range, so it is a table; the unary map of the histogram
+intersection and splines of degree 1 are so exactly, the others to the error that `MapTable.error` tells. To score the
+blocks of all columns takes one look at each value, however wide the blocks are: `daskfs.kernels.fgm.levels`.
+
+Reference: Tan, Tsang and Wang (2014), section 6.1, (44) and (45); Maji and Berg (2009), "Max-margin additive
+classifiers for detection", ICCV (unary map); Vedaldi and Zisserman (2012), "Efficient additive kernels via explicit
+feature maps", IEEE PAMI 34, 480-492 (sampled maps).
+
+Differs from the papers: by default components are the leading eigenfunctions of the kernel on a column's range rather
+than samples of its spectrum (``components="sampled"``): of the chi-squared kernel three of them err by 0.1 % where
+sampled ones err by 3 %.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, TypeAlias
+
+import numpy as np
+from annotated_types import Ge, Le
+
+from daskfs.errors import ConfigError, DataError
+from daskfs.feature_maps.additive_matrix import AdditiveMatrix, cost_of
+from daskfs.feature_maps.base import FeatureMap, Given, MapCost
+from daskfs.feature_maps.map_table import MapTable, Ranges
+from daskfs.matrix.base import Matrix
+from daskfs.parameters import Count, Kind, Positive
+
+N_BINS = 128  # of a range, where a map is smooth
+REACH = 4.0  # deviations from the mean, beyond which values count as that far
+SPACINGS = np.geomspace(0.02, 12.0, 240)  # among which that of a sampled spectrum is chosen
+
+
+_FUNCTION = Kind("callable or str", lambda value: callable(value) or isinstance(value, str), "a function", str)
+Function: TypeAlias = Annotated[Any, _FUNCTION]
+Components: TypeAlias = Annotated[int, Ge(1), Le(N_BINS)]
+Way: TypeAlias = Literal["eigen", "sampled"]
+
+
+class AdditiveMap(FeatureMap):
+    """Every column becomes a block of columns: the base of the maps below."""
+
+    @abstractmethod
+    def table(self) -> MapTable:
+        """Return the map of places from 0 to 1."""
+
+    @abstractmethod
+    def labels(self) -> list[str]:
+        """Return what is added to a column's name for each component."""
+
+    def ranges(self, given: Given, name: Callable[[int], str]) -> Ranges:
+        """Return the range of each column: from its least to its largest value, but not far from the others.
+
+        Parameters
+        ----------
+        given : Given
+        name : callable
+            Describes a column, for errors.
+        """
+        high = np.minimum(given.maximum, _far(given))
+        return Ranges(np.maximum(given.minimum, given.mean - REACH * given.deviation), high)
+
+    def over(self, matrix: Matrix, given: Given) -> Any:
+        """Return the map's columns over a matrix; nothing is read."""
+        self.check_parameters()
+        return AdditiveMatrix(matrix, given, self.table(), self.labels(), self.ranges(given, matrix.names.describe))
+
+    def cost(
+        self,
+        n_samples: int,
+        n_features: int,
+        itemsize: int,
+        n_entries: int | None = None,
+        n_classes: int = 1,
+        task_nbytes: int | None = None,
+    ) -> MapCost:
+        """Return what the map makes of a matrix of this shape."""
+        self.check_parameters()
+        return cost_of(self.table(), n_samples, n_features, itemsize, n_entries, n_classes, task_nbytes)
+
+
+def _far(given: Given) -> np.ndarray:
+    """Return beyond what a value counts as that: far from the mean, or far above the usual size of what is not 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        size = np.where(given.minimum >= 0.0, (given.deviation**2 + given.mean**2) / given.mean, 0.0)
+    return np.maximum(given.mean + REACH * given.deviation, REACH * np.nan_to_num(size))
+
+
+class HistogramIntersection(AdditiveMap):
+    """The kernel min(a, b) of each variable, by a unary code: piecewise linear functions of single columns.
+
+    Parameters
+    ----------
+    levels : int
+        L, columns per variable: component l rises from 0 to 1 / √L within the l-th of L equal parts of the range. The
+        root mean square error is 0.105 / L√L: 1e-2 with 5, 1e-3 with 20, 1e-4 with 100.
+
+    Examples
+    --------
+    >>> HistogramIntersection(5).table().error() < 0.03
+    True
+    """
+
+    name = "histogram_intersection"
+
+    levels: Annotated[int, Ge(1), Le(4096)] = 20
+
+    def table(self) -> MapTable:
+        """Return the unary code."""
+        return MapTable(np.tri(self.levels + 1, self.levels, -1) / np.sqrt(self.levels), kernel=np.minimum)
+
+    def labels(self) -> list[str]:
+        """Return the share of the range within which each component rises."""
+        return [f"{l / self.levels:.4g} to {(l + 1) / self.levels:.4g}" for l in range(self.levels)]
+
+
+class _OfKernel(AdditiveMap):
+    """A map of a kernel, by a few components."""
+
+    n_components: int
+    components: str
+
+    def labels(self) -> list[str]:
+        """Number the components."""
+        return [f"{self.name} {l + 1}" for l in range(self.n_components)]
+
+    def table(self) -> MapTable:
+        """Return the components at the edges of the bins."""
+        edges = np.linspace(0.0, 1.0, N_BINS + 1)
+        places = edges**2 if self._is_root else edges
+        if self.components == "eigen":
+            values = _eigenfunctions(self._kernel(places[:, None], places[None]), self.n_components)
+            return MapTable(values, self._is_root, self._kernel)
+        if self.n_components % 2 == 0:
+            problem = f"expected an odd number of sampled components, found {self.n_components}"
+            raise ConfigError(problem, "n_components", f"set it to {self.n_components + 1}")
+        tables = [MapTable(self._sampled(places, L), self._is_root, self._kernel) for L in SPACINGS]
+        return min(tables, key=lambda table: table.error(100))
+
+    _is_root = False
+
+    @abstractmethod
+    def _kernel(self, a: np.ndarray, b: np.ndarray) -> np.ndarray: ...
+
+    @abstractmethod
+    def _sampled(self, places: np.ndarray, spacing: float) -> np.ndarray: ...
+
+
+class AdditiveGaussian(_OfKernel):
+    """The kernel exp(-(a - b)² / (2 σ²)) of each variable: smooth functions of single columns.
+
+    Parameters
+    ----------
+    bandwidth : float
+        σ, in standard deviations of the column.
+    n_components : int
+        Columns per variable.
+    components : {"eigen", "sampled"}
+        The kernel's leading eigenfunctions on the range of a column, or samples of its spectrum (Vedaldi and
+        Zisserman; an odd number).
+
+    Examples
+    --------
+    >>> AdditiveGaussian().table().error() < 0.01
+    True
+    """
+
+    name = "additive_gaussian"
+
+    bandwidth: Positive = 2.0
+    n_components: Components = 7
+    components: Way = "eigen"
+
+    def ranges(self, given: Given, name: Callable[[int], str]) -> Ranges:
+        """Return four deviations to either side of the mean, whatever is there: σ is a share of that."""
+        return Ranges(given.mean - REACH * given.deviation, given.mean + REACH * given.deviation)
+
+    def _kernel(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        kernel: np.ndarray = np.exp(-0.5 * ((a - b) * (2.0 * REACH / self.bandwidth)) ** 2)
+        return kernel
+
+    def _sampled(self, places: np.ndarray, spacing: float) -> np.ndarray:
+        sigma = self.bandwidth / (2.0 * REACH)
+        spacing = spacing / sigma
+        weight = sigma / np.sqrt(2.0 * np.pi) * np.exp(-0.5 * (sigma * spacing * np.arange(_harmonics(self) + 1)) ** 2)
+        return _harmonic_table(weight * spacing, spacing * places, np.ones_like(places))
+
+
+class _Homogeneous(_OfKernel):
+    """A kernel with κ(ca, cb) = c κ(a, b) of values that are not negative: counts, shares, tf-idf."""
+
+    _is_root = True
+
+    def ranges(self, given: Given, name: Callable[[int], str]) -> Ranges:
+        """Return the range from 0 on.
+
+        Raises
+        ------
+        DataError
+            A column with a value below 0.
+        """
+        negative = np.flatnonzero(given.minimum < 0.0)
+        if len(negative):
+            j = int(negative[0])
+            problem = f"expected values of at least 0, found {given.minimum[j]:.6g}"
+            raise DataError(
+                problem, name(j), f"use additive_gaussian, or leave out such columns: {self.name} is for counts"
+            )
+        return Ranges(np.zeros(len(given.mean)), np.minimum(given.maximum, _far(given)))
+
+    @staticmethod
+    @abstractmethod
+    def _spectrum(frequency: np.ndarray) -> np.ndarray: ...
+
+    def _sampled(self, places: np.ndarray, spacing: float) -> np.ndarray:
+        weight = spacing * self._spectrum(spacing * np.arange(_harmonics(self) + 1))
+        return _harmonic_table(weight, spacing * np.log(np.maximum(places, 1e-300)), np.sqrt(places))
+
+
+class AdditiveChi2(_Homogeneous):
+    """The chi-squared kernel 2ab / (a + b) of each variable, for counts and shares.
+
+    Parameters
+    ----------
+    n_components : int
+        Columns per variable.
+    components : {"eigen", "sampled"}
+        As for `AdditiveGaussian`.
+    """
+
+    name = "additive_chi2"
+
+    n_components: Components = 3
+    components: Way = "eigen"
+
+    def _kernel(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        total = a + b
+        return np.divide(2.0 * a * b, total, out=np.zeros_like(total), where=total > 0.0)
+
+    @staticmethod
+    def _spectrum(frequency: np.ndarray) -> np.ndarray:
+        spectrum: np.ndarray = 1.0 / np.cosh(np.pi * frequency)
+        return spectrum
+
+
+class AdditiveJensenShannon(_Homogeneous):
+    """The Jensen-Shannon kernel of each variable, for counts and shares.
+
+    Parameters
+    ----------
+    n_components : int
+        Columns per variable.
+    components : {"eigen", "sampled"}
+        As for `AdditiveGaussian`.
+    """
+
+    name = "additive_jensen_shannon"
+
+    n_components: Components = 3
+    components: Way = "eigen"
+
+    def _kernel(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        a, b = np.broadcast_arrays(a, b)
+        both = (a > 0.0) & (b > 0.0)
+        kernel, c, d = np.zeros(a.shape), a[both], b[both]
+        kernel[both] = 0.5 * (c * np.log2((c + d) / c) + d * np.log2((c + d) / d))
+        return kernel
+
+    @staticmethod
+    def _spectrum(frequency: np.ndarray) -> np.ndarray:
+        spectrum: np.ndarray = 2.0 / np.log(4.0) / np.cosh(np.pi * frequency) / (1.0 + 4.0 * frequency**2)
+        return spectrum
+
+
+class Splines(AdditiveMap):
+    """B-splines of each variable on equal intervals of its range: smooth curves with local bends.
+
+    Parameters
+    ----------
+    n_intervals : int
+        Of the range of a column; there are ``n_intervals + degree`` columns per variable.
+    degree : int
+        1: piecewise linear, exactly; up to 3, to a few parts in 10⁴.
+    """
+
+    name = "splines"
+
+    n_intervals: Annotated[int, Ge(1), Le(256)] = 8
+    degree: Annotated[int, Ge(1), Le(3)] = 3
+
+    def table(self) -> MapTable:
+        """Return the splines at the edges of bins, whole numbers of which make an interval."""
+        from scipy.interpolate import BSpline
+
+        per_interval = 1 if self.degree == 1 else -(-N_BINS // self.n_intervals)
+        h = 1.0 / self.n_intervals
+        knots = h * np.arange(-self.degree, self.n_intervals + self.degree + 1)
+        places = np.linspace(0.0, 1.0, self.n_intervals * per_interval + 1)
+        return MapTable(BSpline.design_matrix(places, knots, self.degree).toarray())
+
+    def labels(self) -> list[str]:
+        """Number the splines."""
+        return [f"spline {l + 1}" for l in range(self.n_intervals + self.degree)]
+
+
+class OwnMap(AdditiveMap):
+    """A map of your own: any function of a variable, looked at in 128 bins of a column's range.
+
+    Parameters
+    ----------
+    function : callable or str
+        Takes places from 0 to 1 within a column's range, shape (n,), and returns shape (n, width) or (n,). In a
+        pipeline file ``"package.module:function"``.
+    is_kernel : bool
+        Whether it is a kernel κ(a, b) of two arrays of places, of which the leading `n_components` eigenfunctions are
+        taken.
+    n_components : int
+        Of a kernel.
+
+    Examples
+    --------
+    >>> OwnMap(lambda place: np.stack([place, place**2], axis=1)).table().values.shape
+    (129, 2)
+    """
+
+    name = "own"
+
+    function: Annotated[
+        Any, Kind("callable or str", lambda f: callable(f) or isinstance(f, str), "a function", str)
+    ] = "builtins:float"
+    is_kernel: bool = False
+    n_components: Count = 3
+
+    def table(self) -> MapTable:
+        """Return the function at the edges of the bins.
+
+        Raises
+        ------
+        ConfigError
+            The function is not to be found, or returns something else than finite numbers of that shape.
+        """
+        from daskfs.methods import load
+
+        function = load(self.function) if isinstance(self.function, str) else self.function
+        edges = np.linspace(0.0, 1.0, N_BINS + 1)
+        if self.is_kernel:
+            gram = self._checked(function(edges[:, None], edges[None]), 2)
+            return MapTable(_eigenfunctions(0.5 * (gram + gram.T), self.n_components), kernel=function)
+        values = self._checked(function(edges), 1)
+        return MapTable(values.reshape(len(edges), -1))
+
+    def _checked(self, found: Any, n_axes: int) -> np.ndarray:
+        values, n = np.asarray(found, dtype=np.float64), N_BINS + 1
+        fits = values.shape == (n, n) if n_axes == 2 else values.ndim in (1, 2) and values.shape[0] == n
+        if not fits or not np.isfinite(values).all():
+            expected = f"({n}, {n})" if n_axes == 2 else f"({n}, width)"
+            problem = f"expected finite numbers of shape {expected} for {n} places, found shape {values.shape}"
+            raise ConfigError(problem, "function", "let it take an array of places and return a row for each")
+        return values
+
+    def labels(self) -> list[str]:
+        """Number the components."""
+        return [f"own {l + 1}" for l in range(self.table().values.shape[1])]
+
+
+def _harmonics(map_: _OfKernel) -> int:
+    return map_.n_components // 2
+
+
+def _harmonic_table(weight: np.ndarray, angle: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """Return √w_0, √(2 w_h) cos(h angle), √(2 w_h) sin(h angle), h = 1, 2, ..., times `size`."""
+    found = [np.sqrt(weight[0]) * np.ones_like(angle)]
+    for h in range(1, len(weight)):
+        found += [np.sqrt(2.0 * weight[h]) * np.cos(h * angle), np.sqrt(2.0 * weight[h]) * np.sin(h * angle)]
+    return np.stack(found, axis=1) * size[:, None]
+
+
+def _eigenfunctions(gram: np.ndarray, n_components: int) -> np.ndarray:
+    """Return the best approximation of a kernel by so many components, with the largest value of each positive."""
+    values, vectors = np.linalg.eigh(gram)
+    leading = vectors[:, ::-1][:, :n_components] * np.sqrt(np.maximum(values[::-1][:n_components], 0.0))
+    peak = np.abs(leading).argmax(axis=0)
+    signs: np.ndarray = np.sign(leading[peak, np.arange(n_components)])
+    return np.ascontiguousarray(leading * np.where(signs == 0.0, 1.0, signs))
