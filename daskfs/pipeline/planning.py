@@ -65,6 +65,8 @@ WORTH_WORKERS_NBYTES = 512 * MIB
 """A store from which on the processes of a cluster of its own make it sooner than they start and load Arrow."""
 INGEST_SHARE = 2
 """Ingest holds the rows it is cutting into tiles and the permuted copy of them, never more than its limit."""
+SPARSE_INGEST_NBYTES = 1024 * MIB
+"""Ingest of entries takes what it may, to sort more of them at once; so much is enough of small stores."""
 
 
 @dataclass(frozen=True)
@@ -419,6 +421,8 @@ class ProcessLimits(NamedTuple):
         left = self._left_to_ingest(self.base_of_client(data.n_samples, data.held_nbytes), self.client)
         if self.ingests_on_workers(data):
             left = min(left, self._left_to_ingest(self.base_of_worker(), self.worker or 0))
+        if data.n_entries is not None:
+            left = min(left, max(SPARSE_INGEST_NBYTES, INGEST_SHARE * data.store_nbytes))
         return max(left, 16 * MIB)
 
     def _left_to_ingest(self, base: Budget, limit: int) -> int:
@@ -698,7 +702,9 @@ def make_plan(
 
 
 def _ingest_step(data: DataFacts, limits: ProcessLimits) -> PlannedStep:
-    rows = min(INGEST_SHARE * data.store_nbytes, limits.ingest_nbytes(data))
+    rows = limits.ingest_nbytes(data)
+    if data.n_entries is None:
+        rows = min(INGEST_SHARE * data.store_nbytes, rows)
     taken = Budget().add("text or columns not yet encoded", READER_NBYTES).add("rows being permuted", rows)
     client, worker = limits.base_of_client(data.n_samples, data.held_nbytes) + taken, Budget()
     text, n_tasks = "rows permuted, tiles written", 1

@@ -44,7 +44,7 @@ def plan_one_piece(method: str, subsets: Subsets, limits: Limits, n_paths: int =
     return SelectorPlan(
         n_tasks=n_paths,
         n_passes=n_paths,
-        read_nbytes=n_paths * shape.nbytes,
+        read_nbytes=n_paths * shape.held_nbytes,
         task=task,
         client=client,
         text=f"{method}: all {shape.n_samples:,} rows in each of {n_paths} task(s)",

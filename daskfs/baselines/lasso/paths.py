@@ -149,7 +149,7 @@ def plan_paths(
         n_tasks=n_blocks,
         n_passes=n_passes,
         task=task,
-        read_nbytes=n_passes * shape.nbytes,
+        read_nbytes=n_passes * shape.held_nbytes,
         client=client,
         text=f"{method}: {n_blocks} blocks of {rows:,} rows; a pass for the moments and one to three for Gram rows, "
         "more where a model has dozens of features",

@@ -245,7 +245,7 @@ def plan_mission(shape: MissionShape, memory_limit: int | None) -> SelectorPlan:
     return SelectorPlan(
         n_tasks=_n_tasks_of_pass(settings, data.n_samples) * n_passes,
         n_passes=n_passes,
-        read_nbytes=data.nbytes * n_passes,
+        read_nbytes=data.held_nbytes * n_passes,
         task=shape.task(shape.piece_rows(memory_limit)),
         client=client,
         text=(

@@ -77,6 +77,11 @@ class DataShape:
         return self.n_samples * self.n_features * self.itemsize
 
     @property
+    def held_nbytes(self) -> int:
+        """Bytes of all values as they are held: dense, or entries with their places."""
+        return self.nbytes if self.n_entries is None else self.n_entries * (self.itemsize + 4)
+
+    @property
     def tiles_nbytes(self) -> int:
         """Bytes that the reader holds beside blocks of the matrix: a tile decoded, one encoded, and a block of one."""
         tile_rows, tile_columns = self.tile_shape or (1, 1)
