@@ -25,6 +25,12 @@ from daskfs.feature_maps.additive_matrix import AdditiveMatrix, Range
 from daskfs.feature_maps.base import Given
 from daskfs.matrix.arrays import ArrayMatrix
 
+
+def _name(value: object) -> str:
+    """Return a name that is the same in every process, which that of a function is not."""
+    return "own" if isinstance(value, OwnMap) else str(value)
+
+
 MAPS: list[AdditiveMap] = [
     HistogramIntersection(7),
     AdditiveGaussian(),
@@ -78,7 +84,7 @@ def _scores(implicit: AdditiveMatrix, v: np.ndarray, parts: list[Range] | None =
         (AdditiveJensenShannon(5, "sampled"), 0.01),
         (OwnMap(lambda a, b: a * b, is_kernel=True, n_components=1), 1e-6),
     ],
-    ids=str,
+    ids=_name,
 )
 def test_products_of_a_map_are_its_kernel(feature_map: AdditiveMap, error: float) -> None:
     table = feature_map.table()
@@ -99,7 +105,7 @@ def test_the_unary_code_errs_within_a_level_alone(levels: int) -> None:
     )
 
 
-@pytest.mark.parametrize("feature_map", MAPS, ids=str)
+@pytest.mark.parametrize("feature_map", MAPS, ids=_name)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int8])
 @pytest.mark.parametrize("normalize", [True, False, "auto"])
 def test_a_score_is_the_sum_of_squares_of_its_columns(
