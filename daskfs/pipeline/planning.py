@@ -744,6 +744,8 @@ def _refit_step(n_columns: int, n_selections: int, data: DataFacts, limits: Proc
 def _evaluate_step(data: DataFacts, limits: ProcessLimits) -> PlannedStep:
     n_test = data.n_samples - data.n_train
     client = limits.base_of_client(data.n_samples, data.held_nbytes).add("blocks of test rows", EVALUATE_NBYTES)
+    if data.n_entries is not None:
+        client.add("which columns are selected", 4 * data.n_features)
     return PlannedStep("evaluate", n_test * data.row_nbytes, 1, 1, 0, client, Budget(), "selected columns only")
 
 

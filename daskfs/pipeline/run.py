@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 
 TEST_BLOCK_NBYTES = 8 * 2**20
 """Memory limit of the blocks of test rows: two blocks and their copies in double precision stay small."""
+TEST_ENTRY_NBYTES = 40
+"""Of an entry of a sparse store, and of its place among the selected columns."""
 
 
 @dataclass(frozen=True)
@@ -385,11 +387,40 @@ def linear_predictor(selector: BaseSelector, matrix: Matrix, progress: Progress)
     prediction = np.full((matrix.shape[0], *np.shape(predictor.intercept)), predictor.intercept, dtype=np.float64)
     progress.start("evaluate", matrix.shape[0])
     if len(predictor.columns):
-        for block in matrix.row_blocks(columns=predictor.columns, memory_limit=TEST_BLOCK_NBYTES):
-            prediction[block.start : block.stop] += predictor.without_intercept(block.X.astype(np.float64))
-            progress.advance(block.stop - block.start)
+        for rows, X in _test_blocks(matrix, predictor.columns):
+            prediction[rows] += predictor.without_intercept(X)
+            progress.advance(rows.stop - rows.start)
     progress.finish()
     return prediction
+
+
+def _test_blocks(matrix: Matrix, columns: np.ndarray) -> Iterator[tuple[slice, Any]]:
+    """Yield rows and their values in some columns, float64: dense, or of a sparse store their entries."""
+    counts = matrix.entry_counts(slice(None))
+    if counts is None:
+        for block in matrix.row_blocks(columns=columns, memory_limit=TEST_BLOCK_NBYTES):
+            yield slice(block.start, block.stop), block.X.astype(np.float64)
+        return
+    import scipy.sparse
+
+    place = np.full(matrix.shape[1], -1, np.int32)
+    place[columns] = np.arange(len(columns))
+    ends = np.cumsum(counts) * TEST_ENTRY_NBYTES
+    start = 0
+    while start < len(counts):
+        most = (ends[start - 1] if start else 0) + TEST_BLOCK_NBYTES
+        stop = max(start + 1, int(np.searchsorted(ends, most, side="right")))
+        found = matrix.sparse_rows(slice(start, stop))
+        assert found is not None  # it counts entries
+        places = place[found.indices]
+        is_wanted = places >= 0
+        starts = np.concatenate([[0], np.cumsum(is_wanted)])[found.indptr]
+        values = found.data[is_wanted].astype(np.float64)
+        yield (
+            slice(start, stop),
+            scipy.sparse.csr_array((values, places[is_wanted], starts), (stop - start, len(columns))),
+        )
+        start = stop
 
 
 def _true_features(store: Stored) -> list[int]:
