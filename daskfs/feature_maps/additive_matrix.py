@@ -17,6 +17,7 @@ from daskfs.kernels.fgm.levels import (
     squares_with_table,
     whole_numbers,
 )
+from daskfs.kernels.fgm.pairs import PRIOR_ROWS
 from daskfs.kernels.fgm.scores import ALL_LINES, flattened
 from daskfs.kernels.fgm.topk import largest
 from daskfs.matrix.base import Matrix
@@ -25,7 +26,6 @@ from daskfs.matrix.blocks import Strip
 TASK_NBYTES = 64 << 20  # of columns that one task reads: hides Dask's cost of a task
 SUMS_NBYTES = 64 << 20  # of the sums that a task keeps
 PIECE_NBYTES = 8 << 20  # of rows that are read at a time where there are neither tiles nor a view
-PRIOR_ROWS = 30.0  # of columns with many zeros: see `AdditiveMatrix`
 
 
 _PLACES = np.linspace(0.0, 1.0, 101)

@@ -16,7 +16,7 @@ from daskfs.kernels.numba_cache import is_stopped, kernel
 MOST_PARENTS = 2**31 - 1
 """Their pairs have numbers below 2⁶³."""
 PRIOR_ROWS = 30.0
-"""Of products of dummies, counts and tf-idf, as `daskfs.selectors.fgm.passes` has it of columns."""
+"""More rows with which dummies, counts and tf-idf, and products of them, are standardised: see `prior_variance`."""
 
 
 def n_implicit(n_parents: int) -> int:

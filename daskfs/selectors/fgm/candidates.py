@@ -20,11 +20,12 @@ import numpy as np
 
 from daskfs.feature_maps.base import ImplicitMatrix, MapCost
 from daskfs.feature_maps.groups import FeatureGroups
+from daskfs.kernels.fgm.pairs import PRIOR_ROWS
 from daskfs.kernels.fgm.topk import largest
 from daskfs.selectors.fgm.loss_weight import typical_variance
 from daskfs.selectors.fgm.plan import Cut, Units
 from daskfs.selectors.fgm.restricted_problem import RestrictedProblem
-from daskfs.selectors.fgm.standardising import PRIOR_ROWS, Scaling, blocks_of
+from daskfs.selectors.fgm.standardising import Scaling, blocks_of
 from daskfs.selectors.fgm.tasks import (
     Best,
     ScoredBlock,

@@ -7,12 +7,11 @@ from typing import Self
 
 import numpy as np
 
+from daskfs.feature_maps.product_scaling import typical_squares
+from daskfs.kernels.fgm.pairs import PRIOR_ROWS
 from daskfs.selectors.fgm.plan import Cut
 from daskfs.selectors.fgm.tasks import ColumnMoments, ColumnRange, sums_of_block
 from daskfs.selectors.shared.run import Run
-
-PRIOR_ROWS = 30.0  # of dummies, counts and tf-idf, see `prior_variance`
-COMMON_SIZE = 3.0  # factor up to which columns are taken to share a unit
 
 
 def column_moments(run: Run, cut: Cut, weight: np.ndarray, is_weighted: bool) -> ColumnMoments:
@@ -92,7 +91,7 @@ def prior_variance(moments: ColumnMoments, n_rows: float) -> np.ndarray:
     rows of 10,000 scores as high as one of 5,000 where both say as much of their own rows: the few rows of each of
     many categories say something by chance. `PRIOR_ROWS` more rows, as large as the column's own that are not 0, let it
     count for ``m / (m + PRIOR_ROWS)`` of that, m = (Σ x)² / Σ x² rows on which it stands. How large they are is the
-    columns' common size where a column's own is within `COMMON_SIZE` of it, so that a word's many mentions count.
+    columns' common size where a column's own is near it (`typical_squares`), so that a word's many mentions count.
 
     Parameters
     ----------
@@ -111,12 +110,4 @@ def prior_variance(moments: ColumnMoments, n_rows: float) -> np.ndarray:
     >>> prior_variance(dummies, 1000.0).round(3)
     array([0.022, 0.022])
     """
-    mean, variance = moments.mean, moments.deviation**2
-    chosen = (moments.minimum == 0.0) & (variance > 0.0)
-    further = np.zeros(len(mean))
-    if chosen.any():
-        mean, variance = mean[chosen], variance[chosen]
-        size = variance * (1.0 + (moments.deviation[chosen] / mean) ** 2)  # n variance / m
-        common = np.median(size)
-        further[chosen] = PRIOR_ROWS / n_rows * np.clip(common, size / COMMON_SIZE**2, size * COMMON_SIZE**2)
-    return further
+    return PRIOR_ROWS / n_rows * typical_squares(moments.mean, moments.deviation, moments.minimum)[1]
