@@ -147,7 +147,7 @@ def unchanged(file: Path) -> Iterator[None]:
         raise changed(file)
 
 
-def changed(file: Path) -> SourceError:
+def changed(file: Path | str) -> SourceError:
     """Return the error for a file whose stamp is another after it was read."""
     return SourceError("the file changed while it was read", str(file), "ingest it again when it is whole")
 

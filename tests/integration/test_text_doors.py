@@ -157,9 +157,9 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_file_that_changes_while_it_is_read_is_refused(workshop, kind, file, change, monkeypatch):
-    from daskfs.store.sparse.writer import SparseStoreWriter
+    from daskfs.store.sparse.part_writer import PartWriter
 
-    write, n_written = SparseStoreWriter.write, []
+    write, n_written = PartWriter.write, []
 
     def write_and_change(self, *block):
         if not n_written:
@@ -168,7 +168,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(workshop, kind, file, c
         return write(self, *block)
 
     with monkeypatch.context() as patched:
-        patched.setattr(SparseStoreWriter, "write", write_and_change)
+        patched.setattr(PartWriter, "write", write_and_change)
         expected = "no longer there" if change == "vanishes" else "the file changed while it was read"
         refused(ingest(workshop, kind), file.name, expected)
     assert not list(workshop.folder.glob("s.zarr*"))

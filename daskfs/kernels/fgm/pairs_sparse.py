@@ -247,14 +247,15 @@ def offer_sparse_pairs(  # type: ignore[no-untyped-def]
                 products += 1
         for q in range(n_met):
             of, j = sums[met[q]], other_ids[met[q]]
-            spread = spread_of(weighing, i, j, of[1], of[2])
-            if spread > 0.0 and is_wanted(wanted, i, j):
+            low, high = min(i, j), max(i, j)  # whichever is a: the same bits
+            spread = spread_of(weighing, low, high, of[1], of[2])
+            if spread > 0.0 and is_wanted(wanted, low, high):
                 score = 0.0
                 for c in range(n_classes):
                     score += of[3 + c] * of[3 + c]
                 score *= (weighing.square if i == j else weighing.pair) / spread
                 if score >= floor:
-                    offer(largest, score, number_in(min(i, j), max(i, j), n_parents))
+                    offer(largest, score, number_in(low, high, n_parents))
             of[:] = 0.0
     counts[0] += products
     counts[1] += n_skipped

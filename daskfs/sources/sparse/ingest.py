@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from daskfs.errors import DataError, SchemaError, SourceError
 from daskfs.matrix.base import Progress
 from daskfs.sources.base import MOST_PARTS
 from daskfs.sources.constants import Constants
+from daskfs.sources.files import changed
 from daskfs.sources.parts import described
 from daskfs.sources.sparse.base import SparseBlock, SparseSource
 from daskfs.store.sparse.kept import KeptSteps
@@ -65,10 +65,14 @@ class SparseIngest:
         SourceError, SchemaError, DataError
             Each with its place.
         """
-        parts = self.rows.parts()
+        stamps, parts = self.rows.stamps(), self.rows.parts()
         if parts and (len(parts) <= MOST_PARTS or not isinstance(workers, Here)):
-            with suppress(DataError, SourceError, SchemaError):  # explained by reading the whole
+            try:
                 return self._write_parts(parts, workers)
+            except (DataError, SourceError, SchemaError):  # explained by reading the whole, where it is what it was
+                for before, now in zip(stamps, self.rows.stamps(), strict=True):
+                    if before != now:
+                        raise changed(before[0]) from None
         return self._write_whole(workers)
 
     def _write_whole(self, workers: Workers) -> None:

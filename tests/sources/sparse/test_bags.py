@@ -16,6 +16,7 @@ from daskfs.sources import ingest as ingesting
 from daskfs.sources.ingest import ingest
 from daskfs.sources.registry import as_source, make_source
 from daskfs.sources.sparse.bags import BagSource
+from daskfs.sources.sparse.ingest import SparseIngest
 from tests.sources.sparse.reading import assert_same_rows, names_of, rows_of
 
 FIELDS = ["click", "n", "site"]
@@ -43,7 +44,8 @@ def in_parts(monkeypatch):
     def refused(*_):
         raise AssertionError("it was read as a whole")
 
-    return lambda: [monkeypatch.setattr(ingesting, name, refused) for name in ("_write", "write_sparse")]
+    wholes = (ingesting, "_write"), (SparseIngest, "_write_whole")
+    return lambda: [monkeypatch.setattr(where, name, refused) for where, name in wholes]
 
 
 @pytest.fixture
