@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -72,6 +73,41 @@ class NamedIds:
         texts = [name.encode() for name in names]
         text = np.frombuffer(b"".join(texts), np.uint8)
         return cls(np.arange(len(texts), dtype=np.uint64), text, np.cumsum([0, *map(len, texts)]))
+
+
+class NamesOnDemand(ABC):
+    """Names that are put together for whoever asks for them."""
+
+    @abstractmethod
+    def among(self, wanted: np.ndarray) -> NamedIds:
+        """Return those names whose ids are wanted, each id once, and maybe others."""
+
+    @abstractmethod
+    def of_rows(self, first: int, stop: int) -> ToldNames:
+        """Return the names of some rows of the block, and maybe others."""
+
+    @abstractmethod
+    def _every(self) -> NamedIds:
+        """Return the names of all features of the block."""
+
+    @cached_property
+    def _all(self) -> NamedIds:
+        return self._every()
+
+    @property
+    def ids(self) -> np.ndarray:
+        """Of all features of the block, each once."""
+        return self._all.ids
+
+    @property
+    def text(self) -> np.ndarray:
+        """Their names, one after the other."""
+        return self._all.text
+
+    @property
+    def offsets(self) -> np.ndarray:
+        """Where each begins, and the last ends."""
+        return self._all.offsets
 
 
 @dataclass(slots=True)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 
 from daskfs.kernels.text import kept_names
 from daskfs.kernels.text.hashes import NO_ID
-from daskfs.sources.sparse.base import NamedIds
+from daskfs.sources.sparse.base import NamedIds, NamesOnDemand
 
 
-class NamesInLines:
+class NamesInLines(NamesOnDemand):
     """The names of features in lines of Vowpal Wabbit's text, of which MISSION asks for few.
 
     Parameters
@@ -29,8 +27,7 @@ class NamesInLines:
     def __init__(self, ids: np.ndarray, places: np.ndarray, lines: np.ndarray, of_rows: np.ndarray) -> None:
         self._ids, self._places, self._lines, self._of_rows = ids, places, lines, of_rows
 
-    @cached_property
-    def _all(self) -> NamedIds:
+    def _every(self) -> NamedIds:
         chosen = np.empty(len(self._ids), np.int64)
         return self._copied(chosen[: kept_names.first_of_each(self._ids, _table(len(chosen)), chosen)])
 
@@ -40,21 +37,6 @@ class NamesInLines:
         text = np.empty(offsets[-1], np.uint8)
         kept_names.copy_names(self._lines, self._places, chosen, offsets, text)
         return NamedIds(self._ids[chosen], text, offsets)
-
-    @property
-    def ids(self) -> np.ndarray:
-        """Of all features of these rows, each once."""
-        return self._all.ids
-
-    @property
-    def text(self) -> np.ndarray:
-        """Their names, one after the other."""
-        return self._all.text
-
-    @property
-    def offsets(self) -> np.ndarray:
-        """Where each begins, and the last ends."""
-        return self._all.offsets
 
     def among(self, wanted: np.ndarray) -> NamedIds:
         """Return those names whose ids are wanted, each id once."""

@@ -12,7 +12,7 @@ import numpy as np
 from daskfs.errors import ConfigError
 from daskfs.kernels.text import kmers, ngrams
 from daskfs.kernels.text.hashes import ID_BITS
-from daskfs.sources.sparse.base import NamedIds, SparseBlock
+from daskfs.sources.sparse.base import NamedIds, NamesOnDemand, SparseBlock
 
 MOST_LETTERS = 31
 """Of a k-mer."""
@@ -32,7 +32,7 @@ class CountedRows(NamedTuple):
     """float64"""
 
 
-class NamesInIds:
+class NamesInIds(NamesOnDemand):
     """Names of a block's features, which their ids say: made for whoever asks.
 
     Parameters
@@ -52,24 +52,8 @@ class NamesInIds:
         """Return all."""
         return self
 
-    @cached_property
-    def _all(self) -> NamedIds:
+    def _every(self) -> NamedIds:
         return self._kmers.names_of(self._features)
-
-    @property
-    def ids(self) -> np.ndarray:
-        """Of the block's features, each once."""
-        return self._all.ids
-
-    @property
-    def text(self) -> np.ndarray:
-        """Their names, one after the other."""
-        return self._all.text
-
-    @property
-    def offsets(self) -> np.ndarray:
-        """Where each begins, and the last ends."""
-        return self._all.offsets
 
 
 class Kmers:

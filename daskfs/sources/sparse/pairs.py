@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from daskfs.errors import ConfigError, DataError, did_you_mean
 from daskfs.kernels.text import hashes, pairs
-from daskfs.sources.sparse.base import NamedIds, SparseBlock, SparseSource, ToldNames
+from daskfs.sources.sparse.base import NamedIds, NamesOnDemand, SparseBlock, SparseSource, ToldNames
 from daskfs.sources.sparse.over import OverSource
 
 MOST_OF_A_ROW = 2**24
@@ -61,7 +60,7 @@ class _Entries:
         return ids[:n_found], left[:n_found], right[:n_found]
 
 
-class NamedPairs:
+class NamedPairs(NamesOnDemand):
     """Names of a block's features and of their pairs, which are made of both features' names for whoever asks.
 
     Parameters
@@ -121,24 +120,8 @@ class NamedPairs:
             return names, places
         return _joined(names, nameless, [f"{self._prefix}{j}" for j in nameless.tolist()]), places
 
-    @cached_property
-    def _all(self) -> NamedIds:
+    def _every(self) -> NamedIds:
         return self.among(np.unique(self._ids[self._indptr[0] : self._indptr[-1]]))
-
-    @property
-    def ids(self) -> np.ndarray:
-        """Of all features and pairs of the block."""
-        return self._all.ids
-
-    @property
-    def text(self) -> np.ndarray:
-        """All names."""
-        return self._all.text
-
-    @property
-    def offsets(self) -> np.ndarray:
-        """Where each begins."""
-        return self._all.offsets
 
 
 class PairsSource(OverSource[SparseSource]):
