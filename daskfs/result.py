@@ -6,7 +6,7 @@ import csv
 import json
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION = 1
 _LARGEST_INT64 = 2**63 - 1
+_NONE_SELECTED = '\n  "selected": []'
+_ROWS_WRITTEN = 10_000
 TABLE_COLUMNS = ("rank", "index", "name", "coef", "score")
 
 
@@ -196,9 +198,8 @@ class SelectionResult:
     history_kind: str = ""
     refit: RefitRecord | None = None
 
-    def to_record(self) -> ResultRecord:
-        """Return what result.json holds."""
-        rows = self.table[list(TABLE_COLUMNS)].itertuples(index=False, name=None)
+    def to_record(self, n_selected: int | None = None) -> ResultRecord:
+        """Return what result.json holds, with the first `n_selected` features (all by default)."""
         return ResultRecord(
             format_version=FORMAT_VERSION,
             created_with=f"daskfs {__version__}",
@@ -209,10 +210,7 @@ class SelectionResult:
             n_features=int(self.n_features),
             n_selected=len(self.table),
             intercept=_plain(self.intercept),
-            selected=[
-                SelectedFeature(int(rank), int(index), str(name), _plain(coef), _plain(score))
-                for rank, index, name, coef, score in rows
-            ],
+            selected=self._selected(0, len(self.table) if n_selected is None else n_selected),
             parameters=_plain(self.parameters),
             metrics=_plain(self.metrics),
             store_digest=self.store_digest,
@@ -222,6 +220,22 @@ class SelectionResult:
             notes=[str(note) for note in self.notes],
             refit=self.refit,
         )
+
+    def _selected(self, start: int, stop: int) -> list[SelectedFeature]:
+        rows = self.table[list(TABLE_COLUMNS)].iloc[start:stop].itertuples(index=False, name=None)
+        return [
+            SelectedFeature(int(rank), int(index), str(name), _plain(coef), _plain(score))
+            for rank, index, name, coef, score in rows
+        ]
+
+    def _written_record(self) -> Iterator[str]:
+        """Yield the text of result.json, of which millions of features are never held together."""
+        before, after = _as_json(asdict(self.to_record(0))).split(_NONE_SELECTED)
+        yield before + _NONE_SELECTED[:-1]
+        for start in range(0, len(self.table), _ROWS_WRITTEN):
+            rows = [asdict(feature) for feature in self._selected(start, start + _ROWS_WRITTEN)]
+            yield ("," if start else "") + _as_json([rows])[len("[\n  [") : -len("\n  ]\n]")]
+        yield ("\n  ]" if len(self.table) else "]") + after + "\n"
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write result.json, selected.csv, history.parquet and, where there are any, scores.parquet.
@@ -250,7 +264,6 @@ class SelectionResult:
             raise RunError(
                 "a result already exists in this folder", str(folder), "choose another folder, or pass overwrite=True"
             )
-        record = json.dumps(asdict(self.to_record()), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with written_whole(folder / "selected.csv") as path:
@@ -264,8 +277,8 @@ class SelectionResult:
             if self.scores is not None:
                 with written_whole(folder / "scores.parquet") as path:
                     self._every_feature().to_parquet(path, index=False)
-            with written_whole(folder / "result.json") as path:
-                path.write_text(record, encoding="utf-8")
+            with written_whole(folder / "result.json") as path, path.open("w", encoding="utf-8") as file:
+                file.writelines(self._written_record())
         except OSError as fault:
             remedy = "free disk space or fix the permissions"
             raise RunError(f"cannot write the result: {fault}", str(folder), remedy) from fault
@@ -436,6 +449,10 @@ def _read_record(path: Path) -> dict[str, Any]:
         problem = f"format {version} is newer than this daskfs reads ({FORMAT_VERSION})"
         raise RunError(problem, folder, "upgrade daskfs")
     return record
+
+
+def _as_json(document: Any) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
 
 
 def _plain(value: Any) -> Any:

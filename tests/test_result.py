@@ -1,5 +1,6 @@
 import csv
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import jsonschema
@@ -43,6 +44,16 @@ def test_a_result_reads_back_equal(result, tmp_path):
     assert list(again.feature_names) == list(result.feature_names)
     assert again.to_record() == result.to_record()
     assert np.isnan(again.metrics["r2"])
+
+
+@pytest.mark.parametrize("n_selected", [0, 1, 2, 5, 6])
+def test_features_are_written_some_at_a_time_as_they_would_be_at_once(result, tmp_path, monkeypatch, n_selected):
+    monkeypatch.setattr("daskfs.result._ROWS_WRITTEN", 2)
+    names = np.array([f'"selected": [] {j}' for j in range(6)], dtype=object)
+    result.table = selection_table(range(n_selected), np.arange(n_selected), np.ones(n_selected), names)
+    text = (result.save(tmp_path) / "result.json").read_text(encoding="utf-8")
+    assert text == json.dumps(asdict(result.to_record()), indent=2, ensure_ascii=False) + "\n"
+    assert len(result.to_record(1).selected) == min(1, n_selected)
 
 
 def test_result_json_keeps_to_its_schema(result, tmp_path):

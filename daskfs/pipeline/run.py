@@ -337,7 +337,7 @@ class _Run:
             if several:
                 result.save(path / label, overwrite=True)
         next(iter(results.values())).save(path, overwrite=True)
-        metrics = {label: result.to_record().metrics for label, result in results.items()}
+        metrics = {label: result.to_record(0).metrics for label, result in results.items()}
         text = json.dumps(metrics if several else next(iter(metrics.values())), indent=2) + "\n"
         (path / "metrics.json").write_text(text, encoding="utf-8")
         write_page(path / "report.html", render_report(self.pipeline.name, results, figures))

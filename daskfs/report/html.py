@@ -79,7 +79,7 @@ def render_report(
 
 
 def _one_result(result: SelectionResult, figures: Sequence[Figure]) -> list[str]:
-    record = result.to_record()  # what is saved: the page is the same from memory and from disk
+    record = result.to_record(0)  # what is saved: the page is the same from memory and from disk
     return [
         _summary(result),
         f"<h2>Selected features</h2>{_selected(result)}",

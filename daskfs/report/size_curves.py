@@ -35,7 +35,7 @@ def lines_by_size(results: Mapping[str, SelectionResult]) -> dict[str, list[Sele
     if len({(result.store_digest, result.n_samples, result.n_features) for result in asked}) > 1:
         return {}
     for method in dict.fromkeys(result.method for result in asked):
-        family = [(result, result.to_record().parameters) for result in asked if result.method == method]
+        family = [(result, result.to_record(0).parameters) for result in asked if result.method == method]
         names = _distinguishing([parameters for _, parameters in family])
         for result, parameters in family:
             settings = [f"{name} = {_shown(parameters.get(name))}" for name in names]
