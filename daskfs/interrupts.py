@@ -23,10 +23,11 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, nullcontext, suppress
 from queue import Empty, SimpleQueue
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 STOP = ctypes.c_size_t(0)
 """The thread whose kernels are to return at once, or 0; kernels read it where it lies."""
@@ -38,6 +39,7 @@ _NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGALRM", "SIGUSR1", "SIGUSR2")
 _MARK = 0
 _POLL_S = 0.1
 
+T = TypeVar("T")
 Handler = Callable[[int, FrameType | None], Any]
 
 
@@ -194,6 +196,16 @@ def call_aside(function: Callable[..., Any], *arguments: Any, **options: Any) ->
     if is_result:
         return found
     raise found
+
+
+def result_of(future: Future[T]) -> T:
+    """Return the result of a future of a thread pool.
+
+    A signal that came just before the wait, or that another thread was given, does not end one without a time limit.
+    """
+    while is_reached() and not future.done():
+        wait((future,), timeout=_POLL_S)
+    return future.result()
 
 
 def call_kernel(kernel: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:

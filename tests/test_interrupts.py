@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -287,3 +288,19 @@ main()
 """
     done = run(code)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
+def test_a_signal_that_another_thread_was_given_ends_a_wait():
+    ended = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(ended.wait)
+        (thread,) = pool._threads
+        signalled = threading.Timer(0.3, signal.pthread_kill, (thread.ident, signal.SIGINT))
+        signalled.start()
+        try:
+            with pytest.raises(KeyboardInterrupt), interrupts.guard():
+                interrupts.result_of(waiting)
+        finally:
+            ended.set()
+            signalled.join()
+    assert waiting.result() is True

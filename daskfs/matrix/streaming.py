@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 
+from daskfs import interrupts
 from daskfs.matrix.blocks import ColumnBlock, RowBlock, Rows
 from daskfs.matrix.buffers import BufferPool
 
@@ -52,9 +53,9 @@ def prefetched(function: Callable[[ItemT], T], items: Iterable[ItemT], depth: in
             for item in items:
                 ahead.append(pool.submit(function, item))
                 if len(ahead) > depth:
-                    yield ahead.popleft().result()
+                    yield interrupts.result_of(ahead.popleft())
             while ahead:
-                yield ahead.popleft().result()
+                yield interrupts.result_of(ahead.popleft())
         finally:
             for future in ahead:
                 future.cancel()
