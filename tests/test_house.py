@@ -251,6 +251,12 @@ def test_what_a_worker_imports_is_light(module):
     assert modules_after(f"import {module}") & HEAVY == set()
 
 
+def test_processes_that_encode_columns_of_tables_do_without_numba():
+    """Which would take a hundred MiB in each of them."""
+    modules = ", ".join(f"daskfs.sources.{name}" for name in ("parts", "csv", "parquet", "dataframe"))
+    assert modules_after(f"import {modules}") & {"numba"} == set()
+
+
 def test_the_front_door_loads_nothing():
     assert modules_after("import daskfs; dir(daskfs)") & (HEAVY | {"numpy", "numba", "dask"}) == set()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -11,8 +12,10 @@ import pyarrow.compute as pc
 from daskfs.errors import SchemaError
 from daskfs.sources.columns import CategoryEncoder, DateEncoder, Encoder, NumberEncoder, checked_dates, checked_numbers
 from daskfs.sources.dates import years_of
-from daskfs.sources.levels import LevelCounts
 from daskfs.sources.table_schema import ColumnSchema, DateEncoding
+
+if TYPE_CHECKING:
+    from daskfs.sources.levels import LevelCounts
 
 MAX_CATEGORIES = 1000
 """Dummies of one column, unless the schema asks for more."""
@@ -35,7 +38,11 @@ class Survey:
     def __init__(self, columns: Mapping[str, ColumnSchema], *, by_id: bool = False) -> None:
         self.columns = {name: column for name, column in columns.items() if needs_survey(column, by_id=by_id)}
         counted_by_id = [name for name, column in self.columns.items() if by_id and is_open(column)]
-        self.level_counts = {name: LevelCounts(name) for name in counted_by_id}
+        self.level_counts: dict[str, LevelCounts] = {}
+        if counted_by_id:  # its kernels load numba, which the processes that encode dense columns do without
+            from daskfs.sources.levels import LevelCounts
+
+            self.level_counts = {name: LevelCounts(name) for name in counted_by_id}
         self.counts: dict[str, dict[str, int]] = {
             name: {} for name in self._of("category") if name not in counted_by_id
         }
