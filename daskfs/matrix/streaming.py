@@ -42,8 +42,16 @@ class Readable(Protocol):
         """Return the weights of the rows."""
 
 
-def prefetched(function: Callable[[ItemT], T], items: Iterable[ItemT], depth: int = 1) -> Iterator[T]:
-    """Yield ``function(item)`` in order, computing up to `depth` results ahead in a thread of its own."""
+def prefetched(
+    function: Callable[[ItemT], T],
+    items: Iterable[ItemT],
+    depth: int = 1,
+    leave_off: Callable[[], None] = lambda: None,
+) -> Iterator[T]:
+    """Yield ``function(item)`` in order, computing up to `depth` results ahead in a thread of its own.
+
+    The end waits for that thread; `leave_off` is called before, where the function may wait for something itself.
+    """
     if depth < 1:
         yield from map(function, items)
         return
@@ -57,6 +65,7 @@ def prefetched(function: Callable[[ItemT], T], items: Iterable[ItemT], depth: in
             while ahead:
                 yield interrupts.result_of(ahead.popleft())
         finally:
+            leave_off()
             for future in ahead:
                 future.cancel()
 

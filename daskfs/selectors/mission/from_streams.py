@@ -166,7 +166,7 @@ class LearnsFromStreams(KeepsModels):
         if done is not None:
             passage = replace(passage, n_seen=done.n_seen, counted=done.counted)
             blocks = behind(blocks, done.n_seen)
-        ahead = prefetched(_next_of(blocks), _endless(), 1)
+        ahead = prefetched(_next_of(blocks), _endless(), 1, source.leave_off)
         n_features = None if source.features_are_ids else source.n_features
         if self._names_of_features is None:
             self._names_of_features = FeatureNames(are_ids=n_features is None)
