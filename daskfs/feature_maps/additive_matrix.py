@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,7 +84,8 @@ class AdditiveMatrix(ImplicitMatrix):
     def __init__(self, matrix: Matrix, given: Given, table: MapTable, labels: list[str], ranges: Ranges) -> None:
         self.width = table.values.shape[1]
         super().__init__(matrix, matrix.shape[1] * self.width, matrix.shape[1])
-        self.table, self.component_labels, self.ranges, self.given = table, labels, ranges, given
+        self.table = replace(table, kernel=None)  # which need not travel, and may be a function that cannot
+        self.component_labels, self.ranges, self.given = labels, ranges, given
         self.variance = 1.0 if given.normalize is not False else float(table.at(_PLACES).var(axis=0).sum())
         self._known: dict[Range, np.ndarray] = {}
         itemsize = matrix.dtype.itemsize

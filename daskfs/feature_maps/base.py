@@ -17,6 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -424,7 +425,7 @@ class FeatureMap(Parameters, ABC):
         self.__dict__.update(state)
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and repr(other) == repr(self)
+        return type(other) is type(self) and repr(other.get_params()) == repr(self.get_params())
 
     def __hash__(self) -> int:
         return hash(repr(self))
@@ -435,4 +436,9 @@ class FeatureMap(Parameters, ABC):
             for name, parameter in parameters_of(type(self)).items()
             if repr(getattr(self, name)) != repr(parameter.default)
         }
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in told.items())})"
+        return f"{type(self).__name__}({', '.join(f'{name}={_shown(value)}' for name, value in told.items())})"
+
+
+def _shown(value: Any) -> str:
+    """Return a parameter as it is written; a function by its place, for where it lies in memory says nothing."""
+    return f"{value.__module__}:{value.__qualname__}" if isinstance(value, FunctionType) else repr(value)

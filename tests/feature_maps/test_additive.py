@@ -223,3 +223,13 @@ def test_what_a_pass_costs_is_known_before() -> None:
     cost = HistogramIntersection(20).cost(10_000, 784, 4)
     assert (cost.n_units, cost.n_columns, cost.columns_per_unit) == (784, 15_680, 20)
     assert "15,680 columns, 20 of each of 784 variables" in cost.text
+
+
+def test_what_a_kernel_of_the_users_made_travels_without_the_kernel() -> None:
+    X = _counts(50, 3, 8)
+    feature_map = OwnMap(lambda a, b: a * b, is_kernel=True, n_components=1)
+    implicit = feature_map.over(_matrix(X), _given(X))
+    made = pickle.loads(pickle.dumps(implicit.made(np.array([0, 2]))))
+    np.testing.assert_array_equal(made.of(X[:, [0, 2]]), implicit.read(slice(None), np.array([0, 2])))
+    assert "<lambda>" in repr(feature_map)
+    assert " at 0x" not in repr(feature_map)
