@@ -27,6 +27,7 @@ FLOORS = [  # from the top down; see CONTRIBUTING.md, "Decisions", for where thi
     {"methods", "parameters"},
     {"losses"},
     {"documents", "files"},
+    {"objects"},
     {"errors", "interrupts"},
     {"version"},
 ]
@@ -45,6 +46,8 @@ DOORS = {  # library: the rooms or modules that may import it
     "pydantic": {"documents", "pipeline", "sources"},
     "matplotlib": {"report"},
     "bokeh": {"report"},
+    "obstore": {"objects"},
+    "boto3": {"objects"},
     "sklearn": {"selectors", "baselines", "sources.sklearn_sets", "sources.sparse.ngrams"},
 }
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from daskfs.errors import CorruptStoreError
+from daskfs.files import Location
 from daskfs.store.header import SparseHeader, StoreHeader, check_version, parse_header
 from daskfs.store.manifest import MANIFEST, MAX_NBYTES, Manifest, check_description, write_manifest
 from daskfs.store.metadata import TEXT, ArrayMetadata, parse_metadata, read_metadata
@@ -38,7 +38,7 @@ class StoredArray:
         Of all chunks, as the manifest has them.
     """
 
-    folder: Path
+    folder: Location
     name: str
     metadata: ArrayMetadata
     max_nbytes: int
@@ -65,7 +65,7 @@ class StoredArray:
 _GROUPS = {"zarr.json", "statistics/zarr.json", "labels/zarr.json", "X/zarr.json", "names/zarr.json"}
 
 
-def read_header(folder: Path, manifest: Manifest) -> StoreHeader:
+def read_header(folder: Location, manifest: Manifest) -> StoreHeader:
     """Return the header of a store, held against the manifest.
 
     Raises
@@ -83,7 +83,7 @@ def read_header(folder: Path, manifest: Manifest) -> StoreHeader:
     return header
 
 
-def header_document(folder: Path) -> tuple[dict[str, Any], bytes]:
+def header_document(folder: Location) -> tuple[dict[str, Any], bytes]:
     """Return the attribute "daskfs" of a store's `zarr.json`, and that file's bytes.
 
     Raises
@@ -129,7 +129,7 @@ def expected_arrays(header: StoreHeader) -> dict[str, tuple[np.dtype, tuple[int,
 
 
 def read_array(
-    folder: Path, name: str, header: StoreHeader, manifest: Manifest, checksums: dict[str, np.ndarray] | None
+    folder: Location, name: str, header: StoreHeader, manifest: Manifest, checksums: dict[str, np.ndarray] | None
 ) -> StoredArray:
     """Return an array of a store, its description held against the manifest, the header and the length of its files.
 
@@ -168,7 +168,7 @@ def _is_X(metadata: ArrayMetadata, header: StoreHeader) -> bool:
     return (metadata.tile_shape, metadata.shard_shape, metadata.has_blosc) == layout
 
 
-def seal(folder: Path) -> None:
+def seal(folder: Location) -> None:
     """Write the checksums of all chunks, as they lie there, and the manifest.
 
     Raises

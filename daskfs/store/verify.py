@@ -9,20 +9,24 @@ from typing import Any
 import numpy as np
 
 from daskfs.errors import CorruptStoreError, StoreError
+from daskfs.files import Location
 from daskfs.matrix.base import Progress, Silent
+from daskfs.objects.path import ObjectPath
+from daskfs.objects.requests import all_of
 from daskfs.store.header import SparseHeader, StoreHeader
 from daskfs.store.manifest import MAX_NBYTES, check_description, read_checksums, read_manifest
 from daskfs.store.plain_files import REMEDY, read_document
 from daskfs.store.sparse.layout import BLOCK_ROWS, BY_BLOCKS
 from daskfs.store.stored_arrays import StoredArray, expected_arrays, read_array, read_header
+from daskfs.store.tile_reader import TileReader
 
 
-def damaged_parts(folder: Path, progress: Progress | None = None) -> list[str]:
+def damaged_parts(folder: Location, progress: Progress | None = None) -> list[str]:
     """Return one line per damaged part of a store, with the array, the chunk, the file and what is wrong.
 
     Parameters
     ----------
-    folder : Path
+    folder : Path or ObjectPath
     progress : Progress, optional
         Told how many files are done.
 
@@ -92,6 +96,8 @@ def _rows_of_chunks(array: StoredArray, header: StoreHeader, *known: Any) -> Cal
 def _damaged_tiles(array: StoredArray, progress: Progress, rows_of: Callable[[int], str]) -> list[str]:
     found = []
     reader = array.open()
+    if isinstance(array.folder, ObjectPath) and isinstance(reader, TileReader):
+        reader.expect_all()
     for tile in np.ndindex(*reader.grid_shape):
         try:
             reader.check_tile(*tile)
@@ -102,17 +108,35 @@ def _damaged_tiles(array: StoredArray, progress: Progress, rows_of: Callable[[in
     return found
 
 
-def _wrong_lengths(folder: Path, files: dict[str, int], found: list[str]) -> list[str]:
+def _wrong_lengths(folder: Location, files: dict[str, int], found: list[str]) -> list[str]:
     """Compare with the manifest what the chunks' own checks cannot see, such as bytes added to a shard."""
     lines = []
     named = "\n".join(found)
+    sizes = _sizes(folder, files) if isinstance(folder, ObjectPath) else None
     for file, nbytes in files.items():
         path = folder / file
         if f"{path}: " in named:
             continue
-        size = path.stat().st_size if path.is_file() else None
+        if isinstance(path, ObjectPath):
+            size = None if sizes is None else sizes.get(file)
+        else:
+            size = path.stat().st_size if path.is_file() else None
         if size != nbytes:
             what = "is missing" if size is None else f"has {size} bytes, expected {nbytes}"
             problem = f"a file of {file.rpartition('/c/')[0] or 'the store'} {what}"
             lines.append(str(CorruptStoreError(problem, str(path), REMEDY)))
     return lines
+
+
+def _sizes(folder: ObjectPath, files: dict[str, int]) -> dict[str, int]:
+    """Return the bytes of the objects of a store: as listed, or, where nothing is, as each tells."""
+    if not folder.is_read_only:
+        return folder.all_objects()
+
+    def size(name: str) -> int:
+        try:
+            return (folder / name).stat().st_size
+        except FileNotFoundError:
+            return -1
+
+    return {name: nbytes for name, nbytes in zip(files, all_of(size, files), strict=True) if nbytes >= 0}
