@@ -8,13 +8,16 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from daskfs.errors import ConfigError, StorageError, did_you_mean
 from daskfs.objects.address import READ_ONLY, SCHEMES, redacted
 from daskfs.objects.requests import answered, aside, client_of
+
+MULTIPART_NBYTES = 16 << 20
+"""Of files that are sent in parts of 5 MiB, four at once."""
 
 
 class ObjectStatus(NamedTuple):
@@ -52,8 +55,8 @@ class ObjectPath:
 
     Notes
     -----
-    It is no `os.PathLike`: what asks for files alone refuses it. Text shows it without passwords and queries. Pickled it
-    is its address and the options that were given; each process finds its own credentials.
+    It is no `os.PathLike`: what asks for files alone refuses it. Text shows it without passwords and queries. Pickled
+    it is its address and the options that were given; each process finds its own credentials.
     """
 
     root: str
@@ -136,6 +139,11 @@ class ObjectPath:
         return self._pure.suffix
 
     @property
+    def suffixes(self) -> list[str]:
+        """All endings of the name."""
+        return self._pure.suffixes
+
+    @property
     def parent(self) -> ObjectPath:
         """What the object is in."""
         return replace(self, key=self.key.rpartition("/")[0])
@@ -166,9 +174,15 @@ class ObjectPath:
 
     @property
     def client(self) -> Any:
-        """obstore's client."""
+        """Obstore's client."""
         root = f"{self.root}?{self.query}" if self.query else self.root
         return client_of(root, self.options)
+
+    def client_within(self) -> Any:
+        """Return obstore's client of what is in it, for libraries that take one."""
+        if self.root.startswith("memory"):
+            raise StorageError("the memory of a process is for stores of daskfs", str(self), "use a folder")
+        return client_of(f"{self.root}/{self.key}", self.options)
 
     def stat(self) -> ObjectStatus:
         """Return size, digest and time of the object.
@@ -277,6 +291,16 @@ class ObjectPath:
                     raise  # else the first try had arrived, and only its answer was lost
 
         aside(answered, put, str(self))
+
+    def write_file(self, path: Path) -> None:
+        """Write what a file holds, a large one in several parts; whole or not at all."""
+        import obstore
+
+        if path.stat().st_size < MULTIPART_NBYTES:
+            return self.write_bytes(path.read_bytes())
+        client = self.client
+        aside(answered, lambda: obstore.put(client, self.key, path, max_concurrency=4), str(self))
+        return None
 
     def unlink(self, missing_ok: bool = False) -> None:
         """Remove the object."""

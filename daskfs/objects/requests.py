@@ -20,15 +20,17 @@ from daskfs.errors import ConfigError, StorageError
 MOST_AT_ONCE = 32
 """Requests of a process."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 10.0
-"""Between two tries; doubled from one to the next, and drawn from the upper half of it, so that not all come back at once."""
+"""Between two tries; doubled from one to the next, and drawn from its upper half: not all come back at once."""
 TIMEOUT_S, CONNECT_TIMEOUT_S = 60.0, 10.0
 """Of one try."""
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>([A-Za-z]+)</Code>")
 _KIND = re.compile(r"kind: (\w+)")
-_CREDENTIALS = ("ExpiredToken", "InvalidToken", "TokenRefreshRequired", "InvalidAccessKeyId", "SignatureDoesNotMatch")
-_CREDENTIALS += ("RequestTimeTooSkewed", "AuthorizationHeaderMalformed", "ExpiredAuthenticationToken")
+_CREDENTIALS = {
+    *("ExpiredToken", "InvalidToken", "TokenRefreshRequired", "ExpiredAuthenticationToken"),
+    *("InvalidAccessKeyId", "SignatureDoesNotMatch", "RequestTimeTooSkewed", "AuthorizationHeaderMalformed"),
+}
 _TRANSIENT = (408, 425, 429)
 
 T = TypeVar("T")
@@ -116,7 +118,7 @@ def _reason_to_try_again(fault: Exception, shown: str) -> str:
         raise StorageError(f"refused with {told}", shown, "check the address, the region and the endpoint") from None
     if not isinstance(fault, _base_error()):
         raise fault
-    if "redential" in text or "metadata" in text.lower() and "169.254" in text:
+    if "redential" in text or ("metadata" in text.lower() and "169.254" in text):
         problem = "no credentials were found"
         raise StorageError(problem, shown, _how_to_authorise(shown)) from None
     kind = _KIND.search(text)

@@ -105,7 +105,7 @@ class ObjectStream(io.RawIOBase):
     def _fetched(self, start: int, stop: int) -> memoryview:
         import obstore
 
-        options: dict[str, Any] = {"range": (start, stop)}
+        options: Any = {"range": (start, stop)}
         if self._e_tag and not self._e_tag.startswith("W/"):
             options["if_match"] = self._e_tag
         found = memoryview(obstore.get(self._path.client, self._path.key, options=options).bytes())

@@ -1,4 +1,4 @@
-"""The chunks of an array that lie in an object store: which parts of which objects, asked for before they are needed."""
+"""The chunks of an array in an object store: which parts of which objects, asked for before they are needed."""
 
 from __future__ import annotations
 

@@ -156,7 +156,9 @@ class FeatureStore(Matrix):
     neither Zarr nor any data frame library.
     """
 
-    def __init__(self, path: Location, header: StoreHeader, manifest: Manifest, arrays: Mapping[str, StoredArray]) -> None:
+    def __init__(
+        self, path: Location, header: StoreHeader, manifest: Manifest, arrays: Mapping[str, StoredArray]
+    ) -> None:
         self.path, self.header, self._arrays = path, header, arrays
         self.is_sealed, self._manifest_identity = manifest.is_sealed, manifest.identity
         self.shape = header.shape

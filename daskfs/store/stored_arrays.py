@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -168,7 +169,7 @@ def _is_X(metadata: ArrayMetadata, header: StoreHeader) -> bool:
     return (metadata.tile_shape, metadata.shard_shape, metadata.has_blosc) == layout
 
 
-def seal(folder: Location) -> None:
+def seal(folder: Path) -> None:
     """Write the checksums of all chunks, as they lie there, and the manifest.
 
     Raises

@@ -25,8 +25,8 @@ from daskfs.matrix.blocks import Rows, Strip
 from daskfs.objects.ahead import Part
 from daskfs.objects.path import ObjectPath
 from daskfs.store.checksums import checksum_of
-from daskfs.store.chunks import Cut, Tiled, cuts, normalise, selection_length
 from daskfs.store.chunk_objects import ObjectFiles
+from daskfs.store.chunks import Cut, Tiled, cuts, normalise, selection_length
 from daskfs.store.metadata import TEXT, ArrayMetadata, parse_metadata, read_metadata
 from daskfs.store.plain_files import MISPLACED, REMEDY, OpenFile, PlainFile
 
@@ -189,7 +189,11 @@ class TileReader(Tiled):
 
     def parts(self, rows: Rows) -> list[Part]:
         """Return which parts of objects hold some numbers of a vector, in their order."""
-        return [] if self._files is None else self._files.parts((cut.tile,) for cut in cuts(normalise(rows, self.shape[0]), self._tile[0]))
+        return (
+            []
+            if self._files is None
+            else self._files.parts((cut.tile,) for cut in cuts(normalise(rows, self.shape[0]), self._tile[0]))
+        )
 
     def read_tiles(self, tile_rows: range, tile_columns: range, out: np.ndarray | None = None) -> np.ndarray:
         """Return whole tiles, one after another: no copy between the disk and the block.
@@ -489,7 +493,7 @@ def open_array(folder: Location, name: str) -> Any:
         return TileReader(folder, metadata, name)
     from daskfs.store.foreign import ZarrReader
 
-    return ZarrReader(folder, name)
+    return ZarrReader(str(folder), name)
 
 
 def _grid(rows: Rows, columns: Rows) -> Any:

@@ -1,4 +1,4 @@
-"""A server that speaks as much of S3 as daskfs asks for, with latency and faults on demand; it also serves plain HTTP."""
+"""A server that speaks as much of S3 as daskfs asks for, with latency and faults on demand; of plain HTTP, too."""
 
 from __future__ import annotations
 
@@ -167,7 +167,11 @@ def _handler(server: ObjectServer) -> type[BaseHTTPRequestHandler]:
             if key not in server.objects:
                 return self._answer(404, _fault("NoSuchKey"))
             content, digest, changed = server.objects[key]
-            headers = {"ETag": f'"{digest}"', "Last_Modified": formatdate(changed, usegmt=True), "Accept_Ranges": "bytes"}
+            headers = {
+                "ETag": f'"{digest}"',
+                "Last_Modified": formatdate(changed, usegmt=True),
+                "Accept_Ranges": "bytes",
+            }
             if self.headers.get("If-Match", headers["ETag"]) != headers["ETag"]:
                 return self._answer(412, _fault("PreconditionFailed"))
             if self.command == "HEAD":
