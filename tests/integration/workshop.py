@@ -25,7 +25,7 @@ from daskfs.__main__ import main
 main()
 """
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(daskfs.__file__).parents[1])}  # where it is not installed
-PROGRESS = re.compile(r"[\w-]+: [\d,]+ done in [\d.]+ s")
+PROGRESS = re.compile(r".*: ([\d,.]+( million)? \w+ in )?\d+ (s|min|h)( \d+ \w+)?")  # a step that took a second
 
 
 @dataclass(frozen=True)
