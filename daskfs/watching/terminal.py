@@ -54,9 +54,10 @@ def of_ended(state: State) -> str:
     """Return the line of a step that has ended."""
     assert state.step is not None
     method, words = words_of(state.step.name)
-    parts = f"{shown_count(state.step.done)} {words.part}{'s' if state.step.done != 1 else ''} in "
+    counts = words.part == "row" and state.step.done > 1
+    rows = f"{shown_count(state.step.done)} rows in " if counts else ""
     what = f"{method}, {words.doing}" if method else words.doing
-    return f"{what}: {parts if words.part and state.step.total > 1 else ''}{shown_seconds(state.step_seconds)}"
+    return f"{what}: {rows}{shown_seconds(state.step_seconds)}"
 
 
 class Bar(Viewer):

@@ -37,7 +37,7 @@ BEAT_S = 0.5
 """How often viewers are asked whether they want to look."""
 MEASURED_EVERY_S = 2.0
 """How often workers are asked what they hold and have read."""
-RATE_OVER_S = 15.0
+RATE_OVER_S = 6.0
 """Speeds are those of the last so many seconds."""
 FOUND_EVERY_S = 1.0
 MOST_VALUES = 400

@@ -34,6 +34,7 @@ STEPS = {
     "subproblems": Words("fitting the chosen columns"),
     "screen": Words("screening columns", "block"),
     "contribution": Words("summing what is held"),
+    "moments": Words("standardising columns", "block"),
     "gram": Words("multiplying columns", "block"),
     "sums": Words("multiplying columns", "block"),
     "descent": Words("descending"),
