@@ -44,16 +44,14 @@ from annotated_types import Gt, Lt
 
 from daskfs.errors import ConfigError
 from daskfs.feature_maps.base import Given, MapCost
-from daskfs.feature_maps.groups import FeatureGroups, GroupsGiven, needs_names
+from daskfs.feature_maps.groups import FeatureGroups
 from daskfs.feature_maps.registry import MapGiven, map_of
 from daskfs.kernels.fgm.shift import new_rows
 from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE, ONE_PREDICTION, find_loss
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
-from daskfs.matrix.names import Names
 from daskfs.parameters import Count, LossOf, Positive, Tolerance, n_to_select
 from daskfs.result import Parent, columns_of_parents
-from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.fgm.candidates import Candidates, ImplicitColumns, StoredColumns, StoredGroups
 from daskfs.selectors.fgm.loss_weight import C_FACTORS, VALIDATION_SHARE, default_C
 from daskfs.selectors.fgm.passes import Passes, Stopping
@@ -61,6 +59,7 @@ from daskfs.selectors.fgm.plan import Sizes, Units, Way, choose_sizes, cut_colum
 from daskfs.selectors.fgm.restricted_problem import RestrictedProblem, SolverSettings
 from daskfs.selectors.fgm.standardising import Scaling, column_moments
 from daskfs.selectors.fgm.tasks import scored_in_place
+from daskfs.selectors.grouped import SelectsGroups
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.refit import MeanLoss, refit_selected
@@ -68,7 +67,7 @@ from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, classes_of, signs_of
 
 
-class FGM(BaseSelector):
+class FGM(SelectsGroups):
     """Select the features that violate the optimum most, pass after pass over blocks of columns.
 
     Parameters
@@ -191,6 +190,7 @@ class FGM(BaseSelector):
     method = "fgm"
     score_kind = "standardised coefficient"
     history_kind = "passes"
+    _takes_overlap = True
 
     n_features_to_select: Count | None = None
     n_features_per_pass: Count | None = None
@@ -217,7 +217,6 @@ class FGM(BaseSelector):
     max_inner: Count = 50
     certify: bool = False
     debias: bool = True
-    feature_groups: GroupsGiven | None = None
     group_score: Literal["sum", "mean"] = "sum"
     counts: Literal["groups", "features"] = "groups"
     feature_map: MapGiven | None = None
@@ -234,21 +233,13 @@ class FGM(BaseSelector):
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         n_problems = shape.n_classes if shape.n_classes > 2 and find_loss(self.loss_).is_classifier else 1
-        groups = None
-        if shape.names is not None or not needs_names(self.feature_groups):  # else they are known once there is a store
-            groups = self._groups(shape.n_features, shape.names, shape.table_columns)
+        groups = self._planned_groups(shape)
         cost = self._cost(shape, limits, n_problems)
         sizes = self._sizes(_units(shape.n_features, groups, cost))
         n_passes = sizes.n_passes if self.n_features_to_select is None else -(-sizes.most // sizes.per_pass)
         n_scored = n_passes + self.certify
         refits, n_trials = self.debias and self.fit_intercept, len(C_FACTORS) if self.C == "validation" else 0
         return plan_fgm(shape, sizes, limits, self.solver, n_scored, n_problems, refits, n_trials, groups, cost)
-
-    def _groups(self, n_features: int, names: Names | None, of_table: np.ndarray | None) -> FeatureGroups | None:
-        """Return the groups of columns that are selected whole; None where each is selected alone."""
-        if self.feature_groups is None:
-            return None
-        return FeatureGroups.given(self.feature_groups, n_features, names, of_table)
 
     def _cost(self, shape: DataShape, limits: Limits, n_problems: int) -> MapCost | None:
         """Return what the feature map makes of a matrix; None where its columns are taken as they are."""
@@ -306,7 +297,7 @@ class FGM(BaseSelector):
         way: Way = "pieces" if matrix.strips(slice(None), first) is None else "strips"
         if scored_in_place(matrix, first) is not None or matrix.sparse_columns(first) is not None:
             way = "in place"
-        groups = self._groups(shape.n_features, matrix.names, matrix.table_columns)
+        groups = self._groups_of(matrix)
         counts = matrix.entry_counts()
         known = replace(shape, names=matrix.names, n_entries=None if counts is None else int(counts.sum()))
         cost = self._cost(known, run.limits, n_problems)
@@ -389,14 +380,7 @@ class FGM(BaseSelector):
             return {}
         groups, norms = passes.selected_units()
         by_norm = np.lexsort((groups, -norms))
-        names = passes.candidates.groups.names
-        self.groups_, self.group_scores_ = groups[by_norm], norms[by_norm]
-        self.group_names_ = np.array([str(names[g]) for g in self.groups_.tolist()], dtype=object)
-        columns, group_of = passes.candidates.columns_of(self.groups_[::-1])
-        strongest = dict(zip(columns.tolist(), group_of.tolist(), strict=True))
-        place = {group: k for k, group in enumerate(self.groups_.tolist())}
-        places = [place[strongest[j]] for j in self.selected_.tolist()]
-        return {"group": self.group_names_[places], "group_score": self.group_scores_[places]}
+        return self._set_groups(passes.candidates.groups, groups[by_norm], norms[by_norm])
 
     def _columns_of_parents(self, passes: Passes, v: np.ndarray) -> dict[str, Any]:
         """Return what each selected feature scored before any was, and its parents' own: see `columns_of_parents`."""
