@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 from daskfs.errors import ConfigError, StorageError, did_you_mean
 from daskfs.objects.address import READ_ONLY, SCHEMES, redacted
 from daskfs.objects.requests import answered, aside, client_of
+from daskfs.objects.stream import ObjectStream
 
 MULTIPART_NBYTES = 16 << 20
 """Of files that are sent in parts of 5 MiB, four at once."""
@@ -315,11 +316,10 @@ class ObjectPath:
 
     def open(self, mode: str = "rb", buffering: int = -1) -> BinaryIO:
         """Open the object for reading: a stream that can be sought in, and that asks ahead where it is read on."""
-        from daskfs.objects.stream import ObjectStream
-
         if mode != "rb":
             raise ValueError(f"expected mode 'rb', found {mode!r}")
-        stream = ObjectStream(self)
+        status = self.stat()
+        stream = ObjectStream(self.client, self.key, str(self), status.st_size, status.e_tag)
         return stream if buffering == 0 else io.BufferedReader(stream, 1 << 17)  # type: ignore[return-value]
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from daskfs import interrupts
 from daskfs.errors import SourceError
-from daskfs.objects.path import ObjectPath
 from daskfs.objects.requests import Transient, answered, begun
 
 PIECE_NBYTES = 1 << 20
@@ -22,6 +21,16 @@ STREAM_NBYTES = (MOST_AHEAD + 2) * PIECE_NBYTES
 class ObjectStream(io.RawIOBase):
     """The bytes of one version of an object.
 
+    Parameters
+    ----------
+    client : obstore's client
+    key : str
+    shown : str
+        Its address, for messages.
+    nbytes : int
+    e_tag : str
+        Of the version; "" where the server does not tell.
+
     Raises
     ------
     FileNotFoundError
@@ -29,13 +38,12 @@ class ObjectStream(io.RawIOBase):
         The object is another by now, from reading.
     """
 
-    def __init__(self, path: ObjectPath) -> None:
-        status = path.stat()
-        self._path, self._size, self._e_tag = path, status.st_size, status.e_tag
+    def __init__(self, client: Any, key: str, shown: str, nbytes: int, e_tag: str) -> None:
+        self._client, self._key, self._shown, self._size, self._e_tag = client, key, shown, nbytes, e_tag
         self._position, self._n_ahead, self._last = 0, 1, -1
         self._pieces: dict[int, Future[memoryview]] = {}
         self._over = threading.Event()
-        self.mode, self.name = "rb", str(path)
+        self.mode, self.name = "rb", shown
 
     def readable(self) -> bool:
         """Return True."""
@@ -97,10 +105,10 @@ class ObjectStream(io.RawIOBase):
         start = k * PIECE_NBYTES
         stop = min(self._size, start + PIECE_NBYTES)
         try:
-            return answered(lambda: self._fetched(start, stop), str(self._path), self._over)
+            return answered(lambda: self._fetched(start, stop), self._shown, self._over)
         except FileExistsError:  # it exists, and is another
             problem = "the object changed while it was read"
-            raise SourceError(problem, str(self._path), "ingest it again when it is whole") from None
+            raise SourceError(problem, self._shown, "ingest it again when it is whole") from None
 
     def _fetched(self, start: int, stop: int) -> memoryview:
         import obstore
@@ -108,7 +116,7 @@ class ObjectStream(io.RawIOBase):
         options: Any = {"range": (start, stop)}
         if self._e_tag and not self._e_tag.startswith("W/"):
             options["if_match"] = self._e_tag
-        found = memoryview(obstore.get(self._path.client, self._path.key, options=options).bytes())
+        found = memoryview(obstore.get(self._client, self._key, options=options).bytes())
         if len(found) != stop - start:
             raise Transient(f"expected {stop - start} bytes, found {len(found)}")
         return found

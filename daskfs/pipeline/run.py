@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import time
@@ -20,7 +21,7 @@ from daskfs.cluster.workers import Workers
 from daskfs.documents import dump_yaml
 from daskfs.errors import DaskfsError, RunError, StoreError
 from daskfs.losses import find_loss
-from daskfs.matrix.base import Matrix, Progress, Silent
+from daskfs.matrix.base import Matrix
 from daskfs.metrics import METRICS_OF_SCORES, PREDICTION_METRICS, precision, recall
 from daskfs.pipeline.compile_ahead import compile_ahead
 from daskfs.pipeline.config import Pipeline
@@ -36,7 +37,7 @@ from daskfs.pipeline.planning import (
     facts_of_store,
     plan_pipeline,
 )
-from daskfs.pipeline.progress import StepTimes, logged
+from daskfs.pipeline.progress import watched
 from daskfs.pipeline.refit import refit_by_ridge
 from daskfs.pipeline.stream_run import StreamRun, check_selections, check_stream
 from daskfs.report.html import render_report
@@ -49,6 +50,8 @@ from daskfs.sources.base import Source
 from daskfs.sources.ingest import ingest
 from daskfs.sources.sparse.base import SparseSource
 from daskfs.store.feature_store import FeatureStore, open_store
+from daskfs.watching.base import Progress
+from daskfs.watching.watch import Watch
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -114,8 +117,8 @@ def run_pipeline(
     try:
         with interrupts.held():
             folder = RunFolder.resume(output) if resume else RunFolder.start(output, force=force)
-        log = folder.path / "run.log"
-        with interrupts.guard(), _explained(folder.path), logged(log, progress or Silent()) as steps:
+        watching = watched(folder.path, pipeline.name, progress)
+        with interrupts.guard(), _explained(folder.path), watching as steps:
             results = write(folder, steps)
         with interrupts.concluding():
             folder.finish()
@@ -133,7 +136,7 @@ def run_pipeline(
 
 Stored: TypeAlias = "FeatureStore | GenotypeMatrix"
 """What the rows of a run come from."""
-Write = Callable[[RunFolder, StepTimes], dict[str, SelectionResult]]
+Write = Callable[[RunFolder, Watch], dict[str, SelectionResult]]
 """Computes everything, writes every file of a run's folder and returns the results by label."""
 
 
@@ -172,9 +175,7 @@ def _explained(folder: Path) -> Iterator[None]:
 class _Run:
     """One run while it lasts."""
 
-    def __init__(
-        self, pipeline: Pipeline, folder: RunFolder, plan: Plan, source: Source | None, steps: StepTimes
-    ) -> None:
+    def __init__(self, pipeline: Pipeline, folder: RunFolder, plan: Plan, source: Source | None, steps: Watch) -> None:
         self.pipeline = pipeline
         self.folder = folder
         self.plan = plan
@@ -358,7 +359,8 @@ def make_store(
         return open_store(path)
     wanted = pipeline.stored
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(path, Path):
+            path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as fault:
         problem = f"cannot create the store's folder: {fault.strerror}"
         raise StoreError(problem, str(path), "choose another store.path") from None
@@ -373,6 +375,7 @@ def make_store(
         memory_limit=memory_limit,
         progress=progress,
         client=client,
+        storage_options=pipeline.storage_options,
     )
 
 
@@ -436,4 +439,7 @@ def _named_loss(selection: dict[str, Any], loss: str) -> dict[str, Any]:
 def _settings(pipeline: Pipeline, store: Stored) -> dict[str, Any]:
     """Return what the arrays of a checkpoint depend on."""
     document = pipeline.to_document()
+    chosen = pipeline.model_dump(mode="json", include={"split", "select"})
+    if any(chosen[name] != document[name] for name in chosen):  # of what came from ${NAME}, only a digest is kept
+        document["select"] = [document["select"], hashlib.sha256(json.dumps(chosen).encode()).hexdigest()]
     return {"store": {"digest": store.digest}, "split": document["split"], "select": document["select"]}

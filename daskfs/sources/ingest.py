@@ -15,7 +15,6 @@ from daskfs import interrupts
 from daskfs.cluster.open import parse_bytes, workers_of
 from daskfs.errors import ConfigError, DataError, SchemaError, SourceError, StoreExistsError, StoreFormatError
 from daskfs.files import Location, location
-from daskfs.matrix.base import Progress, Silent
 from daskfs.objects.path import ObjectPath
 from daskfs.sources.base import Source
 from daskfs.sources.constants import Constants
@@ -28,6 +27,7 @@ from daskfs.store.feature_store import FeatureStore, open_store
 from daskfs.store.manifest import MANIFEST
 from daskfs.store.published import sees_staging
 from daskfs.store.writer import StoreWriter
+from daskfs.watching.base import Progress, Silent
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -14,20 +14,21 @@ import numpy as np
 
 from daskfs.errors import ConfigError, StoreError, StoreFormatError, did_you_mean
 from daskfs.files import Location, location
-from daskfs.matrix.base import Matrix, Progress
+from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import ColumnStatistics, Crowding, Rows, SparseColumns, SparseRows, Strip
 from daskfs.matrix.names import Names
 from daskfs.objects.ahead import AHEAD_NBYTES
 from daskfs.objects.path import ObjectPath
 from daskfs.objects.requests import all_of
 from daskfs.store.header import SparseHeader, StoreHeader
-from daskfs.store.manifest import LOCK, MANIFEST, Manifest, identity_of, read_checksums, read_manifest
+from daskfs.store.manifest import LOCK, MANIFEST, Manifest, identity_of, is_finished, read_checksums, read_manifest
 from daskfs.store.sparse.names import StoredNames
 from daskfs.store.sparse.reader import SparseReader
 from daskfs.store.stored_arrays import StoredArray, expected_arrays, header_document, read_array, read_header, seal
 from daskfs.store.tile_reader import TileReader
 from daskfs.store.unfinished import SUFFIX
 from daskfs.store.verify import damaged_parts
+from daskfs.watching.base import Progress
 
 _opened: dict[tuple[str | ObjectPath, str], tuple[tuple[int, int], FeatureStore]] = {}
 """Stores that this process was sent, by path and the manifest's digest, with the manifest's inode and time."""
@@ -297,7 +298,7 @@ class FeatureStore(Matrix):
 
     def exists(self) -> bool:
         """Return whether the store's folder is still there."""
-        return (self.path / MANIFEST).exists() if isinstance(self.path, ObjectPath) else self.path.exists()
+        return is_finished(self.path)
 
     def verify_unchanged(self) -> None:
         """Raise an error where the store is no longer the one that was opened.

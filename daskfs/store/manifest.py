@@ -146,6 +146,16 @@ def read_manifest(folder: Location) -> Manifest:
         raise CorruptStoreError(f"{MANIFEST} is damaged: {reason}", str(path), REMEDY) from None
 
 
+def is_finished(folder: Location) -> bool:
+    """Return whether something is at the path of a store: a folder has its name, objects their manifest, last.
+
+    Raises
+    ------
+    StorageError
+    """
+    return folder.exists() if isinstance(folder, Path) else (folder / MANIFEST).is_file()
+
+
 def identity_of(folder: Location) -> str:
     """Return the digest of the manifest as it is now.
 

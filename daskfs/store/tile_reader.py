@@ -29,6 +29,7 @@ from daskfs.store.chunk_objects import ObjectFiles
 from daskfs.store.chunks import Cut, Tiled, cuts, normalise, selection_length
 from daskfs.store.metadata import TEXT, ArrayMetadata, parse_metadata, read_metadata
 from daskfs.store.plain_files import MISPLACED, REMEDY, OpenFile, PlainFile
+from daskfs.watching.reads import READ
 
 STRIP_NBYTES = 384 << 10
 """A strip and its copy fit in a second-level cache; smaller ones cost more calls than they save."""
@@ -313,6 +314,7 @@ class TileReader(Tiled):
                 yield 0, self._decode(place, tile)
             else:
                 yield from self._raw_strips(place, tile)
+        READ.add(self._tile_nbytes)
 
     def _raw_strips(self, place: _Place, tile: np.ndarray | None) -> Iterator[tuple[int, np.ndarray]]:
         n_rows, n_columns = self._tile

@@ -9,7 +9,6 @@ import numpy as np
 
 from daskfs.errors import CorruptStoreError, StoreError
 from daskfs.files import Location
-from daskfs.matrix.base import Progress, Silent
 from daskfs.objects.path import ObjectPath
 from daskfs.objects.requests import all_of
 from daskfs.store.header import SparseHeader, StoreHeader
@@ -18,6 +17,7 @@ from daskfs.store.plain_files import REMEDY, read_document
 from daskfs.store.sparse.layout import BLOCK_ROWS, BY_BLOCKS
 from daskfs.store.stored_arrays import StoredArray, expected_arrays, read_array, read_header
 from daskfs.store.tile_reader import TileReader
+from daskfs.watching.base import Progress, Silent
 
 
 def damaged_parts(folder: Location, progress: Progress | None = None) -> list[str]:

@@ -17,12 +17,12 @@ from daskfs import interrupts
 from daskfs.cluster.workers import Here, Workers
 from daskfs.errors import StoreError
 from daskfs.files import location
-from daskfs.matrix.base import Progress, Silent
 from daskfs.objects.path import ObjectPath
 from daskfs.store.header import versions
 from daskfs.store.published import unfinished_store
 from daskfs.store.row_vectors import RowVectors
 from daskfs.store.spool import draw_seed, stored_order
+from daskfs.watching.base import Progress, Silent
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
