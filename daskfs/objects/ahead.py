@@ -39,6 +39,8 @@ class Part(NamedTuple):
     """None: all of it."""
     most_nbytes: int = 0
     """How many these may be."""
+    version: str = ""
+    """Of what it is a part: objects of one address may be written again."""
 
 
 class Shelf:
@@ -52,7 +54,7 @@ class Shelf:
 
     def __init__(self, most_nbytes: int = THREAD_NBYTES) -> None:
         self.most_nbytes, self.held_nbytes = most_nbytes, 0
-        self._parts: OrderedDict[Part, Future[memoryview]] = OrderedDict()
+        self._parts: OrderedDict[Part, Future[tuple[memoryview, bool]]] = OrderedDict()
         self._untaken: set[Part] = set()
         self._wanted: deque[Part] = deque()
         self._check: Check | None = None
@@ -100,13 +102,15 @@ class Shelf:
             self._n_ahead, self._n_calm = max(2, self._n_ahead - 1), 0
         self._parts.move_to_end(part)
         self._ask()
+        is_whole = False
         try:
-            return interrupts.result_of(future)
-        except BaseException:
-            self._drop(part)
-            raise
+            found, is_whole = interrupts.result_of(future)
+        finally:
+            if not is_whole:
+                self._drop(part)
+        return found
 
-    def _begin(self, part: Part, check: Check | None) -> Future[memoryview]:
+    def _begin(self, part: Part, check: Check | None) -> Future[tuple[memoryview, bool]]:
         self.held_nbytes += part.most_nbytes
         future = self._parts[part] = begun(_fetched, part, check)
         return future
@@ -150,14 +154,16 @@ def shelf() -> Shelf:
     return found
 
 
-def _fetched(part: Part, check: Check | None) -> memoryview:
+def _fetched(part: Part, check: Check | None) -> tuple[memoryview, bool]:
+    """Return a part, and whether it is whole."""
     n_left = _TRIES_WHOLE
 
-    def once() -> memoryview:
+    def once() -> tuple[memoryview, bool]:
         nonlocal n_left
         found, n_left = part.path.fetch(part.start, part.nbytes), n_left - 1
-        if n_left and check is not None and not check(found):
+        is_whole = check is None or check(found)
+        if n_left and not is_whole:
             raise Transient("what came is not what was written")
-        return found
+        return found, is_whole
 
     return answered(once, str(part.path))

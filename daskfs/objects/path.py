@@ -97,7 +97,8 @@ class ObjectPath:
         else:
             key, root = (parts.path + (f"#{parts.fragment}" if parts.fragment else "")).replace("%3F", "?"), ""
             root = f"{scheme}://{parts.netloc}"
-        given = tuple(sorted((str(name), str(value)) for name, value in (options or {}).items()))
+        is_store = scheme not in (*READ_ONLY, "memory")
+        given = tuple(sorted((str(name), str(value)) for name, value in (options or {}).items() if is_store))
         return cls(root, re.sub("/+", "/", key).strip("/"), parts.query if scheme in READ_ONLY else "", given)
 
     def __str__(self) -> str:

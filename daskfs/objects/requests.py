@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from daskfs import interrupts
 from daskfs.errors import ConfigError, StorageError
+from daskfs.objects.address import redacted
 
 MOST_AT_ONCE = 32
 """Requests of a process."""
@@ -199,7 +200,7 @@ def _client_of(root: str, options: tuple[tuple[str, str], ...], endpoints: tuple
             raise
         problem = f"cannot be used as an address or with these storage options ({type(fault).__name__})"
         remedy = f"the options are obstore's: {', '.join(sorted(given)) or 'none were given'}"
-        raise ConfigError(problem, root.rpartition("@")[2] if "@" in root else root, remedy) from None
+        raise ConfigError(problem, redacted(root), remedy) from None
 
 
 _ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT", "AZURE_ENDPOINT", "AZURE_STORAGE_ENDPOINT")

@@ -52,10 +52,12 @@ class _Shard:
         In a shard.
     check : callable or None
         Of a tile.
+    version : str
+        Of the store.
     """
 
-    def __init__(self, path: ObjectPath, n_tiles: int, check: Check | None) -> None:
-        self.path, self.stamp, self._check = path, path.key, check
+    def __init__(self, path: ObjectPath, n_tiles: int, check: Check | None, version: str) -> None:
+        self.path, self.stamp, self._check, self._version = path, path.key, check, version
         self.nbytes = path.stat().st_size
         self._end = max(0, self.nbytes - 16 * n_tiles - 4)
         self._tail = path.asked(self._end, self.nbytes - self._end)
@@ -68,7 +70,7 @@ class _Shard:
         if tile >= len(self.places):
             return None
         start, nbytes = self.places[tile].tolist()
-        return Part(self.path, start, nbytes, nbytes) if start + nbytes <= self._end else None
+        return Part(self.path, start, nbytes, nbytes, self._version) if start + nbytes <= self._end else None
 
     def read_into(self, buffers: list[memoryview], position: int) -> int:
         """Fill buffers from a place on, within the index or a tile."""
@@ -93,6 +95,8 @@ class ObjectFiles:
     folder : ObjectPath
         Of the array.
     metadata : ArrayMetadata
+    version : str
+        Of the store.
 
     Notes
     -----
@@ -100,8 +104,8 @@ class ObjectFiles:
     one ended are taken to go on.
     """
 
-    def __init__(self, folder: ObjectPath, metadata: ArrayMetadata) -> None:
-        self.folder, self._metadata = folder, metadata
+    def __init__(self, folder: ObjectPath, metadata: ArrayMetadata, version: str) -> None:
+        self.folder, self._metadata, self._version = folder, metadata, version
         self._check = is_whole if metadata.has_checksum else None
         self._grid = (*metadata.grid_shape, 1)[:2]
         self._is_vector = len(metadata.shape) == 1
@@ -165,13 +169,13 @@ class ObjectFiles:
         return shard.part(int(np.ravel_multi_index(within, self._per_file)))
 
     def _whole(self, inside: str) -> Part:
-        return Part(self.folder / inside, most_nbytes=self._most_nbytes)
+        return Part(self.folder / inside, most_nbytes=self._most_nbytes, version=self._version)
 
     def _shard(self, inside: str) -> _Shard:
         found = self._shards.get(inside)
         if found is None:
             path = self.folder / inside
-            found = self._shards[inside] = _Shard(path, math.prod(self._per_file), self._check)
+            found = self._shards[inside] = _Shard(path, math.prod(self._per_file), self._check, self._version)
         return found
 
 

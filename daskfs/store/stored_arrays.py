@@ -37,6 +37,8 @@ class StoredArray:
         Length of its longest file.
     checksums : ndarray of uint32, of the grid's shape, or None
         Of all chunks, as the manifest has them.
+    version : str
+        The manifest's identity.
     """
 
     folder: Location
@@ -44,13 +46,14 @@ class StoredArray:
     metadata: ArrayMetadata
     max_nbytes: int
     checksums: np.ndarray | None = None
+    version: str = ""
 
     def open(self) -> Any:
         """Return what reads it: a `TileReader`, or a `StringReader` of text."""
         folder = self.folder / self.name
         if self.metadata.dtype == TEXT:
             return StringReader(folder, self.name, self.metadata, self.max_nbytes, self.checksums)
-        reader = TileReader(folder, self.metadata, self.name, self.checksums)
+        reader = TileReader(folder, self.metadata, self.name, self.checksums, self.version)
         return reader if sys.byteorder == "little" else self._big_endian(reader)
 
     def _big_endian(self, reader: TileReader) -> Any:
@@ -156,12 +159,12 @@ def read_array(
         raise CorruptStoreError(problem, str(where), REMEDY)
     max_nbytes = max(files, default=0)
     if checksums is None:
-        return StoredArray(folder, name, metadata, max_nbytes)
+        return StoredArray(folder, name, metadata, max_nbytes, version=manifest.identity)
     found = checksums.get(name)
     if found is None or len(found) != math.prod(metadata.grid_shape):
         problem = f"{MANIFEST} does not hold one checksum for each chunk of {name}"
         raise CorruptStoreError(problem, str(folder / MANIFEST), REMEDY)
-    return StoredArray(folder, name, metadata, max_nbytes, found.reshape(metadata.grid_shape))
+    return StoredArray(folder, name, metadata, max_nbytes, found.reshape(metadata.grid_shape), manifest.identity)
 
 
 def _is_X(metadata: ArrayMetadata, header: StoreHeader) -> bool:

@@ -73,6 +73,8 @@ class TileReader(Tiled):
         The array's name within its store, for messages.
     checksums : ndarray of uint32, of the grid's shape, optional
         Of all tiles as encoded (crc32c), from the store's manifest. A tile that is whole may lie in another's place.
+    version : str
+        Of objects: what was fetched of another version is not taken for this.
 
     Notes
     -----
@@ -87,9 +89,10 @@ class TileReader(Tiled):
         metadata: ArrayMetadata,
         name: str,
         checksums: np.ndarray | None = None,
+        version: str = "",
     ) -> None:
         self.folder, self.name, self.metadata, self._checksums = str(folder), name, metadata, checksums
-        self._files = ObjectFiles(folder, metadata) if isinstance(folder, ObjectPath) else None
+        self._files = ObjectFiles(folder, metadata, version) if isinstance(folder, ObjectPath) else None
         self.shape, self.dtype = metadata.shape, metadata.dtype
         self.tile_shape, self.shard_shape = metadata.tile_shape, metadata.shard_shape
         self.is_remote = self._files is not None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -45,6 +47,9 @@ def damaged_parts(folder: Location, progress: Progress | None = None) -> list[st
     except CorruptStoreError as fault:
         return [str(fault)]
     progress.start("verify", len(manifest.files))
+    manifest = replace(
+        manifest, identity=uuid.uuid4().hex
+    )  # nothing that was fetched before is taken for what lies there
     found: list[str] = []
     checksums = None
     try:
