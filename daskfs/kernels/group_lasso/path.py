@@ -135,11 +135,13 @@ class GroupPath(NamedTuple):
 
 
 def default_max_columns(n_samples: float, n_features: int, n_groups: int) -> int:
-    """Return how many columns the largest model may have that the criterion chooses: ``n / (2 log n_groups)``.
+    """Return how many columns the largest model may have that the criterion chooses, in groups of p / G on average.
 
+    ``n / (2 log G)`` where these are columns, as for the Lasso; of larger groups as many, up to a third of the samples:
+    of three times as many the logarithm of the residual falls by less for a column of noise than any criterion asks.
     Fewer where copies would pass 256 MiB, as `daskfs.kernels.glm.path.default_max_features`.
     """
-    by_samples = int(n_samples / (2.0 * math.log(n_groups))) if n_groups > 1 else n_features
+    by_samples = int(n_samples / max(3.0, 2.0 * math.log(n_groups) * n_groups / n_features)) if n_groups else 1
     return max(1, min(by_samples, n_features, max(64, int(COLUMNS_NBYTES / (16.0 * n_samples)))))
 
 
