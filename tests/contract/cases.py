@@ -78,7 +78,8 @@ def _selectors() -> Iterator[Case]:
         options: dict[str, Any] = substitution | more
         target = "numbers" if options["loss"] == "squared" else "classes"
         yield Case(f"online_substitution{variant}", "OnlineSubstitution", options, target)
-    whole: dict[str, Any] = {"feature_groups": {"one": [0, 7, 8], "two": [1, 3, 4, 9], "three": [2, 5], "four": [16, 11]}}
+    some = {"one": [0, 7, 8], "two": [1, 3, 4, 9], "three": [2, 5], "four": [16, 11]}
+    whole: dict[str, Any] = {"feature_groups": some}
     columns = {"counts": "features", "n_features_to_select": 8, "order": "shuffled", "random_state": 0}
     for variant, more in {
         "": {},

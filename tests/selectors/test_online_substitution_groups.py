@@ -102,8 +102,10 @@ def test_dummies_copies_and_constants_break_nothing(loss, rule, ridge):
     labels = np.concatenate([np.repeat(np.arange(8), 5), [8] * 5, [9] * 2, [10, 10, 11, 12], [13] * 2])
     y = np.array([1.0, -1.0, 2.0, 0.0, -2.0])[codes[:, 2]] + numbers[:, 1] + 0.3 * rng.standard_normal(300)
     found = OnlineSubstitution(4, feature_groups=labels, loss=loss, rule=rule, ridge=ridge).fit(X, target_of(y, loss))
-    assert np.isfinite(found.coef_).all() and np.isfinite(found.intercept_)
-    assert {2, 8} & {*found.groups_} and {10, 13} & {*found.groups_}
+    assert np.isfinite(found.coef_).all()
+    assert np.isfinite(found.intercept_)
+    assert {2, 8} & {*found.groups_}
+    assert {10, 13} & {*found.groups_}
     if rule == "exchange":
         assert len({2, 8} & {*found.groups_}) == 1, "a group that is a copy explains nothing more"
     assert found.score(X, target_of(y, loss)) > 0.8
@@ -129,7 +131,8 @@ def test_the_model_after_an_exchange_is_that_of_the_members_solved_anew(seed):
     inverse, coef = np.linalg.inv(M[:6, :6]), np.linalg.solve(M[:6, :6], c[:6])
     z, factor, y, load = np.zeros((3, 6)), np.zeros((3, 3)), np.zeros(3), np.zeros(3)
     n_own = orthonormalise(M[6:, :6].copy(), c[6:], M[6:, 6:].copy(), inverse, coef, 6, 1e-3, 1e-3, z, factor, y, load)
-    assert n_own == 3 and not load.any()
+    assert n_own == 3
+    assert not load.any()
     value = lambda keep: -0.5 * c[keep] @ np.linalg.solve(M[np.ix_(keep, keep)], c[keep])  # noqa: E731
     assert 0.5 * (y**2).sum() == pytest.approx(value(np.arange(6)) - value(np.arange(9)))
     more, values = enlarge(inverse, coef, 6, z, factor, y)
@@ -266,7 +269,8 @@ def test_always_included_columns_bring_their_groups():
     X, y = columns_of(5)
     labels = np.repeat(np.arange(12), 5)
     found = OnlineSubstitution(3, feature_groups=labels, always_include=[31, 33]).fit(X, y)
-    assert 6 in found.groups_ and len(found.groups_) == 3
+    assert 6 in found.groups_
+    assert len(found.groups_) == 3
     with pytest.raises(DataError, match=r"at most 1 groups, found 2.*raise n_features_to_select"):
         OnlineSubstitution(1, feature_groups=labels, always_include=[0, 31]).fit(X, y)
     X[:, 30:35] = 2.0

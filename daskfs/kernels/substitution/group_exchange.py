@@ -21,7 +21,7 @@ import numpy as np
 
 from daskfs.kernels.linear.columns import dot_of_first
 from daskfs.kernels.numba_cache import is_stopped, kernel
-from daskfs.kernels.substitution.exchange import MIN_GAIN, NO_ONE
+from daskfs.kernels.substitution.exchange import MIN_GAIN, NO_ONE, is_copy
 
 
 class GroupCandidates(NamedTuple):
@@ -95,7 +95,7 @@ def group_scan(candidates, start, model, ridge, tolerance, least_pivot, counts, 
         )
         if ridge > 0.0:
             for a in range(q):
-                n_own -= load[a] == 0.0 and _is_copy(h[a], within[a, a] - ridge, model.squares, n, tolerance)
+                n_own -= load[a] == 0.0 and is_copy(h[a], within[a, a] - ridge, model.squares, n, tolerance)
         if n_own == 0:
             counts[0].n_refused += 1
             continue
@@ -139,15 +139,6 @@ def orthonormalise(  # type: ignore[no-untyped-def]
         for i in range(n_members):
             shift[i] /= root
     return n_own
-
-
-@kernel
-def _is_copy(h, square, squares, n_members, tolerance):  # type: ignore[no-untyped-def]
-    """Return whether one member alone explains a column: a ridge would share a coefficient between the two."""
-    for i in range(n_members):
-        if h[i] * h[i] > (1.0 - tolerance) * square * squares[i]:
-            return True
-    return False
 
 
 @kernel

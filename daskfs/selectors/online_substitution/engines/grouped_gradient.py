@@ -1,7 +1,7 @@
 """The rules ``os`` and ``paper`` where whole groups are exchanged: Algorithm 1 with w_G in the place of w_j.
 
-A candidate is a group's coefficients, w_G = -eta X_Gᵀ ∂L/∂u, or Newton's with the rule ``os``; the smallest entry is the
-group with the shortest w_K, or several, where a number of columns is asked for and the group has more than the shortest.
+A candidate is a group's coefficients, w_G = -eta X_Gᵀ ∂L/∂u, or Newton's with the rule ``os``; the smallest entry is
+the group with the shortest w_K, or several where a number of columns is asked for and the candidate needs more room.
 """
 
 from __future__ import annotations
