@@ -274,6 +274,12 @@ def select(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Set a parameter of the method, read as YAML. Repeatable."),
     ] = None,
+    feature_map: Annotated[
+        str | None,
+        typer.Option(
+            "--map", metavar="YAML", help="What is selected from: a feature map, pairs or {map: pairs, ...}, or groups."
+        ),
+    ] = None,
     n_subsets: Annotated[
         int | None, typer.Option(help="message and its baselines: number of subsets of the rows.", min=1)
     ] = None,
@@ -339,6 +345,7 @@ def select(
         "name": name,
         "store": "none" if stream else {"path": str(store)},
         "split": {"test": test, "random_state": random_state} if test and not stream else None,
+        "features": None if feature_map is None else _features(feature_map),
         "select": selection,
         "cluster": cluster,
         "output": str(output or f"runs/{name}") if resume is None else _run_dir(resume),
@@ -351,6 +358,14 @@ def select(
             pipeline, resume=resume is not None, force=force, progress=progress, stream=stream, model=before
         )
     _print_outcome(outcome)
+
+
+def _features(text: str) -> Any:
+    """Return what is selected from, as a pipeline file has it: by the name of a map alone, or with its parameters."""
+    from daskfs.documents import parse_yaml
+
+    given = parse_yaml(text, "--map")
+    return given if isinstance(given, dict) else {"map": given}
 
 
 def _standard_input(lines: str | None, interactions: str | None, max_rows: int | None) -> Any:
@@ -459,7 +474,7 @@ def _print_result(result: SelectionResult) -> None:
     of_all = f" of {result.n_features:,}" if result.n_features < 2**63 else ""  # ids are of 64 bits
     print(f"{len(result.table):,}{of_all} features selected from {result.n_samples:,} samples")
     if len(result.table):
-        print(result.table.head(30).to_string(index=False))
+        print(result.shown_table(30).to_string(index=False))
     if len(result.table) > 30:
         print(f"and {len(result.table) - 30:,} more, in selected.csv")
     if result.metrics:

@@ -51,7 +51,7 @@ DOORS = {  # library: the rooms or modules that may import it
 SYSTEMS = {path.parent.name for path in PACKAGE.glob("selectors/*/__init__.py")} - {"shared"}
 
 INNER_FLOORS = {  # within a room, from the top down; packages and files not named here stand below these
-    "selectors": [{"asy_os"}, SYSTEMS - {"asy_os"}, {"from_blocks"}, {"base"}, {"shared"}, {"inputs"}],
+    "selectors": [{"asy_os"}, SYSTEMS - {"asy_os"}, {"from_blocks", "grouped"}, {"base"}, {"shared"}, {"inputs"}],
     "kernels": [{"baselines", "fgm", "substitution"}, {"glm", "sketch"}, {"lasso"}, {"blocks"}, {"linear"}],
     "baselines": [{"lasso", "columns", "linear", "thresholding"}],
     "pipeline": [{"schemas"}, {"run"}, {"compile_ahead"}],

@@ -468,7 +468,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         history: Mapping[str, np.ndarray] | None = None,
         chosen: Mapping[str, Any] | None = None,
         coef: np.ndarray | None = None,
-        columns: Mapping[str, np.ndarray] | None = None,
+        columns: Mapping[str, Any] | None = None,
         memory: Mapping[str, Mapping[str, int]] | None = None,
         n_samples: int | None = None,
         scores: np.ndarray | None = None,
@@ -488,7 +488,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
             Parameters that the method chose.
         coef : ndarray of shape (n_selected,), optional
             Coefficients in the table; by default `coef_`, for several classes the norms.
-        columns : mapping of str to ndarray of shape (n_selected,), optional
+        columns : mapping of str to ndarray or Series of shape (n_selected,), optional
             Further columns of the table.
         memory : mapping, optional
             ``promised_nbytes`` and ``held_nbytes``, see `SelectionResult`.

@@ -295,15 +295,20 @@ def plan_fgm(
     fate = f"; the inner products of the oldest {merged} groups are merged" if merged else ""
     if cost is not None:
         n_reads = (n_scored * sizes.columns_per_pass) * (1 + n_trials)
+        n_of_columns = 1 + (not shape.has_statistics)
+        n_passes = n_scored * (1 + n_trials)
         return SelectorPlan(
-            n_tasks=n_passes * cost.n_tasks,
-            n_passes=n_passes,
-            read_nbytes=n_passes * cost.read_nbytes + 2 * n_reads * shape.tile_column_nbytes,
+            n_tasks=n_passes * cost.n_tasks + n_of_columns * -(-shape.n_features // cut.width),
+            n_passes=n_passes + n_of_columns,
+            read_nbytes=n_passes * cost.read_nbytes
+            + n_of_columns * reads.a_pass
+            + 2 * n_reads * shape.tile_column_nbytes,
             task=max(cut.task, scoring, key=lambda budget: budget.nbytes),
             client=client,
             text=(
                 f"fgm: up to {sizes.most:,} of {cost.text}; {sizes.per_pass} in each of up to {n_scored} passes"
-                f"{'' if shape.has_statistics else ', and one for statistics of the columns'}{fate}"
+                f"{'' if shape.has_statistics else ', one for statistics of the columns'}, and one for the scores that "
+                f"the columns have alone{fate}"
             ),
             in_client=IN_CLIENT,
         )
