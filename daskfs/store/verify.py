@@ -13,12 +13,12 @@ import numpy as np
 from daskfs import interrupts
 from daskfs.cluster.workers import Here, Workers
 from daskfs.errors import CorruptStoreError, StoreError
-from daskfs.matrix.base import Progress, Silent
 from daskfs.store.header import SparseHeader, StoreHeader
 from daskfs.store.manifest import MAX_NBYTES, check_description, read_checksums, read_manifest
 from daskfs.store.plain_files import REMEDY, read_document
 from daskfs.store.sparse.layout import BLOCK_ROWS, BY_BLOCKS
 from daskfs.store.stored_arrays import StoredArray, expected_arrays, read_array, read_header
+from daskfs.watching.base import Progress, Silent
 
 PART_NBYTES = 2**26
 """Of the tiles that one task checks, before compression."""
