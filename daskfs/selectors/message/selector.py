@@ -44,6 +44,10 @@ Differs from the paper
 * A column is selected for which more than half of all subsets vote, those where it is constant among them; its
   frequency, and the average of its coefficient, are over the others. A subset whose target is constant (one class) has
   no vote: where most are so, a minority of all decides.
+* With ``feature_groups`` a subset follows the group Lasso path (Yuan and Lin 2006), of which the columns of a group are
+  made orthonormal and its norm costs the root of their rank, and votes for groups; steps 4 to 7 take all of a group's
+  columns. A group of r degrees of freedom costs λ and r - 1 times what a further one does (see `criterion`). The path is
+  on a grid of λ: models between two of its points are not seen. Groups of one column each are columns, bit for bit.
 * On a subset where the kept columns are linearly dependent, step 5 takes the shortest solution; on one where the
   likelihood has no maximum (its classes, or some of their rows, are linearly separable by them), a weak ridge bounds
   the fit, and the average leaves it out. The result counts both.
@@ -115,7 +119,9 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
     criterion : {"vote", "bic", "ric", "ebic"}
         bic: λ = log n_i. ebic: λ = log n_i + 2 gamma log p. ric: λ = 2 (log p + log log p). vote: bic where there are
         many subsets, and as much more where they are few as keeps features of noise, which half of them must choose,
-        to 0.01 expected, up to ebic.
+        to 0.01 expected, up to ebic. Of a group each degree of freedom after the first costs as much with bic, log n_i
+        with ebic, and 2 with vote and ric, so that a group of noise is chosen about as seldom as a column of noise; p
+        is the number of groups.
     gamma : float
         EBIC's γ (0 to 1); it also caps the penalty of ``criterion="vote"``. γ = 1 is the paper's extended BIC.
     gic_penalty : float, optional
@@ -144,9 +150,10 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
         Length of the Lasso path's grid, where the path is not followed from knot to knot.
     patience : int or None
         A path stops at models with so many features more than the best so far; None: never. With "bic", whose criterion
-        turns late, 30 is safer than the default.
+        turns late, 30 is safer than the default. With `feature_groups` so many groups more.
     max_features : int, optional
-        Largest model a subset may choose; by default n_i / (2 log p).
+        Largest model a subset may choose; by default n_i / (2 log p), with `feature_groups` up to n_i / 3. Groups of
+        more columns cannot be selected.
     random_state : int, RandomState or None
         Of the partition of rows that do not stand in random order.
     memory_limit : int or str, optional
@@ -155,7 +162,8 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
     Attributes
     ----------
     selected_ : ndarray of shape (n_selected,)
-        Columns, most important first: by inclusion frequency, then by the size of the standardised coefficient.
+        Columns, most important first: by inclusion frequency, then by the size of the standardised coefficient; those
+        of a group one after the other.
     support_ : ndarray of shape (n_features,), bool
     coef_ : ndarray of shape (n_features,) or (n_classes, n_features)
         On the scale of the data, 0 where not selected; with the multinomial loss of sum 0 over the classes.
@@ -165,8 +173,14 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
     scores_ : ndarray of shape (n_features,)
         Inclusion frequency: the share of the subsets that chose a feature, among those where it is not constant; NaN
         where it is constant in all.
+    groups_ : ndarray of shape (n_selected_groups,)
+        With `feature_groups`: their numbers, as `selected_` has their columns.
+    group_names_ : ndarray of shape (n_selected_groups,), str
+    group_scores_ : ndarray of shape (n_selected_groups,)
+        Their inclusion frequencies.
     n_subsets_ : int
     n_selected_per_subset_ : ndarray of shape (n_subsets_,)
+        Of columns, or with `feature_groups` of groups.
     n_cached_ : int
         Subsets refitted from what their paths left behind, without reading their rows again.
     result_ : SelectionResult
