@@ -110,14 +110,23 @@ def run(
     overrides: Overrides = None,
     resume: Resume = None,
     scheduler: Scheduler = None,
+    runner: Annotated[
+        Literal["slurm", "mpi"] | None,
+        typer.Option(help="This is one of the tasks of srun or mpirun: scheduler, client or worker, by its number."),
+    ] = None,
     force: Force = False,
 ) -> None:
     """Run a pipeline: source, store, selection, evaluation, report."""
     pipeline = _load(pipeline_file, overrides, scheduler, resume)
-    from daskfs.pipeline.run import run_pipeline
+    from daskfs.pipeline.allocation import in_allocation
 
-    with _shown_progress() as progress:
-        outcome = run_pipeline(pipeline, resume=resume is not None, force=force, progress=progress)
+    with in_allocation(pipeline, runner) as led:
+        if led is None:  # another task runs it
+            return
+        from daskfs.pipeline.run import run_pipeline
+
+        with _shown_progress() as progress:
+            outcome = run_pipeline(led, resume=resume is not None, force=force, progress=progress)
     _print_outcome(outcome)
 
 
@@ -125,19 +134,22 @@ def run(
 def plan(pipeline_file: PipelineFile, overrides: Overrides = None, as_json: AsJson = False) -> None:
     """Print the cost of a pipeline without reading data.
 
-    Bytes read and written, passes, tasks and peak memory of each process. A plan over the memory limit is refused.
+    Bytes read and written, passes, tasks and peak memory of each process; of a batch system the script of its jobs. A
+    plan over the memory limit is refused.
     """
     pipeline = _load(pipeline_file, overrides)
-    from daskfs.pipeline.planning import check_pipeline, facts_of, plan_pipeline
+    from daskfs.pipeline.planning import check_pipeline, facts_of, jobs_of, plan_pipeline, text_of_jobs
 
+    jobs = jobs_of(pipeline)
     if pipeline.is_stream:
         from daskfs.pipeline.stream_run import plan_of_stream
 
         text = plan_of_stream(pipeline)
-        print(json.dumps({"text": text}, indent=2) if as_json else text)
-        return
-    planned = plan_pipeline(pipeline, facts_of(pipeline, check_pipeline(pipeline)))
-    print(json.dumps(planned.to_document(), indent=2) if as_json else planned.to_text())
+        document = {"text": text}
+    else:
+        planned = plan_pipeline(pipeline, facts_of(pipeline, check_pipeline(pipeline)))
+        text, document = planned.to_text(), planned.to_document()
+    print(json.dumps(document | jobs, indent=2) if as_json else "\n".join(filter(None, (text, text_of_jobs(jobs)))))
 
 
 @app.command()
