@@ -35,22 +35,23 @@ Differs from the paper:
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from dataclasses import replace
+from functools import partial
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from annotated_types import Gt, Lt
 
 from daskfs.errors import ConfigError
 from daskfs.feature_maps.base import Given, MapCost
-from daskfs.feature_maps.groups import FeatureGroups, GroupsGiven, needs_names
+from daskfs.feature_maps.groups import FeatureGroups
 from daskfs.feature_maps.registry import MapGiven, map_of
 from daskfs.kernels.fgm.shift import new_rows
 from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE, ONE_PREDICTION, find_loss
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
-from daskfs.matrix.names import Names
 from daskfs.parameters import Count, LossOf, Positive, Tolerance, n_to_select
-from daskfs.selectors.base import BaseSelector
+from daskfs.result import Parent, columns_of_parents
 from daskfs.selectors.fgm.candidates import Candidates, ImplicitColumns, StoredColumns, StoredGroups
 from daskfs.selectors.fgm.loss_weight import C_FACTORS, VALIDATION_SHARE, default_C
 from daskfs.selectors.fgm.passes import Passes, Stopping
@@ -58,6 +59,7 @@ from daskfs.selectors.fgm.plan import Sizes, Units, Way, choose_sizes, cut_colum
 from daskfs.selectors.fgm.restricted_problem import RestrictedProblem, SolverSettings
 from daskfs.selectors.fgm.standardising import Scaling, column_moments
 from daskfs.selectors.fgm.tasks import scored_in_place
+from daskfs.selectors.grouped import SelectsGroups
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.refit import MeanLoss, refit_selected
@@ -65,7 +67,7 @@ from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, classes_of, signs_of
 
 
-class FGM(BaseSelector):
+class FGM(SelectsGroups):
     """Select the features that violate the optimum most, pass after pass over blocks of columns.
 
     Parameters
@@ -158,7 +160,9 @@ class FGM(BaseSelector):
     n_passes_ : int
         Worst-case analyses.
     result_ : SelectionResult
-        Its history has a row for each pass: features, objective, gap before the pass and more.
+        Its history has a row for each pass: features, objective, gap before the pass and more. With `feature_map` its
+        table says what each feature scored before any was selected and which columns it is made of, each with the score
+        and rank that it has as a feature of its own (`daskfs.result.columns_of_parents`).
 
     Notes
     -----
@@ -186,6 +190,7 @@ class FGM(BaseSelector):
     method = "fgm"
     score_kind = "standardised coefficient"
     history_kind = "passes"
+    _takes_overlap = True
 
     n_features_to_select: Count | None = None
     n_features_per_pass: Count | None = None
@@ -212,7 +217,6 @@ class FGM(BaseSelector):
     max_inner: Count = 50
     certify: bool = False
     debias: bool = True
-    feature_groups: GroupsGiven | None = None
     group_score: Literal["sum", "mean"] = "sum"
     counts: Literal["groups", "features"] = "groups"
     feature_map: MapGiven | None = None
@@ -229,9 +233,7 @@ class FGM(BaseSelector):
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         n_problems = shape.n_classes if shape.n_classes > 2 and find_loss(self.loss_).is_classifier else 1
-        groups = None
-        if shape.names is not None or not needs_names(self.feature_groups):  # else they are known once there is a store
-            groups = self._groups(shape.n_features, shape.names, shape.table_columns)
+        groups = self._planned_groups(shape)
         cost = self._cost(shape, limits, n_problems)
         sizes = self._sizes(_units(shape.n_features, groups, cost))
         n_passes = sizes.n_passes if self.n_features_to_select is None else -(-sizes.most // sizes.per_pass)
@@ -239,19 +241,13 @@ class FGM(BaseSelector):
         refits, n_trials = self.debias and self.fit_intercept, len(C_FACTORS) if self.C == "validation" else 0
         return plan_fgm(shape, sizes, limits, self.solver, n_scored, n_problems, refits, n_trials, groups, cost)
 
-    def _groups(self, n_features: int, names: Names | None, of_table: np.ndarray | None) -> FeatureGroups | None:
-        """Return the groups of columns that are selected whole; None where each is selected alone."""
-        if self.feature_groups is None:
-            return None
-        return FeatureGroups.given(self.feature_groups, n_features, names, of_table)
-
     def _cost(self, shape: DataShape, limits: Limits, n_problems: int) -> MapCost | None:
         """Return what the feature map makes of a matrix; None where its columns are taken as they are."""
         if self.feature_map is None:
             return None
         room = None if limits.task_nbytes is None else limits.task_nbytes - (8 + 16 * n_problems) * shape.n_samples
         sizes = shape.n_samples, shape.n_features, shape.itemsize, shape.n_entries, n_problems
-        return map_of(self.feature_map).cost(*sizes, room)
+        return map_of(self.feature_map).cost(*sizes, room, shape.names)
 
     def _sizes(self, units: Units) -> Sizes:
         counts_columns = self.counts == "features"
@@ -268,6 +264,7 @@ class FGM(BaseSelector):
         held_out = self._held_out(weight, self.validation)
         self.C_ = self._chosen_C(candidates, y, weight)
         passes = self._passes(candidates, y, weight, held_out, self.C_)
+        at_first = passes.problem.unit_dual()
         passes.run()
         if held_out.any():
             passes.fit_all_rows(self.C_ * weight)
@@ -278,7 +275,7 @@ class FGM(BaseSelector):
         if self.debias and self.fit_intercept and len(self.selected_):
             notes.append(self._debiased(passes, y, weight))
         chosen = {"C": self.C_, "n_features_per_pass": passes.sizes.per_pass}
-        columns = self._columns_of_groups(passes)
+        columns = self._columns_of_groups(passes) | self._columns_of_parents(passes, at_first)
         history = passes.history_columns()
         self.result_ = self._result_of(candidates.run, notes=notes, history=history, chosen=chosen, columns=columns)
 
@@ -300,21 +297,23 @@ class FGM(BaseSelector):
         way: Way = "pieces" if matrix.strips(slice(None), first) is None else "strips"
         if scored_in_place(matrix, first) is not None or matrix.sparse_columns(first) is not None:
             way = "in place"
-        groups = self._groups(shape.n_features, matrix.names, matrix.table_columns)
-        cost = self._cost(shape, run.limits, n_problems)
+        groups = self._groups_of(matrix)
+        counts = matrix.entry_counts()
+        known = replace(shape, names=matrix.names, n_entries=None if counts is None else int(counts.sum()))
+        cost = self._cost(known, run.limits, n_problems)
         cut = cut_columns(shape, self._sizes(_units(shape.n_features, groups, cost)), run.limits, way, n_problems)
         moments = column_moments(run, cut, weight, matrix.read_weight(slice(None)) is not None)
         is_centred = self.center and self.fit_intercept
+        scaling = partial(Scaling.of, moments, float(weight.sum()), is_centred, self.normalize)
         if cost is not None:
-            known = moments.mean, moments.deviation, moments.minimum, moments.maximum, weight
+            measured = moments.mean, moments.deviation, moments.minimum, moments.maximum, weight
             room = None if run.task_limit is None else run.task_limit - (8 + 16 * n_problems) * shape.n_samples
-            given = Given(*known, is_centred, self.normalize, n_problems, room)
+            given = Given(*measured, is_centred, self.normalize, n_problems, room)
             implicit = map_of(self.feature_map).over(matrix, given)
-            return ImplicitColumns(run, cut, implicit, cost)
-        scaling = Scaling.of(moments, float(weight.sum()), is_centred, self.normalize)
+            return ImplicitColumns(run, cut, implicit, cost, scaling)
         if groups is None:
-            return StoredColumns(run, cut, scaling)
-        return StoredGroups(run, cut, scaling, groups, self.group_score == "mean")
+            return StoredColumns(run, cut, scaling())
+        return StoredGroups(run, cut, scaling(), groups, self.group_score == "mean")
 
     def _held_out(self, weight: np.ndarray, share: float | None) -> np.ndarray:
         """Return a mask of the rows held out."""
@@ -381,14 +380,22 @@ class FGM(BaseSelector):
             return {}
         groups, norms = passes.selected_units()
         by_norm = np.lexsort((groups, -norms))
-        names = passes.candidates.groups.names
-        self.groups_, self.group_scores_ = groups[by_norm], norms[by_norm]
-        self.group_names_ = np.array([str(names[g]) for g in self.groups_.tolist()], dtype=object)
-        columns, group_of = passes.candidates.columns_of(self.groups_[::-1])
-        strongest = dict(zip(columns.tolist(), group_of.tolist(), strict=True))
-        place = {group: k for k, group in enumerate(self.groups_.tolist())}
-        places = [place[strongest[j]] for j in self.selected_.tolist()]
-        return {"group": self.group_names_[places], "group_score": self.group_scores_[places]}
+        return self._set_groups(passes.candidates.groups, groups[by_norm], norms[by_norm])
+
+    def _columns_of_parents(self, passes: Passes, v: np.ndarray) -> dict[str, Any]:
+        """Return what each selected feature scored before any was, and its parents' own: see `columns_of_parents`."""
+        candidates, made = passes.candidates, self.made_
+        if made is None or not isinstance(candidates, ImplicitColumns) or not len(self.selected_):
+            return {}
+        alone, names = candidates.scores_of_parents(v), candidates.stored.matrix.names
+        own = [names[int(j)] for j in made.parents]
+        found = {
+            j: Parent(str(name), float(alone[j]), 1 + int((alone > alone[j]).sum()))
+            for j, name in zip(made.parents.tolist(), own, strict=True)
+        }
+        parents = dict(zip(made.columns.tolist(), made.parents_of(), strict=True))
+        of_features = [[found[j] for j in parents[column].tolist()] for column in self.selected_.tolist()]
+        return dict(columns_of_parents(passes.problem.scores(self.selected_, v), of_features))
 
     @property
     def _n_asked(self) -> int | None:

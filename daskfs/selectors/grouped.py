@@ -1,0 +1,80 @@
+"""What selectors of whole groups of columns share: the parameter, a matrix's groups, and what a result says of them."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from daskfs.errors import ConfigError
+from daskfs.feature_maps.groups import FeatureGroups, GroupsGiven, needs_names
+from daskfs.matrix.base import Matrix
+from daskfs.matrix.names import Names
+from daskfs.selectors.base import BaseSelector
+from daskfs.selectors.shared.budget import DataShape
+
+
+class SelectsGroups(BaseSelector, kw_only=True):
+    """A selector that takes groups of columns whole or not at all.
+
+    Parameters
+    ----------
+    feature_groups : "schema", array of labels, list of arrays, or mapping, optional
+        Columns that are selected together or not at all: a label for each column, or for some in a pandas Series; a
+        list of groups, or a mapping of names to groups, of columns' numbers or names; "schema": the columns of the
+        table that was ingested (all dummies of a category, all parts of a date); ``{"file": ..., "column": ...}``, a
+        CSV table with the features' names in "name". Columns in no group are selected alone. By default each is.
+        Groups do not overlap; `FGM` takes groups that do, and trees of them.
+    """
+
+    feature_groups: GroupsGiven | None = None
+
+    groups_: np.ndarray
+    group_names_: np.ndarray
+    group_scores_: np.ndarray
+
+    _takes_overlap: ClassVar[bool] = False
+    """Whether a column may be in several groups."""
+
+    def _groups_of(self, matrix: Matrix) -> FeatureGroups | None:
+        """Return the groups of a matrix's columns; None where each column is selected alone."""
+        return self._groups(matrix.shape[1], matrix.names, matrix.table_columns)
+
+    def _planned_groups(self, shape: DataShape) -> FeatureGroups | None:
+        """Return the same as far as is known before any data is: groups of names need these."""
+        if shape.names is None and needs_names(self.feature_groups):
+            return None
+        return self._groups(shape.n_features, shape.names, shape.table_columns)
+
+    def _groups(self, n_features: int, names: Names | None, of_table: np.ndarray | None) -> FeatureGroups | None:
+        if self.feature_groups is None:
+            return None
+        groups = FeatureGroups.given(self.feature_groups, n_features, names, of_table)
+        if groups.overlap and not self._takes_overlap:
+            shared = np.flatnonzero(np.bincount(groups.members) > 1)[0]
+            own = [str(groups.names[g]) for g in range(groups.n_groups) if shared in groups[g]]
+            name = f"x{shared}" if names is None else names.describe(int(shared))
+            raise ConfigError(
+                f"expected groups that do not overlap, found {name} in {own[0]!r} and {own[1]!r}",
+                "feature_groups",
+                "leave it in one of them; FGM takes groups that overlap, and trees of them",
+            )
+        return groups
+
+    def _set_groups(self, groups: FeatureGroups, selected: np.ndarray, scores: np.ndarray) -> dict[str, np.ndarray]:
+        """Set which groups are selected; return of each selected column the name and score of its strongest group.
+
+        Parameters
+        ----------
+        groups : FeatureGroups
+        selected : ndarray of shape (n_selected_groups,), int64
+            Strongest first; `selected_` are their columns.
+        scores : ndarray of shape (n_selected_groups,)
+        """
+        self.groups_, self.group_scores_ = selected, scores
+        self.group_names_ = np.array([str(groups.names[g]) for g in selected.tolist()], dtype=object)
+        columns, _ = groups.columns_of(selected[::-1])
+        places = np.repeat(np.arange(len(selected))[::-1], groups.sizes[selected[::-1]])
+        strongest = dict(zip(columns.tolist(), places.tolist(), strict=True))
+        of_each = np.array([strongest[j] for j in self.selected_.tolist()], dtype=np.int64)
+        return {"group": self.group_names_[of_each], "group_score": scores[of_each]}
