@@ -155,6 +155,30 @@ def validate(pipeline_file: PipelineFile, overrides: Overrides = None) -> None:
 
 
 @app.command()
+def init(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="Text or Parquet table, a folder or a pattern.", show_default=False)
+    ],
+    target: Annotated[
+        str | None,
+        typer.Option(help="Column to predict; by default one called target, label, class or y, or the last.", metavar="COLUMN"),
+    ] = None,
+    output: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of the files that are written.")] = Path(),
+    as_json: AsJson = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace files of these names.")] = False,
+) -> None:
+    """Look at a table; write a pipeline and a table schema for it.
+
+    What each column is taken for stands beside it, and what is suspicious: identifiers, copies, constants, columns
+    that know the target.
+    """
+    from daskfs.pipeline.drafting import draft
+
+    drafted = draft(file, target, output, force=force)
+    print(json.dumps(drafted.to_document(), indent=2) if as_json else drafted.to_text())
+
+
+@app.command()
 def ingest(
     source: Annotated[
         str,
