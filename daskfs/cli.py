@@ -5,10 +5,9 @@ from __future__ import annotations
 import errno
 import json
 import sys
-import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from daskfs.pipeline.config import Pipeline
     from daskfs.pipeline.run import RunOutcome
     from daskfs.result import SelectionResult
+    from daskfs.watching.watch import Watch
 
 EXIT_INTERRUPTED = 130
 
@@ -418,6 +418,32 @@ def _model_to_go_on(path: Path, stream: Any, selection: dict[str, Any]) -> tuple
 
 
 @app.command()
+def watch(
+    run_dir: Annotated[
+        Path, typer.Argument(metavar="RUN_DIR", help="Folder of a run, or of several.", show_default=False)
+    ],
+    once: Annotated[bool, typer.Option("--once", help="Look once, and do not wait for the end.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON at each look.")] = False,
+) -> None:
+    """Watch a run that goes on elsewhere, as its folder tells, until it ends.
+
+    The exit code is the run's: 0 done, 2 the user's input was wrong, 130 interrupted, 1 anything else. A run whose
+    process is gone is told of at once, one that says nothing after five minutes.
+    """
+    from daskfs.pipeline.following import follow, json_line, runs_in
+    from daskfs.watching.terminal import rewritten
+
+    with nullcontext(print) if as_json else rewritten(sys.stdout) as write:
+        for seen in follow(runs_in(run_dir)):
+            write(json_line(seen) if as_json else "\n".join(one.to_text() for one in seen))
+            if once:
+                break
+    codes = [one.exit_code or 0 for one in seen]
+    if any(codes):
+        raise typer.Exit(max(codes))
+
+
+@app.command()
 def report(
     run_dirs: Annotated[
         list[Path], typer.Argument(metavar="RUN_DIR...", help="Folders of finished runs.", show_default=False)
@@ -509,60 +535,9 @@ def _say(*lines: str) -> None:
 
 
 @contextmanager
-def _shown_progress() -> Iterator[_Bar | _Lines]:
+def _shown_progress() -> Iterator[Watch]:
     """Show progress on stderr: on a terminal a bar, removed however the work ends; else lines."""
-    shown = _Bar() if sys.stderr.isatty() else _Lines()
-    try:
-        yield shown
-    finally:
-        shown.close()
+    from daskfs.watching.terminal import shown
 
-
-class _Lines:
-    """One line per finished step, for logs."""
-
-    def start(self, name: str, total: int) -> None:
-        self._name, self._done, self._since = name, 0, time.monotonic()
-
-    def advance(self, k: int = 1) -> None:
-        self._done += k
-
-    def finish(self) -> None:
-        _say(f"{self._name}: {self._done:,} done in {time.monotonic() - self._since:.1f} s")
-
-    def say(self, text: str) -> None:
-        _say(text)
-
-    def close(self) -> None:
-        return
-
-
-class _Bar:
-    """A bar with the time left."""
-
-    _bar: Any = None
-
-    def start(self, name: str, total: int) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-        from rich.progress import TimeRemainingColumn as TimeLeft
-
-        self.close()
-        columns = (TextColumn("{task.description:<14}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self._bar = Progress(*columns, TextColumn("left"), TimeLeft(), console=Console(stderr=True))
-        self._bar.start()
-        self._step = self._bar.add_task(name, total=total or None)
-
-    def advance(self, k: int = 1) -> None:
-        self._bar.advance(self._step, k)
-
-    def finish(self) -> None:
-        self.close()
-
-    def say(self, text: str) -> None:
-        _say(text)
-
-    def close(self) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar = None
+    with shown() as watch:
+        yield watch

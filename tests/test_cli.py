@@ -15,6 +15,7 @@ import daskfs
 from daskfs import __version__
 from daskfs.cli import app
 from daskfs.pipeline.schemas import json_schema
+from tests.integration.workshop import PROGRESS
 
 COMMANDS = ["run", "plan", "validate", "ingest", "info", "verify", "select", "report", "schema", "warmup"]
 PIPELINE = """
@@ -85,7 +86,7 @@ def test_run_prints_the_selection_and_where_the_report_is(run, pipeline, tmp_pat
     assert "of 10 features selected from 353 samples" in text
     assert "bmi" in text
     assert text.endswith(f"report: {tmp_path / 'runs' / 'quick' / 'report.html'}\n")
-    assert errors.splitlines()[0].startswith("ingest: 442 done in")
+    assert all(PROGRESS.fullmatch(line) for line in errors.splitlines()), "a line for each step that took a second"
     assert "\x1b" not in text + errors, "no bars where nobody looks"
 
 

@@ -20,7 +20,7 @@ from daskfs.cluster.workers import Workers
 from daskfs.documents import dump_yaml
 from daskfs.errors import DaskfsError, RunError, StoreError
 from daskfs.losses import find_loss
-from daskfs.matrix.base import Matrix, Progress, Silent
+from daskfs.matrix.base import Matrix
 from daskfs.metrics import METRICS_OF_SCORES, PREDICTION_METRICS, precision, recall
 from daskfs.pipeline.compile_ahead import compile_ahead
 from daskfs.pipeline.config import Pipeline
@@ -36,7 +36,7 @@ from daskfs.pipeline.planning import (
     facts_of_store,
     plan_pipeline,
 )
-from daskfs.pipeline.progress import StepTimes, logged
+from daskfs.pipeline.progress import watched
 from daskfs.pipeline.refit import refit_by_ridge
 from daskfs.pipeline.stream_run import StreamRun, check_selections, check_stream
 from daskfs.report.html import render_report
@@ -49,6 +49,8 @@ from daskfs.sources.base import Source
 from daskfs.sources.ingest import ingest
 from daskfs.sources.sparse.base import SparseSource
 from daskfs.store.feature_store import FeatureStore, open_store
+from daskfs.watching.base import Progress
+from daskfs.watching.watch import Watch
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -114,8 +116,8 @@ def run_pipeline(
     try:
         with interrupts.held():
             folder = RunFolder.resume(output) if resume else RunFolder.start(output, force=force)
-        log = folder.path / "run.log"
-        with interrupts.guard(), _explained(folder.path), logged(log, progress or Silent()) as steps:
+        watching = watched(folder.path, pipeline.name, progress)
+        with interrupts.guard(), _explained(folder.path), watching as steps:
             results = write(folder, steps)
         with interrupts.concluding():
             folder.finish()
@@ -133,7 +135,7 @@ def run_pipeline(
 
 Stored: TypeAlias = "FeatureStore | GenotypeMatrix"
 """What the rows of a run come from."""
-Write = Callable[[RunFolder, StepTimes], dict[str, SelectionResult]]
+Write = Callable[[RunFolder, Watch], dict[str, SelectionResult]]
 """Computes everything, writes every file of a run's folder and returns the results by label."""
 
 
@@ -172,9 +174,7 @@ def _explained(folder: Path) -> Iterator[None]:
 class _Run:
     """One run while it lasts."""
 
-    def __init__(
-        self, pipeline: Pipeline, folder: RunFolder, plan: Plan, source: Source | None, steps: StepTimes
-    ) -> None:
+    def __init__(self, pipeline: Pipeline, folder: RunFolder, plan: Plan, source: Source | None, steps: Watch) -> None:
         self.pipeline = pipeline
         self.folder = folder
         self.plan = plan

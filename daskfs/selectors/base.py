@@ -20,7 +20,7 @@ from daskfs.errors import Caution, DataError, SelectionWarning, warn
 from daskfs.feature_maps.base import MadeFeatures, MadeMatrix
 from daskfs.losses import AUTO, LOSSES, PLAIN_NUMBERS, Loss, TargetKind, find_loss
 from daskfs.matrix.arrays import ArrayMatrix
-from daskfs.matrix.base import Matrix, Progress
+from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Crowding
 from daskfs.matrix.names import Names
 from daskfs.matrix.target import are_texts, doubt, kind_of, kind_of_target
@@ -49,6 +49,7 @@ from daskfs.selectors.shared.remarks import remarks_on
 from daskfs.selectors.shared.responses import Response, log_odds, mean_or_label, probabilities
 from daskfs.selectors.shared.run import Checkpoint, Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
+from daskfs.watching.base import Progress
 
 SEPARATED = (
     "there is no finite fit: the selected features separate the classes, or some rows of them (complete or "

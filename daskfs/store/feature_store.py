@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from daskfs.errors import ConfigError, StoreError, StoreFormatError, did_you_mean
-from daskfs.matrix.base import Matrix, Progress
+from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import ColumnStatistics, Crowding, Rows, SparseColumns, SparseRows, Strip
 from daskfs.matrix.names import Names
 from daskfs.store.header import SparseHeader, StoreHeader
@@ -23,6 +23,7 @@ from daskfs.store.stored_arrays import StoredArray, expected_arrays, header_docu
 from daskfs.store.tile_reader import TileReader
 from daskfs.store.unfinished import SUFFIX
 from daskfs.store.verify import damaged_parts
+from daskfs.watching.base import Progress
 
 _opened: dict[tuple[str, str], tuple[tuple[int, int], FeatureStore]] = {}
 """Stores that this process was sent, by path and the manifest's digest, with the manifest's inode and time."""

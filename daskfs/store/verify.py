@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from daskfs.errors import CorruptStoreError, StoreError
-from daskfs.matrix.base import Progress, Silent
 from daskfs.store.header import SparseHeader, StoreHeader
 from daskfs.store.manifest import MAX_NBYTES, check_description, read_checksums, read_manifest
 from daskfs.store.plain_files import REMEDY, read_document
 from daskfs.store.sparse.layout import BLOCK_ROWS, BY_BLOCKS
 from daskfs.store.stored_arrays import StoredArray, expected_arrays, read_array, read_header
+from daskfs.watching.base import Progress, Silent
 
 
 def damaged_parts(folder: Path, progress: Progress | None = None) -> list[str]:

@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 import daskfs
 from daskfs.cli import app
 from daskfs.documents import dump_yaml
-from daskfs.matrix.base import Silent
 from daskfs.pipeline import run
 from daskfs.pipeline.config import load_pipeline
 from daskfs.pipeline.planning import facts_of
+from daskfs.watching.base import Silent
 
 
 @pytest.fixture
