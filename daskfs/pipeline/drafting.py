@@ -14,7 +14,7 @@ from daskfs.files import written_whole
 from daskfs.pipeline.folder import LONGEST_NAME_NBYTES
 from daskfs.sources.files import PathLike, expand_paths
 from daskfs.sources.judging import Judged
-from daskfs.sources.looking import Look, look_at
+from daskfs.sources.looking import TABLES, Look, look_at
 from daskfs.sources.registry import find_source, kind_of
 from daskfs.sources.table_schema import TableFormat, load_table_schema
 
@@ -39,7 +39,9 @@ class Draft:
     def to_text(self) -> str:
         """Return what a person should know before a run."""
         look, judgement = self.look, self.look.judgement
-        rows = f"{look.n_rows:,} rows" if look.is_whole else f"about {look.n_rows:,} rows, {judgement.n_rows:,} looked at"
+        rows = (
+            f"{look.n_rows:,} rows" if look.is_whole else f"about {look.n_rows:,} rows, {judgement.n_rows:,} looked at"
+        )
         lines = [f"{', '.join(map(str, look.files[:3]))}: {rows}, {len(judgement.columns)} columns"]
         lines += [f"  {remark}" for remark in look.remarks]
         lines.append(f"target: {judgement.target!r}, {judgement.why_target}")
@@ -98,7 +100,9 @@ def draft(path: PathLike, target: str | None = None, folder: PathLike = ".", *, 
     drafted = Draft(folder / f"{name}.yaml", folder / f"{name}.schema.yaml", look)
     for file in (drafted.pipeline, drafted.schema):
         if file.exists() and not force:
-            raise ConfigError("a file of this name exists", str(file), "write elsewhere (--output), or --force replaces it")
+            raise ConfigError(
+                "a file of this name exists", str(file), "write elsewhere (--output), or --force replaces it"
+            )
     schema, pipeline = schema_text(name, look), _pipeline_text(name, drafted, Path(path))
     folder.mkdir(parents=True, exist_ok=True)
     for file, text in ((drafted.schema, schema), (drafted.pipeline, pipeline)):
@@ -108,11 +112,11 @@ def draft(path: PathLike, target: str | None = None, folder: PathLike = ".", *, 
     return drafted
 
 
-def source_of_table(path: PathLike, target: str | None, folder: Path) -> tuple[str, dict[str, Any], list[str]]:
-    """Return a name for a table, its source as a pipeline file has it, and what was decided, in lines.
+def source_of_file(path: PathLike, target: str | None, folder: Path) -> tuple[str, dict[str, Any], list[str]]:
+    """Return a name for a file, its source as a pipeline file has it, and what was decided, in lines.
 
-    The table schema is written to the folder; one that stands there, which somebody may have changed, is taken as it
-    is.
+    The schema of a table is written to the folder; one that stands there, which somebody may have changed, is taken as
+    it is.
 
     Raises
     ------
@@ -122,6 +126,9 @@ def source_of_table(path: PathLike, target: str | None, folder: Path) -> tuple[s
     kind = kind_of(str(path))
     files = expand_paths(path, getattr(find_source(kind), "endings", ()))
     name = _name_of(files, Path(path))
+    named = {} if target is None else {"target": target}
+    if kind not in TABLES:
+        return name, {"kind": kind, "path": str(path)} | named, []
     schema = folder / f"{name}.schema.yaml"
     said = [f"{schema}: taken as it stands"]
     if not schema.exists():
@@ -133,8 +140,7 @@ def source_of_table(path: PathLike, target: str | None, folder: Path) -> tuple[s
         without = f"; left out: {', '.join(left_out)}" if left_out else ""
         said = [f"target {look.judgement.target!r} ({look.judgement.why_target}){without}; {schema} says why"]
         said += [f"  look at {text}" for text in look.judgement.suspicions]
-    source = {"kind": kind, "path": str(path), "schema": str(schema)}
-    return name, source | ({} if target is None else {"target": target}), said
+    return name, {"kind": kind, "path": str(path), "schema": str(schema)} | named, said
 
 
 def _name_of(files: list[Path], path: Path) -> str:

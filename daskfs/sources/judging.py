@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from daskfs.errors import SchemaError, did_you_mean
+from daskfs.sources.csv_types import as_floats, numbers_in
 from daskfs.sources.dates import parse_dates, years_of
 from daskfs.sources.survey import MAX_CATEGORIES
 from daskfs.sources.table_schema import TableFormat
@@ -171,7 +172,7 @@ class Facts:
         """Number that each distinct value is; NaN where it is none."""
         if not self.is_text:
             temporal = pa.types.is_temporal(self.values.type)
-            return np.full(len(self.distinct), np.nan) if temporal else _as_floats(self.distinct)
+            return np.full(len(self.distinct), np.nan) if temporal else as_floats(self.distinct)
         return numbers_in(self.distinct, self.layout)
 
     @cached_property
@@ -230,23 +231,6 @@ class Facts:
             return None
         kind, first = found[0]
         return kind, first, [other for also, other in found[1:] if also == kind]
-
-
-def numbers_in(texts: pa.Array, layout: TableFormat) -> np.ndarray:
-    """Return the number that each text is, with a percent sign or without; NaN where it is none."""
-    plain = pc.replace_substring_regex(pc.utf8_trim_whitespace(texts), r"\s*%$", "")
-    sign, decimal = re.escape(layout.thousands), re.escape(layout.decimal)
-    digits = rf"(\d{{1,3}}({sign}\d{{3}})+|\d+)" if sign else r"\d+"
-    number = rf"^[+-]?({digits}({decimal}\d*)?|{decimal}\d+)([eE][+-]?\d+)?$"
-    is_number = pc.match_substring_regex(plain, number)
-    if sign:
-        plain = pc.replace_substring(plain, layout.thousands, "")
-    plain = pc.replace_substring(plain, layout.decimal, ".")
-    return _as_floats(pc.if_else(is_number, plain, pa.scalar(None, plain.type)))
-
-
-def _as_floats(values: pa.Array) -> np.ndarray:
-    return np.asarray(pc.fill_null(pc.cast(values, pa.float64()), np.nan).to_numpy(zero_copy_only=False))
 
 
 def _is_as_long(date_format: str, text: str) -> bool:

@@ -21,7 +21,7 @@ from daskfs.sources.text import open_text, read_header
 
 MAX_ROWS = 200_000
 _MAX_NBYTES = 2**26
-_TABLES = {"csv": "a text table", "parquet": "a Parquet table"}
+TABLES = ("csv", "parquet")
 
 
 @dataclass
@@ -69,7 +69,7 @@ def look_at(path: PathLike, target: str | None = None) -> Look:
         The target is no column, or nothing can be predicted or selected.
     """
     kind = kind_of(str(path))
-    if kind not in _TABLES:
+    if kind not in TABLES:
         raise SourceError(
             f"expected a table (text or Parquet), found a {kind} source",
             str(path),

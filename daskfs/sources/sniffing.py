@@ -1,4 +1,4 @@
-"""How a text table is laid out, told by its head: encoding, delimiter, header, decimal sign, texts that mean missing."""
+"""How a text table is laid out, told by its head: encoding, delimiter, header, signs in numbers, words for no value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+
 from daskfs.errors import SourceError
+from daskfs.sources.csv_types import numbers_in
 from daskfs.sources.files import open_bytes
 from daskfs.sources.table_schema import DEFAULT_MISSING, TableFormat
 
@@ -20,7 +24,23 @@ HEAD_RECORDS = 2_000
 _DELIMITERS = ",;\t|"
 _MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 _NUMBER_SIGNS = re.compile(r"[+-]?[\d.,' _]*\d[\d.,' _]*([eE][+-]?\d+)?\s*%?", re.ASCII)
-_MAYBE_MISSING = ("?", "-", "--", ".", "*", "n/a", "N.A.", "na", "#N/A", "#NA", "NULL", "null", "nil", "missing", "<NA>")
+_MAYBE_MISSING = (
+    "?",
+    "-",
+    "--",
+    ".",
+    "*",
+    "n/a",
+    "N.A.",
+    "na",
+    "#N/A",
+    "#NA",
+    "NULL",
+    "null",
+    "nil",
+    "missing",
+    "<NA>",
+)
 """Texts that mean a missing value where the rest of a column are numbers."""
 
 
@@ -115,8 +135,10 @@ def _decoded(path: Path, head: bytes, remarks: list[str], *, is_whole: bool) -> 
 
 
 def _is_header_behind_a_sign(text: str) -> bool:
-    """Tell a header such as "#chrom<TAB>pos" from a comment: as many fields as the next line."""
+    """Tell a header such as "#chrom<TAB>pos" from a comment, "# made by": as many fields as the next line."""
     first, _, rest = text.partition("\n")
+    if first[1:2].isspace():
+        return False
     second = rest.partition("\n")[0]
     return any(first.count(sign) and first.count(sign) == second.count(sign) for sign in _DELIMITERS)
 
@@ -145,7 +167,9 @@ def _split(path: Path, text: str, remarks: list[str]) -> tuple[str, list[list[st
         remarks.append(f"values are split by {name}")
     if share < 1.0:
         wrong = next(k for k, record in enumerate(records, 1) if len(record) != n_fields)
-        remarks.append(f"record {wrong} has {len(records[wrong - 1])} values, most have {n_fields}: fix it before a run")
+        remarks.append(
+            f"record {wrong} has {len(records[wrong - 1])} values, most have {n_fields}: fix it before a run"
+        )
     return delimiter, [record for record in records if len(record) == n_fields]
 
 
@@ -171,10 +195,9 @@ def has_header(records: Sequence[Sequence[str]]) -> bool:
     first, rest = records[0], records[1:201]
     if len(first) > 2 and rest and list(first) in ([str(j + k) for j in range(len(first))] for k in (0, 1)):
         return True  # columns by number, as data frames without names write them
-    if any(not name.strip() or looks_like_number(name) for name in first) or len(set(first)) < len(first):
-        # a blank first name, as data frames write their index, is a name
-        if not (first[0].strip() == "" and all(n.strip() and not looks_like_number(n) for n in first[1:])):
-            return False
+    named = first if first[0].strip() else first[1:]  # a blank first name, as data frames write that of their index
+    if any(not name.strip() or looks_like_number(name) for name in named) or len(set(first)) < len(first):
+        return False
     if not rest:
         return True
     for j, name in enumerate(first):
@@ -195,30 +218,31 @@ def _number_signs(
     names: Sequence[str], rows: Sequence[Sequence[str]], delimiter: str, remarks: list[str]
 ) -> tuple[str, str]:
     """Return decimal sign and sign between thousands under which most of what looks like a number is one."""
-    texts = [
-        text.rstrip("%").strip()
-        for j in range(len(names))
-        for text in _numeric_texts([row[j] for row in rows])
-        if not text.isdigit()
-    ]
+    texts = [text for j in range(len(names)) for text in _numeric_texts([row[j] for row in rows]) if not text.isdigit()]
     if not texts:
         return ".", ""
+    column = pa.array(texts)
     best = (".", "")
     most = -1
     for decimal in (".", ","):
         for thousands in ("", ",", ".", " ", "'", "_"):
-            if thousands == decimal or thousands == delimiter or decimal == delimiter:
+            if thousands in (decimal, delimiter) or decimal == delimiter:
                 continue
             layout = TableFormat.model_validate({"decimal": decimal, "thousands": thousands, "delimiter": delimiter})
-            n_read = sum("" in layout.readings(text) for text in texts)
+            n_read = int(np.isfinite(numbers_in(column, layout)).sum())
             if n_read > most:
                 best, most = (decimal, thousands), n_read
+    commas = [text for text in texts if "," in text]
+    is_open = all(re.fullmatch(r"[+-]?\d{1,3},\d{3}", text) for text in commas) and "." not in "".join(texts)
+    if commas and is_open:  # where values are split by semicolons, a comma is the decimal sign
+        best = (",", "") if delimiter == ";" else (".", ",")
+        other = "format.thousands: ','" if delimiter == ";" else "format.decimal: ','"
+        remarks.append(
+            f"{commas[0]!r} may be {commas[0].replace(',', '')} or {commas[0].replace(',', '.')}; see {other}"
+        )
     decimal, thousands = best
     if decimal == ",":
         remarks.append("numbers have a decimal comma")
-        commas = [text for text in texts if "," in text]
-        if all(re.fullmatch(r"[+-]?\d{1,3}(,\d{3})+", text) for text in commas) and commas:
-            remarks.append(f"{commas[0]!r} may also be {commas[0].replace(',', '')}: then set format.thousands: ','")
     if thousands:
         remarks.append(f"digits of numbers stand in groups of three, with {thousands!r} between them")
     return decimal, thousands
