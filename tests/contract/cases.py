@@ -78,6 +78,18 @@ def _selectors() -> Iterator[Case]:
         options: dict[str, Any] = substitution | more
         target = "numbers" if options["loss"] == "squared" else "classes"
         yield Case(f"online_substitution{variant}", "OnlineSubstitution", options, target)
+    some = {"one": [0, 7, 8], "two": [1, 3, 4, 9], "three": [2, 5], "four": [16, 11]}
+    whole: dict[str, Any] = {"feature_groups": some}
+    columns = {"counts": "features", "n_features_to_select": 8, "order": "shuffled", "random_state": 0}
+    for variant, more in {
+        "": {},
+        "-logistic": {"loss": "logistic", **columns},
+        "-os": {"rule": "os", "loss": "squared_hinge"},
+        "-screen": {"schedule": "screen", "engine": "lazy", "n_features_to_select": 3},
+    }.items():
+        options = substitution | whole | more
+        target = "numbers" if options["loss"] == "squared" else "classes"
+        yield Case(f"online_substitution-groups{variant}", "OnlineSubstitution", options, target)
     simulated = substitution | {"n_workers": 3, "schedule": "simulated"}
     yield Case("async_online_substitution", "AsyncOnlineSubstitution", simulated)
     logistic = simulated | {"rule": "os", "loss": "logistic"}
@@ -96,8 +108,8 @@ def _selectors() -> Iterator[Case]:
     yield Case("fgm-groups", "FGM", two, "classes", **OF_FGM)
     tree = {"feature_groups": {"all": {"low": [0, 1, 2], "high": {"odd": [3, 5], "even": [4, 6]}}}}
     yield Case("fgm-tree", "FGM", two | tree | {"group_score": "mean"}, "three classes", **OF_FGM)
-    columns = groups | {"n_features_to_select": 8, "counts": "features", "loss": "logistic"}
-    yield Case("fgm-groups-columns", "FGM", fgm | columns, "classes", **OF_FGM)
+    of_columns = groups | {"n_features_to_select": 8, "counts": "features", "loss": "logistic"}
+    yield Case("fgm-groups-columns", "FGM", fgm | of_columns, "classes", **OF_FGM)
     of_map = fgm | {"n_features_to_select": 3, "n_features_per_pass": 2, "feature_map": "histogram_intersection"}
     yield Case("fgm-intersection", "FGM", of_map, "classes", **OF_FGM)
     yield Case("fgm-gaussian", "FGM", of_map | {"feature_map": "additive_gaussian"}, "three classes", **OF_FGM)

@@ -231,6 +231,18 @@ def _online_substitution() -> Iterator[Case]:
         ("ridge", {"ridge": 0.1}),
         ("one-epoch", {"n_epochs": 1, "block_columns": 5}),
     )
+    groups = {"one": [0, 7, 8], "two": [2, 4], "three": [16, 11, 5, 20], "four": [1, 23]}
+    whole = common | {"feature_groups": groups, "n_features_to_select": 4}
+    for name, more in {
+        "groups": {},
+        "groups-counted-in-columns": {"counts": "features", "n_features_to_select": 8},
+        "groups-logistic": {"loss": "logistic"},
+        "groups-os-squared_hinge": {"rule": "os", "loss": "squared_hinge"},
+        "groups-paper": {"rule": "paper", "order": "shuffled", "random_state": 0},
+        "groups-screen": {"schedule": "screen", "engine": "lazy"},
+    }.items():
+        yield _variant(method, selector, name, whole | more)
+    yield _variant(method, selector, "groups-weighted", whole | {"ridge": 0.0}, weighted=True)
     yield _variant(method, selector, "weighted", common, weighted=True)
     yield _variant(method, selector, "weighted-logistic", common | {"loss": "logistic"}, weighted=True)
     for loss in every:

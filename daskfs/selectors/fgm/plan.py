@@ -34,6 +34,7 @@ N_BUFFERS = 3  # pieces alive at once: one is scored, one is ready, one is read
 KEPT_NBYTES = 512 << 20  # of inner products of groups; the oldest groups are merged beyond it
 MAX_PASSES, PER_PASS = 20, 10  # by default
 PASSES_TO_COUNT = 10  # in which an asked number of features is reached, by default
+IN_CLIENT = "the problems restricted to the groups taken so far, between passes"
 
 Way: TypeAlias = Literal["strips", "in place", "pieces"]
 """How tasks come by the values of columns."""
@@ -309,6 +310,7 @@ def plan_fgm(
                 f"{'' if shape.has_statistics else ', one for statistics of the columns'}, and one for the scores that "
                 f"the columns have alone{fate}"
             ),
+            in_client=IN_CLIENT,
         )
     share = reads.a_pass / max(1, shape.decoded_nbytes)
     again = f", which decode tiles {share:.3g} times, for so the limit has it" if share > 1.0 else ""
@@ -323,4 +325,5 @@ def plan_fgm(
             f"{cut.width:,} columns{again}{'' if shape.has_statistics else ', and one for their statistics'}{fate}; "
             f"up to {more_nbytes / 2**20:,.0f} MiB more where groups take columns that were not foreseen"
         ),
+        in_client=IN_CLIENT,
     )
