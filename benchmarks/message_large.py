@@ -36,13 +36,13 @@ from matplotlib.figure import Figure
 
 from daskfs.baselines.lasso.full_data import FullData
 from daskfs.baselines.lasso.subset_estimates import Averaging, Median
-from daskfs.matrix.base import Silent
 from daskfs.pipeline.config import load_pipeline
 from daskfs.pipeline.planning import open_source
 from daskfs.pipeline.run import make_store
 from daskfs.selectors.message.selector import Message
 from daskfs.sources.base import Source, SourceBlock
 from daskfs.sources.ingest import ingest
+from daskfs.watching.base import Silent
 
 PIPELINES = {"power_hourly": "household_power.yaml", "power_minute": "household_power_minute.yaml"}
 CHUNK_ROWS = 8192

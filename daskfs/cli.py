@@ -5,10 +5,9 @@ from __future__ import annotations
 import errno
 import json
 import sys
-import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from daskfs.pipeline.config import Pipeline
     from daskfs.pipeline.run import RunOutcome
     from daskfs.result import SelectionResult
+    from daskfs.watching.watch import Watch
 
 EXIT_INTERRUPTED = 130
 
@@ -239,16 +239,18 @@ def verify(
     seal: Annotated[
         bool, typer.Option("--seal", help="Note all checksums in the manifest of a store made before it had them.")
     ] = False,
+    workers: Annotated[int, typer.Option(min=0, help="Processes that read the store; 0: this one.")] = 0,
 ) -> None:
     """Check every checksum of a feature store.
 
     The damaged parts are listed, each with its file.
     """
+    from daskfs.cluster.open import open_cluster
     from daskfs.errors import CorruptStoreError
     from daskfs.store.feature_store import open_store, verify_store
 
-    with _shown_progress() as progress:
-        damaged = verify_store(store, progress)
+    with _shown_progress() as progress, open_cluster("local" if workers else "none", workers) as cluster:
+        damaged = verify_store(store, progress, cluster)
     if damaged:
         count = f"{len(damaged)} damaged {'part' if len(damaged) == 1 else 'parts'}"
         raise CorruptStoreError("\n".join([*damaged, f"{store}: {count}; remove it and ingest the source again"]))
@@ -271,6 +273,12 @@ def select(
     parameters: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Set a parameter of the method, read as YAML. Repeatable."),
+    ] = None,
+    feature_map: Annotated[
+        str | None,
+        typer.Option(
+            "--map", metavar="YAML", help="What is selected from: a feature map, pairs or {map: pairs, ...}, or groups."
+        ),
     ] = None,
     n_subsets: Annotated[
         int | None, typer.Option(help="message and its baselines: number of subsets of the rows.", min=1)
@@ -337,6 +345,7 @@ def select(
         "name": name,
         "store": "none" if stream else {"path": str(store)},
         "split": {"test": test, "random_state": random_state} if test and not stream else None,
+        "features": None if feature_map is None else _features(feature_map),
         "select": selection,
         "cluster": cluster,
         "output": str(output or f"runs/{name}") if resume is None else _run_dir(resume),
@@ -349,6 +358,14 @@ def select(
             pipeline, resume=resume is not None, force=force, progress=progress, stream=stream, model=before
         )
     _print_outcome(outcome)
+
+
+def _features(text: str) -> Any:
+    """Return what is selected from, as a pipeline file has it: by the name of a map alone, or with its parameters."""
+    from daskfs.documents import parse_yaml
+
+    given = parse_yaml(text, "--map")
+    return given if isinstance(given, dict) else {"map": given}
 
 
 def _standard_input(lines: str | None, interactions: str | None, max_rows: int | None) -> Any:
@@ -376,6 +393,32 @@ def _model_to_go_on(path: Path, stream: Any, selection: dict[str, Any]) -> tuple
     if set(selection) > {"method", "random_state"}:
         raise ConfigError("a model keeps its parameters", "--model", "leave out --n-features and --set")
     return load_model(path)
+
+
+@app.command()
+def watch(
+    run_dir: Annotated[
+        Path, typer.Argument(metavar="RUN_DIR", help="Folder of a run, or of several.", show_default=False)
+    ],
+    once: Annotated[bool, typer.Option("--once", help="Look once, and do not wait for the end.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON at each look.")] = False,
+) -> None:
+    """Watch a run that goes on elsewhere, as its folder tells, until it ends.
+
+    The exit code is the run's: 0 done, 2 the user's input was wrong, 130 interrupted, 1 anything else. A run whose
+    process is gone is told of at once, one that says nothing after five minutes.
+    """
+    from daskfs.pipeline.following import follow, json_line, runs_in
+    from daskfs.watching.terminal import rewritten
+
+    with nullcontext(print) if as_json else rewritten(sys.stdout) as write:
+        for seen in follow(runs_in(run_dir)):
+            write(json_line(seen) if as_json else "\n".join(one.to_text() for one in seen))
+            if once:
+                break
+    codes = [one.exit_code or 0 for one in seen]
+    if any(codes):
+        raise typer.Exit(max(codes))
 
 
 @app.command()
@@ -457,7 +500,7 @@ def _print_result(result: SelectionResult) -> None:
     of_all = f" of {result.n_features:,}" if result.n_features < 2**63 else ""  # ids are of 64 bits
     print(f"{len(result.table):,}{of_all} features selected from {result.n_samples:,} samples")
     if len(result.table):
-        print(result.table.head(30).to_string(index=False))
+        print(result.shown_table(30).to_string(index=False))
     if len(result.table) > 30:
         print(f"and {len(result.table) - 30:,} more, in selected.csv")
     if result.metrics:
@@ -470,60 +513,9 @@ def _say(*lines: str) -> None:
 
 
 @contextmanager
-def _shown_progress() -> Iterator[_Bar | _Lines]:
+def _shown_progress() -> Iterator[Watch]:
     """Show progress on stderr: on a terminal a bar, removed however the work ends; else lines."""
-    shown = _Bar() if sys.stderr.isatty() else _Lines()
-    try:
-        yield shown
-    finally:
-        shown.close()
+    from daskfs.watching.terminal import shown
 
-
-class _Lines:
-    """One line per finished step, for logs."""
-
-    def start(self, name: str, total: int) -> None:
-        self._name, self._done, self._since = name, 0, time.monotonic()
-
-    def advance(self, k: int = 1) -> None:
-        self._done += k
-
-    def finish(self) -> None:
-        _say(f"{self._name}: {self._done:,} done in {time.monotonic() - self._since:.1f} s")
-
-    def say(self, text: str) -> None:
-        _say(text)
-
-    def close(self) -> None:
-        return
-
-
-class _Bar:
-    """A bar with the time left."""
-
-    _bar: Any = None
-
-    def start(self, name: str, total: int) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-        from rich.progress import TimeRemainingColumn as TimeLeft
-
-        self.close()
-        columns = (TextColumn("{task.description:<14}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self._bar = Progress(*columns, TextColumn("left"), TimeLeft(), console=Console(stderr=True))
-        self._bar.start()
-        self._step = self._bar.add_task(name, total=total or None)
-
-    def advance(self, k: int = 1) -> None:
-        self._bar.advance(self._step, k)
-
-    def finish(self) -> None:
-        self.close()
-
-    def say(self, text: str) -> None:
-        _say(text)
-
-    def close(self) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar = None
+    with shown() as watch:
+        yield watch

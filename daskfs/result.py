@@ -6,7 +6,7 @@ import csv
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +39,23 @@ class SelectedFeature:
 
 
 @dataclass(frozen=True)
+class Parent:
+    """A column that a feature is made of: what it would be worth as a feature of its own; see `columns_of_parents`."""
+
+    name: str
+    score: float | None
+    rank: int
+
+
+@dataclass(frozen=True)
+class SelectedMadeFeature(SelectedFeature):
+    """A line of a result whose features a map makes: its score before any was selected, and what it is made of."""
+
+    first_score: float | None
+    parents: list[Parent]
+
+
+@dataclass(frozen=True)
 class RefitRecord:
     """The fit of the selected features that a pipeline asked for; a number for each class told from the rest."""
 
@@ -62,7 +79,7 @@ class ResultRecord:
     n_features: int
     n_selected: int
     intercept: float | None
-    selected: list[SelectedFeature]
+    selected: list[SelectedFeature] | list[SelectedMadeFeature]
     parameters: dict[str, Any]
     metrics: dict[str, float | None]
     store_digest: str | None
@@ -123,6 +140,54 @@ def selection_table(
     )
 
 
+def columns_of_parents(first_scores: Iterable[float], parents: Iterable[Sequence[Parent]]) -> dict[str, pd.Series]:
+    """Return the columns of a table that say what its features are made of.
+
+    A score here is Σ_c (x̃ᵀv_c)², the score of FGM's first pass, before anything is selected, as a share of the largest
+    that a column of variance 1 can have. So it is the squared correlation of a standardised column with the derivative
+    of the loss, of the squared and the logistic loss with the target. `first_score` is that of the feature itself,
+    with its map's weights; those of its parents are what each would have as a column of its own in FGM without a map,
+    and their ranks are among all columns of X: 1 + how many have a larger score.
+
+    Parameters
+    ----------
+    first_scores : iterable of float
+    parents : iterable of sequences of Parent
+        Of each feature, in the order of the table.
+
+    Returns
+    -------
+    dict of str to Series
+        first_score, then for the k-th parent parent_k, parent_k_score and parent_k_rank, missing where there are fewer.
+
+    Examples
+    --------
+    >>> columns = columns_of_parents([0.3], [[Parent("age", 0.01, 7), Parent("income", 0.02, 5)]])
+    >>> {name: column[0].item() if hasattr(column[0], "item") else column[0] for name, column in columns.items()}
+    {'first_score': 0.3, 'parent_1': 'age', 'parent_1_score': 0.01, 'parent_1_rank': 7, 'parent_2': 'income', \
+'parent_2_score': 0.02, 'parent_2_rank': 5}
+    """
+    import pandas as pd
+
+    lists = list(parents)
+    columns = {"first_score": pd.Series(list(first_scores), dtype="f8")}
+    for k in range(max(map(len, lists), default=0)):
+        of_all = [one[k] if k < len(one) else None for one in lists]
+        of = f"parent_{k + 1}"
+        columns[of] = pd.Series([one and one.name for one in of_all], dtype="str")
+        columns[f"{of}_score"] = pd.Series([math.nan if one is None else one.score for one in of_all], dtype="f8")
+        columns[f"{of}_rank"] = pd.Series([None if one is None else one.rank for one in of_all], dtype="Int64")
+    return columns
+
+
+def parents_in(row: Mapping[Any, Any]) -> list[Parent]:
+    """Return the parents of a row of a table, as `columns_of_parents` has them."""
+    found: list[Parent] = []
+    while isinstance(row.get(of := f"parent_{len(found) + 1}"), str):
+        found.append(Parent(row[of], _plain(row[f"{of}_score"]), int(row[f"{of}_rank"])))
+    return found
+
+
 def _empty_table() -> pd.DataFrame:
     import pandas as pd
 
@@ -138,7 +203,8 @@ class SelectionResult:
     method : str
         Name of the selector, as in a pipeline file: ``message``.
     table : DataFrame
-        The selected features, most important first: rank, index, name, coef, score (see `selection_table`).
+        The selected features, most important first: rank, index, name, coef, score (see `selection_table`), and what a
+        method has beside these: of features that a map makes, what they are made of (see `columns_of_parents`).
     intercept : float
         Intercept of the model refitted on the selected features.
     parameters : dict
@@ -221,12 +287,46 @@ class SelectionResult:
             refit=self.refit,
         )
 
-    def _selected(self, start: int, stop: int) -> list[SelectedFeature]:
-        rows = self.table[list(TABLE_COLUMNS)].iloc[start:stop].itertuples(index=False, name=None)
-        return [
+    def _selected(self, start: int, stop: int) -> list[SelectedFeature] | list[SelectedMadeFeature]:
+        table = self.table.iloc[start:stop]
+        rows = table[list(TABLE_COLUMNS)].itertuples(index=False, name=None)
+        plain = [
             SelectedFeature(int(rank), int(index), str(name), _plain(coef), _plain(score))
             for rank, index, name, coef, score in rows
         ]
+        if not self.has_parents:
+            return plain
+        return [
+            SelectedMadeFeature(**vars(feature), first_score=_plain(row["first_score"]), parents=parents_in(row))
+            for feature, row in zip(plain, table.to_dict("records"), strict=True)
+        ]
+
+    @property
+    def has_parents(self) -> bool:
+        """Whether the table says what its features are made of."""
+        return "first_score" in self.table
+
+    def shown_table(self, n_features: int) -> pd.DataFrame:
+        """Return the first lines of the table for people: what a feature is made of in one column.
+
+        Examples
+        --------
+        >>> table = selection_table([3], [1.5], [1.0], np.array(["a", "b", "a^2", "a * b"]))
+        >>> made_of = columns_of_parents([0.31], [[Parent("a", 0.012, 7), Parent("b", 0.002, 19)]])
+        >>> result = SelectionResult("fgm", table.assign(**made_of), 0.0, {}, n_samples=100, n_features=5)
+        >>> print(result.shown_table(1).to_string(index=False))
+         rank  index  name  coef  score  first_score             of columns (score, rank)
+            1      3 a * b   1.5    1.0         0.31 a (0.012, rank 7), b (0.002, rank 19)
+        """
+        shown = self.table.head(n_features)
+        if not self.has_parents:
+            return shown
+        made_of = [
+            ", ".join(f"{of.name} ({math.nan if of.score is None else of.score:.3g}, rank {of.rank:,})" for of in found)
+            for found in map(parents_in, shown.to_dict("records"))
+        ]
+        kept = [name for name in shown.columns if not name.startswith("parent_")]
+        return shown[kept].assign(**{"of columns (score, rank)": made_of})
 
     def _written_record(self) -> Iterator[str]:
         """Yield the text of result.json, of which millions of features are never held together."""
@@ -302,6 +402,11 @@ class SelectionResult:
             table = table.astype({"rank": "int64", "index": "int64", "name": "str", "coef": "f8", "score": "f8"})
             for name, values in _further_columns(folder / "selected.csv", len(table)).items():
                 table[name] = values
+            if "parents" in (record["selected"] or [{}])[0]:
+                lines = record["selected"]
+                parents = [[Parent(**parent) for parent in line["parents"]] for line in lines]
+                for name, values in columns_of_parents([line["first_score"] for line in lines], parents).items():
+                    table[name] = values
             history = pd.read_parquet(folder / "history.parquet")
             every = folder / "scores.parquet"
             frame = pd.read_parquet(every) if every.exists() else None
@@ -364,7 +469,7 @@ class SelectionResult:
         count = f"{len(self.table)} of {self.n_features} features, {self.n_samples} samples"
         metrics = "".join(f", {name} {value:.6g}" for name, value in self.metrics.items())
         more = f"<p>and {len(self.table) - 20} more</p>" if len(self.table) > 20 else ""
-        shown = self.table.head(20).to_html(index=False, border=0)
+        shown = self.shown_table(20).to_html(index=False, border=0)
         return f"<p><b>{self.method}</b>: {count}{metrics}</p>{shown}{more}"
 
 

@@ -1,4 +1,5 @@
 import json
+import re
 import subprocess
 import sys
 
@@ -6,12 +7,15 @@ import dask
 import distributed  # noqa: F401  before its configuration is changed
 import jsonschema
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+import daskfs
 from daskfs import __version__
 from daskfs.cli import app
 from daskfs.pipeline.schemas import json_schema
+from tests.integration.workshop import PROGRESS
 
 COMMANDS = ["run", "plan", "validate", "ingest", "info", "verify", "select", "report", "schema", "warmup"]
 PIPELINE = """
@@ -82,7 +86,7 @@ def test_run_prints_the_selection_and_where_the_report_is(run, pipeline, tmp_pat
     assert "of 10 features selected from 353 samples" in text
     assert "bmi" in text
     assert text.endswith(f"report: {tmp_path / 'runs' / 'quick' / 'report.html'}\n")
-    assert errors.splitlines()[0].startswith("ingest: 442 done in")
+    assert all(PROGRESS.fullmatch(line) for line in errors.splitlines()), "a line for each step that took a second"
     assert "\x1b" not in text + errors, "no bars where nobody looks"
 
 
@@ -320,3 +324,50 @@ def test_select_takes_any_parameter_of_the_method(run, tmp_path):
     parameters = json.loads((tmp_path / "out" / "result.json").read_text())["parameters"]
     assert (parameters["criterion"], parameters["n_subsets"]) == ("bic", 3)
     assert "did you mean 'criterion'" in run("select", "d.zarr", "--set", "criterio=bic")[2]
+
+
+@pytest.fixture
+def people(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.standard_normal((300, 4)), columns=["age", "income", "rooms", "debt"])
+    frame["bought"] = frame["age"] * frame["income"] > 0.0
+    frame.to_parquet(tmp_path / "people.parquet")
+    daskfs.ingest(tmp_path / "people.parquet", tmp_path / "people.zarr", target="bought")
+    return tmp_path
+
+
+def test_select_takes_a_feature_map_and_shows_what_features_are_made_of(run, people):
+    select = ["select", people / "people.zarr", "--method", "fgm", "--n-features", "2", "--output", people / "run"]
+    code, shown, said = run(*select, "--map", "{map: pairs, between: [age, [income, debt]]}")
+    assert code == 0, said
+    assert "2 of 14 features selected" in shown
+    (line,) = (line for line in shown.splitlines() if "age * income" in line)
+    assert re.search(r"age \([\d.e-]+, rank \d\), income \([\d.e-]+, rank \d\)", line)
+    assert "parent_1,parent_1_score,parent_1_rank" in (people / "run" / "selected.csv").read_text()
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ("pears", "did you mean 'pairs'?"),
+        ("{map: pairs, betwen: [age, income]}", "features.betwen: unknown key (did you mean 'between'?)"),
+        ("{map: pairs, between: [agee, income]}", "there is no column 'agee' (did you mean 'age'?)"),
+        ("{map: pairs, between: [age, income, debt]}", "between: expected a list of two"),
+        ("{map: pairs, within: [[age, 4]]}", "expected numbers of columns from 0 to 3, found 4"),
+        ("{map: pairs, hierarchy: week}", "did you mean 'weak'?"),
+        ("{map: pairs, gamma: -1}", "features.gamma: expected greater than 0, found -1"),
+        ("null", "found 'None'"),
+        ("[a", "--map:1:3: not valid YAML"),
+    ],
+)
+def test_a_feature_map_that_cannot_be_meant_is_refused_with_the_nearest_right_word(run, people, asked, message):
+    code, _, said = run("select", people / "people.zarr", "--method", "fgm", "--map", asked, "--output", people / "run")
+    assert code == 2
+    assert message in said
+    assert not (people / "run").exists()
+
+
+def test_a_method_that_takes_no_feature_map_says_so(run, people):
+    code, _, said = run("select", people / "people.zarr", "--map", "pairs", "--output", people / "run")
+    assert code == 2
+    assert "message takes no feature_map" in said

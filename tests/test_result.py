@@ -1,6 +1,6 @@
 import csv
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import jsonschema
@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from daskfs.errors import RunError
-from daskfs.result import SelectionResult, selection_table, text_of_cell
+from daskfs.result import Parent, SelectionResult, columns_of_parents, parents_in, selection_table, text_of_cell
 
 SCHEMA = json.loads((Path(__file__).parents[1] / "data_schemas" / "result.schema.json").read_text())
 
@@ -61,6 +61,37 @@ def test_result_json_keeps_to_its_schema(result, tmp_path):
     jsonschema.validate(record, SCHEMA)
     assert record["metrics"]["r2"] is None
     assert record["selected"][0] == {"rank": 1, "index": 3, "name": "bmi", "coef": 1.5, "score": 1.0}
+
+
+@pytest.fixture
+def of_products(result):
+    parents = [[Parent("bmi", 0.25, 1), Parent("=age, x", 1e-300, 4)], [Parent("größe <b>", None, 2)]]
+    return parents, replace(result, table=result.table.assign(**columns_of_parents([0.5, np.nan], parents)))
+
+
+def test_what_features_are_made_of_is_saved_and_read_back(of_products, tmp_path):
+    parents, result = of_products
+    folder = result.save(tmp_path)
+    record = json.loads((folder / "result.json").read_text())
+    jsonschema.validate(record, SCHEMA)
+    assert record["selected"][0]["parents"][1] == {"name": "=age, x", "score": 1e-300, "rank": 4}
+    assert record["selected"][1]["first_score"] is None
+    for gone in (None, "selected.csv"):  # which people may have edited
+        if gone:
+            (folder / gone).unlink()
+        again = SelectionResult.load(folder)
+        pd.testing.assert_frame_equal(again.table, result.table, check_exact=True)
+        assert again.to_record() == result.to_record()
+    assert [parents_in(row) for row in again.table.to_dict("records")] == parents
+
+
+def test_people_are_shown_what_a_feature_is_made_of_in_one_column(of_products):
+    result = of_products[1]
+    shown = result.shown_table(5)
+    assert shown.columns[-1] == "of columns (score, rank)"
+    assert shown.iloc[0, -1] == "bmi (0.25, rank 1), =age, x (1e-300, rank 4)"
+    assert not [name for name in shown if name.startswith("parent_")]
+    assert "bmi (0.25, rank 1)" in result._repr_html_()
 
 
 def test_an_empty_selection_is_a_result(tmp_path):

@@ -29,6 +29,7 @@ from daskfs.feature_maps.additive_matrix import AdditiveMatrix, cost_of
 from daskfs.feature_maps.base import FeatureMap, Given, MapCost
 from daskfs.feature_maps.map_table import MapTable, Ranges
 from daskfs.matrix.base import Matrix
+from daskfs.matrix.names import Names
 from daskfs.parameters import Count, Kind, Positive
 
 N_BINS = 128  # of a range, where a map is smooth
@@ -78,6 +79,7 @@ class AdditiveMap(FeatureMap):
         n_entries: int | None = None,
         n_classes: int = 1,
         task_nbytes: int | None = None,
+        names: Names | None = None,
     ) -> MapCost:
         """Return what the map makes of a matrix of this shape."""
         self.check_parameters()

@@ -394,6 +394,7 @@ class FeatureMap(Parameters, ABC):
         n_entries: int | None = None,
         n_classes: int = 1,
         task_nbytes: int | None = None,
+        names: Names | None = None,
     ) -> MapCost:
         """Return what the map makes of a matrix of this shape, and what a pass over that takes.
 
@@ -408,6 +409,8 @@ class FeatureMap(Parameters, ABC):
             Dual variables of each row.
         task_nbytes : int, optional
             What a task may take to score, beside the dual variables.
+        names : Names, optional
+            Of the columns, where they are known; parameters that name columns are then checked.
         """
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:

@@ -21,8 +21,9 @@ Differs from the paper:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
-from fnmatch import fnmatchcase
+from fnmatch import translate
 from numbers import Integral
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -39,6 +40,8 @@ from daskfs.matrix.names import Names
 from daskfs.parameters import Kind, NotNegative, Positive
 
 MOST_SETS = 62
+NAMES_TOGETHER = 1 << 16
+"""Names that are made at a time, where they are not stored."""
 
 _Column = Annotated[int, Ge(0)] | str
 _SETS = Kind(
@@ -124,6 +127,7 @@ class Polynomial(FeatureMap):
         n_entries: int | None = None,
         n_classes: int = 1,
         task_nbytes: int | None = None,
+        names: Names | None = None,
     ) -> MapCost:
         """Return what there is to score and what that takes: see `FeatureMap.cost`."""
         self.check_parameters()
@@ -136,25 +140,31 @@ class Polynomial(FeatureMap):
             )
             raise PlanError(problem, "memory_limit", needed_nbytes=needed)
         n_ranges = -(-n_features // sizes.width)
-        n_products, n_columns = n_features * (n_features + 1) // 2, n_implicit(n_features)
+        n_products = n_in_sets = n_features * (n_features + 1) // 2
+        if names is not None and (self.within is not None or self.between is not None):
+            n_in_sets = _n_products(*self._sets(names, n_features))
         if n_entries is None:
             n_multiplied, value_nbytes = n_samples * n_products, n_samples * n_features * itemsize
         else:
             n_multiplied = int(n_entries * (n_entries / max(1, n_samples) + 1) / 2)
             value_nbytes = n_entries * (4 + itemsize)
         kept = "kept from pass to pass" if sizes.keeps_spreads else "computed again in each pass"
-        text = f"{n_products:,} squares and products of {n_features:,} columns, "
+        text = f"{n_in_sets:,} squares and products of {n_features:,} columns, "
+        text += "and of these themselves, " if self.r > 0.0 else ""
         if n_entries is None:
             text += f"{n_multiplied:.2g} multiplications a pass; their variances are {kept}"
         else:
             text += f"some {n_multiplied:.2g} products of entries a pass at most, where rows are of like length"
         if n_ranges > 1:
             text += f"; in {n_ranges:,} ranges of columns, each read {n_ranges + 1:,} times a pass"
-        if self.within is not None or self.between is not None or self.hierarchy is not None:
-            text += "; fewer, for they are restricted"
+        if names is None and (self.within is not None or self.between is not None):
+            text += "; fewer, those of the sets of columns, whose names are not known yet"
+        if self.hierarchy is not None:
+            text += "; fewer in each pass, those of selected columns"
+        n_units = n_in_sets + n_features * (self.r > 0.0)
         n_reads = 2 if n_ranges == 1 else n_ranges + 2
         n_tasks = n_ranges + n_ranges * (n_ranges + 1) // 2
-        return MapCost(n_columns, n_columns, 1, sizes.terms, text, n_reads * value_nbytes, n_tasks)
+        return MapCost(n_units, n_implicit(n_features), 1, sizes.terms, text, n_reads * value_nbytes, n_tasks)
 
     def _rules(self, left: np.ndarray, right: np.ndarray) -> Rules:
         n_features = len(left)
@@ -189,6 +199,17 @@ class Polynomial(FeatureMap):
         return left, left.copy()
 
 
+def _n_products(left: np.ndarray, right: np.ndarray) -> int:
+    """Return how many squares and products of two columns there are of sets: see `Wanted`."""
+    kinds, counts = np.unique(np.stack([left, right]), axis=1, return_counts=True)
+    n_found, sizes = 0, counts.tolist()  # of Python's numbers: there may be 10¹⁸
+    for k, (one, other, size) in enumerate(zip(*kinds, sizes, strict=True)):
+        n_found += size * (size + 1) // 2 if one & other else 0
+        meets = (one & kinds[1, k + 1 :]) | (other & kinds[0, k + 1 :]) != 0
+        n_found += size * int(counts[k + 1 :][meets].sum())
+    return n_found
+
+
 def _check_number(n_features: int) -> None:
     if n_features > MOST_PARENTS:
         raise DataError(
@@ -212,19 +233,33 @@ def _columns(asked: Iterable[Any], names: Names, n_features: int, parameter: str
     ConfigError
         There is no such column.
     """
-    found: list[int] = []
+    found: list[np.ndarray] = []
     for one in asked:
         if isinstance(one, Integral) and not isinstance(one, bool):
             if not 0 <= int(one) < n_features:
                 problem = f"expected numbers of columns from 0 to {n_features - 1}, found {one}"
                 raise ConfigError(problem, parameter, "correct it")
-            found.append(int(one))
+            found.append(np.array([one]))
             continue
-        known = names.array()
-        matching = [j for j, name in enumerate(known) if str(name) == one or fnmatchcase(str(name), str(one))]
-        if not matching:
-            hint = did_you_mean(str(one), [str(name) for name in known[:10_000]])
+        matching = _named(str(one), names)
+        if not len(matching):
+            hint = did_you_mean(str(one), [str(name) for name in names[:10_000]])
             problem = f"there is no column {one!r}{hint}"
             raise ConfigError(problem, parameter, "give names, patterns or numbers of columns")
-        found += matching
-    return np.unique(np.array(found, np.int64))
+        found.append(matching)
+    return np.unique(np.concatenate(found).astype(np.int64))
+
+
+def _named(asked: str, names: Names) -> np.ndarray:
+    """Return the columns of a name, or where there is none those that a pattern means."""
+    given = names.given
+    if given is not None and (given == asked).any():
+        return np.flatnonzero(given == asked)
+    if given is None and asked in names:
+        return np.array([names.index(asked)])
+    if not any(sign in asked for sign in "*?["):
+        return np.empty(0, np.int64)
+    matches, parts = re.compile(translate(asked)).match, range(0, len(names), NAMES_TOGETHER)
+    texts = (names[start : start + NAMES_TOGETHER] for start in parts)
+    is_meant = [matches(str(name)) is not None for part in texts for name in part]
+    return np.flatnonzero(is_meant)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,32 +36,6 @@ LARGEST = 1e150
 """Of the values of a matrix: sums of their squares stay finite."""
 SEARCHED_ROWS = 1 << 20
 """Rows of a column that are read at once, where a value that is not finite is looked for."""
-
-
-class Progress(Protocol):
-    """Told how a long step goes on."""
-
-    def start(self, name: str, total: int) -> None:
-        """Begin a step of `total` parts (an estimate, where a source does not know its rows)."""
-
-    def advance(self, k: int = 1) -> None:
-        """Say that `k` more parts are done."""
-
-    def finish(self) -> None:
-        """End the step."""
-
-
-class Silent:
-    """Shows no progress."""
-
-    def start(self, name: str, total: int) -> None:
-        """Begin a step."""
-
-    def advance(self, k: int = 1) -> None:
-        """Go on."""
-
-    def finish(self) -> None:
-        """End the step."""
 
 
 class Matrix(ABC):

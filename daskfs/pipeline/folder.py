@@ -27,10 +27,12 @@ from daskfs.version import __version__
 
 UNFINISHED, REPLACED = ".unfinished", ".replaced"
 _LOCK = "running.json"
+STATUS = "status.json"
+"""While the run lasts: how it goes."""
 _SETTINGS = "settings.json"
 FILES = (
     "checkpoint", "dask.html", "history.parquet", "metrics.json", "pipeline.yaml", "report.html", "result.json",
-    "run.log", "running.json", "scores.parquet", "selected.csv",
+    "run.log", "running.json", "scores.parquet", "selected.csv", "status.json",
 )  # fmt: skip
 """What may stand in a run's folder beside the folders of several selections."""
 LONGEST_NAME_NBYTES = 100
@@ -128,7 +130,8 @@ class RunFolder:
         """Remove what only an interrupted run needs, and give the folder its name."""
         with interrupts.held():
             shutil.rmtree(self.checkpoint.folder, ignore_errors=True)
-            (self.path / _LOCK).unlink(missing_ok=True)
+            for name in (_LOCK, STATUS):
+                (self.path / name).unlink(missing_ok=True)
             replaced = self.output.with_name(self.output.name + REPLACED)
             if self.force and self.output.exists():
                 shutil.rmtree(replaced, ignore_errors=True)

@@ -1,70 +1,118 @@
-"""Progress of a run: passed on to what shows it, timed, and written to the run's log."""
+"""Who looks at a pipeline's run beside the one who started it: its log, and a file that others read while it lasts."""
 
 from __future__ import annotations
 
+import json
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
-from daskfs.matrix.base import Progress
+from daskfs.errors import DaskfsError
+from daskfs.files import LockOwner
+from daskfs.pipeline.folder import STATUS
+from daskfs.version import __version__
+from daskfs.watching.base import Progress
+from daskfs.watching.state import State
+from daskfs.watching.terminal import LINE_EVERY_S
+from daskfs.watching.watch import Viewer, Watch, watch_of
+
+STATUS_EVERY_S = 2.0
+INTERRUPTED = 130
 
 
-class StepTimes:
-    """Passes progress on, measures how long each step takes and logs it.
+class RunLog(Viewer):
+    """The log of a run: lines with the time of day, one a minute at least."""
+
+    every_s = LINE_EVERY_S
+
+    def __init__(self, log: TextIO) -> None:
+        self._log = log
+
+    def began(self, state: State) -> None:
+        """Write down what begins."""
+        if state.step is not None:
+            self.noted(f"{state.step.name}: {state.step.total:,} to do")
+
+    def ended(self, state: State) -> None:
+        """Write down how long it took."""
+        if state.step is not None:
+            self.noted(f"{state.step.name}: done in {state.step_seconds:.2f} s")
+
+    def beat(self, state: State) -> None:
+        """Write down what goes on."""
+        memory = state.memory_line()
+        with suppress(OSError):  # the disk may be full for a while: the run finds that out itself
+            self.noted(state.to_line() + (f"; memory: {memory}" if memory else ""))
+
+    def noted(self, text: str) -> None:
+        """Write a line."""
+        print(f"{datetime.now().astimezone().isoformat(timespec='seconds')}  {text}", file=self._log, flush=True)
+
+
+class StatusFile(Viewer):
+    """The state of a run as a small file, always whole, for its owner alone: the dashboard's address is in it.
 
     Parameters
     ----------
-    shown : Progress
-        What shows it.
-    log : TextIO
-        The log, which gets lines with the time of day.
+    path : Path
+    now : callable
+        Seconds since the epoch.
     """
 
-    def __init__(self, shown: Progress, log: TextIO) -> None:
-        self.shown = shown
-        self.log = log
-        self.seconds: dict[str, float] = {}
-        self._name = ""
-        self._since = 0.0
+    every_s = STATUS_EVERY_S
 
-    def start(self, name: str, total: int) -> None:
-        """Begin a step."""
-        self._name, self._since = name, time.perf_counter()
-        self.say(f"{name}: {total:,} to do")
-        self.shown.start(name, total)
+    def __init__(self, path: Path, now: Callable[[], float] = time.time) -> None:
+        self._path, self._now = path, now
+        self._owner, self._started = LockOwner.this_process(), now()
 
-    def advance(self, k: int = 1) -> None:
-        """Go on."""
-        self.shown.advance(k)
+    def beat(self, state: State) -> None:
+        """Write it anew."""
+        self._write({"outcome": "running"}, state)
 
-    def finish(self) -> None:
-        """End the step; steps of one name add up."""
-        seconds = time.perf_counter() - self._since
-        self.seconds[self._name] = self.seconds.get(self._name, 0.0) + seconds
-        self.say(f"{self._name}: done in {seconds:.2f} s")
-        self.shown.finish()
+    def end(self, state: State, fault: BaseException) -> None:
+        """Write how the run was ended before its end."""
+        message = str(fault) or type(fault).__name__
+        code = INTERRUPTED if isinstance(fault, KeyboardInterrupt) else getattr(fault, "exit_code", 1)
+        if not isinstance(fault, DaskfsError):
+            message = "interrupted" if isinstance(fault, KeyboardInterrupt) else f"{type(fault).__name__}: {fault}"
+        self._write({"outcome": "stopped", "message": message, "exit_code": code}, state)
 
-    def tell(self, text: str) -> None:
-        """Tell whoever watches, where that can be told; the log, which others may read, does not hear of it."""
-        if (say := getattr(self.shown, "say", None)) is not None:
-            say(text)
-
-    def say(self, text: str) -> None:
-        """Write a line to the log."""
-        print(f"{datetime.now().astimezone().isoformat(timespec='seconds')}  {text}", file=self.log, flush=True)
+    def _write(self, outcome: dict[str, Any], state: State) -> None:
+        """Replace the file; it is not waited for until it is on disk, for all that can be lost is a sign of life."""
+        known = {"daskfs": __version__, "pid": self._owner.pid, "host": self._owner.host}
+        known |= {"process_started": self._owner.started, "started": self._started, "heartbeat": self._now()}
+        draft = self._path.with_name(f".{self._path.name}.tmp")
+        with suppress(OSError):
+            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                json.dump({**known, **outcome, "state": state.to_document()}, file)
+            draft.replace(self._path)
 
 
 @contextmanager
-def logged(path: Path, shown: Progress) -> Iterator[StepTimes]:
-    """Open a run's log, a resumed run's at its end; what ends the run early is its last line."""
-    with path.open("a", encoding="utf-8") as log:
-        steps = StepTimes(shown, log)
+def watched(folder: Path, name: str, progress: Progress | None) -> Iterator[Watch]:
+    """Have a run watched by its log, a resumed run's at its end, and its status file; the log's last line says its end.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the run while it is being written.
+    name : str
+    progress : Progress, optional
+        Who else is told of the steps.
+    """
+    watch, status = watch_of(progress), StatusFile(folder / STATUS)
+    watch.name = name
+    with (folder / "run.log").open("a", encoding="utf-8") as log, watch.seen_by(RunLog(log), status), watch.beating():
+        status.beat(watch.state)
         try:
-            yield steps
+            yield watch
         except BaseException as fault:
+            status.end(watch.state, fault)
             with suppress(OSError):  # the disk may be full
-                steps.say(f"stopped: {fault or type(fault).__name__}")
+                watch.say(f"stopped: {fault or type(fault).__name__}")
             raise

@@ -26,11 +26,11 @@ from daskfs.parameters import parameters_of
 from daskfs.pipeline.config import Pipeline, Split
 from daskfs.pipeline.folder import RunFolder
 from daskfs.pipeline.planning import limits_of, open_source, shown_nbytes
-from daskfs.pipeline.progress import StepTimes
 from daskfs.report.html import render_report
 from daskfs.report.runs import write_page
 from daskfs.result import SelectionResult
 from daskfs.sources.sparse.base import SparseBlock, SparseSource
+from daskfs.watching.watch import Watch
 
 MODEL = "model.npz"
 """In a run's folder: what was learnt, with which `daskfs.Mission.load` goes on."""
@@ -122,7 +122,7 @@ class StreamRun:
     pipeline : Pipeline
     source : SparseSource
     folder : RunFolder
-    steps : StepTimes
+    steps : Watch
     before : Mission, optional
         What goes on.
     comes_once : bool
@@ -134,7 +134,7 @@ class StreamRun:
         pipeline: Pipeline,
         source: SparseSource,
         folder: RunFolder,
-        steps: StepTimes,
+        steps: Watch,
         before: Any = None,
         *,
         comes_once: bool = False,
@@ -177,6 +177,7 @@ class StreamRun:
             dashboard_address=cluster.dashboard_address,
             local_directory=cluster.local_directory,
         ) as workers:
+            self.steps.start(f"{selector.method}-stream", 1)
             selector.set_params(client=workers.client)
             if self.comes_once:
                 self._learn_once(selector)
@@ -184,6 +185,7 @@ class StreamRun:
                 checkpoint = self.checkpoint.part(label)
                 selector.fit_source(self.source, keep=keep, tell=self._tell, checkpoint=checkpoint)
             selector.set_params(client=None)
+            self.steps.finish()
         selector.save(folder / MODEL)
         result: SelectionResult = selector.result_
         if holdout is not None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from daskfs.report.plots import draw_history, draw_metric_by_size
 from daskfs.report.size_curves import lines_by_size
-from daskfs.result import TABLE_COLUMNS, RefitRecord, SelectionResult
+from daskfs.result import TABLE_COLUMNS, RefitRecord, SelectionResult, parents_in
 
 N_BARS = 40
 N_ROWS = 500
@@ -84,6 +84,7 @@ def _one_result(result: SelectionResult, figures: Sequence[Figure]) -> list[str]
         _summary(result),
         f"<h2>Selected features</h2>{_selected(result)}",
         f"<h2>Selected groups</h2>{_groups(result)}" if "group" in result.table else "",
+        f"<h2>What they are made of</h2>{_parents(result)}" if result.has_parents and len(result.table) else "",
         _of_classes(result),
         f"<h2>{'Inclusion frequencies' if _are_shares(result) else 'Scores'}</h2>{_bars(result)}",
         *(f"<h2>{title}</h2>{svg}" for title, svg in figures),
@@ -117,7 +118,7 @@ def _selected(result: SelectionResult) -> str:
         return "<p>No feature is listed: rows are predicted by the cells that features share.</p>"
     if result.table.empty:
         return "<p>No feature was selected: the prediction is the intercept.</p>"
-    more_columns = [name for name in result.table.columns if name not in TABLE_COLUMNS]
+    more_columns = [name for name in result.table.columns if name not in TABLE_COLUMNS and not _is_of_parents(name)]
     rows = [
         [row["rank"], row["index"], row["name"], *(_shown(row[name]) for name in ("coef", "score", *more_columns))]
         for row in result.table.head(N_ROWS).to_dict("records")
@@ -137,6 +138,29 @@ def _groups(result: SelectionResult) -> str:
         for name, of_group in lines
     ]
     return _table(["group", "score", "features", "the first of them"], rows[:N_ROWS], numbers=(1, 2))
+
+
+def _is_of_parents(name: str) -> bool:
+    return name == "first_score" or name.startswith("parent_")
+
+
+def _parents(result: SelectionResult) -> str:
+    """Return a table of the features with what each scores before any is selected, and what its columns do alone."""
+    rows = []
+    for row in result.table.head(N_ROWS).to_dict("records"):
+        cells = [row["name"], _shown(row["first_score"])]
+        for parent in parents_in(row):
+            cells += [parent.name, "" if parent.score is None else _shown(parent.score), f"{parent.rank:,}"]
+        rows.append(cells)
+    width = max(map(len, rows))
+    head = ["feature", "its score", *["column", "score alone", "rank alone"] * ((width - 2) // 3)]
+    explained = (
+        "Scores before any feature is selected: squared correlations with the derivative of the loss, of the feature "
+        "and of each column that it is made of, as a feature of its own, with its rank among all columns."
+    )
+    numbers = tuple(k for k in range(1, width) if k % 3 != 2)
+    table = _table(head, [[*cells, *[""] * (width - len(cells))] for cells in rows], numbers)
+    return f'<p class="muted">{explained}</p>{table}'
 
 
 def _of_classes(result: SelectionResult) -> str:

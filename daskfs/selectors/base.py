@@ -20,7 +20,7 @@ from daskfs.errors import Caution, DataError, SelectionWarning, warn
 from daskfs.feature_maps.base import MadeFeatures, MadeMatrix
 from daskfs.losses import AUTO, LOSSES, PLAIN_NUMBERS, Loss, TargetKind, find_loss
 from daskfs.matrix.arrays import ArrayMatrix
-from daskfs.matrix.base import Matrix, Progress
+from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Crowding
 from daskfs.matrix.names import Names
 from daskfs.matrix.target import are_texts, doubt, kind_of, kind_of_target
@@ -49,6 +49,7 @@ from daskfs.selectors.shared.remarks import remarks_on
 from daskfs.selectors.shared.responses import Response, log_odds, mean_or_label, probabilities
 from daskfs.selectors.shared.run import Checkpoint, Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
+from daskfs.watching.base import Progress
 
 SEPARATED = (
     "there is no finite fit: the selected features separate the classes, or some rows of them (complete or "
@@ -468,7 +469,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         history: Mapping[str, np.ndarray] | None = None,
         chosen: Mapping[str, Any] | None = None,
         coef: np.ndarray | None = None,
-        columns: Mapping[str, np.ndarray] | None = None,
+        columns: Mapping[str, Any] | None = None,
         memory: Mapping[str, Mapping[str, int]] | None = None,
         n_samples: int | None = None,
         scores: np.ndarray | None = None,
@@ -488,7 +489,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
             Parameters that the method chose.
         coef : ndarray of shape (n_selected,), optional
             Coefficients in the table; by default `coef_`, for several classes the norms.
-        columns : mapping of str to ndarray of shape (n_selected,), optional
+        columns : mapping of str to ndarray or Series of shape (n_selected,), optional
             Further columns of the table.
         memory : mapping, optional
             ``promised_nbytes`` and ``held_nbytes``, see `SelectionResult`.

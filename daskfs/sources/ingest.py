@@ -15,7 +15,6 @@ import numpy as np
 from daskfs import interrupts
 from daskfs.cluster.open import parse_bytes, workers_of
 from daskfs.errors import ConfigError, DataError, SchemaError, SourceError, StoreExistsError, StoreFormatError
-from daskfs.matrix.base import Progress, Silent
 from daskfs.sources.base import Source
 from daskfs.sources.constants import Constants
 from daskfs.sources.parts import described, shape_of_blocks, write_in_parts
@@ -24,6 +23,7 @@ from daskfs.sources.sparse.base import SparseSource
 from daskfs.sources.sparse.ingest import SparseIngest
 from daskfs.store.feature_store import FeatureStore, open_store
 from daskfs.store.writer import StoreWriter
+from daskfs.watching.base import Progress, Silent
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -11,11 +11,11 @@ import numpy as np
 from daskfs import interrupts
 from daskfs.cluster.workers import Workers
 from daskfs.errors import SourceError
-from daskfs.matrix.base import Progress
 from daskfs.sources.base import Source, SourceBlock
 from daskfs.sources.constants import Constants
 from daskfs.store.stretches import Stretch, StretchFiles, StretchWriter
 from daskfs.store.writer import StoreWriter
+from daskfs.watching.base import Progress
 
 MAX_BLOCK_NBYTES = 32 * 2**20
 

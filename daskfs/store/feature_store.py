@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from daskfs.cluster.workers import Workers
 from daskfs.errors import ConfigError, StoreError, StoreFormatError, did_you_mean
-from daskfs.matrix.base import Matrix, Progress
+from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import ColumnStatistics, Crowding, Rows, SparseColumns, SparseRows, Strip
 from daskfs.matrix.names import Names
 from daskfs.store.header import SparseHeader, StoreHeader
@@ -23,6 +24,7 @@ from daskfs.store.stored_arrays import StoredArray, expected_arrays, header_docu
 from daskfs.store.tile_reader import TileReader
 from daskfs.store.unfinished import SUFFIX
 from daskfs.store.verify import damaged_parts
+from daskfs.watching.base import Progress
 
 _opened: dict[tuple[str, str], tuple[tuple[int, int], FeatureStore]] = {}
 """Stores that this process was sent, by path and the manifest's digest, with the manifest's inode and time."""
@@ -55,7 +57,9 @@ def open_store(path: str | os.PathLike[str]) -> FeatureStore:
     return FeatureStore(folder, header, manifest, arrays)
 
 
-def verify_store(path: str | os.PathLike[str], progress: Progress | None = None) -> list[str]:
+def verify_store(
+    path: str | os.PathLike[str], progress: Progress | None = None, workers: Workers | None = None
+) -> list[str]:
     """Return one line per damaged part of a store that may be too damaged to be opened; see `FeatureStore.verify`.
 
     Raises
@@ -65,7 +69,7 @@ def verify_store(path: str | os.PathLike[str], progress: Progress | None = None)
     """
     folder = _existing(path)
     read_header(folder, read_manifest(folder))
-    return damaged_parts(folder, progress)
+    return damaged_parts(folder, progress, workers)
 
 
 def _existing(path: str | os.PathLike[str]) -> Path:

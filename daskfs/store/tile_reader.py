@@ -27,6 +27,7 @@ from daskfs.store.checksums import checksum_of
 from daskfs.store.chunks import Cut, Tiled, cuts, normalise, selection_length
 from daskfs.store.metadata import TEXT, ArrayMetadata, parse_metadata, read_metadata
 from daskfs.store.plain_files import MISPLACED, REMEDY, open_plain
+from daskfs.watching.reads import READ
 
 STRIP_NBYTES = 384 << 10
 """A strip and its copy fit in a second-level cache; smaller ones cost more calls than they save."""
@@ -287,6 +288,7 @@ class TileReader(Tiled):
                 yield 0, self._decode(place, tile)
             else:
                 yield from self._raw_strips(place, tile)
+        READ.add(self._tile_nbytes)
 
     def _raw_strips(self, place: _Place, tile: np.ndarray | None) -> Iterator[tuple[int, np.ndarray]]:
         n_rows, n_columns = self._tile

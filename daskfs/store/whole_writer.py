@@ -16,11 +16,11 @@ import numpy as np
 from daskfs import interrupts
 from daskfs.cluster.workers import Here, Workers
 from daskfs.errors import StoreError
-from daskfs.matrix.base import Progress, Silent
 from daskfs.store.header import versions
 from daskfs.store.row_vectors import RowVectors
 from daskfs.store.spool import draw_seed, stored_order
 from daskfs.store.unfinished import UnfinishedStore
+from daskfs.watching.base import Progress, Silent
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 

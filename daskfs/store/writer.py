@@ -14,7 +14,6 @@ import numpy as np
 
 from daskfs.cluster.workers import Workers
 from daskfs.errors import DataError, PlanError
-from daskfs.matrix.base import Progress
 from daskfs.store.band_writer import BandWriter
 from daskfs.store.column_statistics import BlockStatistics, RunningStatistics, statistics_rows
 from daskfs.store.header import FORMAT_VERSION, StoreHeader, content_digest
@@ -34,6 +33,7 @@ from daskfs.store.stretches import (
 )
 from daskfs.store.strings import write_strings
 from daskfs.store.whole_writer import WholeWriter
+from daskfs.watching.base import Progress
 
 _MOST_TASKS = 64
 """In which tiles are written by several processes."""

@@ -14,10 +14,11 @@ from sklearn.preprocessing import PolynomialFeatures
 
 from daskfs.errors import ConfigError, DataError, PlanError
 from daskfs.feature_maps.base import Given
-from daskfs.feature_maps.polynomial import Polynomial
+from daskfs.feature_maps.polynomial import Polynomial, _n_products
 from daskfs.kernels.fgm.pairs import n_implicit, number_of, parents_of
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
+from daskfs.matrix.names import Names
 from daskfs.sources.ingest import ingest
 
 NONE = np.empty(0, np.int64)
@@ -165,6 +166,23 @@ def test_products_are_those_of_the_sets(is_sparse):
     own = {p for p in every if p[1] < 4} | {p for p in every if {*p} <= {0, 4, 7}}
     assert wanted_numbers(within, v) == own
     assert wanted_numbers(Polynomial(within=["a*"]).over(matrix, known), v) == {p for p in every if p[1] < 4}
+
+
+@settings(max_examples=100, deadline=None)
+@drawn(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), min_size=1, max_size=12))
+def test_products_of_sets_are_counted_as_they_are_wanted(bits):
+    count = sum(bool((one & right) | (other & left)) for k, (one, other) in enumerate(bits) for left, right in bits[k:])
+    assert _n_products(*np.array(bits, np.int64).T) == count
+
+
+def test_patterns_mean_names_that_are_made_on_demand_too(monkeypatch):
+    monkeypatch.setattr("daskfs.feature_maps.polynomial.NAMES_TOGETHER", 7)
+    shape = (100, 120, 4)
+    cost = Polynomial(within=["x1?", "x7", 3]).cost(*shape, names=Names(120))
+    assert cost.text.startswith("78 squares and products of 120 columns")  # of 12 columns
+    assert cost.n_units == 78 + 120
+    strange = Names(3, np.array(["a[1]", "a1", "b"], dtype=object))
+    assert Polynomial(within=["a[1]"]).cost(100, 3, 4, names=strange).n_units == 1 + 3  # a name goes before a pattern
 
 
 @pytest.mark.parametrize("is_sparse", [False, True])

@@ -25,7 +25,8 @@ from daskfs.__main__ import main
 main()
 """
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(daskfs.__file__).parents[1])}  # where it is not installed
-PROGRESS = re.compile(r"[\w-]+: [\d,]+ done in [\d.]+ s")
+PROGRESS = re.compile(r".*: ([\d,.]+( million)? \w+ in )?\d+ (s|min|h)( \d+ \w+)?|.*, \d+ \w+( \d+ \w+)? (left|so far)")
+"""A line of a step that took a second, and one of what goes on for a minute."""
 
 
 @dataclass(frozen=True)

@@ -1,3 +1,4 @@
+import html
 import re
 from html.parser import HTMLParser
 
@@ -11,7 +12,7 @@ from daskfs.report.html import SCORE_KINDS, render_report
 from daskfs.report.plots import FIGURES, draw_passes
 from daskfs.report.runs import load_run, write_report
 from daskfs.report.size_curves import lines_by_size
-from daskfs.result import SelectionResult, selection_table
+from daskfs.result import Parent, SelectionResult, columns_of_parents, selection_table
 
 EVIL = "<script>alert('x')</script>"
 NAMES = np.array([EVIL, "größe", "日本", "a & b", "$x_1$"], dtype=object)
@@ -112,6 +113,7 @@ def test_bars_show_the_greatest_scores_and_mark_the_selected():
         {"memory": {}, "metrics": {}, "notes": [], "time": {}, "parameters": {}},
         {"table": selection_table([], [], [])},
         {"metrics": {"r2": float("nan")}},
+        {"table": selection_table([], [], []).assign(**columns_of_parents([], []))},
     ],
 )
 def test_a_result_that_lacks_something_still_has_a_page(changes):
@@ -243,3 +245,17 @@ def test_no_metric_is_shown_by_size_where_there_is_nothing_to_compare():
     checked(render_report("not defined", two))
     two["b"] = make_result()
     assert "against the number" not in render_report("as many as there are", two)
+
+
+def test_what_features_are_made_of_is_a_table_of_its_own():
+    """Names as text, and rows of features with one parent and with two."""
+    parents = [[Parent(EVIL, 0.25, 1), Parent("größe", 0.0, 1204)], [Parent("日本", None, 2)]]
+    table = selection_table([2, 0], [1.0, 1.0], [1.0, 0.7], NAMES).assign(**columns_of_parents([0.5, 0.125], parents))
+    page = render_report("power", {"fgm": make_result(table=table)})
+    checked(page)
+    section = page.partition("<h2>What they are made of</h2>")[2].partition("<h2>")[0]
+    rows = [re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row) for row in re.findall(r"<tr>(.*?)</tr>", section)]
+    assert rows[0] == ["feature", "its score", *["column", "score alone", "rank alone"] * 2]
+    assert rows[1][1:] == ["0.5", html.escape(EVIL), "0.25", "1", "größe", "0", "1,204"]
+    assert rows[2][1:] == ["0.125", "日本", "", "2", "", "", ""]
+    assert "parent 1" not in page

@@ -19,7 +19,7 @@ from daskfs.kernels.fgm.pairs import n_implicit, number_of
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.pipeline.config import load_pipeline
 from daskfs.pipeline.run import run_pipeline
-from daskfs.result import SelectionResult
+from daskfs.result import SelectionResult, parents_in
 from daskfs.sources.ingest import ingest
 
 NAMES = ["age", "income", "rooms", "debt", "years", "visits", "height", "taps"]
@@ -48,6 +48,52 @@ def test_what_counts_is_selected_named_and_predicted_from():
     assert selector.score(pd.DataFrame(X_new, columns=NAMES), y_new) > 0.88
     linear = daskfs.FGM(3).fit(frame, y)
     assert linear.score(pd.DataFrame(X_new, columns=NAMES), y_new) < 0.75
+
+
+@pytest.mark.parametrize("kind", [np.asarray, scipy.sparse.csr_array])
+def test_each_product_is_shown_with_what_its_columns_do_alone(kind):
+    """Scores of the squared and logistic loss are squared correlations with the target, where columns have no prior."""
+    X, y = table()
+    X -= 3.0
+    X[:, 7] = 0.0  # constant
+    selector = daskfs.FGM(3, n_features_per_pass=1, feature_map="pairs").fit(kind(X), y)
+    made = {(0, 1): X[:, 0] * X[:, 1], (2,): X[:, 2] ** 2, (4,): X[:, 4]}
+    if kind is np.asarray:
+        u = X - X.mean(axis=0)
+        made |= {(0, 1): u[:, 0] * u[:, 1], (2,): u[:, 2] ** 2}
+    alone = np.array([np.corrcoef(x, y == "yes")[0, 1] ** 2 if x.any() else 0.0 for x in X.T])
+    ranks = {j: 1 + int((alone > alone[j]).sum()) for j in range(8)}
+    table_ = selector.result_.table
+    assert len(table_) == 3
+    for row in table_.to_dict("records"):
+        parents = parents_in(row)
+        numbers = tuple(int(parent.name.removeprefix("x")) for parent in parents)
+        assert row["name"] == " * ".join(f"x{j}" for j in numbers) + "^2" * (numbers == (2,))
+        expected = np.corrcoef(made[numbers], y == "yes")[0, 1] ** 2
+        assert row["first_score"] == pytest.approx(expected, rel=1e-4)
+        assert [parent.score for parent in parents] == pytest.approx(alone[list(numbers)], rel=1e-4)
+        assert [parent.rank for parent in parents] == [ranks[j] for j in numbers]
+
+
+def test_what_columns_do_alone_is_what_fgm_sees_of_them_without_a_map(tmp_path):
+    """Of three classes, dummies, weights and rows held out, in a store: the same ranks as in the first pass."""
+    rng = np.random.default_rng(2)
+    X = (rng.random((400, 12)) < 0.3).astype(float)
+    y = (X[:, 0] * X[:, 1] + X[:, 5] + (rng.random(400) < 0.3)).astype(int).clip(0, 2)
+    store = ingest(X, tmp_path / "x.zarr", y=y, weight=rng.integers(1, 4, 400).astype(float))
+    options = {"n_features_to_select": 12, "n_features_per_pass": 12, "loss": "logistic"}
+    options |= {"validation": 0.2, "random_state": 0}
+    for feature_map in ("pairs", "histogram_intersection"):
+        table_ = daskfs.FGM(**options, feature_map=feature_map).fit(store).result_.table
+        found = {of.name: of for row in table_.to_dict("records") for of in parents_in(row)}
+        assert len(found) > 5
+        assert all(0.0 <= of.score <= 1.0 for of in found.values())
+        for name, of in found.items():
+            plain = daskfs.FGM(**options | {"n_features_to_select": of.rank}, max_passes=1).fit(store)
+            assert name in {*plain.result_.table["name"]}
+            if of.rank > 1:
+                fewer = daskfs.FGM(**options | {"n_features_to_select": of.rank - 1}, max_passes=1).fit(store)
+                assert name not in {*fewer.result_.table["name"]}
 
 
 def test_the_features_of_new_data_are_made_of_what_they_are_products_of():
@@ -160,7 +206,15 @@ def test_a_pipeline_selects_products_and_its_result_is_read_again(folder):
     assert {*result.table["name"]} == TERMS
     again = SelectionResult.load(folder / "run")
     assert [*again.table["name"]] == [*result.table["name"]]
-    assert "age * income" in (folder / "run" / "report.html").read_text()
+    pd.testing.assert_frame_equal(again.table, result.table, check_exact=True)
+    page = (folder / "run" / "report.html").read_text()
+    (line,) = (row for row in result.table.to_dict("records") if row["name"] == "age * income")
+    age, income = parents_in(line)
+    assert (age.name, income.name) == ("age", "income")
+    assert max(age.score, income.score) < line["first_score"] / 5
+    cells = [line["name"], f"{line['first_score']:.6g}", *(f"{age.score:.6g} {age.rank} {income.score:.6g}").split()]
+    assert all(f">{cell}</td>" in page for cell in cells)
+    assert "rank alone" in page
 
 
 def test_a_pipeline_restricts_products_by_names(folder):
@@ -174,8 +228,25 @@ def test_a_plan_says_how_many_features_there_are_and_what_a_pass_costs():
     plan = daskfs.FGM(20, feature_map="pairs").plan(1_000_000, 4_590_000, "float32", 3 << 30, n_entries=29_000_000)
     assert "10,534,052,295,000 squares and products of 4,590,000 columns" in plan.text
     assert "products of entries a pass" in plan.text
+    assert "one for the scores that the columns have alone" in plan.text
     with pytest.raises(PlanError):
         daskfs.FGM(20, feature_map="pairs").plan(1_000_000, 4_590_000, "float32", 100 << 20, n_entries=29_000_000)
+
+
+def test_a_plan_counts_what_is_asked_for_where_names_are_known(folder):
+    from daskfs.pipeline.planning import check_pipeline, facts_of, plan_pipeline
+
+    def text(pipeline):
+        return plan_pipeline(pipeline, facts_of(pipeline, check_pipeline(pipeline))).to_text()
+
+    between = {"map": "pairs", "between": [["age", "rooms"], ["inc*", "debt"]]}
+    before = text(written(folder, features=between))
+    assert "36 squares and products of 8 columns" in before
+    assert "whose names are not known yet" in before
+    ingest(folder / "people.csv", folder / "people.zarr", target="bought")
+    assert "4 squares and products of 8 columns, and of these themselves, " in text(written(folder, features=between))
+    with pytest.raises(ConfigError, match=r"no column 'incomes'.*'income'"):
+        text(written(folder, features={"map": "pairs", "within": [["age", "incomes"]]}))
 
 
 def test_a_map_and_groups_are_not_asked_for_together():

@@ -85,7 +85,7 @@ class LinearBaseline(BaseSelector):
         what = f"{self.method} holds all {n_samples:,} rows x {n_features:,} columns,"
         client.refuse_over(limits.task_nbytes, what, "select with FGM, which reads columns block by block")
         text = f"{self.method}: all rows and columns in this process"
-        return SelectorPlan(1, 1, shape.nbytes, Budget(), client, text)
+        return SelectorPlan(1, 1, shape.nbytes, Budget(), client, text, "all of it: one machine has all rows")
 
     def _held(self, shape: DataShape) -> Budget:
         """Return what the method holds beside."""

@@ -200,6 +200,8 @@ class AsyncRun:
             self._n_shown = int(counts["n_done"])
         if counts["version"] > self.counts.get("version", -1.0):
             self.actors.announce(f"daskfs-{self.run.name}", counts)
+            at = counts["n_done"] / max(1.0, counts["n_units"])
+            self.run.learn("epoch", at, counts["objective"], lambda: _columns_of(node.shares().result()))
         self.counts = counts
 
     def _is_concluded(self, node: Any) -> bool:
@@ -232,6 +234,11 @@ class AsyncRun:
         for contribution in contributions:
             total = total + contribution
         return total
+
+
+def _columns_of(shares: Sequence[Share]) -> np.ndarray:
+    """Return the columns that all workers together hold."""
+    return np.concatenate([share.columns for share in shares])
 
 
 class _ColumnsOfLeases:

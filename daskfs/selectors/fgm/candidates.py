@@ -12,7 +12,7 @@ not know. Plain columns are the first case, so that they pay nothing for the oth
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
@@ -275,12 +275,22 @@ class ImplicitColumns(Candidates):
     """The columns that a feature map makes of a matrix, which score themselves.
 
     Tasks are sent the matrix, as those were that measured its columns, and apart from it what makes others of them.
+
+    Parameters
+    ----------
+    run, cut : as in `Candidates`
+    implicit : ImplicitMatrix
+    cost : MapCost
+    scaling : callable
+        Returns what standardises the columns of the matrix themselves.
     """
 
-    def __init__(self, run: Run, cut: Cut, implicit: ImplicitMatrix, cost: MapCost) -> None:
+    def __init__(
+        self, run: Run, cut: Cut, implicit: ImplicitMatrix, cost: MapCost, scaling: Callable[[], Scaling]
+    ) -> None:
         super().__init__(run.over(implicit), cut)
         self.implicit, self.cost = implicit, cost
-        self._stored, self._apart = run, implicit.apart()
+        self.stored, self._apart, self._scaling = run, implicit.apart(), scaling
 
     @property
     def units(self) -> Units:
@@ -300,7 +310,7 @@ class ImplicitColumns(Candidates):
         apart = self.run.keep(self._apart)
         for parts in self.implicit.rounds(self.run.limits.n_threads, held):
             floor = float(best.scores[-1]) if len(best.scores) == n_wanted else 0.0
-            found = self._stored.reduce("scores", best_of_part, parts, join, apart, v, n_wanted, floor)
+            found = self.stored.reduce("scores", best_of_part, parts, join, apart, v, n_wanted, floor)
             best = best_of_both(best, found, n_wanted)
         self.n_passes += 1
         return Found(best.columns, best.scores, float(best.scores[:per_pass].sum()))
@@ -310,8 +320,14 @@ class ImplicitColumns(Candidates):
         columns, bounds = self.implicit.columns_of(units)
         return columns, np.repeat(units, np.diff(bounds))
 
+    def scores_of_parents(self, v: np.ndarray) -> np.ndarray:
+        """Return the scores of the columns of the matrix themselves, as they are without a map."""
+        parts = self._scaling().of_blocks(blocks_of(self.stored, self.cut))
+        blocks: list[ScoredBlock] = self.stored.map("parents", scores_of_block, parts, v, np.empty(0, np.int64))
+        return np.concatenate([block.scores for block in blocks])
+
     def _read(self, groups: list[np.ndarray]) -> Iterator[tuple[int, np.ndarray]]:
-        return self._stored.each("columns", make_columns, groups, self.run.keep(self._apart))
+        return self.stored.each("columns", make_columns, groups, self.run.keep(self._apart))
 
     def _read_together(self, ascending: np.ndarray) -> list[np.ndarray]:
         starts: Iterable[int] = range(0, len(ascending), self.cut.n_read)

@@ -108,6 +108,7 @@ class Passes:
                 largest = found.scores[0]
                 line = (number, n_features, n_new, problem.objective, problem.loss, gap_before, largest, n_iter)
                 self.history.append(Pass(*map(float, (*line, held_out))))
+                run.learn("pass", number, problem.objective, lambda: self.selected()[0])
                 is_done = self._is_done()
                 kept = KeptPasses(problem.solution(), float(self.bound), np.array(self.history))
                 run.save(f"{self._kept}-{number}", kept)

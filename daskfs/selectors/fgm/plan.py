@@ -34,6 +34,7 @@ N_BUFFERS = 3  # pieces alive at once: one is scored, one is ready, one is read
 KEPT_NBYTES = 512 << 20  # of inner products of groups; the oldest groups are merged beyond it
 MAX_PASSES, PER_PASS = 20, 10  # by default
 PASSES_TO_COUNT = 10  # in which an asked number of features is reached, by default
+IN_CLIENT = "the problems restricted to the groups taken so far, between passes"
 
 Way: TypeAlias = Literal["strips", "in place", "pieces"]
 """How tasks come by the values of columns."""
@@ -294,16 +295,22 @@ def plan_fgm(
     fate = f"; the inner products of the oldest {merged} groups are merged" if merged else ""
     if cost is not None:
         n_reads = (n_scored * sizes.columns_per_pass) * (1 + n_trials)
+        n_of_columns = 1 + (not shape.has_statistics)
+        n_passes = n_scored * (1 + n_trials)
         return SelectorPlan(
-            n_tasks=n_passes * cost.n_tasks,
-            n_passes=n_passes,
-            read_nbytes=n_passes * cost.read_nbytes + 2 * n_reads * shape.tile_column_nbytes,
+            n_tasks=n_passes * cost.n_tasks + n_of_columns * -(-shape.n_features // cut.width),
+            n_passes=n_passes + n_of_columns,
+            read_nbytes=n_passes * cost.read_nbytes
+            + n_of_columns * reads.a_pass
+            + 2 * n_reads * shape.tile_column_nbytes,
             task=max(cut.task, scoring, key=lambda budget: budget.nbytes),
             client=client,
             text=(
                 f"fgm: up to {sizes.most:,} of {cost.text}; {sizes.per_pass} in each of up to {n_scored} passes"
-                f"{'' if shape.has_statistics else ', and one for statistics of the columns'}{fate}"
+                f"{'' if shape.has_statistics else ', one for statistics of the columns'}, and one for the scores that "
+                f"the columns have alone{fate}"
             ),
+            in_client=IN_CLIENT,
         )
     share = reads.a_pass / max(1, shape.decoded_nbytes)
     again = f", which decode tiles {share:.3g} times, for so the limit has it" if share > 1.0 else ""
@@ -318,4 +325,5 @@ def plan_fgm(
             f"{cut.width:,} columns{again}{'' if shape.has_statistics else ', and one for their statistics'}{fate}; "
             f"up to {more_nbytes / 2**20:,.0f} MiB more where groups take columns that were not foreseen"
         ),
+        in_client=IN_CLIENT,
     )

@@ -21,6 +21,7 @@ import numpy as np
 from daskfs.kernels.fgm.apg import START, descend
 from daskfs.kernels.fgm.grouped_columns import Groups, add_predictions
 from daskfs.kernels.fgm.mkl import alternate, simple_mkl
+from daskfs.kernels.fgm.scores import scores_of
 from daskfs.kernels.fgm.shift import Rows, dual_variables, fit_shift, new_rows
 from daskfs.losses import LOGISTIC, SQUARED, SQUARED_HINGE
 from daskfs.selectors.shared.record import Record
@@ -171,6 +172,18 @@ class RestrictedProblem:
         places = self._places(features)
         return self._centre[places], self._inverse[places]
 
+    def scores(self, features: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """Return the scores Σ_c (x̃ᵀ v_c)² of kept columns; v has the shape (n_classes, n_samples)."""
+        places = self._places(features)
+        products = np.zeros((len(v), len(places)))
+        for place, of_column in zip(places.tolist(), products.T, strict=True):
+            for c, vector in enumerate(v):
+                scores_of(self._columns[place][:, None], vector, of_column[c : c + 1])
+        products -= self._centre[places] * v.sum(axis=1)[:, None]
+        products *= self._inverse[places]
+        found: np.ndarray = (products * products).sum(axis=0)
+        return found
+
     def _places(self, features: np.ndarray) -> np.ndarray:
         return np.array([self._position[j] for j in features.tolist()], dtype=np.int64)
 
@@ -230,6 +243,13 @@ class RestrictedProblem:
         v = np.empty(len(self.rows.y))
         dual_variables(self.rows, self.predictions(), self.shift, v)
         return v.reshape(self.n_classes, -1)
+
+    def unit_dual(self) -> np.ndarray:
+        """Return the dual variables as a share: no column of variance 1 scores above 1, by Cauchy and Schwarz."""
+        v, share = self.dual(), self.rows.share.reshape(self.n_classes, -1)
+        squares = np.divide(v * v, share, out=np.zeros_like(v), where=share > 0.0)
+        most = float(squares.sum() * share[0].sum())
+        return v / np.sqrt(most) if most > 0.0 else v
 
     def mean_loss(self, weight: np.ndarray) -> float:
         """Return the mean loss of rows with other weights, those held out for example."""

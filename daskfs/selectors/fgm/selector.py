@@ -29,13 +29,17 @@ Differs from the paper:
 - Where a number of features is asked for, the last B is smaller, and a pass takes new features alone when the passes
   left would not suffice otherwise. Groups whose coefficients have vanished count: they were selected.
 - A feature that is picked again is kept in memory once.
+- Groups are compared by the sum (28) less its expectation where the dual variables are independent of their columns,
+  ‖v‖² Σ_j var(x̃_j): the sum of a thousand dummies that say nothing exceeds that of three that do.
 - Several classes are told each from the rest by one problem whose groups of columns are shared: a column has a
   coefficient for each class, ‖ω_t‖ is the norm of all coefficients of a group, and s_j is summed over the classes.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from dataclasses import replace
+from functools import partial
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from annotated_types import Gt, Lt
@@ -49,6 +53,7 @@ from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE, ONE_PREDICTION, find_loss
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, LossOf, Positive, Tolerance, n_to_select
+from daskfs.result import Parent, columns_of_parents
 from daskfs.selectors.fgm.candidates import Candidates, GroupScore, ImplicitColumns, StoredColumns, StoredGroups
 from daskfs.selectors.fgm.loss_weight import C_FACTORS, VALIDATION_SHARE, default_C
 from daskfs.selectors.fgm.passes import Passes, Stopping
@@ -158,7 +163,9 @@ class FGM(SelectsGroups):
     n_passes_ : int
         Worst-case analyses.
     result_ : SelectionResult
-        Its history has a row for each pass: features, objective, gap before the pass and more.
+        Its history has a row for each pass: features, objective, gap before the pass and more. With `feature_map` its
+        table says what each feature scored before any was selected and which columns it is made of, each with the score
+        and rank that it has as a feature of its own (`daskfs.result.columns_of_parents`).
 
     Notes
     -----
@@ -243,7 +250,7 @@ class FGM(SelectsGroups):
             return None
         room = None if limits.task_nbytes is None else limits.task_nbytes - (8 + 16 * n_problems) * shape.n_samples
         sizes = shape.n_samples, shape.n_features, shape.itemsize, shape.n_entries, n_problems
-        return map_of(self.feature_map).cost(*sizes, room)
+        return map_of(self.feature_map).cost(*sizes, room, shape.names)
 
     def _sizes(self, units: Units) -> Sizes:
         counts_columns = self.counts == "features"
@@ -260,6 +267,7 @@ class FGM(SelectsGroups):
         held_out = self._held_out(weight, self.validation)
         self.C_ = self._chosen_C(candidates, y, weight)
         passes = self._passes(candidates, y, weight, held_out, self.C_)
+        at_first = passes.problem.unit_dual()
         passes.run()
         if held_out.any():
             passes.fit_all_rows(self.C_ * weight)
@@ -270,7 +278,7 @@ class FGM(SelectsGroups):
         if self.debias and self.fit_intercept and len(self.selected_):
             notes.append(self._debiased(passes, y, weight))
         chosen = {"C": self.C_, "n_features_per_pass": passes.sizes.per_pass}
-        columns = self._columns_of_groups(passes)
+        columns = self._columns_of_groups(passes) | self._columns_of_parents(passes, at_first)
         history = passes.history_columns()
         self.result_ = self._result_of(candidates.run, notes=notes, history=history, chosen=chosen, columns=columns)
 
@@ -293,20 +301,22 @@ class FGM(SelectsGroups):
         if scored_in_place(matrix, first) is not None or matrix.sparse_columns(first) is not None:
             way = "in place"
         groups = self._groups_of(matrix)
-        cost = self._cost(shape, run.limits, n_problems)
+        counts = matrix.entry_counts()
+        known = replace(shape, names=matrix.names, n_entries=None if counts is None else int(counts.sum()))
+        cost = self._cost(known, run.limits, n_problems)
         cut = cut_columns(shape, self._sizes(_units(shape.n_features, groups, cost)), run.limits, way, n_problems)
         moments = column_moments(run, cut, weight, matrix.read_weight(slice(None)) is not None)
         is_centred = self.center and self.fit_intercept
+        scaling = partial(Scaling.of, moments, float(weight.sum()), is_centred, self.normalize)
         if cost is not None:
-            known = moments.mean, moments.deviation, moments.minimum, moments.maximum, weight
+            measured = moments.mean, moments.deviation, moments.minimum, moments.maximum, weight
             room = None if run.task_limit is None else run.task_limit - (8 + 16 * n_problems) * shape.n_samples
-            given = Given(*known, is_centred, self.normalize, n_problems, room)
+            given = Given(*measured, is_centred, self.normalize, n_problems, room)
             implicit = map_of(self.feature_map).over(matrix, given)
-            return ImplicitColumns(run, cut, implicit, cost)
-        scaling = Scaling.of(moments, float(weight.sum()), is_centred, self.normalize)
+            return ImplicitColumns(run, cut, implicit, cost, scaling)
         if groups is None:
-            return StoredColumns(run, cut, scaling)
-        return StoredGroups(run, cut, scaling, groups, self.group_score)
+            return StoredColumns(run, cut, scaling())
+        return StoredGroups(run, cut, scaling(), groups, self.group_score)
 
     def _held_out(self, weight: np.ndarray, share: float | None) -> np.ndarray:
         """Return a mask of the rows held out."""
@@ -374,6 +384,21 @@ class FGM(SelectsGroups):
         groups, norms = passes.selected_units()
         by_norm = np.lexsort((groups, -norms))
         return self._set_groups(passes.candidates.groups, groups[by_norm], norms[by_norm])
+
+    def _columns_of_parents(self, passes: Passes, v: np.ndarray) -> dict[str, Any]:
+        """Return what each selected feature scored before any was, and its parents' own: see `columns_of_parents`."""
+        candidates, made = passes.candidates, self.made_
+        if made is None or not isinstance(candidates, ImplicitColumns) or not len(self.selected_):
+            return {}
+        alone, names = candidates.scores_of_parents(v), candidates.stored.matrix.names
+        own = [names[int(j)] for j in made.parents]
+        found = {
+            j: Parent(str(name), float(alone[j]), 1 + int((alone > alone[j]).sum()))
+            for j, name in zip(made.parents.tolist(), own, strict=True)
+        }
+        parents = dict(zip(made.columns.tolist(), made.parents_of(), strict=True))
+        of_features = [[found[j] for j in parents[column].tolist()] for column in self.selected_.tolist()]
+        return dict(columns_of_parents(passes.problem.scores(self.selected_, v), of_features))
 
     @property
     def _n_asked(self) -> int | None:

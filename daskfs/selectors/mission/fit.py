@@ -396,8 +396,14 @@ class Passes:
         norm = self.sgd.shape.sketch(state.cells, state.scale).norm()
         mean_loss = loss / weight if weight else np.nan
         self.history.append(Line(number + 1, state.rows_seen, mean_loss, state.threshold, len(state.keys), norm))
+        self.run.learn("pass", state.rows_seen / max(1, self.run.shape.n_samples), mean_loss, self._largest)
         if self.progressive:  # a stream goes on
             self.progressive[int(state.rows_seen)] = counted[0] / counted[1] if counted[1] else np.nan
+
+    def _largest(self) -> np.ndarray:
+        """Return the active features, those with the largest weights first."""
+        keys, weights = self.state.keys, self.state.weights
+        return keys[np.argsort(-np.abs(weights).reshape(len(keys), -1).max(axis=1, initial=0.0), kind="stable")]
 
     def _resume(self, step: str) -> int:
         """Take up what an interrupted run had finished; return how many rounds."""

@@ -173,12 +173,14 @@ def plan_substitution(shape: SubstitutionShape, memory_limit: int | None) -> Sel
     n_reads = -(-shape.n_features // read.width) * shape.n_epochs
     pass_nbytes = shape.n_samples * shape.n_features * shape.stored_itemsize
     how = f"blocks of {read.width} columns, {'the next one read ahead' if read.prefetch else 'one at a time'}"
-    task, client, n_tasks = read.memory, Budget(), n_reads
+    task, client, n_tasks = Budget(), read.memory, n_reads
+    in_client = "columns are read and exchanged one after the other; with schedule: screen the workers read them"
     if shape.n_screened:
-        client, task = task, Budget().add("a block of columns", shape.read_nbytes(shape.batch, 0))
+        task.add("a block of columns", shape.read_nbytes(shape.batch, 0))
         task.add("vectors over the rows", 4 * 8 * shape.n_samples).add("tiles", shape.tiles_nbytes)
         n_tasks = -(-shape.n_features // shape.batch) * shape.n_epochs
         how = f"tasks of {shape.batch} columns in rounds of {shape.n_screened}"
+        in_client = "the exchanges of the candidates that the workers find"
     return SelectorPlan(
         n_tasks=n_tasks,
         n_passes=shape.n_epochs,
@@ -189,4 +191,5 @@ def plan_substitution(shape: SubstitutionShape, memory_limit: int | None) -> Sel
             f"online_substitution: {shape.n_selected} columns held, {shape.n_selected * shape.column_nbytes:,} bytes; "
             f"up to {shape.n_epochs} passes over all columns in {how}"
         ),
+        in_client=in_client,
     )

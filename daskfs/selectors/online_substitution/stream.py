@@ -273,6 +273,13 @@ class SubstitutionStream:
         done = (counters.n_exchanged, counters.n_refused, counters.n_reverted)
         numbers = (epoch + 1, counters.n_presented, n_members, *done, self.engine.value)
         self.history.append(tuple(float(number) for number in numbers))
+        at = counters.n_presented / max(1, self.matrix.shape[1])
+        self.run.learn("epoch", at, self.engine.value, self._members)
+
+    def _members(self) -> np.ndarray:
+        """Return the columns that are selected now."""
+        members = self.engine.members
+        return members.ids[: members.n_members].copy()
 
     def _save(self, position: Position) -> None:
         if self.run.checkpoint is not None:

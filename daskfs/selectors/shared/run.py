@@ -49,7 +49,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from copy import copy
 from typing import Any, Literal, Protocol, Self, TypeVar
 
@@ -57,10 +57,15 @@ import numpy as np
 
 from daskfs import interrupts
 from daskfs.cluster.workers import Here, Legs, Round, Workers
-from daskfs.matrix.base import Matrix, Progress
+from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
+from daskfs.matrix.names import Names
 from daskfs.selectors.shared.budget import DataShape, Limits
 from daskfs.selectors.shared.record import Record, nbytes_of
+from daskfs.watching.base import Found, Progress, Watched, told
+
+NAMES_TOLD, NAMES_READ = 20, 10_000
+"""How many names of selected features are told while a fit goes on, and of how many columns they are read for that."""
 
 RecordT = TypeVar("RecordT", bound=Record | dict[str, np.ndarray])
 
@@ -109,7 +114,7 @@ class Run:
     ) -> None:
         self.matrix = matrix
         self.name, self.workers = name, workers or Here()
-        self.progress, self.checkpoint, self.task_limit = progress, checkpoint, task_limit
+        self.progress, self.checkpoint, self.task_limit = told(progress), checkpoint, task_limit
         self.seconds: dict[str, float] = {}
         self.nbytes: dict[str, int] = {}
         self._by: Literal["rows", "columns"] = "rows"
@@ -281,9 +286,11 @@ class Run:
     def timed(self, step: str) -> Iterator[None]:
         """Count the seconds of what is inside, and the bytes of what is mapped there, as those of this step."""
         is_outermost, started = not self._timed, time.perf_counter()
+        is_told = step in self._reported[-1:]
         self._timed.append(step)
         try:
-            yield
+            with nullcontext() if is_told else self._part(step, 0):
+                yield
         finally:
             self._timed.pop()
             if is_outermost:
@@ -293,28 +300,71 @@ class Run:
     def reported(self, step: str, total: int, done: int = 0) -> Iterator[Callable[..., None]]:
         """Report what is inside as a step of so many parts at most; yields what to call with the number that is done.
 
-        Nothing is reported of what stands inside another step that is reported or timed.
+        What stands inside another step that is reported or timed is a part of it, of which those alone hear who hear
+        of parts.
         """
-        progress = None if self._reported or self._timed else self.progress
+        is_part = bool(self._reported or self._timed)
         self._reported.append(step)
         try:
-            if progress is None:
+            if self.progress is None:
                 yield _say_nothing
-                return
-            progress.start(self._full(step), total)
-            progress.advance(done)
-            n_left = [total - done]
-
-            def advance(k: int = 1) -> None:
-                n_left[0] -= k
-                progress.advance(k)
-
-            yield advance
-            if n_left[0] > 0:  # it ended early: nothing is left to do
-                progress.advance(n_left[0])
-            progress.finish()
+            elif is_part:
+                with self._part(step, total, done) as advance:
+                    yield advance
+            else:
+                yield from self._step(self.progress, step, total, done)
         finally:
             self._reported.pop()
+
+    def _step(self, progress: Watched, step: str, total: int, done: int) -> Iterator[Callable[..., None]]:
+        """Report a step; one that ends early has nothing left to do."""
+        progress.start(self._full(step), total)
+        progress.skip(done)
+        n_left = [total - done]
+
+        def advance(k: int = 1) -> None:
+            n_left[0] -= k
+            progress.advance(k)
+
+        yield advance
+        if n_left[0] > 0:
+            progress.advance(n_left[0])
+        progress.finish()
+
+    @contextmanager
+    def _part(self, step: str, total: int, done: int = 0) -> Iterator[Callable[..., None]]:
+        """Tell of a part of a step."""
+        if self.progress is None:
+            yield _say_nothing
+            return
+        self.progress.begin_part(self._full(step), total)
+        if done:
+            self.progress.advance_part(done)
+        try:
+            yield self.progress.advance_part
+        finally:
+            self.progress.end_part()
+
+    def learn(self, axis: str, at: float, objective: float, selected: Callable[[], np.ndarray]) -> None:
+        """Tell whoever wants to know now what was found so far.
+
+        Parameters
+        ----------
+        axis : str
+            What the objective is drawn over: "pass".
+        at : float
+            How far the fit is on it.
+        objective : float
+        selected : callable
+            Returns columns, the most important first where that is known.
+        """
+
+        def find() -> Found:
+            columns = selected()
+            return Found(float(at), axis, float(objective), len(columns), _some_names(self.matrix.names, columns))
+
+        if self.progress is not None:
+            self.progress.learn(find)
 
     def load(self, name: str, record: type[RecordT]) -> RecordT | None:
         """Return what was kept under a name before the run was interrupted; None where nothing was."""
@@ -335,6 +385,14 @@ class Run:
     def _count(self, step: str, result: Any) -> None:
         step = self._timed[0] if self._timed else step
         self.nbytes[step] = self.nbytes.get(step, 0) + nbytes_of(result)
+
+
+def _some_names(names: Names, columns: np.ndarray) -> tuple[str, ...]:
+    """Return the first of the names; of many columns their numbers, for all names would have to be read."""
+    first = columns[:NAMES_TOLD].tolist()
+    if names.are_given and len(names) > NAMES_READ:
+        return tuple(f"column {j}" for j in first)
+    return tuple(str(names[j]) for j in first)
 
 
 def _say_nothing(k: int = 1) -> None:

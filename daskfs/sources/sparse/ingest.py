@@ -13,7 +13,6 @@ import numpy as np
 from daskfs import interrupts
 from daskfs.cluster.workers import Here, Workers
 from daskfs.errors import DataError, SchemaError, SourceError
-from daskfs.matrix.base import Progress
 from daskfs.sources.base import MOST_PARTS
 from daskfs.sources.constants import Constants
 from daskfs.sources.files import changed
@@ -24,6 +23,7 @@ from daskfs.store.sparse.part_writer import PartWriter, WrittenPart
 from daskfs.store.sparse.stretches import StretchFiles
 from daskfs.store.sparse.writer import SparseStoreWriter
 from daskfs.version import __version__
+from daskfs.watching.base import Progress
 
 MOST_ROWS, MOST_ENTRIES = 1 << 16, 1 << 20
 """Of a block."""

@@ -15,7 +15,6 @@ from daskfs import interrupts
 from daskfs.cluster.workers import Workers
 from daskfs.errors import DataError, PlanError
 from daskfs.kernels.blocks.column_totals import mean_and_deviation
-from daskfs.matrix.base import Progress
 from daskfs.matrix.blocks import Crowding, Heaviest
 from daskfs.store.header import SPARSE_FORMAT_VERSION, SparseHeader, content_digest
 from daskfs.store.plain_files import write_array
@@ -40,6 +39,7 @@ from daskfs.store.sparse.vectors import VectorWriter, describe
 from daskfs.store.stored_arrays import seal
 from daskfs.store.unfinished import ROWS
 from daskfs.store.whole_writer import WholeWriter
+from daskfs.watching.base import Progress
 
 _PIECE = 1 << 16
 _MOST_ENTRIES = 1 << 21

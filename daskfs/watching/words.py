@@ -1,0 +1,111 @@
+"""What a step is called to whoever watches, and how its parts, its speed and its time are written."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+
+class Words(NamedTuple):
+    """What a step does, and what its parts are, in the singular; "" where their number tells nobody anything."""
+
+    doing: str
+    part: str = ""
+
+
+STEPS = {
+    "": Words("selecting", "pass"),
+    "ingest": Words("reading the source", "row"),
+    "tiles": Words("writing the store", "row"),
+    "blocks": Words("writing the store", "row"),
+    "verify": Words("checking checksums", "part"),
+    "warmup": Words("compiling kernels, which is kept for the next time"),
+    "survey": Words("looking through the data"),
+    "report": Words("writing the report"),
+    "evaluate": Words("predicting the test rows", "row"),
+    "select": Words("selecting", "part"),
+    "refit": Words("fitting the selected features", "part"),
+    "newton": Words("fitting the selected features on all subsets", "part"),
+    "train": Words("learning", "part"),
+    "choice": Words("choosing among the candidates"),
+    "statistics": Words("standardising columns", "block"),
+    "scores": Words("scoring columns", "block"),
+    "columns": Words("reading the columns chosen", "block"),
+    "subproblems": Words("fitting the chosen columns"),
+    "screen": Words("screening columns", "block"),
+    "contribution": Words("summing what is held"),
+    "moments": Words("standardising columns", "block"),
+    "gram": Words("multiplying columns", "block"),
+    "sums": Words("multiplying columns", "block"),
+    "descent": Words("descending"),
+    "stream": Words("learning", "row"),
+    "read": Words("reading", "block"),
+}
+"""By the last part of a step's name: ``fgm-scores``."""
+
+_NUMBERED = re.compile(r"(pass|epoch)-(\d+)")
+
+
+def words_of(step: str) -> tuple[str, Words]:
+    """Return the method of a step, where its name begins with one, and the words for it.
+
+    Examples
+    --------
+    >>> words_of("fgm-scores")
+    ('fgm', Words(doing='scoring columns', part='block'))
+    >>> words_of("omp-pass-3")
+    ('omp', Words(doing='pass 3 over all columns', part='block'))
+    """
+    if step in STEPS and step:
+        return "", STEPS[step]
+    method, _, name = step.partition("-")
+    if numbered := _NUMBERED.fullmatch(name):
+        return method, Words(f"{numbered[1]} {numbered[2]} over all columns", "block")
+    return method, STEPS.get(name) or Words(name.replace("-", " "), "part")
+
+
+def shown_seconds(seconds: float) -> str:
+    """Return a time as one says it.
+
+    Examples
+    --------
+    >>> [shown_seconds(s) for s in (0.2, 40, 131, 9000, 200_000)]
+    ['1 s', '40 s', '2 min 11 s', '2 h 30 min', '2 d 7 h']
+    """
+    whole = max(1, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s" if whole < 600 else f"{round(whole / 60)} min"
+    if whole < 86400:
+        return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return f"{whole // 86400} d {whole % 86400 // 3600} h"
+
+
+def shown_bytes(nbytes: float) -> str:
+    """Return a number of bytes as disks count them.
+
+    Examples
+    --------
+    >>> [shown_bytes(n) for n in (12, 2_140_000_000)]
+    ['12 B', '2.1 GB']
+    """
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if nbytes < 999.5:
+            return f"{nbytes:.1f} {unit}" if nbytes < 9.95 and unit != "B" else f"{nbytes:.0f} {unit}"
+        nbytes /= 1000.0
+    return f"{nbytes:.1f} PB"
+
+
+def shown_count(n: float) -> str:
+    """Return a number as it is read at a glance.
+
+    Examples
+    --------
+    >>> [shown_count(n) for n in (950, 12_300, 4_200_000, 3.1e9)]
+    ['950', '12,300', '4.2 million', '3.1 billion']
+    """
+    for least, word in ((1e9, "billion"), (1e6, "million")):
+        if n >= least:
+            return f"{n / least:.1f} {word}"
+    return f"{round(n):,}"
