@@ -323,6 +323,16 @@ def _fgm() -> Iterator[Case]:
     yield _variant(
         "fgm", "FGM", "groups-counted-in-columns", several | {"n_features_to_select": 13, "counts": "features"}
     )
+    pairs = {"n_features_to_select": 12, "n_features_per_pass": 3, "certify": True}
+    for name, options, of_case in (
+        ("pairs", {"feature_map": "pairs"}, {"inputs": INPUTS}),
+        ("pairs-weighted", {"feature_map": "pairs"}, {"weighted": True}),
+        ("pairs-three-classes", {"feature_map": "pairs", "loss": "logistic"}, {"target": "three classes"}),
+        ("pairs-of-a-hierarchy", {"feature_map": {"map": "pairs", "hierarchy": "weak", "gamma": 2.0}}, {}),
+        ("pairs-between", {"feature_map": {"map": "pairs", "between": [[0, 2, 5, 7], [5, 11, 16, 20]], "r": 0.0}}, {}),
+        ("pairs-as-they-are", {"feature_map": "pairs", "normalize": False}, {}),
+    ):
+        yield _variant("fgm", "FGM", name, common | pairs | {"C": None} | options, **({"target": "classes"} | of_case))
     more = {"loss": "squared_hinge", "C": 0.05}
     yield from _variants("active_set", "ActiveSet", common, *_losses("logistic", "squared"), target="classes")
     yield from _variants(
@@ -335,6 +345,20 @@ def _fgm() -> Iterator[Case]:
         *_losses("logistic"),
         target="classes",
     )
+    in_groups = {"n_features_to_select": 4, "feature_groups": groups}
+    yield from _variants(
+        "group_lasso",
+        "GroupLasso",
+        in_groups | {"loss": "logistic"},
+        *[(f"{solver}-{loss}", {"solver": solver, "loss": loss}) for solver in ("bcd", "fista") for loss in losses],
+        ("C", {"n_features_to_select": None, "C": 0.05}),
+        ("equal", {"group_penalty": "equal"}),
+        ("debiased", {"debias": True}),
+        ("single-columns", {"feature_groups": None}),
+        target="classes",
+    )
+    yield _variant("group_lasso", "GroupLasso", "weighted", in_groups | {"loss": "squared"}, weighted=True)
+    yield from _variants("ufo_mkl", "UfoMkl", in_groups, ("equal", {"group_penalty": "equal"}), target="classes")
     yield from _variants(
         "sgd_slr",
         "SgdSlr",
