@@ -21,7 +21,7 @@ import pytest
 import daskfs
 from daskfs.cluster.workers import Workers
 from daskfs.errors import RunError
-from daskfs.matrix.base import Silent
+from daskfs.watching.base import Silent
 from tests.integration import batch_system
 from tests.integration.workshop import ENVIRONMENT, Workshop, table
 
