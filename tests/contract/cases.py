@@ -162,6 +162,13 @@ def _baselines() -> Iterator[Case]:
     apart: dict[str, Any] = {"target": "classes", "unfit": unfit}
     yield Case("l1_liblinear", "L1Liblinear", six | {"loss": "squared_hinge"}, **apart)
     yield Case("sgd_slr", "SgdSlr", six | {"n_epochs": 50}, **apart)
+    groups = {"one": [0, 7, 8], "two": [1, 3, 4, 9], "shared": [2, 9]}
+    in_groups: dict[str, Any] = {"n_features_to_select": 3, "feature_groups": groups}
+    yield Case("group_lasso", "GroupLasso", six | {"loss": "squared_hinge"}, "classes")
+    yield Case("group_lasso-groups", "GroupLasso", in_groups | {"loss": "logistic"}, "classes")
+    yield Case("group_lasso-fista", "GroupLasso", in_groups | {"loss": "squared", "solver": "fista"})
+    yield Case("ufo_mkl", "UfoMkl", six | {"n_epochs": 5}, "classes")
+    yield Case("ufo_mkl-groups", "UfoMkl", in_groups | {"n_epochs": 5}, "classes")
     rows = {"loss": "squared", "n_epochs": 2}
     raw = {"standardize": False}
     yield Case("iht_sgd", "StochasticIHT", six | rows, sparse=raw)

@@ -350,6 +350,20 @@ def _fgm() -> Iterator[Case]:
         *_losses("logistic"),
         target="classes",
     )
+    in_groups = {"n_features_to_select": 4, "feature_groups": groups}
+    yield from _variants(
+        "group_lasso",
+        "GroupLasso",
+        in_groups | {"loss": "logistic"},
+        *[(f"{solver}-{loss}", {"solver": solver, "loss": loss}) for solver in ("bcd", "fista") for loss in losses],
+        ("C", {"n_features_to_select": None, "C": 0.05}),
+        ("equal", {"group_penalty": "equal"}),
+        ("debiased", {"debias": True}),
+        ("single-columns", {"feature_groups": None}),
+        target="classes",
+    )
+    yield _variant("group_lasso", "GroupLasso", "weighted", in_groups | {"loss": "squared"}, weighted=True)
+    yield from _variants("ufo_mkl", "UfoMkl", in_groups, ("equal", {"group_penalty": "equal"}), target="classes")
     yield from _variants(
         "sgd_slr",
         "SgdSlr",
