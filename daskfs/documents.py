@@ -255,6 +255,20 @@ def dump_yaml(document: Mapping[str, Any]) -> str:
     return str(text)
 
 
+def dump_line(value: Any) -> str:
+    """Return a value as YAML in one line, as it may stand behind a key.
+
+    Examples
+    --------
+    >>> dump_line({"dtype": "string", "missing": "no"})
+    "{dtype: string, missing: 'no'}"
+    """
+    text = yaml.dump(
+        value, Dumper=_StrictDumper, sort_keys=False, allow_unicode=True, default_flow_style=True, width=2**30
+    )
+    return str(text).removesuffix("...\n").strip()
+
+
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SECRET = re.compile("secret|token|password|account_key|sas_key|credential|signature", re.IGNORECASE)
 """Names of storage options whose values are none of a reader's business."""

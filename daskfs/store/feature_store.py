@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from daskfs.cluster.workers import Workers
 from daskfs.errors import ConfigError, StoreError, StoreFormatError, did_you_mean
 from daskfs.files import Location, location
 from daskfs.matrix.base import Matrix
@@ -73,7 +74,9 @@ def open_store(
     return FeatureStore(folder, header, manifest, dict(zip(names, arrays, strict=True)))
 
 
-def verify_store(path: str | os.PathLike[str] | ObjectPath, progress: Progress | None = None) -> list[str]:
+def verify_store(
+    path: str | os.PathLike[str] | ObjectPath, progress: Progress | None = None, workers: Workers | None = None
+) -> list[str]:
     """Return one line per damaged part of a store that may be too damaged to be opened; see `FeatureStore.verify`.
 
     Raises
@@ -83,7 +86,7 @@ def verify_store(path: str | os.PathLike[str] | ObjectPath, progress: Progress |
     """
     folder = _existing(location(path))
     read_header(folder, read_manifest(folder))
-    return damaged_parts(folder, progress)
+    return damaged_parts(folder, progress, workers)
 
 
 def _existing(folder: Location) -> Location:

@@ -185,11 +185,10 @@ class TileReader(Tiled):
         if self._files is not None:
             self._files.expect([cut.tile for cut in row_cuts], [cut.tile for cut in column_cuts], by)
 
-    def expect_all(self) -> None:
-        """Have all tiles asked for, in order, where asking takes long."""
+    def expect_rows(self, first: int, stop: int) -> None:
+        """Have all tiles of some rows of tiles asked for, in order, where asking takes long."""
         if self._files is not None:
-            rows, columns = map(range, (*self.grid_shape, 1)[:2])
-            self._files.expect(rows, columns, "rows")
+            self._files.expect(range(first, stop), range((*self.grid_shape, 1)[1]), "rows")
 
     def parts(self, rows: Rows) -> list[Part]:
         """Return which parts of objects hold some numbers of a vector, in their order."""
