@@ -73,7 +73,9 @@ class Draft:
         }
 
 
-def draft(path: PathLike, target: str | None = None, folder: PathLike = ".", *, force: bool = False) -> Draft:
+def draft(
+    path: PathLike, target: str | None = None, folder: str | os.PathLike[str] = ".", *, force: bool = False
+) -> Draft:
     """Look at a table; write ``NAME.yaml`` and ``NAME.schema.yaml`` for it.
 
     Parameters
