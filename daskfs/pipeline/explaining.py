@@ -51,7 +51,7 @@ def explanation(name: str) -> dict[str, Any]:
             }
             for parameter in parameters_of(cls).values()
         ],
-        "number_of_features": key_of_n_features(name),
+        "number_of_features": number if (number := key_of_n_features(name)) in parameters_of(cls) else None,
     }
 
 
@@ -79,11 +79,12 @@ def explanation_text(name: str) -> str:
         lines.append(f"  {parameter['name']}: {parameter['type']}{default}{only}")
         lines += textwrap.wrap(parameter["meaning"], _WIDTH - 6, initial_indent=" " * 6, subsequent_indent=" " * 6)
     number = found["number_of_features"]
+    in_yaml, option, argument = (f", {number}: 20", " --n-features 20", f"{number}=20") if number else ("", "", "")
     lines += [
         "",
-        f"In a pipeline    select: {{method: {name}, {number}: 20}}",
-        f"On a store       daskfs select STORE.zarr --method {name} --n-features 20",
-        f"In Python        {found['class']}({number}=20).fit(store)",
+        f"In a pipeline    select: {{method: {name}{in_yaml}}}",
+        f"On a store       daskfs select STORE.zarr --method {name}{option}",
+        f"In Python        {found['class']}({argument}).fit(store)",
     ]
     return "\n".join(lines)
 
