@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 import warnings
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -23,7 +22,7 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 from fgm_groups import at_positions, clusters
-from open_sets import ADULT, KNOWN_BEFORE_A_FLIGHT, dummies, loader
+from open_sets import ADULT, KNOWN_BEFORE_A_FLIGHT, dummies, loader, open_set
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedKFold
 
@@ -208,7 +207,7 @@ def held_out(selector: FGM, X: Any, y: np.ndarray) -> float:
 
 
 def vary_C(names: list[str]) -> None:
-    """Print score and share of true groups for multiples of the default of single columns, with B by default and half."""
+    """Print score and share of true groups for multiples of the default of single columns; B by default and half."""
     print(
         f"| set, groups asked for | B | {' | '.join(f'{factor:g}' for factor in FACTORS)} | by default | validation |"
     )
