@@ -17,7 +17,7 @@ from daskfs.errors import ConfigError, StoreError, StoreFormatError, did_you_mea
 from daskfs.files import Location, location
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import ColumnStatistics, Crowding, Rows, SparseColumns, SparseRows, Strip
-from daskfs.matrix.names import Names
+from daskfs.matrix.names import Names, columns_of_table
 from daskfs.objects.ahead import AHEAD_NBYTES
 from daskfs.objects.path import ObjectPath
 from daskfs.objects.requests import all_of
@@ -292,12 +292,7 @@ class FeatureStore(Matrix):
     def table_columns(self) -> np.ndarray | None:
         """Names of the table's columns that the features were encoded from; None where the source was no table."""
         several = self.source.get("table_columns")
-        if several is None:
-            return None
-        names = self.names.array().copy()
-        for name, (first, stop) in several.items():
-            names[first:stop] = name
-        return names
+        return None if several is None else columns_of_table(self.names.array(), several)
 
     def exists(self) -> bool:
         """Return whether the store's folder is still there."""

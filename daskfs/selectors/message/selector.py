@@ -46,7 +46,7 @@ Differs from the paper
   no vote: where most are so, a minority of all decides.
 * With ``feature_groups`` a subset follows the group Lasso path (Yuan and Lin 2006), of which the columns of a group are
   made orthonormal and its norm costs the root of their rank, and votes for groups; steps 4 to 7 take all of a group's
-  columns. A group of r degrees of freedom costs λ and r - 1 times what a further one does (see `criterion`). The path is
+  columns. A group of r degrees of freedom costs λ, and r - 1 times what one more does (see `criterion`). The path is
   on a grid of λ: models between two of its points are not seen. Groups of one column each are columns, bit for bit.
 * On a subset where the kept columns are linearly dependent, step 5 takes the shortest solution; on one where the
   likelihood has no maximum (its classes, or some of their rows, are linearly separable by them), a weak ridge bounds
