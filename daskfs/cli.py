@@ -307,11 +307,12 @@ def verify(
 @app.command()
 def select(
     store: Annotated[
-        Path,
+        Any,
         typer.Argument(
             metavar="STORE.zarr|FILE|-",
-            help="Feature store, or a file that becomes one; -: a pipe.",
+            help="Feature store, or a file that becomes one, or the URL of either; -: a pipe.",
             show_default=False,
+            parser=location,
         ),
     ],
     target: Annotated[

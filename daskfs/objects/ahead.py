@@ -7,6 +7,7 @@ memory allows, and falls by one where none was for long.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
@@ -16,10 +17,10 @@ from daskfs import interrupts
 from daskfs.objects.path import ObjectPath
 from daskfs.objects.requests import MOST_AT_ONCE, Transient, answered, begun
 
-THREAD_NBYTES = 24 << 20
-"""Of parts that have been asked for, and that are kept, for each thread that reads: six tiles of 4 MiB."""
-AHEAD_NBYTES = 2 * THREAD_NBYTES
-"""What a task may hold: one thread works while another reads ahead."""
+AHEAD_NBYTES = 64 << 20
+"""Of parts that have been asked for, and that are kept, by all threads of a process: sixteen tiles of 4 MiB."""
+KEPT_NBYTES = 16 << 20
+"""Of parts that were used and may be used again, of each thread."""
 _CALM = 64
 """Parts that were there when they were wanted, one after the other, before fewer are asked for at once."""
 
@@ -43,17 +44,44 @@ class Part(NamedTuple):
     """Of what it is a part: objects of one address may be written again."""
 
 
+class Room:
+    """Bytes that the shelves of a process share."""
+
+    def __init__(self, most_nbytes: int = AHEAD_NBYTES) -> None:
+        self.most_nbytes, self.held_nbytes = most_nbytes, 0
+        self._lock = threading.RLock()  # a shelf may be collected, and give back, while another one takes
+
+    def has(self, nbytes: int) -> bool:
+        """Return whether there is room for so many more."""
+        return self.held_nbytes + nbytes <= self.most_nbytes
+
+    def take(self, held: list[int], nbytes: int) -> None:
+        """Count bytes, less where they are given back; `held` is the count of a shelf."""
+        with self._lock:
+            self.held_nbytes += nbytes
+            held[0] += nbytes
+
+    def give_back(self, held: list[int]) -> None:
+        """Forget a shelf whose thread has ended."""
+        self.take(held, -held[0])
+
+
+_room = Room()
+
+
 class Shelf:
     """What one thread has asked for, and what it has lately used.
 
     Parameters
     ----------
-    most_nbytes : int
-        Of all parts together, but for one that is larger than that by itself.
+    room : Room, optional
+        Shared with other threads; by default that of the process. It is exceeded by what is waited for alone.
     """
 
-    def __init__(self, most_nbytes: int = THREAD_NBYTES) -> None:
-        self.most_nbytes, self.held_nbytes = most_nbytes, 0
+    def __init__(self, room: Room | None = None) -> None:
+        self._held = [0]
+        self._room = room or _room
+        weakref.finalize(self, self._room.give_back, self._held).atexit = False
         self._parts: OrderedDict[Part, Future[tuple[memoryview, bool]]] = OrderedDict()
         self._untaken: set[Part] = set()
         self._wanted: deque[Part] = deque()
@@ -111,7 +139,7 @@ class Shelf:
         return found
 
     def _begin(self, part: Part, check: Check | None) -> Future[tuple[memoryview, bool]]:
-        self.held_nbytes += part.most_nbytes
+        self._room.take(self._held, part.most_nbytes)
         future = self._parts[part] = begun(_fetched, part, check)
         return future
 
@@ -128,18 +156,24 @@ class Shelf:
 
     def _make_room(self, nbytes: int, *, by_force: bool = False) -> bool:
         """Let go of what was used longest ago, by force of what was asked for too; return whether there is room."""
-        for spared in (self._untaken, set()) if by_force else (self._untaken,):
-            for part in [part for part in self._parts if part not in spared and part != self._taken]:
-                if self.held_nbytes + nbytes <= self.most_nbytes:
-                    return True
-                self._drop(part)
-        return self.held_nbytes + nbytes <= self.most_nbytes
+        used = [part for part in self._parts if part not in self._untaken and part != self._taken]
+        kept_nbytes = sum(part.most_nbytes for part in used)
+        for part in used:
+            if self._room.has(nbytes) and kept_nbytes <= KEPT_NBYTES:
+                break
+            kept_nbytes -= part.most_nbytes
+            self._drop(part)
+        for part in list(self._untaken) if by_force else ():
+            if self._room.has(nbytes):
+                break
+            self._drop(part)
+        return self._room.has(nbytes)
 
     def _drop(self, part: Part) -> None:
         future = self._parts.pop(part, None)
         if future is not None:
             future.cancel()
-            self.held_nbytes -= part.most_nbytes
+            self._room.take(self._held, -part.most_nbytes)
         self._untaken.discard(part)
 
 

@@ -125,12 +125,12 @@ def source_of_file(path: PathLike, target: str | None, folder: Path) -> tuple[st
     SourceError, SchemaError
         The table cannot be read, or nothing can be predicted.
     """
-    kind = kind_of(str(path))
+    kind = kind_of(path)
     files = expand_paths(path, getattr(find_source(kind), "endings", ()))
     name = _name_of(files, location(path))
     named = {} if target is None else {"target": target}
     if kind not in TABLES:
-        return name, {"kind": kind, "path": str(path)} | named, []
+        return name, {"kind": kind, "path": getattr(path, "address", str(path))} | named, []
     schema = folder / f"{name}.schema.yaml"
     said = [f"{schema}: taken as it stands"]
     if not schema.exists():

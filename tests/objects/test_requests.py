@@ -7,7 +7,7 @@ import pytest
 from daskfs.errors import ConfigError, SourceError, StorageError
 from daskfs.files import location
 from daskfs.objects import requests
-from daskfs.objects.ahead import Part, Shelf
+from daskfs.objects.ahead import Part, Room, Shelf
 from daskfs.objects.stream import PIECE_NBYTES
 
 
@@ -129,11 +129,12 @@ def _parts(server, n, nbytes):
 def test_parts_are_asked_for_ahead_and_never_hold_more_than_promised(server):
     parts = _parts(server, 40, 1000)
     server.latency_s = 0.01
-    shelf, most = Shelf(most_nbytes=8000), 0
+    room = Room(8000)
+    shelf, most = Shelf(room), 0
     shelf.expect(parts)
     for k, part in enumerate(parts):
         assert bytes(shelf.take(part)) == bytes([k]) * 1000
-        most = max(most, shelf.held_nbytes)
+        most = max(most, room.held_nbytes)
     assert most <= 8000
     assert server.most_at_once > 2
     assert server.seen["GET"] == 40  # each once
@@ -141,7 +142,7 @@ def test_parts_are_asked_for_ahead_and_never_hold_more_than_promised(server):
 
 def test_a_part_larger_than_the_room_is_taken_by_itself(server):
     first, second = _parts(server, 2, 1000)
-    shelf = Shelf(most_nbytes=500)
+    shelf = Shelf(Room(500))
     shelf.expect([first, second])
     assert bytes(shelf.take(first)) == bytes(1000)
     assert bytes(shelf.take(second)) == b"\1" * 1000
@@ -157,18 +158,21 @@ def test_a_part_that_was_used_is_kept_while_there_is_room(server):
 
 def test_parts_are_taken_in_another_order_than_announced(server):
     parts = _parts(server, 20, 1000)
-    shelf = Shelf(most_nbytes=4000)
+    room = Room(4000)
+    shelf = Shelf(room)
     shelf.expect(parts)
     for k in np.random.default_rng(0).permutation(20):
         assert bytes(shelf.take(parts[k])) == bytes([k]) * 1000
-    assert shelf.held_nbytes <= 4000
+    assert room.held_nbytes <= 4000
+    del shelf
+    assert room.held_nbytes == 0
 
 
 def test_requests_of_several_threads_do_not_meet(server):
-    parts, found = _parts(server, 30, 1000), {}
+    parts, found, room = _parts(server, 30, 1000), {}, Room(5000)
 
     def read(start):
-        shelf = Shelf(most_nbytes=5000)
+        shelf = Shelf(room)
         shelf.expect(parts[start:])
         found[start] = [bytes(shelf.take(part))[0] for part in parts[start:]]
 
