@@ -9,8 +9,8 @@ damage  every file of a store flipped, cut, grown, zeroed, swapped, replaced, it
         `info` and fits of four selectors, and chunks replaced while a fit reads
 kills   `daskfs run` of four selectors gets SIGKILL, SIGTERM, SIGINT or two of them at moments drawn at random, and is
         resumed; the result is compared bit for bit with that of an undisturbed run
-losses  workers, the scheduler, the driver, the worker with the central node are killed, or stand still, at moments drawn
-        at random, under each of the five selectors and ingest; with the seconds it takes to make it good
+losses  workers, scheduler, driver, the worker with the central node are killed, or stand still, at moments drawn at
+        random, under each of the five selectors and ingest; with the seconds it takes to make it good
 storms  fits of every kind in one process, interrupted again and again; then the bits of a fit that is left alone
 fuzz    pipeline files, schemas, tables and command lines, mutated
 
