@@ -1,4 +1,4 @@
-"""Parts of a cluster are lost at moments drawn at random: nothing is lost, nothing waits for ever, the bits are the same."""
+"""Parts of a cluster are lost at moments drawn at random: all jobs end, with the same bits."""
 
 from __future__ import annotations
 
