@@ -17,8 +17,10 @@ from daskfs import interrupts
 from daskfs.objects.path import ObjectPath
 from daskfs.objects.requests import MOST_AT_ONCE, Transient, answered, begun
 
-AHEAD_NBYTES = 64 << 20
-"""Of parts that have been asked for, and that are kept, by all threads of a process: sixteen tiles of 4 MiB."""
+ROOM_NBYTES = 48 << 20
+"""Of parts that have been asked for, and that are kept, by all threads of a process: twelve tiles of 4 MiB."""
+AHEAD_NBYTES = 2 * ROOM_NBYTES
+"""What that takes of a process: buffers of connections, and what the allocator does not give back, measured."""
 KEPT_NBYTES = 16 << 20
 """Of parts that were used and may be used again, of each thread."""
 _CALM = 64
@@ -47,7 +49,7 @@ class Part(NamedTuple):
 class Room:
     """Bytes that the shelves of a process share."""
 
-    def __init__(self, most_nbytes: int = AHEAD_NBYTES) -> None:
+    def __init__(self, most_nbytes: int = ROOM_NBYTES) -> None:
         self.most_nbytes, self.held_nbytes = most_nbytes, 0
         self._lock = threading.RLock()  # a shelf may be collected, and give back, while another one takes
 
