@@ -17,6 +17,7 @@ import numpy as np
 from daskfs import interrupts
 from daskfs.cluster.open import open_cluster
 from daskfs.cluster.workers import Workers
+from daskfs.dashboard.shown import on_dashboard
 from daskfs.documents import dump_yaml
 from daskfs.errors import DaskfsError, RunError, StoreError
 from daskfs.losses import find_loss
@@ -44,6 +45,7 @@ from daskfs.report.plots import draw_history
 from daskfs.report.runs import write_page
 from daskfs.result import SelectionResult
 from daskfs.selectors.base import BaseSelector
+from daskfs.selectors.shared.budget import DataShape
 from daskfs.selectors.shared.run import Run
 from daskfs.sources.base import Source
 from daskfs.sources.ingest import ingest
@@ -197,9 +199,9 @@ class _Run:
         with self._cluster(kind) as workers:
             if kind == "address":
                 self._plan_again(self.plan.data, workers.n_threads)
-            if cluster.dashboard_address is not None and workers.client is not None and kind != "address":
-                self.steps.tell(f"dashboard: {workers.client.dashboard_link}")
-            with workers.performance_report(path / "dask.html"):
+            self.steps.promised = self.plan.promised_nbytes
+            self.steps.row_nbytes = DataShape.of(store).nbytes / max(1, store.shape[0])
+            with on_dashboard(workers, self.steps), workers.performance_report(path / "dask.html"):
                 results = {label: self._select(label, store, workers) for label in pipeline.selections}
             self._write_results(results, workers)
         return results
@@ -258,7 +260,7 @@ class _Run:
         facts, limits = self.plan.data, self.plan.limits
         limit = limits.ingest_nbytes(facts)
         if limits.ingests_on_workers(facts):  # whose processes end with it: selections need not leave room for Arrow
-            with self._cluster("local") as workers:
+            with self._cluster("local") as workers, on_dashboard(workers, self.steps):
                 store = make_store(self.pipeline, self.source, limit, self.steps, workers.client)
                 self.ingest_memory = workers.peak_memory()
         else:

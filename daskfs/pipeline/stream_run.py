@@ -17,6 +17,7 @@ import numpy as np
 from daskfs import interrupts
 from daskfs.cluster.memory import peak_memory_nbytes
 from daskfs.cluster.open import open_cluster
+from daskfs.dashboard.shown import on_dashboard
 from daskfs.documents import dump_yaml
 from daskfs.errors import ConfigError
 from daskfs.losses import find_loss
@@ -169,14 +170,17 @@ class StreamRun:
         keep = None if holdout is None else holdout.is_kept
         self.steps.say(f"{label}: learning")
         cluster = pipeline.cluster
-        with open_cluster(
-            cluster.kind,
-            n_workers=cluster.n_workers,
-            memory_limit=cluster.limits_nbytes.get("worker"),
-            address=cluster.address,
-            dashboard_address=cluster.dashboard_address,
-            local_directory=cluster.local_directory,
-        ) as workers:
+        with (
+            open_cluster(
+                cluster.kind,
+                n_workers=cluster.n_workers,
+                memory_limit=cluster.limits_nbytes.get("worker"),
+                address=cluster.address,
+                dashboard_address=cluster.dashboard_address,
+                local_directory=cluster.local_directory,
+            ) as workers,
+            on_dashboard(workers, self.steps),
+        ):
             self.steps.start(f"{selector.method}-stream", 1)
             selector.set_params(client=workers.client)
             if self.comes_once:

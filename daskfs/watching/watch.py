@@ -39,7 +39,7 @@ MEASURED_EVERY_S = 2.0
 """How often workers are asked what they hold and have read."""
 RATE_OVER_S = 6.0
 """Speeds are those of the last so many seconds."""
-FOUND_EVERY_S = 1.0
+FOUND_EVERY_S = 0.25
 MOST_VALUES = 400
 """Of the objective that are kept: beyond, every second one is dropped."""
 CLOSING_S = 2.0
