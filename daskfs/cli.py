@@ -239,16 +239,18 @@ def verify(
     seal: Annotated[
         bool, typer.Option("--seal", help="Note all checksums in the manifest of a store made before it had them.")
     ] = False,
+    workers: Annotated[int, typer.Option(min=0, help="Processes that read the store; 0: this one.")] = 0,
 ) -> None:
     """Check every checksum of a feature store.
 
     The damaged parts are listed, each with its file.
     """
+    from daskfs.cluster.open import open_cluster
     from daskfs.errors import CorruptStoreError
     from daskfs.store.feature_store import open_store, verify_store
 
-    with _shown_progress() as progress:
-        damaged = verify_store(store, progress)
+    with _shown_progress() as progress, open_cluster("local" if workers else "none", workers) as cluster:
+        damaged = verify_store(store, progress, cluster)
     if damaged:
         count = f"{len(damaged)} damaged {'part' if len(damaged) == 1 else 'parts'}"
         raise CorruptStoreError("\n".join([*damaged, f"{store}: {count}; remove it and ingest the source again"]))

@@ -61,6 +61,8 @@ REFIT_COLUMNS = 1000
 """At most so many columns are planned to be refitted where the method decides how many it selects."""
 READER_NBYTES = 64 * MIB
 """Text or columns that a source has read and not yet encoded."""
+BASE_READER_NBYTES = 96 * MIB
+"""Arrow, what it holds of memory, and pandas where it asks for it: in workers that have read parts of a source."""
 WORTH_WORKERS_NBYTES = 512 * MIB
 """A store from which on the processes of a cluster of its own make it sooner than they start and load Arrow."""
 INGEST_SHARE = 2
@@ -248,6 +250,7 @@ def facts_of(pipeline: Pipeline, source: Source | None = None) -> DataFacts:
             store_nbytes=_sparse_nbytes(n_samples, n_features, n_entries, wanted.dtype),
             target=source.estimate_target(),
             n_stored=_n_stored(pipeline.split, n_samples, wanted.shuffle),
+            has_parts=source.has_parts,
             n_entries=n_entries,
         )
     tile_shape = None if wanted.tile_shape is None else (wanted.tile_shape[0], wanted.tile_shape[1])
@@ -400,26 +403,42 @@ class ProcessLimits(NamedTuple):
             The limit is below what the process itself takes.
         """
         client = self.base_of_client(data.n_samples, data.held_nbytes)
-        base = (client if self.worker is None else self.base_of_worker()).nbytes
+        base = (client if self.worker is None else self.base_of_worker(data)).nbytes
         available = (self.for_tasks - base) // self.n_tasks_in_process
-        if available < data.row_nbytes:
+        if available < max(data.row_nbytes, 0 if self.worker is None else _predicting(data).nbytes):
             raise PlanError(
                 f"a process takes {shown_nbytes(base)} before its first block, "
                 f"but the memory limit is {shown_nbytes(self.for_tasks)}",
                 "cluster.memory_limit",
-                f"allow at least {_enough(base + self.n_tasks_in_process * max(16 * MIB, 8 * data.row_nbytes))}",
+                f"allow at least {_enough(base + self.n_tasks_in_process * max(32 * MIB, 8 * data.row_nbytes))}",
             )
         return available
 
     def ingests_on_workers(self, data: DataFacts) -> bool:
         """Tell whether the store is made by processes that read parts of the source, each within its limit."""
-        is_worth = data.has_parts and not data.store_stands and data.store_nbytes >= WORTH_WORKERS_NBYTES
-        return self.kind == "local" and is_worth and self._left_to_ingest(self.base_of_worker(), self.worker or 0) > 0
+        return not data.store_stands and self.worker is not None and not self.why_in_client(data)
+
+    def why_in_client(self, data: DataFacts) -> str:
+        """Return why the client process makes the store itself, in words; "" where it need not."""
+        if self.worker is None:
+            return "there are no worker processes"
+        if not data.has_parts:
+            return "the source has no parts that can be read apart"
+        if self.ends_after_ingest and data.store_nbytes < WORTH_WORKERS_NBYTES:
+            return f"it is done sooner than processes of its own start: below {shown_nbytes(WORTH_WORKERS_NBYTES)}"
+        if not self._left_to_ingest(self.base_of_worker(), self.worker):
+            return "the workers' memory limit has no room for it"
+        return ""
+
+    @property
+    def ends_after_ingest(self) -> bool:
+        """Whether processes that make the store end with it: selections need not leave room for what they loaded."""
+        return self.kind == "local"
 
     def ingest_nbytes(self, data: DataFacts) -> int:
         """Return the bytes that ingest may take in a process, in addition to what that takes anyway."""
         left = self._left_to_ingest(self.base_of_client(data.n_samples, data.held_nbytes), self.client)
-        if self.ingests_on_workers(data):
+        if self.ingests_on_workers(data):  # the client reads what they cannot
             left = min(left, self._left_to_ingest(self.base_of_worker(), self.worker or 0))
         if data.n_entries is not None:
             left = min(left, max(SPARSE_INGEST_NBYTES, INGEST_SHARE * data.store_nbytes))
@@ -437,10 +456,14 @@ class ProcessLimits(NamedTuple):
             base.add("names of variants and samples", held_nbytes)
         return base.add("target, weights and order of the rows", CLIENT_ROW_NBYTES * n_samples)
 
-    def base_of_worker(self) -> Budget:
-        """Return what a worker process takes whatever it does."""
+    def base_of_worker(self, data: DataFacts | None = None) -> Budget:
+        """Return what a worker process takes whatever it does; with `data`, after it has read parts of a source."""
         base = Budget().add("the process", BASE_WORKER_NBYTES).add("held between tasks", HELD_NBYTES["worker"])
-        return base.add("its dashboard", BASE_EXTERNAL_NBYTES) if self.kind == "address" else base
+        if self.kind != "local":
+            base.add("its dashboard", BASE_EXTERNAL_NBYTES)
+        if data is not None and self.ingests_on_workers(data) and not self.ends_after_ingest:
+            base.add("what has read the source", BASE_READER_NBYTES)
+        return base
 
 
 def limits_of(cluster: Cluster, n_workers: int | None = None) -> ProcessLimits:
@@ -460,6 +483,8 @@ class PlannedStep:
     client: Budget
     worker: Budget
     text: str
+    in_client: str = ""
+    """What of it the client process does itself though there are workers, and why."""
 
     @property
     def client_nbytes(self) -> int:
@@ -542,6 +567,9 @@ class Plan:
             f"{process} {shown_nbytes(nbytes)} (limit {shown_nbytes(limits.by_process[process])})"
             for process, nbytes in self.promised_nbytes.items()
         )
+        if limits.worker is not None:
+            own = [f"{step.name}: {step.in_client}" for step in self.steps if step.in_client]
+            lines.append(f"client   does itself: {'; '.join(own) or 'nothing'}")
         lines.append(f"memory   {runs}, at most: {peaks}")
         lines += [f"         {line}" for line in self._terms()]
         apart = f"in two separate processes, up to {shown_nbytes(REHEARSAL_NBYTES)} together"
@@ -708,10 +736,12 @@ def _ingest_step(data: DataFacts, limits: ProcessLimits) -> PlannedStep:
     taken = Budget().add("text or columns not yet encoded", READER_NBYTES).add("rows being permuted", rows)
     client, worker = limits.base_of_client(data.n_samples, data.held_nbytes) + taken, Budget()
     text, n_tasks = "rows permuted, tiles written", 1
-    if limits.ingests_on_workers(data):  # the client reads what its processes cannot
+    in_client = limits.why_in_client(data)
+    if limits.ingests_on_workers(data):
         worker, n_tasks = limits.base_of_worker() + taken, limits.n_workers
-        text = "parts read, rows permuted, tiles written by processes of its own"
-    return PlannedStep("ingest", data.store_nbytes, 1, n_tasks, data.store_nbytes, client, worker, text)
+        whose = "processes of its own" if limits.ends_after_ingest else "the workers"
+        text, in_client = f"parts read, rows permuted, tiles written by {whose}", ""
+    return PlannedStep("ingest", data.store_nbytes, 1, n_tasks, data.store_nbytes, client, worker, text, in_client)
 
 
 def _select_step(label: str, plan: Any, data: DataFacts, limits: ProcessLimits) -> PlannedStep:
@@ -719,8 +749,9 @@ def _select_step(label: str, plan: Any, data: DataFacts, limits: ProcessLimits) 
     if limits.worker is None:
         client.include(plan.task.times(limits.n_tasks_in_process))
     else:
-        worker = limits.base_of_worker() + plan.task
-    return PlannedStep(label, plan.read_nbytes, plan.n_passes, plan.n_tasks, 0, client, worker, plan.text)
+        worker = limits.base_of_worker(data) + plan.task
+    numbers = (plan.read_nbytes, plan.n_passes, plan.n_tasks)
+    return PlannedStep(label, *numbers, 0, client, worker, plan.text, plan.in_client)
 
 
 def _refit_step(n_columns: int, n_selections: int, data: DataFacts, limits: ProcessLimits) -> PlannedStep:
@@ -736,17 +767,29 @@ def _refit_step(n_columns: int, n_selections: int, data: DataFacts, limits: Proc
     if limits.worker is None or kept == nbytes:
         client.include(task.times(limits.n_tasks_in_process))
     else:
-        worker = Budget().add("the process", BASE_WORKER_NBYTES) + task
+        worker = limits.base_of_worker(data) + task
     text = f"selected columns only, at most {n_columns:,} of them"
-    return PlannedStep("refit", n_selections * nbytes, n_selections, n_selections, 0, client, worker, text)
+    in_client = "" if kept < nbytes else "the selected columns, which it can hold"
+    return PlannedStep("refit", n_selections * nbytes, n_selections, n_selections, 0, client, worker, text, in_client)
 
 
 def _evaluate_step(data: DataFacts, limits: ProcessLimits) -> PlannedStep:
     n_test = data.n_samples - data.n_train
-    client = limits.base_of_client(data.n_samples, data.held_nbytes).add("blocks of test rows", EVALUATE_NBYTES)
-    if data.n_entries is not None:
-        client.add("which columns are selected", 4 * data.n_features)
-    return PlannedStep("evaluate", n_test * data.row_nbytes, 1, 1, 0, client, Budget(), "selected columns only")
+    task = _predicting(data)
+    client, worker = limits.base_of_client(data.n_samples, data.held_nbytes), Budget()
+    client.add("predictions of test rows", 2 * 8 * n_test * max(1, data.target.n_classes - 1))
+    if limits.worker is None:
+        client.include(task.times(limits.n_tasks_in_process))
+    else:
+        worker = limits.base_of_worker(data) + task
+    read_nbytes = n_test * data.row_nbytes
+    return PlannedStep("evaluate", read_nbytes, 1, 1, 0, client, worker, "selected columns only")
+
+
+def _predicting(data: DataFacts) -> Budget:
+    """Return what a task takes that predicts test rows."""
+    task = Budget().add("blocks of test rows", EVALUATE_NBYTES)
+    return task if data.n_entries is None else task.add("which columns are selected", 4 * data.n_features)
 
 
 def shown_nbytes(nbytes: int) -> str:

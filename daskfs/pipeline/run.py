@@ -7,12 +7,10 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
-
-import numpy as np
 
 from daskfs import interrupts
 from daskfs.cluster.open import open_cluster
@@ -25,6 +23,7 @@ from daskfs.matrix.base import Matrix
 from daskfs.metrics import METRICS_OF_SCORES, PREDICTION_METRICS, precision, recall
 from daskfs.pipeline.compile_ahead import compile_ahead
 from daskfs.pipeline.config import Pipeline
+from daskfs.pipeline.evaluate import linear_predictor
 from daskfs.pipeline.folder import RunFolder, check_output
 from daskfs.pipeline.planning import (
     DataFacts,
@@ -58,11 +57,6 @@ if TYPE_CHECKING:
     from distributed import Client
 
     from daskfs.sources.genotype_matrix import GenotypeMatrix
-
-TEST_BLOCK_NBYTES = 8 * 2**20
-"""Memory limit of the blocks of test rows: two blocks and their copies in double precision stay small."""
-TEST_ENTRY_NBYTES = 40
-"""Of an entry of a sparse store, and of its place among the selected columns."""
 
 
 @dataclass(frozen=True)
@@ -191,24 +185,30 @@ class _Run:
         (path / "pipeline.yaml").write_text(dump_yaml(pipeline.to_document()), encoding="utf-8")
         for line in self.plan.to_text().splitlines():
             self.steps.say(line)
-        store = self._in_place() if pipeline.is_in_place else self._store()
-        self.folder.checkpoint.claim(_settings(pipeline, store))
-        cluster = pipeline.cluster
+        cluster, limits = pipeline.cluster, self.plan.limits
         kind = cluster.kind
-        self._warm_up(store)
-        with self._cluster(kind) as workers:
+        with ExitStack() as opened:
+            workers: Workers | None = None
+            if limits.ingests_on_workers(self.plan.data) and not limits.ends_after_ingest:
+                workers = opened.enter_context(self._cluster(kind))
+            store = self._in_place() if pipeline.is_in_place else self._store(workers)
+            self.folder.checkpoint.claim(_settings(pipeline, store))
+            self._warm_up(store)
+            workers = workers or opened.enter_context(self._cluster(kind))
             if kind == "address":
                 self._plan_again(self.plan.data, workers.n_threads)
             self.steps.promised = self.plan.promised_nbytes
             self.steps.row_nbytes = DataShape.of(store).nbytes / max(1, store.shape[0])
-            with on_dashboard(workers, self.steps), workers.performance_report(path / "dask.html"):
+            with workers.performance_report(path / "dask.html"):
                 results = {label: self._select(label, store, workers) for label in pipeline.selections}
             self._write_results(results, workers)
         return results
 
-    def _cluster(self, kind: str) -> AbstractContextManager[Workers]:
+    @contextmanager
+    def _cluster(self, kind: str) -> Iterator[Workers]:
+        """Open the place where the work runs, and show the run on its dashboard."""
         cluster = self.pipeline.cluster
-        return open_cluster(
+        opened = open_cluster(
             kind,
             n_workers=cluster.n_workers,
             memory_limit=cluster.limits_nbytes.get("worker"),
@@ -216,6 +216,8 @@ class _Run:
             dashboard_address=cluster.dashboard_address,
             local_directory=cluster.local_directory,
         )
+        with opened as workers, on_dashboard(workers, self.steps):
+            yield workers
 
     def _plan_again(self, facts: DataFacts, n_workers: int) -> None:
         """Plan again where the sizes, or the number of workers, turn out other than planned with."""
@@ -254,17 +256,24 @@ class _Run:
         self._plan_again(facts_in_place(self.pipeline, self.source, matrix.shape), self.plan.limits.n_workers)
         return matrix
 
-    def _store(self) -> FeatureStore:
-        """Make or open the store, whose sizes were estimates where its source is text."""
+    def _store(self, workers: Workers | None) -> FeatureStore:
+        """Make or open the store, whose sizes were estimates where its source is text.
+
+        Parameters
+        ----------
+        workers : Workers, optional
+            That make it, where the plan has it so and they are not processes that end with it.
+        """
         since = time.perf_counter()
         facts, limits = self.plan.data, self.plan.limits
         limit = limits.ingest_nbytes(facts)
-        if limits.ingests_on_workers(facts):  # whose processes end with it: selections need not leave room for Arrow
-            with self._cluster("local") as workers, on_dashboard(workers, self.steps):
-                store = make_store(self.pipeline, self.source, limit, self.steps, workers.client)
-                self.ingest_memory = workers.peak_memory()
+        if workers is None and limits.ingests_on_workers(facts):
+            with self._cluster("local") as own:
+                store = make_store(self.pipeline, self.source, limit, self.steps, own.client)
+                self.ingest_memory = own.peak_memory()
         else:
-            store = make_store(self.pipeline, self.source, limit, self.steps)
+            client = None if workers is None else workers.client
+            store = make_store(self.pipeline, self.source, limit, self.steps, client)
         self.ingest_seconds = time.perf_counter() - since
         check_sizes(self.pipeline, store.shape[1])
         found = facts_of_store(self.pipeline, store, is_new=not facts.store_stands)
@@ -287,9 +296,10 @@ class _Run:
             run = Run(train, selector.method, workers, steps, task_limit=self.plan.available_nbytes)
             refitted = refit_by_ridge(selector, run, pipeline.refit.ridge)
         if test is not None:
-            result.metrics = self._evaluate(selector, store, test)
+            testing = Run(test, "evaluate", workers, steps, task_limit=self.plan.available_nbytes)
+            result.metrics = self._evaluate(selector, store, testing)
             if refitted is not None:
-                own = self._evaluate(refitted, store, test)
+                own = self._evaluate(refitted, store, testing)
                 result.metrics |= {f"refit_{name}": own[name] for name in own if name in PREDICTION_METRICS}
             store.verify_unchanged()
         result.store_digest = store.digest
@@ -304,11 +314,11 @@ class _Run:
     def _own_notes(self) -> list[str]:
         return ["resumed: the times are those of the last part of the run"] if self.folder.resumed else []
 
-    def _evaluate(self, selector: BaseSelector, store: Stored, test: Matrix) -> dict[str, float]:
-        y, weight = test.read_target(), test.read_weight()
+    def _evaluate(self, selector: BaseSelector, store: Stored, testing: Run) -> dict[str, float]:
+        y, weight = testing.matrix.read_target(), testing.matrix.read_weight()
         if y is None:
             return {}
-        predictor = linear_predictor(selector, test, self.steps)
+        predictor = linear_predictor(selector.predictor(), testing)
         prediction = selector.response(predictor)
         selected = selector.selected_.tolist()
         values: dict[str, float] = {}
@@ -376,53 +386,6 @@ def make_store(
         progress=progress,
         client=client,
     )
-
-
-def linear_predictor(selector: BaseSelector, matrix: Matrix, progress: Progress) -> np.ndarray:
-    """Return the linear predictor of every row of a matrix; only the selected columns are read, block by block.
-
-    Returns
-    -------
-    ndarray of shape (n_samples,), with more than two classes (n_samples, n_classes)
-    """
-    predictor = selector.predictor()
-    prediction = np.full((matrix.shape[0], *np.shape(predictor.intercept)), predictor.intercept, dtype=np.float64)
-    progress.start("evaluate", matrix.shape[0])
-    if len(predictor.columns):
-        for rows, X in _test_blocks(matrix, predictor.columns):
-            prediction[rows] += predictor.without_intercept(X)
-            progress.advance(rows.stop - rows.start)
-    progress.finish()
-    return prediction
-
-
-def _test_blocks(matrix: Matrix, columns: np.ndarray) -> Iterator[tuple[slice, Any]]:
-    """Yield rows and their values in some columns, float64: dense, or of a sparse store their entries."""
-    counts = matrix.entry_counts(slice(None))
-    if counts is None:
-        for block in matrix.row_blocks(columns=columns, memory_limit=TEST_BLOCK_NBYTES):
-            yield slice(block.start, block.stop), block.X.astype(np.float64)
-        return
-    import scipy.sparse
-
-    place = np.full(matrix.shape[1], -1, np.int32)
-    place[columns] = np.arange(len(columns))
-    ends = np.cumsum(counts) * TEST_ENTRY_NBYTES
-    start = 0
-    while start < len(counts):
-        most = (ends[start - 1] if start else 0) + TEST_BLOCK_NBYTES
-        stop = max(start + 1, int(np.searchsorted(ends, most, side="right")))
-        found = matrix.sparse_rows(slice(start, stop))
-        assert found is not None  # it counts entries
-        places = place[found.indices]
-        is_wanted = places >= 0
-        starts = np.concatenate([[0], np.cumsum(is_wanted)])[found.indptr]
-        values = found.data[is_wanted].astype(np.float64)
-        yield (
-            slice(start, stop),
-            scipy.sparse.csr_array((values, places[is_wanted], starts), (stop - start, len(columns))),
-        )
-        start = stop
 
 
 def _true_features(store: Stored) -> list[int]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from daskfs.cluster.workers import Workers
 from daskfs.errors import ConfigError, StoreError, StoreFormatError, did_you_mean
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import ColumnStatistics, Crowding, Rows, SparseColumns, SparseRows, Strip
@@ -57,7 +58,9 @@ def open_store(path: str | os.PathLike[str]) -> FeatureStore:
     return FeatureStore(folder, header, manifest, arrays)
 
 
-def verify_store(path: str | os.PathLike[str], progress: Progress | None = None) -> list[str]:
+def verify_store(
+    path: str | os.PathLike[str], progress: Progress | None = None, workers: Workers | None = None
+) -> list[str]:
     """Return one line per damaged part of a store that may be too damaged to be opened; see `FeatureStore.verify`.
 
     Raises
@@ -67,7 +70,7 @@ def verify_store(path: str | os.PathLike[str], progress: Progress | None = None)
     """
     folder = _existing(path)
     read_header(folder, read_manifest(folder))
-    return damaged_parts(folder, progress)
+    return damaged_parts(folder, progress, workers)
 
 
 def _existing(path: str | os.PathLike[str]) -> Path:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from daskfs import interrupts
+from daskfs.cluster.workers import Here, Workers
 from daskfs.errors import CorruptStoreError, StoreError
 from daskfs.store.header import SparseHeader, StoreHeader
 from daskfs.store.manifest import MAX_NBYTES, check_description, read_checksums, read_manifest
@@ -16,8 +20,11 @@ from daskfs.store.sparse.layout import BLOCK_ROWS, BY_BLOCKS
 from daskfs.store.stored_arrays import StoredArray, expected_arrays, read_array, read_header
 from daskfs.watching.base import Progress, Silent
 
+PART_NBYTES = 2**26
+"""Of the tiles that one task checks, before compression."""
 
-def damaged_parts(folder: Path, progress: Progress | None = None) -> list[str]:
+
+def damaged_parts(folder: Path, progress: Progress | None = None, workers: Workers | None = None) -> list[str]:
     """Return one line per damaged part of a store, with the array, the chunk, the file and what is wrong.
 
     Parameters
@@ -25,6 +32,8 @@ def damaged_parts(folder: Path, progress: Progress | None = None) -> list[str]:
     folder : Path
     progress : Progress, optional
         Told how many files are done.
+    workers : Workers, optional
+        That see the store and read its chunks; by default this thread.
 
     Returns
     -------
@@ -62,7 +71,7 @@ def damaged_parts(folder: Path, progress: Progress | None = None) -> list[str]:
     for name in expected_arrays(header):
         try:
             array = read_array(folder, name, header, manifest, checksums)
-            found += _damaged_tiles(array, progress, _rows_of_chunks(array, header, manifest, checksums))
+            found += _damaged_tiles(array, progress, _rows_of_chunks(array, header, manifest, checksums), workers)
         except StoreError as fault:
             if not any(line.startswith(f"{fault.where}: ") for line in found):
                 found.append(str(fault))
@@ -89,17 +98,35 @@ def _rows_of_chunks(array: StoredArray, header: StoreHeader, *known: Any) -> Cal
     return rows
 
 
-def _damaged_tiles(array: StoredArray, progress: Progress, rows_of: Callable[[int], str]) -> list[str]:
-    found = []
+def _damaged_tiles(
+    array: StoredArray, progress: Progress, rows_of: Callable[[int], str], workers: Workers | None
+) -> list[str]:
     reader = array.open()
-    for tile in np.ndindex(*reader.grid_shape):
+    n_rows, *across = reader.grid_shape
+    row_nbytes = math.prod([*across, *array.metadata.tile_shape, array.metadata.dtype.itemsize])
+    length, per_file = max(1, PART_NBYTES // max(1, row_nbytes)), reader.tiles_per_file[0]
+    bounds = [*range(0, n_rows, -(-length // per_file) * per_file), n_rows]
+    found: dict[int, list[str]] = {}
+    checked = (workers or Here()).map_blocks(check_tiles, list(pairwise(bounds)), name="verify", shared=(array,))
+    for part, (n_files, damaged) in checked:
+        interrupts.check()
+        found[part] = [f"{fault}{rows_of(row)}" for row, fault in damaged]
+        progress.advance(n_files)
+    return [line for part in sorted(found) for line in found[part]]
+
+
+def check_tiles(array: StoredArray, rows: tuple[int, int]) -> tuple[int, list[tuple[int, str]]]:
+    """Read some rows of tiles; return how many files were begun, and of each damaged tile its row and what is wrong."""
+    reader, n_files, damaged = array.open(), 0, []
+    first, stop = rows
+    for row, *column in np.ndindex(stop - first, *reader.grid_shape[1:]):
+        tile = (first + row, *column)
         try:
             reader.check_tile(*tile)
         except StoreError as fault:
-            found.append(f"{fault}{rows_of(tile[0])}")
-        if not (np.array(tile) % reader.tiles_per_file).any():
-            progress.advance()
-    return found
+            damaged.append((tile[0], str(fault)))
+        n_files += not (np.array(tile) % reader.tiles_per_file).any()
+    return n_files, damaged
 
 
 def _wrong_lengths(folder: Path, files: dict[str, int], found: list[str]) -> list[str]:

@@ -78,6 +78,18 @@ def _selectors() -> Iterator[Case]:
         options: dict[str, Any] = substitution | more
         target = "numbers" if options["loss"] == "squared" else "classes"
         yield Case(f"online_substitution{variant}", "OnlineSubstitution", options, target)
+    some = {"one": [0, 7, 8], "two": [1, 3, 4, 9], "three": [2, 5], "four": [16, 11]}
+    whole: dict[str, Any] = {"feature_groups": some}
+    columns = {"counts": "features", "n_features_to_select": 8, "order": "shuffled", "random_state": 0}
+    for variant, more in {
+        "": {},
+        "-logistic": {"loss": "logistic", **columns},
+        "-os": {"rule": "os", "loss": "squared_hinge"},
+        "-screen": {"schedule": "screen", "engine": "lazy", "n_features_to_select": 3},
+    }.items():
+        options = substitution | whole | more
+        target = "numbers" if options["loss"] == "squared" else "classes"
+        yield Case(f"online_substitution-groups{variant}", "OnlineSubstitution", options, target)
     simulated = substitution | {"n_workers": 3, "schedule": "simulated"}
     yield Case("async_online_substitution", "AsyncOnlineSubstitution", simulated)
     logistic = simulated | {"rule": "os", "loss": "logistic"}
@@ -96,11 +108,16 @@ def _selectors() -> Iterator[Case]:
     yield Case("fgm-groups", "FGM", two, "classes", **OF_FGM)
     tree = {"feature_groups": {"all": {"low": [0, 1, 2], "high": {"odd": [3, 5], "even": [4, 6]}}}}
     yield Case("fgm-tree", "FGM", two | tree | {"group_score": "mean"}, "three classes", **OF_FGM)
-    columns = groups | {"n_features_to_select": 8, "counts": "features", "loss": "logistic"}
-    yield Case("fgm-groups-columns", "FGM", fgm | columns, "classes", **OF_FGM)
+    of_columns = groups | {"n_features_to_select": 8, "counts": "features", "loss": "logistic"}
+    yield Case("fgm-groups-columns", "FGM", fgm | of_columns, "classes", **OF_FGM)
     of_map = fgm | {"n_features_to_select": 3, "n_features_per_pass": 2, "feature_map": "histogram_intersection"}
     yield Case("fgm-intersection", "FGM", of_map, "classes", **OF_FGM)
     yield Case("fgm-gaussian", "FGM", of_map | {"feature_map": "additive_gaussian"}, "three classes", **OF_FGM)
+    checks = ("sparse_columns_give_the_bits_of_dense_ones", "a_sparse_store_gives_the_bits_of_a_dense_one")
+    unfit = dict.fromkeys(checks, "products of dense columns are centred and summed by bands of rows")
+    for variant, loss, target in (("", "squared_hinge", "classes"), ("-three", "logistic", "three classes")):
+        pairs = of_map | {"n_features_to_select": 7, "loss": loss, "feature_map": "pairs", "certify": True}
+        yield Case(f"fgm-pairs{variant}", "FGM", pairs, target, unfit=unfit, **OF_FGM)
     mission = {"n_features_to_select": 6, "loss": "squared", "n_epochs": 2, "block_rows": 200}
     raw = {"standardize": False}
     yield Case("mission", "Mission", mission, sparse=raw)

@@ -231,6 +231,18 @@ def _online_substitution() -> Iterator[Case]:
         ("ridge", {"ridge": 0.1}),
         ("one-epoch", {"n_epochs": 1, "block_columns": 5}),
     )
+    groups = {"one": [0, 7, 8], "two": [2, 4], "three": [16, 11, 5, 20], "four": [1, 23]}
+    whole = common | {"feature_groups": groups, "n_features_to_select": 4}
+    for name, more in {
+        "groups": {},
+        "groups-counted-in-columns": {"counts": "features", "n_features_to_select": 8},
+        "groups-logistic": {"loss": "logistic"},
+        "groups-os-squared_hinge": {"rule": "os", "loss": "squared_hinge"},
+        "groups-paper": {"rule": "paper", "order": "shuffled", "random_state": 0},
+        "groups-screen": {"schedule": "screen", "engine": "lazy"},
+    }.items():
+        yield _variant(method, selector, name, whole | more)
+    yield _variant(method, selector, "groups-weighted", whole | {"ridge": 0.0}, weighted=True)
     yield _variant(method, selector, "weighted", common, weighted=True)
     yield _variant(method, selector, "weighted-logistic", common | {"loss": "logistic"}, weighted=True)
     for loss in every:
@@ -311,6 +323,16 @@ def _fgm() -> Iterator[Case]:
     yield _variant(
         "fgm", "FGM", "groups-counted-in-columns", several | {"n_features_to_select": 13, "counts": "features"}
     )
+    pairs = {"n_features_to_select": 12, "n_features_per_pass": 3, "certify": True}
+    for name, options, of_case in (
+        ("pairs", {"feature_map": "pairs"}, {"inputs": INPUTS}),
+        ("pairs-weighted", {"feature_map": "pairs"}, {"weighted": True}),
+        ("pairs-three-classes", {"feature_map": "pairs", "loss": "logistic"}, {"target": "three classes"}),
+        ("pairs-of-a-hierarchy", {"feature_map": {"map": "pairs", "hierarchy": "weak", "gamma": 2.0}}, {}),
+        ("pairs-between", {"feature_map": {"map": "pairs", "between": [[0, 2, 5, 7], [5, 11, 16, 20]], "r": 0.0}}, {}),
+        ("pairs-as-they-are", {"feature_map": "pairs", "normalize": False}, {}),
+    ):
+        yield _variant("fgm", "FGM", name, common | pairs | {"C": None} | options, **({"target": "classes"} | of_case))
     more = {"loss": "squared_hinge", "C": 0.05}
     yield from _variants("active_set", "ActiveSet", common, *_losses("logistic", "squared"), target="classes")
     yield from _variants(

@@ -135,7 +135,7 @@ def test_the_block_never_dominates():
     selector.loss_ = "squared"
     shape = selector._shape(DataShape(500_000, 10**6, np.dtype(np.int8), (16_384, 128)))
     assert shape.batch <= 100
-    assert OnlineSubstitution(100).plan(500_000, 2_000_000, "int8", 700_000_000).task_nbytes < 700_000_000
+    assert OnlineSubstitution(100).plan(500_000, 2_000_000, "int8", 700_000_000).client_nbytes < 700_000_000
 
 
 @pytest.mark.parametrize("limited", [False, True])
@@ -196,7 +196,7 @@ def test_the_memory_promised_is_held(tmp_path, rule, loss):
     X = rng.standard_normal((60_000, 192)).astype(np.float32)
     y = np.sign(X[:, :30].sum(axis=1) + rng.standard_normal(60_000))
     ingest(X, tmp_path / "s.zarr", y=y, dtype="float32", tile_shape=(4096, 32))
-    limit = OnlineSubstitution(24, rule=rule, loss=loss).plan(60_000, 192, "float32", None).task_nbytes
+    limit = OnlineSubstitution(24, rule=rule, loss=loss).plan(60_000, 192, "float32", None).client_nbytes
     command = [sys.executable, "-c", MEASURED, str(tmp_path / "s.zarr"), rule, loss, str(limit)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     rise, promised = map(int, done.stdout.split())

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import zarr
 
+from daskfs.cluster.open import open_cluster
 from daskfs.errors import CorruptStoreError, StoreFormatError
-from daskfs.store.feature_store import open_store
+from daskfs.store.feature_store import open_store, verify_store
 from daskfs.store.foreign import ZarrReader, open_foreign_array
 from daskfs.store.tile_reader import TileReader, open_array
 
@@ -249,3 +250,15 @@ def test_verify_tells_how_far_it_is(store):
     assert progress.finished
     shutil.rmtree(store.path / "X" / "c")
     assert len(store.verify()) == 15
+
+
+@pytest.mark.parametrize("store", LAYOUTS, indirect=True)
+def test_workers_find_the_damage_that_this_thread_finds(store, monkeypatch):
+    monkeypatch.setattr("daskfs.store.verify.PART_NBYTES", 1)
+    for path in sorted((store.path / "X" / "c").rglob("*"))[-3:]:
+        if path.is_file():
+            flip(path)
+    with open_cluster("threads", 2, dashboard_address=None) as workers:
+        found = verify_store(store.path, workers=workers)
+    assert found == store.verify()
+    assert found

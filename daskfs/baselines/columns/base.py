@@ -36,6 +36,7 @@ REFIT_NBYTES = 128 << 20  # of selected columns that the refit keeps
 REFIT_BLOCKS_NBYTES = 24 << 20
 KEPT_COLUMNS = "standardised columns, kept"
 COLUMNS_AT_ONCE = "columns of a tile"
+ONE_AFTER_THE_OTHER = "all of it: columns are decided on one after the other"
 
 Chosen: TypeAlias = tuple[np.ndarray, list[tuple[float, ...]], list[str]]
 """Column numbers, the lines of the history, and notes."""
@@ -131,7 +132,7 @@ class ColumnBaseline(BaseSelector):
             client.add(COLUMNS_AT_ONCE, (at_once + width - 1) * n_samples * itemsize)
         read_nbytes = n_reads * _decoded_nbytes(shape, max(at_once, width), is_aligned=at_once > width)
         text = f"{self.method}: {text}, {where}, in this process"
-        return SelectorPlan(1, n_passes, read_nbytes, Budget(), client, text)
+        return SelectorPlan(1, n_passes, read_nbytes, Budget(), client, text, ONE_AFTER_THE_OTHER)
 
     def _n_select(self, n_features: int) -> int:
         """Return how many columns to select."""

@@ -75,7 +75,7 @@ class LinearBaseline(BaseSelector):
         what = f"{self.method} holds all {n_samples:,} rows x {n_features:,} columns,"
         client.refuse_over(limits.task_nbytes, what, "select with FGM, which reads columns block by block")
         text = f"{self.method}: all rows and columns in this process"
-        return SelectorPlan(1, 1, shape.nbytes, Budget(), client, text)
+        return SelectorPlan(1, 1, shape.nbytes, Budget(), client, text, "all of it: one machine has all rows")
 
     def _check_combination(self) -> None:
         if self.C is not None and self.n_features_to_select is not None:

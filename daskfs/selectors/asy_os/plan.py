@@ -193,4 +193,5 @@ def plan_async(shape: AsyncShape, memory_limit: int | None) -> SelectorPlan:
             f"async_online_substitution: {shape.n_workers} workers {where}, {shape.capacity} columns each, "
             f"{shape.capacity * shape.column_nbytes:,} bytes; up to {shape.n_epochs} passes in blocks of {blocks}"
         ),
+        in_client="all of it: its workers take turns" if shape.in_turn else "",
     )

@@ -34,6 +34,7 @@ N_BUFFERS = 3  # pieces alive at once: one is scored, one is ready, one is read
 KEPT_NBYTES = 512 << 20  # of inner products of groups; the oldest groups are merged beyond it
 MAX_PASSES, PER_PASS = 20, 10  # by default
 PASSES_TO_COUNT = 10  # in which an asked number of features is reached, by default
+IN_CLIENT = "the problems restricted to the groups taken so far, between passes"
 
 Way: TypeAlias = Literal["strips", "in place", "pieces"]
 """How tasks come by the values of columns."""
@@ -154,7 +155,7 @@ def cut_columns(
     """
     n, m, itemsize, limit = shape.n_samples, shape.n_features, shape.itemsize, limits.task_nbytes
     tile_columns = max(1, min(m if shape.tile_shape is None else shape.tile_shape[1], m))
-    fixed = Budget().add("tiles", shape.tiles_nbytes).add("dual variables", (8 + 16 * n_problems) * n)
+    fixed = Budget().add("tiles", shape.tiles_nbytes).add("dual variables", dual_nbytes(n, n_problems))
     fixed.add("scores", 64 * (sizes.most_columns + sizes.columns_per_pass))
     sums_nbytes = SUMS_NBYTES * (1 + n_problems) // 2
     least = fixed + Budget({"one column": 2 * n * itemsize, "its sums": sums_nbytes})
@@ -195,6 +196,18 @@ def cut_columns(
         columns_for_the_client=2 * n * n_read * itemsize,
     )
     return Cut(width, piece, n_read, n_foreseen, task)
+
+
+def scoring_of(cost: MapCost | None, n_samples: int, n_problems: int) -> Budget:
+    """Return what a task takes to score the columns of a feature map; nothing where there is none."""
+    if cost is None:
+        return Budget()
+    return Budget().add("dual variables", dual_nbytes(n_samples, n_problems)).include(Budget(cost.task))
+
+
+def dual_nbytes(n_samples: int, n_problems: int) -> int:
+    """Return the bytes of the vectors over the rows that every task is sent, and of a copy of the dual variables."""
+    return (8 + 16 * n_problems) * n_samples
 
 
 class Reads(NamedTuple):
@@ -264,9 +277,7 @@ def plan_fgm(
         The limit is too small; with the size that would fit.
     """
     n_samples = shape.n_samples
-    scoring = Budget()
-    if cost is not None:
-        scoring.add("dual variables", (8 + 16 * n_problems) * n_samples).include(Budget(cost.task))
+    scoring = scoring_of(cost, n_samples, n_problems)
     cut = cut_columns(shape, sizes, limits, n_problems=n_problems, scoring=scoring)
     reads = reads_of(shape, sizes, cut)
     n_rows = n_samples * n_problems
@@ -309,6 +320,7 @@ def plan_fgm(
                 f"{'' if shape.has_statistics else ', one for statistics of the columns'}, and one for the scores that "
                 f"the columns have alone{fate}"
             ),
+            in_client=IN_CLIENT,
         )
     share = reads.a_pass / max(1, shape.decoded_nbytes)
     again = f", which decode tiles {share:.3g} times, for so the limit has it" if share > 1.0 else ""
@@ -323,4 +335,5 @@ def plan_fgm(
             f"{cut.width:,} columns{again}{'' if shape.has_statistics else ', and one for their statistics'}{fate}; "
             f"up to {more_nbytes / 2**20:,.0f} MiB more where groups take columns that were not foreseen"
         ),
+        in_client=IN_CLIENT,
     )

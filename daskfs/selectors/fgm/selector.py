@@ -55,7 +55,17 @@ from daskfs.result import Parent, columns_of_parents
 from daskfs.selectors.fgm.candidates import Candidates, ImplicitColumns, StoredColumns, StoredGroups
 from daskfs.selectors.fgm.loss_weight import C_FACTORS, VALIDATION_SHARE, default_C
 from daskfs.selectors.fgm.passes import Passes, Stopping
-from daskfs.selectors.fgm.plan import Sizes, Units, Way, choose_sizes, cut_columns, n_kept_groups, plan_fgm
+from daskfs.selectors.fgm.plan import (
+    Sizes,
+    Units,
+    Way,
+    choose_sizes,
+    cut_columns,
+    dual_nbytes,
+    n_kept_groups,
+    plan_fgm,
+    scoring_of,
+)
 from daskfs.selectors.fgm.restricted_problem import RestrictedProblem, SolverSettings
 from daskfs.selectors.fgm.standardising import Scaling, column_moments
 from daskfs.selectors.fgm.tasks import scored_in_place
@@ -245,7 +255,7 @@ class FGM(SelectsGroups):
         """Return what the feature map makes of a matrix; None where its columns are taken as they are."""
         if self.feature_map is None:
             return None
-        room = None if limits.task_nbytes is None else limits.task_nbytes - (8 + 16 * n_problems) * shape.n_samples
+        room = None if limits.task_nbytes is None else limits.task_nbytes - dual_nbytes(shape.n_samples, n_problems)
         sizes = shape.n_samples, shape.n_features, shape.itemsize, shape.n_entries, n_problems
         return map_of(self.feature_map).cost(*sizes, room, shape.names)
 
@@ -301,13 +311,17 @@ class FGM(SelectsGroups):
         counts = matrix.entry_counts()
         known = replace(shape, names=matrix.names, n_entries=None if counts is None else int(counts.sum()))
         cost = self._cost(known, run.limits, n_problems)
-        cut = cut_columns(shape, self._sizes(_units(shape.n_features, groups, cost)), run.limits, way, n_problems)
+        sizes, scoring = (
+            self._sizes(_units(shape.n_features, groups, cost)),
+            scoring_of(cost, matrix.shape[0], n_problems),
+        )
+        cut = cut_columns(shape, sizes, run.limits, way, n_problems, scoring)
         moments = column_moments(run, cut, weight, matrix.read_weight(slice(None)) is not None)
         is_centred = self.center and self.fit_intercept
         scaling = partial(Scaling.of, moments, float(weight.sum()), is_centred, self.normalize)
         if cost is not None:
             measured = moments.mean, moments.deviation, moments.minimum, moments.maximum, weight
-            room = None if run.task_limit is None else run.task_limit - (8 + 16 * n_problems) * shape.n_samples
+            room = None if run.task_limit is None else run.task_limit - dual_nbytes(shape.n_samples, n_problems)
             given = Given(*measured, is_centred, self.normalize, n_problems, room)
             implicit = map_of(self.feature_map).over(matrix, given)
             return ImplicitColumns(run, cut, implicit, cost, scaling)

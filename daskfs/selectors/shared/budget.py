@@ -226,6 +226,8 @@ class SelectorPlan:
     """Memory of the client process, in addition to the process itself."""
     text: str
     """The plan in words."""
+    in_client: str = ""
+    """What the client process does itself where there are workers, in words."""
 
     @property
     def task_nbytes(self) -> int:

@@ -145,6 +145,11 @@ class FastaSource(OfFiles, SparseSource):
 
     # rows
 
+    @property
+    def has_parts(self) -> bool:
+        """True."""
+        return True
+
     def parts(self) -> Sequence[FilePart]:
         """Return the files."""
         _ = self._codes  # found before the source is sent

@@ -222,6 +222,11 @@ class FragmentsSource(OfFiles, SparseSource):
         yield from self._kmers.blocks_of(rows, block_rows, block_nnz, tells_names=self.ids_say_names)
         self._note()
 
+    @property
+    def has_parts(self) -> bool:
+        """True."""
+        return True
+
     def parts(self) -> Sequence[RowRange]:
         """Return ranges of the fragments."""
         n_rows = int(self._counts.sum())

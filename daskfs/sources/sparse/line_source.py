@@ -101,6 +101,11 @@ class LineSource(OfFiles, SparseSource):
             raise SourceError("expected rows, found none", self.place, "check how the file was made or copied")
         self._note()
 
+    @property
+    def has_parts(self) -> bool:
+        """True."""
+        return True
+
     def parts(self) -> Sequence[TextPart]:
         """Return ranges of the files' bytes; a compressed file is one."""
         self.line_format()  # what must be known of the whole is found before the source is sent

@@ -160,6 +160,11 @@ class TextSource(OfFiles, SparseSource):
 
     # rows
 
+    @property
+    def has_parts(self) -> bool:
+        """True."""
+        return True
+
     def parts(self) -> Sequence[Any]:
         """Return ranges of lines, or of files."""
         self.take_stamps()

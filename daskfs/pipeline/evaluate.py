@@ -1,0 +1,81 @@
+"""Predictions of test rows, block by block where the work runs. Imported by workers, hence light."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from daskfs.matrix.base import Matrix
+from daskfs.matrix.blocks import Rows
+from daskfs.matrix.buffers import block_length
+from daskfs.selectors.predictor import LinearPredictor
+from daskfs.selectors.shared.run import Run
+
+BLOCK_NBYTES = 8 * 2**20
+"""Of a block of rows, selected columns only: it and its copy in double precision stay small."""
+ENTRY_NBYTES = 40
+"""Of an entry of a sparse store, and of its place among the selected columns."""
+
+
+class PredictedRows(NamedTuple):
+    """Rows that one task predicts."""
+
+    name: str
+    rows: Rows
+    """Of what is sent."""
+
+
+def linear_predictor(predictor: LinearPredictor, run: Run) -> np.ndarray:
+    """Return the linear predictor of every row of a run's matrix; only the columns that it takes are read.
+
+    The blocks, and so the bits, depend on the matrix alone.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,), with more than two classes (n_samples, n_classes)
+    """
+    found = np.full((run.matrix.shape[0], *np.shape(predictor.intercept)), predictor.intercept, dtype=np.float64)
+    bounds = _bounds(run.matrix, len(predictor.columns))
+    parts = [PredictedRows(f"{start}", run.rows(start, stop)) for start, stop in pairwise(bounds)]
+    with run:
+        for k, prediction in run.each("", predict_rows, parts if len(predictor.columns) else [], predictor):
+            found[bounds[k] : bounds[k + 1]] += prediction
+    return found
+
+
+def _bounds(matrix: Matrix, n_columns: int) -> list[int]:
+    """Return the first rows of the blocks, and the end."""
+    n_samples, counts = matrix.shape[0], matrix.entry_counts(slice(None))
+    if counts is None:
+        row_nbytes = n_columns * matrix.dtype.itemsize
+        length = block_length(n_samples, row_nbytes, matrix.tile_shape[0], BLOCK_NBYTES, 2, "row")
+        return [*range(0, n_samples, length), n_samples]
+    ends, bounds = np.cumsum(counts) * ENTRY_NBYTES, [0]
+    while bounds[-1] < n_samples:
+        most = (ends[bounds[-1] - 1] if bounds[-1] else 0) + BLOCK_NBYTES
+        bounds.append(max(bounds[-1] + 1, int(np.searchsorted(ends, most, side="right"))))
+    return bounds
+
+
+def predict_rows(matrix: Matrix, predictor: LinearPredictor, part: PredictedRows) -> np.ndarray:
+    """Return the linear predictor of some rows, without its intercept."""
+    found = matrix.sparse_rows(part.rows)
+    if found is None:
+        X = np.ascontiguousarray(matrix.read(part.rows, predictor.columns), dtype=np.float64)
+        return np.asarray(predictor.without_intercept(X))
+    place = np.full(matrix.shape[1], -1, np.int32)
+    place[predictor.columns] = np.arange(len(predictor.columns))
+    n_rows, places = len(found.indptr) - 1, place[found.indices]
+    is_wanted = places >= 0
+    rows = np.repeat(np.arange(n_rows), np.diff(found.indptr))[is_wanted]
+    columns, values = places[is_wanted], found.data[is_wanted].astype(np.float64)
+    if predictor.made is not None:
+        X = np.zeros((n_rows, len(predictor.columns)))
+        X[rows, columns] = values
+        return np.asarray(predictor.without_intercept(X))
+    # Each row's entries are added in their order.
+    coef = predictor.coef.reshape(len(predictor.columns), -1)
+    sums = [np.bincount(rows, values * of_class[columns], n_rows) for of_class in coef.T]
+    return sums[0] if predictor.coef.ndim == 1 else np.stack(sums, axis=1)
