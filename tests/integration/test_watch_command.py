@@ -32,7 +32,7 @@ def test_a_run_elsewhere_is_watched_to_its_end(workshop):
     run = workshop.start("run", workshop.pipeline())
     until_it_runs(workshop)
     seen = workshop.daskfs("watch", workshop.folder / "trial")
-    assert run.wait() == 0
+    assert workshop.finish(run).code == 0
     assert (seen.code, seen.errors) == (0, "")
     assert seen.output.splitlines()[-1].endswith(f"finished; {workshop.folder / 'trial' / 'report.html'}")
     assert not (workshop.folder / "trial" / "status.json").exists()
@@ -44,7 +44,7 @@ def test_a_run_that_was_killed_is_told_with_how_to_go_on(workshop):
     run = workshop.start("run", workshop.pipeline())
     until_it_runs(workshop)
     run.send_signal(signal.SIGKILL)
-    run.wait()
+    workshop.finish(run)
     seen = workshop.daskfs("watch", workshop.folder / "trial")
     assert seen.code == 1
     assert f"process {run.pid}, which is gone; continue it with --resume {workshop.folder / 'trial'}" in seen.output
