@@ -48,7 +48,7 @@ def on_dashboard(workers: Workers, watch: Watch) -> Iterator[None]:
         return
     workers.run_name = watch.name
     page = _installed(client)
-    if client.dashboard_link:
+    if client.dashboard_link and page != "":  # else there is no dashboard
         watch.dashboard = _address(client.dashboard_link, page)
         watch.tell(f"dashboard: {watch.dashboard}")
         watch.say(f"dashboard: on {watch.dashboard.split('/')[2]}; daskfs watch tells its owner the address")

@@ -34,7 +34,9 @@ from daskfs.pipeline.planning import (
     facts_in_place,
     facts_of,
     facts_of_store,
+    jobs_of,
     plan_pipeline,
+    text_of_jobs,
 )
 from daskfs.pipeline.progress import watched
 from daskfs.pipeline.refit import refit_by_ridge
@@ -106,6 +108,7 @@ def run_pipeline(
     """
     if not resume:
         check_output(pipeline.output_path, force=force)
+    jobs = text_of_jobs(jobs_of(pipeline, to_run=True))
     write = _of_stream(pipeline, stream, model, resume) if pipeline.is_stream else _of_store(pipeline)
     output = pipeline.output_path
     folder: RunFolder | None = None
@@ -114,6 +117,8 @@ def run_pipeline(
             folder = RunFolder.resume(output) if resume else RunFolder.start(output, force=force)
         watching = watched(folder.path, pipeline.name, progress)
         with interrupts.guard(), _explained(folder.path), watching as steps:
+            for line in filter(None, jobs.splitlines()):
+                steps.say(line)
             results = write(folder, steps)
         with interrupts.concluding():
             folder.finish()
@@ -195,8 +200,8 @@ class _Run:
             self.folder.checkpoint.claim(_settings(pipeline, store))
             self._warm_up(store)
             workers = workers or opened.enter_context(self._cluster(kind))
-            if kind == "address":
-                self._plan_again(self.plan.data, workers.n_threads)
+            if kind not in ("none", "threads", "local"):
+                self._plan_again(self.plan.data, -(-workers.n_threads // self.plan.limits.n_threads))
             self.steps.promised = self.plan.promised_nbytes
             self.steps.row_nbytes = DataShape.of(store).nbytes / max(1, store.shape[0])
             with workers.performance_report(path / "dask.html"):
@@ -207,17 +212,13 @@ class _Run:
     @contextmanager
     def _cluster(self, kind: str) -> Iterator[Workers]:
         """Open the place where the work runs, and show the run on its dashboard."""
-        cluster = self.pipeline.cluster
-        opened = open_cluster(
-            kind,
-            n_workers=cluster.n_workers,
-            memory_limit=cluster.limits_nbytes.get("worker"),
-            address=cluster.address,
-            dashboard_address=cluster.dashboard_address,
-            local_directory=cluster.local_directory,
-        )
+        opened = open_cluster(**self.pipeline.cluster_arguments | {"kind": kind}, tell=self._tell)
         with opened as workers, on_dashboard(workers, self.steps):
             yield workers
+
+    def _tell(self, line: str) -> None:
+        self.steps.say(line)
+        self.steps.tell(line)
 
     def _plan_again(self, facts: DataFacts, n_workers: int) -> None:
         """Plan again where the sizes, or the number of workers, turn out other than planned with."""

@@ -132,6 +132,13 @@ def test_a_scheduler_that_takes_no_plugins_keeps_nobody_from_working():
     assert kept.now == ["dashboard: http://node:8787/status"]
 
 
+def test_a_cluster_without_a_dashboard_tells_no_address():
+    kept = Kept()
+    with open_cluster("threads", 1, dashboard_address=None) as workers, on_dashboard(workers, seen_on(workers, kept)):
+        assert workers.client.submit(sum, [1, 2]).result() == 3
+    assert kept.now == kept.later == []
+
+
 def test_the_plugin_keeps_the_latest_runs_and_nothing_that_is_no_run():
     plugin = RunsOnDashboard()
     for k in range(20):
