@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tracemalloc
@@ -23,11 +24,14 @@ KINDS = [
     {"rule": "exchange", "loss": "logistic"},
     {"rule": "os", "loss": "squared_hinge"},
     {"rule": "exchange", "engine": "lazy", "order": "shuffled"},
+    {"rule": "exchange", "feature_groups": np.arange(300) // 4, "ridge": 0.0},
+    {"rule": "exchange", "loss": "logistic", "feature_groups": np.arange(300) % 90, "counts": "features"},
+    {"rule": "os", "loss": "squared_hinge", "feature_groups": np.arange(300) // 2, "block_columns": 16},
 ]
 
 
 def kind_name(kind):
-    return "-".join(kind.values())
+    return "-".join(value if isinstance(value, str) else name for name, value in kind.items())
 
 
 def make_arrays(dtype=np.float32):
@@ -168,6 +172,40 @@ def test_buffers_are_those_of_the_plan(tmp_path, dtype, options, limited):
     promised = selector.result_.memory["promised_nbytes"]["client"]
     assert peak <= promised <= (limit or promised)
     assert peak > 128 * 40_000 * selector._columns().dtype_of(dtype).itemsize
+
+
+@pytest.mark.filterwarnings("ignore:.*although constant")
+@pytest.mark.parametrize(
+    ("dtype", "is_scattered", "options"),
+    [
+        pytest.param("float32", False, {"loss": "squared"}, marks=pytest.mark.slow),
+        ("int8", True, {"loss": "logistic", "counts": "features", "n_features_to_select": 100}),
+        pytest.param("float32", False, {"loss": "squared_hinge", "rule": "os"}, marks=pytest.mark.slow),
+        ("int8", True, {"loss": "squared", "schedule": "screen"}),
+    ],
+)
+def test_buffers_of_groups_are_those_of_the_plan(tmp_path, dtype, is_scattered, options):
+    """Of 90 columns and of one, at the least limit; some columns are constant."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(-3, 4, (6000, 512)).astype(np.int8)
+    X[:, ::50] = 1
+    y = np.sign(X[:, :10].sum(axis=1) + rng.standard_normal(6000))
+    labels = np.concatenate([np.repeat(np.arange(4), 90), np.arange(4, 156)])
+    labels = rng.permutation(labels) if is_scattered else labels
+    options = {"n_features_to_select": 4, "n_epochs": 2, "feature_groups": labels} | options
+    store = ingest(X, tmp_path / "s.zarr", y=y, dtype=dtype, tile_shape=(2048, 64))
+    with pytest.raises(PlanError, match="allow at least") as fault:
+        OnlineSubstitution(**options).plan(6000, 512, dtype, 1, tile_shape=(2048, 64))
+    limit = int(re.search(r"allow at least ([\d,]+) bytes", str(fault.value))[1].replace(",", ""))
+    OnlineSubstitution(**options).fit(store.take(np.arange(600)))  # loads and compiles
+    tracemalloc.start()
+    try:
+        selector = OnlineSubstitution(memory_limit=limit, **options).fit(store)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    promised = selector.result_.memory["promised_nbytes"]["client"]
+    assert peak <= promised <= limit
 
 
 MEASURED = """
