@@ -408,7 +408,7 @@ class FeatureMap(Parameters, ABC):
         n_classes : int
             Dual variables of each row.
         task_nbytes : int, optional
-            What a task may take to score, beside the dual variables.
+            What a task may take to score, beside the dual variables; a cost above it is refused by the plan.
         names : Names, optional
             Of the columns, where they are known; parameters that name columns are then checked.
         """

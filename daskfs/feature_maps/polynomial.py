@@ -30,7 +30,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from annotated_types import Ge
 
-from daskfs.errors import ConfigError, DataError, PlanError, did_you_mean
+from daskfs.errors import ConfigError, DataError, did_you_mean
 from daskfs.feature_maps.base import FeatureMap, Given, MapCost
 from daskfs.feature_maps.product_scaling import Weights
 from daskfs.feature_maps.products import ProductMatrix, Rules, cut
@@ -133,12 +133,6 @@ class Polynomial(FeatureMap):
         self.check_parameters()
         _check_number(n_features)
         sizes = cut(n_samples, n_features, itemsize, n_entries, n_classes, task_nbytes)
-        needed = sum(sizes.terms.values())
-        if task_nbytes is not None and needed > task_nbytes:
-            problem = (
-                f"products of two columns of {n_samples:,} rows take {needed:,} bytes, the limit is {task_nbytes:,}"
-            )
-            raise PlanError(problem, "memory_limit", needed_nbytes=needed)
         n_ranges = -(-n_features // sizes.width)
         n_products = n_in_sets = n_features * (n_features + 1) // 2
         if names is not None and (self.within is not None or self.between is not None):

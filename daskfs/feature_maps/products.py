@@ -45,6 +45,8 @@ READ_NBYTES = 40
 """Of an entry of a sparse store while it is read."""
 CAUTION = 20.0
 """By which FGM's default C is divided: with so many candidates, what a large C leaves of the loss picks noise."""
+NARROW = 32
+"""Columns of a range, before rows are read in shorter pieces."""
 LONG_SHARE = 0.02
 """Of the sparse columns, scored before the others: what they find rules most others out."""
 
@@ -64,33 +66,55 @@ class Sizes(NamedTuple):
 def cut(
     n_samples: int, n_features: int, itemsize: int, n_entries: int | None, n_classes: int, limit: int | None
 ) -> Sizes:
-    """Return the widest ranges of columns that fit in a limit, or of one column where none does."""
-    width = n_features if n_entries is not None else min(WIDTH, n_features)
-    while True:
-        sizes = _sizes(n_samples, n_features, itemsize, n_entries, n_classes, limit, width)
-        if width == 1 or limit is None or sum(sizes.terms.values()) <= limit:
-            return sizes
-        width = -(-width // 2)
+    """Return the widest ranges of columns that fit in a limit, or what takes least where none does.
 
-
-def _sizes(
-    n_samples: int, n_features: int, itemsize: int, n_entries: int | None, n_classes: int, limit: int | None, width: int
-) -> Sizes:
-    terms = {"centres, scales and sets of the columns": 72 * n_features}
+    Of dense columns rows are read by whole tiles as long as ranges are not narrow; shorter pieces have tiles decoded
+    again and again.
+    """
     if n_entries is not None:
-        of_range = -(-n_entries * width // max(1, n_features))
-        n_ranges = 1 if width == n_features else 2
-        read = min(of_range, READ_ENTRIES)
-        terms["entries of two ranges of columns"] = n_ranges * of_range * 3 * (4 + itemsize)
-        terms["entries on their way"] = read * READ_NBYTES
-        terms["sums of products"] = width * (8 * (n_classes + 3) + 4 + 56)
-        terms["vectors by rows"] = (8 * n_classes + 24) * n_samples
-        return Sizes(width, 0, False, terms)
-    square = tiled(width) ** 2 * 8
+        ways = [
+            _sizes_of_sparse(n_samples, n_features, itemsize, n_entries, n_classes, w) for w in _halved(n_features, 1)
+        ]
+    else:
+        spreads_nbytes = SPREADS_NBYTES if limit is None else min(SPREADS_NBYTES, limit // 4)
+        ways = [
+            _sizes_of_dense(n_samples, n_features, itemsize, n_classes, width, piece_nbytes, spreads_nbytes)
+            for piece_nbytes, least in ((PIECE_NBYTES, NARROW), (PIECE_NBYTES // 8, NARROW), (0, 1))
+            for width in _halved(min(WIDTH, n_features), least)
+        ]
+        ways.append(_sizes_of_dense(n_samples, n_features, itemsize, n_classes, 1, 0, 0))
+    fitting = (sizes for sizes in ways if limit is None or sum(sizes.terms.values()) <= limit)
+    return next(fitting, ways[-1])
+
+
+def _halved(width: int, least: int) -> Iterator[int]:
+    """Yield a width, its half and so on, down to the least."""
+    yield width
+    while width > least:
+        width = -(-width // 2)
+        yield width
+
+
+def _sizes_of_sparse(
+    n_samples: int, n_features: int, itemsize: int, n_entries: int, n_classes: int, width: int
+) -> Sizes:
+    of_range = -(-n_entries * width // max(1, n_features))
+    terms = {"centres, scales and sets of the columns": 72 * n_features}
+    terms["entries of two ranges of columns"] = (1 if width == n_features else 2) * of_range * 3 * (4 + itemsize)
+    terms["entries on their way"] = min(of_range, READ_ENTRIES) * READ_NBYTES
+    terms["sums of products"] = width * (8 * (n_classes + 3) + 4 + 56)
+    terms["vectors by rows"] = (8 * n_classes + 24) * n_samples
+    return Sizes(width, 0, False, terms)
+
+
+def _sizes_of_dense(
+    n_samples: int, n_features: int, itemsize: int, n_classes: int, width: int, piece_nbytes: int, spreads_nbytes: int
+) -> Sizes:
     every = 4 * n_features * (n_features + width)
-    keeps = every <= SPREADS_NBYTES and (limit is None or 4 * every <= limit)
-    piece = min(n_samples, max(BAND_ROWS, PIECE_NBYTES // max(1, width * itemsize)))
-    terms["sums of products"] = (n_classes + 3) * square
+    keeps = every <= spreads_nbytes
+    piece = min(n_samples, max(BAND_ROWS, piece_nbytes // (width * itemsize)))
+    terms = {"centres, scales and sets of the columns": 72 * n_features}
+    terms["sums of products"] = (n_classes + 3) * tiled(width) ** 2 * 8
     terms["bands of rows"] = 3 * tiled(width) * BAND_ROWS * 8
     terms["pieces of two ranges of columns"] = 4 * piece * width * itemsize
     terms["variances of products"] = every if keeps else 0

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from daskfs.cluster.jobqueue import JOB_QUEUES, job_script
 from daskfs.cluster.open import parse_bytes
 from daskfs.errors import ConfigError, PlanError, did_you_mean
 from daskfs.losses import LOSSES, PLAIN_NUMBERS, TargetKind
@@ -373,6 +374,8 @@ class ProcessLimits(NamedTuple):
     client: int
     worker: int | None = None
     """None where no work is done in other processes."""
+    n_threads: int = 1
+    """Threads of each worker process."""
 
     @property
     def by_process(self) -> dict[str, int]:
@@ -382,7 +385,7 @@ class ProcessLimits(NamedTuple):
     @property
     def n_tasks_in_process(self) -> int:
         """Tasks that share the memory of a process: one for each thread."""
-        return self.n_workers if self.kind == "threads" else 1
+        return self.n_workers if self.kind == "threads" else self.n_threads
 
     @property
     def of_tasks(self) -> Literal["client", "worker"]:
@@ -439,7 +442,7 @@ class ProcessLimits(NamedTuple):
         """Return the bytes that ingest may take in a process, in addition to what that takes anyway."""
         left = self._left_to_ingest(self.base_of_client(data.n_samples, data.held_nbytes), self.client)
         if self.ingests_on_workers(data):  # the client reads what they cannot
-            left = min(left, self._left_to_ingest(self.base_of_worker(), self.worker or 0))
+            left = min(left, self._left_to_ingest(self.base_of_worker(), self.worker or 0) // self.n_threads)
         if data.n_entries is not None:
             left = min(left, max(SPARSE_INGEST_NBYTES, INGEST_SHARE * data.store_nbytes))
         return max(left, 16 * MIB)
@@ -450,7 +453,7 @@ class ProcessLimits(NamedTuple):
     def base_of_client(self, n_samples: int, held_nbytes: int = 0) -> Budget:
         """Return what the client process takes whatever it does."""
         base = Budget().add("the process", BASE_CLIENT_NBYTES).add("held between tasks", HELD_NBYTES["client"])
-        if self.kind in ("threads", "local"):
+        if self.kind in ("threads", "local", *JOB_QUEUES):
             base.add("scheduler and dashboard", BASE_SCHEDULER_NBYTES)
         if held_nbytes:
             base.add("names of variants and samples", held_nbytes)
@@ -468,7 +471,9 @@ class ProcessLimits(NamedTuple):
 
 def limits_of(cluster: Cluster, n_workers: int | None = None) -> ProcessLimits:
     """Return the limits that a pipeline sets; `n_workers` of a running cluster, where they are known."""
-    return ProcessLimits(cluster.kind, n_workers or cluster.n_workers, **cluster.limits_nbytes)
+    return ProcessLimits(
+        cluster.kind, n_workers or cluster.n_workers, **cluster.limits_nbytes, n_threads=cluster.threads_of_worker
+    )
 
 
 @dataclass(frozen=True)
@@ -587,6 +592,33 @@ class Plan:
         return lines
 
 
+def jobs_of(pipeline: Pipeline, *, to_run: bool = False) -> dict[str, Any]:
+    """Return how many jobs a pipeline asks a batch system for, and their script; nothing where it asks for none.
+
+    Raises
+    ------
+    ConfigError
+        With `to_run`, where dask-jobqueue is not installed.
+    """
+    if pipeline.cluster.kind not in JOB_QUEUES:
+        return {}
+    jobs = pipeline.cluster_jobs
+    try:
+        return {"n_jobs": jobs.n_jobs, "job_script": job_script(jobs)}
+    except ConfigError as fault:
+        if to_run or fault.where != "cluster.kind":
+            raise
+        return {"n_jobs": jobs.n_jobs, "job_script": None, "problem": f"{fault.problem}: {fault.remedy}"}
+
+
+def text_of_jobs(jobs: Mapping[str, Any]) -> str:
+    """Return what `jobs_of` returns for a reader."""
+    if not jobs:
+        return ""
+    script = jobs["job_script"]
+    return f"jobs     {jobs['n_jobs']} of this script:\n\n{script}" if script else f"jobs     {jobs['problem']}"
+
+
 def plan_pipeline(pipeline: Pipeline, facts: DataFacts, n_workers: int | None = None) -> Plan:
     """Plan every step of a pipeline.
 
@@ -620,7 +652,7 @@ def plan_pipeline(pipeline: Pipeline, facts: DataFacts, n_workers: int | None = 
 
 def _planned(pipeline: Pipeline, facts: DataFacts, limits: ProcessLimits) -> Plan:
     """Plan with these limits: the tasks get what the client's part of a selection leaves of their process."""
-    n_threads = 1 if limits.kind == "none" else limits.n_workers
+    n_threads = 1 if limits.kind == "none" else limits.n_workers * limits.n_threads
     more = {"n_threads": n_threads, "tile_shape": facts.tile_shape, "target": facts.target}
     more |= {"n_stored": facts.n_stored, "has_statistics": facts.has_statistics, "n_entries": facts.n_trained}
     more |= {"crowding": facts.crowding, "names": facts.names, "table_columns": facts.table_columns}

@@ -158,7 +158,7 @@ class TableSource(Source):
     @property
     def encoding(self) -> dict[str, Any]:
         """The columns in use with their schema."""
-        return {name: column.model_dump(mode="json", by_alias=True) for name, column in self.columns.items()}
+        return {name: column.to_document() for name, column in self.columns.items()}
 
     @cached_property
     def survey(self) -> Survey:

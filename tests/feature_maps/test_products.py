@@ -12,9 +12,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from sklearn.preprocessing import PolynomialFeatures
 
+from daskfs import FGM
 from daskfs.errors import ConfigError, DataError, PlanError
 from daskfs.feature_maps.base import Given
 from daskfs.feature_maps.polynomial import Polynomial, _n_products
+from daskfs.feature_maps.products import cut
 from daskfs.kernels.fgm.pairs import n_implicit, number_of, parents_of
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
@@ -235,15 +237,33 @@ def test_what_a_process_has_made_stays_there():
 @pytest.mark.parametrize("n_entries", [None, 3 * 10**6])
 def test_a_smaller_limit_takes_narrower_ranges_until_none_fits(n_entries):
     shape = 100_000, 5_000, 4, n_entries
-    costs = [Polynomial().cost(*shape, task_nbytes=limit) for limit in (None, 40 << 20, 12 << 20)]
+    costs = [Polynomial().cost(*shape, task_nbytes=limit) for limit in (None, 40 << 20, 5 << 20)]
     taken = [sum(cost.task.values()) for cost in costs]
-    assert taken[0] > 40 << 20 >= taken[1] > 12 << 20 >= taken[2]
+    assert taken[0] > 40 << 20 >= taken[1] > 5 << 20 >= taken[2]
     assert costs[0].n_tasks < costs[1].n_tasks < costs[2].n_tasks
     assert costs[0].read_nbytes < costs[1].read_nbytes < costs[2].read_nbytes
     assert "12,502,500 squares and products of 5,000 columns" in costs[0].text
+    least = Polynomial().cost(*shape, task_nbytes=300_000)  # which FGM's plan refuses
+    assert 300_000 < sum(least.task.values()) < taken[2]
+    plan = FGM(9, feature_map="pairs").plan
     with pytest.raises(PlanError) as refused:
-        Polynomial().cost(*shape, task_nbytes=1 << 20)
-    assert Polynomial().cost(*shape, task_nbytes=refused.value.needed_nbytes).n_units == 5_000 * 5_003 // 2
+        plan(*shape[:2], "float32", 1 << 20, n_entries=n_entries)
+    plan(*shape[:2], "float32", refused.value.needed_nbytes, n_entries=n_entries)
+
+
+@settings(max_examples=200, deadline=None)
+@drawn(
+    n_samples=st.integers(1, 10**6),
+    n_features=st.integers(1, 5_000),
+    itemsize=st.sampled_from([1, 4, 8]),
+    n_classes=st.sampled_from([1, 3]),
+    is_sparse=st.booleans(),
+    times=st.floats(1.0, 100.0),
+)
+def test_every_limit_above_the_least_is_kept(n_samples, n_features, itemsize, n_classes, is_sparse, times):
+    shape = n_samples, n_features, itemsize, n_samples * n_features // 3 if is_sparse else None, n_classes
+    least = sum(cut(*shape, 1).terms.values())
+    assert sum(cut(*shape, int(least * times)).terms.values()) <= int(least * times)
 
 
 @pytest.mark.parametrize(

@@ -174,6 +174,11 @@ def _message() -> Iterator[Case]:
     yield _variant("message", "Message", "estimator-logistic", five | {"loss": "logistic", "estimator": logistic})
     yield _variant("message", "Message", "weighted", five, weighted=True)
     yield _variant("message", "Message", "weighted-logistic", five | {"loss": "logistic"}, weighted=True)
+    groups = {"feature_groups": {"a": [2, 3, 4, 9], "b": [5, 6], "c": [11, 12, 13], "d": [0, 1, 7, 8]}}
+    for loss in ("squared", *likelihoods):
+        yield _variant("message", "Message", f"groups-{loss}", five | groups | {"loss": loss})
+    of_lasso = five | groups | {"gic_rss": "lasso", "criterion": "ebic"}
+    yield _variant("message", "Message", "groups-weighted-gic-of-lasso", of_lasso, weighted=True)
     for loss in ("squared", *likelihoods):
         options = {"n_subsets": 2, "loss": loss}
         yield _variant("message", "Message", f"partial-fit-{loss}", options, arrives="rows", inputs=("dense", "sparse"))
@@ -323,6 +328,16 @@ def _fgm() -> Iterator[Case]:
     yield _variant(
         "fgm", "FGM", "groups-counted-in-columns", several | {"n_features_to_select": 13, "counts": "features"}
     )
+    pairs = {"n_features_to_select": 12, "n_features_per_pass": 3, "certify": True}
+    for name, options, of_case in (
+        ("pairs", {"feature_map": "pairs"}, {"inputs": INPUTS}),
+        ("pairs-weighted", {"feature_map": "pairs"}, {"weighted": True}),
+        ("pairs-three-classes", {"feature_map": "pairs", "loss": "logistic"}, {"target": "three classes"}),
+        ("pairs-of-a-hierarchy", {"feature_map": {"map": "pairs", "hierarchy": "weak", "gamma": 2.0}}, {}),
+        ("pairs-between", {"feature_map": {"map": "pairs", "between": [[0, 2, 5, 7], [5, 11, 16, 20]], "r": 0.0}}, {}),
+        ("pairs-as-they-are", {"feature_map": "pairs", "normalize": False}, {}),
+    ):
+        yield _variant("fgm", "FGM", name, common | pairs | {"C": None} | options, **({"target": "classes"} | of_case))
     more = {"loss": "squared_hinge", "C": 0.05}
     yield from _variants("active_set", "ActiveSet", common, *_losses("logistic", "squared"), target="classes")
     yield from _variants(
@@ -335,6 +350,20 @@ def _fgm() -> Iterator[Case]:
         *_losses("logistic"),
         target="classes",
     )
+    in_groups = {"n_features_to_select": 4, "feature_groups": groups}
+    yield from _variants(
+        "group_lasso",
+        "GroupLasso",
+        in_groups | {"loss": "logistic"},
+        *[(f"{solver}-{loss}", {"solver": solver, "loss": loss}) for solver in ("bcd", "fista") for loss in losses],
+        ("C", {"n_features_to_select": None, "C": 0.05}),
+        ("equal", {"group_penalty": "equal"}),
+        ("debiased", {"debias": True}),
+        ("single-columns", {"feature_groups": None}),
+        target="classes",
+    )
+    yield _variant("group_lasso", "GroupLasso", "weighted", in_groups | {"loss": "squared"}, weighted=True)
+    yield from _variants("ufo_mkl", "UfoMkl", in_groups, ("equal", {"group_penalty": "equal"}), target="classes")
     yield from _variants(
         "sgd_slr",
         "SgdSlr",

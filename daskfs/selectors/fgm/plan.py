@@ -155,7 +155,7 @@ def cut_columns(
     """
     n, m, itemsize, limit = shape.n_samples, shape.n_features, shape.itemsize, limits.task_nbytes
     tile_columns = max(1, min(m if shape.tile_shape is None else shape.tile_shape[1], m))
-    fixed = Budget().add("tiles", shape.tiles_nbytes).add("dual variables", (8 + 16 * n_problems) * n)
+    fixed = Budget().add("tiles", shape.tiles_nbytes).add("dual variables", dual_nbytes(n, n_problems))
     fixed.add("scores", 64 * (sizes.most_columns + sizes.columns_per_pass))
     sums_nbytes = SUMS_NBYTES * (1 + n_problems) // 2
     least = fixed + Budget({"one column": 2 * n * itemsize, "its sums": sums_nbytes})
@@ -196,6 +196,18 @@ def cut_columns(
         columns_for_the_client=2 * n * n_read * itemsize,
     )
     return Cut(width, piece, n_read, n_foreseen, task)
+
+
+def scoring_of(cost: MapCost | None, n_samples: int, n_problems: int) -> Budget:
+    """Return what a task takes to score the columns of a feature map; nothing where there is none."""
+    if cost is None:
+        return Budget()
+    return Budget().add("dual variables", dual_nbytes(n_samples, n_problems)).include(Budget(cost.task))
+
+
+def dual_nbytes(n_samples: int, n_problems: int) -> int:
+    """Return the bytes of the vectors over the rows that every task is sent, and of a copy of the dual variables."""
+    return (8 + 16 * n_problems) * n_samples
 
 
 class Reads(NamedTuple):
@@ -265,9 +277,7 @@ def plan_fgm(
         The limit is too small; with the size that would fit.
     """
     n_samples = shape.n_samples
-    scoring = Budget()
-    if cost is not None:
-        scoring.add("dual variables", (8 + 16 * n_problems) * n_samples).include(Budget(cost.task))
+    scoring = scoring_of(cost, n_samples, n_problems)
     cut = cut_columns(shape, sizes, limits, n_problems=n_problems, scoring=scoring)
     reads = reads_of(shape, sizes, cut)
     n_rows = n_samples * n_problems
