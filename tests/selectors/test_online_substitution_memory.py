@@ -104,17 +104,17 @@ def test_an_interrupted_selection_ends_with_the_same_bits(stores, tmp_path, kind
 
 
 class CountingMatrix:
-    """Counts the columns that are read."""
+    """Counts the columns that are read, or what else they count."""
 
-    def __init__(self, matrix):
-        self._matrix, self.n_columns = matrix, 0
+    def __init__(self, matrix, counted=None):
+        self._matrix, self._counted, self.n_columns = matrix, counted, 0
 
     def __getattr__(self, name):
         return getattr(self._matrix, name)
 
     def read(self, rows, columns=slice(None), out=None):
         block = self._matrix.read(rows, columns, out)
-        self.n_columns += block.shape[1]
+        self.n_columns += block.shape[1] if self._counted is None else self._counted(columns)
         return block
 
 
@@ -122,6 +122,17 @@ def test_an_epoch_reads_every_column_once(stores):
     read = CountingMatrix(stores["numbers"])
     selector = OnlineSubstitution(10, n_epochs=2).fit_matrix(read)
     assert read.n_columns == 300 * selector.n_epochs_
+
+
+def test_groups_that_are_neighbours_are_read_about_once(tmp_path):
+    """Counted in tiles: a group that two tiles share is read with both. Scattered ones take as wide blocks as fit."""
+    X = np.random.default_rng(0).standard_normal((6000, 1200)).astype(np.float32)
+    store = ingest(X, tmp_path / "s.zarr", y=X[:, 0], tile_shape=(2048, 40))
+    n_tiles, tiles_of = 30, lambda columns: len(np.unique(np.arange(1200)[columns] // 40))
+    for labels, most in ((np.arange(1200) // 7, 1.3), (np.arange(1200) % 100, 1.0)):
+        read = CountingMatrix(store, tiles_of)
+        OnlineSubstitution(2, feature_groups=labels, n_epochs=1).fit_matrix(read)
+        assert read.n_columns == n_tiles if most == 1.0 else n_tiles <= read.n_columns <= most * n_tiles
 
 
 def test_a_limit_that_is_too_small_is_refused_with_what_would_fit():
