@@ -358,7 +358,7 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
         n_selected = n_selected or (self._n_selected(shape.n_features) if groups is None else groups.capacity)
         batch, widest = batch_of(self.block_columns, n_selected), 1 if groups is None else groups.widest
         tile_rows, tile_columns = shape.tile_shape or (1, 1)
-        if groups is not None and widest > 1:  # the wider a block, the fewer tiles are read again, for a group that lies in two or in many
+        if groups is not None and widest > 1:  # the wider a block, the fewer tiles are read again with another one
             tile_columns = TILES_OF_GROUPS * tile_columns if groups.are_adjacent else shape.n_features
         return SubstitutionShape(
             n_samples=shape.n_samples,
