@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 import warnings
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -23,13 +22,13 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 from fgm_groups import at_positions, clusters
-from open_sets import ADULT, KNOWN_BEFORE_A_FLIGHT, dummies, loader
+from open_sets import ADULT, KNOWN_BEFORE_A_FLIGHT, dummies, loader, open_set
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedKFold
 
 from daskfs import FGM
 
-FACTORS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+FACTORS = (1.0, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)
 """Multiples of the default for single columns."""
 
 
@@ -85,18 +84,28 @@ def crossed(X: Any, y: np.ndarray, groups: Any, n_wanted: int) -> Iterator[Fold]
         yield Fold(X[train], y[train], X[test], y[test], of_fold, n_wanted)
 
 
-def tcga() -> Iterator[Fold]:
+def tcga(n_wanted: int = 5) -> Iterator[Fold]:
     """Yield pieces of eight columns of three blocks."""
     X, y, info = loader().load("gene_breast_tcga")
     blocks = np.repeat(["mRNA", "microRNA", "protein"], info["groups"])
-    return crossed(np.asarray(X, np.float32), y, [f"{block} {j // 8}" for j, block in enumerate(blocks)], 5)
+    return crossed(np.asarray(X, np.float32), y, [f"{block} {j // 8}" for j, block in enumerate(blocks)], n_wanted)
 
 
-def golub() -> Iterator[Fold]:
+def golub(n_wanted: int = 10) -> Iterator[Fold]:
     """Yield overlapping clusters of correlated genes."""
     X, y, _ = loader().load("gene_golub")
     X = np.log10(np.clip(X, 100, 16000)).astype(np.float32)
-    return crossed(X[:, X.std(axis=0) > 0.2][:, :2000], y, clusters, 10)
+    return crossed(X[:, X.std(axis=0) > 0.2][:, :2000], y, clusters, n_wanted)
+
+
+def digits() -> Iterator[Fold]:
+    """Yield patches of four by four pixels of the digits 3 and 8."""
+    data = open_set("mnist 3v8")
+    at = np.arange(784)
+    for seed in range(3):
+        order = np.random.default_rng(seed).permutation(len(data.y))
+        train, test = order[:2000], order[2000:5000]
+        yield Fold(data.X[train], data.y[train], data.X[test], data.y[test], at // 28 // 4 * 7 + at % 28 // 4, 20)
 
 
 def promoters(k: int, n_wanted: int) -> Iterator[Fold]:
@@ -159,18 +168,24 @@ def tables(name: str, n_wanted: int, seeds: range = range(3)) -> Iterator[Fold]:
 
 
 SETS: dict[str, Any] = {
-    "normal, 1,024 rows": lambda: planted(1024, 1000, 10, 25, 0.0, range(3)),
-    "normal, noise 0.5": lambda: planted(1024, 1000, 10, 25, 0.5, range(3)),
-    "normal, noise 1": lambda: planted(1024, 1000, 10, 25, 1.0, range(3)),
-    "normal, noise 2": lambda: planted(2048, 500, 5, 10, 2.0, range(3)),
-    "normal, numbers, noise 1": lambda: planted(1024, 1000, 10, 25, 1.0, range(3), "squared"),
+    "normal": lambda: planted(1024, 1000, 10, 25, 0.0, range(5)),
+    "normal, noise 0.5": lambda: planted(1024, 1000, 10, 25, 0.5, range(5)),
+    "normal, noise 1": lambda: planted(1024, 1000, 10, 25, 1.0, range(5)),
+    "normal, 2,048 rows, noise 1": lambda: planted(2048, 500, 5, 30, 1.0, range(5)),
+    "normal, 2,048 rows, noise 2": lambda: planted(2048, 500, 5, 10, 2.0, range(5)),
+    "normal, numbers": lambda: planted(1024, 1000, 10, 25, 0.0, range(5), "squared"),
+    "normal, numbers, noise 1": lambda: planted(1024, 1000, 10, 25, 1.0, range(5), "squared"),
     "normal, 300 rows, noise 0.5": lambda: planted(300, 300, 5, 5, 0.5, range(5)),
     "categories": lambda: categories(2000, 60, 10, 0.0, range(3)),
     "categories, noise 1": lambda: categories(2000, 60, 10, 1.0, range(3)),
+    "30 categories": lambda: categories(2000, 100, 30, 0.5, range(3)),
+    "digits, patches": digits,
     "TCGA, pieces of blocks": tcga,
+    "TCGA, 20 pieces": lambda: tcga(20),
     "golub, clusters": golub,
-    "promoters, bases": lambda: promoters(1, 10),
-    "promoters, pairs": lambda: promoters(2, 10),
+    "golub, 30 clusters": lambda: golub(30),
+    "promoters, bases": lambda: promoters(1, 30),
+    "promoters, pairs": lambda: promoters(2, 20),
     "adult": lambda: tables("adult", 4),
     "flights": lambda: tables("flights_houston", 4),
     "power hourly": lambda: tables("power_hourly", 4),
@@ -192,59 +207,59 @@ def held_out(selector: FGM, X: Any, y: np.ndarray) -> float:
 
 
 def vary_C(names: list[str]) -> None:
-    """Print score and share of true groups for each multiple of the default, with B by default and fewer."""
+    """Print score and share of true groups for multiples of the default of single columns; B by default and half."""
+    print(
+        f"| set, groups asked for | B | {' | '.join(f'{factor:g}' for factor in FACTORS)} | by default | validation |"
+    )
+    print("|---|" + (len(FACTORS) + 3) * "---|")
     for name in names:
-        folds, start = list(SETS[name]()), time.process_time()
+        folds = list(SETS[name]())
         base = FGM(1).fit(folds[0].X, folds[0].y).C_
-        print(f"{name}: single columns have C = {base:.3g}")
-        for share in (1.0, 0.5, 0.2):
-            line = []
-            for factor in FACTORS:
-                per_pass = max(1, round(share * max(1, folds[0].n_wanted / 10)))
-                if share < 1.0 and per_pass == max(1, round(folds[0].n_wanted / 10)):
-                    break
-                scores = [quality(fold, C=factor * base, n_features_per_pass=per_pass) for fold in folds]
-                score, found = np.mean(scores, axis=0)
-                line.append(f"{score:.3f}" + ("" if np.isnan(found) else f" {found:.2f}"))
-            if line:
-                print(f"  B {per_pass}: " + " | ".join(line), flush=True)
-        if True:
-            default = np.mean([quality(fold) for fold in folds], axis=0)
-            print(f"  default: {default[0]:.3f} {default[1]:.2f}   ({time.process_time() - start:.1f} s)", flush=True)
+        by_default = -(-folds[0].n_wanted // 10)
+        for per_pass in sorted({by_default, -(-by_default // 2)}, reverse=True):
+            wanted = [{"C": factor * base, "n_features_per_pass": per_pass} for factor in FACTORS]
+            wanted += [{}, {"C": "validation"}] if per_pass == by_default else []
+            cells = []
+            for options in wanted:
+                score, found = np.mean([quality(fold, **options) for fold in folds], axis=0)
+                cells.append(f"{score:.3f}" + ("" if np.isnan(found) else f" ({100 * found:.0f} %)"))
+            print(f"| {name}, {folds[0].n_wanted} | {per_pass} | {' | '.join(cells)} |", flush=True)
 
 
 def schema(names: list[str]) -> None:
-    """Print scores of groups and of single columns."""
+    """Print scores of groups by each of their scores, and of single columns, over three draws of rows."""
     for name in names:
         table, y, categorical = table_of(name)
         X, labels = by_schema(table, categorical)
-        print(f"{name}: {len(set(labels.tolist()))} source columns, {X.shape[1]} columns", flush=True)
+        n_groups = len(set(labels.tolist()))
+        print(f"{name}: {n_groups} source columns, {X.shape[1]:,} columns", flush=True)
         for wanted in (2, 4, 8):
-            found: dict[str, list[float]] = {"groups": [], "as many columns": [], "as many source columns": []}
-            n_columns, n_dummies = [], []
+            if wanted > n_groups:
+                continue
+            found: dict[str, list[tuple[float, int]]] = {}
             for seed in range(3):
                 order = np.random.default_rng(seed).permutation(len(y))
                 train, test = order[:3000], order[3000:6000]
                 data, held = (X[train], y[train]), (X[test], y[test])
-                groups = FGM(wanted, feature_groups=labels).fit(*data)
-                n_columns.append(len(groups.selected_))
-                found["groups"].append(held_out(groups, *held))
-                same = FGM(min(len(groups.selected_), X.shape[1])).fit(*data)
-                found["as many columns"].append(held_out(same, *held))
-                k = wanted
-                single = FGM(k).fit(*data)
+                for score in ("excess", "sum", "mean"):
+                    groups = FGM(wanted, feature_groups=labels, group_score=score).fit(*data)
+                    found.setdefault(f"groups, {score}", []).append((held_out(groups, *held), len(groups.selected_)))
+                    if score == "excess":
+                        n_columns = min(len(groups.selected_), 300)
+                same = FGM(n_columns).fit(*data)
+                found.setdefault("as many columns", []).append((held_out(same, *held), n_columns))
+                k, single = wanted, FGM(wanted).fit(*data)
                 while len(set(labels[single.selected_].tolist())) < wanted and k < X.shape[1]:
-                    k += max(1, k // 4)
-                    single = FGM(min(k, X.shape[1])).fit(*data)
-                n_dummies.append(len(single.selected_))
-                found["as many source columns"].append(held_out(single, *held))
-            cells = ", ".join(
-                f"{label} {np.mean(scores):.4f} ± {np.std(scores) / len(scores) ** 0.5:.4f}"
-                for label, scores in found.items()
-            )
-            print(
-                f"  {wanted} groups ({np.mean(n_columns):.0f} columns; {np.mean(n_dummies):.0f}): {cells}", flush=True
-            )
+                    k = min(k + max(1, k // 4), X.shape[1])
+                    single = FGM(k).fit(*data)
+                found.setdefault("as many source columns", []).append((held_out(single, *held), k))
+            for label, scores in found.items():
+                each, columns = np.array(scores).T
+                error = each.std() / len(each) ** 0.5
+                print(
+                    f"  {wanted} groups | {label}: {each.mean():.3f} ± {error:.3f} ({columns.mean():.0f} columns)",
+                    flush=True,
+                )
 
 
 def main() -> None:

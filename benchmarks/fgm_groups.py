@@ -243,6 +243,8 @@ def real(names: list[str], n_repeats: int) -> None:
             told(f"{n_genes} single genes", X, y, {"n_features_to_select": n_genes})
             wanted = {"n_features_to_select": n_genes, "counts": "features", "feature_groups": clusters}
             told(f"{n_genes} genes in clusters of up to 5", X, y, wanted)
+            told(f"{n_genes} genes in clusters of up to 5, by their means", X, y, wanted | {"group_score": "mean"})
+            told(f"{n_genes} clusters of up to 5", X, y, {"n_features_to_select": n_genes, "feature_groups": clusters})
     if "promoters" in names:
         X, y, _ = load("dna_promoters")
         chosen = np.char.startswith(y.astype(str), "Ecoli")

@@ -486,6 +486,25 @@ def watch(
 
 
 @app.command()
+def methods(as_json: AsJson = False) -> None:
+    """List the methods: selectors and baselines."""
+    from daskfs.pipeline.explaining import all_methods, methods_text
+
+    print(json.dumps(all_methods(), indent=2) if as_json else methods_text())
+
+
+@app.command()
+def explain(
+    method: Annotated[str, typer.Argument(metavar="METHOD", help="Method, by its name.", show_default=False)],
+    as_json: AsJson = False,
+) -> None:
+    """Explain a method: its algorithm, its parameters, how it is run."""
+    from daskfs.pipeline.explaining import explanation, explanation_text
+
+    print(json.dumps(explanation(method), indent=2) if as_json else explanation_text(method))
+
+
+@app.command()
 def report(
     run_dirs: Annotated[
         list[Path], typer.Argument(metavar="RUN_DIR...", help="Folders of finished runs.", show_default=False)

@@ -15,11 +15,12 @@ import numpy as np
 
 from daskfs.cluster.jobqueue import JOB_QUEUES, job_script
 from daskfs.cluster.open import parse_bytes
-from daskfs.errors import ConfigError, PlanError, did_you_mean
+from daskfs.errors import ConfigError, DataError, PlanError, did_you_mean
+from daskfs.feature_maps.groups import FeatureGroups
 from daskfs.losses import LOSSES, PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.blocks import Crowding
 from daskfs.matrix.buffers import DEFAULT_BLOCK_NBYTES
-from daskfs.matrix.names import Names
+from daskfs.matrix.names import Names, columns_of_table
 from daskfs.matrix.target import kind_of_target, kind_of_values
 from daskfs.pipeline.config import Cluster, Pipeline, Split
 from daskfs.pipeline.selections import key_of_n_features
@@ -256,6 +257,7 @@ def facts_of(pipeline: Pipeline, source: Source | None = None) -> DataFacts:
         )
     tile_shape = None if wanted.tile_shape is None else (wanted.tile_shape[0], wanted.tile_shape[1])
     layout = choose_layout(n_samples, n_features, wanted.dtype, wanted.codec, tile_shape=tile_shape)
+    names, table_columns = _columns_for_groups(pipeline, source)
     return DataFacts(
         n_samples=n_samples,
         n_features=n_features,
@@ -269,7 +271,26 @@ def facts_of(pipeline: Pipeline, source: Source | None = None) -> DataFacts:
         n_stored=_n_stored(pipeline.split, n_samples, wanted.shuffle),
         has_parts=source.has_parts,
         held_nbytes=source.held_nbytes,
+        names=names,
+        table_columns=table_columns,
     )
+
+
+def _columns_for_groups(pipeline: Pipeline, source: Source) -> tuple[Names | None, np.ndarray | None]:
+    """Return names and table's columns of the features, as far as a table's first rows tell the groups asked for."""
+    groups = [getattr(one, "feature_groups", None) for one in pipeline.selections.values()]
+    groups = [one for one in groups if one is not None]
+    found = source.estimate_columns() if groups else None
+    if found is None:
+        return None, None
+    names, several = np.array(found[0], dtype=object), found[1]
+    columns = Names(len(names), names), columns_of_table(names, several)
+    try:
+        for one in groups:
+            FeatureGroups.given(one, len(names), *columns)
+    except DataError:  # a category that comes later in the table may have been meant
+        return None, None
+    return columns
 
 
 def facts_in_place(pipeline: Pipeline, source: Source, shape: tuple[int, int]) -> DataFacts:

@@ -63,6 +63,9 @@ def _selectors() -> Iterator[Case]:
     targets = {"logistic": "classes", "poisson": "counts", "huber": "numbers", "multinomial": "three classes"}
     for loss, target in targets.items():
         yield Case(f"message-{loss}", "Message", message | {"loss": loss}, target)
+    groups: dict[str, Any] = {"feature_groups": {"one": [0, 7, 8], "two": [1, 3, 4, 9]}}
+    yield Case("message-groups", "Message", message | groups)
+    yield Case("message-groups-logistic", "Message", message | groups | {"loss": "logistic"}, "classes")
     in_document = {"runs_in_a_pipeline": "an estimator is an object: a pipeline file has no word for it"}
     yield Case("message-estimator", "Message", message | {"estimator": Lasso(alpha=0.1)}, unfit=in_document)
     substitution = {"n_features_to_select": 6, "loss": "squared", "rule": "exchange"}
@@ -103,7 +106,7 @@ def _selectors() -> Iterator[Case]:
         yield Case(f"fgm-B3-{loss}", "FGM", several, "classes", on_tall_data=many, **OF_FGM)
     for loss in ("squared_hinge", "logistic"):
         yield Case(f"fgm-three-{loss}", "FGM", fgm | {"loss": loss, "debias": True}, "three classes", **OF_FGM)
-    groups: dict[str, Any] = {"feature_groups": {"one": [0, 7, 8], "two": [1, 3, 4, 9], "shared": [2, 9]}}
+    groups = {"feature_groups": {"one": [0, 7, 8], "two": [1, 3, 4, 9], "shared": [2, 9]}}
     two = fgm | groups | {"n_features_to_select": 4, "n_features_per_pass": 2, "certify": True}
     yield Case("fgm-groups", "FGM", two, "classes", **OF_FGM)
     tree = {"feature_groups": {"all": {"low": [0, 1, 2], "high": {"odd": [3, 5], "even": [4, 6]}}}}

@@ -174,6 +174,11 @@ def _message() -> Iterator[Case]:
     yield _variant("message", "Message", "estimator-logistic", five | {"loss": "logistic", "estimator": logistic})
     yield _variant("message", "Message", "weighted", five, weighted=True)
     yield _variant("message", "Message", "weighted-logistic", five | {"loss": "logistic"}, weighted=True)
+    groups = {"feature_groups": {"a": [2, 3, 4, 9], "b": [5, 6], "c": [11, 12, 13], "d": [0, 1, 7, 8]}}
+    for loss in ("squared", *likelihoods):
+        yield _variant("message", "Message", f"groups-{loss}", five | groups | {"loss": loss})
+    of_lasso = five | groups | {"gic_rss": "lasso", "criterion": "ebic"}
+    yield _variant("message", "Message", "groups-weighted-gic-of-lasso", of_lasso, weighted=True)
     for loss in ("squared", *likelihoods):
         options = {"n_subsets": 2, "loss": loss}
         yield _variant("message", "Message", f"partial-fit-{loss}", options, arrives="rows", inputs=("dense", "sparse"))
