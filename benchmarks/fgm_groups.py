@@ -8,10 +8,11 @@ Drawn: 4,096 rows, 40,000 normal columns in 4,000 groups of ten, of which 100 ha
 All methods see the same float32 array (skglm, celer and adelie a float64 copy in column order that is made before the
 clock starts) and are asked for 100 groups: FGM exactly, of a penalty's fits the first with at least as many, whose
 groups with the largest coefficients are kept. Penalties are tried from the largest on, and only the last fit counts for
-skglm and celer, as if somebody had told them; adelie makes a path, which counts up to there. Accuracy is that of a
-logistic refit on 2,000 other rows. Each method runs in a process of its own with one thread, kernels compiled before;
-CPU seconds of the fit alone. celer has least squares alone, the others the logistic loss. adelie wants NumPy before 2:
-see peers.py.
+skglm, celer and our baselines (`GroupLasso` by its three solvers, `UfoMkl`), as if somebody had told them; our
+baselines' seconds have standardising and a copy in them; adelie makes a path, which counts up to there. Accuracy is
+that of a logistic refit on 2,000 other rows. Each method runs in a process of its own with one thread, kernels compiled
+before; CPU seconds of the fit alone. celer has least squares alone, the others the logistic loss. adelie wants NumPy
+before 2: see peers.py.
 
 Real: accuracy by cross-validation of five folds, `--repeats` times drawn, of FGM with groups beside FGM with single
 columns of the same number.
@@ -34,7 +35,7 @@ import numpy as np
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 WIDTH = 10  # columns of a group
 N_TEST = 2000
-METHODS = ("fgm", "fgm-b2", "fgm-b3", "skglm", "celer", "adelie")
+METHODS = ("fgm", "fgm-b2", "fgm-b3", "active_set", "bcd", "fista", "ufo_mkl", "skglm", "celer", "adelie")
 FACTORS = (2.0, 2.05, 2.1, 2.2, 2.4, 2.8)
 """The largest penalty that selects nothing is divided by these, until enough groups are selected."""
 
@@ -127,6 +128,23 @@ def penalty_after_penalty(fit: Any, n_wanted: int) -> tuple[np.ndarray, float]:
     raise RuntimeError("no penalty keeps so many groups")
 
 
+def by_baseline(X: np.ndarray, y: np.ndarray, n_wanted: int, **options: Any) -> tuple[np.ndarray, float]:
+    """Fit our group lasso, or UFO-MKL, penalty after penalty."""
+    from daskfs.baselines import GroupLasso, UfoMkl
+
+    least = 2.0 * WIDTH**0.5 / np.linalg.norm((X.T @ y.astype(np.float32)).reshape(-1, WIDTH), axis=1).max()
+    labels = np.arange(X.shape[1]) // WIDTH
+    kind = GroupLasso if options else UfoMkl
+
+    def fit(factor: float) -> np.ndarray:
+        coef = np.zeros(X.shape[1])
+        found = kind(C=factor * least, feature_groups=labels, **options).fit(X, y)
+        coef[found.selected_] = found.scores_[found.selected_]
+        return coef
+
+    return penalty_after_penalty(fit, n_wanted)
+
+
 def by_adelie(X: np.ndarray, y: np.ndarray, n_wanted: int) -> tuple[np.ndarray, float]:
     """Make a path of the group lasso of the logistic loss, up to so many groups."""
     import adelie
@@ -150,6 +168,10 @@ FITS: dict[str, Any] = {
     "fgm": (by_fgm, {}),
     "fgm-b2": (by_fgm, {"C": 10.0, "n_features_per_pass": 2}),
     "fgm-b3": (by_fgm, {"C": 3.0, "n_features_per_pass": 3}),
+    "active_set": (by_baseline, {"solver": "active_set"}),
+    "bcd": (by_baseline, {"solver": "bcd"}),
+    "fista": (by_baseline, {"solver": "fista"}),
+    "ufo_mkl": (by_baseline, {}),
     "skglm": (by_skglm, {}),
     "celer": (by_celer, {}),
     "adelie": (by_adelie, {}),
@@ -160,9 +182,9 @@ def measure(method: str, size: tuple[int, int], n_true: int, seed: int) -> None:
     """Fit one method and print what it found: in a process of its own."""
     warnings.simplefilter("ignore")
     fit, options = FITS[method]
-    if fit is by_fgm:
+    if fit in (by_fgm, by_baseline):
         small = draw(300, 40, 4, 0)
-        by_fgm(small[0], small[1], 4, **options)
+        fit(small[0], small[1], 4, **options)
     X, y, true, coef = draw(*size, n_true, seed)
     groups, seconds = fit(X, y, n_true, **options)
     n_right, accuracy = int(np.isin(groups, true).sum()), refitted(groups, X, y, true, coef)
@@ -221,6 +243,8 @@ def real(names: list[str], n_repeats: int) -> None:
             told(f"{n_genes} single genes", X, y, {"n_features_to_select": n_genes})
             wanted = {"n_features_to_select": n_genes, "counts": "features", "feature_groups": clusters}
             told(f"{n_genes} genes in clusters of up to 5", X, y, wanted)
+            told(f"{n_genes} genes in clusters of up to 5, by their means", X, y, wanted | {"group_score": "mean"})
+            told(f"{n_genes} clusters of up to 5", X, y, {"n_features_to_select": n_genes, "feature_groups": clusters})
     if "promoters" in names:
         X, y, _ = load("dna_promoters")
         chosen = np.char.startswith(y.astype(str), "Ecoli")

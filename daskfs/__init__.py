@@ -16,6 +16,7 @@ _PLACE_OF = {
     "FeatureStore": "daskfs.store.feature_store:FeatureStore",
     "open_store": "daskfs.store.feature_store:open_store",
     "ingest": "daskfs.sources.ingest:ingest",
+    "open_cluster": "daskfs.cluster.open:open_cluster",
     "SelectionResult": "daskfs.result:SelectionResult",
     "DaskfsError": "daskfs.errors:DaskfsError",
 }
@@ -23,6 +24,7 @@ _PLACE_OF = {
 __all__ = [*_PLACE_OF, "__version__", "baselines", "feature_maps"]
 
 if TYPE_CHECKING:
+    from daskfs.cluster.open import open_cluster as open_cluster
     from daskfs.errors import DaskfsError as DaskfsError
     from daskfs.result import SelectionResult as SelectionResult
     from daskfs.selectors.asy_os.selector import AsyncOnlineSubstitution as AsyncOnlineSubstitution

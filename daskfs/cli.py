@@ -110,14 +110,23 @@ def run(
     overrides: Overrides = None,
     resume: Resume = None,
     scheduler: Scheduler = None,
+    runner: Annotated[
+        Literal["slurm", "mpi"] | None,
+        typer.Option(help="This is one of the tasks of srun or mpirun: scheduler, client or worker, by its number."),
+    ] = None,
     force: Force = False,
 ) -> None:
     """Run a pipeline: source, store, selection, evaluation, report."""
     pipeline = _load(pipeline_file, overrides, scheduler, resume)
-    from daskfs.pipeline.run import run_pipeline
+    from daskfs.pipeline.allocation import in_allocation
 
-    with _shown_progress() as progress:
-        outcome = run_pipeline(pipeline, resume=resume is not None, force=force, progress=progress)
+    with in_allocation(pipeline, runner) as led:
+        if led is None:  # another task runs it
+            return
+        from daskfs.pipeline.run import run_pipeline
+
+        with _shown_progress() as progress:
+            outcome = run_pipeline(led, resume=resume is not None, force=force, progress=progress)
     _print_outcome(outcome)
 
 
@@ -125,19 +134,22 @@ def run(
 def plan(pipeline_file: PipelineFile, overrides: Overrides = None, as_json: AsJson = False) -> None:
     """Print the cost of a pipeline without reading data.
 
-    Bytes read and written, passes, tasks and peak memory of each process. A plan over the memory limit is refused.
+    Bytes read and written, passes, tasks and peak memory of each process; of a batch system the script of its jobs. A
+    plan over the memory limit is refused.
     """
     pipeline = _load(pipeline_file, overrides)
-    from daskfs.pipeline.planning import check_pipeline, facts_of, plan_pipeline
+    from daskfs.pipeline.planning import check_pipeline, facts_of, jobs_of, plan_pipeline, text_of_jobs
 
+    jobs = jobs_of(pipeline)
     if pipeline.is_stream:
         from daskfs.pipeline.stream_run import plan_of_stream
 
         text = plan_of_stream(pipeline)
-        print(json.dumps({"text": text}, indent=2) if as_json else text)
-        return
-    planned = plan_pipeline(pipeline, facts_of(pipeline, check_pipeline(pipeline)))
-    print(json.dumps(planned.to_document(), indent=2) if as_json else planned.to_text())
+        document = {"text": text}
+    else:
+        planned = plan_pipeline(pipeline, facts_of(pipeline, check_pipeline(pipeline)))
+        text, document = planned.to_text(), planned.to_document()
+    print(json.dumps(document | jobs, indent=2) if as_json else "\n".join(filter(None, (text, text_of_jobs(jobs)))))
 
 
 @app.command()
@@ -152,6 +164,32 @@ def validate(pipeline_file: PipelineFile, overrides: Overrides = None) -> None:
 
     (check_stream if pipeline.is_stream else check_pipeline)(pipeline)
     print(f"{pipeline_file}: valid")
+
+
+@app.command()
+def init(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="Text or Parquet table, a folder or a pattern.", show_default=False)
+    ],
+    target: Annotated[
+        str | None,
+        typer.Option(
+            help="Column to predict; by default one called target, label, class or y, or the last.", metavar="COLUMN"
+        ),
+    ] = None,
+    output: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of the files that are written.")] = Path(),
+    as_json: AsJson = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace files of these names.")] = False,
+) -> None:
+    """Look at a table; write a pipeline and a table schema for it.
+
+    What each column is taken for stands beside it, and what is suspicious: identifiers, copies, constants, columns
+    that know the target.
+    """
+    from daskfs.pipeline.drafting import draft
+
+    drafted = draft(file, target, output, force=force)
+    print(json.dumps(drafted.to_document(), indent=2) if as_json else drafted.to_text())
 
 
 @app.command()
@@ -264,7 +302,20 @@ def verify(
 
 @app.command()
 def select(
-    store: StorePath,
+    store: Annotated[
+        Path,
+        typer.Argument(
+            metavar="STORE.zarr|FILE|-",
+            help="Feature store, or a file that becomes one; -: a pipe.",
+            show_default=False,
+        ),
+    ],
+    target: Annotated[
+        str | None,
+        typer.Option(
+            help="Of a file: column to predict; by default one called target, label, class or y, or the last."
+        ),
+    ] = None,
     method: Annotated[str, typer.Option(help="Method, by its name in a pipeline file.")] = "message",
     n_features: Annotated[
         int | None,
@@ -313,18 +364,30 @@ def select(
         typer.Option(metavar="MODEL.npz", help="With -: a model of a run to go on from; it keeps its parameters."),
     ] = None,
 ) -> None:
-    """Select features from a store, without a pipeline file; or from the lines of a pipe: - with --method mission.
+    """Select features from a store or a file, without a pipeline file; or from a pipe: - with --method mission.
 
+    A table is looked at as by `daskfs init`: what each column is taken for stands in runs/<name>.schema.yaml, which may
+    be changed, and the store beside it.
     The options of single methods (`--n-subsets`, `--subset-size`, `--criterion`, `--gamma`) are short for `--set`.
     """
+    from daskfs.errors import ConfigError
     from daskfs.pipeline.config import apply_override, build_pipeline
     from daskfs.pipeline.selections import key_of_n_features
     from daskfs.store.feature_store import open_store
 
     stream = _standard_input(lines, interactions, max_rows) if str(store) == "-" else None
-    if stream is None:
+    source, stem = None, "stream" if stream else store.resolve().stem
+    if stream is None and store.is_file():
+        from daskfs.pipeline.drafting import source_of_file
+
+        stem, source, said = source_of_file(store, target, Path("runs"))
+        _say(*said)
+        store = Path("runs") / f"{stem}.zarr"
+    elif target is not None:
+        raise ConfigError("a store knows its target", "--target", "leave the option out, or name a file")
+    elif stream is None:
         open_store(store)
-    name = f"{'stream' if stream else store.resolve().stem}-{method}"
+    name = f"{stem}-{method}"
     cluster: dict[str, Any] = {"kind": "none" if n_workers is None else "local", "n_workers": n_workers or 1}
     if scheduler is not None:
         cluster = {"kind": "address", "address": scheduler}
@@ -343,6 +406,7 @@ def select(
     document: dict[str, Any] = {
         "version": 1,
         "name": name,
+        "source": source,
         "store": "none" if stream else {"path": str(store)},
         "split": {"test": test, "random_state": random_state} if test and not stream else None,
         "features": None if feature_map is None else _features(feature_map),
@@ -419,6 +483,25 @@ def watch(
     codes = [one.exit_code or 0 for one in seen]
     if any(codes):
         raise typer.Exit(max(codes))
+
+
+@app.command()
+def methods(as_json: AsJson = False) -> None:
+    """List the methods: selectors and baselines."""
+    from daskfs.pipeline.explaining import all_methods, methods_text
+
+    print(json.dumps(all_methods(), indent=2) if as_json else methods_text())
+
+
+@app.command()
+def explain(
+    method: Annotated[str, typer.Argument(metavar="METHOD", help="Method, by its name.", show_default=False)],
+    as_json: AsJson = False,
+) -> None:
+    """Explain a method: its algorithm, its parameters, how it is run."""
+    from daskfs.pipeline.explaining import explanation, explanation_text
+
+    print(json.dumps(explanation(method), indent=2) if as_json else explanation_text(method))
 
 
 @app.command()

@@ -251,6 +251,20 @@ def dump_yaml(document: Mapping[str, Any]) -> str:
     return str(text)
 
 
+def dump_line(value: Any) -> str:
+    """Return a value as YAML in one line, as it may stand behind a key.
+
+    Examples
+    --------
+    >>> dump_line({"dtype": "string", "missing": "no"})
+    "{dtype: string, missing: 'no'}"
+    """
+    text = yaml.dump(
+        value, Dumper=_StrictDumper, sort_keys=False, allow_unicode=True, default_flow_style=True, width=2**30
+    )
+    return str(text).removesuffix("...\n").strip()
+
+
 def expand_environment(value: Any, where: str) -> Any:
     """Replace ``${NAME}`` by the environment variable, everywhere in a document; nothing else is expanded.
 

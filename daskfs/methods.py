@@ -38,6 +38,8 @@ BASELINES = {
     "active_set": "daskfs.baselines.linear.active_set:ActiveSet",
     "l1_liblinear": "daskfs.baselines.linear.l1_liblinear:L1Liblinear",
     "sgd_slr": "daskfs.baselines.linear.sgd_slr:SgdSlr",
+    "group_lasso": "daskfs.baselines.linear.group_lasso:GroupLasso",
+    "ufo_mkl": "daskfs.baselines.linear.ufo_mkl:UfoMkl",
     # of online substitution
     "proj_gd": "daskfs.baselines.columns.proj_gd:ProjGD",
     "lasso_cut": "daskfs.baselines.columns.lasso_cut:LassoCut",

@@ -231,7 +231,12 @@ class Parameters:
         ]
         for name, value in (fixed or {}).items():
             setattr(cls, name, value)
-        owners = {**cls._parameter_owners, **dict.fromkeys(own, cls)}
+        declared = [base for base in reversed(cls.__bases__) if issubclass(base, Parameters)]
+        for base in declared:  # the first of several bases has the last word
+            cls._keyword_only |= base._keyword_only
+            cls._renamed = {**cls._renamed, **base._renamed}
+        owners = {name: owner for base in declared for name, owner in base._parameter_owners.items()}
+        owners |= dict.fromkeys(own, cls)
         last = [name for name in owners if name in cls._keyword_only]  # what all selectors have stands at the end
         cls._keyword_only |= frozenset(own if kw_only else ())
         order = sorted(dict.fromkeys([*owners, *last]), key=lambda name: (name in cls._keyword_only, name in last))

@@ -315,7 +315,7 @@ class SelectionResult:
         >>> made_of = columns_of_parents([0.31], [[Parent("a", 0.012, 7), Parent("b", 0.002, 19)]])
         >>> result = SelectionResult("fgm", table.assign(**made_of), 0.0, {}, n_samples=100, n_features=5)
         >>> print(result.shown_table(1).to_string(index=False))
-         rank  index  name  coef  score  first_score             of columns (score, rank)
+         rank  index  name  coef  score  first_score              of columns (score, rank)
             1      3 a * b   1.5    1.0         0.31 a (0.012, rank 7), b (0.002, rank 19)
         """
         shown = self.table.head(n_features)

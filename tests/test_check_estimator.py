@@ -14,6 +14,7 @@ from daskfs.baselines import (
     FeatureHashing,
     FullData,
     Grafting,
+    GroupLasso,
     L1Liblinear,
     LassoCut,
     OnlineL0,
@@ -21,6 +22,7 @@ from daskfs.baselines import (
     OrthogonalMatchingPursuit,
     ProjGD,
     SgdSlr,
+    UfoMkl,
 )
 from daskfs.methods import METHODS, find_method
 
@@ -57,6 +59,8 @@ VARIANTS = [
     ProjGD(step="restricted"),
     OrthogonalMatchingPursuit(n_features_per_pass=3),
     L1Liblinear(1, loss="logistic"),
+    *(GroupLasso(1, loss=loss) for loss in ("logistic", "squared_hinge", "squared")),
+    *(GroupLasso(1, solver=solver) for solver in ("bcd", "fista")),
 ]
 
 OF_WEIGHTS = [f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")]
@@ -81,8 +85,9 @@ def differs(estimator: BaseEstimator) -> dict[str, str]:
             return {"check_classifiers_train": reason}
         case FeatureHashing() | Mission(loss="multinomial" | "hinge" | "auto"):
             return dict.fromkeys(OF_WEIGHTS, "stochastic descent takes a row of weight 2 once, with two steps")
-        case L1Liblinear() | SgdSlr():
-            return dict.fromkeys(OF_WEIGHTS, "liblinear and SDCA visit rows in an order that depends on their number")
+        case L1Liblinear() | SgdSlr() | UfoMkl():
+            reason = "liblinear, SDCA and UFO-MKL visit rows in an order that depends on their number"
+            return dict.fromkeys(OF_WEIGHTS, reason)
         case OnlineSubstitution():
             return dict.fromkeys(OF_PARTIAL_FIT, "partial_fit(X, names) takes more columns, not more rows")
     return {}

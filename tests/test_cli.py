@@ -114,7 +114,7 @@ def test_validate_touches_nothing(run, pipeline, tmp_path):
         ("source.name=diabtes", "diabetes"),
         ("select.max_features=11", "asks for up to 11 features, but there are 10; ask for at most 10"),
         ("cluster.memory_limit=10MiB", "but the memory limit is 10.0 MiB; allow at least"),
-        ("cluster.kind=slurm", "kind: address"),
+        ("cluster.kind=kubernetes", "kind: address"),
         ("select.n_subsets=300", "n_subsets"),
     ],
 )

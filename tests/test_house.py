@@ -52,7 +52,13 @@ SYSTEMS = {path.parent.name for path in PACKAGE.glob("selectors/*/__init__.py")}
 
 INNER_FLOORS = {  # within a room, from the top down; packages and files not named here stand below these
     "selectors": [{"asy_os"}, SYSTEMS - {"asy_os"}, {"from_blocks", "grouped"}, {"base"}, {"shared"}, {"inputs"}],
-    "kernels": [{"baselines", "fgm", "substitution"}, {"glm", "sketch"}, {"lasso"}, {"blocks"}, {"linear"}],
+    "kernels": [
+        {"baselines", "fgm", "group_lasso", "substitution"},
+        {"glm", "sketch"},
+        {"lasso"},
+        {"blocks"},
+        {"linear"},
+    ],
     "baselines": [{"lasso", "columns", "linear", "thresholding"}],
     "pipeline": [{"schemas"}, {"run"}, {"compile_ahead"}],
     "report": [{"runs"}, {"html"}, {"plots", "size_curves"}],

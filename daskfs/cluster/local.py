@@ -81,7 +81,7 @@ def local_cluster(
         with interrupts.held(), _slow_disk_is_no_error(), _process_environment(environment if kind == "local" else {}):
             cluster = stack.enter_context(
                 distributed.SpecCluster(
-                    scheduler={"cls": _scheduler_below(f"/{secret}"), "options": common | served},
+                    scheduler={"cls": scheduler_below(f"/{secret}"), "options": common | served},
                     workers={
                         k: {"cls": worker_class, "options": common | each}
                         for k in range(n_workers if kind == "local" else 1)
@@ -107,7 +107,7 @@ def worker_environment(memory_limit: int | None = None) -> dict[str, str]:
     return environment
 
 
-def _scheduler_below(prefix: str) -> type:
+def scheduler_below(prefix: str) -> type:
     """Return a scheduler whose pages answer below a prefix alone; as Dask has it, the root tells everybody where."""
     from distributed import Scheduler
     from tornado.routing import PathMatches, Rule, RuleRouter

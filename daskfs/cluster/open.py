@@ -1,7 +1,8 @@
 """The door to Dask: where the work runs.
 
-Here (no client, plain Python, for debugging and small data), threads, processes of this machine, or the workers of a
-scheduler's address. What runs there is in `daskfs.cluster.workers`.
+Here (no client, plain Python, for debugging and small data), threads, processes of this machine, jobs of a batch
+system, processes that ssh starts, or the workers of a scheduler's address. What runs there is in
+`daskfs.cluster.workers`.
 """
 
 from __future__ import annotations
@@ -9,18 +10,24 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from daskfs.cluster.certificates import security_of
+from daskfs.cluster.jobqueue import JOB_QUEUES, JobOptions, job_cluster, told_on_stderr
 from daskfs.cluster.local import local_cluster, worker_environment
+from daskfs.cluster.ssh import ssh_cluster
 from daskfs.cluster.workers import Here, OnDask, Workers
-from daskfs.errors import ConfigError, RunError
+from daskfs.errors import ConfigError, DaskfsError, RunError
 
 if TYPE_CHECKING:
     from distributed import Client
 
-KINDS = ("none", "threads", "local", "address")
+KINDS = ("none", "threads", "local", *JOB_QUEUES, "ssh", "address")
 
 
 @contextmanager
@@ -31,21 +38,31 @@ def open_cluster(
     address: str | None = None,
     dashboard_address: str | None = "127.0.0.1:0",
     local_directory: str | None = None,
+    *,
+    scheduler_file: str | None = None,
+    tls: Mapping[str, str] | None = None,
+    hosts: Sequence[str] = (),
+    connect_timeout_s: float | None = None,
+    wait_timeout_s: float | None = None,
+    start_with: int | None = None,
+    tell: Callable[[str], None] = told_on_stderr,
+    **jobs: Any,
 ) -> Iterator[Workers]:
     """Open the place where the work runs, and close it afterwards.
 
     What is started here serves its owner alone: see `daskfs.cluster.local`. A running cluster is as safe as it was
-    started: give ``tls://`` addresses, and Dask's configuration the credentials, where others reach it.
+    started: give ``tls://`` addresses and `tls` where others reach it.
 
     Parameters
     ----------
-    kind : {"none", "threads", "local", "address"}
-        This thread, threads of this process, processes on this machine, or a running scheduler.
+    kind : {"none", "threads", "local", "slurm", "pbs", "lsf", "sge", "oar", "ssh", "address"}
+        This thread, threads of this process, processes on this machine, jobs of a batch system, processes on other
+        machines that ``ssh`` reaches, or a running scheduler.
     n_workers : int
-        Threads or processes; each process has one thread.
+        Threads or processes; each process has one thread, or those of `cores` and `processes`.
     memory_limit : int, optional
-        Memory limit of each process in bytes; a process that exceeds it is restarted. Only
-        for processes of this machine.
+        Memory limit of each process in bytes; a process that exceeds it is restarted. Only for processes that are
+        started here. For jobs by default their memory by their processes.
     address : str, optional
         Address of the scheduler: ``tcp://host:8786``.
     dashboard_address : str or None
@@ -53,38 +70,92 @@ def open_cluster(
         ``client.dashboard_link`` alone, whose path nobody else can guess.
     local_directory : str, optional
         Scratch folder of the workers.
+    scheduler_file : str, optional
+        In place of an address, the file that ``dask scheduler --scheduler-file`` writes.
+    tls : mapping, optional
+        Paths of ``ca_file``, ``cert`` and ``key``, of a scheduler that speaks TLS.
+    hosts : sequence of str
+        Of kind ssh: the scheduler's host, then those of the workers.
+    connect_timeout_s : float, optional
+        How long a running scheduler may take to answer; by default Dask's ``distributed.comm.timeouts.connect``.
+    wait_timeout_s : float, optional
+        How long to wait for workers; then the work begins with those there are. By default as long as a batch system
+        takes; a running scheduler must have one.
+    start_with : int, optional
+        Workers that are waited for; by default all, of `adapt` its minimum, of a running scheduler one.
+    tell : callable
+        Takes lines on what is waited for; by default they are printed to stderr.
+    **jobs
+        Of the batch systems, the fields of `daskfs.cluster.jobqueue.JobOptions`. What is left out is as
+        ``jobqueue.yaml`` of dask-jobqueue says.
+
+        ``adapt=(minimum, maximum)``: numbers of workers, in place of `n_workers`, between which Dask chooses;
+        ``cores``: threads of a job; ``processes``: its worker processes, by default one for each core;
+        ``memory``: bytes that a job asks for, by default what its workers may take, and 256 MiB;
+        ``walltime``: as the batch system writes it; ``lifetime_s``: seconds after which a worker hands over what it
+        holds and ends, by default a little before the walltime; ``queue``; ``account``, of lsf, sge and oar the
+        project; ``resource_spec`` (pbs, sge, oar); ``prologue``: lines of the script before the worker starts;
+        ``directives``: further options of the batch system, ``["--constraint=ib"]``; ``python``: that of the nodes;
+        ``interface``: network of scheduler and workers, ``ib0``; ``log_directory``: on a file system that all nodes
+        see; ``config_name``: section of ``jobqueue.yaml``.
 
     Yields
     ------
     Workers
+        Its ``client`` is what selectors take.
 
     Raises
     ------
     ConfigError
-        Unknown kind, or an address missing.
+        Unknown kind, an address missing, or dask-jobqueue.
     RunError
-        The scheduler does not answer for as long as Dask's ``distributed.comm.timeouts.connect`` says; or a process
-        cluster is started while a worker process imports the main script (the ``__main__`` guard is missing).
+        The scheduler does not answer in time; jobs are refused, or end before their workers come (with the last lines
+        of their logs); or a process cluster is started while a worker process imports the main script (the
+        ``__main__`` guard is missing).
+
+    Examples
+    --------
+    >>> from daskfs import Message, open_cluster
+    >>> with open_cluster("threads", n_workers=2) as cluster:  # "slurm", n_workers=64, cores=8, walltime="02:00:00"
+    ...     selector = Message(n_subsets=20, client=cluster.client)
     """
     if kind not in KINDS:
         raise ConfigError(f"expected one of {', '.join(KINDS)}, found {kind!r}", "cluster.kind")
+    unknown = sorted(set(jobs) - {field.name for field in fields(JobOptions)})
+    if unknown:
+        raise TypeError(f"open_cluster() got an unexpected keyword argument {unknown[0]!r}")
     if kind == "none":
         yield Here()
         return
+    security = None if tls is None else security_of(tls)
     with ExitStack() as stack:
         stack.enter_context(_untouched())
         if kind == "address":
-            client = stack.enter_context(_connect(address))
+            client = stack.enter_context(_connect(address, scheduler_file, security, connect_timeout_s))
+            _wait(client, start_with or 1, wait_timeout_s or 0.0, address or str(scheduler_file), tell)
+        elif kind in JOB_QUEUES:
+            options = JobOptions(kind, n_workers, memory_limit=memory_limit, local_directory=local_directory, **jobs)
+            cluster, watch = stack.enter_context(job_cluster(options, dashboard_address, tell))
+            watch.wait(options.n_to_start_with if start_with is None else start_with, wait_timeout_s)
+            client = stack.enter_context(_client_of(cluster))
+        elif kind == "ssh":
+            ssh = {name: jobs.get(name) for name in ("cores", "processes", "python", "interface")}
+            cluster = stack.enter_context(ssh_cluster(hosts, memory_limit, local_directory, security, **ssh))
+            client = stack.enter_context(_client_of(cluster))
         else:
             cluster = stack.enter_context(
                 local_cluster(kind, n_workers, memory_limit, dashboard_address, local_directory)
             )
-            from distributed import Client
-
             if kind == "threads":
                 stack.callback(_close_clients_of_workers, cluster)
-            client = stack.enter_context(Client(cluster, set_as_default=False, direct_to_workers=True))
+            client = stack.enter_context(_client_of(cluster))
         yield OnDask(client)
+
+
+def _client_of(cluster: Any) -> Client:
+    from distributed import Client
+
+    return Client(cluster, set_as_default=False, direct_to_workers=True)
 
 
 def _close_clients_of_workers(cluster: Any) -> None:
@@ -126,30 +197,74 @@ def workers_of(client: Client | None) -> Workers:
 
 
 @contextmanager
-def _connect(address: str | None) -> Iterator[Client]:
+def _connect(
+    address: str | None, scheduler_file: str | None, security: Any, timeout_s: float | None
+) -> Iterator[Client]:
+    import dask
     from distributed import Client
 
-    if not address:
+    if not address and not scheduler_file:
         raise ConfigError(
             "expected the scheduler's address, found none", "cluster.address", "for example tcp://host:8786"
         )
+    options = {} if security is None else {"security": security}
+    if timeout_s is not None:
+        options["timeout"] = timeout_s
+    where = address or str(scheduler_file)
     try:
-        client = Client(address, set_as_default=False)
-    except (OSError, ValueError) as fault:
+        if not address:
+            options["scheduler_file"] = _written(str(scheduler_file), timeout_s)
+        with dask.config.set({} if timeout_s is None else {"distributed.comm.timeouts.connect": f"{timeout_s}s"}):
+            client = Client(address, set_as_default=False, **options)
+    except (OSError, ValueError, TypeError) as fault:
+        if isinstance(fault, DaskfsError):
+            raise
         raise RunError(
             f"no scheduler answers ({fault or type(fault).__name__})",
-            address,
-            "start one with  dask scheduler  and workers with  dask worker ADDRESS",
+            where,
+            "start one with  dask scheduler  and workers with  dask worker ADDRESS, name its certificates in "
+            "cluster.tls, or wait longer (cluster.connect_timeout_s)",
         ) from None
-    with _said_in_one_line(), client:
-        if not client.nthreads():
-            raise RunError("the scheduler has no workers", address, f"start one with  dask worker {address}")
+    with said_in_one_line(), client:
         yield client
 
 
+def _written(scheduler_file: str, timeout_s: float | None) -> str:
+    """Wait for the file of a scheduler that is just being started."""
+    import dask
+    from dask.utils import parse_timedelta
+
+    if timeout_s is None:
+        timeout_s = parse_timedelta(dask.config.get("distributed.comm.timeouts.connect"))
+    end = time.monotonic() + timeout_s
+    while not Path(scheduler_file).is_file():
+        if time.monotonic() > end:
+            problem = f"no scheduler has written this file in {timeout_s:g} s"
+            remedy = "start one with  dask scheduler --scheduler-file, or wait longer (cluster.connect_timeout_s)"
+            raise RunError(problem, scheduler_file, remedy)
+        time.sleep(0.05)
+    return scheduler_file
+
+
+def _wait(client: Client, n_workers: int, timeout_s: float, address: str, tell: Callable[[str], None]) -> None:
+    """Wait for workers of a running scheduler; go on with those there are when the time is over."""
+    end, told = time.monotonic() + timeout_s, -1
+    while (n_up := len(client.nthreads())) < n_workers and time.monotonic() < end:
+        if n_up != told:
+            told = n_up
+            tell(f"waiting for workers: {n_up} of {n_workers}")
+        time.sleep(0.1)
+    if not n_up:
+        after = f" after {timeout_s:g} s" if timeout_s else ""
+        remedy = f"start one with  dask worker {address}, or wait for it (cluster.wait_timeout_s)"
+        raise RunError(f"the scheduler has no workers{after}", address, remedy)
+
+
 @contextmanager
-def _said_in_one_line() -> Iterator[None]:
+def said_in_one_line() -> Iterator[None]:
     """Keep Dask's log from printing tracebacks about a lost scheduler: the error that is raised says it."""
+    import distributed  # noqa: F401  (which makes its loggers)
+
     names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]
     loggers = [logging.getLogger(name) for name in (*names, "tornado.application")]
     before = [logger.level for logger in loggers]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 import uuid
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, count
+from itertools import chain, count, islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from daskfs.cluster.actors import Actors, ActorsHere, ActorsOnDask
@@ -32,6 +33,9 @@ Legs: TypeAlias = Sequence[Sequence[Sequence[Any]]]
 
 _TASKS_PER_THREAD = 2
 """Tasks in flight per thread: enough to keep it busy, few enough for results to leave as they come."""
+
+_COUNT_S = 1.0
+"""How often the threads of a cluster are counted."""
 
 _LEGS_AHEAD = 1
 """Legs of a chain that are submitted beyond the one that is waited for: the workers do not wait for the client."""
@@ -243,23 +247,27 @@ class OnDask(Workers):
         in_flight: dict[str, tuple[int, Any]] = {}
         completed = as_completed(with_results=True, loop=self.client.loop)
 
-        def submit_next() -> None:
-            for k, item in waiting:
+        most, counted = 0, -math.inf
+
+        def fill() -> None:
+            """Submit as many as the workers there are at present have threads for: some come late, others end."""
+            nonlocal most, counted
+            if time.monotonic() - counted > _COUNT_S:
+                most, counted = _TASKS_PER_THREAD * self.n_threads, time.monotonic()
+            for k, item in islice(waiting, max(0, most - len(in_flight))):
                 future = submit(k, item)
                 in_flight[future.key] = k, future
                 completed.add(future)
-                return
 
         with cluster_errors(name):
-            for _ in range(_TASKS_PER_THREAD * self.n_threads):
-                submit_next()
+            fill()
             try:
                 for future, result in self._as_they_come(completed):
                     if isinstance(result, CancelledError):  # what as_completed gives when the scheduler is gone
                         raise result
                     k, _ = in_flight.pop(future.key)
                     future.release()
-                    submit_next()
+                    fill()
                     yield k, result
                     del result
             finally:  # the reader stops early, or a task failed: its error would hold it, and it the error

@@ -173,24 +173,36 @@ class FeatureGroups:
         sums_of(scores, self.members, self.bounds, groups, out)
         return out
 
-    def largest(self, scores: np.ndarray, n_wanted: int) -> tuple[np.ndarray, np.ndarray, int]:
-        """Return the groups with the largest sums above 0, by falling sum, ties by number; of a tree, pruned.
+    def largest(
+        self, scores: np.ndarray, n_wanted: int, by_chance: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray, int]:
+        """Return the groups with the largest sums, of those above 0, by falling sum, ties by number; of a tree, pruned.
 
         Parameters
         ----------
         scores : ndarray of shape (n_columns,), float64
             Not negative.
         n_wanted : int
+        by_chance : ndarray of shape (n_groups,), float64, optional
+            Not negative: taken from the sums before these are compared.
 
         Returns
         -------
         groups : ndarray of shape (<= n_wanted,), int64
         sums : ndarray
+            Less those by chance.
         n_visited : int
             Groups whose scores were summed.
         """
+        by_chance = np.zeros(self.n_groups) if by_chance is None else by_chance
+        lift = float(by_chance.max(initial=0.0))  # so that 0 says that a group has nothing, not what chance would have
+
+        def lifted(sums: np.ndarray, groups: Any = slice(None)) -> np.ndarray:
+            return np.where(sums > 0.0, sums - by_chance[groups] + lift, 0.0)
+
         if not self.is_tree:
-            return *largest(self.sums(scores), 0, n_wanted), self.n_groups
+            groups, found = largest(lifted(self.sums(scores)), 0, n_wanted)
+            return groups, found - lift, self.n_groups
         tree, n_visited = self._tree, 0
         best: tuple[np.ndarray, np.ndarray] = (np.empty(0, np.int64), np.empty(0))
         level = tree.roots
@@ -198,12 +210,12 @@ class FeatureGroups:
             sums = self.sums(scores, level)
             n_visited += len(level)
             is_positive = sums > 0.0
-            best = merged(best, (level[is_positive], sums[is_positive]), n_wanted)
+            best = merged(best, (level[is_positive], lifted(sums, level)[is_positive]), n_wanted)
             floor = best[1][-1] if len(best[1]) == n_wanted else 0.0
-            # Summed in another order, a part may exceed the whole by a rounding of each addition.
-            bound = sums * (1.0 + 2.0**-51 * self.sizes[level])
+            # Summed in another order, a part may exceed the whole by a rounding of each addition; chance may have none.
+            bound = sums * (1.0 + 2.0**-51 * self.sizes[level]) + lift
             level = tree.below(level[is_positive & (bound >= floor)])
-        return *best, n_visited
+        return best[0], best[1] - lift, n_visited
 
     @property
     def is_tree(self) -> bool:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from daskfs.errors import DataError, did_you_mean
+
+
+def columns_of_table(names: np.ndarray, several: Mapping[str, tuple[int, int]]) -> np.ndarray:
+    """Return the table's column that each feature was encoded from: `several` have more than one, first and end."""
+    found = names.copy()
+    for name, (first, stop) in several.items():
+        found[first:stop] = name
+    return found
 
 
 class Names(Sequence[str]):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, SerializeAsAny, Tag, model_validator
 
+from daskfs.cluster.jobqueue import JOB_QUEUES, JobOptions
 from daskfs.cluster.open import parse_bytes
 from daskfs.documents import (
     PATH,
@@ -43,11 +45,11 @@ def _known_size(value: Any) -> Any:
     return value
 
 
-def _no_job_queue(kind: Any) -> Any:
-    if kind in ("slurm", "pbs", "lsf", "sge", "oar"):
+def _no_kubernetes(kind: Any) -> Any:
+    if kind == "kubernetes":
         raise ValueError(
-            f"{kind!r} is not supported; start the cluster with dask-jobqueue and give the address of its scheduler "
-            "with kind: address"
+            "expected a cluster that daskfs can start, found 'kubernetes'; start it with dask-kubernetes and give the "
+            "address of its scheduler with kind: address (docs/hpc.md)"
         )
     return kind
 
@@ -143,36 +145,178 @@ class Evaluate(Section):
         return [name for name in self.metrics if name in loss.metrics or name not in PREDICTION_METRICS]
 
 
-class Cluster(Section):
-    """Where the work runs: in this process, in threads, in processes on this machine, or on a running Dask cluster."""
+class Adapt(Section):
+    """Between how many worker processes Dask chooses, as there is work."""
 
-    kind: Annotated[Literal["none", "threads", "local", "address"], BeforeValidator(_no_job_queue)] = "none"
-    n_workers: Count = 1
+    minimum: Annotated[int, Field(ge=0)] = 0
+    maximum: Count
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Adapt:
+        if self.minimum > self.maximum:
+            raise ValueError(f"minimum: expected at most {self.maximum}, found {self.minimum}")
+        return self
+
+
+class Tls(Section):
+    """Certificates of a scheduler that speaks TLS: those it was started with, or signed by the same authority."""
+
+    ca_file: Annotated[str, PATH]
+    cert: Annotated[str, PATH]
+    key: Annotated[str, PATH]
+
+
+Seconds: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Walltime: TypeAlias = Annotated[str, Field(pattern=r"^(\d+-)?\d+(:\d+){0,2}$")]
+
+_OF_MOST_KINDS = ("kind", "n_workers", "memory_limit", "local_directory")
+_OF_JOBS = [field.name for field in fields(JobOptions) if field.name not in _OF_MOST_KINDS]
+_ONLY_WITH: dict[str, tuple[str, ...]] = {  # keys that have an effect with some kinds only
+    **dict.fromkeys(_OF_JOBS, tuple(JOB_QUEUES)),
+    **dict.fromkeys(("start_with", "wait_timeout_s"), (*JOB_QUEUES, "address")),
+    **dict.fromkeys(("cores", "processes", "python", "interface"), (*JOB_QUEUES, "ssh")),
+    **dict.fromkeys(("address", "scheduler_file", "connect_timeout_s"), ("address",)),
+    "tls": ("address", "ssh"),
+    "hosts": ("ssh",),
+    "client_memory_limit": ("local", *JOB_QUEUES, "ssh", "address"),
+}
+
+
+class Cluster(Section):
+    """Where the work runs: here, in processes of this machine, in jobs of a batch system, or on a running cluster.
+
+    What jobs are not told here they take from dask-jobqueue's ``jobqueue.yaml``.
+    """
+
+    kind: Annotated[
+        Literal["none", "threads", "local", "slurm", "pbs", "lsf", "sge", "oar", "ssh", "address"],
+        BeforeValidator(_no_kubernetes),
+    ] = "none"
+    n_workers: Count = Field(default=1, description="threads or worker processes; of jobs, those of all jobs together")
     memory_limit: Size = Field(
-        default="4GiB", description="memory limit of this process or, with workers, of each worker process"
+        default="4GiB",
+        description="memory limit of this process or, with workers, of each worker process; of jobs by default the "
+        "memory of a job by its processes",
     )
     client_memory_limit: Size | None = Field(
         default=None,
         description="memory limit of the client process, with workers; memory_limit by default, at least 1GiB",
     )
-    address: str | None = None
+    address: str | None = Field(default=None, description="of a running scheduler: tcp://host:8786")
+    scheduler_file: Annotated[str | None, PATH] = Field(
+        default=None, description="in place of an address: what dask scheduler --scheduler-file has written"
+    )
+    tls: Tls | None = None
+    hosts: Annotated[list[str], Field(min_length=2)] | None = Field(
+        default=None, description="with kind: ssh, the scheduler's host, then those of the workers"
+    )
+    connect_timeout_s: Seconds | None = Field(
+        default=None, description="how long a running scheduler may take to answer; Dask's 30 s by default"
+    )
+    wait_timeout_s: Seconds | None = Field(
+        default=None,
+        description="how long to wait for workers, before the work begins with those there are; by default as long as "
+        "the batch system takes, and not at all for those of a running scheduler",
+    )
+    start_with: Annotated[int, Field(ge=0)] | None = Field(
+        default=None,
+        description="worker processes that are waited for; n_workers by default, or adapt.minimum, or one of a running "
+        "scheduler",
+    )
+    adapt: Adapt | None = Field(default=None, description="as many workers as there is work for, in place of n_workers")
+    cores: Count | None = Field(default=None, description="threads of a job, or of a host; 1 by default")
+    processes: Count | None = Field(
+        default=None, description="worker processes of a job, or of a host; cores by default"
+    )
+    memory: Size | None = Field(
+        default=None, description="that a job asks for; by default what its workers may take, and 256 MiB"
+    )
+    walltime: Walltime | None = Field(default=None, description="of a job: 02:00:00, 1-12:00:00")
+    lifetime_s: Seconds | None = Field(
+        default=None, description="after which a worker hands over and ends; by default a little before the walltime"
+    )
+    queue: str | None = Field(default=None, description="queue or partition")
+    account: str | None = Field(default=None, description="account or project that pays")
+    resource_spec: str | None = Field(default=None, description="of pbs, sge and oar, in place of cores and memory")
+    prologue: list[str] | None = Field(
+        default=None, description="lines of the job's script before the worker starts: module load, source activate"
+    )
+    directives: list[str] | None = Field(default=None, description="further options of the batch system")
+    python: str | None = Field(default=None, description="the interpreter on the nodes; this one by default")
+    interface: str | None = Field(default=None, description="network of scheduler and workers: ib0")
+    log_directory: Annotated[str | None, PATH] = Field(
+        default=None, description="of the jobs' logs, on a file system that all nodes see; <output>.jobs by default"
+    )
+    config_name: str | None = Field(default=None, description="section of jobqueue.yaml; the kind by default")
     dashboard_address: str | None = "127.0.0.1:0"
     local_directory: Annotated[str | None, PATH] = None
 
     @model_validator(mode="after")
-    def _address_where_asked(self) -> Cluster:
-        if self.kind == "address" and self.address is None:
-            raise ValueError("address: this key is required with kind: address; add it")
-        if self.kind != "address" and self.address is not None:
-            raise ValueError(f"address: has no effect with kind: {self.kind}; write kind: address")
-        if self.client_memory_limit is not None and not self.has_workers:
-            raise ValueError(f"client_memory_limit: has no effect with kind: {self.kind}; set memory_limit")
+    def _keys_with_effect(self) -> Cluster:
+        for key, kinds in _ONLY_WITH.items():
+            if getattr(self, key) is not None and self.kind not in kinds:
+                instead = "set memory_limit" if key == "client_memory_limit" else f"write kind: {' or '.join(kinds)}"
+                raise ValueError(f"{key}: has no effect with kind: {self.kind}; {instead}")
+        if self.kind == "address" and (self.address is None) == (self.scheduler_file is None):
+            found = (
+                "this key is required with" if self.address is None else "leave out scheduler_file, or this key, with"
+            )
+            raise ValueError(f"address: {found} kind: address{'; add it' if self.address is None else ''}")
+        if self.kind == "ssh" and self.hosts is None:
+            raise ValueError("hosts: this key is required with kind: ssh; add it")
+        if self.adapt is not None and "n_workers" in self.model_fields_set and self.n_workers != self.adapt.maximum:
+            raise ValueError("n_workers: has no effect with adapt; leave one of them out")
         return self
+
+    @model_validator(mode="after")
+    def _what_follows(self) -> Cluster:
+        if self.adapt is not None:
+            self.n_workers = self.adapt.maximum
+        if self.hosts is not None:
+            self.n_workers = (len(self.hosts) - 1) * (self.processes or self.cores or 1)
+        if self.kind in JOB_QUEUES:
+            if "memory_limit" not in self.model_fields_set:
+                self.memory_limit = self.jobs().memory_limit_of_worker
+            _ = self.jobs().memory_of_job, self.jobs().lifetime
+        return self
+
+    def jobs(self, log_directory: str | None = None) -> JobOptions:
+        """Return what jobs are asked for, of a pipeline whose workers are jobs; with the default of their logs."""
+        given = {field.name: getattr(self, field.name) for field in fields(JobOptions)}
+        if "memory_limit" not in self.model_fields_set:
+            given["memory_limit"] = None
+        for key in ("memory_limit", "memory"):
+            given[key] = None if given[key] is None else parse_bytes(given[key])
+        given["adapt"] = None if self.adapt is None else (self.adapt.minimum, self.adapt.maximum)
+        options = JobOptions(**given)
+        if log_directory is None or options.log_directory or options.of_file("log-directory"):
+            return options
+        return replace(options, log_directory=log_directory)
+
+    def arguments(self, log_directory: str) -> dict[str, Any]:
+        """Return what `daskfs.cluster.open.open_cluster` takes; with the default folder of jobs' logs."""
+        keys = ["kind", "n_workers", "address", "dashboard_address", "local_directory", "scheduler_file"]
+        keys += ["connect_timeout_s", "wait_timeout_s", "start_with"]
+        found = {key: getattr(self, key) for key in keys} | {"memory_limit": self.limits_nbytes.get("worker")}
+        found |= {"tls": None if self.tls is None else self.tls.model_dump(), "hosts": self.hosts or ()}
+        if self.kind in JOB_QUEUES:
+            jobs = self.jobs(log_directory)
+            found |= {field.name: getattr(jobs, field.name) for field in fields(JobOptions)}
+        elif self.kind == "ssh":
+            found |= {key: getattr(self, key) for key in ("cores", "processes", "python", "interface")}
+        return found
 
     @property
     def has_workers(self) -> bool:
         """True where the work runs in worker processes."""
-        return self.kind in ("local", "address")
+        return self.kind not in ("none", "threads")
+
+    @property
+    def threads_of_worker(self) -> int:
+        """Threads of each worker process, as far as is known."""
+        if self.kind in JOB_QUEUES:
+            return self.jobs().threads_of_worker
+        return (self.cores or 1) // (self.processes or self.cores or 1)
 
     @property
     def limits_nbytes(self) -> dict[str, int]:
@@ -273,6 +417,16 @@ class Pipeline(Section):
         """Path of the run's folder."""
         return Path(self.output or "")
 
+    @property
+    def cluster_arguments(self) -> dict[str, Any]:
+        """What `daskfs.cluster.open.open_cluster` takes."""
+        return self.cluster.arguments(f"{self.output_path}.jobs")
+
+    @property
+    def cluster_jobs(self) -> JobOptions:
+        """What jobs are asked for, where the workers are jobs."""
+        return self.cluster.jobs(f"{self.output_path}.jobs")
+
     def to_document(self) -> dict[str, Any]:
         """Return the resolved pipeline as plain mappings: what pipeline.yaml of a run holds."""
         return self.model_dump(mode="json")
@@ -311,7 +465,8 @@ def build_pipeline(document: dict[str, Any], where: str, folder: Path) -> Pipeli
     if isinstance(pipeline.store, Store):
         pipeline.store.path = pipeline.store.path or f"runs/{pipeline.name}.zarr"
     pipeline.output = pipeline.output or f"runs/{pipeline.name}"
-    for part in (pipeline, pipeline.source, pipeline.store, pipeline.features, pipeline.cluster):
+    cluster = pipeline.cluster
+    for part in (pipeline, pipeline.source, pipeline.store, pipeline.features, cluster, cluster.tls):
         if isinstance(part, Section):
             resolve_paths(part, folder)
     if pipeline.features is not None:

@@ -13,12 +13,14 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from daskfs.cluster.jobqueue import JOB_QUEUES, job_script
 from daskfs.cluster.open import parse_bytes
-from daskfs.errors import ConfigError, PlanError, did_you_mean
+from daskfs.errors import ConfigError, DataError, PlanError, did_you_mean
+from daskfs.feature_maps.groups import FeatureGroups
 from daskfs.losses import LOSSES, PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.blocks import Crowding
 from daskfs.matrix.buffers import DEFAULT_BLOCK_NBYTES
-from daskfs.matrix.names import Names
+from daskfs.matrix.names import Names, columns_of_table
 from daskfs.matrix.target import kind_of_target, kind_of_values
 from daskfs.pipeline.config import Cluster, Pipeline, Split
 from daskfs.pipeline.selections import key_of_n_features
@@ -255,6 +257,7 @@ def facts_of(pipeline: Pipeline, source: Source | None = None) -> DataFacts:
         )
     tile_shape = None if wanted.tile_shape is None else (wanted.tile_shape[0], wanted.tile_shape[1])
     layout = choose_layout(n_samples, n_features, wanted.dtype, wanted.codec, tile_shape=tile_shape)
+    names, table_columns = _columns_for_groups(pipeline, source)
     return DataFacts(
         n_samples=n_samples,
         n_features=n_features,
@@ -268,7 +271,26 @@ def facts_of(pipeline: Pipeline, source: Source | None = None) -> DataFacts:
         n_stored=_n_stored(pipeline.split, n_samples, wanted.shuffle),
         has_parts=source.has_parts,
         held_nbytes=source.held_nbytes,
+        names=names,
+        table_columns=table_columns,
     )
+
+
+def _columns_for_groups(pipeline: Pipeline, source: Source) -> tuple[Names | None, np.ndarray | None]:
+    """Return names and table's columns of the features, as far as a table's first rows tell the groups asked for."""
+    groups = [getattr(one, "feature_groups", None) for one in pipeline.selections.values()]
+    groups = [one for one in groups if one is not None]
+    found = source.estimate_columns() if groups else None
+    if found is None:
+        return None, None
+    names, several = np.array(found[0], dtype=object), found[1]
+    columns = Names(len(names), names), columns_of_table(names, several)
+    try:
+        for one in groups:
+            FeatureGroups.given(one, len(names), *columns)
+    except DataError:  # a category that comes later in the table may have been meant
+        return None, None
+    return columns
 
 
 def facts_in_place(pipeline: Pipeline, source: Source, shape: tuple[int, int]) -> DataFacts:
@@ -373,6 +395,8 @@ class ProcessLimits(NamedTuple):
     client: int
     worker: int | None = None
     """None where no work is done in other processes."""
+    n_threads: int = 1
+    """Threads of each worker process."""
 
     @property
     def by_process(self) -> dict[str, int]:
@@ -382,7 +406,7 @@ class ProcessLimits(NamedTuple):
     @property
     def n_tasks_in_process(self) -> int:
         """Tasks that share the memory of a process: one for each thread."""
-        return self.n_workers if self.kind == "threads" else 1
+        return self.n_workers if self.kind == "threads" else self.n_threads
 
     @property
     def of_tasks(self) -> Literal["client", "worker"]:
@@ -439,7 +463,7 @@ class ProcessLimits(NamedTuple):
         """Return the bytes that ingest may take in a process, in addition to what that takes anyway."""
         left = self._left_to_ingest(self.base_of_client(data.n_samples, data.held_nbytes), self.client)
         if self.ingests_on_workers(data):  # the client reads what they cannot
-            left = min(left, self._left_to_ingest(self.base_of_worker(), self.worker or 0))
+            left = min(left, self._left_to_ingest(self.base_of_worker(), self.worker or 0) // self.n_threads)
         if data.n_entries is not None:
             left = min(left, max(SPARSE_INGEST_NBYTES, INGEST_SHARE * data.store_nbytes))
         return max(left, 16 * MIB)
@@ -450,7 +474,7 @@ class ProcessLimits(NamedTuple):
     def base_of_client(self, n_samples: int, held_nbytes: int = 0) -> Budget:
         """Return what the client process takes whatever it does."""
         base = Budget().add("the process", BASE_CLIENT_NBYTES).add("held between tasks", HELD_NBYTES["client"])
-        if self.kind in ("threads", "local"):
+        if self.kind in ("threads", "local", *JOB_QUEUES):
             base.add("scheduler and dashboard", BASE_SCHEDULER_NBYTES)
         if held_nbytes:
             base.add("names of variants and samples", held_nbytes)
@@ -468,7 +492,9 @@ class ProcessLimits(NamedTuple):
 
 def limits_of(cluster: Cluster, n_workers: int | None = None) -> ProcessLimits:
     """Return the limits that a pipeline sets; `n_workers` of a running cluster, where they are known."""
-    return ProcessLimits(cluster.kind, n_workers or cluster.n_workers, **cluster.limits_nbytes)
+    return ProcessLimits(
+        cluster.kind, n_workers or cluster.n_workers, **cluster.limits_nbytes, n_threads=cluster.threads_of_worker
+    )
 
 
 @dataclass(frozen=True)
@@ -587,6 +613,33 @@ class Plan:
         return lines
 
 
+def jobs_of(pipeline: Pipeline, *, to_run: bool = False) -> dict[str, Any]:
+    """Return how many jobs a pipeline asks a batch system for, and their script; nothing where it asks for none.
+
+    Raises
+    ------
+    ConfigError
+        With `to_run`, where dask-jobqueue is not installed.
+    """
+    if pipeline.cluster.kind not in JOB_QUEUES:
+        return {}
+    jobs = pipeline.cluster_jobs
+    try:
+        return {"n_jobs": jobs.n_jobs, "job_script": job_script(jobs)}
+    except ConfigError as fault:
+        if to_run or fault.where != "cluster.kind":
+            raise
+        return {"n_jobs": jobs.n_jobs, "job_script": None, "problem": f"{fault.problem}: {fault.remedy}"}
+
+
+def text_of_jobs(jobs: Mapping[str, Any]) -> str:
+    """Return what `jobs_of` returns for a reader."""
+    if not jobs:
+        return ""
+    script = jobs["job_script"]
+    return f"jobs     {jobs['n_jobs']} of this script:\n\n{script}" if script else f"jobs     {jobs['problem']}"
+
+
 def plan_pipeline(pipeline: Pipeline, facts: DataFacts, n_workers: int | None = None) -> Plan:
     """Plan every step of a pipeline.
 
@@ -620,7 +673,7 @@ def plan_pipeline(pipeline: Pipeline, facts: DataFacts, n_workers: int | None = 
 
 def _planned(pipeline: Pipeline, facts: DataFacts, limits: ProcessLimits) -> Plan:
     """Plan with these limits: the tasks get what the client's part of a selection leaves of their process."""
-    n_threads = 1 if limits.kind == "none" else limits.n_workers
+    n_threads = 1 if limits.kind == "none" else limits.n_workers * limits.n_threads
     more = {"n_threads": n_threads, "tile_shape": facts.tile_shape, "target": facts.target}
     more |= {"n_stored": facts.n_stored, "has_statistics": facts.has_statistics, "n_entries": facts.n_trained}
     more |= {"crowding": facts.crowding, "names": facts.names, "table_columns": facts.table_columns}

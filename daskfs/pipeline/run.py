@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from daskfs import interrupts
+from daskfs.cluster.jobqueue import JOB_QUEUES
 from daskfs.cluster.open import open_cluster
 from daskfs.cluster.workers import Workers
 from daskfs.documents import dump_yaml
@@ -33,7 +34,9 @@ from daskfs.pipeline.planning import (
     facts_in_place,
     facts_of,
     facts_of_store,
+    jobs_of,
     plan_pipeline,
+    text_of_jobs,
 )
 from daskfs.pipeline.progress import watched
 from daskfs.pipeline.refit import refit_by_ridge
@@ -104,6 +107,7 @@ def run_pipeline(
     """
     if not resume:
         check_output(pipeline.output_path, force=force)
+    jobs = text_of_jobs(jobs_of(pipeline, to_run=True))
     write = _of_stream(pipeline, stream, model, resume) if pipeline.is_stream else _of_store(pipeline)
     output = pipeline.output_path
     folder: RunFolder | None = None
@@ -112,6 +116,8 @@ def run_pipeline(
             folder = RunFolder.resume(output) if resume else RunFolder.start(output, force=force)
         watching = watched(folder.path, pipeline.name, progress)
         with interrupts.guard(), _explained(folder.path), watching as steps:
+            for line in filter(None, jobs.splitlines()):
+                steps.say(line)
             results = write(folder, steps)
         with interrupts.concluding():
             folder.finish()
@@ -193,9 +199,10 @@ class _Run:
             self.folder.checkpoint.claim(_settings(pipeline, store))
             self._warm_up(store)
             workers = workers or opened.enter_context(self._cluster(kind))
-            if kind == "address":
-                self._plan_again(self.plan.data, workers.n_threads)
-            if cluster.dashboard_address is not None and workers.client is not None and kind != "address":
+            if kind not in ("none", "threads", "local"):
+                self._plan_again(self.plan.data, -(-workers.n_threads // self.plan.limits.n_threads))
+            if cluster.dashboard_address is not None and kind in ("threads", "local", *JOB_QUEUES):
+                assert workers.client is not None
                 self.steps.tell(f"dashboard: {workers.client.dashboard_link}")
             with workers.performance_report(path / "dask.html"):
                 results = {label: self._select(label, store, workers) for label in pipeline.selections}
@@ -203,15 +210,11 @@ class _Run:
         return results
 
     def _cluster(self, kind: str) -> AbstractContextManager[Workers]:
-        cluster = self.pipeline.cluster
-        return open_cluster(
-            kind,
-            n_workers=cluster.n_workers,
-            memory_limit=cluster.limits_nbytes.get("worker"),
-            address=cluster.address,
-            dashboard_address=cluster.dashboard_address,
-            local_directory=cluster.local_directory,
-        )
+        return open_cluster(**self.pipeline.cluster_arguments | {"kind": kind}, tell=self._tell)
+
+    def _tell(self, line: str) -> None:
+        self.steps.say(line)
+        self.steps.tell(line)
 
     def _plan_again(self, facts: DataFacts, n_workers: int) -> None:
         """Plan again where the sizes, or the number of workers, turn out other than planned with."""

@@ -168,15 +168,7 @@ class StreamRun:
         holdout = None if pipeline.split is None else Holdout(pipeline.split)
         keep = None if holdout is None else holdout.is_kept
         self.steps.say(f"{label}: learning")
-        cluster = pipeline.cluster
-        with open_cluster(
-            cluster.kind,
-            n_workers=cluster.n_workers,
-            memory_limit=cluster.limits_nbytes.get("worker"),
-            address=cluster.address,
-            dashboard_address=cluster.dashboard_address,
-            local_directory=cluster.local_directory,
-        ) as workers:
+        with open_cluster(**pipeline.cluster_arguments, tell=self._tell) as workers:
             self.steps.start(f"{selector.method}-stream", 1)
             selector.set_params(client=workers.client)
             if self.comes_once:

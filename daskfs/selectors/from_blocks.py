@@ -44,8 +44,11 @@ class _TakesBlocks(BaseSelector):
     """What fits of rows and of columns share."""
 
     _axis: ClassVar[Axis]
-    _passes_once: ClassVar[bool] = False
-    """Whether blocks that pass by once are learnt from as they come."""
+
+    @property
+    def _passes_once(self) -> bool:
+        """Whether blocks that pass by once are learnt from as they come."""
+        return False
 
     def _fit_passing(self, blocks: PassingBlocks, n_expected: int | None) -> None:
         """Select while blocks pass by."""
@@ -132,8 +135,9 @@ class TakesColumnBlocks(_TakesBlocks):
         again: the answer is that of `fit` on the same columns, bit for bit. Promises of an unknown number of columns
         are computed once more, before the rest, to know it. Blocks of another iterator pass by once:
         `OnlineSubstitution` presents them as they come, in one epoch, and knows nothing of columns that are gone
-        (``fit`` with ``n_epochs=1`` and the same `n_features` gives the same bits); `AsyncOnlineSubstitution`, whose
-        workers exchange columns, writes them to temporary files first. Memory: beside what `fit` takes, ``prefetch +
+        (``fit`` with ``n_epochs=1`` and the same `n_features` gives the same bits); with `feature_groups`, which blocks
+        may cut, and by `AsyncOnlineSubstitution`, whose workers exchange columns, they are written to temporary files
+        first. Memory: beside what `fit` takes, ``prefetch +
         2`` blocks.
         """
         self.check_parameters()

@@ -143,6 +143,10 @@ class Source(ABC):
         """Return (n_samples, n_features) without reading the whole source; an estimate for text tables."""
         return self.n_samples, len(self.feature_names)
 
+    def estimate_columns(self) -> tuple[list[str], dict[str, tuple[int, int]]] | None:
+        """Return the features' names and `table_columns` without reading the whole table; None: no table."""
+        return None
+
     @property
     def held_nbytes(self) -> int:
         """Bytes of what is held of names and the like, beside blocks, where they grow with the source."""

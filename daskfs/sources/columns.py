@@ -146,20 +146,23 @@ class NumberEncoder:
     fill: float | None = None
     centre: float = 0.0
     scale: float = 1.0
+    has_indicator: bool = False
 
     @property
     def feature_names(self) -> list[str]:
-        """The column's name."""
-        return [self.name]
+        """The column's name, and that of what is 1 where it is missing."""
+        return [self.name, f"{self.name}={MISSING}"][: 1 + self.has_indicator]
 
     def unchanged(self, values: pa.Array) -> np.ndarray | None:
         """Return numbers that are written as they are, finite or not; None where there is more to do."""
         is_whole = not self.integer or pa.types.is_integer(values.type)
-        is_plain = is_whole and self.centre == 0.0 and self.scale == 1.0
+        is_plain = is_whole and self.centre == 0.0 and self.scale == 1.0 and not self.has_indicator
         return plain_numbers(values) if is_plain else None
 
     def encode(self, values: pa.Array, out: np.ndarray) -> None:
-        """Write one column."""
+        """Write the number, and whether it was missing."""
+        if self.has_indicator:
+            out[:, 1] = pc.is_null(values).to_numpy(zero_copy_only=False)
         numbers = checked_numbers(self.name, values, integer=self.integer, fill=self.fill)
         if self.centre != 0.0 or self.scale != 1.0:
             numbers = (numbers - self.centre) / self.scale
@@ -271,6 +274,8 @@ class DateEncoder:
     years: Sequence[int] = ()
     dummies: bool = True
     drop_first: bool = False
+    may_be_missing: bool = False
+    has_indicator: bool = False
 
     def __post_init__(self) -> None:
         self._values = {part: list(self.years if part == "year" else RANGES[part]) for part in self.parts}
@@ -280,10 +285,19 @@ class DateEncoder:
         """name.part, or name.part=value for every dummy."""
         if not self.dummies:
             return [f"{self.name}.{part}" for part in self.parts]
-        return [f"{self.name}.{part}={value}" for part in self.parts for value in self._values[part][self.drop_first :]]
+        names = [
+            f"{self.name}.{part}={value}" for part in self.parts for value in self._values[part][self.drop_first :]
+        ]
+        return [*names, f"{self.name}={MISSING}"] if self.has_indicator else names
 
     def encode(self, values: pa.Array, out: np.ndarray) -> None:
-        """Write the parts side by side."""
+        """Write the parts side by side, zeros where there is no date."""
+        present = np.ones(len(values), dtype=bool)
+        if self.may_be_missing:
+            present = pc.is_valid(values).to_numpy(zero_copy_only=False)
+            values = values.filter(pa.array(present))
+        if self.has_indicator:
+            out[:, -1] = ~present
         dates = checked_dates(self.name, values, self.date_format)
         start = 0
         for part in self.parts:
@@ -294,17 +308,18 @@ class DateEncoder:
                 continue
             known = np.asarray(self._values[part], dtype=np.int64)
             stop = start + len(known) - self.drop_first
-            write_dummies(self._codes(part, known, numbers), out[:, start:stop], self.drop_first)
+            codes = np.full(len(present), -1, dtype=np.int64)
+            codes[present] = self._codes(part, known, numbers, np.flatnonzero(present))
+            write_dummies(codes, out[:, start:stop], self.drop_first)
             start = stop
 
-    def _codes(self, part: str, known: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    def _codes(self, part: str, known: np.ndarray, numbers: np.ndarray, rows: np.ndarray) -> np.ndarray:
         codes = np.searchsorted(known, numbers)
         wrong = known[np.minimum(codes, len(known) - 1)] != numbers
         if wrong.any():
-            row = int(np.flatnonzero(wrong)[0])
-            raise BadValue(
-                self.name, row, f"expected a {part} among {known.tolist()}, found {numbers[row]}", "add it to years"
-            )
+            k = int(np.flatnonzero(wrong)[0])
+            problem = f"expected a {part} among {known.tolist()}, found {numbers[k]}"
+            raise BadValue(self.name, int(rows[k]), problem, "add it to years")
         return codes
 
 
@@ -321,9 +336,8 @@ def checked_dates(name: str, values: pa.Array, date_format: str) -> pa.Array:
         null = pc.is_null(dates).to_numpy(zero_copy_only=False)
         unreadable = null & pc.is_valid(values).to_numpy(zero_copy_only=False)
         if not unreadable.any():
-            raise BadValue(
-                name, int(np.flatnonzero(null)[0]), "expected a date, found a missing value", "set missing: drop"
-            )
+            remedy = "set missing: drop, or zero where its parts are dummies"
+            raise BadValue(name, int(np.flatnonzero(null)[0]), "expected a date, found a missing value", remedy)
         row = int(np.flatnonzero(unreadable)[0])
         raise BadValue(
             name,

@@ -20,7 +20,7 @@ from daskfs.errors import DaskfsError, SchemaError, SourceError, did_you_mean
 from daskfs.sources import csv_faults, csv_records
 from daskfs.sources.base import part_nbytes
 from daskfs.sources.csv_records import PartOfFile, RecordReader, TextPart, cut_text
-from daskfs.sources.csv_types import arrow_type, guessed_type, trimmed, ungrouped
+from daskfs.sources.csv_types import arrow_type, guessed_type, is_text_of_number, numbers_of_texts, trimmed
 from daskfs.sources.files import COMPRESSED, PathLike, text_ratio, unchanged
 from daskfs.sources.roles import Names
 from daskfs.sources.table import FileTable, TableBatch, TableOptions
@@ -221,8 +221,8 @@ class CsvSource(FileTable):
             try:
                 for batch in self._parse(stream, columns, max(head_nbytes, first_line_nbytes(stream))):
                     batch = self._trimmed(batch)
-                    if self.layout.thousands:
-                        batch = ungrouped(batch, columns, self.layout)
+                    if self.layout.thousands or self._has_percents:
+                        batch = numbers_of_texts(batch, columns, self.layout)
                     yield TableBatch(batch, str(file), n_rows)
                     n_rows += batch.num_rows
             except (pa.ArrowInvalid, pa.ArrowKeyError, OSError) as fault:
@@ -308,12 +308,16 @@ class CsvSource(FileTable):
         if sys.byteorder != "little":
             return False
         within_numbers = any(sign.isalnum() or sign in "+-" for sign in layout.delimiter + layout.quote)
-        is_known = not layout.thousands and not layout.skip_initial_space and not within_numbers
+        of_texts = layout.thousands or self._has_percents
+        is_known = not of_texts and not layout.skip_initial_space and not within_numbers
         return is_known and sum(file.stat().st_size for file in self.files) >= csv_records.WORTH_COMPILING_NBYTES
 
     def _type_of(self, column: ColumnSchema) -> pa.DataType:
-        found = arrow_type(column)
-        return pa.string() if self.layout.thousands and pa.types.is_floating(found) else found
+        return pa.string() if is_text_of_number(column, self.layout) else arrow_type(column)
+
+    @property
+    def _has_percents(self) -> bool:
+        return self.schema is not None and any(column.dtype == "percent" for column in self.schema.columns.values())
 
     def _trimmed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if not self.layout.skip_initial_space:

@@ -41,7 +41,7 @@ def find_fault(
         (k, name)
         for k, name in enumerate(names)
         if name in columns
-        and columns[name].dtype in ("number", "integer")
+        and columns[name].dtype in ("number", "integer", "percent")
         and columns[name].resolved_encoding != "category"
         and columns[name].role not in ("id", "split")
     ]
@@ -56,7 +56,10 @@ def find_fault(
                     continue
                 for k, name in numeric:
                     text = record[k].strip() if layout.skip_initial_space else record[k]
-                    if text not in missing and not _is_number(record[k].strip(), layout):
+                    number = record[k].strip()
+                    if columns[name].dtype == "percent":
+                        number = number.removesuffix("%").rstrip()
+                    if text not in missing and not _is_number(number, layout):
                         return _unreadable(path, line, name, record[k], layout)
     except _UndecodableError as fault:
         return not_utf8(path, fault.line, fault.found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -24,7 +25,12 @@ def guessed_type(values: pa.ChunkedArray) -> pa.DataType:
 _NUMBER = r"^\s*[+-]?(\d+[.,]?\d*|[.,]\d+|\d{1,3}([., '_]\d{3})+([.,]\d*)?)([eE][+-]?\d+)?\s*$"
 
 
-def ungrouped(batch: pa.RecordBatch, columns: Mapping[str, ColumnSchema], layout: TableFormat) -> pa.RecordBatch:
+def is_text_of_number(column: ColumnSchema, layout: TableFormat) -> bool:
+    """Tell whether a column's numbers are read as texts: with signs between groups of digits, or a percent sign."""
+    return pa.types.is_floating(arrow_type(column)) and (bool(layout.thousands) or column.dtype == "percent")
+
+
+def numbers_of_texts(batch: pa.RecordBatch, columns: Mapping[str, ColumnSchema], layout: TableFormat) -> pa.RecordBatch:
     """Return a batch whose numbers, read as texts, are numbers: their digits stand in groups of three, or in none.
 
     Raises
@@ -33,13 +39,19 @@ def ungrouped(batch: pa.RecordBatch, columns: Mapping[str, ColumnSchema], layout
         A text is no such number.
     """
     sign, decimal = re.escape(layout.thousands), re.escape(layout.decimal)
-    number = rf"^\s*[+-]?(\d{{1,3}}({sign}\d{{3}})+|\d+)?({decimal}\d*)?([eE][+-]?\d+)?\s*$"
+    digits = rf"(\d{{1,3}}({sign}\d{{3}})+|\d+)?" if sign else r"\d*"
+    number = rf"^\s*[+-]?{digits}({decimal}\d*)?([eE][+-]?\d+)?\s*"
     arrays = []
     for name, values in zip(batch.schema.names, batch.columns, strict=True):
-        if pa.types.is_floating(arrow_type(columns[name])):
-            if not pc.all(pc.match_substring_regex(values, number)).as_py() and values.null_count < len(values):
+        if is_text_of_number(columns[name], layout):
+            ending = r"%?\s*$" if columns[name].dtype == "percent" else "$"
+            if not pc.all(pc.match_substring_regex(values, number + ending)).as_py() and values.null_count < len(
+                values
+            ):
                 raise pa.ArrowInvalid(f"a text in column {name!r} is no number")
-            plain = pc.replace_substring(values, layout.thousands, "")
+            plain = pc.replace_substring(values, layout.thousands, "") if sign else values
+            if columns[name].dtype == "percent":
+                plain = pc.replace_substring(plain, "%", "")
             values = pc.cast(pc.utf8_trim_whitespace(pc.replace_substring(plain, layout.decimal, ".")), pa.float64())
         arrays.append(values)
     return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
@@ -59,3 +71,21 @@ def trimmed(values: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(values.type):
         return pa.DictionaryArray.from_arrays(values.indices, pc.utf8_trim_whitespace(values.dictionary))
     return pc.utf8_trim_whitespace(values) if pa.types.is_string(values.type) else values
+
+
+def numbers_in(texts: pa.Array, layout: TableFormat) -> np.ndarray:
+    """Return the number that each text is, with a percent sign or without; NaN where it is none."""
+    plain = pc.replace_substring_regex(pc.utf8_trim_whitespace(texts), r"\s*%$", "")
+    sign, decimal = re.escape(layout.thousands), re.escape(layout.decimal)
+    digits = rf"(\d{{1,3}}({sign}\d{{3}})+|\d+)" if sign else r"\d+"
+    number = rf"^[+-]?({digits}({decimal}\d*)?|{decimal}\d+)([eE][+-]?\d+)?$"
+    is_number = pc.match_substring_regex(plain, number)
+    if sign:
+        plain = pc.replace_substring(plain, layout.thousands, "")
+    plain = pc.replace_substring(plain, layout.decimal, ".")
+    return as_floats(pc.if_else(is_number, plain, pa.scalar(None, plain.type)))
+
+
+def as_floats(values: pa.Array) -> np.ndarray:
+    """Return numbers or texts of numbers as float64, NaN where a value is missing."""
+    return np.asarray(pc.fill_null(pc.cast(values, pa.float64()), np.nan).to_numpy(zero_copy_only=False))

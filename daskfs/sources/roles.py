@@ -122,6 +122,7 @@ def _with_role(
         kept.pop("drop_first", None)
     if role in ("target", "weight") and kept.get("missing") not in NEVER_IMPUTED:
         kept.pop("missing", None)
+        kept.pop("missing_indicator", None)
     return ColumnSchema.model_validate(kept)
 
 

@@ -71,7 +71,9 @@ class Survey:
         for name, levels in self.level_counts.items():
             levels.update(table[name])
         for name, years in self.years.items():
-            years.update(years_of(checked_dates(name, table[name], self.columns[name].date_format)))
+            column = self.columns[name]
+            present = table[name].drop_null() if column.missing == "zero" else table[name]
+            years.update(years_of(checked_dates(name, present, column.date_format)))
         for name, moments in self.moments.items():
             column = self.columns[name]
             present = table[name].drop_null() if column.missing == "mean" else table[name]
@@ -159,12 +161,21 @@ def make_encoder(name: str, column: ColumnSchema, survey: Survey, notes: list[st
         return _category_encoder(name, column, survey, notes)
     if isinstance(column.encoding, DateEncoding):
         years = sorted(survey.years.get(name, ())) if column.encoding.years is None else sorted(column.encoding.years)
-        dummies = column.encoding.as_ == "dummies"
-        return DateEncoder(name, column.date_format, column.encoding.date_parts, years, dummies, column.drop_first)
+        return DateEncoder(
+            name,
+            column.date_format,
+            column.encoding.date_parts,
+            years,
+            dummies=column.encoding.as_ == "dummies",
+            drop_first=column.drop_first,
+            may_be_missing=column.missing == "zero",
+            has_indicator=column.missing_indicator,
+        )
     moments = survey.moments.get(name, Moments())
     if encoding == "log_bins":
         raise SchemaError("bins are features of sparse rows", f"column '{name}'", "set one_hot: sparse of the source")
-    encoder = NumberEncoder(name, column.dtype == "integer", fill_of(column, moments.mean))
+    fill = fill_of(column, moments.mean)
+    encoder = NumberEncoder(name, column.dtype == "integer", fill, has_indicator=column.missing_indicator)
     if encoding == "standardised":
         encoder.centre, encoder.scale = moments.mean, moments.std or 1.0
     return encoder

@@ -158,7 +158,7 @@ class TableSource(Source):
     @property
     def encoding(self) -> dict[str, Any]:
         """The columns in use with their schema."""
-        return {name: column.model_dump(mode="json", by_alias=True) for name, column in self.columns.items()}
+        return {name: column.to_document() for name, column in self.columns.items()}
 
     @cached_property
     def survey(self) -> Survey:
@@ -233,23 +233,38 @@ class TableSource(Source):
     @property
     def table_columns(self) -> dict[str, tuple[int, int]]:
         """Columns that became several features, with the first of these and the end."""
+        return self._several(self.encoders)
+
+    def _several(self, encoders: dict[str, Encoder]) -> dict[str, tuple[int, int]]:
         found, stop = {}, 0
         for name in self.named("feature"):
-            first, stop = stop, stop + len(self.encoders[name].feature_names)
+            first, stop = stop, stop + len(encoders[name].feature_names)
             if stop - first > 1:
                 found[name] = (first, stop)
         return found
 
     def estimate_shape(self) -> tuple[int | None, int]:
         """Return (n_samples, n_features) from the first batch of the table."""
-        if "survey" in self.__dict__:
-            return self.n_samples or self.estimate_n_samples(), len(self.feature_names)
+        n_samples = self.n_samples if "survey" in self.__dict__ else None
+        return n_samples or self.estimate_n_samples(), len(self._features(self._first_encoders))
+
+    def estimate_columns(self) -> tuple[list[str], dict[str, tuple[int, int]]]:
+        """Return the features' names and `table_columns` from the first batch of the table."""
+        return self._features(self._first_encoders), self._several(self._first_encoders)
+
+    @property
+    def _first_encoders(self) -> dict[str, Encoder]:
+        """Those of the table where it has been read, else of its first batch."""
+        return self.encoders if "survey" in self.__dict__ else self._encoders_of_first_batch
+
+    @cached_property
+    def _encoders_of_first_batch(self) -> dict[str, Encoder]:
         survey = Survey(self.columns, by_id=self.by_id)
         if survey.columns:
             for batch in self.batches(self._columns_to_survey):
                 self._survey_batch(survey, batch)
                 break
-        return self.estimate_n_samples(), len(self._features(self._encoders_from(survey, [])))
+        return self._encoders_from(survey, [])
 
     def estimate_target(self) -> TargetKind:
         """Return what the target is taken for, from the first batch of the table."""

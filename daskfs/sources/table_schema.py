@@ -120,7 +120,9 @@ class ColumnSchema(Document):
     """One column of a table."""
 
     role: Literal["feature", "target", "weight", "id", "split", "ignore"] = "feature"
-    dtype: Literal["number", "integer", "string", "date", "time", "datetime"] = "number"
+    dtype: Literal["number", "integer", "percent", "string", "date", "time", "datetime"] = Field(
+        "number", description='percent: text such as "12.5 %" in a CSV file, read as 12.5'
+    )
     format: str | None = Field(None, description="Format of dates and times, as for strptime; ISO by default")
     encoding: Literal["number", "standardised", "category", "log_bins"] | DateEncoding | None = Field(
         None,
@@ -128,6 +130,9 @@ class ColumnSchema(Document):
         "each bin of a squared logarithm, with one_hot: sparse",
     )
     missing: MissingPolicy = "error"
+    missing_indicator: bool = Field(
+        False, description="A feature of its own that is 1 where a number or a date is missing"
+    )
     categories: list[str] | None = Field(None, min_length=1, description="The categories; by default those in the data")
     min_count: int = Field(1, ge=1, description="Categories with fewer rows are pooled into one called other")
     max_categories: int | None = Field(None, ge=1, description="Keep the most frequent categories and pool the rest")
@@ -169,6 +174,10 @@ class ColumnSchema(Document):
             raise ValueError("give either categories, or min_count and max_categories to choose them by")
         if self.role in ("target", "weight") and self.missing not in ("error", "drop"):
             raise ValueError(f"a {self.role} is never imputed: expected missing: error or drop, found {self.missing!r}")
+        if self.missing_indicator and (self.role != "feature" or self.missing in ("error", "drop")):
+            raise ValueError("missing_indicator: only for a feature with missing: mean, zero or a number")
+        if self.missing_indicator and self.resolved_encoding in ("category", "log_bins"):
+            raise ValueError("missing_indicator: is for numbers and dates; write missing: category")
         if self.categories is not None and len(set(self.categories)) < len(self.categories):
             raise ValueError("categories: duplicate category; name each once")
         return self
@@ -192,8 +201,10 @@ class ColumnSchema(Document):
         wrong = [part for part in parts if part in absent]
         if wrong:
             raise ValueError(f"a {self.dtype} has no {' and no '.join(wrong)}")
-        if self.missing not in ("error", "drop"):
-            raise ValueError(f"missing dates can be error or drop, found {self.missing!r}")
+        as_dummies = isinstance(self.encoding, DateEncoding) and self.encoding.as_ == "dummies"
+        if self.missing not in ("error", "drop") and not (as_dummies and self.missing == "zero"):
+            allowed = "error, drop or zero" if as_dummies else "error or drop"
+            raise ValueError(f"missing dates can be {allowed}, found {self.missing!r}")
 
     @property
     def resolved_encoding(self) -> str:
@@ -205,6 +216,11 @@ class ColumnSchema(Document):
         if self.dtype in DATE_FORMATS:
             return "date"
         return "category" if self.dtype == "string" else "number"
+
+    def to_document(self) -> dict[str, Any]:
+        """Return what makes a store another one; without what is as it was before there was a choice."""
+        unchanged = None if self.missing_indicator else {"missing_indicator"}
+        return self.model_dump(mode="json", by_alias=True, exclude=unchanged)
 
     @property
     def date_format(self) -> str:

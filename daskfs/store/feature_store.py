@@ -15,7 +15,7 @@ from daskfs.cluster.workers import Workers
 from daskfs.errors import ConfigError, StoreError, StoreFormatError, did_you_mean
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import ColumnStatistics, Crowding, Rows, SparseColumns, SparseRows, Strip
-from daskfs.matrix.names import Names
+from daskfs.matrix.names import Names, columns_of_table
 from daskfs.store.header import SparseHeader, StoreHeader
 from daskfs.store.manifest import MANIFEST, Manifest, identity_of, read_checksums, read_manifest
 from daskfs.store.sparse.names import StoredNames
@@ -253,12 +253,7 @@ class FeatureStore(Matrix):
     def table_columns(self) -> np.ndarray | None:
         """Names of the table's columns that the features were encoded from; None where the source was no table."""
         several = self.source.get("table_columns")
-        if several is None:
-            return None
-        names = self.names.array().copy()
-        for name, (first, stop) in several.items():
-            names[first:stop] = name
-        return names
+        return None if several is None else columns_of_table(self.names.array(), several)
 
     def exists(self) -> bool:
         """Return whether the store's folder is still there."""

@@ -412,7 +412,7 @@ def test_a_resumed_fit_knows_what_the_interrupted_one_knew(baseline, names, X, t
 def test_a_pass_decodes_each_tile_once_where_its_columns_fit_and_the_plan_says_how_often(
     tmp_path, X, targets, monkeypatch, tile_shape, n_blocks
 ):
-    monkeypatch.setattr("daskfs.baselines.columns.standard_columns.BLOCK_VALUES", 400 * 6)
+    monkeypatch.setattr("daskfs.baselines.standard_columns.BLOCK_VALUES", 400 * 6)
     store = ingest(X, tmp_path / "s.zarr", y=targets["squared"], tile_shape=tile_shape)
     n, p = store.shape
     more = {"tile_shape": tile_shape}
@@ -438,7 +438,7 @@ def test_a_pass_decodes_each_tile_once_where_its_columns_fit_and_the_plan_says_h
 def test_columns_that_pass_in_blocks_give_the_bits_of_those_in_memory(baseline, X, targets, monkeypatch):
     expected = clone(baseline).fit(X, targets["squared"])
     monkeypatch.setattr("daskfs.baselines.columns.base.CACHE_NBYTES", 0)
-    monkeypatch.setattr("daskfs.baselines.columns.standard_columns.BLOCK_VALUES", 400 * 7)
+    monkeypatch.setattr("daskfs.baselines.standard_columns.BLOCK_VALUES", 400 * 7)
     found = clone(baseline).fit(X, targets["squared"])
     np.testing.assert_array_equal(found.selected_, expected.selected_)
     np.testing.assert_array_equal(found.coef_, expected.coef_)

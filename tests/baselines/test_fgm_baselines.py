@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from daskfs.baselines import ActiveSet, L1Liblinear, SgdSlr
+from daskfs.baselines import ActiveSet, GroupLasso, L1Liblinear, SgdSlr, UfoMkl
 from daskfs.errors import ConfigError, PlanError
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.fgm.selector import FGM
@@ -24,7 +24,7 @@ def data():
     return X, y.astype(float)
 
 
-METHODS = [ActiveSet, L1Liblinear, SgdSlr]
+METHODS = [ActiveSet, L1Liblinear, SgdSlr, GroupLasso, UfoMkl]
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -87,7 +87,7 @@ def test_what_does_not_fit_in_memory_is_refused():
         L1Liblinear(loss="logistik").plan(10, 10, "float32", None)
 
 
-@pytest.mark.parametrize("method", [L1Liblinear, SgdSlr])
+@pytest.mark.parametrize("method", [L1Liblinear, SgdSlr, GroupLasso])
 def test_penalties_that_were_solved_are_not_solved_again(data, method, monkeypatch):
     matrix, kept = ArrayMatrix(*data), Kept()
     first = method(5).fit_matrix(matrix, checkpoint=kept)

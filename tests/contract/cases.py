@@ -63,6 +63,9 @@ def _selectors() -> Iterator[Case]:
     targets = {"logistic": "classes", "poisson": "counts", "huber": "numbers", "multinomial": "three classes"}
     for loss, target in targets.items():
         yield Case(f"message-{loss}", "Message", message | {"loss": loss}, target)
+    groups: dict[str, Any] = {"feature_groups": {"one": [0, 7, 8], "two": [1, 3, 4, 9]}}
+    yield Case("message-groups", "Message", message | groups)
+    yield Case("message-groups-logistic", "Message", message | groups | {"loss": "logistic"}, "classes")
     in_document = {"runs_in_a_pipeline": "an estimator is an object: a pipeline file has no word for it"}
     yield Case("message-estimator", "Message", message | {"estimator": Lasso(alpha=0.1)}, unfit=in_document)
     substitution = {"n_features_to_select": 6, "loss": "squared", "rule": "exchange"}
@@ -78,6 +81,18 @@ def _selectors() -> Iterator[Case]:
         options: dict[str, Any] = substitution | more
         target = "numbers" if options["loss"] == "squared" else "classes"
         yield Case(f"online_substitution{variant}", "OnlineSubstitution", options, target)
+    some = {"one": [0, 7, 8], "two": [1, 3, 4, 9], "three": [2, 5], "four": [16, 11]}
+    whole: dict[str, Any] = {"feature_groups": some}
+    columns = {"counts": "features", "n_features_to_select": 8, "order": "shuffled", "random_state": 0}
+    for variant, more in {
+        "": {},
+        "-logistic": {"loss": "logistic", **columns},
+        "-os": {"rule": "os", "loss": "squared_hinge"},
+        "-screen": {"schedule": "screen", "engine": "lazy", "n_features_to_select": 3},
+    }.items():
+        options = substitution | whole | more
+        target = "numbers" if options["loss"] == "squared" else "classes"
+        yield Case(f"online_substitution-groups{variant}", "OnlineSubstitution", options, target)
     simulated = substitution | {"n_workers": 3, "schedule": "simulated"}
     yield Case("async_online_substitution", "AsyncOnlineSubstitution", simulated)
     logistic = simulated | {"rule": "os", "loss": "logistic"}
@@ -91,13 +106,13 @@ def _selectors() -> Iterator[Case]:
         yield Case(f"fgm-B3-{loss}", "FGM", several, "classes", on_tall_data=many, **OF_FGM)
     for loss in ("squared_hinge", "logistic"):
         yield Case(f"fgm-three-{loss}", "FGM", fgm | {"loss": loss, "debias": True}, "three classes", **OF_FGM)
-    groups: dict[str, Any] = {"feature_groups": {"one": [0, 7, 8], "two": [1, 3, 4, 9], "shared": [2, 9]}}
+    groups = {"feature_groups": {"one": [0, 7, 8], "two": [1, 3, 4, 9], "shared": [2, 9]}}
     two = fgm | groups | {"n_features_to_select": 4, "n_features_per_pass": 2, "certify": True}
     yield Case("fgm-groups", "FGM", two, "classes", **OF_FGM)
     tree = {"feature_groups": {"all": {"low": [0, 1, 2], "high": {"odd": [3, 5], "even": [4, 6]}}}}
     yield Case("fgm-tree", "FGM", two | tree | {"group_score": "mean"}, "three classes", **OF_FGM)
-    columns = groups | {"n_features_to_select": 8, "counts": "features", "loss": "logistic"}
-    yield Case("fgm-groups-columns", "FGM", fgm | columns, "classes", **OF_FGM)
+    of_columns = groups | {"n_features_to_select": 8, "counts": "features", "loss": "logistic"}
+    yield Case("fgm-groups-columns", "FGM", fgm | of_columns, "classes", **OF_FGM)
     of_map = fgm | {"n_features_to_select": 3, "n_features_per_pass": 2, "feature_map": "histogram_intersection"}
     yield Case("fgm-intersection", "FGM", of_map, "classes", **OF_FGM)
     yield Case("fgm-gaussian", "FGM", of_map | {"feature_map": "additive_gaussian"}, "three classes", **OF_FGM)
@@ -147,6 +162,13 @@ def _baselines() -> Iterator[Case]:
     apart: dict[str, Any] = {"target": "classes", "unfit": unfit}
     yield Case("l1_liblinear", "L1Liblinear", six | {"loss": "squared_hinge"}, **apart)
     yield Case("sgd_slr", "SgdSlr", six | {"n_epochs": 50}, **apart)
+    groups = {"one": [0, 7, 8], "two": [1, 3, 4, 9], "shared": [2, 9]}
+    in_groups: dict[str, Any] = {"n_features_to_select": 3, "feature_groups": groups}
+    yield Case("group_lasso", "GroupLasso", six | {"loss": "squared_hinge"}, "classes")
+    yield Case("group_lasso-groups", "GroupLasso", in_groups | {"loss": "logistic"}, "classes")
+    yield Case("group_lasso-fista", "GroupLasso", in_groups | {"loss": "squared", "solver": "fista"})
+    yield Case("ufo_mkl", "UfoMkl", six | {"n_epochs": 5}, "classes")
+    yield Case("ufo_mkl-groups", "UfoMkl", in_groups | {"n_epochs": 5}, "classes")
     rows = {"loss": "squared", "n_epochs": 2}
     raw = {"standardize": False}
     yield Case("iht_sgd", "StochasticIHT", six | rows, sparse=raw)

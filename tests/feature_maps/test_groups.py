@@ -111,6 +111,23 @@ def test_a_pruned_tree_gives_what_a_scan_of_all_groups_gives(data):
     assert n_visited <= groups.n_groups
 
 
+@settings(deadline=None, max_examples=150)
+@given(st.data())
+def test_a_tree_pruned_with_what_chance_gives_is_a_scan_of_all_groups_too(data):
+    """A part may be worth more than the whole then: it has less by chance."""
+    n_columns = data.draw(st.integers(2, 30))
+    groups = FeatureGroups.given(data.draw(trees(n_columns)), n_columns)
+    scores = data.draw(arrays(np.float64, n_columns, elements=st.integers(0, 20).map(float)))
+    by_chance = groups.sums(data.draw(arrays(np.float64, n_columns, elements=st.integers(0, 20).map(float))))
+    n_wanted = data.draw(st.integers(1, groups.n_groups + 2))
+    found, excess, _ = groups.largest(scores, n_wanted, by_chance)
+    sums = groups.sums(scores)
+    order = np.lexsort((np.arange(groups.n_groups), by_chance - sums))
+    expected = order[sums[order] > 0.0][:n_wanted]
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(excess, (sums - by_chance)[expected])
+
+
 def test_most_of_a_large_tree_is_left_out():
     """The prototype visited 493 of 32,767 groups of a binary tree, the best first; here level by level."""
     n_columns = 1 << 14
@@ -221,6 +238,22 @@ def test_the_score_of_a_group_may_be_the_mean_of_its_columns():
     for score, first in (("sum", 1), ("mean", 0)):
         selector = FGM(1, feature_groups=groups, group_score=score, loss="squared").fit(X, y)
         assert selector.groups_.tolist() == [first]
+
+
+@pytest.mark.filterwarnings("ignore:.*constant")
+def test_a_group_is_not_taken_for_its_size():
+    """Of 400 dummies that say nothing the sum of scores is larger than of two that matter, over many draws."""
+    first: dict[str, list[int]] = {"sum": [], "excess": []}
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        many, few = rng.integers(0, 400, 3000), rng.integers(0, 3, 3000)
+        X = np.concatenate([many[:, None] == np.arange(400), few[:, None] == np.arange(3)], axis=1).astype(float)
+        y = (few == 0) * 0.25 + rng.standard_normal(3000)
+        for score, found in first.items():
+            selector = FGM(1, feature_groups=[range(400), range(400, 403)], group_score=score, loss="squared").fit(X, y)
+            found += selector.groups_.tolist()
+    assert sum(first["sum"]) < 6
+    assert sum(first["excess"]) == 10
 
 
 def test_a_tree_says_how_much_of_it_was_looked_at():

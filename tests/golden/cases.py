@@ -174,6 +174,11 @@ def _message() -> Iterator[Case]:
     yield _variant("message", "Message", "estimator-logistic", five | {"loss": "logistic", "estimator": logistic})
     yield _variant("message", "Message", "weighted", five, weighted=True)
     yield _variant("message", "Message", "weighted-logistic", five | {"loss": "logistic"}, weighted=True)
+    groups = {"feature_groups": {"a": [2, 3, 4, 9], "b": [5, 6], "c": [11, 12, 13], "d": [0, 1, 7, 8]}}
+    for loss in ("squared", *likelihoods):
+        yield _variant("message", "Message", f"groups-{loss}", five | groups | {"loss": loss})
+    of_lasso = five | groups | {"gic_rss": "lasso", "criterion": "ebic"}
+    yield _variant("message", "Message", "groups-weighted-gic-of-lasso", of_lasso, weighted=True)
     for loss in ("squared", *likelihoods):
         options = {"n_subsets": 2, "loss": loss}
         yield _variant("message", "Message", f"partial-fit-{loss}", options, arrives="rows", inputs=("dense", "sparse"))
@@ -231,6 +236,18 @@ def _online_substitution() -> Iterator[Case]:
         ("ridge", {"ridge": 0.1}),
         ("one-epoch", {"n_epochs": 1, "block_columns": 5}),
     )
+    groups = {"one": [0, 7, 8], "two": [2, 4], "three": [16, 11, 5, 20], "four": [1, 23]}
+    whole = common | {"feature_groups": groups, "n_features_to_select": 4}
+    for name, more in {
+        "groups": {},
+        "groups-counted-in-columns": {"counts": "features", "n_features_to_select": 8},
+        "groups-logistic": {"loss": "logistic"},
+        "groups-os-squared_hinge": {"rule": "os", "loss": "squared_hinge"},
+        "groups-paper": {"rule": "paper", "order": "shuffled", "random_state": 0},
+        "groups-screen": {"schedule": "screen", "engine": "lazy"},
+    }.items():
+        yield _variant(method, selector, name, whole | more)
+    yield _variant(method, selector, "groups-weighted", whole | {"ridge": 0.0}, weighted=True)
     yield _variant(method, selector, "weighted", common, weighted=True)
     yield _variant(method, selector, "weighted-logistic", common | {"loss": "logistic"}, weighted=True)
     for loss in every:
@@ -333,6 +350,20 @@ def _fgm() -> Iterator[Case]:
         *_losses("logistic"),
         target="classes",
     )
+    in_groups = {"n_features_to_select": 4, "feature_groups": groups}
+    yield from _variants(
+        "group_lasso",
+        "GroupLasso",
+        in_groups | {"loss": "logistic"},
+        *[(f"{solver}-{loss}", {"solver": solver, "loss": loss}) for solver in ("bcd", "fista") for loss in losses],
+        ("C", {"n_features_to_select": None, "C": 0.05}),
+        ("equal", {"group_penalty": "equal"}),
+        ("debiased", {"debias": True}),
+        ("single-columns", {"feature_groups": None}),
+        target="classes",
+    )
+    yield _variant("group_lasso", "GroupLasso", "weighted", in_groups | {"loss": "squared"}, weighted=True)
+    yield from _variants("ufo_mkl", "UfoMkl", in_groups, ("equal", {"group_penalty": "equal"}), target="classes")
     yield from _variants(
         "sgd_slr",
         "SgdSlr",

@@ -119,7 +119,7 @@ def test_an_override_that_goes_nowhere_is_refused(document, write, override, mes
         ("cluster.memory_limit=1e400GiB", "cluster.memory_limit: expected a size, found '1e400GiB'"),
         ("split.test=2", "split: test: expected a proportion between 0 and 1, found 2"),
         ("evaluate.metrics=[mse, r3]", "evaluate.metrics.1: expected 'mse', 'rmse', 'mae', 'r2'"),
-        ("cluster.kind=slurm", "start the cluster with dask-jobqueue and give the address of its scheduler"),
+        ("cluster.kind=kubernetes", "start it with dask-kubernetes and give the address of its scheduler"),
         ("cluster.kind=lokal", "found 'lokal' (did you mean 'local'?)"),
         ("cluster.kind=address", "cluster: address: this key is required with kind: address"),
         ("cluster.address=tcp://a:1", "cluster: address: has no effect with kind: none"),

@@ -1,6 +1,8 @@
 import re
 from dataclasses import replace
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from daskfs.errors import ConfigError, PlanError
@@ -211,3 +213,24 @@ def _sizes(text):
     remedy = re.search(r"allow at least (?:(\w+) )?(\w+)(?: and (\w+) (\w+))?", text)
     assert remedy, text
     return [pair for pair in (remedy.groups()[:2], remedy.groups()[2:]) if pair[1]]
+
+
+def test_groups_by_the_tables_columns_are_counted_before_there_is_a_store(write, tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": rng.random(400), "job": rng.choice(list("abcdefgh"), 400), "y": rng.random(400)})
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    document = {
+        "version": 1,
+        "name": "groups",
+        "source": {"kind": "csv", "path": str(tmp_path / "table.csv"), "target": "y"},
+        "store": {"path": str(tmp_path / "table.zarr")},
+        "select": {"method": "fgm", "n_features_to_select": 1},
+        "cluster": {"kind": "none"},
+    }
+    told = []
+    for by in ("schema", {"job": ["job=a", "job=b"]}, {"job": ["job=a", "job=of later rows"]}):
+        pipeline = load_pipeline(write(document | {"features": {"map": "groups", "by": by}}))
+        told.append(str(plan_pipeline(pipeline, facts_of(pipeline)).steps))
+    assert "2 groups of 1 to 8 columns" in told[0]
+    assert "8 groups of 1 to 2 columns" in told[1]
+    assert "groups of" not in told[2]  # known once there is a store

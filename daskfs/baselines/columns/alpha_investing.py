@@ -24,8 +24,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from daskfs.baselines.columns.base import MOST_BY_DEFAULT, TOLERANCE, Chosen, ColumnBaseline, null_model
-from daskfs.baselines.columns.standard_columns import StandardColumns
+from daskfs.baselines.columns.base import MOST_BY_DEFAULT, TOLERANCE, Chosen, ColumnBaseline
+from daskfs.baselines.null_model import null_model
+from daskfs.baselines.standard_columns import StandardColumns
 from daskfs.kernels.baselines.online_descent import predict, refresh
 from daskfs.kernels.baselines.score_tests import Tested, invest, refresh_hessian
 from daskfs.kernels.glm.newton import Problem, newton

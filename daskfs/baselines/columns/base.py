@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, TypeAlias
 
 import numpy as np
 
-from daskfs.baselines.columns.standard_columns import (
+from daskfs.baselines.standard_columns import (
     CACHE_NBYTES,
     StandardColumns,
     block_columns,
@@ -20,8 +20,7 @@ from daskfs.baselines.columns.standard_columns import (
     columns_at_once,
     pieces_of_tiles,
 )
-from daskfs.kernels.glm.newton import Predictions, Problem, advance, new_predictions
-from daskfs.kernels.glm.null_model import fit_null_model
+from daskfs.kernels.glm.newton import Problem
 from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE, Loss, find_loss
 from daskfs.parameters import Count, LossOf, n_to_select
 from daskfs.selectors.base import SEPARATED, BaseSelector
@@ -186,16 +185,6 @@ def _decoded_nbytes(shape: DataShape, width: int, is_aligned: bool) -> int:
     m, tile = shape.n_features, 1 if shape.tile_shape is None else shape.tile_shape[1]
     pieces = pieces_of_tiles(m, tile, width) if is_aligned else [(j, min(j + width, m)) for j in range(0, m, width)]
     return sum(-(-stop // tile) - start // tile for start, stop in pieces) * shape.tile_column_nbytes
-
-
-def null_model(problem: Problem) -> tuple[float, Predictions]:
-    """Return the intercept of the model without columns, and its predictions with their residuals."""
-    at, coef = new_predictions(len(problem.y)), np.zeros(1)
-    fit_null_model(problem, coef, at)
-    at.z[:] = coef[0]
-    none = np.empty((0, len(problem.y)))
-    advance(problem, none, np.empty(0, dtype=np.int64), 0, np.zeros(1), 0.0, at, np.zeros(1))
-    return float(coef[0]), at
 
 
 def largest(size: np.ndarray, n_select: int) -> np.ndarray:

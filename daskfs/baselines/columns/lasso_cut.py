@@ -27,8 +27,8 @@ import numpy as np
 
 from daskfs import interrupts
 from daskfs.baselines.columns.base import Chosen, ColumnBaseline, largest
-from daskfs.baselines.columns.standard_columns import StandardColumns
 from daskfs.baselines.liblinear import l1_model
+from daskfs.baselines.standard_columns import StandardColumns
 from daskfs.kernels.glm.newton import Problem
 from daskfs.selectors.inputs import seed_of
 

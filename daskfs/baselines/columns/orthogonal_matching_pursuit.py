@@ -24,8 +24,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from daskfs.baselines.columns.base import TOLERANCE, Chosen, ColumnBaseline, largest, null_model
-from daskfs.baselines.columns.standard_columns import StandardColumns
+from daskfs.baselines.columns.base import TOLERANCE, Chosen, ColumnBaseline, largest
+from daskfs.baselines.null_model import null_model
+from daskfs.baselines.standard_columns import StandardColumns
 from daskfs.kernels.baselines.online_descent import predict, products, refresh
 from daskfs.kernels.glm.newton import Predictions, Problem, mean_loss, newton
 from daskfs.kernels.linear.linalg import extend_cholesky, solve_cholesky

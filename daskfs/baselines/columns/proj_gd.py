@@ -28,8 +28,9 @@ from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from daskfs.baselines.columns.base import Chosen, ColumnBaseline, largest, null_model
-from daskfs.baselines.columns.standard_columns import StandardColumns
+from daskfs.baselines.columns.base import Chosen, ColumnBaseline, largest
+from daskfs.baselines.null_model import null_model
+from daskfs.baselines.standard_columns import StandardColumns
 from daskfs.errors import Caution
 from daskfs.kernels.baselines.online_descent import move_intercept, predict, products
 from daskfs.kernels.glm.newton import Problem, mean_loss

@@ -34,8 +34,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from daskfs.baselines.columns.base import Chosen, ColumnBaseline, largest, null_model
-from daskfs.baselines.columns.standard_columns import StandardColumns
+from daskfs.baselines.columns.base import Chosen, ColumnBaseline, largest
+from daskfs.baselines.null_model import null_model
+from daskfs.baselines.standard_columns import StandardColumns
 from daskfs.kernels.baselines.grafting import drop_zeros, graft_block
 from daskfs.kernels.baselines.online_descent import l0_steps, l1_steps, no_columns
 from daskfs.kernels.glm.newton import Problem, hessian_weights, mean_loss

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.sparse import csc_array
@@ -27,13 +27,23 @@ class PenalisedFit(Record):
     """A fit at one weight of the loss."""
 
     coef: np.ndarray
-    """Shape (n_features,), of standardised columns."""
+    """Shape (n_features,), of standardised columns; of groups those of each, one after the other."""
     intercept: float
     n_iter: int
 
 
+class LaidOut(NamedTuple):
+    """All columns as the solver takes them: rows of positive weight, and how they were standardised."""
+
+    X: Any
+    mean: np.ndarray
+    """Shape (n_features,)."""
+    inverse: np.ndarray
+    """Of the standard deviations; 0 of a constant column."""
+
+
 class LinearBaseline(BaseSelector):
-    """Base of l1-SVM, l1-LR and SGD-SLR: a penalised fit of all columns in memory, by falling penalties.
+    """Base of l1-SVM, l1-LR, SGD-SLR and of those over groups: a penalised fit of all columns, by falling penalties.
 
     The first fit with at least `n_features_to_select` columns, found by bisection, is kept, and of its columns those
     with the largest coefficients. A fit that is interrupted goes on after the last C that was solved.
@@ -60,8 +70,8 @@ class LinearBaseline(BaseSelector):
     debias = False
 
     @abstractmethod
-    def _solve(self, C: float, X: Any, y: np.ndarray, weight: np.ndarray) -> PenalisedFit:
-        """Return the fit for one weight of the loss."""
+    def _solve(self, C: float, X: Any, y: np.ndarray, weight: np.ndarray, start: PenalisedFit | None) -> PenalisedFit:
+        """Return the fit for one weight of the loss; `start` is the fit before it, if there was one."""
 
     @abstractmethod
     def _least(self, X: Any, y: np.ndarray, weight: np.ndarray) -> float:
@@ -71,39 +81,74 @@ class LinearBaseline(BaseSelector):
         n_samples, n_features = shape.n_samples, shape.n_features
         client = Budget().add("all values as they are stored", shape.nbytes)
         client.add("as the solver takes them", self.copies * n_samples * n_features)
-        client.add("vectors over rows and columns", 200 * (n_samples + n_features))
+        client.add("vectors over rows and columns", 200 * (n_samples + n_features)).include(self._held(shape))
         what = f"{self.method} holds all {n_samples:,} rows x {n_features:,} columns,"
         client.refuse_over(limits.task_nbytes, what, "select with FGM, which reads columns block by block")
         text = f"{self.method}: all rows and columns in this process"
         return SelectorPlan(1, 1, shape.nbytes, Budget(), client, text, "all of it: one machine has all rows")
+
+    def _held(self, shape: DataShape) -> Budget:
+        """Return what the method holds beside."""
+        return Budget()
 
     def _check_combination(self) -> None:
         if self.C is not None and self.n_features_to_select is not None:
             raise ConfigError("expected C or n_features_to_select, found both", self.method, "leave one out")
 
     def _fit(self, run: Run) -> None:
-        n_to_select(self.n_features_to_select, run.shape.n_features, run.shape.n_features)
+        n_units = self._n_units(run)
+        n_to_select(self.n_features_to_select, n_units, n_units)
         self._plan(run.shape, run.limits)  # refuses what does not fit
         y, weight = self._target_and_weight(run.matrix)
         used = weight > 0.0
         self.n_fits_ = 0
         with run.reported("", 1) as advance, run.timed("select"):
-            X, mean, scale = _columns(run.matrix, weight)
-            rows = X[used], y[used], weight[used]
-            coef, intercept = self._search(self._least(*rows), partial(self._fit_at, run, *rows))
+            laid_out = self._laid_out(run, y, weight)
+            rows = laid_out.X, y[used], weight[used]
+            coef, intercept = self._search(laid_out.X, self._least(*rows), partial(self._fit_at, run, [], *rows))
             advance()
-        columns = np.flatnonzero(coef)
-        on_scale = coef[columns] * scale[columns]
-        self._set_selection(columns, np.abs(coef[columns]), on_scale, intercept - (mean[columns] * on_scale).sum())
+        of_table = self._take(laid_out, coef, intercept)
+        columns = self.selected_
         notes = [f"{len(columns)} columns have a coefficient at C = {self.C_:.4g}, found in {self.n_fits_} fit(s)"]
         if self._shortfall():
             notes.append("no penalty tried keeps more features")
         if self.debias and len(columns):
             notes.append(self._debiased(run, float(weight.sum())))
-        self.result_ = self._result_of(run, notes=notes, chosen={"C": self.C_})
+        self.result_ = self._result_of(run, notes=notes, chosen={"C": self.C_}, columns=of_table)
 
-    def _search(self, least: float, fit_at: Callable[[float], PenalisedFit]) -> tuple[np.ndarray, float]:
+    def _n_units(self, run: Run) -> int:
+        """Return how many things there are to select from."""
+        return run.shape.n_features
+
+    def _laid_out(self, run: Run, y: np.ndarray, weight: np.ndarray) -> LaidOut:
+        """Return X standardised (a sparse one as it is)."""
+        X, mean, inverse = _columns(run.matrix, weight)
+        return LaidOut(X[weight > 0.0], mean, inverse)
+
+    def _sizes(self, X: Any, coef: np.ndarray) -> np.ndarray:
+        """Return how large the coefficients are of each thing that is selected."""
+        return np.abs(coef)
+
+    def _without(self, X: Any, coef: np.ndarray, dropped: np.ndarray) -> np.ndarray:
+        """Return the coefficients without those of some of the things that are selected."""
+        kept = coef.copy()
+        kept[dropped] = 0.0
+        return kept
+
+    def _take(self, laid_out: LaidOut, coef: np.ndarray, intercept: float) -> dict[str, np.ndarray]:
+        """Set the selection; return further columns of the result's table."""
+        columns = np.flatnonzero(coef)
+        on_scale = coef[columns] * laid_out.inverse[columns]
+        shift = (laid_out.mean[columns] * on_scale).sum()
+        self._set_selection(columns, np.abs(coef[columns]), on_scale, intercept - shift)
+        return {}
+
+    def _search(self, X: Any, least: float, fit_at: Callable[[float], PenalisedFit]) -> tuple[np.ndarray, float]:
         """Set C, and return coefficients, of standardised columns, and intercept."""
+
+        def n_kept(fit: PenalisedFit) -> int:
+            return int(np.count_nonzero(self._sizes(X, fit.coef)))
+
         wanted = self.n_features_to_select
         if wanted is None:
             self.C_ = 10.0 * least if self.C is None else float(self.C)
@@ -111,28 +156,31 @@ class LinearBaseline(BaseSelector):
             return fit.coef, fit.intercept
         low, high = least, 1.5 * least
         fit = fit_at(high)
-        while np.count_nonzero(fit.coef) < wanted and self.n_fits_ < 30:
+        while n_kept(fit) < wanted and self.n_fits_ < 30:
             low, high = high, 1.5 * high
             fit = fit_at(high)
         for _ in range(10):
-            if np.count_nonzero(fit.coef) <= wanted:
+            if n_kept(fit) <= wanted:
                 break
             middle = float(np.sqrt(low * high))
             trial = fit_at(middle)
-            if np.count_nonzero(trial.coef) >= wanted:
+            if n_kept(trial) >= wanted:
                 high, fit = middle, trial
             else:
                 low = middle
-        self.C_, coef = high, fit.coef.copy()
-        coef[np.lexsort((np.arange(len(coef)), -np.abs(coef)))[wanted:]] = 0.0
-        return coef, fit.intercept
+        self.C_, sizes = high, self._sizes(X, fit.coef)
+        dropped = np.lexsort((np.arange(len(sizes)), -sizes))[wanted:]
+        return self._without(X, fit.coef, dropped), fit.intercept
 
-    def _fit_at(self, run: Run, X: Any, y: np.ndarray, weight: np.ndarray, C: float) -> PenalisedFit:
-        """Return the fit at C: the one that a checkpoint has, or a new one."""
+    def _fit_at(
+        self, run: Run, before: list[PenalisedFit], X: Any, y: np.ndarray, weight: np.ndarray, C: float
+    ) -> PenalisedFit:
+        """Return the fit at C: the one that a checkpoint has, or a new one, which becomes the last of those before."""
         fit = run.load(f"C-{C!r}", PenalisedFit)
         if fit is None:
-            fit = self._solve(C, X, y, weight)
+            fit = self._solve(C, X, y, weight, before[-1] if before else None)
             run.save(f"C-{C!r}", fit)
+        before[:] = [fit]
         self.n_fits_, self.n_iter_ = self.n_fits_ + 1, fit.n_iter
         return fit
 

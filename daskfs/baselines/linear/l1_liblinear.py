@@ -95,7 +95,7 @@ class L1Liblinear(LinearBaseline):
             largest = max(largest, abs(float(weight @ y)))
         return 1.0 / (derivative * largest) if largest > 0.0 else 1.0
 
-    def _solve(self, C: float, X: Any, y: np.ndarray, weight: np.ndarray) -> PenalisedFit:
+    def _solve(self, C: float, X: Any, y: np.ndarray, weight: np.ndarray, start: PenalisedFit | None) -> PenalisedFit:
         options = {"fit_intercept": self.fit_intercept, "tol": self.tol, "max_iter": self.max_iter}
         C = C if self.loss_ == "logistic" else 0.5 * C
         model = l1_model(self.loss_, C, random_state=self.random_state, **options)

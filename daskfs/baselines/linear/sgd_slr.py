@@ -79,7 +79,7 @@ class SgdSlr(LinearBaseline, renamed={"max_epochs": "n_epochs"}):
         largest = float(np.abs(X.T @ (weight * y)).max())
         return 2.0 / largest if largest > 0.0 else 1.0
 
-    def _solve(self, C: float, X: Any, y: np.ndarray, weight: np.ndarray) -> PenalisedFit:
+    def _solve(self, C: float, X: Any, y: np.ndarray, weight: np.ndarray, start: PenalisedFit | None) -> PenalisedFit:
         X = X.toarray() if hasattr(X, "toarray") else X
         share = weight / weight.sum()
         penalty = 1.0 / (C * weight.sum())

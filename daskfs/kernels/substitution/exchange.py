@@ -90,7 +90,7 @@ def exchange_scan(  # type: ignore[no-untyped-def]
         if not usable[b]:
             continue
         counts[0].n_presented += 1
-        if ridge > 0.0 and _is_copy(cross[b], diagonal[b] - ridge, squares, n_members, tolerance):
+        if ridge > 0.0 and is_copy(cross[b], diagonal[b] - ridge, squares, n_members, tolerance):
             counts[0].n_refused += 1
             continue
         slot = exchange(
@@ -107,7 +107,7 @@ def exchange_scan(  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _is_copy(h, square, squares, n_members, tolerance):  # type: ignore[no-untyped-def]
+def is_copy(h, square, squares, n_members, tolerance):  # type: ignore[no-untyped-def]
     """Return whether one member alone explains the newcomer: a ridge would share a coefficient between the two."""
     is_copy = False
     for i in range(n_members):

@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -37,6 +37,9 @@ from daskfs.selectors.fgm.tasks import (
     scores_of_block,
 )
 from daskfs.selectors.shared.run import Run
+
+GroupScore: TypeAlias = Literal["excess", "sum", "mean"]
+"""By what groups are compared."""
 
 
 class Found(NamedTuple):
@@ -212,9 +215,10 @@ class StoredGroups(StoredColumns):
 
     kind = "groups"
 
-    def __init__(self, run: Run, cut: Cut, scaling: Scaling, groups: FeatureGroups, by_size: bool) -> None:
+    def __init__(self, run: Run, cut: Cut, scaling: Scaling, groups: FeatureGroups, score: GroupScore) -> None:
         super().__init__(run, cut, scaling)
-        self.groups, self.by_size = groups, by_size
+        self.groups, self.score = groups, score
+        self._variances = groups.sums(scaling.variance)
         self.n_visited = 0
         """Groups whose scores were summed, in all analyses."""
         self._promising = np.empty(0, np.int64)
@@ -225,7 +229,10 @@ class StoredGroups(StoredColumns):
         return Units(self.groups.n_groups, self.groups.most_columns, self.groups.most_groups)
 
     def worst_case(self, v: np.ndarray, n_wanted: int, per_pass: int, held: np.ndarray) -> Found:
-        """Return the groups with the largest scores, as sums over their columns or, if asked, as means."""
+        """Return the groups with the largest scores: sums over their columns, less what chance has of them, or means.
+
+        Of a column that the dual variables know nothing of, x̃ᵀv has the variance ‖v‖² var(x̃).
+        """
         held_columns = self.columns_of(held)[0]
         likely = self._likely(self.columns_of(self._promising)[0], held_columns)
         parts = self.scaling.of_blocks(blocks_of(self.run, self.cut))
@@ -234,15 +241,17 @@ class StoredGroups(StoredColumns):
         squares = np.concatenate([block.scores for block in blocks])
         kept, values = (np.concatenate([block[at] for block in blocks]) for at in (1, 2))
         self._best = Best(kept[:0], squares[:0], kept, values)
-        if self.by_size:
+        if self.score == "mean":
             sums = self.groups.sums(squares)
             units, scores = largest(sums / self.groups.sizes, 0, n_wanted)
-            self.n_visited += self.n_units
-            quadratic = float(largest(sums, 0, per_pass)[1].sum())
+            n_visited, quadratic = self.n_units, float(largest(sums, 0, per_pass)[1].sum())
         else:
-            units, scores, n_visited = self.groups.largest(squares, n_wanted)
-            self.n_visited += n_visited
-            quadratic = float(scores[:per_pass].sum())
+            by_chance = float((v * v).sum()) * self._variances if self.score == "excess" else None
+            units, _, n_visited = self.groups.largest(squares, n_wanted, by_chance)
+            scores = self.groups.sums(squares, units)
+            highest = scores if by_chance is None else self.groups.largest(squares, per_pass)[1]
+            quadratic = float(highest[:per_pass].sum())
+        self.n_visited += n_visited
         self._promising = units[~np.isin(units, held)]
         return Found(units, scores, quadratic)
 
@@ -254,7 +263,7 @@ class StoredGroups(StoredColumns):
         """Return in words what the groups are, and how many of them were looked at."""
         found = super().notes(normalize)
         found.append(self.groups.text)
-        if self.by_size:
+        if self.score == "mean":
             found.append("scores of groups are means over their columns: no subtree can be left out")
         elif self.groups.is_tree:
             share = self.n_visited / max(1, self.n_passes * self.n_units)

@@ -29,6 +29,8 @@ Differs from the paper:
 - Where a number of features is asked for, the last B is smaller, and a pass takes new features alone when the passes
   left would not suffice otherwise. Groups whose coefficients have vanished count: they were selected.
 - A feature that is picked again is kept in memory once.
+- Groups are compared by the sum (28) less its expectation where the dual variables are independent of their columns,
+  ‖v‖² Σ_j var(x̃_j): the sum of a thousand dummies that say nothing exceeds that of three that do.
 - Several classes are told each from the rest by one problem whose groups of columns are shared: a column has a
   coefficient for each class, ‖ω_t‖ is the norm of all coefficients of a group, and s_j is summed over the classes.
 """
@@ -52,7 +54,7 @@ from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, LossOf, Positive, Tolerance, n_to_select
 from daskfs.result import Parent, columns_of_parents
-from daskfs.selectors.fgm.candidates import Candidates, ImplicitColumns, StoredColumns, StoredGroups
+from daskfs.selectors.fgm.candidates import Candidates, GroupScore, ImplicitColumns, StoredColumns, StoredGroups
 from daskfs.selectors.fgm.loss_weight import C_FACTORS, VALIDATION_SHARE, default_C
 from daskfs.selectors.fgm.passes import Passes, Stopping
 from daskfs.selectors.fgm.plan import (
@@ -131,9 +133,10 @@ class FGM(SelectsGroups):
         of the table that was ingested (all dummies of a category, all parts of a date); ``{"file": ..., "column":
         ...}``, a CSV table with the features' names in "name". Columns in no group are selected alone. By default each
         is.
-    group_score : {"sum", "mean"}
-        Whether groups are compared by the sum of their columns' scores, the paper's (28), or by the mean, as its
-        released code does. Of a tree of groups subtrees are left out with the sum alone.
+    group_score : {"excess", "sum", "mean"}
+        By what groups are compared: the sum of their columns' scores less what chance gives as many columns; the sum
+        alone, the paper's (28), which takes a group of a thousand dummies for its size; or the mean, as the paper's
+        released code has it, which takes small ones. Of a tree of groups the mean lets no subtree be left out.
     counts : {"groups", "features"}
         What `n_features_to_select` counts where there are groups: these, or their columns. `n_features_per_pass` counts
         groups.
@@ -227,7 +230,7 @@ class FGM(SelectsGroups):
     max_inner: Count = 50
     certify: bool = False
     debias: bool = True
-    group_score: Literal["sum", "mean"] = "sum"
+    group_score: GroupScore = "excess"
     counts: Literal["groups", "features"] = "groups"
     feature_map: MapGiven | None = None
 
@@ -237,7 +240,7 @@ class FGM(SelectsGroups):
             raise ConfigError("expected feature_groups or feature_map, found both", "feature_map", remedy)
         if self.feature_map is not None:
             map_of(self.feature_map)
-        if self.feature_groups is None and (self.counts, self.group_score) != ("groups", "sum"):
+        if self.feature_groups is None and (self.counts, self.group_score) != ("groups", "excess"):
             name = "group_score" if self.counts == "groups" else "counts"
             raise ConfigError("has no effect without feature_groups", name, "leave it out")
 
@@ -327,7 +330,7 @@ class FGM(SelectsGroups):
             return ImplicitColumns(run, cut, implicit, cost, scaling)
         if groups is None:
             return StoredColumns(run, cut, scaling())
-        return StoredGroups(run, cut, scaling(), groups, self.group_score == "mean")
+        return StoredGroups(run, cut, scaling(), groups, self.group_score)
 
     def _held_out(self, weight: np.ndarray, share: float | None) -> np.ndarray:
         """Return a mask of the rows held out."""

@@ -17,6 +17,7 @@ import numpy as np
 
 from daskfs.errors import DataError
 from daskfs.kernels.glm.softmax import centred, is_large
+from daskfs.kernels.group_lasso.groups import ColumnGroups
 from daskfs.kernels.linear.linalg import minimum_norm, solve_each
 from daskfs.matrix.base import Matrix
 from daskfs.result import coefficient_norm
@@ -25,12 +26,13 @@ from daskfs.selectors.message.passes import SubsetPasses
 from daskfs.selectors.message.plan import Subsets
 from daskfs.selectors.message.subset import (
     Derivatives,
+    Gain,
     MaximumLikelihood,
     NormalEquations,
     Point,
     SelectionSettings,
 )
-from daskfs.selectors.message.votes import z_of_least_squares
+from daskfs.selectors.message.votes import gain_of_least_squares, z_of_least_squares
 from daskfs.selectors.shared.record import Record
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import null_intercept, null_intercepts
@@ -100,7 +102,10 @@ def intercept_alone(choices: Choices, settings: SelectionSettings) -> Average:
 
 
 def fit_subsets(
-    parts: Sequence[tuple[Part, SubsetPasses | None]], columns: np.ndarray, with_errors: bool = False
+    parts: Sequence[tuple[Part, SubsetPasses | None]],
+    columns: np.ndarray,
+    with_errors: bool = False,
+    asked: ColumnGroups | None = None,
 ) -> SubsetFits:
     """Step 5: fit the columns on every subset.
 
@@ -109,7 +114,9 @@ def fit_subsets(
     parts : sequence of Part, each with the passes over its rows; None where they are gone
     columns : ndarray of shape (n_columns,), int64, ascending
     with_errors : bool
-        Whether `SubsetFits.z` will be asked for.
+        Whether `SubsetFits.z` will be asked for,
+    asked : ColumnGroups, optional
+        or `SubsetFits.gain` of these groups of the columns.
 
     Raises
     ------
@@ -123,7 +130,7 @@ def fit_subsets(
         pieces: list[Any] = [] if cached is None else [cached]
         n_cached += len(known)
         if len(missing) and passes is not None:
-            pieces.append(passes.refit(columns, missing, with_errors))
+            pieces.append(passes.refit(columns, missing, with_errors, asked))
             n_read += len(missing)
             found.append(_taken(type(pieces[0]).joined(pieces), np.argsort(np.concatenate([known, missing]))))
         elif pieces:
@@ -134,7 +141,7 @@ def fit_subsets(
     n_lost = sum(part.subsets.n_subsets for part, _ in parts) - n_cached - n_read
     counts = Counts(n_cached, n_read, n_lost)
     if isinstance(statistics, NormalEquations):
-        return LeastSquaresFits(columns, counts, statistics)
+        return LeastSquaresFits(columns, counts, statistics, asked)
     return LikelihoodFits(columns, counts, statistics, [passes for _, passes in parts if passes is not None])
 
 
@@ -171,6 +178,10 @@ class SubsetFits(ABC):
         """Return the coefficients of these subsets over their standard errors; NaN where one does not know."""
 
     @abstractmethod
+    def gain(self) -> Gain:
+        """Return what these subsets gain by each of the groups that were asked for."""
+
+    @abstractmethod
     def averaged(self, average: str) -> tuple[Average, str]:
         """Steps 6 and 7: return the average of the fits, with ``one_step`` after a Newton step on all rows.
 
@@ -201,9 +212,11 @@ class SubsetFits(ABC):
 class LeastSquaresFits(SubsetFits):
     """Fits of the squared loss: no rows are needed any more."""
 
-    def __init__(self, columns: np.ndarray, counts: Counts, equations: NormalEquations) -> None:
+    def __init__(
+        self, columns: np.ndarray, counts: Counts, equations: NormalEquations, asked: ColumnGroups | None = None
+    ) -> None:
         super().__init__(columns, counts)
-        self.equations = equations
+        self.equations, self.asked = equations, asked
         self.coef, self.is_singular = solve_subsets(equations)
 
     @property
@@ -214,6 +227,11 @@ class LeastSquaresFits(SubsetFits):
     def z(self) -> np.ndarray:
         """Return the coefficients of these subsets over their standard errors."""
         return z_of_least_squares(self.equations, self.coef)
+
+    def gain(self) -> Gain:
+        """Return what these subsets gain by each of the groups that were asked for."""
+        assert self.asked is not None  # whoever asks has said so
+        return gain_of_least_squares(self.equations, self.coef, self.asked)
 
     def averaged(self, average: str) -> tuple[Average, str]:
         """Return the average; a Newton step from it, as from anywhere, ends at least squares on all rows."""
@@ -262,6 +280,12 @@ class LikelihoodFits(SubsetFits):
         z = self.fitted.coef / self.fitted.error
         z[self.fitted.is_separable] = np.nan
         return z
+
+    def gain(self) -> Gain:
+        """Return what these subsets gain by each of the groups that were asked for; a separable subset has none."""
+        assert self.fitted.gain is not None  # whoever asks has said so
+        assert self.fitted.gain_df is not None
+        return Gain(np.where(self.fitted.is_separable[:, None], np.nan, self.fitted.gain), self.fitted.gain_df)
 
     def averaged(self, average: str) -> tuple[Average, str]:
         """Return the average, after a Newton step where it is asked for and can be trusted."""

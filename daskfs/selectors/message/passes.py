@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from daskfs.kernels.group_lasso.groups import ColumnGroups
 from daskfs.selectors.message.choices import Choices
 from daskfs.selectors.message.plan import Subsets, cut_into_tasks, plan_message, subsets_per_task, together
 from daskfs.selectors.message.subset import (
@@ -14,6 +16,7 @@ from daskfs.selectors.message.subset import (
     MaximumLikelihood,
     NormalEquations,
     Point,
+    SelectionSettings,
 )
 from daskfs.selectors.message.tasks import SubsetGroup, derivatives_on_block, refit_on_block, select_on_block
 from daskfs.selectors.shared.run import Run
@@ -26,24 +29,35 @@ class SubsetPasses:
         plan_message(subsets, run.limits)  # refuses what does not fit
         self.run, self.subsets, self.settings = run, subsets, subsets.settings
 
+    @property
+    def _of_columns(self) -> SelectionSettings:
+        """What tasks are sent that are told their columns."""
+        return replace(self.settings, groups=None)
+
     def select(self) -> Choices:
         """Step 2."""
         groups = self._groups(range(self.subsets.n_subsets), self.subsets.select_nbytes)
-        return Choices.joined(self.run.map("select", select_on_block, groups, self.settings, record=Choices))
+        settings = self.settings if self.settings.groups is None else self.run.keep(self.settings)  # sent once
+        return Choices.joined(self.run.map("select", select_on_block, groups, settings, record=Choices))
 
     def refit(
-        self, columns: np.ndarray, numbers: Sequence[int] | np.ndarray, with_errors: bool = False
+        self,
+        columns: np.ndarray,
+        numbers: Sequence[int] | np.ndarray,
+        with_errors: bool = False,
+        asked: ColumnGroups | None = None,
     ) -> NormalEquations | MaximumLikelihood:
         """Fit the columns on the subsets of these numbers; see `daskfs.selectors.message.subset.refit`."""
         record = NormalEquations if self.settings.loss == "squared" else MaximumLikelihood
         groups = self._groups(numbers, self._refit_nbytes(columns))
-        shared, key = (self.settings, columns, with_errors), _digest(columns) + "-errors" * with_errors
+        key = _digest(columns) + "-errors" * with_errors + ("" if asked is None else _digest(np.concatenate(asked)))
+        shared = self._of_columns, columns, with_errors, asked
         return record.joined(self.run.map("refit", refit_on_block, groups, *shared, record=record, key=key))
 
     def derivatives(self, columns: np.ndarray, point: Point) -> Derivatives:
         """Return gradient and Hessian of every subset's loss at one point."""
         groups = self._groups(range(self.subsets.n_subsets), self._refit_nbytes(columns))
-        shared, key = (self.settings, columns, point), _digest(columns)
+        shared, key = (self._of_columns, columns, point), _digest(columns)
         return Derivatives.joined(
             self.run.map("newton", derivatives_on_block, groups, *shared, record=Derivatives, key=key)
         )

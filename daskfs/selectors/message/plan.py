@@ -13,6 +13,7 @@ from daskfs.kernels.glm import path as glm_path
 from daskfs.kernels.glm.fit import glm_fit_nbytes
 from daskfs.kernels.glm.lsa import lsa_path_nbytes
 from daskfs.kernels.glm.softmax import softmax_nbytes
+from daskfs.kernels.group_lasso.path import default_max_columns, group_path_nbytes
 from daskfs.kernels.lasso.least_squares import least_squares_nbytes
 from daskfs.kernels.lasso.path import default_max_features, path_nbytes
 from daskfs.matrix.base import Matrix
@@ -162,8 +163,18 @@ class Subsets:
         """Return the bytes of `select`."""
         return self.select(n_subsets).nbytes
 
+    @property
+    def most_columns(self) -> int:
+        """Of the largest model that a subset of groups may choose."""
+        n_rows, n_features = self.data.n_samples // self.n_subsets, self.data.n_features
+        most = default_max_columns(n_rows, n_features, self.settings.n_candidates(n_features))
+        return self.settings.max_features or most
+
     def _path_nbytes(self) -> int:
         n, p, how = self.n_rows, self.data.n_features, self.settings
+        if how.groups is not None:
+            k = how.max_features or default_max_columns(n, p, how.n_candidates(p))
+            return group_path_nbytes(n, p, how.groups.sizes, how.n_lambdas, k, self.n_entries)
         if how.loss == "squared":
             k = how.max_features or default_max_features(n, p)
             return path_nbytes(n, p, how.n_lambdas, min(p, k), self.n_entries)

@@ -44,6 +44,10 @@ Differs from the paper
 * A column is selected for which more than half of all subsets vote, those where it is constant among them; its
   frequency, and the average of its coefficient, are over the others. A subset whose target is constant (one class) has
   no vote: where most are so, a minority of all decides.
+* With ``feature_groups`` a subset follows the group Lasso path (Yuan and Lin 2006), of which the columns of a group are
+  made orthonormal and its norm costs the root of their rank, and votes for groups; steps 4 to 7 take all of a group's
+  columns. A group of r degrees of freedom costs λ, and r - 1 times what one more does (see `criterion`). The path is
+  on a grid of λ: models between two of its points are not seen. Groups of one column each are columns, bit for bit.
 * On a subset where the kept columns are linearly dependent, step 5 takes the shortest solution; on one where the
   likelihood has no maximum (its classes, or some of their rows, are linearly separable by them), a weak ridge bounds
   the fit, and the average leaves it out. The result counts both.
@@ -58,11 +62,14 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from annotated_types import Ge
 
+from daskfs.errors import ConfigError
+from daskfs.feature_maps.groups import FeatureGroups
 from daskfs.kernels.losses import default_threshold
 from daskfs.losses import LIKELIHOOD, find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, Estimator, LossOf, Positive, Share
 from daskfs.selectors.from_blocks import TakesRowBlocks
+from daskfs.selectors.grouped import SelectsGroups
 from daskfs.selectors.inputs import is_lazy
 from daskfs.selectors.message.choices import Choices
 from daskfs.selectors.message.fits import Average, Part, SubsetFits, fit_subsets, intercept_alone
@@ -79,7 +86,8 @@ from daskfs.selectors.message.plan import (
     why_n_subsets,
 )
 from daskfs.selectors.message.subset import SelectionSettings
-from daskfs.selectors.message.votes import Vote, count_votes, notes_on_choices, notes_on_votes, second_vote
+from daskfs.selectors.message.units import Columns, Groups
+from daskfs.selectors.message.votes import Vote, count_votes, notes_on_choices
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Run
@@ -88,7 +96,7 @@ from daskfs.selectors.shared.targets import checked_target, classes_of
 KEPT_NBYTES = 256 << 20  # of arrays that `partial_fit` keeps for the squared loss, which seldom needs them
 
 
-class Message(TakesRowBlocks, renamed={"penalty": "gic_penalty"}):
+class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"}):
     """Select the features that a majority of random row subsets selects, average the subsets' fits on them.
 
     Parameters
@@ -111,7 +119,9 @@ class Message(TakesRowBlocks, renamed={"penalty": "gic_penalty"}):
     criterion : {"vote", "bic", "ric", "ebic"}
         bic: λ = log n_i. ebic: λ = log n_i + 2 gamma log p. ric: λ = 2 (log p + log log p). vote: bic where there are
         many subsets, and as much more where they are few as keeps features of noise, which half of them must choose,
-        to 0.01 expected, up to ebic.
+        to 0.01 expected, up to ebic. Of a group each degree of freedom after the first costs as much with bic, log n_i
+        with ebic, and 2 with vote and ric, so that a group of noise is chosen about as seldom as a column of noise; p
+        is the number of groups.
     gamma : float
         EBIC's γ (0 to 1); it also caps the penalty of ``criterion="vote"``. γ = 1 is the paper's extended BIC.
     gic_penalty : float, optional
@@ -140,9 +150,10 @@ class Message(TakesRowBlocks, renamed={"penalty": "gic_penalty"}):
         Length of the Lasso path's grid, where the path is not followed from knot to knot.
     patience : int or None
         A path stops at models with so many features more than the best so far; None: never. With "bic", whose criterion
-        turns late, 30 is safer than the default.
+        turns late, 30 is safer than the default. With `feature_groups` so many groups more.
     max_features : int, optional
-        Largest model a subset may choose; by default n_i / (2 log p).
+        Largest model a subset may choose; by default n_i / (2 log p), with `feature_groups` up to n_i / 3. Groups of
+        more columns cannot be selected.
     random_state : int, RandomState or None
         Of the partition of rows that do not stand in random order.
     memory_limit : int or str, optional
@@ -151,7 +162,8 @@ class Message(TakesRowBlocks, renamed={"penalty": "gic_penalty"}):
     Attributes
     ----------
     selected_ : ndarray of shape (n_selected,)
-        Columns, most important first: by inclusion frequency, then by the size of the standardised coefficient.
+        Columns, most important first: by inclusion frequency, then by the size of the standardised coefficient; those
+        of a group one after the other.
     support_ : ndarray of shape (n_features,), bool
     coef_ : ndarray of shape (n_features,) or (n_classes, n_features)
         On the scale of the data, 0 where not selected; with the multinomial loss of sum 0 over the classes.
@@ -161,8 +173,14 @@ class Message(TakesRowBlocks, renamed={"penalty": "gic_penalty"}):
     scores_ : ndarray of shape (n_features,)
         Inclusion frequency: the share of the subsets that chose a feature, among those where it is not constant; NaN
         where it is constant in all.
+    groups_ : ndarray of shape (n_selected_groups,)
+        With `feature_groups`: their numbers, as `selected_` has their columns.
+    group_names_ : ndarray of shape (n_selected_groups,), str
+    group_scores_ : ndarray of shape (n_selected_groups,)
+        Their inclusion frequencies.
     n_subsets_ : int
     n_selected_per_subset_ : ndarray of shape (n_subsets_,)
+        Of columns, or with `feature_groups` of groups.
     n_cached_ : int
         Subsets refitted from what their paths left behind, without reading their rows again.
     result_ : SelectionResult
@@ -218,12 +236,14 @@ class Message(TakesRowBlocks, renamed={"penalty": "gic_penalty"}):
 
     def _check_combination(self) -> None:
         check_subsets(self.n_subsets, self.subset_size)
+        if self.feature_groups is not None and self.approx is not None:
+            raise ConfigError("follows columns one by one, not feature_groups", "approx", "leave one of them out")
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
-        subsets = self._subsets(shape, shape.n_entries)
+        subsets = self._subsets(shape, _units(shape.n_features, self._planned_groups(shape)), shape.n_entries)
         return plan_message(replace(subsets, n_entries=promised_entries(subsets)), limits)
 
-    def _subsets(self, shape: DataShape, n_values: int | None = None) -> Subsets:
+    def _subsets(self, shape: DataShape, units: Columns, n_values: int | None = None) -> Subsets:
         """Return how rows of this shape are cut into subsets, as far as is known before any data is."""
         n_subsets = choose_n_subsets(shape.n_samples, shape.n_features, self.n_subsets, self.subset_size, n_values)
         settings = SelectionSettings(
@@ -239,6 +259,7 @@ class Message(TakesRowBlocks, renamed={"penalty": "gic_penalty"}):
             max_features=self.max_features,
             loss=self.loss_,
             n_subsets=n_subsets,
+            groups=units.of_path,
         )
         return Subsets(shape, settings, self.partition)
 
@@ -304,26 +325,29 @@ class Message(TakesRowBlocks, renamed={"penalty": "gic_penalty"}):
     def _take(self, run: Run) -> None:
         """Steps 1 to 7, with the subsets of earlier calls."""
         notes: list[str] = []
-        rows, subsets = self._partition(run.matrix, notes)
+        units = _units(run.matrix.shape[1], self._groups_of(run.matrix))
+        rows, subsets = self._partition(run.matrix, units, notes)
         passes = SubsetPasses(run.over(rows), subsets)
         part = Part(rows, subsets, passes.select())
         parts = [*((past, past.passes(run)) for past in self._seen.parts), (part, passes)]
-        n_subsets, n_features = sum(part.subsets.n_subsets for part, _ in parts), subsets.data.n_features
+        n_subsets = sum(part.subsets.n_subsets for part, _ in parts)
         settings = replace(subsets.settings, n_subsets=n_subsets)
-        choices = Choices.joined([part.choices for part, _ in parts]).among(settings, n_features)
+        choices = Choices.joined([part.choices for part, _ in parts]).among(settings, units.n_units)
         notes += notes_on_choices(choices)
-        vote = count_votes(choices, n_features, self.tie)
-        fits = self._fits(vote, parts, settings, notes)
+        counted = units.counted(choices)
+        vote = count_votes(counted, units.n_units, self.tie)
+        is_constant = choices.are_constant(subsets.data.n_features)
+        is_kept, fits = self._fits(vote, units, is_constant, parts, settings, notes)
         self._seen.parts.append(part)
         if fits is None:
             columns, average = np.empty(0, dtype=np.int64), intercept_alone(choices, subsets.settings)
         else:
             columns, (average, step) = fits.columns, fits.averaged(self.average)
-        notes += notes_on_votes(vote.frequency, run.matrix.names.given)
+        notes += units.notes_on(vote.frequency, run.matrix.names.given, subsets.most_columns)
         notes += [] if fits is None else fits.notes(step)
         self.n_subsets_, self.n_cached_ = n_subsets, 0 if fits is None else fits.counts.n_cached
-        self.n_selected_per_subset_ = choices.n_selected
-        self._set_model(vote.frequency, columns, average)
+        self.n_selected_per_subset_ = counted.n_selected
+        kept = self._set_model(vote.frequency, is_kept, units, columns, average)
         self.result_ = self._result_of(
             run,
             notes=notes,
@@ -332,15 +356,16 @@ class Message(TakesRowBlocks, renamed={"penalty": "gic_penalty"}):
                 "n_subsets": self.n_subsets_,
                 "estimator": None if self.estimator is None else repr(self.estimator),
             },
+            columns=self._set_groups(units.groups, kept, vote.frequency[kept]) if isinstance(units, Groups) else None,
             n_samples=sum(part.subsets.data.n_samples for part, _ in parts),
         )
 
-    def _partition(self, matrix: Matrix, notes: list[str]) -> tuple[Matrix, Subsets]:
+    def _partition(self, matrix: Matrix, units: Columns, notes: list[str]) -> tuple[Matrix, Subsets]:
         """Step 1: return the rows in an order whose consecutive parts are the subsets."""
         checked_target(matrix, self.loss_)
         rows = weighted_rows(matrix)
         n_values = n_entries_of(rows)
-        subsets = self._subsets(DataShape.of(rows), n_values)
+        subsets = self._subsets(DataShape.of(rows), units, n_values)
         settings = replace(subsets.settings, **self._coding(rows))
         if self.n_subsets is None and self.subset_size is None:
             notes.append(why_n_subsets(subsets.data.n_samples, subsets.data.n_features, n_values))
@@ -361,36 +386,51 @@ class Message(TakesRowBlocks, renamed={"penalty": "gic_penalty"}):
     def _fits(
         self,
         vote: Vote,
+        units: Columns,
+        is_constant: np.ndarray,
         parts: list[tuple[Part, SubsetPasses | None]],
         settings: SelectionSettings,
         notes: list[str],
-    ) -> SubsetFits | None:
-        """Steps 4 and 5: return the subsets' fits on the features that are kept; None where none is."""
+    ) -> tuple[np.ndarray, SubsetFits | None]:
+        """Steps 4 and 5: return which features, or groups, are kept, and the subsets' fits on them, if any is.
+
+        A column of a group that is constant in all rows takes no part in the fits.
+        """
+
+        def varying(is_kept: np.ndarray) -> np.ndarray:
+            columns = units.columns(is_kept)
+            return columns[~is_constant[columns]]
+
         is_kept, fits = vote.is_selected, None
         if self.second_look and vote.is_contender.any():
-            fits = fit_subsets(parts, np.flatnonzero(vote.is_selected | vote.is_contender), with_errors=True)
-            penalty = np.array([settings.penalty(total, len(vote.is_selected)) for total in fits.total])
-            is_confirmed = second_vote(fits.z(), penalty, settings.n_subsets) & vote.is_contender[fits.columns]
-            is_kept = vote.is_selected.copy()
-            is_kept[fits.columns[is_confirmed]] = True
+            columns = varying(vote.is_selected | vote.is_contender)
+            fits = fit_subsets(parts, columns, with_errors=True, asked=units.asked(vote.is_contender, columns))
+            is_confirmed = units.confirmed(fits, vote.is_contender, settings)
+            is_kept = vote.is_selected | is_confirmed
             notes.append(
-                f"{int(vote.is_contender.sum())} feature(s) had fewer votes than a majority and more than chance "
+                f"{int(vote.is_contender.sum())} {units.kind}(s) had fewer votes than a majority and more than chance "
                 f"gives: {int(is_confirmed.sum())} kept by a second vote"
             )
-        columns = np.flatnonzero(is_kept)
+        columns = varying(is_kept)
         if fits is not None and len(fits.columns) == len(columns):
-            return fits
-        return fit_subsets(parts, columns) if len(columns) else None
+            return is_kept, fits
+        return is_kept, fit_subsets(parts, columns) if len(columns) else None
 
-    def _set_model(self, frequency: np.ndarray, columns: np.ndarray, average: Average) -> None:
-        """Set what the averaged model says of all features."""
-        self.scores_ = frequency
-        self.support_ = np.zeros(len(frequency), dtype=bool)
-        self.support_[columns] = True
-        self.coef_ = np.zeros((*average.coef.shape[:-1], len(frequency)))
+    def _set_model(
+        self, frequency: np.ndarray, is_kept: np.ndarray, units: Columns, columns: np.ndarray, average: Average
+    ) -> np.ndarray:
+        """Set what the averaged model of some columns says of all; return the units kept, most important first."""
+        self.scores_ = units.of_columns(frequency)
+        self.support_ = units.of_columns(is_kept)
+        self.coef_ = np.zeros((*average.coef.shape[:-1], len(self.scores_)))
         self.coef_[..., columns] = average.coef
         self.intercept_ = average.intercept if average.coef.ndim > 1 else float(average.intercept)
-        self.selected_ = columns[np.lexsort((columns, -average.importance, -frequency[columns]))]
+        kept, self.selected_ = units.ranked(is_kept, frequency, columns, average)
+        return kept
+
+
+def _units(n_features: int, groups: FeatureGroups | None) -> Columns:
+    return Columns(n_features) if groups is None else Groups(groups)
 
 
 @dataclass

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -18,11 +19,16 @@ from daskfs.kernels.glm.fit import glm_fit, newton_terms
 from daskfs.kernels.glm.lsa import lsa_path
 from daskfs.kernels.glm.path import GlmPath, glm_path
 from daskfs.kernels.glm.softmax import softmax_fit, softmax_terms
+from daskfs.kernels.group_lasso.groups import ColumnGroups
+from daskfs.kernels.group_lasso.path import GroupPath, group_path
 from daskfs.kernels.lasso.criteria import feature_penalty
 from daskfs.kernels.lasso.path import LassoPath, lasso_path
+from daskfs.kernels.linear.linalg import MIN_PIVOT
 from daskfs.kernels.linear.moments import Moments, gram_rows, moments
 from daskfs.selectors.shared.record import Record
 from daskfs.selectors.shared.targets import null_intercept
+
+AnyPath: TypeAlias = LassoPath | GlmPath | GroupPath
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +56,15 @@ class SelectionSettings:
     """Of the Huber loss."""
     tol: float = 1e-6
     """Of a path's coefficients, where the loss is not squared: smaller where they are the result, not refitted."""
+    groups: ColumnGroups | None = None
+    """Of columns that enter a model together; the candidates are these, and not the columns."""
+
+    def n_candidates(self, n_features: int) -> int:
+        """Return how many features, or groups of them, there are to choose from."""
+        return n_features if self.groups is None else len(self.groups.bounds) - 1
 
     def penalty(self, total: float, n_features: int) -> float:
-        """Return λ of the criterion on rows of this total weight."""
+        """Return λ of the criterion on rows of this total weight, for so many candidates."""
         if self.gic_penalty is not None:
             return self.gic_penalty
         return feature_penalty(self.criterion, total, n_features, self.gamma, self.n_subsets)
@@ -62,6 +74,16 @@ class SelectionSettings:
         if self.gic_penalty is not None or self.criterion != "vote":
             return self.penalty(total, n_features)
         return feature_penalty("bic", total, n_features)
+
+    def per_column(self, total: float) -> float:
+        """Return what each further degree of freedom of a group costs, whose first costs `penalty`.
+
+        With bic and ebic as much as a column with bic. With vote and ric 2, as in AIC, so that a group of noise is
+        chosen about as seldom as a column of noise: P(χ²_r > λ + 2 (r - 1)) is about P(χ²_1 > λ).
+        """
+        if self.gic_penalty is not None:
+            return self.gic_penalty
+        return 2.0 if self.criterion in ("vote", "ric") else feature_penalty("bic", total, 1)
 
     def of_path(self, total: float, n_features: int) -> dict[str, Any]:
         """Return what every path takes, on rows of this total weight: λ of the criterion, where to end."""
@@ -97,19 +119,25 @@ class PathTable(Record):
     gic: np.ndarray
     """As it was followed."""
     more: float
-    """By so much the penalty of a feature is larger than it was followed with."""
+    """By so much the penalty of a feature, or of a group, is larger than it was followed with."""
+    n_groups: np.ndarray | None = None
 
     @classmethod
-    def of(cls, path: LassoPath | GlmPath, more: float = 0.0) -> PathTable:
+    def of(cls, path: AnyPath, more: float = 0.0) -> PathTable:
         """Return the table of a path."""
+        if isinstance(path, GroupPath):
+            fit_is = "rss" if path.loss == "squared" else "deviance"
+            return cls(path.lambdas, path.df, path.fit, fit_is, path.gic, more, path.n_groups)
         fit, fit_is = (path.rss, "rss") if isinstance(path, LassoPath) else (path.deviance, "deviance")
         return cls(path.lambdas, path.df, fit, fit_is, path.gic, more)
 
     def columns(self) -> dict[str, np.ndarray]:
         """Return the columns of a result's history."""
-        gic = self.gic + self.more * self.df
+        gic = self.gic + self.more * (self.df if self.n_groups is None else self.n_groups)
         chosen = np.arange(len(gic)) == (np.argmin(gic) if len(gic) else -1)
-        return {"lambda": self.lambdas, "df": self.df, self.fit_is: self.fit, "gic": gic, "chosen": chosen}
+        n_groups = {} if self.n_groups is None else {"groups": self.n_groups}
+        table = {"lambda": self.lambdas, "df": self.df, **n_groups, self.fit_is: self.fit}
+        return {**table, "gic": gic, "chosen": chosen}
 
 
 def best_steps(df: np.ndarray, gic: np.ndarray, penalty: float, least: float) -> list[tuple[float, int]]:
@@ -151,9 +179,10 @@ class PathMoments(Record):
     y_variance: float
 
     @classmethod
-    def of(cls, path: LassoPath) -> PathMoments:
+    def of(cls, path: LassoPath | GroupPath) -> PathMoments:
         """Return what a path leaves behind."""
         cache = path.gram
+        assert cache is not None  # of the squared loss
         below = cache.gram[_below_diagonal(len(cache.features))]
         return cls(cache.features, cache.mean, cache.scale, cache.cross, below, path.moments.y_variance)
 
@@ -230,14 +259,15 @@ def choose(
 def _choice_of_path(
     X: np.ndarray | ColumnEntries, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings, is_first: bool
 ) -> SubsetChoice | None:
-    total, n_features = float(weight.sum()), X.shape[1]
-    penalty, least = settings.penalty(total, n_features), settings.least_penalty(total, n_features)
+    total, n_candidates = float(weight.sum()), settings.n_candidates(X.shape[1])
+    penalty, least = settings.penalty(total, n_candidates), settings.least_penalty(total, n_candidates)
     path = _path(X, y, weight, settings, least)  # the longest of those that any number of subsets asks for
     m = path.moments
     if np.isnan(m.scale).any():
         return None
     location, abstains = _location(path, y, weight), _is_constant(y, weight)
-    steps = best_steps(path.df, path.gic, penalty, least) if penalty > least else [(least, path.best)]
+    size = path.n_groups if isinstance(path, GroupPath) else path.df
+    steps = best_steps(size, path.gic, penalty, least) if penalty > least else [(least, path.best)]
     ballots = [_ballot_at(path, step, null_intercept(settings.loss, location), abstains, low) for low, step in steps]
     return SubsetChoice(
         (ballots[0],),
@@ -245,13 +275,13 @@ def _choice_of_path(
         **_columns_of(m),
         y_mean=np.array(location),
         n_unsolved=path.n_unsolved,
-        n_separable=path.n_separable if isinstance(path, GlmPath) and settings.approx is None else 0,
-        met=PathMoments.of(path) if isinstance(path, LassoPath) else None,
+        n_separable=0 if isinstance(path, LassoPath) or settings.approx is not None else path.n_separable,
+        met=PathMoments.of(path) if settings.loss == "squared" and not isinstance(path, GlmPath) else None,
         path=PathTable.of(path, penalty - least) if is_first else None,
     )
 
 
-def _ballot_at(path: LassoPath | GlmPath, step: int, null: float, abstains: bool, least_penalty: float) -> Ballot:
+def _ballot_at(path: AnyPath, step: int, null: float, abstains: bool, least_penalty: float) -> Ballot:
     """Return the ballot of the model at one step of a path; `null` is the intercept without features."""
     selected = path.selected(step)
     if not len(selected):
@@ -259,10 +289,15 @@ def _ballot_at(path: LassoPath | GlmPath, step: int, null: float, abstains: bool
     return Ballot(selected, path.coefficients(step)[selected], path.intercept(step), abstains, least_penalty)
 
 
-def _path(
-    X: Any, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings, penalty: float
-) -> LassoPath | GlmPath:
-    options = {**settings.of_path(float(weight.sum()), X.shape[1]), "penalty": penalty}
+def _path(X: Any, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings, penalty: float) -> AnyPath:
+    total = float(weight.sum())
+    options = {**settings.of_path(total, X.shape[1]), "penalty": penalty}
+    if settings.groups is not None:
+        del options["penalty"]
+        of_column, max_columns = settings.per_column(total), options.pop("max_features")
+        how = {"loss": settings.loss, "threshold": settings.threshold, "tol": settings.tol, "max_columns": max_columns}
+        of_group = penalty - of_column
+        return group_path(X, y, weight, settings.groups, per_column=of_column, per_group=of_group, **how, **options)
     if settings.loss == "squared":
         return lasso_path(X, y, weight, **options)
     options |= {"loss": settings.loss, "threshold": settings.threshold}
@@ -336,9 +371,9 @@ def _is_constant(y: np.ndarray, weight: np.ndarray) -> bool:
     return bool(seen.min() == seen.max())
 
 
-def _location(path: LassoPath | GlmPath, y: np.ndarray, weight: np.ndarray) -> float:
+def _location(path: AnyPath, y: np.ndarray, weight: np.ndarray) -> float:
     """Return the target's mean, or for the Huber loss the fit of an intercept alone: where the path begins."""
-    if isinstance(path, GlmPath) and path.loss == "huber" and len(path.lambdas):
+    if isinstance(path, GlmPath | GroupPath) and path.loss == "huber" and len(path.lambdas):
         return float(path.centred_intercepts[0])
     return path.moments.y_mean if isinstance(path, LassoPath) else float((weight * y).sum() / weight.sum())
 
@@ -382,12 +417,33 @@ class MaximumLikelihood(Record):
     """Whether this fit tells every row's class, of several: then they are linearly separable for certain."""
     error: np.ndarray | None = None
     """Standard errors of `coef`, infinite where there are none; where they were asked for."""
+    gain: np.ndarray | None = None
+    """Wald's statistics of groups of the columns, shape (n_subsets, n_groups), where groups were asked for."""
+    gain_df: np.ndarray | None = None
+    """Their degrees of freedom, with the sign of a single coefficient: see `Gain`."""
+
+
+class Gain(NamedTuple):
+    """By how much fits of several subsets gain by each of some groups, shape (n_subsets, n_groups) both."""
+
+    size: np.ndarray
+    """Over the dispersion, as χ² of noise; NaN where a subset does not know."""
+    df: np.ndarray
+    """Degrees of freedom; of a single coefficient -1 where it is negative."""
 
 
 def refit(
-    X: np.ndarray, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings, with_errors: bool = False
+    X: np.ndarray,
+    y: np.ndarray,
+    weight: np.ndarray,
+    settings: SelectionSettings,
+    with_errors: bool = False,
+    asked: ColumnGroups | None = None,
 ) -> NormalEquations | MaximumLikelihood:
-    """Fit the chosen columns on the rows of one subset, with standard errors where these do not follow."""
+    """Fit the chosen columns on the rows of one subset.
+
+    With standard errors where these do not follow, or for groups of the columns with what is gained by them.
+    """
     if settings.loss == "squared":
         m = moments(X, y, weight)
         gram = _gram(X, weight, m)
@@ -402,14 +458,19 @@ def refit(
         at_mean = fit.coef * fit.moments.mean
         y_mean, dispersion = fit.intercept + float(np.where(np.isnan(at_mean), 0.0, at_mean).sum()), fit.dispersion
     m = fit.moments
-    error = getattr(fit, "error", None) if with_errors else None
-    if with_errors and error is None:
+    gain, error = None, getattr(fit, "error", None) if with_errors else None
+    if with_errors and (error is None or asked is not None):
         at = Point(np.where(m.scale > 0.0, fit.coef, 0.0) * m.scale, y_mean, m.mean, m.scale)
         hessian = derivatives(X, y, weight, settings, at).hessian[0]
-        error = standard_errors(hessian, m.scale, dispersion, len(settings.classes))
+        if asked is not None:
+            gain = gain_of_groups(hessian, at.coef, asked, dispersion)
+        else:
+            error = standard_errors(hessian, m.scale, dispersion, len(settings.classes))
     is_right = settings.loss != "poisson" and fit.is_separable and _is_right(X, y, weight, fit.coef, y_mean, m)
     values = of_one(m.total, y_mean, m.mean, m.scale, fit.coef, fit.is_singular, fit.is_separable, is_right)
     found = MaximumLikelihood(*values)
+    if gain is not None:
+        return replace(found, gain=gain.size[None], gain_df=gain.df[None])
     return found if error is None else replace(found, error=error[None])
 
 
@@ -451,6 +512,40 @@ def standard_errors(hessian: np.ndarray, scale: np.ndarray, dispersion: float, n
     error = np.full((len(centring), len(scale)), np.inf)
     error[:, varies] = np.sqrt(np.where(variance > 0.0, variance, np.inf)) / scale[varies]
     return error if n_classes else error[0]
+
+
+def gain_of_groups(hessian: np.ndarray, coef: np.ndarray, groups: ColumnGroups, dispersion: float) -> Gain:
+    """Return Wald's statistics of groups of columns, of one subset.
+
+    Parameters
+    ----------
+    hessian : ndarray
+        As `Derivatives` have it.
+    coef : ndarray of shape (n_columns,) or (n_classes, n_columns)
+        Standardised.
+    groups : ColumnGroups
+        Of the columns, some of them.
+    dispersion : float
+    """
+    free = coef[None] if coef.ndim == 1 else coef[:-1] - coef[-1]
+    n_free, n = free.shape[0], free.shape[1] + 1
+    size, df = np.empty(len(groups.bounds) - 1), np.empty(len(groups.bounds) - 1)
+    for k, (start, stop) in enumerate(pairwise(groups.bounds.tolist())):
+        own = groups.members[start:stop]
+        places = (np.arange(n_free)[:, None] * n + 1 + own).ravel()
+        others = np.setdiff1d(np.arange(n_free * n), places)
+        across = hessian[np.ix_(places, others)]
+        left = (
+            hessian[np.ix_(places, places)]
+            - across @ np.linalg.pinv(hessian[np.ix_(others, others)], rcond=MIN_PIVOT, hermitian=True) @ across.T
+        )
+        b = free[:, own].ravel()
+        size[k] = b @ left @ b / dispersion
+        largest = float(np.diagonal(hessian)[places].max(initial=0.0))
+        df[k] = int((np.linalg.eigvalsh(0.5 * (left + left.T)) > MIN_PIVOT * largest).sum())
+        if len(b) == 1 and b[0] < 0.0:
+            df[k] = -df[k]
+    return Gain(size, df)
 
 
 def of_one(*values: Any) -> list[np.ndarray]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from daskfs.errors import DataError
 from daskfs.kernels.blocks.column_entries import SPARSE, ColumnEntries, column_entries, dense_block
+from daskfs.kernels.group_lasso.groups import ColumnGroups
 from daskfs.kernels.linear.gram_matrix import wants_whole_gram
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
@@ -56,7 +57,8 @@ def select_on_block(matrix: Matrix, settings: SelectionSettings, group: SubsetGr
     DataError
         NaN or infinity, with the column's name and the row.
     """
-    if settings.loss == "squared" and settings.estimator is None and matrix.sparse_rows(slice(0, 0)) is None:
+    is_lasso = settings.loss == "squared" and settings.estimator is None and settings.groups is None
+    if is_lasso and matrix.sparse_rows(slice(0, 0)) is None:
         return _select_together(matrix, settings, group)
     subsets = _subsets_with_all_columns(matrix, settings, group)
     return Choices.of([_choose(matrix, settings, group, *subset) for subset in subsets])
@@ -97,12 +99,16 @@ def _choose(
 
 
 def refit_on_block(
-    matrix: Matrix, settings: SelectionSettings, columns: np.ndarray, with_errors: bool, group: SubsetGroup
+    matrix: Matrix,
+    settings: SelectionSettings,
+    columns: np.ndarray,
+    with_errors: bool,
+    asked: ColumnGroups | None,
+    group: SubsetGroup,
 ) -> NormalEquations | MaximumLikelihood:
     """Fit the columns, ascending, on every subset of a group."""
-    found = [
-        refit(X, y, weight, settings, with_errors) for _, X, y, weight in _subsets(matrix, settings, group, columns)
-    ]
+    subsets = _subsets(matrix, settings, group, columns)
+    found = [refit(X, y, weight, settings, with_errors, asked) for _, X, y, weight in subsets]
     return type(found[0]).joined(found)  # type: ignore[arg-type]  # all are of one type
 
 

@@ -18,14 +18,18 @@ share of them once they are many.) The second vote is not in the paper; ``Messag
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from daskfs.errors import Caution
+from daskfs.kernels.group_lasso.groups import ColumnGroups
 from daskfs.kernels.lasso.criteria import binomial_tail
+from daskfs.kernels.linear.linalg import extend_cholesky, forward_substitution
 from daskfs.selectors.message.choices import Choices
-from daskfs.selectors.message.subset import NormalEquations
+from daskfs.selectors.message.subset import Gain, NormalEquations
 
 FALSE_CONTENDERS = 0.1  # features of noise that may be expected to be looked at again
 
@@ -122,6 +126,44 @@ def z_of_least_squares(equations: NormalEquations, coef: np.ndarray) -> np.ndarr
     return z
 
 
+def gain_of_least_squares(equations: NormalEquations, coef: np.ndarray, groups: ColumnGroups) -> Gain:
+    """Return by how much least squares on every subset gains by each of some groups, over the noise.
+
+    Parameters
+    ----------
+    equations : NormalEquations
+    coef : ndarray of shape (n_subsets, n_columns)
+        The fits, for their signs.
+    groups : ColumnGroups
+        Of the columns, some of them.
+    """
+    n_subsets = len(equations.scale)
+    size, df = np.empty((n_subsets, len(groups.bounds) - 1)), np.empty((n_subsets, len(groups.bounds) - 1))
+    for i in range(n_subsets):
+        varies = equations.scale[i] > 0.0
+        explained, rank = _explained(equations, i, varies)
+        total = equations.total[i]
+        dispersion = (equations.y_variance[i] - explained) * total / max(total - rank - 1.0, 1.0)
+        for k, (start, stop) in enumerate(pairwise(groups.bounds.tolist())):
+            own = groups.members[start:stop]
+            others = varies.copy()
+            others[own] = False
+            without, rank_without = _explained(equations, i, others)
+            size[i, k] = total * (explained - without) / dispersion if dispersion > 0.0 else np.nan
+            is_negative = len(own) == 1 and coef[i, own[0]] < 0.0
+            df[i, k] = (rank_without - rank) if is_negative else rank - rank_without
+    return Gain(size, df)
+
+
+def _explained(equations: NormalEquations, i: int, takes_part: np.ndarray) -> tuple[float, int]:
+    """Return the part of the target's variance on a subset that some columns explain, and their rank."""
+    members = np.flatnonzero(takes_part)
+    factor = np.zeros((len(members), len(members)))
+    rank = extend_cholesky(equations.gram[i], members, len(members), 0, factor)
+    right = equations.cross[i, members]
+    return float(forward_substitution(factor, len(members), right, np.empty(len(members)))), int(rank)
+
+
 def _variances(hessian: np.ndarray, dispersion: np.ndarray) -> np.ndarray:
     """Return the diagonals of the inverses; infinite where there is no inverse."""
     try:
@@ -182,11 +224,11 @@ def notes_on_choices(choices: Choices) -> list[str]:
     return notes
 
 
-def notes_on_votes(frequency: np.ndarray, names: np.ndarray | None) -> list[str]:
-    """Return the notes on columns that nobody could vote on."""
+def notes_on_votes(frequency: np.ndarray, names: Sequence[str] | np.ndarray | None, kind: str = "column") -> list[str]:
+    """Return the notes on columns, or groups of them, that nobody could vote on."""
     constant = np.flatnonzero(np.isnan(frequency))
     if not len(constant):
         return []
     shown = ", ".join(f"x{j}" if names is None else str(names[j]) for j in constant[:5])
     more = ", ..." if len(constant) > 5 else ""
-    return [f"{len(constant)} column(s) are constant and cannot be selected: {shown}{more}"]
+    return [f"{len(constant)} {kind}(s) are constant and cannot be selected: {shown}{more}"]

@@ -16,6 +16,22 @@ from daskfs.kernels.substitution.products import (
 from daskfs.selectors.online_substitution.columns import Columns
 
 
+def products_within(columns: Columns, weight: np.ndarray, total: float) -> np.ndarray:
+    """Return ⟨z_a, z_b⟩ of columns with each other, of shape (B, B); `total` is the sum of the weights."""
+    products = cross_products(columns.rows, columns.rows, weight)
+    return _centred(products, columns, columns.offset, columns.factor, total)
+
+
+def _centred(
+    products: np.ndarray, columns: Columns, offset: np.ndarray, factor: np.ndarray, total: float
+) -> np.ndarray:
+    products /= total
+    if columns.is_int8:
+        products -= columns.offset[:, None] * offset
+        products *= columns.factor[:, None] * factor
+    return products
+
+
 class _Kept(NamedTuple):
     """Who was selected when `Members.keep` was called."""
 
@@ -77,9 +93,12 @@ class Members:
     def copy_in(self, columns: Columns, placed: dict[int, int]) -> None:
         """Copy the values of candidates that entered: ``placed[slot]`` is their place in the batch."""
         for slot, b in placed.items():
-            if slot < self._kept.n_members and slot not in self._kept.rows:
-                self._kept.rows[slot] = self.rows[slot].copy()
-            self.rows[slot] = columns.rows[b]
+            self._write(slot, columns.rows[b])
+
+    def _write(self, slot: int, row: np.ndarray) -> None:
+        if slot < self._kept.n_members and slot not in self._kept.rows:
+            self._kept.rows[slot] = self.rows[slot].copy()
+        self.rows[slot] = row
 
     def add(self, columns: Columns) -> None:
         """Hold more columns, in the next slots."""
@@ -107,6 +126,15 @@ class Members:
     def _descriptions(self) -> tuple[np.ndarray, ...]:
         return self.ids, self.mean, self.scale, self.square, self.offset, self.factor
 
+    @property
+    def is_full(self) -> bool:
+        """Whether a candidate has to replace others."""
+        return self.n_members == self.capacity
+
+    def n_usable(self, columns: Columns) -> int:
+        """Return how many candidates there are among columns."""
+        return int(self.usable(columns).sum())
+
     def usable(self, columns: Columns) -> np.ndarray:
         """Return which columns may enter: not constant, not members; bool of shape (B,)."""
         found: np.ndarray = are_usable(columns.ids, columns.scale, self.ids[: self.n_members])
@@ -125,8 +153,7 @@ class Members:
 
     def within(self, columns: Columns) -> np.ndarray:
         """Return ⟨z_a, z_b⟩ of a block with itself, of shape (B, B)."""
-        products = cross_products(columns.rows, columns.rows, self.weight)
-        return self._centred(products, columns, columns.offset, columns.factor)
+        return products_within(columns, self.weight, self.total)
 
     def against(self, columns: Columns, one: Columns) -> np.ndarray:
         """Return ⟨z_b, z⟩ of a block with one column, of shape (B,)."""
@@ -137,11 +164,7 @@ class Members:
         return self._centred(products, columns, one.offset, one.factor)[:, 0]
 
     def _centred(self, products: np.ndarray, columns: Columns, offset: np.ndarray, factor: np.ndarray) -> np.ndarray:
-        products /= self.total
-        if columns.is_int8:
-            products -= columns.offset[:, None] * offset
-            products *= columns.factor[:, None] * factor
-        return products
+        return _centred(products, columns, offset, factor, self.total)
 
     def against_target(self, columns: Columns, target: np.ndarray) -> np.ndarray:
         """Return ⟨z_b, target⟩ of a block, of shape (B,); where columns are centred, so must the target be."""

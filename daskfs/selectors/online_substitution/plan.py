@@ -57,8 +57,17 @@ class SubstitutionShape:
     """Columns that one round of screening looks at; 0: none."""
     undoes: bool = False
     """Whether a batch may be undone: the columns that it replaced are kept meanwhile."""
+    widest: int = 1
+    """Columns of the largest group, where groups are exchanged."""
+    n_groups: int = 0
+    """How many groups may be selected; 0: columns are."""
     entries_nbytes: Callable[[int], int] = lambda n_columns: 0
     """Of so many columns of a sparse store as their entries."""
+
+    @property
+    def together(self) -> int:
+        """Columns that are read together at least: a batch, or the largest group."""
+        return max(self.batch, self.widest)
 
     @property
     def n_judged(self) -> int:
@@ -79,11 +88,13 @@ class SubstitutionShape:
 
     def held(self, n_selected: int) -> Budget:
         """Return what is held beside the blocks that are read."""
-        s, b = n_selected, self.batch
+        s, b = n_selected, self.together
         members = s * self.column_nbytes
         refit = min(members, MAX_READ_NBYTES) + REFIT_NBYTES
-        replaced = min(s, b) * self.column_nbytes if self.undoes else 0
+        replaced = (s if self.n_groups else min(s, b)) * self.column_nbytes if self.undoes else 0
         closer = self._again * batch_of(None, s) * self.column_nbytes
+        if self.n_groups:
+            return self._held_groups(s, refit, replaced)
         return (
             Budget()
             .add("selected columns", members)
@@ -99,6 +110,22 @@ class SubstitutionShape:
                 columns_looked_at_closer=closer,
             )
             .add("entries of columns that are judged", self.entries_nbytes(self.n_judged))
+            .add("tiles", self.tiles_nbytes)
+        )
+
+    def _held_groups(self, s: int, refit: int, replaced: int) -> Budget:
+        """Return the same where groups are exchanged: they are looked at in every epoch, and never by their entries."""
+        b, q = self.together, self.widest
+        return (
+            Budget()
+            .add("selected columns", s * self.column_nbytes)
+            .add("their products", (3 * s * s + 5 * (s + q) ** 2) * 8)
+            .add("products with a block", 6 * b * (s + q) * 8 + 2 * b * b * 8 + 2 * (s + b + 8) * BAND_ROWS * 8)
+            .add("vectors over the rows", VECTORS * 8 * self.n_samples)
+            .add("groups and their order", 12 * 8 * self.n_features)
+            .add("screened candidates", self.n_screened // 2 * self.column_nbytes)
+            .add("a batch without its constant columns", 2 * b * self.column_nbytes)
+            .add_largest(refit=refit, a_block_as_it_is_checked=b * self.n_samples, columns_that_may_come_back=replaced)
             .add("tiles", self.tiles_nbytes)
         )
 
@@ -135,29 +162,31 @@ def choose_read_plan(shape: SubstitutionShape, memory_limit: int | None) -> Read
     PlanError
         Not even one batch fits in the limit; with the number of features that would.
     """
-    batch_nbytes = max(1, shape.batch * shape.column_nbytes)
+    batch_nbytes = max(1, shape.together * shape.column_nbytes)
     least_nbytes = READ_NBYTES if shape.tile_columns > 1 else COPY_NBYTES
-    wanted = max(-(-shape.tile_columns // shape.batch), least_nbytes // batch_nbytes, 1)
+    wanted = max(-(-shape.tile_columns // shape.together), least_nbytes // batch_nbytes, 1)
     if memory_limit is None:
         wanted = min(wanted, max(1, MAX_READ_NBYTES // batch_nbytes))
-    wanted = min(wanted, -(-shape.n_features // shape.batch))
+    wanted = min(wanted, -(-shape.n_features // shape.together))
     narrower = [wanted >> k for k in range(1, wanted.bit_length())]
     most_ahead = 1 if shape.tile_columns > 1 else 0  # copying ahead would fetch from another core's cache
     for n_batches, prefetch in [(n, ahead) for n in (wanted, *narrower) for ahead in range(most_ahead, -1, -1)]:
-        width = n_batches * shape.batch
+        width = n_batches * shape.together
         needed = shape.whole(shape.n_selected, width, prefetch)
         if memory_limit is None or needed.nbytes <= memory_limit:
             return ReadPlan(shape.batch, width, prefetch, needed, shape.n_judged)
-    what = f"{shape.n_selected:,} columns of {shape.n_samples:,} values and blocks of {shape.batch} take"
-    narrowest = shape.whole(shape.n_selected, shape.batch, 0)
+    what = f"{shape.n_selected:,} columns of {shape.n_samples:,} values and blocks of {shape.together} take"
+    narrowest = shape.whole(shape.n_selected, shape.together, 0)
     narrowest.refuse_over(memory_limit, what, _fewer(shape, memory_limit or 0))
-    return ReadPlan(shape.batch, shape.batch, 0, narrowest, shape.n_judged)
+    return ReadPlan(shape.batch, shape.together, 0, narrowest, shape.n_judged)
 
 
 def _fewer(shape: SubstitutionShape, limit: int) -> str:
     fits = shape.n_selected
-    while fits > 0 and shape.whole(fits, shape.batch, 0).nbytes > limit:
+    while fits > 0 and shape.whole(fits, shape.together, 0).nbytes > limit:
         fits = fits - 1 if fits < 64 else fits * 63 // 64
+    if shape.n_groups:
+        return f"select fewer groups, with at most {fits} columns" if fits else "cut the largest group"
     return f"select at most {fits} features" if fits else "set block_columns lower"
 
 
@@ -176,11 +205,15 @@ def plan_substitution(shape: SubstitutionShape, memory_limit: int | None) -> Sel
     task, client, n_tasks = Budget(), read.memory, n_reads
     in_client = "columns are read and exchanged one after the other; with schedule: screen the workers read them"
     if shape.n_screened:
-        task.add("a block of columns", shape.read_nbytes(shape.batch, 0))
+        task.add("a block of columns", shape.read_nbytes(shape.together, 0))
         task.add("vectors over the rows", 4 * 8 * shape.n_samples).add("tiles", shape.tiles_nbytes)
+        if shape.n_groups:
+            task.add("columns that are returned", 2 * shape.together * shape.column_nbytes)
         n_tasks = -(-shape.n_features // shape.batch) * shape.n_epochs
         how = f"tasks of {shape.batch} columns in rounds of {shape.n_screened}"
         in_client = "the exchanges of the candidates that the workers find"
+    if shape.n_groups:
+        how += f", up to {shape.n_groups:,} groups selected"
     return SelectorPlan(
         n_tasks=n_tasks,
         n_passes=shape.n_epochs,

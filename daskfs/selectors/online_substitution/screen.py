@@ -60,6 +60,8 @@ class Screened(Record):
     """Those that could pay."""
     n_usable: int
     """How many could have been presented."""
+    n_found: int
+    """How many these are: columns, or groups of them."""
 
 
 def screen_columns(
@@ -68,4 +70,5 @@ def screen_columns(
     """Read some columns and return those that could pay."""
     columns = read_columns(matrix, ids, settings, weight)
     n_usable = int(((columns.scale > 0.0) & ~np.isin(columns.ids, screen.members)).sum())
-    return Screened(columns.take(screen.candidates(columns)), n_usable)
+    places = screen.candidates(columns)
+    return Screened(columns.take(places), n_usable, len(places))

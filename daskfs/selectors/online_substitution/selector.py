@@ -40,6 +40,8 @@ Differs from the paper
   are few, the candidate that explains most explains noise. It also keeps the gradient alive where classes are linearly
   separable. With a ridge `exchange` refuses copies of single features. `ridge=0` is without any.
 * The coefficients returned are the fit of the loss on the selected columns, with a small ridge of its own.
+* With ``feature_groups=`` j is a group of columns, and is let in and dropped whole (`daskfs.kernels.substitution.
+  group_exchange`): by `exchange` added exactly, by the others with w_j a vector and its length in the place of |w_j|.
 """
 
 from __future__ import annotations
@@ -50,17 +52,22 @@ from typing import Any, Literal
 import numpy as np
 
 from daskfs.errors import Caution, ConfigError, DataError
+from daskfs.feature_maps.groups import FeatureGroups
 from daskfs.losses import Loss
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.passing import PassingBlocks
 from daskfs.parameters import ColumnOrder, Columns, Count
 from daskfs.selectors.base import SEPARATED
+from daskfs.selectors.grouped import SelectsGroups
 from daskfs.selectors.inputs import columns_of, seed_of
 from daskfs.selectors.online_substitution.base import MAX_DEFAULT_FEATURES, SubstitutionSelector
 from daskfs.selectors.online_substitution.columns import ColumnSettings
 from daskfs.selectors.online_substitution.engines.base import Engine, Finished
 from daskfs.selectors.online_substitution.engines.choose import make_engine
+from daskfs.selectors.online_substitution.group_members import GroupMembers
+from daskfs.selectors.online_substitution.group_stream import GroupStream
+from daskfs.selectors.online_substitution.groups import StreamedGroups
 from daskfs.selectors.online_substitution.members import Members
 from daskfs.selectors.online_substitution.plan import (
     ReadPlan,
@@ -83,7 +90,7 @@ from daskfs.selectors.shared.ridge import Effort
 from daskfs.selectors.shared.run import Run
 
 
-class OnlineSubstitution(SubstitutionSelector):
+class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
     """Select features out of a stream of columns, holding no more columns than are asked for.
 
     Parameters
@@ -105,6 +112,9 @@ class OnlineSubstitution(SubstitutionSelector):
         Columns, by number or name, that are selected whatever else; they count among `n_features_to_select`.
     block_columns : int, optional
         Columns decided on with one set of products (a batch); by default 32 to 128, no more than are selected.
+    counts : {"groups", "features"}
+        With `feature_groups`, what `n_features_to_select` counts: groups, or columns; a group that does not fit into so
+        many columns is passed over.
     random_state : int, RandomState or None
         Seed of the shuffled order.
     memory_limit : int or str, optional
@@ -127,6 +137,9 @@ class OnlineSubstitution(SubstitutionSelector):
         the squared one); NaN where not selected.
     n_epochs_ : int
         Epochs begun.
+    groups_, group_names_, group_scores_ : ndarray of shape (n_groups,)
+        With `feature_groups`: the selected groups by what dropping them would cost, their names, and that cost. Columns
+        of theirs that are constant are selected with them, with the coefficient 0.
     result_ : SelectionResult
         Its history has one line per batch: the epoch, candidates presented so far, features selected, exchanges,
         candidates refused, batches undone, and the objective.
@@ -136,7 +149,8 @@ class OnlineSubstitution(SubstitutionSelector):
     Memory: the selected features, s columns of n values in the store's dtype (int8 stays int8 with engine "gram" and
     "lazy" of the squared loss; else it becomes float32), a batch of columns and the next one, 3 s² and ten n numbers.
     Time per column: 2 n s multiplications of products, s² of decisions. One pass over the columns per epoch, none
-    beside.
+    beside. With `feature_groups` s is the columns of as many groups, the largest ones, and the widest group is held
+    beside them; a stream of groups whose columns are not neighbours reads each block of them from wherever they are.
 
     `partial_fit` takes more columns, not more rows.
 
@@ -153,16 +167,25 @@ class OnlineSubstitution(SubstitutionSelector):
 
     method = "online_substitution"
     history_kind = "blocks of columns"
-    _passes_once = True
-
     order: Literal["fixed", "shuffled"] | ColumnOrder = "fixed"
     engine: Literal["auto", "gram", "lazy", "naive"] = "auto"
     schedule: Literal["sequential", "screen"] = "sequential"
     fit_intercept: bool = True
     always_include: Columns = None
     block_columns: Count | None = None
+    counts: Literal["groups", "features"] = "groups"
+
+    @property
+    def _passes_once(self) -> bool:
+        """Groups are presented whole: columns that pass by once are kept in files until they are."""
+        return self.feature_groups is None
 
     def _check_combination(self) -> None:
+        if self.feature_groups is None and self.counts != "groups":
+            raise ConfigError("has no effect without feature_groups", "counts", "leave it out")
+        if self.feature_groups is not None and self.engine == "gram" and self.rule != "exchange":
+            problem = f"the rule {self.rule!r} takes groups one after the other"
+            raise ConfigError(problem, "engine", "use 'auto'")
         if self.engine == "lazy" and self.rule == "paper":
             problem = "the paper's rule moves all coefficients at every column: it cannot wait"
             raise ConfigError(problem, "engine", "use 'auto'")
@@ -181,15 +204,20 @@ class OnlineSubstitution(SubstitutionSelector):
         order = self.order
         if not isinstance(order, str):
             order = columns_of(order, matrix.shape[1], None, "order")
-        shape = self._shape(DataShape.of(matrix))
+        groups = self._streamed(self._groups_of(matrix))
+        shape = self._shape(DataShape.of(matrix), groups=groups)
         plan = choose_read_plan(shape, run.task_limit)
-        engine = self._engine(target, shape.n_selected, matrix.shape[1], matrix.dtype, self._columns())
-        stream = SubstitutionStream(run, engine, self._columns(), plan, target.weight, self.schedule == "screen")
+        engine = self._engine(target, shape.n_selected, matrix.shape[1], matrix.dtype, self._columns(), groups)
+        given, screens = (run, engine, self._columns(), plan), self.schedule == "screen"
+        if groups is None:
+            stream = SubstitutionStream(*given, target.weight, screens)
+        else:
+            stream = GroupStream(*given, groups, target.weight, screens)
         start = stream.resume()
         if not stream.n_epochs:
             stream.include(always)
         stream.epochs(self.n_epochs, order, seed_of(self.random_state), start)
-        self._conclude(run, stream, target)
+        self._conclude(run, stream, target, groups)
 
     def _fit_passing(self, blocks: PassingBlocks, n_expected: int | None) -> None:
         for parameter, value in (("order", "fixed"), ("schedule", "sequential")):
@@ -244,6 +272,9 @@ class OnlineSubstitution(SubstitutionSelector):
         `always_include` names must be in the first block, whose number of columns is the p of the ridge. Without
         `n_features_to_select`, 100 are held. The selector keeps the selected columns and pickles with them.
         """
+        if self.feature_groups is not None:
+            problem = "columns come as they arrive, not group by group"
+            raise ConfigError(problem, "feature_groups", "use fit or fit_blocks, or leave it out of partial_fit")
         if names is None and hasattr(X, "columns") and all(isinstance(name, str) for name in X.columns):
             names = list(X.columns)
         always = np.empty(0, np.int64)
@@ -275,10 +306,25 @@ class OnlineSubstitution(SubstitutionSelector):
     def _target(self, matrix: Matrix) -> Target:
         return read_target(matrix, self.loss_, self.epsilon, self.fit_intercept)
 
+    def _streamed(self, groups: FeatureGroups | None) -> StreamedGroups | None:
+        """Return the groups as they are exchanged, and how many of them."""
+        if groups is None:
+            return None
+        counts_columns = self.counts == "features"
+        n_units = len(groups.members) if counts_columns else groups.n_groups
+        return StreamedGroups(groups, self._n_selected(n_units), counts_columns)
+
     def _engine(
-        self, target: Target, n_selected: int, n_features: int, dtype: np.dtype, columns: ColumnSettings
+        self,
+        target: Target,
+        n_selected: int,
+        n_features: int,
+        dtype: np.dtype,
+        columns: ColumnSettings,
+        groups: StreamedGroups | None = None,
     ) -> Engine:
-        members = Members(n_selected, len(target.y), columns.dtype_of(dtype), target.weight)
+        held = len(target.y), columns.dtype_of(dtype), target.weight
+        members = Members(n_selected, *held) if groups is None else GroupMembers(groups, *held)
         rule = self._rule(Effort(members.total, n_selected, n_features))
         return make_engine(members, target.y, rule, self._mode(), target.loss, self.block_columns)
 
@@ -286,6 +332,8 @@ class OnlineSubstitution(SubstitutionSelector):
         """Return the engine that stands for "auto"."""
         if self.engine != "auto":
             return self.engine
+        if self.rule != "exchange" and self.feature_groups is not None:
+            return "lazy" if self.rule == "os" and self.loss_ != "squared" else "naive"
         if self.loss_ == "squared" or self.rule == "exchange":
             return "gram"
         return "lazy" if self.rule == "os" else "naive"
@@ -296,12 +344,17 @@ class OnlineSubstitution(SubstitutionSelector):
         return ColumnSettings(self.fit_intercept, self.standardize, keeps_int8)
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
-        return plan_substitution(self._shape(shape), limits.task_nbytes)
+        groups = self._streamed(self._planned_groups(shape))
+        return plan_substitution(self._shape(shape, groups=groups), limits.task_nbytes)
 
-    def _shape(self, shape: DataShape, n_selected: int | None = None) -> SubstitutionShape:
-        n_selected = n_selected or self._n_selected(shape.n_features)
-        batch = batch_of(self.block_columns, n_selected)
+    def _shape(
+        self, shape: DataShape, n_selected: int | None = None, groups: StreamedGroups | None = None
+    ) -> SubstitutionShape:
+        n_selected = n_selected or (self._n_selected(shape.n_features) if groups is None else groups.capacity)
+        batch, widest = batch_of(self.block_columns, n_selected), 1 if groups is None else groups.widest
         tile_rows, tile_columns = shape.tile_shape or (1, 1)
+        if groups is not None and not groups.are_adjacent:  # the wider a block, the fewer tiles are read again
+            tile_columns = shape.n_features
         return SubstitutionShape(
             n_samples=shape.n_samples,
             n_features=shape.n_features,
@@ -312,18 +365,23 @@ class OnlineSubstitution(SubstitutionSelector):
             tile_columns=tile_columns if tile_rows > 1 else 1,  # rows in memory are no tiles
             n_epochs=self.n_epochs,
             tiles_nbytes=shape.tiles_nbytes,
-            n_screened=batch * ROUND_BATCHES if self.schedule == "screen" else 0,
-            undoes=self.loss_ != "squared" and self.rule == "exchange",
+            n_screened=max(batch, 2 * widest) * ROUND_BATCHES if self.schedule == "screen" else 0,
+            undoes=self.loss_ != "squared" and (self.rule == "exchange" or groups is not None),
+            widest=widest,
+            n_groups=0 if groups is None else min(groups.limit, groups.groups.n_groups),
             entries_nbytes=shape.columns_nbytes,
         )
 
-    def _conclude(self, run: Run, stream: SubstitutionStream, target: Target) -> None:
+    def _conclude(
+        self, run: Run, stream: SubstitutionStream, target: Target, groups: StreamedGroups | None = None
+    ) -> None:
         """Name the members, fit the loss on them, make the result."""
         members, finished = stream.engine.members, stream.engine.finish()
         ids, is_free = members.columns.ids, np.arange(members.n_members) >= members.n_fixed
         coef, intercept, fit = self._refit(members, finished, target, run)
         self._set_selection(ids, finished.costs, coef, intercept, others=np.nan)
         self.selected_ = ids[np.lexsort((ids, -finished.costs, is_free))]
+        columns = {} if groups is None else self._set_whole(groups.groups, finished)
         if target.classes is not None:
             self.classes_ = target.classes
         self.n_epochs_ = stream.n_epochs
@@ -331,11 +389,42 @@ class OnlineSubstitution(SubstitutionSelector):
         promise = {"promised_nbytes": {"client": stream.plan.memory.nbytes}} if stream.plan.memory.terms else {}
         self.result_ = self._result_of(
             run,
-            notes=self._notes(stream, target, fit),
+            notes=self._notes(stream, target, fit, groups),
             history={name: history[:, q] for q, name in enumerate(HISTORY)},
-            chosen={"n_features_to_select": members.capacity, "engine": self._mode()},
+            chosen={
+                "n_features_to_select": members.capacity if groups is None else groups.limit,
+                "engine": self._mode(),
+            },
+            columns=columns,
             memory={**promise, "held_nbytes": {"members": members.nbytes}},
         )
+
+    def _set_whole(self, groups: FeatureGroups, finished: Finished) -> dict[str, np.ndarray]:
+        """Select all columns of the members' groups, by what their groups cost; return what a result says of each."""
+        order = np.lexsort((finished.groups, -finished.group_costs))
+        selected, costs = finished.groups[order], finished.group_costs[order]
+        columns, _ = groups.columns_of(selected)
+        self.scores_[columns] = np.where(np.isnan(self.scores_[columns]), 0.0, self.scores_[columns])
+        self.support_[columns] = True
+        rank = np.repeat(np.arange(len(selected)), groups.sizes[selected])
+        self.selected_ = columns[np.lexsort((columns, -self.scores_[columns], rank))]
+        return self._set_groups(groups, selected, costs)
+
+    def _of_groups(self, groups: StreamedGroups) -> list[str]:
+        """Return in words how many groups were selected out of which."""
+        n_selected, all_groups = len(self.groups_), groups.groups
+        notes = [f"{n_selected} groups with {len(self.selected_)} columns were selected, out of {all_groups.text}"]
+        n_wide = int((all_groups.sizes > groups.capacity).sum())
+        if n_wide:
+            notes.append(f"{n_wide} groups have more columns than are asked for, and were passed over")
+        if n_selected < groups.limit and not groups.counts_columns:
+            notes.append(f"{groups.limit} groups were asked for: the columns of the others depend on those selected")
+        return notes
+
+    @property
+    def _n_asked(self) -> int | None:
+        """How many features were asked for: groups have several."""
+        return self.n_features_to_select if self.feature_groups is None else None
 
     def _refit(
         self, members: Members, finished: Finished, target: Target, run: Run
@@ -361,7 +450,9 @@ class OnlineSubstitution(SubstitutionSelector):
         centre = float((coef * members.mean[:k]).sum())
         return coef, fit.intercept - centre + target.location, fit
 
-    def _notes(self, stream: SubstitutionStream, target: Target, fit: SelectedFit | None) -> list[str]:
+    def _notes(
+        self, stream: SubstitutionStream, target: Target, fit: SelectedFit | None, groups: StreamedGroups | None
+    ) -> list[str]:
         """Return what the reader of the result must know of how it went."""
         engine, members, counters, notes = stream.engine, stream.engine.members, stream.engine.counters, []
         k, n_rows = members.n_members, int((target.weight > 0.0).sum()) if len(target.weight) else len(target.y)
@@ -371,6 +462,8 @@ class OnlineSubstitution(SubstitutionSelector):
                 notes.append(f"{why}; the ridge decides what they fit")
             else:
                 notes.append(Caution(f"{why}, and then say nothing of other rows (select fewer, or give no ridge=0)"))
+        elif groups is not None:
+            notes += self._of_groups(groups)
         elif k < members.capacity:
             like = "copies" if engine.rule.ridge > 0.0 else "combinations"
             combined = f", or {like} of these" if self.rule == "exchange" else ""
@@ -378,11 +471,13 @@ class OnlineSubstitution(SubstitutionSelector):
                 f"{k} features were selected, not {members.capacity}: the others presented are constant{combined}"
             )
         if members.n_fixed:
-            notes.append(f"{members.n_fixed} of them were always included")
+            notes.append(f"{members.n_fixed} {'of them' if groups is None else 'columns'} were always included")
+        unit = "column" if groups is None else "group"
         why = "the selected features explain them" if self.rule == "exchange" else "the loss did not fall enough"
         notes.append(
-            f"{counters.n_presented:,} columns were presented in {stream.n_epochs} epoch{'s' * (stream.n_epochs > 1)}: "
-            f"{counters.n_exchanged:,} replaced a selected feature, {counters.n_refused:,} were refused: {why}"
+            f"{counters.n_presented:,} {unit}s were presented in {stream.n_epochs} epoch{'s' * (stream.n_epochs > 1)}: "
+            f"{counters.n_exchanged:,} replaced a selected {'feature' if groups is None else 'group'}, "
+            f"{counters.n_refused:,} were refused: {why}"
         )
         if counters.n_reverted:
             notes.append(f"{counters.n_reverted:,} batches of columns were undone, because the loss rose with them")

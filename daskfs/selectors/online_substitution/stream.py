@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count
+from itertools import count, islice
 from typing import Any
 
 import numpy as np
@@ -97,8 +97,8 @@ class SubstitutionStream:
         if len(columns) > most:
             problem = f"expected at most {most} columns, found {len(columns)}"
             raise DataError(problem, "always_include", "raise n_features_to_select")
-        for start in range(0, len(columns), self.plan.batch):
-            self.engine.take(self._read(columns[start : start + self.plan.batch]))
+        for piece in self._pieces(columns, self.plan.batch):
+            self.engine.take(self._read(columns[piece]))
             self.engine.keep_members()
         self.check_included(columns)
 
@@ -159,21 +159,32 @@ class SubstitutionStream:
                 if not self.engine.relax(self.matrix.shape[1]) and not has_changed:
                     break
             self.n_epochs = epoch + 1
-            columns = epoch_order(self.matrix.shape[1], order, seed, epoch)
+            columns = self._order(order, seed, epoch)
             if start.position == 0:
                 start = replace(start, n_entered_before=self.engine.counters.n_entered)
-            n_batches, n_done = -(-len(columns) // self.plan.batch), start.position // self.plan.batch
+            n_batches, n_done = self._n_batches(columns), self._n_batches(columns[: start.position])
             with self.run.reported(f"epoch-{epoch + 1}", n_batches, n_done) as advance:
                 self._epoch(epoch, columns, start, advance)
             start = replace(start, position=0)
+
+    def _order(self, order: Any, seed: int | None, epoch: int) -> np.ndarray:
+        """Return the columns as they come in an epoch."""
+        return epoch_order(self.matrix.shape[1], order, seed, epoch)
+
+    def _pieces(self, columns: np.ndarray, most: int) -> Iterator[slice]:
+        """Yield slices of columns that are taken together, at most so many."""
+        return (slice(start, start + most) for start in range(0, len(columns), most))
+
+    def _n_batches(self, columns: np.ndarray) -> int:
+        return sum(1 for _ in self._pieces(columns, self.plan.batch))
 
     def _epoch(self, epoch: int, columns: np.ndarray, start: Position, advance: Callable[[int], None]) -> None:
         batch, position = self.plan.batch, start.position
         save_every = max(1, len(columns) // batch // SAVES_PER_EPOCH) * batch
         for n_taken in self._taken(columns[position:]):
-            position += n_taken
             self._record(epoch)
-            advance(-(-n_taken // batch))
+            advance(self._n_batches(columns[position : position + n_taken]))
+            position += n_taken
             if position == len(columns):
                 self._save(replace(start, epoch=epoch + 1, position=0))
             elif position % save_every < n_taken:
@@ -182,7 +193,7 @@ class SubstitutionStream:
     def _taken(self, columns: np.ndarray) -> Iterator[int]:
         """Present columns; yield how many were, again and again."""
         members, n_taken = self.engine.members, 0
-        if not self.screens or members.n_members < members.capacity:
+        if not self.screens or not members.is_full:
             with self.run.timed("select"):
                 if self._has_entries:
                     yield from self._by_entries(columns)
@@ -190,11 +201,11 @@ class SubstitutionStream:
                 for length in self._presented(self._blocks(columns)):
                     n_taken += length
                     yield length
-                    if self.screens and members.n_members == members.capacity:
+                    if self.screens and members.is_full:
                         break
-        length = self.plan.batch * ROUND_BATCHES
-        for start in range(n_taken, len(columns), length):
-            yield self._round(columns[start : start + length])
+        batches = self._pieces(columns[n_taken:], self.plan.batch)
+        while parts := [columns[n_taken:][piece] for piece in islice(batches, ROUND_BATCHES)]:
+            yield self._round(parts)
 
     def _by_entries(self, columns: np.ndarray) -> Iterator[int]:
         """Present sparse columns: batches that their entries say nobody enters from are passed over.
@@ -235,33 +246,37 @@ class SubstitutionStream:
         verdict[np.isin(ids, members.ids)] = UNUSABLE
         return verdict
 
-    def _round(self, columns: np.ndarray) -> int:
+    def _round(self, parts: list[np.ndarray]) -> int:
         """Screen columns where tasks run, all against the members of now; exchange with those that they return."""
-        batch = self.plan.batch
-        parts = [columns[start : start + batch] for start in range(0, len(columns), batch)]
-        shared = (self.settings, self.weight, self.engine.screen(max(1, batch // 2)))
-        found: list[Screened] = self.run.map("screen", screen_columns, parts, *shared)
+        shared = (self.settings, self.weight, self.engine.screen(max(1, self.plan.batch // 2)))
+        found = self._screened(parts, shared)
         with self.run.timed("select"):
             for screened in found:
-                self.engine.counters.n_presented += screened.n_usable - len(screened.columns)
+                self.engine.counters.n_presented += screened.n_usable - screened.n_found
                 self.engine.take(screened.columns)
-        return len(columns)
+        return sum(len(part) for part in parts)
+
+    def _screened(self, parts: list[np.ndarray], shared: tuple[Any, ...]) -> list[Screened]:
+        return self.run.map("screen", screen_columns, parts, *shared)
 
     def _read(self, ids: np.ndarray, buffers: BufferPool | None = None) -> Columns:
         return read_columns(self.matrix, ids, self.settings, self.weight, buffers)
 
     def _blocks(self, columns: np.ndarray) -> Iterator[Columns]:
         """Yield columns as they are read, overwritten by later ones: the next while the present ones are used."""
-        width, buffers = self.plan.width, BufferPool()
-        reads = [columns[start : start + width] for start in range(0, len(columns), width)]
+        buffers, reads = BufferPool(), [columns[piece] for piece in self._reads(columns)]
         return prefetched(lambda ids: self._read(ids, buffers), reads, self.plan.prefetch)
+
+    def _reads(self, columns: np.ndarray) -> Iterator[slice]:
+        """Yield slices of columns that are read at once: whole batches."""
+        return self._pieces(columns, self.plan.width)
 
     def _presented(self, blocks: Iterable[Columns]) -> Iterator[int]:
         """Present blocks batch by batch, and yield how many columns each batch had."""
         for block in blocks:
             self.engine.look_ahead(block)
-            for start in range(0, len(block), self.plan.batch):
-                batch = block.take(slice(start, start + self.plan.batch))
+            for piece in self._pieces(block.ids, self.plan.batch):
+                batch = block.take(piece)
                 self.engine.take(batch)
                 length = len(batch)
                 del batch  # or its buffer counts as in use while the next one is read

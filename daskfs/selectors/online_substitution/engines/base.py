@@ -29,6 +29,7 @@ from typing import NamedTuple
 import numpy as np
 
 from daskfs.kernels.substitution.entries import COLLINEAR, UNUSABLE, State
+from daskfs.kernels.substitution.exchange import removal_costs
 from daskfs.selectors.online_substitution.columns import Columns
 from daskfs.selectors.online_substitution.members import Members
 from daskfs.selectors.online_substitution.plan import LARGEST_BATCH, SMALLEST_BATCH
@@ -95,6 +96,10 @@ class Finished(NamedTuple):
     intercept: float
     costs: np.ndarray
     """What the objective would rise by if a member were dropped, of shape (n_members,)."""
+    groups: np.ndarray = np.empty(0, np.int64)
+    """Numbers of the members' groups, where these are selected whole."""
+    group_costs: np.ndarray = np.empty(0)
+    """What the objective would rise by if a group were dropped, of shape (n_groups,)."""
 
 
 class Entrance(NamedTuple):
@@ -199,7 +204,7 @@ class Engine(ABC):
     def _candidates(self, columns: Columns) -> Columns:
         """Return the columns of a full engine's batch that could pay; the others count as presented."""
         places = self.screen(len(columns)).candidates(columns)
-        self.counters.n_presented += int(self.members.usable(columns).sum()) - len(places)
+        self.counters.n_presented += self.members.n_usable(columns) - len(places)
         return columns.take(places)
 
     def entry_state(self) -> State | None:
@@ -218,6 +223,10 @@ class Engine(ABC):
     @abstractmethod
     def finish(self) -> Finished:
         """Find the best coefficients of the members, and what dropping each would cost; the engine stays as it is."""
+
+    def _finished(self, coef: np.ndarray, intercept: float, inverse: np.ndarray) -> Finished:
+        """Return the end at a minimum, M⁻¹ of the members being known there."""
+        return Finished(coef, intercept, removal_costs(inverse, coef, self.members.n_members))
 
     @abstractmethod
     def _state(self) -> Record:

@@ -8,8 +8,12 @@ from daskfs.losses import SQUARED
 from daskfs.selectors.online_substitution.engines.base import BatchWidth, Engine, Rule
 from daskfs.selectors.online_substitution.engines.glm import GlmEngine
 from daskfs.selectors.online_substitution.engines.gradient import GradientEngine
+from daskfs.selectors.online_substitution.engines.grouped_glm import GroupGlmEngine
+from daskfs.selectors.online_substitution.engines.grouped_gradient import GroupGradientEngine
+from daskfs.selectors.online_substitution.engines.grouped_squared import GroupSquaredEngine
 from daskfs.selectors.online_substitution.engines.point import LossSettings
 from daskfs.selectors.online_substitution.engines.squared import SquaredEngine
+from daskfs.selectors.online_substitution.group_members import GroupMembers
 from daskfs.selectors.online_substitution.members import Members
 
 
@@ -20,7 +24,8 @@ def make_engine(
 
     Parameters
     ----------
-    members : Members
+    members : Members or GroupMembers
+        With groups the rules "os" and "paper" have the modes "lazy" and "naive" alone.
     y : ndarray of shape (n_samples,), float64
         Classes are -1 and +1; with the squared loss centred, where an intercept is fitted.
     rule : Rule
@@ -30,6 +35,14 @@ def make_engine(
         Columns that are decided on at once; by default as many as pay.
     """
     width = BatchWidth() if block_columns is None else BatchWidth(block_columns, block_columns)
+    if isinstance(members, GroupMembers):
+        if rule.name != "exchange":
+            return GroupGradientEngine(members, rule, mode, width, y, loss)
+        if loss.loss.code == SQUARED:
+            return GroupSquaredEngine(members, rule, mode, width, y)
+        if mode == "naive" and block_columns is None:
+            width = BatchWidth(1, 1)
+        return GroupGlmEngine(members, rule, mode, width, y, loss)
     if loss.loss.code == SQUARED and (rule.name == "exchange" or mode == "gram"):
         return SquaredEngine(members, rule, mode, width, y)
     if rule.name == "exchange":

@@ -33,9 +33,9 @@ class GlmEngine(PointEngine):
     def _take_batch(self, columns: Columns) -> int:
         quadratic, members = self._quadratic(), self.members
         if quadratic.total <= 0.0:  # no sample's loss curves: nothing is to be gained
-            self.counters.n_presented += int(members.usable(columns).sum())
+            self.counters.n_presented += members.n_usable(columns)
             return 0
-        if self.mode == "lazy" and members.n_members == members.capacity:
+        if self.mode == "lazy" and members.is_full:
             columns = self._candidates(columns)
         return self._exchange(columns, quadratic) if len(columns) else 0
 
@@ -48,10 +48,14 @@ class GlmEngine(PointEngine):
     def screen(self, most: int) -> Screen:
         """Return what columns are screened against: the loss's derivative, and the cost of the cheapest removal."""
         members, quadratic = self.members, self._quadratic()
-        costs = removal_costs(quadratic.inverse, quadratic.optimum, members.n_members)[members.n_fixed :]
-        least = float(costs.min()) if len(costs) and quadratic.total > 0.0 else np.inf
+        least = self._least_cost(quadratic) if quadratic.total > 0.0 else np.inf
         present, curvature = members.ids[: members.n_members].copy(), self.point.curvature.copy()
         return Screen(-quadratic.derivative, curvature, members.total, least, self.rule.ridge, present, most)
+
+    def _least_cost(self, quadratic: Quadratic) -> float:
+        """Return what the cheapest removal costs."""
+        costs = removal_costs(quadratic.inverse, quadratic.optimum, self.members.n_members)
+        return float(costs[self.members.n_fixed :].min(initial=np.inf))
 
     def _exchange(self, columns: Columns, before: Quadratic) -> int:
         """Exchange on the approximation, then look at the true loss; return how many entered."""
@@ -181,7 +185,7 @@ class GlmEngine(PointEngine):
         quadratic, final, best = self.point.quadratic(), point.coef.copy(), point.intercept
         point.coef[:], point.intercept = coef, intercept
         point.predict()
-        return Finished(final, best, removal_costs(quadratic.inverse, final, self.members.n_members))
+        return self._finished(final, best, quadratic.inverse)
 
     def _state(self) -> Coefficients:
         return self.point.coefficients()

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from daskfs.kernels.substitution.exchange import removal_costs
 from daskfs.kernels.substitution.products import combine, row_products
 from daskfs.kernels.substitution.steps import COLD, MARGIN, WARM
 from daskfs.losses import SQUARED
@@ -231,9 +230,8 @@ class GradientEngine(PointEngine):
 
     def finish(self) -> Finished:
         """Find what dropping each member would cost, at the minimum of the loss's quadratic approximation."""
-        quadratic, k = self.point.quadratic(), self.members.n_members
-        costs = removal_costs(quadratic.inverse, quadratic.optimum, k)
-        return Finished(quadratic.optimum, self.point.intercept, costs)
+        quadratic = self.point.quadratic()
+        return self._finished(quadratic.optimum, self.point.intercept, quadratic.inverse)
 
     def _state(self) -> _GradientState:
         return _GradientState(self.coef, self.point.intercept, self.steps)

@@ -8,6 +8,7 @@ import numpy as np
 
 from daskfs.kernels.linear.linalg import invert, multiply
 from daskfs.kernels.losses import SPAN, derivatives, values
+from daskfs.kernels.substitution.group_exchange import loads_of
 from daskfs.kernels.substitution.products import NO_WEIGHT, row_products
 from daskfs.losses import EPSILON_INSENSITIVE, SQUARED, Loss, find_loss
 from daskfs.selectors.online_substitution.columns import Columns
@@ -96,10 +97,14 @@ class Point:
         Classes are -1 and +1.
     loss : LossSettings
     ridge : float
+    least_pivot : float
+        What members that depend on others are given; see `daskfs.kernels.substitution.group_exchange`. 0: nothing.
     """
 
-    def __init__(self, members: Members, y: np.ndarray, loss: LossSettings, ridge: float) -> None:
-        self.members, self.y, self.loss, self.ridge = members, y, loss, ridge
+    def __init__(
+        self, members: Members, y: np.ndarray, loss: LossSettings, ridge: float, least_pivot: float = 0.0
+    ) -> None:
+        self.members, self.y, self.loss, self.ridge, self.least_pivot = members, y, loss, ridge, least_pivot
         self.coef = np.zeros(members.capacity)
         self.intercept, self.value = 0.0, 0.0
         self.prediction = np.zeros(len(y))
@@ -160,7 +165,13 @@ class Point:
         return products + self.ridge * self.coef[:k]
 
     def weighted(
-        self, left: np.ndarray, right: np.ndarray, left_sums: np.ndarray, right_sums: np.ndarray, total: float
+        self,
+        left: np.ndarray,
+        right: np.ndarray,
+        left_sums: np.ndarray,
+        right_sums: np.ndarray,
+        total: float,
+        which: np.ndarray | None = None,
     ) -> np.ndarray:
         """Return products weighted by the curvature, centred by it where there is an intercept.
 
@@ -171,9 +182,11 @@ class Point:
             Curvature-weighted sums of these columns.
         total : float
             Sum of the curvatures.
+        which : ndarray of int, optional
+            Rows of `right` that are meant, whose sums are given; all by default.
         """
         centre = total if self.loss.fits_intercept else 0.0
-        return curved_products(left, right, self.curvature, self.members.total, centre, left_sums, right_sums)
+        return curved_products(left, right, self.curvature, self.members.total, centre, left_sums, right_sums, which)
 
     def quadratic(self) -> Quadratic:
         """Return the loss to the second order at this point, minimised over the members."""
@@ -189,6 +202,8 @@ class Point:
             matrix, found = self.weighted(rows, rows, sums[:k], sums[:k], total), np.zeros((k, k))
             squares[:k] = np.diagonal(matrix)
             matrix[np.diag_indices(k)] += self.ridge
+            if self.least_pivot:
+                matrix[np.diag_indices(k)] += loads_of(matrix, self.least_pivot)
             if not invert(matrix, found):
                 matrix[np.diag_indices(k)] += JITTER * matrix.trace() / k
                 if not invert(matrix, found):
@@ -212,11 +227,14 @@ class PointEngine(Engine):
     loss : LossSettings
     """
 
+    _least_pivot = 0.0
+
     def __init__(
         self, members: Members, rule: Rule, mode: str, width: BatchWidth, y: np.ndarray, loss: LossSettings
     ) -> None:
         super().__init__(members, rule, mode, width)
-        self.point, self.loss = Point(members, y, loss, rule.ridge), loss.loss.name
+        self.point = Point(members, y, loss, rule.ridge, self._least_pivot)
+        self.loss = loss.loss.name
 
     def _terms(self) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
         point, members, k = self.point, self.members, self.members.n_members

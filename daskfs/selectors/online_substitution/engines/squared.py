@@ -7,7 +7,6 @@ import math
 import numpy as np
 
 from daskfs.kernels.substitution.entries import State
-from daskfs.kernels.substitution.exchange import removal_costs
 from daskfs.kernels.substitution.products import NO_WEIGHT, again, row_products
 from daskfs.selectors.online_substitution.columns import Columns
 from daskfs.selectors.online_substitution.engines.base import BatchWidth, Engine, Finished, Rule
@@ -46,9 +45,12 @@ class SquaredEngine(Engine):
         super().__init__(members, rule, mode, width)
         weight = members.weight
         self.y = y
-        self.model = quadratic_model(members, rule, 0.5 * float(y @ (y * weight if len(weight) else y)) / members.total)
+        self.model = self._make_model(0.5 * float(y @ (y * weight if len(weight) else y)) / members.total)
         self.counters = self.model.counters
         self._explained: Explained | None = None
+
+    def _make_model(self, constant: float) -> QuadraticModel:
+        return quadratic_model(self.members, self.rule, constant)
 
     def expect_again(self, n_columns: int) -> None:
         """Be ready to meet columns more than once; see `Explained`."""
@@ -69,7 +71,7 @@ class SquaredEngine(Engine):
         if self.mode == "naive":
             return sum(self._take_one(columns.take(slice(b, b + 1))) for b in range(len(columns)))
         members = self.members
-        if self.mode == "lazy" and members.n_members == members.capacity:
+        if self.mode == "lazy" and members.is_full:
             columns = self._candidates(columns)
         if not len(columns):
             return 0
@@ -124,10 +126,13 @@ class SquaredEngine(Engine):
         members, descent = self.members, self._residual()
         if len(members.weight):
             descent *= members.weight
-        costs = self.model.removal_costs()[members.n_fixed :]
-        least = float(costs.min()) if len(costs) else np.inf
+        least = self._least_cost(self.model)
         present = members.ids[: members.n_members].copy()
         return Screen(descent, NO_WEIGHT, members.total, least, self.rule.ridge, present, most)
+
+    def _least_cost(self, model: ExchangeModel) -> float:
+        """Return what the cheapest removal costs."""
+        return float(model.removal_costs()[self.members.n_fixed :].min(initial=np.inf))
 
     def _terms(self) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
         k, state = self.members.n_members, self.model.state
@@ -160,7 +165,7 @@ class SquaredEngine(Engine):
         if inverse is None:
             return Finished(coef, 0.0, 0.5 * coef[:k] ** 2)
         coef[:k] = self.model.minimum(inverse)
-        return Finished(coef, 0.0, removal_costs(inverse, coef, k))
+        return self._finished(coef, 0.0, inverse)
 
     def _state(self) -> QuadraticState:
         state: QuadraticState = self.model.state

@@ -130,6 +130,14 @@ class StandardColumns:
             products(block, vector, out[first : first + len(block)])
         return out
 
+    def all(self) -> np.ndarray:
+        """Return every column, kept, each a row of the result; reads them, where no pass has."""
+        if self._kept is None:
+            raise ValueError("columns are not kept")
+        for _ in self.blocks() if not self.n_passes else ():
+            pass
+        return self._kept
+
     def of(self, features: np.ndarray) -> np.ndarray:
         """Return some columns, each a row of the result; after the first pass."""
         if self._kept is not None:

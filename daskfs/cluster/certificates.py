@@ -1,0 +1,41 @@
+"""Certificates of a cluster whose processes are on several machines: files that their owner alone can read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from daskfs.errors import ConfigError
+
+FILES = ("ca_file", "cert", "key")
+
+
+def new_certificates(folder: Path) -> dict[str, str]:
+    """Make certificates for one cluster; return the paths of the files, in a folder of their owner's.
+
+    Whoever has them runs code as their owner, as long as that cluster lasts.
+    """
+    from distributed import Security
+
+    written = {}
+    for name, text in Security.temporary().get_tls_config_for_role("scheduler").items():
+        if name in FILES:
+            path = folder / f"{name}.pem"
+            path.touch(mode=0o600)
+            path.write_text(text)
+            written[name] = str(path)
+    return written
+
+
+def security_of(tls: Mapping[str, str]) -> Any:
+    """Return the credentials of a client."""
+    from distributed import Security
+
+    absent = [f"cluster.tls.{name}" for name in FILES if not Path(tls.get(name, "")).is_file()]
+    if absent:
+        raise ConfigError("no such file", absent[0], "name the certificates that the scheduler was started with")
+    files = {"tls_ca_file": tls["ca_file"]}
+    for role in ("client", "worker", "scheduler"):
+        files |= {f"tls_{role}_cert": tls["cert"], f"tls_{role}_key": tls["key"]}
+    return Security(require_encryption=True, **files)

@@ -1,0 +1,243 @@
+"""The watch over jobs: those waited for are told, one that is over is asked for anew, one that cannot start ends a run.
+
+Dask's cluster knows workers and nothing of jobs. A thread compares the two: jobs whose workers are there are well and
+nobody asks the batch system for them; of the others it is asked, often at first and then seldom.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from daskfs.cluster.job_states import BATCH_SYSTEMS, JobState, last_lines_of_logs
+from daskfs.errors import RunError
+
+_LOOK_S = 0.25
+"""How often workers are counted, in this process."""
+_FIRST_ASK_S, _LAST_ASK_S, _LONGER = 1.0, 15.0, 1.25
+"""How often a batch system is asked: the first, the longest interval, and the ratio of one to the one before."""
+_MOST_FAILURES = 3
+"""Jobs in a row that end before their workers come, or are refused, until a run without any worker is given up."""
+_LONGEST_PAUSE_S = 300.0
+_TELL_AGAIN_S = 60.0
+"""After which what is waited for is told again, though nothing has changed."""
+_MOST_NAMED = 6
+
+
+class JobWatch:
+    """Watches the jobs of a cluster while it is open.
+
+    Parameters
+    ----------
+    kind : str
+        The batch system: a key of `BATCH_SYSTEMS`.
+    logs : Path
+        The folder of the jobs' logs.
+    n_workers, processes : int
+        Worker processes that are wanted, and those of a job.
+    tell : callable
+        Takes a line about jobs.
+    """
+
+    def __init__(self, kind: str, logs: Path, n_workers: int, processes: int, tell: Callable[[str], None]) -> None:
+        self.fault: RunError | None = None
+        """Why there will be no workers; whoever waits for them raises it."""
+        self.n_up = 0
+        """Workers that are there."""
+        self._kind, self._logs, self._n_workers, self._processes, self._tell = kind, logs, n_workers, processes, tell
+        self._system = BATCH_SYSTEMS[kind]
+        self._cluster: Any = None
+        self._n_jobs: int | None = None
+        self._ended = threading.Event()
+        self._had_workers: set[str] = set()
+        self._refused: dict[str, str] = {}
+        self._gone: set[str] = set()
+        self._to_replace: set[str] = set()
+        self._n_failures = 0
+        self._retry_at = self._ask_at = 0.0
+        self._interval = _FIRST_ASK_S
+        self._seen: frozenset[str] = frozenset()
+        self._last_told, self._told_at = "", 0.0
+
+    def watched(self, job_cls: type) -> type:
+        """Return a class of jobs that notes when one is refused, which Dask only logs."""
+        watch = self
+
+        class WatchedJob(job_cls):  # type: ignore[misc, valid-type]
+            async def start(self) -> None:
+                try:
+                    await super().start()
+                except Exception as fault:
+                    watch._refused[self.name] = f"the batch system refused a job: {_reason(fault)}"
+
+        return WatchedJob
+
+    @contextmanager
+    def watching(self, cluster: Any, n_jobs: int | None) -> Iterator[None]:
+        """Watch the jobs of a cluster; ask for so many and keep their number, None where Dask adapts it.
+
+        Raises
+        ------
+        RunError
+            No worker can be had; in place of the errors to which that has led.
+        """
+        self._cluster, self._n_jobs = cluster, n_jobs
+        if n_jobs is not None:
+            cluster.scale(jobs=n_jobs)
+        thread = threading.Thread(target=self._watch, name="daskfs-jobs", daemon=True)
+        thread.start()
+        try:
+            yield
+        except Exception as fault:
+            if self.fault is not None and fault is not self.fault:
+                raise self.fault from fault
+            raise
+        finally:
+            self._ended.set()
+            thread.join()
+
+    def wait(self, n_workers: int, timeout_s: float | None) -> None:
+        """Return once so many workers are there, or the time is over and there is one.
+
+        Raises
+        ------
+        RunError
+            The time is over, or no worker can be had.
+        """
+        since = time.monotonic()
+        while self.n_up < n_workers:
+            if self.fault is not None:
+                raise self.fault
+            if timeout_s is not None and time.monotonic() - since > timeout_s:
+                if self.n_up:
+                    self._tell(
+                        f"{self.n_up} of {n_workers} workers are there after {timeout_s:g} s: going on with these"
+                    )
+                    return
+                problem = f"no worker after {timeout_s:g} s ({self._last_told or 'no job was accepted'})"
+                remedy = "wait longer (cluster.wait_timeout_s), or ask the batch system for less"
+                raise RunError(problem, "cluster", remedy)
+            time.sleep(0.02)
+
+    def _watch(self) -> None:
+        while not self._ended.is_set():
+            try:
+                self._look()
+            except Exception as fault:  # or the run would wait without a word
+                self._give_up(f"the jobs cannot be watched ({type(fault).__name__}: {fault})", "report this")
+            if self.fault is not None:
+                return
+            self._ended.wait(_LOOK_S)
+
+    def _look(self) -> None:
+        cluster, now = self._cluster, time.monotonic()
+        names = [str(worker.name) for worker in list(cluster.scheduler.workers.values())]
+        jobs = {name: job for name, job in dict(cluster.workers).items() if name not in self._gone}
+        up = {name if name in jobs else name.rpartition("-")[0] for name in names}
+        self.n_up = len(names)
+        if up - self._had_workers:
+            self._n_failures = 0
+        self._had_workers |= up
+        for name in [*self._refused]:
+            self._failed(name, self._refused.pop(name))
+        silent = {name: job.job_id for name, job in jobs.items() if name not in up and job.job_id is not None}
+        if frozenset(silent) != self._seen:
+            self._seen, self._interval, self._ask_at = frozenset(silent), _FIRST_ASK_S, now
+        if silent and now >= self._ask_at:
+            states = self._system.states([*silent.values()])
+            for name, job_id in silent.items():
+                if job_id in states and states[job_id].is_over:
+                    self._job_ended(name, job_id, states[job_id])
+            had = {job_id for name, job_id in silent.items() if name in self._had_workers}
+            waiting = {job: state.text for job, state in states.items() if not state.is_over}
+            self._tell_waiting({job: _in_words(text, had_workers=job in had) for job, text in waiting.items()})
+            self._ask_at = time.monotonic() + self._interval
+            self._interval = min(_LAST_ASK_S, _LONGER * self._interval)
+        elif not silent and self._last_told and self.n_up:
+            self._tell(f"{_counted(self.n_up, 'worker is', 'workers are')} there")
+            self._last_told = ""
+        if self._to_replace and now >= self._retry_at and self.fault is None:
+            cluster.loop.add_callback(self._replace, frozenset(self._to_replace))
+            self._to_replace.clear()
+
+    def _replace(self, names: frozenset[str]) -> None:
+        """In the cluster's loop: have Dask forget jobs, and ask for as many as are wanted."""
+        for name in names:
+            self._cluster.worker_spec.pop(name, None)
+        self._cluster.scale(jobs=len(self._cluster.worker_spec) if self._n_jobs is None else self._n_jobs)
+
+    def _job_ended(self, name: str, job_id: str, state: JobState) -> None:
+        if name in self._had_workers:
+            self._tell(f"job {job_id} is over ({state.text}); asking for another")
+            self._let_go(name)
+        elif state.is_cancelled:
+            self._failed(name, f"job {job_id} was cancelled before its worker came ({state.text})", may_pass=True)
+        else:
+            shown = last_lines_of_logs([self._logs, Path.cwd()], job_id)
+            if not shown:
+                shown = [f"there is no log in {self._logs}: all nodes must see that folder (cluster.log_directory)"]
+            problem = f"job {job_id} ended before its worker came ({state.text})"
+            self._failed(name, problem, "prologue, python, interface, directives", "\n".join(shown))
+
+    def _failed(
+        self,
+        name: str,
+        problem: str,
+        settings: str = "queue, account, walltime, memory, directives",
+        ending: str = "",
+        *,
+        may_pass: bool = False,
+    ) -> None:
+        """Give the run up, or ask for another job, after a while where jobs fail one after another."""
+        self._n_failures += 1
+        if not self.n_up and (self._n_failures > _MOST_FAILURES or not (self._had_workers or may_pass)):
+            self._give_up(problem, f"see the script with  daskfs plan, and cluster.{settings}", ending)
+            return
+        self._tell(f"{problem}; asking for another")
+        self._let_go(name)
+        self._retry_at = time.monotonic() + min(_LONGEST_PAUSE_S, 2.0**self._n_failures - 1.0)
+
+    def _let_go(self, name: str) -> None:
+        self._gone.add(name)
+        self._to_replace.add(name)
+
+    def _give_up(self, problem: str, remedy: str, ending: str = "") -> None:
+        """Note why there will be no workers, and end the scheduler, so that whatever waits for one ends."""
+        self.fault = RunError(problem, "cluster", f"{remedy}\n{ending}" if ending else remedy)
+        self._cluster.shutdown_scheduler = False  # or closing it would wait for an answer
+        self._cluster.loop.add_callback(self._cluster.scheduler.close)
+
+    def _tell_waiting(self, states: dict[str, str]) -> None:
+        by_text: dict[str, list[str]] = {}
+        for job in sorted(states, key=lambda job: (len(job), job)):
+            by_text.setdefault(states[job], []).append(job)
+        jobs = [f"{_named(found)} {text}" for text, found in by_text.items()]
+        line = ", ".join([f"waiting for workers: {self.n_up} of {max(self._n_workers, self.n_up)}", *jobs])
+        now = time.monotonic()
+        if jobs and (line != self._last_told or now - self._told_at > _TELL_AGAIN_S):
+            self._last_told, self._told_at = line, now
+            self._tell(line)
+
+
+def _named(jobs: list[str]) -> str:
+    shown, n_more = ", ".join(jobs[:_MOST_NAMED]), len(jobs) - _MOST_NAMED
+    return f"{'job' if len(jobs) == 1 else 'jobs'} {shown}" + (f" and {n_more} more" if n_more > 0 else "")
+
+
+def _in_words(text: str, *, had_workers: bool) -> str:
+    """Return the state of a job without workers: the batch system knows only that it runs."""
+    return text if text != "running" else "ending" if had_workers else "starting"
+
+
+def _counted(count: int, one: str, several: str) -> str:
+    return f"{count:,} {one if count == 1 else several}"
+
+
+def _reason(fault: Exception) -> str:
+    """Return what a command complained of: the last line of its stderr, which dask-jobqueue's error ends with."""
+    said = str(fault).partition("stderr:\n")[2].strip() or str(fault).strip() or type(fault).__name__
+    return said.splitlines()[-1]

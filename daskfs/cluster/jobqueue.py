@@ -1,0 +1,372 @@
+"""Workers that a batch system starts: SLURM, PBS, LSF, SGE and OAR, through dask-jobqueue.
+
+A job is one or several worker processes on one node. What the caller does not say comes from the user's own
+``jobqueue.yaml``, as everywhere with dask-jobqueue; what a worker of daskfs needs (one thread for BLAS and numba in
+each of its threads, memory that is kept, an end before the walltime's) is added to it. Scheduler and workers speak TLS,
+with a certificate made for this cluster, for whoever reaches a scheduler runs code as its owner.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+import secrets
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from daskfs import interrupts
+from daskfs.cluster.certificates import new_certificates, security_of
+from daskfs.cluster.job_watch import JobWatch
+from daskfs.cluster.local import LOOPBACK, scheduler_below, worker_environment
+from daskfs.errors import ConfigError, RunError
+
+JOB_QUEUES = {"slurm": "SLURM", "pbs": "PBS", "lsf": "LSF", "sge": "SGE", "oar": "OAR"}
+"""Kinds of clusters whose workers are jobs, and how dask-jobqueue names them."""
+INSTALL = "pip install 'daskfs[hpc]'"
+DEFAULT_MEMORY_LIMIT = 4 * 2**30
+BESIDE_WORKERS_NBYTES = 256 * 2**20
+"""Memory that a job asks for beside that of its workers: for the process that starts and watches them."""
+
+_IDLE_S = 60
+"""How long a job is without work until Dask, which looks once a second, gives it back: others come between steps."""
+
+_WORKER_SETTINGS = {  # as `local_cluster` has them; Dask reads its configuration from the environment too
+    "DASK_DISTRIBUTED__WORKER__MEMORY__TARGET": "False",
+    "DASK_DISTRIBUTED__WORKER__MEMORY__SPILL": "False",
+    "DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE": "False",
+    "DASK_DISTRIBUTED__WORKER__MEMORY__TERMINATE": "1.0",
+    "DASK_DISTRIBUTED__WORKER__HTTP__ROUTES": "[]",
+}
+_LEAST_MARGIN_S, _MARGIN_RATIO = 20.0, 0.1
+"""A worker ends so long before its job's walltime, or with this share of it, if that is longer."""
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """What jobs are asked for; None: as ``jobqueue.yaml`` says. See `daskfs.cluster.open.open_cluster`."""
+
+    kind: str
+    n_workers: int = 1
+    adapt: tuple[int, int] | None = None
+    memory_limit: int | None = None
+    cores: int | None = None
+    processes: int | None = None
+    memory: int | None = None
+    walltime: str | None = None
+    lifetime_s: float | None = None
+    queue: str | None = None
+    account: str | None = None
+    resource_spec: str | None = None
+    prologue: Sequence[str] | None = None
+    directives: Sequence[str] | None = None
+    python: str | None = None
+    interface: str | None = None
+    local_directory: str | None = None
+    log_directory: str | None = None
+    config_name: str | None = None
+
+    def of_file(self, key: str, default: Any = None) -> Any:
+        """Return what the user's ``jobqueue.yaml`` says for this batch system."""
+        import dask
+
+        found = dask.config.get(f"jobqueue.{self.config_name or self.kind}.{key}", None)
+        return default if found is None else found
+
+    @property
+    def cores_of_job(self) -> int:
+        """Threads of a job."""
+        return int(self.cores or self.of_file("cores") or self.processes or 1)
+
+    @property
+    def processes_of_job(self) -> int:
+        """Worker processes of a job: by default one for each core.
+
+        Raises
+        ------
+        ConfigError
+            There are more than cores.
+        """
+        n_cores = self.cores_of_job
+        processes = int(self.processes or self.of_file("processes") or n_cores)
+        if processes > n_cores:
+            problem = f"expected at most one process for each of the {n_cores} cores of a job, found {processes}"
+            raise ConfigError(problem, "cluster.processes", "raise cluster.cores, or lower it")
+        return processes
+
+    @property
+    def threads_of_worker(self) -> int:
+        """Threads of a worker process."""
+        return self.cores_of_job // self.processes_of_job
+
+    @property
+    def memory_limit_of_worker(self) -> int:
+        """Bytes that a worker process may take."""
+        if self.memory_limit is not None:
+            return self.memory_limit
+        from dask.utils import parse_bytes
+
+        memory = self.memory if self.memory is not None else self.of_file("memory")
+        if memory is None:
+            return DEFAULT_MEMORY_LIMIT
+        of_job = int(parse_bytes(memory))
+        return max(of_job - BESIDE_WORKERS_NBYTES, of_job // 2) // self.processes_of_job
+
+    @property
+    def memory_of_job(self) -> int:
+        """Bytes that a job asks for.
+
+        Raises
+        ------
+        ConfigError
+            Its workers may take more.
+        """
+        workers = self.processes_of_job * self.memory_limit_of_worker
+        if self.memory is None:
+            return workers + BESIDE_WORKERS_NBYTES
+        if self.memory < workers:
+            problem = (
+                f"a job has {self.memory // 2**20:,} MiB, but its {self.processes_of_job} workers may take "
+                f"{self.memory_limit_of_worker // 2**20:,} MiB each"
+            )
+            raise ConfigError(problem, "cluster.memory", "raise it, or lower cluster.memory_limit")
+        return self.memory
+
+    @property
+    def n_jobs(self) -> int:
+        """Jobs to ask for."""
+        return math.ceil(self.n_workers / self.processes_of_job)
+
+    @property
+    def n_to_start_with(self) -> int:
+        """Workers that are waited for before the work begins: all, or as many as there always are."""
+        return self.n_workers if self.adapt is None else self.adapt[0]
+
+    @property
+    def logs(self) -> Path:
+        """The folder of the jobs' logs, on a file system that all nodes see."""
+        return Path(self.log_directory or self.of_file("log-directory") or "daskfs-jobs").expanduser().absolute()
+
+    @property
+    def lifetime(self) -> tuple[float, float] | None:
+        """Seconds after which a worker hands over what it holds and ends, and their spread; None: never.
+
+        A little before the walltime, and not all at once: what a worker holds goes to another.
+        """
+        walltime = self.walltime or self.of_file("walltime")
+        if "--lifetime" in self.of_file("worker-extra-args", []):
+            return None
+        ends_s = math.inf if walltime is None else seconds_of_walltime(str(walltime), self.kind)
+        margin_s = max(_LEAST_MARGIN_S, _MARGIN_RATIO * ends_s)
+        lives_s = ends_s - margin_s if self.lifetime_s is None else self.lifetime_s
+        if not math.isfinite(lives_s):
+            return None
+        if not 0 < lives_s < ends_s:
+            problem = f"expected workers that live less than the walltime ({walltime}), found {lives_s:g} s"
+            raise ConfigError(problem, "cluster.walltime", f"ask for more than {2 * _LEAST_MARGIN_S:g} s")
+        return lives_s, min(lives_s / 4, (ends_s - lives_s) / 2)
+
+
+def seconds_of_walltime(walltime: str, kind: str = "slurm") -> float:
+    """Return the seconds of a walltime, as the batch system reads it.
+
+    Raises
+    ------
+    ConfigError
+        It is none.
+
+    Examples
+    --------
+    >>> seconds_of_walltime("01:30:00"), seconds_of_walltime("1-00:00:00"), seconds_of_walltime("02:30", "lsf")
+    (5400.0, 86400.0, 9000.0)
+    """
+    found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", walltime.strip())
+    if found is None:
+        raise ConfigError(f"expected a time, found {walltime!r}", "cluster.walltime", "for example 01:30:00")
+    days, *clock = (None if part is None else int(part) for part in found.groups())
+    parts = [part for part in clock if part is not None]
+    if days is not None or len(parts) == 3:
+        units = [3600, 60, 1]  # 1-12, 1-12:30, 12:30:00
+    elif len(parts) == 2:
+        units = [60, 1] if kind in ("slurm", "pbs", "sge") else [3600, 60]
+    else:
+        units = [60] if kind in ("slurm", "lsf") else [3600] if kind == "oar" else [1]
+    return 86400.0 * (days or 0) + sum(part * unit for part, unit in zip(parts, units, strict=False))
+
+
+def _cluster_class(kind: str) -> Any:
+    """Return dask-jobqueue's class of clusters.
+
+    Raises
+    ------
+    ConfigError
+        dask-jobqueue is not installed.
+    """
+    try:
+        import dask_jobqueue
+    except ImportError:
+        problem = f"kind {kind} needs dask-jobqueue, which is not installed"
+        raise ConfigError(problem, "cluster.kind", INSTALL) from None
+    return getattr(dask_jobqueue, f"{JOB_QUEUES[kind]}Cluster")
+
+
+def job_script(options: JobOptions) -> str:
+    """Return the script of a job, with places for the scheduler's address and the worker's name.
+
+    Raises
+    ------
+    ConfigError
+        dask-jobqueue is not installed, or options contradict each other.
+    """
+    job_cls = _cluster_class(options.kind).job_cls
+    return str(job_cls("tls://SCHEDULER:PORT", name="NAME", **_job_arguments(options)).job_script())
+
+
+def _job_arguments(options: JobOptions) -> dict[str, Any]:
+    """Return what dask-jobqueue is told; what is not said it reads from ``jobqueue.yaml`` itself."""
+    kind, limit, memory = options.kind, options.memory_limit_of_worker, options.memory_of_job
+    environment = worker_environment(limit) | _WORKER_SETTINGS
+    own = [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
+    prologue = options.of_file("job-script-prologue", []) if options.prologue is None else options.prologue
+    worker_arguments = [*options.of_file("worker-extra-args", []), "--no-dashboard"]  # 18 MiB of each worker's memory
+    if options.lifetime is not None:
+        seconds, spread = options.lifetime
+        worker_arguments += ["--lifetime", f"{seconds:g}s", "--lifetime-stagger", f"{spread:g}s"]
+    name = options.of_file("name")
+    arguments: dict[str, Any] = {
+        "cores": options.cores_of_job,
+        "processes": options.processes_of_job,
+        "memory": options.processes_of_job * limit,  # of which dask-jobqueue gives each worker its share
+        "job_script_prologue": [*own, *prologue],
+        "worker_extra_args": worker_arguments,
+        "log_directory": str(options.logs),
+        "job_name": "daskfs" if name in (None, "dask-worker") else name,
+    }
+    resource_spec = options.resource_spec or options.of_file("resource-spec")
+    if kind == "slurm":
+        arguments["job_mem"] = None if options.of_file("job-mem") else f"{-(-memory // 2**20)}M"
+    elif kind == "lsf":
+        arguments["mem"] = options.of_file("mem") or memory
+    elif kind == "pbs":
+        asked = f"select=1:ncpus={options.cores_of_job}:mem={-(-memory // 2**20)}MB"
+        arguments["resource_spec"] = resource_spec or asked
+    else:
+        arguments["resource_spec"] = resource_spec
+    if kind == "oar":
+        arguments["memory_per_core_property_name"] = options.of_file("memory-per-core-property-name", "not_applicable")
+    given = {
+        "walltime": options.walltime,
+        "queue": options.queue,
+        "account" if kind in ("slurm", "pbs") else "project": options.account,
+        "job_extra_directives": None if options.directives is None else list(options.directives),
+        "python": options.python,
+        "interface": options.interface,
+        "local_directory": options.local_directory,
+        "config_name": options.config_name,
+    }
+    return arguments | {key: value for key, value in given.items() if value is not None}
+
+
+@contextmanager
+def job_cluster(
+    options: JobOptions, dashboard_address: str | None, tell: Callable[[str], None]
+) -> Iterator[tuple[Any, JobWatch]]:
+    """Start a scheduler in this process and ask the batch system for jobs with its workers.
+
+    Yields
+    ------
+    cluster : dask_jobqueue.core.JobQueueCluster
+    watch : JobWatch
+        Of its jobs. If these cannot be had, its error ends whatever waits for them.
+    """
+    cluster_cls = _cluster_class(options.kind)
+    import dask
+
+    arguments = _job_arguments(options)
+    _make_folder(options.logs)
+    watch = JobWatch(options.kind, options.logs, options.n_workers, options.processes_of_job, tell)
+    secret = secrets.token_urlsafe(16)
+    listen = dashboard_address or f"{LOOPBACK}:0"
+    scheduler = {"dashboard": dashboard_address is not None, "dashboard_address": listen, "http_prefix": f"/{secret}"}
+    settings = {
+        "distributed.dashboard.link": f"http://{listen.rpartition(':')[0] or '{host}'}:{{port}}/{secret}/status",
+        # Jobs that end are the watch's: Dask would cancel one whose worker is being restarted.
+        "distributed.deploy.lost-worker-timeout": "10 days",
+    }
+    with ExitStack() as stack:
+        settings["temporary-directory"] = stack.enter_context(TemporaryDirectory(prefix="daskfs-"))  # the scheduler's
+        stack.enter_context(dask.config.set(settings))
+        shared = Path(options.of_file("shared-temp-directory", options.logs)).expanduser()
+        secret_folder = stack.enter_context(TemporaryDirectory(prefix=".daskfs-tls-", dir=shared))
+        with interrupts.held():
+            cluster = _named_anew(cluster_cls)(
+                **arguments,
+                job_cls=watch.watched(cluster_cls.job_cls),
+                scheduler_cls=scheduler_below(f"/{secret}"),
+                scheduler_options=options.of_file("scheduler-options", {}) | scheduler,
+                security=security_of(new_certificates(Path(secret_folder))),
+                silence_logs=logging.CRITICAL,
+            )
+            stack.callback(_close, cluster)
+        n_jobs = None if options.adapt is not None else options.n_jobs
+        if options.adapt is not None:
+            least, most = (math.ceil(n / options.processes_of_job) for n in options.adapt)
+            cluster.adapt(
+                _adaptive(options.threads_of_worker), minimum_jobs=least, maximum_jobs=most, wait_count=_IDLE_S
+            )
+        stack.enter_context(watch.watching(cluster, n_jobs))
+        yield cluster, watch
+
+
+def _adaptive(threads_of_worker: int) -> Any:
+    """Return what chooses the number of workers: there is a thread for each task that waits or runs.
+
+    Dask's own rule is how long the tasks it knows will take; it knows no more than a few for each thread there is.
+    """
+    from distributed import Adaptive
+
+    class OneThreadForEachTask(Adaptive):
+        async def target(self) -> int:
+            scheduler: Any = self.cluster.scheduler  # type: ignore[attr-defined]
+            processing = sum(len(worker.processing) for worker in scheduler.workers.values())
+            return math.ceil((len(scheduler.unrunnable) + len(scheduler.queued) + processing) / threads_of_worker)
+
+    return OneThreadForEachTask
+
+
+def _named_anew(cluster_cls: Any) -> Any:
+    """Return a class of clusters that gives no name twice: a job that is gone is told from the one in its place."""
+    numbers = count()
+
+    class AnewNamedCluster(cluster_cls):  # type: ignore[misc]
+        def _new_worker_name(self, worker_number: int) -> str:
+            return f"{self._name}-{next(numbers)}"
+
+    return AnewNamedCluster
+
+
+def _close(cluster: Any) -> None:
+    """Cancel the jobs and end the scheduler, whoever interrupts."""
+    with interrupts.held():
+        cluster.close()
+
+
+def _make_folder(logs: Path) -> None:
+    try:
+        logs.mkdir(parents=True, exist_ok=True)
+    except OSError as fault:
+        problem = f"the folder of the jobs' logs cannot be made ({fault.strerror})"
+        remedy = "choose another, which all nodes see"
+        raise RunError(problem, f"cluster.log_directory {logs}", remedy) from None
+
+
+def told_on_stderr(line: str) -> None:
+    """Tell of jobs where nobody says how."""
+    print(line, file=sys.stderr)

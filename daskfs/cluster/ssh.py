@@ -1,0 +1,84 @@
+"""Worker processes on other machines, which ``ssh`` starts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from daskfs import interrupts
+from daskfs.cluster.local import worker_environment
+from daskfs.errors import ConfigError, RunError
+
+
+@contextmanager
+def ssh_cluster(
+    hosts: Sequence[str],
+    memory_limit: int | None,
+    local_directory: str | None,
+    security: Any = None,
+    *,
+    cores: int | None = None,
+    processes: int | None = None,
+    python: str | None = None,
+    interface: str | None = None,
+) -> Iterator[Any]:
+    """Start a scheduler on the first host and workers on the others, as the user's ssh configuration reaches them.
+
+    Yields
+    ------
+    distributed.SpecCluster
+
+    Raises
+    ------
+    ConfigError
+        Fewer than two hosts.
+    RunError
+        A host is not reached, or Dask does not start there.
+    """
+    if len(hosts) < 2:
+        problem = f"expected the scheduler's host and those of workers, found {len(hosts)}"
+        raise ConfigError(problem, "cluster.hosts", "name a host twice where it is both")
+    import dask
+    import distributed
+
+    n_processes = processes or cores or 1
+    environment = worker_environment(memory_limit)
+    worker: dict[str, Any] = {"nthreads": max(1, (cores or 1) // n_processes), "n_workers": n_processes}
+    worker |= {"memory_limit": memory_limit or 0, "local_directory": local_directory, "interface": interface}
+    worker |= {"dashboard": False, "env": environment}
+    scheduler: dict[str, Any] = {"dashboard": False, "interface": interface}
+    if security is not None:  # its files are read on every host
+        scheduler["protocol"] = worker["protocol"] = "tls://"
+    settings = {
+        "distributed.nanny.pre-spawn-environ": environment,
+        "distributed.worker.memory.target": False,
+        "distributed.worker.memory.spill": False,
+        "distributed.worker.memory.pause": False,
+        "distributed.worker.memory.terminate": 1.0,
+        "distributed.worker.http.routes": [],
+    }
+    if security is not None:
+        settings |= {"distributed.comm.require-encryption": True, "distributed.comm.tls.ca-file": security.tls_ca_file}
+        for role in ("client", "worker", "scheduler"):
+            settings[f"distributed.comm.tls.{role}.cert"] = getattr(security, f"tls_{role}_cert")
+            settings[f"distributed.comm.tls.{role}.key"] = getattr(security, f"tls_{role}_key")
+    with ExitStack() as stack:
+        stack.enter_context(dask.config.set(settings))  # which SSHCluster hands to what it starts
+        try:
+            with interrupts.held():
+                cluster = distributed.SSHCluster(
+                    list(hosts),
+                    worker_options={name: value for name, value in worker.items() if value is not None},
+                    scheduler_options={name: value for name, value in scheduler.items() if value is not None},
+                    remote_python=python,
+                    security=security,
+                    silence_logs=logging.CRITICAL,
+                )
+        except Exception as fault:
+            remedy = "see that  ssh HOST python -c 'import daskfs'  works for each, and cluster.python"
+            raise RunError(
+                f"the cluster does not start ({fault or type(fault).__name__})", "cluster.hosts", remedy
+            ) from fault
+        yield stack.enter_context(cluster)

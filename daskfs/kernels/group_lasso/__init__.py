@@ -1,0 +1,1 @@
+"""Group Lasso paths: columns that enter a model together."""

@@ -1,0 +1,342 @@
+"""The group Lasso path of one row block, and on it the model that a generalised information criterion chooses.
+
+For a falling grid of λ the path minimises, over an intercept b_0 and orthonormal columns Q_g of each group
+(`daskfs.kernels.group_lasso.groups`),
+
+    Σ_i w_i loss(b_0 + Σ_g (Q_g b_g)_i, y_i) / Σ_i w_i + λ Σ_g √rank_g ‖b_g‖
+
+by descent over the groups that have entered (Yuan and Lin 2006; as grpreg and grplasso do, the columns of a group are
+made orthonormal first, so that it does not matter by which columns a group is given). That all other groups may stay
+out is certified: ‖Q_gᵀ r‖ cannot have moved by more than the residuals have. Of groups of one column each this is the
+Lasso path of `daskfs.kernels.lasso.path` and `daskfs.kernels.glm.path` on a grid.
+
+The squared loss of a narrow block is followed from its correlations alone, which one pass makes. The criterion is
+``n log(RSS / n)``, or the deviance over the dispersion, and a price of each degree of freedom and each group: of the
+refit the ranks of its groups, of the shrunk fit what Yuan and Lin give.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from daskfs.kernels.blocks.any_block import block_moments, rows_of_weight
+from daskfs.kernels.blocks.column_entries import ColumnEntries
+from daskfs.kernels.glm.newton import Problem
+from daskfs.kernels.glm.null_model import fit_null_model
+from daskfs.kernels.glm.path import COLUMNS_NBYTES, lambda_grid
+from daskfs.kernels.group_lasso.descent import reach_of_groups
+from daskfs.kernels.group_lasso.groups import (
+    ColumnGroups,
+    Orthonormal,
+    coefficients_of_columns,
+    made_orthonormal,
+    orthonormal_gram,
+)
+from daskfs.kernels.group_lasso.screening import measure, take_positions
+from daskfs.kernels.group_lasso.state import (
+    ENTERED,
+    KNOWN,
+    PASSES,
+    POSITIONS,
+    SEPARABLE_REFITS,
+    UNSOLVED,
+    GroupState,
+    new_state,
+)
+from daskfs.kernels.group_lasso.steps import Rule, follow
+from daskfs.kernels.lasso.gram_cache import GramCache
+from daskfs.kernels.linear.gram_matrix import moments_and_gram, wants_whole_gram
+from daskfs.kernels.linear.gram_tiles import BAND_ROWS
+from daskfs.kernels.linear.moments import Moments
+from daskfs.kernels.losses import saturated_values, threshold_of
+from daskfs.losses import find_loss
+
+STOPS = ("end of the grid", "patience", "max_features", "entered groups")
+SPARE = 64  # columns that may enter beside twice the largest model
+
+
+class GroupPath(NamedTuple):
+    """A path as far as it was followed, over `n_lambdas` values of λ."""
+
+    loss: str
+    moments: Moments
+    """Of the columns; of the squared loss also of y, of others of the null model's derivative."""
+    lambdas: np.ndarray
+    """Shape (n_lambdas,), falling; as are the next four."""
+    df: np.ndarray
+    """Degrees of freedom."""
+    n_groups: np.ndarray
+    """Groups in the model."""
+    fit: np.ndarray
+    """Mean squared residual, or deviance: of the refit or of the shrunk fit."""
+    gic: np.ndarray
+    entered: np.ndarray
+    """Shape (n_entered,): groups in order of entry."""
+    coef: np.ndarray
+    """Shape (n_lambdas, 1 + n_positions): of the orthonormal columns of the entered groups, after the prediction where
+    every column has its mean."""
+    groups: Orthonormal
+    best: int
+    """The λ of the smallest criterion, the largest λ among equals; -1 where there is no path."""
+    stop: str
+    """Why the path ends, one of `STOPS`."""
+    dispersion: float
+    n_separable: int
+    """Refits on the path without a finite minimum; the deviance they fall to was taken."""
+    n_passes: int
+    """Over the block, to make the gradients of all columns."""
+    n_unsolved: int
+    """Solves that descent did not finish."""
+    gram: GramCache | None
+    """Of the squared loss, what a refit needs of the groups that entered first."""
+
+    @property
+    def centred_intercepts(self) -> np.ndarray:
+        """Predictions where every column has its mean, shape (n_lambdas,)."""
+        return self.coef[:, 0]
+
+    def _active(self, step: int) -> list[tuple[int, np.ndarray]]:
+        """Return the groups of the model at one step, and their coefficients of orthonormal columns."""
+        ends = 1 + np.cumsum(self.groups.rank[self.entered])
+        found = []
+        for g, end in zip(self.entered.tolist(), ends.tolist(), strict=True):
+            own = self.coef[step, end - self.groups.rank[g] : end]
+            if own.any():
+                found.append((g, own))
+        return found
+
+    def selected_groups(self, step: int | None = None) -> np.ndarray:
+        """Return the groups of the model at one step, ascending; by default of the chosen one."""
+        step = self.best if step is None else step
+        return np.sort(np.array([g for g, _ in self._active(step)] if step >= 0 else [], dtype=np.int64))
+
+    def selected(self, step: int | None = None) -> np.ndarray:
+        """Return the columns of the model at one step, ascending; by default of the chosen one."""
+        members, bounds = self.groups.members, self.groups.bounds
+        parts = [members[bounds[g] : bounds[g + 1]] for g in self.selected_groups(step).tolist()]
+        return np.sort(np.concatenate([np.empty(0, dtype=np.int64), *parts]))
+
+    def coefficients(self, step: int) -> np.ndarray:
+        """Return the shrunk coefficients of all columns on the scale of the data, shape (n_features,)."""
+        coef = np.zeros(len(self.moments.scale))
+        for g, own in self._active(step):
+            columns = self.groups.members[self.groups.bounds[g] : self.groups.bounds[g + 1]]
+            of_columns = np.empty(len(columns))
+            coefficients_of_columns(self.groups.factor(g), own, of_columns)
+            coef[columns] = of_columns
+        return np.divide(coef, self.moments.scale, out=coef, where=self.moments.scale > 0.0)
+
+    def intercept(self, step: int) -> float:
+        """Return the intercept that belongs to `coefficients`."""
+        return float(self.coef[step, 0] - self.moments.mean @ self.coefficients(step))
+
+
+def default_max_columns(n_samples: float, n_features: int, n_groups: int) -> int:
+    """Return how many columns the largest model may have that the criterion chooses, in groups of p / G on average.
+
+    ``n / (2 log G)`` where these are columns, as for the Lasso; of larger groups as many, up to a third of the samples:
+    of three times as many the logarithm of the residual falls by less for a column of noise than any criterion asks.
+    Fewer where copies would pass 256 MiB, as `daskfs.kernels.glm.path.default_max_features`.
+    """
+    by_samples = int(n_samples / max(3.0, 2.0 * math.log(n_groups) * n_groups / n_features)) if n_groups else 1
+    return max(1, min(by_samples, n_features, max(64, int(COLUMNS_NBYTES / (16.0 * n_samples)))))
+
+
+def entered_capacity(n_features: int, max_columns: int) -> int:
+    """Return how many columns may enter: groups come and go."""
+    return min(n_features, 2 * max_columns + SPARE)
+
+
+def group_path_nbytes(
+    n_samples: int, n_features: int, sizes: np.ndarray, n_lambdas: int, max_columns: int, n_entries: int | None = None
+) -> int:
+    """Return the memory in bytes that `group_path` takes beside its block, at most; of so many entries or dense."""
+    of_factors = int((sizes[sizes <= 2 * max_columns].astype(np.float64) ** 2).sum())
+    largest = int(min(sizes.max(initial=1), 2 * max_columns))
+    capacity = entered_capacity(n_features, max_columns)
+    square = 4 * (capacity + 8) ** 2 + (max_columns + 2) ** 2 * 3 + 2 * (capacity + BAND_ROWS) * BAND_ROWS
+    copies = n_samples * (max(capacity, largest) + largest + 24)
+    if n_entries is None and wants_whole_gram(n_samples, n_features):
+        square += 4 * n_features**2
+    by_rows = 0 if n_entries is None else 12 * n_entries
+    return 8 * (copies + of_factors + square + 2 * largest**2 + n_lambdas * (capacity + 8) + 16 * n_features) + by_rows
+
+
+def group_path(
+    X: np.ndarray | ColumnEntries,
+    y: np.ndarray,
+    weight: np.ndarray,
+    groups: ColumnGroups,
+    *,
+    loss: str,
+    per_column: float,
+    per_group: float = 0.0,
+    threshold: float | None = None,
+    sigma2: float | None = None,
+    lambdas: np.ndarray | None = None,
+    n_lambdas: int = 100,
+    min_ratio: float | None = None,
+    gic_rss: str = "refit",
+    patience: int | None = 10,
+    max_columns: int | None = None,
+    tol: float = 1e-6,
+    max_cached: int = 64,
+) -> GroupPath:
+    """Follow the group Lasso path of one block and choose on it.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features), float32 or float64, C-ordered and writable; or ColumnEntries
+        Not modified; where a column is not finite there is no path (its `moments.scale` is NaN: look there).
+    y : ndarray of shape (n_samples,), float64
+        -1 or +1 for the logistic loss, not below 0 for the Poisson loss.
+    weight : ndarray of shape (n_samples,), float64
+        A weight of 2 is the row twice, 0 is no row.
+    groups : ColumnGroups
+    loss : {"squared", "logistic", "poisson", "huber"}
+    per_column, per_group : float
+        What the criterion asks for a degree of freedom, and for a group beside.
+    threshold, sigma2, lambdas, n_lambdas, min_ratio, gic_rss, tol
+        As in `daskfs.kernels.glm.path.glm_path`; ``sigma2`` of the squared loss as in
+        `daskfs.kernels.lasso.path.lasso_path`.
+    patience : int, optional
+        Stop when the models have so many groups more than the best one; None follows the whole grid.
+    max_columns : int, optional
+        Stop when a model has more degrees of freedom; by default `default_max_columns`.
+    max_cached : int
+        The columns whose correlations are kept for a refit, at most.
+
+    Returns
+    -------
+    GroupPath
+    """
+    X, y, weight = rows_of_weight(X, y, weight)
+    code, total, n_features, n_groups = find_loss(loss).code, float(weight.sum()), X.shape[1], len(groups.bounds) - 1
+    if max_columns is None:
+        max_columns = default_max_columns(total, n_features, n_groups)
+    is_squared = loss == "squared"
+    is_whole = is_squared and not isinstance(X, ColumnEntries) and wants_whole_gram(*X.shape)
+    problem = Problem(code, threshold_of(code, threshold, y, weight), y, weight / total)
+    capacity = n_features if is_whole else entered_capacity(n_features, max_columns)
+    state, gram = new_state(len(y), n_features, n_groups, capacity, is_whole), None
+    if is_whole:
+        m, gram = moments_and_gram(X, y, weight)
+        state.coef[0], has_null = m.y_mean, m.y_variance > 0.0
+    else:
+        has_null = fit_null_model(problem, state.coef, state.at)
+        of = y if is_squared else state.at.residual / problem.share
+        m = block_moments(X, of, weight)
+    if not has_null or np.isnan(m.scale).any():
+        none = made_orthonormal(ColumnGroups(groups.members[:0], groups.bounds[:1]), m, X, problem.share, None, 1)
+        empty = np.empty((0, len(state.coef)))
+        cache = _cache(m, none, state, gram, empty, 0) if is_squared else None
+        return _path_of(loss, m, none, state, np.empty(0), None, -1, 0, 1.0, cache)
+    of_block = made_orthonormal(groups, m, X, problem.share, gram, max_columns)
+    _start(of_block, m, gram, state)
+    if lambdas is None:
+        sizes = np.divide(state.reference_size, of_block.price, out=np.zeros(n_groups), where=of_block.price > 0.0)
+        largest = float(sizes.max(initial=0.0))
+        is_noise = not largest > 1e-14 * math.sqrt(m.y_variance)
+        lambdas = lambda_grid(0.0 if is_noise else largest, total, n_features, n_lambdas, min_ratio)
+    rule = Rule(
+        float(per_column), float(per_group), 0.0 if sigma2 is None else float(sigma2), gic_rss == "refit",
+        -1 if patience is None else int(patience), int(max_columns),
+    )  # fmt: skip
+    saturated = float(weight @ saturated_values(code, y))
+    found = follow(
+        X, problem, m.y_variance, m.mean, m.scale, of_block, lambdas, rule, total, saturated, float(tol), state
+    )
+    cache = _cache(m, of_block, state, gram, found[4][: found[5]], max_cached) if is_squared else None
+    df, n_active, fit, gic, coef, n_followed, best, stop, noise = found
+    keep = slice(n_followed)
+    table = df[keep] if gic_rss == "lasso" else df[keep].astype(np.int64), n_active[keep], fit[keep], gic[keep]
+    n_positions = int(state.counts[POSITIONS])
+    path = _path_of(loss, m, of_block, state, lambdas[keep], table, best, stop, noise, cache)
+    return path._replace(coef=coef[keep, : n_positions + 1].copy())
+
+
+def _start(groups: Orthonormal, m: Moments, gram: np.ndarray | None, state: GroupState) -> None:
+    """Bring the state to the null model: gradients of all columns, or with all correlations all groups."""
+    state.reference[:] = m.cross
+    state.is_settled[:] = groups.rank == 0
+    measure(groups, state)
+    state.reference_residual[:] = state.null_residual[:] = state.at.residual
+    state.base[0] = state.coef[0]
+    if gram is None:
+        return
+    for g in np.flatnonzero(groups.rank > 0).tolist():
+        take_positions(groups, g, state)
+        state.counts[ENTERED] += 1
+    n_entered = int(state.counts[ENTERED])
+    orthonormal_gram(gram, m.cross, groups, state.entered, n_entered, state.hessian, state.null_gradient)
+    state.left[:] = state.null_gradient
+    state.counts[KNOWN] = state.counts[POSITIONS] + 1
+    reach_of_groups(state.hessian, state.starts, n_entered, 0, state.reach)
+
+
+def _path_of(
+    loss: str,
+    m: Moments,
+    groups: Orthonormal,
+    state: GroupState,
+    lambdas: np.ndarray,
+    table: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None,
+    best: int,
+    stop: int,
+    noise: float,
+    cache: GramCache | None,
+) -> GroupPath:
+    """Return a path of which the coefficients are still to be given."""
+    nothing = np.empty(0)
+    df, n_groups, fit, gic = (
+        (nothing.astype(np.int64), nothing.astype(np.int64), nothing, nothing) if table is None else table
+    )
+    counts = state.counts
+    return GroupPath(
+        loss, m, lambdas, df, n_groups, fit, gic, state.entered[: counts[ENTERED]].copy(), np.empty((len(lambdas), 1)),
+        groups, best, STOPS[stop], noise, int(counts[SEPARABLE_REFITS]), int(counts[PASSES]), int(counts[UNSOLVED]),
+        cache,
+    )  # fmt: skip
+
+
+def _cache(
+    m: Moments, groups: Orthonormal, state: GroupState, gram: np.ndarray | None, coef: np.ndarray, most: int
+) -> GramCache:
+    """Return moments and correlations of the columns of whole groups, those that became active first before others."""
+    n_entered = int(state.counts[ENTERED])
+    starts, entered = state.starts[: n_entered + 1], state.entered[:n_entered]
+    first_active = [
+        int(np.argmax(is_active)) if is_active.any() else len(coef)
+        for is_active in (coef[:, starts[e] + 1 : starts[e + 1] + 1].any(axis=1) for e in range(n_entered))
+    ]
+    features: list[int] = []
+    kept: list[int] = []
+    for e in np.argsort(first_active, kind="stable").tolist():
+        columns = groups.members[groups.bounds[entered[e]] : groups.bounds[entered[e] + 1]]
+        columns = columns[m.scale[columns] > 0.0]
+        if len(features) + len(columns) <= most:
+            features.extend(columns.tolist())
+            kept.append(e)
+    order = np.array(features, dtype=np.int64)
+    if gram is not None:
+        correlations = gram[np.ix_(order, order)]
+    else:
+        places = np.concatenate([np.empty(0, np.int64), *(np.arange(starts[e], starts[e + 1]) + 1 for e in kept)])
+        back, row, column = np.zeros((len(order), len(places))), 0, 0
+        for e in kept:
+            factor, g = groups.factor(entered[e]), entered[e]
+            varies = m.scale[groups.members[groups.bounds[g] : groups.bounds[g + 1]]] > 0.0
+            own = factor[np.ix_(varies, np.diag(factor) > 0.0)]
+            back[row : row + own.shape[0], column : column + own.shape[1]] = own
+            row, column = row + own.shape[0], column + own.shape[1]
+        half = np.einsum("ab,bc->ac", back, state.hessian[np.ix_(places, places)])  # no BLAS: one order of summation
+        correlations = np.einsum("ac,dc->ad", half, back)
+        correlations = 0.5 * (correlations + correlations.T)
+    if len(order):
+        np.fill_diagonal(correlations, 1.0)
+    return GramCache(
+        m.total, m.y_mean, m.y_variance, order, m.mean[order], m.scale[order], m.cross[order], correlations
+    )

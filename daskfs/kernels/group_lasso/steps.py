@@ -1,0 +1,321 @@
+"""The steps of a group Lasso path: at each λ minimise, certify, count and compare by the criterion.
+
+The squared loss needs the correlations of the entered columns alone, its refits are Cholesky factors of them. Other
+losses take proximal Newton steps with a Hessian that is kept for as long as they shrink.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from daskfs.kernels.blocks.any_columns import add_columns, extend_hessian_of, make_hessian_of
+from daskfs.kernels.glm.newton import (
+    SEPARABLE,
+    advance,
+    estimate_dispersion,
+    hessian_weights,
+    mean_loss,
+    newton_from,
+)
+from daskfs.kernels.group_lasso.descent import descend, reach_of_groups
+from daskfs.kernels.group_lasso.screening import admit
+from daskfs.kernels.group_lasso.state import ENTERED, KNOWN, POSITIONS, SEPARABLE_REFITS, UNSOLVED
+from daskfs.kernels.lasso.steps import RSS_FLOOR
+from daskfs.kernels.linear.columns import copy_into, dot, largest_size
+from daskfs.kernels.linear.linalg import factorise, forward_substitution
+from daskfs.kernels.numba_cache import is_stopped, kernel
+from daskfs.losses import HUBER, SQUARED
+
+GRID_ENDED, OUT_OF_PATIENCE, TOO_MANY_COLUMNS, TOO_MANY_ENTERED = range(4)
+MAX_NEWTON_STEPS = 100
+SLOWEST = 0.3  # of its predecessor: a step that has shrunk by less asks for the Hessian of where it is
+EXACT = 1e-9  # of the squared loss, in standard deviations of the target
+FAR = 10.0  # log-odds (or log-means) per standard deviation of a column
+REFIT_TOLERANCE = 1e-2  # of the refit's deviance, before its last step is added to second order
+
+
+class Rule(NamedTuple):
+    """What chooses a model on the path, and when to stop."""
+
+    per_column: float  # what a degree of freedom costs
+    per_group: float  # and a group beside
+    noise_variance: float  # σ² or the dispersion, 0 where it is estimated
+    refit: bool
+    patience: int  # groups more than the best model, or -1
+    max_columns: int
+
+
+@kernel
+def follow(X, problem, y_variance, mean, scale, groups, lambdas, rule, total, saturated, tol, state):  # type: ignore[no-untyped-def]
+    """Return df, groups, fit, GIC and coefficients at each λ, how many were followed, best, why it ended, dispersion.
+
+    `fit` is the mean squared residual, or the deviance. The state holds the null model and its gradients when this
+    starts; where all correlations are known all groups have entered, and there is no row to be looked at.
+    """
+    n_lambdas, is_squared = lambdas.shape[0], problem.loss == SQUARED
+    df, fit, gic = np.zeros(n_lambdas), np.zeros(n_lambdas), np.zeros(n_lambdas)
+    n_groups = np.zeros(n_lambdas, np.int64)
+    coef = np.zeros((n_lambdas, state.coef.shape[0]))
+    unit = math.sqrt(y_variance) if is_squared else math.sqrt(estimate_dispersion(problem, state.at, total, 1.0))
+    noise = rule.noise_variance if rule.noise_variance > 0.0 else 1.0
+    n_active, rank, best, stop, n_followed = 0, 0, -1, GRID_ENDED, n_lambdas
+    for step in range(n_lambdas):
+        if is_stopped():
+            break
+        while True:
+            if is_squared:
+                _solve_squares(problem, lambdas[step], EXACT * unit, state)
+            else:
+                _solve(problem, lambdas[step], tol * unit, state)
+            n_added = admit(X, problem.share, mean, scale, groups, lambdas[step], state)
+            if n_added <= 0 or is_stopped():
+                break
+        last_model = state.active[:n_active].copy()
+        n_active, rank = _take_model(state)
+        if n_added < 0 or rank > rule.max_columns:
+            n_followed, stop = step, TOO_MANY_ENTERED if n_added < 0 else TOO_MANY_COLUMNS
+            break
+        is_new = step == 0 or not _are_same(last_model, state.active[:n_active])
+        df[step] = rank if rule.refit else _shrunk_df(n_active, state)
+        n_groups[step] = n_active
+        if rule.refit and not is_new:
+            fit[step] = fit[step - 1]
+        elif is_squared:
+            explained = _explained(n_active, rank, state) if rule.refit else _explained_shrunk(state)
+            fit[step] = max(y_variance - explained, RSS_FLOOR * y_variance)
+        else:
+            value = mean_loss(problem, state.at.z, state.at)
+            if rule.refit:
+                value = _refit_value(problem, n_active, rank, unit, total, state)
+            fit[step] = 2.0 * (total * value - saturated)
+        copy_into(state.coef, coef[step])
+        if not is_squared and rule.noise_variance <= 0.0:
+            at = state.refit_at if rule.refit else state.at
+            noise = max(estimate_dispersion(problem, at, total, rank + 1.0), RSS_FLOOR * unit * unit)
+        best = 0
+        for s in range(step + 1):
+            gic[s] = rule.per_column * df[s] + rule.per_group * n_groups[s]
+            if not is_squared:
+                gic[s] += fit[s] / noise
+            elif rule.noise_variance > 0.0:
+                gic[s] += total * fit[s] / noise
+            else:
+                gic[s] += total * math.log(fit[s])
+            if gic[s] < gic[best]:
+                best = s
+        if rule.patience >= 0 and n_active > n_groups[best] + rule.patience:
+            n_followed, stop = step + 1, OUT_OF_PATIENCE
+            break
+    return df, n_groups, fit, gic, coef, n_followed, best, stop, noise
+
+
+@kernel
+def _solve_squares(problem, lam, tol, state):  # type: ignore[no-untyped-def]
+    """Minimise over the entered groups by their correlations, and bring the residuals up to date."""
+    n = state.counts[POSITIONS] + 1
+    if state.counts[KNOWN] < n:
+        known = max(state.counts[KNOWN], 1)
+        copy_into(problem.share, state.weight)
+        _extend_hessian(state)
+        state.hessian[0, 0] = 0.0  # columns are centred: the intercept stays where it is
+        for q in range(known, n):
+            state.left[q] = state.null_gradient[q] - dot(state.hessian[q, 1:n], state.coef[1:n])
+    is_settled = descend(
+        state.hessian, state.starts, state.counts[ENTERED], state.prices, state.reach, state.left[:n], state.coef, lam,
+        tol,
+    )  # fmt: skip
+    state.counts[UNSOLVED] += not is_settled
+    z, residual = state.at.z, state.at.residual
+    if z.shape[0] > 0:
+        z[:] = state.coef[0]
+        add_columns(state.columns, state.identity, n - 1, state.coef, 1.0, z)
+        for i in range(z.shape[0]):
+            residual[i] = problem.share[i] * (problem.y[i] - z[i])
+
+
+@kernel
+def _extend_hessian(state):  # type: ignore[no-untyped-def]
+    """Write the rows of what has entered since, of the weights that it was made of."""
+    n, known = state.counts[POSITIONS] + 1, state.counts[KNOWN]
+    extend_hessian_of(state.columns, state.identity, n - 1, known, state.weight, state.hessian, state.work)
+    state.counts[KNOWN] = n
+    first = 0
+    while first < state.counts[ENTERED] and state.starts[first] + 1 < known:
+        first += 1
+    reach_of_groups(state.hessian, state.starts, state.counts[ENTERED], first, state.reach)
+
+
+@kernel
+def _renew_hessian(problem, state):  # type: ignore[no-untyped-def]
+    n = state.counts[POSITIONS] + 1
+    hessian_weights(problem, state.at, state.weight)
+    make_hessian_of(state.columns, state.identity, n - 1, 0, state.weight, state.hessian, state.work)
+    state.counts[KNOWN] = n
+    reach_of_groups(state.hessian, state.starts, state.counts[ENTERED], 0, state.reach)
+
+
+@kernel
+def _solve(problem, lam, tol, state):  # type: ignore[no-untyped-def]
+    """Minimise over the entered groups by proximal Newton steps, until one is shorter than `tol`."""
+    n, n_entered = state.counts[POSITIONS] + 1, state.counts[ENTERED]
+    if n == 1:
+        return
+    coef, base, gradient, left = state.coef[:n], state.base[:n], state.gradient[:n], state.left[:n]
+    step = np.zeros(n)
+    if state.counts[KNOWN] == 0:
+        _renew_hessian(problem, state)
+    elif state.counts[KNOWN] < n:
+        _extend_hessian(state)
+    value, last = mean_loss(problem, state.at.z, state.at) + lam * _norms(coef, n_entered, state), math.inf
+    is_stale = False
+    for _ in range(MAX_NEWTON_STEPS):
+        if is_stopped():
+            break
+        if is_stale:
+            _renew_hessian(problem, state)
+        copy_into(gradient, left)
+        is_settled = descend(
+            state.hessian, state.starts, n_entered, state.prices, state.reach, left, coef, lam, 0.1 * tol
+        )
+        square = 0.0
+        for q in range(n):
+            step[q] = coef[q] - base[q]
+            square += step[q] * (gradient[q] - left[q])
+        size, length = math.sqrt(max(square, 0.0)), 1.0
+        if size == 0.0:
+            state.counts[UNSOLVED] += not is_settled
+            return
+        advance(problem, state.columns, state.identity, n - 1, step, 1.0, state.at, gradient)
+        found = mean_loss(problem, state.at.z, state.at) + lam * _norms(coef, n_entered, state)
+        while not found <= value + 1e-13 * abs(value) and length > 1e-6 and size > tol:
+            advance(problem, state.columns, state.identity, n - 1, step, -0.5 * length, state.at, gradient)
+            length *= 0.5
+            for q in range(n):
+                coef[q] = base[q] + length * step[q]
+            found = mean_loss(problem, state.at.z, state.at) + lam * _norms(coef, n_entered, state)
+        value = found
+        copy_into(coef, base)
+        if size <= tol and is_settled:
+            copy_into(gradient, left)
+            return
+        is_stale = length < 1.0 or size > SLOWEST * last
+        last = size
+    state.counts[UNSOLVED] += 1
+
+
+@kernel
+def _norms(coef, n_entered, state):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for e in range(n_entered):
+        total += state.prices[e] * _norm(coef, state.starts[e] + 1, state.starts[e + 1] + 1)
+    return total
+
+
+@kernel
+def _norm(vector, first, stop):  # type: ignore[no-untyped-def]
+    square = 0.0
+    for q in range(first, stop):
+        square += vector[q] * vector[q]
+    return math.sqrt(square)
+
+
+@kernel
+def _take_model(state):  # type: ignore[no-untyped-def]
+    """Write the groups with a coefficient into `state.active`; return how many, and their degrees of freedom."""
+    n_active, rank = 0, 0
+    for e in range(state.counts[ENTERED]):
+        if _norm(state.coef, state.starts[e] + 1, state.starts[e + 1] + 1) > 0.0:
+            state.active[n_active] = e
+            n_active += 1
+            rank += state.starts[e + 1] - state.starts[e]
+    return n_active, rank
+
+
+@kernel
+def _are_same(a, b):  # type: ignore[no-untyped-def]
+    n_equal = 0
+    for k in range(min(a.shape[0], b.shape[0])):
+        n_equal += a[k] == b[k]
+    return n_equal == a.shape[0] == b.shape[0]
+
+
+@kernel
+def _members(n_active, rank, state):  # type: ignore[no-untyped-def]
+    """Return the columns of the model, as rows of `state.columns`."""
+    members, n = np.empty(rank, np.int64), 0
+    for a in range(n_active):
+        for q in range(state.starts[state.active[a]], state.starts[state.active[a] + 1]):
+            members[n] = q
+            n += 1
+    return members
+
+
+@kernel
+def _shrunk_df(n_active, state):  # type: ignore[no-untyped-def]
+    """Return the degrees of freedom of the shrunk fit, 1 + (rank - 1) ‖b‖ / ‖b unpenalised‖ of each group.
+
+    Yuan and Lin (2006), "Model selection and estimation in regression with grouped variables", Journal of the Royal
+    Statistical Society B 68, equation (5.8).
+    """
+    total = 0.0
+    for a in range(n_active):
+        e = state.active[a]
+        first, stop = state.starts[e] + 1, state.starts[e + 1] + 1
+        free = np.empty(stop - first)
+        for q in range(first, stop):
+            free[q - first] = state.coef[q] + state.left[q] / state.reach[e]
+        size = _norm(state.coef, first, stop)
+        total += 1.0 + (stop - first - 1.0) * size / max(_norm(free, 0, stop - first), size)
+    return total
+
+
+@kernel
+def _explained(n_active, rank, state):  # type: ignore[no-untyped-def]
+    """Return the part of the target's variance that least squares on the model's columns explains."""
+    members = _members(n_active, rank, state)
+    gram, factor, right = np.empty((rank, rank)), np.zeros((rank, rank)), np.empty(rank)
+    for a in range(rank):
+        right[a] = state.null_gradient[members[a] + 1]
+        for b in range(a + 1):
+            gram[a, b] = state.hessian[members[a] + 1, members[b] + 1]
+    factorise(gram, rank, 0.0, factor)
+    return forward_substitution(factor, rank, right, np.empty(rank))
+
+
+@kernel
+def _explained_shrunk(state):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for q in range(1, state.counts[POSITIONS] + 1):
+        total += state.coef[q] * (state.null_gradient[q] + state.left[q])
+    return total
+
+
+@kernel
+def _refit_value(problem, n_active, rank, unit, total, state):  # type: ignore[no-untyped-def]
+    """Return the mean loss of the unpenalised fit of the model's columns, or what it falls to.
+
+    It starts at the last such fit, unless that went far, where rows told apart without error have no curvature left.
+    """
+    members, refitted, at = _members(n_active, rank, state), state.refitted, state.refit_at
+    is_near = largest_size(refitted) <= FAR or problem.loss == HUBER
+    coef, gradient, step = np.empty(rank + 1), np.zeros(rank + 1), np.zeros(rank + 1)
+    coef[0] = refitted[0] if is_near and refitted[0] != 0.0 else state.coef[0]
+    for q in range(rank):
+        known = refitted[members[q] + 1]
+        coef[q + 1] = known if is_near and known != 0.0 else state.coef[members[q] + 1]
+    at.z[:] = 0.0
+    advance(problem, state.columns, members, rank, coef, 1.0, at, gradient)
+    hessian, factor = np.empty((rank + 1, rank + 1)), np.zeros((rank + 1, rank + 1))
+    value, status, _ = newton_from(
+        problem, state.columns, members, rank, 0.0, REFIT_TOLERANCE * unit / math.sqrt(total), math.inf, coef, at,
+        gradient, step, hessian, factor, True, True,
+    )  # fmt: skip
+    state.counts[SEPARABLE_REFITS] += status == SEPARABLE
+    refitted[:] = 0.0
+    refitted[0] = coef[0]
+    for q in range(rank):
+        refitted[members[q] + 1] = coef[q + 1]
+    return value

@@ -1,0 +1,37 @@
+"""A pipeline whose scheduler, client and workers are the tasks of one allocation: `daskfs.cluster.allocation`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from daskfs.cluster.allocation import Allocated, led, serve
+from daskfs.cluster.open import parse_bytes
+from daskfs.pipeline.config import Cluster, Pipeline
+
+
+@contextmanager
+def in_allocation(pipeline: Pipeline, runner: str | None) -> Iterator[Pipeline | None]:
+    """Yield the pipeline to run in the task that runs it, with the cluster of the others; these serve, and yield None.
+
+    Without a runner it is the pipeline as it stands. Of its own cluster the limits of memory and of waiting remain.
+    """
+    if runner is None:
+        yield pipeline
+        return
+    task, cluster = Allocated.of(runner), pipeline.cluster
+    folder = Path(cluster.log_directory or f"{pipeline.output_path}.jobs")
+    if not task.is_client:
+        serve(task, folder, parse_bytes(cluster.memory_limit), cluster.interface, cluster.local_directory)
+        yield None
+        return
+    with led(task, folder) as found:
+        section: dict[str, Any] = {
+            "memory_limit": cluster.memory_limit,
+            "wait_timeout_s": cluster.wait_timeout_s or 300.0,
+        }
+        if cluster.has_workers:
+            section["client_memory_limit"] = cluster.limits_nbytes["client"]
+        yield pipeline.model_copy(update={"cluster": Cluster.model_validate(section | found)})

@@ -1,0 +1,212 @@
+"""A pipeline file and a table schema for a table nobody has described: drafts that people read and change."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from daskfs.documents import dump_line
+from daskfs.errors import ConfigError
+from daskfs.files import written_whole
+from daskfs.pipeline.folder import LONGEST_NAME_NBYTES
+from daskfs.sources.files import PathLike, expand_paths
+from daskfs.sources.judging import Judged
+from daskfs.sources.looking import TABLES, Look, look_at
+from daskfs.sources.registry import find_source, kind_of
+from daskfs.sources.table_schema import TableFormat, load_table_schema
+
+_TALL, _ENOUGH_ROWS = 10, 5_000
+"""Rows for each feature, and rows, from which on MESSAGE votes over subsets of the rows; FGM is for wider tables."""
+
+
+@dataclass
+class Draft:
+    """What was written, and what it says.
+
+    Attributes
+    ----------
+    pipeline, schema : Path
+    look : Look
+    """
+
+    pipeline: Path
+    schema: Path
+    look: Look
+
+    def to_text(self) -> str:
+        """Return what a person should know before a run."""
+        look, judgement = self.look, self.look.judgement
+        rows = (
+            f"{look.n_rows:,} rows" if look.is_whole else f"about {look.n_rows:,} rows, {judgement.n_rows:,} looked at"
+        )
+        lines = [f"{', '.join(map(str, look.files[:3]))}: {rows}, {len(judgement.columns)} columns"]
+        lines += [f"  {remark}" for remark in look.remarks]
+        lines.append(f"target: {judgement.target!r}, {judgement.why_target}")
+        width = min(30, max(len(one.name) for one in judgement.columns))
+        shown = judgement.columns if len(judgement.columns) <= 60 else judgement.columns[:50]
+        lines += [f"  {one.name:<{width}}  {one.why}" for one in shown]
+        if len(shown) < len(judgement.columns):
+            lines.append(f"  and {len(judgement.columns) - len(shown)} more, in {self.schema}")
+        if judgement.suspicions:
+            lines += ["look at these:", *(f"  {text}" for text in judgement.suspicions)]
+        return "\n".join([*lines, f"wrote {self.schema} and {self.pipeline}", f"next: daskfs run {self.pipeline}"])
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the same as JSON."""
+        look, judgement = self.look, self.look.judgement
+        return {
+            "pipeline": str(self.pipeline),
+            "schema": str(self.schema),
+            "files": [str(file) for file in look.files],
+            "n_rows": look.n_rows,
+            "n_rows_looked_at": judgement.n_rows,
+            "remarks": look.remarks,
+            "target": judgement.target,
+            "why_target": judgement.why_target,
+            "columns": [
+                {"name": one.name, "entry": one.entry, "why": one.why, "suspicions": one.suspicions}
+                for one in judgement.columns
+            ],
+        }
+
+
+def draft(path: PathLike, target: str | None = None, folder: PathLike = ".", *, force: bool = False) -> Draft:
+    """Look at a table; write ``NAME.yaml`` and ``NAME.schema.yaml`` for it.
+
+    Parameters
+    ----------
+    path : path-like
+        A text or Parquet table, a folder of them, or a pattern.
+    target : str, optional
+        The column to predict; see `daskfs.sources.judging.judge`.
+    folder : path-like
+        Where the files are written.
+    force : bool
+        Whether files that exist are replaced.
+
+    Raises
+    ------
+    ConfigError
+        The files exist.
+    SourceError, SchemaError
+        The table cannot be read, or nothing can be predicted.
+    """
+    look = look_at(path, target)
+    folder = Path(folder)
+    name = _name_of(look.files, Path(path))
+    drafted = Draft(folder / f"{name}.yaml", folder / f"{name}.schema.yaml", look)
+    for file in (drafted.pipeline, drafted.schema):
+        if file.exists() and not force:
+            raise ConfigError(
+                "a file of this name exists", str(file), "write elsewhere (--output), or --force replaces it"
+            )
+    schema, pipeline = schema_text(name, look), _pipeline_text(name, drafted, Path(path))
+    folder.mkdir(parents=True, exist_ok=True)
+    for file, text in ((drafted.schema, schema), (drafted.pipeline, pipeline)):
+        with written_whole(file) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+    load_table_schema(drafted.schema)
+    return drafted
+
+
+def source_of_file(path: PathLike, target: str | None, folder: Path) -> tuple[str, dict[str, Any], list[str]]:
+    """Return a name for a file, its source as a pipeline file has it, and what was decided, in lines.
+
+    The schema of a table is written to the folder; one that stands there, which somebody may have changed, is taken as
+    it is.
+
+    Raises
+    ------
+    SourceError, SchemaError
+        The table cannot be read, or nothing can be predicted.
+    """
+    kind = kind_of(str(path))
+    files = expand_paths(path, getattr(find_source(kind), "endings", ()))
+    name = _name_of(files, Path(path))
+    named = {} if target is None else {"target": target}
+    if kind not in TABLES:
+        return name, {"kind": kind, "path": str(path)} | named, []
+    schema = folder / f"{name}.schema.yaml"
+    said = [f"{schema}: taken as it stands"]
+    if not schema.exists():
+        look = look_at(path, target)
+        folder.mkdir(parents=True, exist_ok=True)
+        with written_whole(schema) as temporary:
+            temporary.write_text(schema_text(name, look), encoding="utf-8")
+        left_out = [one.name for one in look.judgement.columns if one.entry.get("role") in ("ignore", "id")]
+        without = f"; left out: {', '.join(left_out)}" if left_out else ""
+        said = [f"target {look.judgement.target!r} ({look.judgement.why_target}){without}; {schema} says why"]
+        said += [f"  look at {text}" for text in look.judgement.suspicions]
+    return name, {"kind": kind, "path": str(path), "schema": str(schema)} | named, said
+
+
+def _name_of(files: list[Path], path: Path) -> str:
+    """Return a name for a run: that of the file without its endings, or of the folder."""
+    own = path.name if path.is_dir() or len(files) == 1 else files[0].parent.resolve().name
+    plain = re.sub(r"(\.(csv|tsv|txt|data|parquet|pq|gz|bz2|xz|zst))+$", "", own, flags=re.IGNORECASE)
+    return re.sub(r"[^\w-]+", "-", plain).strip("-")[: LONGEST_NAME_NBYTES // 4] or "table"
+
+
+def schema_text(name: str, look: Look) -> str:
+    """Return the table schema, with what each column was taken for and why."""
+    judgement = look.judgement
+    seen = "" if look.is_whole else f", from its first {judgement.n_rows:,} rows"
+    lines = [
+        f"# Table schema of {look.files[0].name}, as daskfs init took it{seen}.",
+        "# Change what is wrong: role (feature, target, weight, id, split, ignore), dtype, encoding, missing.",
+        "version: 1",
+        f"name: {name}",
+    ]
+    plain = TableFormat.model_validate({}).model_dump()
+    differs = {key: value for key, value in look.layout.model_dump().items() if value != plain[key]}
+    lines += [f"# {remark}" for remark in look.remarks]
+    if look.kind == "csv" and differs:
+        lines.append(f"format: {dump_line(differs)}")
+    lines.append("columns:")
+    for one in judgement.columns:
+        lines += _entry(one)
+    lines.append("other_columns: error  # a column that this file does not name")
+    return "\n".join(lines) + "\n"
+
+
+def _entry(one: Judged) -> list[str]:
+    entry = {key: value for key, value in one.entry.items() if key != "format"}
+    if "format" in one.entry:
+        entry = {"dtype": entry.pop("dtype"), "format": one.entry["format"], **entry}
+    looks = [f"  # LOOK: {_one_line(text)}" for text in one.suspicions]
+    return [f"  # {_one_line(one.why)}", *looks, f"  {dump_line(one.name)}: {dump_line(entry)}"]
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _pipeline_text(name: str, drafted: Draft, path: Path) -> str:
+    look, judgement = drafted.look, drafted.look.judgement
+    source = os.path.relpath(path.resolve() if path.exists() else path.absolute(), drafted.pipeline.parent.resolve())
+    n_features = judgement.n_features
+    dates = [one.name for one in judgement.columns if one.entry.get("dtype") in ("date", "datetime")]
+    by_order = f"  # rows in the order of time ({dates[0]}) are better split by: order" if dates else ""
+    if look.n_rows >= max(_ENOUGH_ROWS, _TALL * n_features):
+        select = "{method: message}"
+        why = f"# many rows for each of the {n_features} columns: subsets of the rows vote; another: method: fgm"
+    else:
+        wanted = max(1, min(20, n_features))
+        select = f"{{method: fgm, n_features_to_select: {wanted}}}"
+        why = f"# {look.n_rows:,} rows and {n_features} columns; n_features_to_select is a first guess"
+    return "\n".join(
+        [
+            f"# Selects the columns of {look.files[0].name} that predict {judgement.target!r}.",
+            f"#   daskfs plan {drafted.pipeline}    daskfs run {drafted.pipeline}",
+            "version: 1",
+            f"name: {name}",
+            f"source: {{kind: {look.kind}, path: {dump_line(source)}, schema: {dump_line(drafted.schema.name)}}}",
+            f"split: {{test: 0.2, by: random, random_state: 0}}{by_order}",
+            why,
+            f"select: {select}",
+            "",
+        ]
+    )

@@ -1,0 +1,161 @@
+"""What subsets vote on: columns, or groups of columns, each kept whole or not at all.
+
+Subsets choose columns either way. Of groups their ballots are counted by groups (`Groups.counted`): a group is chosen
+where any of its columns is, and is constant where all of them are. Votes and what follows from them know units alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from daskfs.errors import Caution
+from daskfs.feature_maps.groups import FeatureGroups
+from daskfs.kernels.group_lasso.groups import ColumnGroups
+from daskfs.selectors.message.choices import Choices
+from daskfs.selectors.message.fits import Average, SubsetFits
+from daskfs.selectors.message.subset import SelectionSettings
+from daskfs.selectors.message.votes import notes_on_votes, second_vote
+
+
+class Columns:
+    """Each column is voted on."""
+
+    kind = "feature"
+
+    def __init__(self, n_features: int) -> None:
+        self.n_units = n_features
+
+    @property
+    def of_path(self) -> ColumnGroups | None:
+        """Groups that a path is to keep together."""
+        return None
+
+    def counted(self, choices: Choices) -> Choices:
+        """Return choices as they are voted on: of units in place of columns."""
+        return choices
+
+    def columns(self, is_kept: np.ndarray) -> np.ndarray:
+        """Return the columns of some units, ascending."""
+        return np.flatnonzero(is_kept)
+
+    def asked(self, is_asked: np.ndarray, columns: np.ndarray) -> ColumnGroups | None:
+        """Return which of some columns belong to the units that are voted on again, where these are not columns."""
+        return None
+
+    def confirmed(self, fits: SubsetFits, is_contender: np.ndarray, settings: SelectionSettings) -> np.ndarray:
+        """Return which contenders more than half of the subsets vote for, when they are asked."""
+        penalty = np.array([settings.penalty(total, self.n_units) for total in fits.total])
+        is_confirmed = np.zeros(self.n_units, dtype=bool)
+        is_confirmed[fits.columns[second_vote(fits.z(), penalty, settings.n_subsets)]] = True
+        return is_confirmed & is_contender
+
+    def of_columns(self, values: np.ndarray) -> np.ndarray:
+        """Return of each column what its unit has."""
+        return values
+
+    def ranked(
+        self, is_kept: np.ndarray, frequency: np.ndarray, columns: np.ndarray, average: Average
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the units that are kept, most important first, and their columns in this order.
+
+        By inclusion frequency, then by the size of the standardised coefficient.
+        """
+        order = columns[np.lexsort((columns, -average.importance, -frequency[columns]))]
+        return order, order
+
+    def notes_on(self, frequency: np.ndarray, names: np.ndarray | None, most_columns: int) -> list[str]:
+        """Return the notes on what could not be voted on; `most_columns` has the largest model of a subset."""
+        return notes_on_votes(frequency, names)
+
+
+class Groups(Columns):
+    """Groups of columns are voted on."""
+
+    kind = "group"
+
+    def __init__(self, groups: FeatureGroups) -> None:
+        super().__init__(groups.n_groups)
+        self.groups = groups
+
+    @property
+    def of_path(self) -> ColumnGroups | None:
+        """Groups that a path is to keep together; None where each has one column, and the Lasso serves."""
+        of_path = ColumnGroups(self.groups.members, self.groups.bounds)
+        return None if of_path.are_columns else of_path
+
+    @cached_property
+    def _group_of(self) -> np.ndarray:
+        group_of = np.empty(len(self.groups.members), dtype=np.int64)
+        group_of[self.groups.members] = np.repeat(np.arange(self.n_units), self.groups.sizes)
+        return group_of
+
+    def counted(self, choices: Choices) -> Choices:
+        """Return choices of groups: those of which a column is chosen, and as constant those of which all are."""
+        ballots, n_ballots = choices.ballots, len(choices.ballots.n_selected)
+        of_ballot = np.repeat(np.arange(n_ballots), ballots.n_selected)
+        pairs = np.unique(of_ballot * self.n_units + self._group_of[ballots.selected])
+        n_selected = np.bincount(pairs // self.n_units, minlength=n_ballots)
+        of_subset = np.repeat(np.arange(len(choices)), choices.n_constant)
+        found, n_columns = np.unique(of_subset * self.n_units + self._group_of[choices.constant], return_counts=True)
+        constant = found[n_columns == self.groups.sizes[found % self.n_units]]
+        return replace(
+            choices,
+            ballots=replace(ballots, n_selected=n_selected, selected=pairs % self.n_units, coef=np.zeros(len(pairs))),
+            n_constant=np.bincount(constant // self.n_units, minlength=len(choices)),
+            constant=constant % self.n_units,
+            constant_value=np.zeros(len(constant)),
+        )
+
+    def columns(self, is_kept: np.ndarray) -> np.ndarray:
+        """Return the columns of some groups, ascending."""
+        return np.flatnonzero(is_kept[self._group_of])
+
+    def asked(self, is_asked: np.ndarray, columns: np.ndarray) -> ColumnGroups | None:
+        """Return where the columns of some groups stand among others."""
+        groups = self._group_of[columns]
+        parts = [np.flatnonzero(groups == g) for g in np.flatnonzero(is_asked)]
+        return ColumnGroups(np.concatenate(parts), np.cumsum([0, *(len(part) for part in parts)]))
+
+    def confirmed(self, fits: SubsetFits, is_contender: np.ndarray, settings: SelectionSettings) -> np.ndarray:
+        """Return which contenders more than half of the subsets vote for: whose criterion gains by the group."""
+        gain = fits.gain()
+        of_column = np.array([settings.per_column(total) for total in fits.total])[:, None]
+        of_group = np.array([settings.penalty(total, self.n_units) for total in fits.total])[:, None]
+        price = of_group + of_column * (np.abs(gain.df) - 1.0)
+        z = np.sign(gain.df) * np.sqrt(np.maximum(gain.size, 0.0) / np.where(gain.df == 0.0, 1.0, price))
+        is_confirmed = np.zeros(self.n_units, dtype=bool)
+        is_confirmed[np.flatnonzero(is_contender)[second_vote(z, np.ones(len(z)), settings.n_subsets)]] = True
+        return is_confirmed
+
+    def of_columns(self, values: np.ndarray) -> np.ndarray:
+        """Return of each column what its group has."""
+        return values[self._group_of]
+
+    def ranked(
+        self, is_kept: np.ndarray, frequency: np.ndarray, columns: np.ndarray, average: Average
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the groups that are kept, and their columns, most important first, those of a group together."""
+        importance = np.zeros(len(self._group_of))
+        importance[columns] = average.importance
+        norms = np.sqrt(np.bincount(self._group_of, importance**2, minlength=self.n_units))
+        groups = np.flatnonzero(is_kept)
+        groups = groups[np.lexsort((groups, -norms[groups], -frequency[groups]))]
+        own = (self.groups[int(g)] for g in groups)
+        parts = [part[np.lexsort((part, -importance[part]))] for part in own]
+        return groups, np.concatenate([np.empty(0, dtype=np.int64), *parts])
+
+    def notes_on(self, frequency: np.ndarray, names: np.ndarray | None, most_columns: int) -> list[str]:
+        """Return what the groups are, which are constant, and whether some are larger than a subset's models."""
+        notes = [self.groups.text, *notes_on_votes(frequency, self.groups.names, "group")]
+        n_large = int((self.groups.sizes > most_columns + 1).sum())
+        if n_large:
+            notes.append(
+                Caution(
+                    f"{n_large} group(s) have more columns than the {most_columns:,} of a subset's largest model, and "
+                    "cannot be selected: take fewer subsets, or set max_features"
+                )
+            )
+        return notes

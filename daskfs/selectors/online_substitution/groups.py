@@ -1,0 +1,105 @@
+"""Groups of columns as online substitution takes them: in which order they come, where they are cut, how many fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from daskfs.errors import DataError
+from daskfs.feature_maps.groups import FeatureGroups
+from daskfs.matrix.names import Names
+from daskfs.selectors.online_substitution.group_screen import bounds_of
+
+
+@dataclass(frozen=True, eq=False)
+class StreamedGroups:
+    """Groups that are exchanged whole.
+
+    Parameters
+    ----------
+    groups : FeatureGroups
+        None of which overlap.
+    limit : int
+        How many groups are selected, or columns of groups.
+    counts_columns : bool
+        Whether `limit` is of columns.
+    """
+
+    groups: FeatureGroups
+    limit: int
+    counts_columns: bool
+
+    @cached_property
+    def group_of(self) -> np.ndarray:
+        """The group of each column, int64."""
+        found = np.empty(len(self.groups.members), np.int64)
+        found[self.groups.members] = np.repeat(np.arange(self.groups.n_groups), self.groups.sizes)
+        return found
+
+    @cached_property
+    def counted(self) -> np.ndarray:
+        """What each group counts: 1, or its columns."""
+        return self.groups.sizes if self.counts_columns else np.ones(self.groups.n_groups, np.int64)
+
+    @property
+    def capacity(self) -> int:
+        """Columns that the selected groups have at most."""
+        return self.limit if self.counts_columns else self.groups.most_columns(self.limit)
+
+    @property
+    def widest(self) -> int:
+        """Columns of the largest group that can be selected."""
+        sizes = self.groups.sizes
+        return int(sizes[sizes <= self.capacity].max(initial=1))
+
+    @property
+    def are_adjacent(self) -> bool:
+        """Whether the columns of each group are neighbours."""
+        return int((np.diff(self.group_of) != 0).sum()) + 1 == self.groups.n_groups
+
+    def in_order(self, groups: np.ndarray) -> np.ndarray:
+        """Return the columns of the groups that can be selected, group after group, ascending within each."""
+        rank = np.empty(self.groups.n_groups, np.int64)
+        rank[groups] = np.arange(len(groups))
+        columns = self.groups.columns_of(groups[self.groups.sizes[groups] <= self.capacity])[0]
+        return columns[np.lexsort((columns, rank[self.group_of[columns]]))]
+
+    @cached_property
+    def by_first_column(self) -> np.ndarray:
+        """The groups in the order of their first columns."""
+        first = np.minimum.reduceat(self.groups.members, self.groups.bounds[:-1])
+        return np.argsort(first, kind="stable")
+
+    def of_columns(self, columns: np.ndarray, where: str, names: Names) -> np.ndarray:
+        """Return the groups of some columns, as they first appear, where these must be all that the groups have.
+
+        Raises
+        ------
+        DataError
+            Columns of a group are left out.
+        """
+        groups, first, n_found = np.unique(self.group_of[columns], return_index=True, return_counts=True)
+        cut = np.flatnonzero(n_found < self.groups.sizes[groups])
+        if len(cut):
+            group = int(groups[cut[0]])
+            left_out = int(np.setdiff1d(self.groups[group], columns)[0])
+            problem = f"leaves {names.describe(left_out)} of the group {str(self.groups.names[group])!r} out"
+            raise DataError(problem, where, "name all columns of a group, or none")
+        return groups[np.argsort(first)]
+
+    def bounds_in(self, columns: np.ndarray) -> np.ndarray:
+        """Return where groups begin among columns that come group after group, and where the last ends."""
+        return bounds_of(self.group_of[columns])
+
+    def pieces(self, columns: np.ndarray, most: int) -> Iterator[slice]:
+        """Yield slices of columns: whole groups of at most `most` columns, or one group of more."""
+        bounds, start = self.bounds_in(columns), 0
+        while start < len(columns):
+            stop = int(bounds[np.searchsorted(bounds, start + most, side="right") - 1])
+            if stop <= start:
+                stop = int(bounds[np.searchsorted(bounds, start, side="right")])
+            yield slice(start, stop)
+            start = stop

@@ -1,0 +1,509 @@
+"""What each column of an unknown table is taken for, and what is suspicious about it: a draft of its table schema.
+
+Three steps: `look` reads the head of a file, `facts` of each column are counted, and `judge` decides. Nothing here
+changes data: what is decided stands in a schema that people read and change.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from daskfs.errors import SchemaError, did_you_mean
+from daskfs.sources.csv_types import as_floats, numbers_in
+from daskfs.sources.dates import parse_dates, years_of
+from daskfs.sources.survey import MAX_CATEGORIES
+from daskfs.sources.table_schema import TableFormat
+
+DATE_FORMATS = {
+    "date": (
+        "%Y-%m-%d",
+        "%d.%m.%Y",
+        "%d/%m/%Y",
+        "%m/%d/%Y",
+        "%Y/%m/%d",
+        "%d-%m-%Y",
+        "%Y%m%d",
+        "%d %b %Y",
+        "%d-%b-%Y",
+        "%b %d, %Y",
+        "%d.%m.%y",
+        "%m/%d/%y",
+    ),
+    "datetime": (
+        "%Y-%m-%d %H:%M:%S",
+        "%Y-%m-%dT%H:%M:%S",
+        "%Y-%m-%d %H:%M",
+        "%d.%m.%Y %H:%M:%S",
+        "%d.%m.%Y %H:%M",
+        "%d/%m/%Y %H:%M:%S",
+        "%d/%m/%Y %H:%M",
+        "%m/%d/%Y %H:%M:%S",
+        "%m/%d/%Y %H:%M",
+        "%Y/%m/%d %H:%M:%S",
+        "%Y-%m-%dT%H:%M:%SZ",
+    ),
+    "time": ("%H:%M:%S", "%H:%M"),
+}
+TARGET_NAMES = ("target", "label", "class", "y", "outcome", "response")
+RARE, FEW_CODES, MANY_LEVELS = 10, 30, 50
+_MOST_DATES, _MOST_ODD, _MOST_PAIRS = 1_000, 5, 20_000
+_WORDS_OF_TEXT = 4
+_LEAK = 0.999
+_ID = re.compile(r"(^|[\W_])(id|uuid|guid|key|index|rowid|row|nr)$|[a-z]I[Dd]$|^unnamed", re.IGNORECASE)
+_CODE = re.compile(
+    r"(^|[\W_])(code|zip|zipcode|plz|postal|type|kind|class|category|region|state|status|cluster)s?$|(Code|Type|Class)$",
+    re.IGNORECASE,
+)
+_NUMBERED = re.compile(r"(^|[\W_])(num|number|no|nr)$|(Num|Number|No|Nr)$")
+_YES_NO = {frozenset(pair) for pair in (("true", "false"), ("yes", "no"), ("y", "n"), ("t", "f"), ("on", "off"))}
+
+
+@dataclass
+class Judged:
+    """A column with what it was taken for.
+
+    Attributes
+    ----------
+    name : str
+    entry : dict
+        Of the table schema.
+    why : str
+    suspicions : list of str
+        What a person should look at.
+    """
+
+    name: str
+    entry: dict[str, Any]
+    why: str
+    suspicions: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Judgement:
+    """A table with what it was taken for.
+
+    Attributes
+    ----------
+    columns : list of Judged
+    target, why_target : str
+    n_rows : int
+        That were looked at.
+    missing_texts : list of str
+        Odd texts among numbers, that are taken as missing values.
+    """
+
+    columns: list[Judged]
+    target: str
+    why_target: str
+    n_rows: int
+    missing_texts: list[str] = field(default_factory=list)
+
+    @property
+    def suspicions(self) -> list[str]:
+        """What a person should look at, each with its columns."""
+        by_text: dict[str, list[str]] = {}
+        for one in self.columns:
+            for text in one.suspicions:
+                by_text.setdefault(text, []).append(repr(one.name))
+        return [f"{', '.join(names)}: {text}" for text, names in by_text.items()]
+
+    @property
+    def n_features(self) -> int:
+        """About how many features the columns become."""
+        return sum(one.entry.get("role", "feature") == "feature" for one in self.columns)
+
+
+class Facts:
+    """What was counted of one column.
+
+    Parameters
+    ----------
+    name : str
+    values : Arrow array
+        Texts, numbers or dates; missing ones are null.
+    layout : TableFormat
+        How numbers are written.
+    """
+
+    def __init__(self, name: str, values: pa.Array, layout: TableFormat) -> None:
+        if pa.types.is_dictionary(values.type):
+            values = values.dictionary_decode()
+        if pa.types.is_boolean(values.type):
+            values = pc.cast(values, pa.string())
+        self.name, self.values, self.layout = name, values, layout
+        self.n, self.n_missing = len(values), values.null_count
+        self.is_text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
+
+    @cached_property
+    def coded(self) -> pa.DictionaryArray:
+        """The values as codes of the distinct ones."""
+        return self.values.dictionary_encode()
+
+    @property
+    def distinct(self) -> pa.Array:
+        """The distinct values."""
+        return self.coded.dictionary
+
+    @cached_property
+    def codes(self) -> np.ndarray:
+        """Code of each row, -1 where it is missing."""
+        return np.asarray(pc.fill_null(self.coded.indices, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
+
+    @cached_property
+    def counts(self) -> np.ndarray:
+        """Rows of each distinct value."""
+        return np.bincount(self.codes[self.codes >= 0], minlength=len(self.distinct))
+
+    @property
+    def n_present(self) -> int:
+        """Rows with a value."""
+        return self.n - self.n_missing
+
+    @cached_property
+    def numbers_of_distinct(self) -> np.ndarray:
+        """Number that each distinct value is; NaN where it is none."""
+        if not self.is_text:
+            temporal = pa.types.is_temporal(self.values.type)
+            return np.full(len(self.distinct), np.nan) if temporal else as_floats(self.distinct)
+        return numbers_in(self.distinct, self.layout)
+
+    @cached_property
+    def odd(self) -> list[str]:
+        """Distinct texts that are no numbers."""
+        return [text for text in self.distinct.filter(pa.array(np.isnan(self.numbers_of_distinct))).to_pylist() if text]
+
+    @cached_property
+    def share_of_numbers(self) -> float:
+        """Of the rows with a value, those with a number."""
+        if not self.n_present:
+            return 0.0
+        return float(self.counts[~np.isnan(self.numbers_of_distinct)].sum()) / self.n_present
+
+    @cached_property
+    def numbers(self) -> np.ndarray:
+        """Number of each row, NaN where there is none."""
+        return np.append(self.numbers_of_distinct, np.nan)[self.codes]
+
+    @property
+    def has_percents(self) -> bool:
+        """Whether texts have percent signs."""
+        return self.is_text and bool(pc.any(pc.match_substring(self.distinct, "%")).as_py())
+
+    @property
+    def has_leading_zeros(self) -> bool:
+        """Whether texts are digits behind a zero, which a number would lose."""
+        return self.is_text and bool(pc.any(pc.match_substring_regex(self.distinct, r"^0\d+$")).as_py())
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all numbers are integers."""
+        known = self.numbers_of_distinct[~np.isnan(self.numbers_of_distinct)]
+        return len(known) > 0 and bool(np.all(known == np.floor(known)))
+
+    @property
+    def words(self) -> float:
+        """Mean number of words of the distinct texts."""
+        return float(pc.mean(pc.add(pc.count_substring_regex(self.distinct.slice(0, 10_000), r"\S\s+\S"), 1)).as_py())
+
+    def date(self) -> tuple[str, str, list[str]] | None:
+        """Return kind and format of dates, and other formats that read all of them too; None where they are none."""
+        if pa.types.is_temporal(self.values.type):
+            kind = "time" if pa.types.is_time(self.values.type) else "datetime"
+            return ("date" if pa.types.is_date(self.values.type) else kind), "", []
+        if not self.is_text or len(self.distinct) < 2:
+            return None
+        some = self.distinct.slice(0, _MOST_DATES)
+        found = [
+            (kind, text)
+            for kind, formats in DATE_FORMATS.items()
+            for text in formats
+            if _is_as_long(text, str(some[0])) and parse_dates(some, text).null_count == 0
+        ]
+        if not found:
+            return None
+        kind, first = found[0]
+        return kind, first, [other for also, other in found[1:] if also == kind]
+
+
+def _is_as_long(date_format: str, text: str) -> bool:
+    """Rule out formats whose separators a text lacks, and numbers: %Y%m%d reads any eight digits."""
+    separators = re.sub(r"%.", "", date_format)
+    if not separators:
+        return re.fullmatch(r"(19|20)\d{6}", text.strip()) is not None
+    return all(sign in text for sign in separators)
+
+
+def judge(columns: Mapping[str, pa.Array], layout: TableFormat, target: str | None = None) -> Judgement:
+    """Decide what each column is, and what is suspicious.
+
+    Parameters
+    ----------
+    columns : mapping of str to Arrow array
+        The rows that are looked at.
+    layout : TableFormat
+    target : str, optional
+        By default the column that is called so ("target", "label", "class", ...), or else the last one.
+
+    Raises
+    ------
+    SchemaError
+        The target is no column, or cannot be predicted.
+    """
+    facts = {name: Facts(name, values, layout) for name, values in columns.items()}
+    chosen, why = _choose_target(list(facts), target)
+    judgement = Judgement([], chosen, why, next(iter(facts.values())).n)
+    seen: dict[tuple[Any, ...], list[Facts]] = {}
+    for name, one in facts.items():
+        if name == chosen:
+            judged = _judge_target(one)
+        else:
+            judged = _judge_feature(one, judgement.missing_texts)
+            _compare(one, judged, seen)
+            if judged.entry.get("role", "feature") == "feature":
+                judged.suspicions += _leaks(one, facts[chosen])
+        judgement.columns.append(judged)
+    if judgement.n_features == 0:
+        raise SchemaError("no column is left to be a feature", chosen, "is the table read as it is laid out?")
+    return judgement
+
+
+def _choose_target(names: Sequence[str], target: str | None) -> tuple[str, str]:
+    if target is not None:
+        if target not in names:
+            raise SchemaError(
+                f"the target {target!r} is no column of the table{did_you_mean(target, names)}",
+                "--target",
+                f"the columns are {', '.join(map(repr, names[:12]))}",
+            )
+        return target, "as asked for"
+    for wanted in TARGET_NAMES:
+        for name in names:
+            if name.strip().lower() == wanted:
+                return name, "by its name; another is set by --target"
+    return names[-1], "it is the last column; another is set by --target"
+
+
+def _judge_target(one: Facts) -> Judged:
+    entry: dict[str, Any] = {"role": "target"}
+    if one.n_missing:
+        entry["missing"] = "drop"
+    lost = f"; rows without it are left out ({_share(one.n_missing, one.n)})" if one.n_missing else ""
+    if one.n_present == 0 or len(one.distinct) < 2:
+        raise SchemaError("expected a target with two values or more", f"column '{one.name}'", "name another: --target")
+    if one.share_of_numbers == 1.0 and not one.has_leading_zeros:
+        if one.has_percents:
+            entry["dtype"] = "percent"
+        if one.is_whole and len(one.distinct) <= 2:
+            return Judged(one.name, entry, f"two classes{lost}")
+        judged = Judged(one.name, entry, f"numbers from {_range(one)}{lost}")
+        if one.is_whole and len(one.distinct) <= FEW_CODES:
+            judged.suspicions.append(
+                f"the target has {len(one.distinct)} different integers: if they are classes, write dtype: string"
+            )
+        return judged
+    entry["dtype"] = "string"
+    if 2 * len(one.distinct) > one.n_present:
+        raise SchemaError(
+            f"expected numbers or classes as target, found {len(one.distinct):,} texts in {one.n_present:,} rows",
+            f"column '{one.name}'",
+            "name another: --target",
+        )
+    return Judged(one.name, entry, f"{len(one.distinct)} classes{lost}")
+
+
+def _judge_feature(one: Facts, missing_texts: list[str]) -> Judged:
+    name = one.name
+    if one.n_present == 0:
+        return Judged(name, {"role": "ignore"}, "left out: it has no value", ["has no value in any row"])
+    if len(one.distinct) == 1 and not one.n_missing:
+        return Judged(
+            name, {"role": "ignore"}, f"left out: it is {_quoted(one.distinct[0])} in all rows", ["is constant"]
+        )
+    if one.share_of_numbers < 1.0 and (found := one.date()) is not None:
+        return _judge_date(one, *found)
+    odd_is_missing = one.share_of_numbers >= 0.9 and 0 < len(one.odd) <= _MOST_ODD
+    if odd_is_missing or one.share_of_numbers == 1.0:
+        return _judge_number(one, missing_texts)
+    return _judge_text(one)
+
+
+def _judge_number(one: Facts, missing_texts: list[str]) -> Judged:
+    name, n_distinct = one.name, len(one.distinct)
+    if one.is_whole and n_distinct == one.n_present and one.n_present > 50:
+        steps = np.diff(one.numbers[~np.isnan(one.numbers)])
+        if bool(np.all(steps == 1)) or (_ID.search(name) and not one.has_percents):
+            return Judged(name, {"role": "id"}, "an identifier: another integer in each row", ["is an identifier"])
+    if one.has_leading_zeros or (one.is_whole and _CODE.search(name) and 2 < n_distinct <= MAX_CATEGORIES):
+        reason = "digits with leading zeros" if one.has_leading_zeros else "integers in a column of that name"
+        judged = _category(one, f"{reason}, taken as codes: ")
+        judged.suspicions.append("integers that are taken as codes; write dtype: number if they count or measure")
+        return judged
+    entry: dict[str, Any] = {"dtype": "percent"} if one.has_percents else {}
+    why = f"numbers from {_range(one)}" + (" with percent signs" if one.has_percents else "")
+    suspicions = []
+    if odd := one.odd:
+        missing_texts += [text for text in odd if text not in missing_texts]
+        listed = ", ".join(map(repr, odd))
+        suspicions.append(f"{listed} among numbers: taken as missing values (format.missing)")
+    n_missing = int(np.isnan(one.numbers).sum())
+    if n_missing:
+        entry |= {"missing": "mean", "missing_indicator": True}
+        why += f"; {_share(n_missing, one.n)} missing: the mean instead, and a feature that says so"
+    known = one.numbers_of_distinct[~np.isnan(one.numbers_of_distinct)]
+    is_dense = one.is_whole and 2 < n_distinct <= FEW_CODES and known.min() >= 0 and known.max() < 2 * n_distinct
+    if is_dense and one.n_present > 20 * n_distinct and not one.has_percents:
+        suspicions.append("few different integers: if they are codes of a category, write dtype: string")
+    elif one.is_whole and _NUMBERED.search(name):
+        suspicions.append("integers in a column of that name: if they name things, write dtype: string or role: ignore")
+    outlier = next((value for value in (-999.0, -9999.0, 9999.0, 99999.0) if value in known), None)
+    if outlier is not None and outlier in (known.min(), known.max()):
+        suspicions.append(f"{outlier:.0f} may stand for a missing value: then add it to format.missing")
+    return Judged(name, entry, why, suspicions)
+
+
+def _judge_text(one: Facts) -> Judged:
+    name, n_distinct = one.name, len(one.distinct)
+    is_mostly_unique = 2 * n_distinct > one.n_present and n_distinct > RARE
+    if is_mostly_unique and one.words >= _WORDS_OF_TEXT:
+        reason = f"left out: free text of about {one.words:.0f} words"
+        return Judged(name, {"role": "ignore"}, reason, ["is free text; words are features with kind: text"])
+    if is_mostly_unique and n_distinct > MANY_LEVELS:
+        found = f"{n_distinct:,} different texts in {one.n_present:,} rows"
+        if n_distinct == one.n_present or _ID.search(name):
+            return Judged(name, {"role": "id"}, f"an identifier: {found}", ["is an identifier"])
+        return Judged(name, {"role": "ignore"}, f"left out: {found}", [f"{found}: too many for a category"])
+    return _category(one, "")
+
+
+def _category(one: Facts, why: str) -> Judged:
+    entry: dict[str, Any] = {"dtype": "string"}
+    n_levels = len(one.distinct)
+    shown = ", ".join(_quoted(one.distinct[int(k)]) for k in np.argsort(-one.counts, kind="stable")[:3])
+    why += f"a category of {n_levels:,} levels ({shown}{', ...' if n_levels > 3 else ''})"
+    if n_levels == 2 and not one.n_missing:
+        entry["drop_first"] = True
+        texts = frozenset(str(text).lower() for text in one.distinct.to_pylist())
+        why = f"{'yes or no' if texts in _YES_NO else 'two levels'} ({shown}), one feature"
+    if one.n_missing:
+        entry["missing"] = "category"
+        why += f"; {_share(one.n_missing, one.n)} missing, a level of their own"
+    n_rare = int((one.counts < RARE).sum())
+    if n_levels > MAX_CATEGORIES:
+        entry |= {"max_categories": 200, "unseen": "other"}
+        why += "; the 200 most frequent, the rest pooled (or one_hot: sparse of the source, for all)"
+    elif n_levels > MANY_LEVELS and n_rare:
+        entry |= {"min_count": RARE, "unseen": "other"}
+        why += f"; {n_rare:,} with fewer than {RARE} rows pooled"
+    return Judged(one.name, entry, why)
+
+
+def _judge_date(one: Facts, kind: str, date_format: str, others: list[str]) -> Judged:
+    entry: dict[str, Any] = {"dtype": kind}
+    if date_format and date_format != {"date": "%Y-%m-%d", "time": "%H:%M:%S", "datetime": "%Y-%m-%d %H:%M:%S"}[kind]:
+        entry["format"] = date_format
+    parts: list[str] = []
+    if kind != "time":
+        dates = parse_dates(one.distinct, date_format)
+        years = years_of(dates)
+        parts += ["year"] * (1 < len(years) <= 100)
+        parts += ["month", "weekday"] if len(pc.unique(pc.month(dates))) > 1 or len(years) > 1 else ["day", "weekday"]
+    if kind != "date":
+        parts.append("hour")
+    entry["encoding"] = {"date_parts": parts}
+    why = f"{kind}s such as {one.distinct[0].as_py()}: {', '.join(parts)}"
+    if one.n_missing:
+        entry |= {"missing": "zero", "missing_indicator": True}
+        why += f"; {_share(one.n_missing, one.n)} missing: a feature that says so"
+    judged = Judged(one.name, entry, why)
+    if others:
+        judged.suspicions.append(f"dates may also be read as {others[0]!r}: set format if they are")
+    return judged
+
+
+def _compare(one: Facts, judged: Judged, seen: dict[tuple[Any, ...], list[Facts]]) -> None:
+    """Leave out a column that says what an earlier one does."""
+    if judged.entry.get("role") in ("ignore", "id"):
+        return
+    alike = seen.setdefault((len(one.distinct), one.n_missing), [])
+    for other in alike:
+        pairs = one.codes * (len(other.distinct) + 1) + other.codes
+        if len(np.unique(pairs)) != len(one.distinct) + bool(one.n_missing):
+            continue
+        are_same = one.is_text == other.is_text and one.distinct.equals(other.distinct)
+        if are_same and np.array_equal(one.codes, other.codes):
+            judged.entry, judged.why = {"role": "ignore"}, f"left out: the same as '{other.name}'"
+            judged.suspicions = [f"is a copy of '{other.name}'"]
+            return
+        if len(one.distinct) * 2 < one.n_present:
+            judged.suspicions.append(f"says the same as '{other.name}' in other words: leave one of them out")
+            break
+    alike.append(one)
+
+
+def _leaks(one: Facts, target: Facts) -> list[str]:
+    """Tell whether a feature knows the target better than a feature should."""
+    found = []
+    stem = re.sub(r"[\W_]+|^(is|has)", "", target.name.lower())
+    plain = re.sub(r"[\W_]+", "", one.name.lower())
+    if len(stem) >= 4 and (stem in plain or (len(plain) >= 4 and plain in stem)):
+        found.append(f"has a name like the target's ('{target.name}'): is it known before the target is?")
+    rows = np.flatnonzero((one.codes >= 0) & (target.codes >= 0))[:_MOST_PAIRS]
+    if len(rows) < 20:
+        return found
+    code, goal = one.codes[rows], target.codes[rows]
+    is_class = target.share_of_numbers < 1.0 or len(target.distinct) == 2
+    by_number = one.share_of_numbers == 1.0 and len(one.distinct) > 2
+    if is_class:
+        base = np.bincount(goal).max() / len(rows)
+        told = _told_by_order(one.numbers[rows], goal) if by_number else _told_by_levels(code, goal)
+        if told >= _LEAK and base < 0.99:
+            found.append(f"tells the target of {told:.2%} of the rows by itself: is it a copy, or known only after it?")
+    elif by_number:
+        x, y = one.numbers[rows], target.numbers[rows]
+        r = abs(np.corrcoef(x, y)[0, 1]) if x.std() > 0 and y.std() > 0 else 0.0
+        if r >= _LEAK:
+            found.append(f"its correlation with the target is {r:.4f}: is it a copy, or known only after it?")
+    return found
+
+
+def _told_by_levels(code: np.ndarray, goal: np.ndarray) -> float:
+    """Return the share of rows that have their level's most frequent class; 0 where levels are too many to tell."""
+    levels, code = np.unique(code, return_inverse=True)
+    if len(levels) > len(code) / 10:
+        return 0.0
+    table = np.zeros((len(levels), int(goal.max()) + 1), np.int64)
+    np.add.at(table, (code, goal), 1)
+    return float(table.max(axis=1).sum()) / len(code)
+
+
+def _told_by_order(x: np.ndarray, goal: np.ndarray) -> float:
+    """Return the share of rows that thresholds of a number put right, one between two classes."""
+    in_order = goal[np.argsort(x, kind="stable")]
+    if len(np.unique(goal)) != 2:
+        n_changes = int((np.diff(in_order) != 0).sum())
+        return 1.0 if n_changes == len(np.unique(goal)) - 1 else 0.0
+    is_first = in_order == in_order[0]
+    right = np.cumsum(is_first) + (~is_first).sum() - np.cumsum(~is_first)
+    return float(max(right.max(), len(right) - right.min())) / len(right)
+
+
+def _range(one: Facts) -> str:
+    known = one.numbers_of_distinct[~np.isnan(one.numbers_of_distinct)]
+    return f"{known.min():g} to {known.max():g}"
+
+
+def _share(n: int, of: int) -> str:
+    return f"{n / of:.1%}"
+
+
+def _quoted(value: pa.Scalar) -> str:
+    text = str(value.as_py())
+    return repr(text if len(text) <= 30 else text[:27] + "...")

@@ -1,0 +1,153 @@
+"""A look at a file nobody has described: its kind, its layout, its first rows, and what its columns are taken for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv as arrow_csv
+from pyarrow import parquet
+
+from daskfs.errors import SourceError
+from daskfs.sources.files import PathLike, expand_paths, text_ratio
+from daskfs.sources.judging import Judgement, judge
+from daskfs.sources.registry import find_source, kind_of
+from daskfs.sources.sniffing import sniff
+from daskfs.sources.table_schema import TableFormat
+from daskfs.sources.text import open_text, read_header
+
+MAX_ROWS = 200_000
+_MAX_NBYTES = 2**26
+TABLES = ("csv", "parquet")
+
+
+@dataclass
+class Look:
+    """What a look at a table showed.
+
+    Attributes
+    ----------
+    kind : {"csv", "parquet"}
+    files : list of Path
+    layout : TableFormat
+        Of a text table; as numbers are usually written else.
+    judgement : Judgement
+    n_rows : int
+        About as many as the table has; those that were looked at where that is known to be all.
+    is_whole : bool
+        Whether all rows were looked at.
+    remarks : list of str
+        About the file as a whole.
+    """
+
+    kind: str
+    files: list[Path]
+    layout: TableFormat
+    judgement: Judgement
+    n_rows: int
+    is_whole: bool
+    remarks: list[str]
+
+
+def look_at(path: PathLike, target: str | None = None) -> Look:
+    """Look at the head of a table, a folder of tables, or files that match a pattern.
+
+    Parameters
+    ----------
+    path : path-like
+    target : str, optional
+        The column to predict.
+
+    Raises
+    ------
+    SourceError
+        It is no table, or cannot be read.
+    SchemaError
+        The target is no column, or nothing can be predicted or selected.
+    """
+    kind = kind_of(str(path))
+    if kind not in TABLES:
+        raise SourceError(
+            f"expected a table (text or Parquet), found a {kind} source",
+            str(path),
+            f"its columns need no schema: daskfs ingest {path} STORE.zarr, or source: {{kind: {kind}}} in a pipeline",
+        )
+    files = expand_paths(path, find_source(kind).endings)  # type: ignore[attr-defined]
+    read = _text_rows if kind == "csv" else _parquet_rows
+    layout, columns, n_read, n_rows, remarks = read(files[0])
+    if len(files) > 1:
+        remarks.append(f"{len(files)} files; the first, {files[0].name}, was looked at")
+        n_rows = int(n_rows * sum(file.stat().st_size for file in files) / files[0].stat().st_size)
+    judgement = judge(columns, layout, target)
+    if judgement.missing_texts:
+        missing = [*layout.missing, *judgement.missing_texts]
+        layout = layout.model_copy(update={"missing": missing})
+    return Look(kind, files, layout, judgement, n_rows, n_read == n_rows, remarks)
+
+
+def _text_rows(file: Path) -> tuple[TableFormat, Mapping[str, pa.Array], int, int, list[str]]:
+    """Return layout, columns of texts, rows read, rows that there are about, and remarks."""
+    sniffed = sniff(file)
+    layout, names, remarks = sniffed.layout, list(sniffed.names), sniffed.remarks
+    if twice := next((name for k, name in enumerate(names) if name in names[:k]), None):
+        raise SourceError(
+            f"two columns are called {twice!r}", f"{file}:1", "rename one of them: features are told by their names"
+        )
+    if "" in names:
+        remarks.append("a column has no name; as data frames write their index, it is called ''")
+    with open_text(file, layout) as (stream, _):
+        if layout.header:
+            read_header(stream, file, layout)
+        head = stream.read(_MAX_NBYTES)
+        is_whole = not stream.peek(1)
+    whole = head if is_whole else head[: head.rfind(b"\n") + 1]
+    read = arrow_csv.ReadOptions(column_names=names, block_size=max(2**22, 4 * len(whole) // 8))
+    parse = arrow_csv.ParseOptions(
+        delimiter=layout.delimiter,
+        quote_char=layout.quote or False,
+        newlines_in_values=True,
+        invalid_row_handler=lambda row: "skip",
+    )
+    convert = arrow_csv.ConvertOptions(
+        column_types=dict.fromkeys(names, pa.string()), null_values=layout.missing, strings_can_be_null=True
+    )
+    try:
+        table = arrow_csv.read_csv(pa.BufferReader(whole), read, parse, convert)
+    except pa.ArrowInvalid as fault:
+        raise SourceError(f"the text cannot be parsed ({fault})", str(file), "check the file and its format") from None
+    n_read = min(len(table), MAX_ROWS)
+    columns = {name: _stripped(table[name].slice(0, n_read), layout) for name in names}
+    n_rows = len(table)
+    if not is_whole and len(whole):
+        n_rows = max(n_rows, int(n_rows * text_ratio(file, 2**24) * file.stat().st_size / len(whole)))
+    return layout, columns, n_read, n_rows, remarks
+
+
+def _stripped(values: pa.ChunkedArray, layout: TableFormat) -> pa.Array:
+    texts = values.combine_chunks()
+    if layout.skip_initial_space:
+        texts = pc.utf8_trim_whitespace(texts)
+        texts = pc.if_else(pc.is_in(texts, value_set=pa.array(layout.missing)), pa.scalar(None, pa.string()), texts)
+    return texts
+
+
+def _parquet_rows(file: Path) -> tuple[TableFormat, Mapping[str, pa.Array], int, int, list[str]]:
+    try:
+        with parquet.ParquetFile(file) as opened:
+            n_rows = opened.metadata.num_rows
+            batches, n_read = [], 0
+            for batch in opened.iter_batches(2**16):
+                batches.append(batch)
+                n_read += batch.num_rows
+                if n_read >= MAX_ROWS:
+                    break
+    except (pa.ArrowInvalid, OSError) as fault:
+        raise SourceError(f"this is no Parquet file that can be read ({fault})", str(file), "check it") from None
+    if not n_read:
+        raise SourceError("expected rows, found none", str(file), "check how the file was made")
+    table = pa.Table.from_batches(batches)
+    columns = {name: table[name].combine_chunks() for name in table.column_names}
+    return TableFormat.model_validate({}), columns, n_read, n_rows, []

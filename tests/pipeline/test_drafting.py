@@ -1,0 +1,145 @@
+"""A messy table becomes a report without a schema written by hand."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+from typer.testing import CliRunner
+
+import daskfs
+from daskfs.cli import app
+from daskfs.documents import read_yaml
+from daskfs.errors import ConfigError, SourceError
+from daskfs.pipeline.drafting import draft
+
+N = 600
+
+
+def messy(file: Path, seed: int = 0) -> Path:
+    """Semicolons, decimal commas, a byte-order mark, percents, dates, 5 % missing, many levels, a copy, free text."""
+    rng = random.Random(seed)
+    words = ["the", "a", "parcel", "came", "late", "but", "we", "were", "quite", "happy"]
+    lines = ["Kunde;Datum;Umsatz;Rabatt;Region;Stadt;Umsatz2;Kommentar;Aktiv;Plz;Konstant;Gewinn"]
+    for i in range(N):
+        sales, rebate = rng.gauss(1000, 300), rng.choice([0, 5, 7.5, 10])
+        region = rng.choice(["Nord", "Süd", "Ost", "West"])
+        profit = 0.3 * sales - 20 * rebate + 100 * (region == "Süd") + rng.gauss(0, 30)
+        day = datetime.date(2020, 1, 1) + datetime.timedelta(days=rng.randrange(1000))
+        some = [day.strftime("%d.%m.%Y"), f"{sales:.2f}".replace(".", ","), f"{rebate} %".replace(".", ","), region]
+        some = ["" if rng.random() < 0.05 else text for text in some]
+        comment = '"' + " ".join(rng.choices(words, k=8)) + '; ok"'
+        city, active, code = f"City {rng.randrange(900):03}", rng.choice(["ja", "nein"]), rng.choice([1067, 10115])
+        row = [f"K{i:05}", *some, city, some[1], comment, active, f"{code:05}", "x", f"{profit:.2f}".replace(".", ",")]
+        lines.append(";".join(row))
+    file.write_bytes(b"\xef\xbb\xbf" + ("\r\n".join(lines) + "\r\n").encode())
+    return file
+
+
+def test_two_commands_lead_from_a_messy_table_to_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    messy(tmp_path / "messy.csv")
+    said = CliRunner().invoke(app, ["init", "messy.csv", "--target", "Gewinn"])
+    assert said.exit_code == 0, said.output
+    assert "'Umsatz2': is a copy of 'Umsatz'" in said.output
+    assert said.output.rstrip().endswith("next: daskfs run messy.yaml")
+    done = CliRunner().invoke(app, ["run", "messy.yaml"])
+    assert done.exit_code == 0, done.output
+    names = (tmp_path / "runs" / "messy" / "selected.csv").read_text()
+    for wanted in ("Umsatz", "Rabatt", "Region=Süd"):
+        assert wanted in names
+    for left_out in ("Kunde", "Umsatz2", "Kommentar", "Konstant"):
+        assert left_out not in names
+    metrics = json.loads((tmp_path / "runs" / "messy" / "metrics.json").read_text())
+    assert "r2" in json.dumps(metrics)
+
+
+def test_select_takes_the_table_itself_and_keeps_a_schema_that_somebody_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    messy(tmp_path / "messy.csv")
+    command = ["select", "messy.csv", "--target", "Gewinn", "--method", "fgm", "--n-features", "3"]
+    first = CliRunner().invoke(app, command)
+    assert first.exit_code == 0, first.output
+    schema = tmp_path / "runs" / "messy.schema.yaml"
+    assert "Umsatz2" in first.stderr
+    changed = schema.read_text() + "# looked at\n"
+    schema.write_text(changed)
+    second = CliRunner().invoke(app, [*command, "--force"])
+    assert second.exit_code == 0, second.output
+    assert "taken as it stands" in second.stderr
+    assert schema.read_text() == changed
+
+
+def test_nothing_is_replaced_unless_asked(tmp_path: Path) -> None:
+    file = messy(tmp_path / "messy.csv")
+    draft(file, "Gewinn", tmp_path)
+    with pytest.raises(ConfigError, match="--force replaces it"):
+        draft(file, "Gewinn", tmp_path)
+    draft(file, "Gewinn", tmp_path, force=True)
+
+
+def test_parquet_tables_and_folders_of_them_are_looked_at(tmp_path: Path) -> None:
+    folder = tmp_path / "days"
+    folder.mkdir()
+    for k in range(2):
+        table = pa.table(
+            {
+                "when": pa.array([datetime.datetime(2020, 1 + i % 12, 1) for i in range(40)]),
+                "x": pa.array([float(i * i % 7) if i % 9 else None for i in range(40)]),
+                "colour": pa.array(["red", "blue"] * 20).dictionary_encode(),
+                "y": pa.array([float(i) for i in range(40)]),
+            }
+        )
+        parquet.write_table(table, folder / f"{k}.parquet")
+    drafted = draft(folder, None, tmp_path)
+    assert drafted.pipeline.name == "days.yaml"
+    assert drafted.look.n_rows >= 80
+    columns = read_yaml(drafted.schema)["columns"]
+    assert columns["when"]["dtype"] == "datetime"
+    assert columns["x"] == {"missing": "mean", "missing_indicator": True}
+    assert columns["colour"]["dtype"] == "string"
+    store = daskfs.ingest(folder, tmp_path / "days.zarr", schema=drafted.schema)
+    assert store.shape[0] == 80
+    assert "x=missing" in list(store.names.array())
+
+
+def test_sources_that_need_no_schema_are_told_so(tmp_path: Path) -> None:
+    file = tmp_path / "a.svm"
+    file.write_text("1 1:2\n")
+    with pytest.raises(SourceError, match="its columns need no schema"):
+        draft(file, None, tmp_path)
+
+
+def test_what_was_decided_comes_as_json_too(tmp_path: Path) -> None:
+    file = messy(tmp_path / "messy.csv")
+    said = CliRunner().invoke(app, ["init", str(file), "--target", "Gewinn", "--output", str(tmp_path), "--json"])
+    document = json.loads(said.stdout)
+    assert document["target"] == "Gewinn"
+    assert {one["name"]: one["entry"] for one in document["columns"]}["Rabatt"]["dtype"] == "percent"
+
+
+def test_missing_dates_and_numbers_have_features_that_say_so(tmp_path: Path) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text("y,p,d,x\n1,12.5 %,2020-01-03,1.5\n2,7%,,\n3,,2021-02-04,2\n")
+    columns = {
+        "y": {"role": "target"},
+        "p": {"dtype": "percent", "missing": "zero", "missing_indicator": True},
+        "d": {
+            "dtype": "date",
+            "encoding": {"date_parts": ["year"]},
+            "missing": "zero",
+            "missing_indicator": True,
+        },
+        "x": {"missing": "mean", "missing_indicator": True},
+    }
+    store = daskfs.ingest(file, tmp_path / "t.zarr", schema={"columns": columns}, shuffle=False)
+    assert list(store.names.array()) == ["p", "p=missing", "d.year=2020", "d.year=2021", "d=missing", "x", "x=missing"]
+    expected = [[12.5, 0, 1, 0, 0, 1.5, 0], [7, 0, 0, 0, 1, 1.75, 1], [0, 1, 0, 1, 0, 2, 0]]
+    assert store.read(slice(None), slice(None)).tolist() == expected

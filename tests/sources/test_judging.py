@@ -1,0 +1,151 @@
+"""What columns of an unknown table are taken for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from daskfs.errors import SchemaError
+from daskfs.sources.judging import Judged, judge
+from daskfs.sources.table_schema import ColumnSchema, TableFormat
+
+N = 400
+RNG = np.random.default_rng(0)
+Y = [f"{value:.3f}" for value in RNG.normal(size=N)]
+
+
+def judged(values: list[Any], name: str = "x", layout: dict[str, Any] | None = None, **others: list[Any]) -> Judged:
+    """Judge one column beside a target of noise; what it says must be a column of a table schema."""
+    columns = {name: pa.array(values), **{key: pa.array(column) for key, column in others.items()}, "y": pa.array(Y)}
+    found = {one.name: one for one in judge(columns, TableFormat.model_validate(layout or {}), "y").columns}[name]
+    ColumnSchema.model_validate(found.entry)
+    return found
+
+
+def drawn(*values: Any) -> list[Any]:
+    return [values[k] for k in RNG.integers(0, len(values), N)]
+
+
+NOISE = [f"{value:.4f}" for value in RNG.normal(size=N)]
+OTHER = {"z": NOISE}
+
+
+@pytest.mark.parametrize(
+    ("values", "entry"),
+    [
+        (NOISE, {}),
+        (drawn("1.5", "2", None, "7"), {"missing": "mean", "missing_indicator": True}),
+        (drawn("12 %", "7.5%", "0 %"), {"dtype": "percent"}),
+        (drawn("red", "green", "blue"), {"dtype": "string"}),
+        (drawn("yes", "no"), {"dtype": "string", "drop_first": True}),
+        (drawn("red", "green", None), {"dtype": "string", "missing": "category"}),
+        (drawn("00501", "10115", "02134"), {"dtype": "string"}),
+        (
+            drawn("2020-01-31", "2021-02-28"),
+            {"dtype": "date", "encoding": {"date_parts": ["year", "month", "weekday"]}},
+        ),
+        (
+            drawn("31.01.2020 10:30", "28.02.2020 11:45", None),
+            {
+                "dtype": "datetime",
+                "format": "%d.%m.%Y %H:%M",
+                "encoding": {"date_parts": ["month", "weekday", "hour"]},
+                "missing": "zero",
+                "missing_indicator": True,
+            },
+        ),
+        (drawn("10:30:00", "23:15:00"), {"dtype": "time", "encoding": {"date_parts": ["hour"]}}),
+        (["7"] * N, {"role": "ignore"}),
+        ([str(k) for k in range(N)], {"role": "id"}),
+        ([f"id-{k}" for k in range(N)], {"role": "id"}),
+        ([f"a b c d {k} {k % 7}" for k in range(N)], {"role": "ignore"}),
+        (drawn(*[f"level {k}" for k in range(100)]), {"dtype": "string", "min_count": 10, "unseen": "other"}),
+        (pa.array(drawn(True, False)).to_pylist(), {"dtype": "string", "drop_first": True}),
+        (drawn(1.5, 2.5), {}),
+    ],
+)
+def test_a_column_is_taken_for_what_it_looks_like(values: list[Any], entry: dict[str, Any]) -> None:
+    assert judged(values, **OTHER).entry == entry
+
+
+def test_numbers_are_read_as_the_table_writes_them() -> None:
+    found = judged(drawn("1.234,5", "7,25", "2"), layout={"delimiter": ";", "decimal": ",", "thousands": "."}, **OTHER)
+    assert (found.entry, found.why) == ({}, "numbers from 2 to 1234.5")
+
+
+def test_few_odd_texts_among_numbers_are_missing_values_and_are_named() -> None:
+    columns = {"x": pa.array([*NOISE[:-1], "unknown"]), "y": pa.array(Y)}
+    found = judge(columns, TableFormat.model_validate({}), "y")
+    assert found.missing_texts == ["unknown"]
+    assert found.columns[0].suspicions == ["'unknown' among numbers: taken as missing values (format.missing)"]
+
+
+def test_copies_are_left_out_and_other_words_for_the_same_are_named() -> None:
+    colours = drawn("red", "green", "blue")
+    assert judged(colours, "x2", x=colours).entry == {"dtype": "string"}  # the first of two stays
+    columns = {"a": colours, "b": colours, "c": [{"red": "1", "green": "2", "blue": "3"}[text] for text in colours]}
+    found = judge({key: pa.array(column) for key, column in columns.items()} | {"y": pa.array(Y)}, TableFormat(), "y")  # type: ignore[call-arg]
+    a, b, c, _ = found.columns
+    assert a.entry == {"dtype": "string"}
+    assert (b.entry, b.suspicions) == ({"role": "ignore"}, ["is a copy of 'a'"])
+    assert any("says the same as 'a' in other words" in text for text in c.suspicions)
+
+
+@pytest.mark.parametrize("kind", ["classes by number", "classes by level", "numbers"])
+def test_a_column_that_knows_the_target_is_suspicious_and_noise_is_not(kind: str) -> None:
+    rng = np.random.default_rng(1)
+    z = rng.normal(size=N)
+    target = [f"{v:.4f}" for v in z] if kind == "numbers" else np.where(z > 0, "bad", "good").tolist()
+    leak = np.where(z > 0, "B", "G").tolist() if kind == "classes by level" else [f"{3 * v + 1:.6f}" for v in z]
+    columns = {"leak": leak, "noise": NOISE, "levels": drawn("p", "q"), "y": target}
+    found = judge({name: pa.array(column) for name, column in columns.items()}, TableFormat.model_validate({}), "y")
+    suspicious = {one.name for one in found.columns if any("known only after it" in text for text in one.suspicions)}
+    assert suspicious == {"leak"}
+
+
+def test_a_name_like_the_targets_is_suspicious() -> None:
+    columns = {"ArrDelayMinutes": NOISE, "Distance": [f"{v:.2f}" for v in RNG.normal(size=N)], "ArrDelay": Y}
+    found = judge(
+        {name: pa.array(column) for name, column in columns.items()}, TableFormat.model_validate({}), "ArrDelay"
+    )
+    assert [bool(one.suspicions) for one in found.columns] == [True, False, False]
+
+
+def test_dates_that_can_be_read_in_two_ways_are_named() -> None:
+    found = judged(drawn("01/02/2020", "03/04/2021"), **OTHER)
+    assert found.entry["format"] == "%d/%m/%Y"
+    assert any("%m/%d/%Y" in text for text in found.suspicions)
+    assert judged(drawn("01/31/2020", "03/04/2021"), **OTHER).entry["format"] == "%m/%d/%Y"
+
+
+@pytest.mark.parametrize(
+    ("names", "chosen", "why"),
+    [(["Target", "b"], "Target", "by its name"), (["a", "b"], "b", "the last column")],
+)
+def test_a_target_nobody_named_is_chosen_by_its_name_or_its_place(names: list[str], chosen: str, why: str) -> None:
+    found = judge({name: pa.array([*Y[k:], *Y[:k]]) for k, name in enumerate(names)}, TableFormat.model_validate({}))
+    assert found.target == chosen
+    assert why in found.why_target
+
+
+@pytest.mark.parametrize(
+    ("target", "values", "said"),
+    [
+        ("z", NOISE, "is no column of the table"),
+        ("y", ["1"] * N, "two values or more"),
+        ("y", [f"text {k}" for k in range(N)], "numbers or classes as target"),
+    ],
+)
+def test_a_target_that_cannot_be_predicted_is_refused(target: str, values: list[str], said: str) -> None:
+    with pytest.raises(SchemaError, match=said):
+        judge({"x": pa.array(NOISE), "y": pa.array(values)}, TableFormat.model_validate({}), target)
+
+
+def test_classes_and_missing_targets_are_told() -> None:
+    columns = {"x": pa.array(NOISE), "y": pa.array(drawn("a", "b", "c", None))}
+    found = judge(columns, TableFormat.model_validate({}), "y").columns[1]
+    assert found.entry == {"role": "target", "missing": "drop", "dtype": "string"}
+    assert found.why.startswith("3 classes")
