@@ -358,7 +358,7 @@ class OnDask(Workers):
     def settle(self, name: str) -> None:
         """Ask the workers that there are."""
         with suppress(OSError, RuntimeError):  # the scheduler is gone, and its workers with it
-            while any(self.client.run(_runs, name, on_error="ignore").values()):
+            while self.client.status == "running" and any(self.client.run(_runs, name, on_error="ignore").values()):
                 time.sleep(_POLL_S)
 
     def peak_memory(self) -> dict[str, int]:

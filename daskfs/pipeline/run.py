@@ -113,7 +113,8 @@ def run_pipeline(
     folder: RunFolder | None = None
     try:
         with interrupts.held():
-            folder = RunFolder.resume(output) if resume else RunFolder.start(output, force=force)
+            kept = pipeline.checkpoint.place
+            folder = RunFolder.resume(output, **kept) if resume else RunFolder.start(output, force=force, **kept)
         watching = watched(folder.path, pipeline.name, progress)
         with interrupts.guard(), _explained(folder.path), watching as steps:
             for line in filter(None, jobs.splitlines()):
@@ -309,7 +310,10 @@ class _Run:
         return result
 
     def _own_notes(self) -> list[str]:
-        return ["resumed: the times are those of the last part of the run"] if self.folder.resumed else []
+        notes = ["resumed: the times are those of the last part of the run"] if self.folder.resumed else []
+        if self.folder.checkpoint.room.is_full:
+            notes.append(f"the checkpoint was full at {self.pipeline.checkpoint.max_size}: not all was kept")
+        return notes
 
     def _evaluate(self, selector: BaseSelector, store: Stored, testing: Run) -> dict[str, float]:
         y, weight = testing.matrix.read_target(), testing.matrix.read_weight()
