@@ -9,6 +9,8 @@ damage  every file of a store flipped, cut, grown, zeroed, swapped, replaced, it
         `info` and fits of four selectors, and chunks replaced while a fit reads
 kills   `daskfs run` of four selectors gets SIGKILL, SIGTERM, SIGINT or two of them at moments drawn at random, and is
         resumed; the result is compared bit for bit with that of an undisturbed run
+losses  workers, scheduler, driver, the worker with the central node are killed, or stand still, at moments drawn at
+        random, under each of the five selectors and ingest; with the seconds it takes to make it good
 storms  fits of every kind in one process, interrupted again and again; then the bits of a fit that is left alone
 fuzz    pipeline files, schemas, tables and command lines, mutated
 
@@ -18,6 +20,7 @@ Ends with 1 where anything was silently wrong, answered with a traceback, lost, 
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 import tempfile
@@ -28,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
 
-from tests.faults import damage, fuzz, kills, storms  # noqa: E402
+from tests.faults import damage, fuzz, kills, losses, storms  # noqa: E402
 
 GOOD_ENDS = ("identical", "was whole", "nothing was computed")
 """Of a run that got a signal: resumed to the same bits, whole already, or stopped before there was anything to keep."""
@@ -52,6 +55,15 @@ def of_kills(seed: int, n: int) -> tuple[str, int]:
 
 
 _NOT_ENDS = ("method", "signal", "runs")
+
+
+def of_losses(seed: int, n: int) -> tuple[str, int]:
+    """Return the table of jobs that lost parts of their cluster, and how many ended as they must not."""
+    logging.disable(logging.CRITICAL)  # Dask tells of each
+    with tempfile.TemporaryDirectory(prefix="daskfs-losses-") as folder:
+        trials = list(losses.Campaign(Path(folder), seed).run(losses.JOBS, losses.LOSSES, n))
+    logging.disable(logging.NOTSET)
+    return losses.as_table(trials), sum(trial.end not in losses.GOOD_ENDS for trial in trials)
 
 
 def of_storms(seed: int, n: int) -> tuple[str, int]:
@@ -93,12 +105,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--damage", type=int, help="cases; by default all, about 2,000, each read by six commands")
     parser.add_argument("--kills", type=int, default=4, help="runs for each method and signal")
+    parser.add_argument("--losses", type=int, default=20, help="for each job and part; of rare ones a quarter")
     parser.add_argument("--storms", type=int, default=20, help="interrupts of each kind of fit")
     parser.add_argument("--fuzz", type=int, default=3000, help="documents")
-    parser.add_argument("--only", nargs="*", default=["damage", "kills", "storms", "fuzz"])
+    parser.add_argument("--only", nargs="*", default=["damage", "kills", "losses", "storms", "fuzz"])
     parser.add_argument("--write", type=Path, help="a page for the tables")
     options = parser.parse_args()
-    campaigns = {"damage": of_damage, "kills": of_kills, "storms": of_storms, "fuzz": of_fuzz}
+    campaigns = {"damage": of_damage, "kills": of_kills, "losses": of_losses, "storms": of_storms, "fuzz": of_fuzz}
     page = ["# What becomes of faults\n", f"`python benchmarks/faults.py --seed {options.seed}`, see there.\n"]
     failed = 0
     for name in options.only:

@@ -328,6 +328,24 @@ class Cluster(Section):
         return {"client": client, "worker": limit}
 
 
+class Kept(Section):
+    """What is kept of a run while it lasts, so that an interrupted one goes on where it stood."""
+
+    path: Annotated[str | None, PATH] = Field(
+        default=None, description="folder in which the run's checkpoint is made; by default in the run's own folder"
+    )
+    max_size: Size = Field(
+        default="4GiB",
+        description="beyond which nothing more is kept: what comes after is computed again where a run is resumed",
+    )
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """As `daskfs.pipeline.folder.RunFolder` takes it."""
+        kept_in = None if self.path is None else Path(self.path)
+        return {"kept_in": kept_in, "max_nbytes": parse_bytes(self.max_size)}
+
+
 class Pipeline(Section):
     """A pipeline file, version 1."""
 
@@ -347,6 +365,7 @@ class Pipeline(Section):
     refit: Refit = Refit()
     evaluate: Evaluate = Evaluate()
     cluster: Cluster = Cluster()
+    checkpoint: Kept = Kept()
     output: Annotated[str | None, PATH] = Field(
         default=None, description="runs/<name> beside the pipeline file by default"
     )
@@ -466,7 +485,8 @@ def build_pipeline(document: dict[str, Any], where: str, folder: Path) -> Pipeli
         pipeline.store.path = pipeline.store.path or f"runs/{pipeline.name}.zarr"
     pipeline.output = pipeline.output or f"runs/{pipeline.name}"
     cluster = pipeline.cluster
-    for part in (pipeline, pipeline.source, pipeline.store, pipeline.features, cluster, cluster.tls):
+    parts = (pipeline, pipeline.source, pipeline.store, pipeline.features, cluster, cluster.tls, pipeline.checkpoint)
+    for part in parts:
         if isinstance(part, Section):
             resolve_paths(part, folder)
     if pipeline.features is not None:

@@ -39,6 +39,7 @@ LONGEST_NAME_NBYTES = 100
 """Of a run or of a selection: files of it have longer names, and a file system takes 255 bytes."""
 _MAX_SETTINGS_NBYTES = 1 << 24
 _DIGEST_NBYTES = 32
+_OF_AN_ARRAY_NBYTES = 512  # its header, and its place in the archive
 _PIECE_NBYTES = 1 << 20
 _LONGEST_SHOWN = 200
 _SIGNS_OF_A_RUN = ("result.json", "pipeline.yaml")
@@ -82,34 +83,50 @@ class RunFolder:
         Continue an interrupted run.
     force : bool
         Replace a finished run at `output`.
+    kept_in : Path, optional
+        Where the checkpoint's folder is made; by default inside the run's folder.
+    max_nbytes : int, optional
+        Of the checkpoint's arrays.
     """
 
-    def __init__(self, output: Path, *, resumed: bool, force: bool) -> None:
+    def __init__(
+        self,
+        output: Path,
+        *,
+        resumed: bool,
+        force: bool,
+        kept_in: Path | None = None,
+        max_nbytes: int | None = None,
+    ) -> None:
         self.output = output
         self.path = output.with_name(output.name + UNFINISHED)
         self.resumed = resumed
         self.force = force
         self.is_finished = False
-        self.checkpoint = Checkpoint(self.path / "checkpoint")
+        kept = self.path / "checkpoint"
+        if kept_in is not None:  # runs of the same name may share the folder
+            kept = kept_in / f"{output.name}-{hashlib.sha256(os.fsencode(output.absolute())).hexdigest()[:12]}"
+        self.checkpoint = Checkpoint(kept, room=Room(kept, max_nbytes))
 
     @classmethod
-    def start(cls, output: Path, *, force: bool = False) -> RunFolder:
-        """Begin a run; what exists at `output` is not touched before the run is finished.
+    def start(cls, output: Path, *, force: bool = False, **kept: Any) -> RunFolder:
+        """Begin a run; what exists at `output` is not touched before the run is finished. `kept`: see the class.
 
         Raises
         ------
         RunError
             A finished run, an interrupted run or something else exists at `output`; or another process runs there.
         """
-        folder = cls(output, resumed=False, force=force)
+        folder = cls(output, resumed=False, force=force, **kept)
         check_output(output, force=force)
         if force and folder.path.exists():
             shutil.rmtree(folder.path)
         folder._lock()
+        folder.checkpoint.remove()
         return folder
 
     @classmethod
-    def resume(cls, output: Path) -> RunFolder:
+    def resume(cls, output: Path, **kept: Any) -> RunFolder:
         """Continue an interrupted run.
 
         Raises
@@ -117,7 +134,7 @@ class RunFolder:
         RunError
             There is none, or another process runs there.
         """
-        folder = cls(output, resumed=True, force=False)
+        folder = cls(output, resumed=True, force=False, **kept)
         if not folder.path.is_dir():
             done = "the run is finished" if (output / "result.json").exists() else "there is no interrupted run"
             raise RunError(f"nothing to resume: {done}", str(output), "run it without --resume")
@@ -129,7 +146,7 @@ class RunFolder:
     def finish(self) -> Path:
         """Remove what only an interrupted run needs, and give the folder its name."""
         with interrupts.held():
-            shutil.rmtree(self.checkpoint.folder, ignore_errors=True)
+            self.checkpoint.remove()
             for name in (_LOCK, STATUS):
                 (self.path / name).unlink(missing_ok=True)
             replaced = self.output.with_name(self.output.name + REPLACED)
@@ -153,6 +170,7 @@ class RunFolder:
         (self.path / _LOCK).unlink(missing_ok=True)
         if self.resumed or (keep and not self.checkpoint.is_empty):
             return True
+        self.checkpoint.remove()
         shutil.rmtree(self.path, ignore_errors=True)
         return False
 
@@ -213,6 +231,26 @@ def _check_lock(unfinished: Path) -> None:
         raise RunError("another process is running in this folder", str(unfinished), "wait for it")
 
 
+class Room:
+    """How much a checkpoint may hold. Once it is full nothing more is kept: what is there belongs together."""
+
+    def __init__(self, folder: Path, max_nbytes: int | None = None) -> None:
+        self.folder, self.max_nbytes, self.is_full = folder, max_nbytes, False
+        self._taken: dict[Path, int] | None = None
+
+    def takes(self, path: Path, nbytes: int) -> bool:
+        """Tell whether a file of so many bytes has room, in place of the one of this name, and count it."""
+        if self.max_nbytes is None:
+            return True
+        if self._taken is None:
+            self._taken = {file: file.stat().st_size for file in self.folder.rglob("*.npz")}
+        taken = sum(self._taken.values()) - self._taken.get(path, 0) + nbytes
+        self.is_full = self.is_full or taken > self.max_nbytes
+        if not self.is_full:
+            self._taken[path] = nbytes
+        return not self.is_full
+
+
 class Checkpoint:
     """Named sets of arrays in a folder, each in an .npz file that ends with a digest.
 
@@ -228,10 +266,12 @@ class Checkpoint:
         What `claim` made of the settings.
     label : str
         Of a `part`.
+    room : Room, optional
+        Which the parts share; by default as much as there is.
     """
 
-    def __init__(self, folder: Path, binding: str = "", label: str = "") -> None:
-        self.folder, self.binding, self.label = folder, binding, label
+    def __init__(self, folder: Path, binding: str = "", label: str = "", room: Room | None = None) -> None:
+        self.folder, self.binding, self.label, self.room = folder, binding, label, room or Room(folder)
 
     @property
     def is_empty(self) -> bool:
@@ -240,10 +280,14 @@ class Checkpoint:
 
     def part(self, label: str) -> Checkpoint:
         """Return a checkpoint inside this one, for one selection of several."""
-        return Checkpoint(self.folder / label, self.binding, label)
+        return Checkpoint(self.folder / label, self.binding, label, self.room)
+
+    def remove(self) -> None:
+        """Remove all that is kept."""
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def save(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
-        """Keep some arrays under a name.
+        """Keep some arrays under a name, where there is room.
 
         Raises
         ------
@@ -251,6 +295,9 @@ class Checkpoint:
             They cannot be written, because the disk is full for example.
         """
         named: dict[str, Any] = {key: np.asarray(value) for key, value in arrays.items()}
+        nbytes = _DIGEST_NBYTES + sum(_OF_AN_ARRAY_NBYTES + array.nbytes for array in named.values())
+        if not self.room.takes(self.folder / f"{name}.npz", nbytes):
+            return
         with _kept(self.folder / f"{name}.npz") as path, path.open("w+b") as file:
             np.savez(file, **named)
             with zipfile.ZipFile(file, "a") as archive:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from daskfs.errors import RunError
-from daskfs.pipeline.folder import Checkpoint
+from daskfs.pipeline.folder import Checkpoint, Room
 
 SETTINGS = {"store": {"digest": "a"}, "select": [{"n_subsets": 3, "gamma": 0.5}]}
 
@@ -180,3 +180,20 @@ def test_what_differs_is_named_at_no_length(checkpoint):
     with pytest.raises(RunError, match=r"had select = \['message', .*now it is \[\]") as caught:
         checkpoint.claim({"select": []})
     assert len(str(caught.value)) < 600
+
+
+def test_a_checkpoint_that_is_full_keeps_nothing_more_and_what_it_has(tmp_path):
+    """What comes after a gap does not belong to what is before it."""
+    kept = tmp_path / "kept"
+    checkpoint = Checkpoint(kept, room=Room(kept, 10_000))
+    checkpoint.part("a").save("state", {"x": np.zeros(500)})
+    checkpoint.part("a").save("state", {"x": np.ones(600)})  # in place of the first
+    assert not checkpoint.room.is_full
+    checkpoint.part("b").save("state", {"x": np.ones(900)})
+    checkpoint.part("b").save("small", {"x": np.ones(1)})
+    assert checkpoint.room.is_full
+    assert checkpoint.part("b").is_empty
+    np.testing.assert_array_equal(checkpoint.part("a").load("state")["x"], np.ones(600))
+    again = Room(kept, 10_000)
+    assert again.takes(kept / "a" / "more.npz", 4000)
+    assert not again.takes(kept / "a" / "yet.npz", 4000)

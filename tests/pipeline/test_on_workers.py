@@ -15,7 +15,7 @@ LIMITS = ["cluster.memory_limit=1GiB", "cluster.client_memory_limit=4GiB"]
 @pytest.fixture
 def running():
     """A cluster that somebody else has started."""
-    with distributed.LocalCluster(n_workers=2, processes=False, protocol="tcp", dashboard_address=None) as cluster:
+    with distributed.LocalCluster(n_workers=2, processes=False, protocol="tcp", dashboard_address=":0") as cluster:
         yield cluster
 
 
