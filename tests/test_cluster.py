@@ -293,15 +293,16 @@ def test_a_scheduler_has_as_long_to_answer_as_dask_is_told(monkeypatch):
     """On a busy machine five seconds, as it once was, are not enough."""
     found = []
 
-    class NoClient:
-        def __init__(self, *_: object, **options: object) -> None:
-            found.append(options.get("timeout", dask.config.get("distributed.comm.timeouts.connect")))
-            raise OSError("nobody there")
+    async def nobody(*_: object, timeout: object, **options: object) -> None:
+        found.append(timeout or dask.config.get("distributed.comm.timeouts.connect"))
+        raise OSError("nobody there")
 
-    monkeypatch.setattr(distributed, "Client", NoClient)
+    monkeypatch.setattr(distributed, "connect", nobody)
     with dask.config.set({"distributed.comm.timeouts.connect": "77s"}), pytest.raises(RunError):
         open_cluster("address", address="tcp://127.0.0.1:9").__enter__()
-    assert found == ["77s"]
+    with pytest.raises(RunError):
+        open_cluster("address", address="tcp://127.0.0.1:9", connect_timeout_s=88.0).__enter__()
+    assert found == ["77s", 88.0]
 
 
 def test_a_running_scheduler_is_used_through_its_address():

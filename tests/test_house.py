@@ -23,6 +23,7 @@ FLOORS = [  # from the top down; see CONTRIBUTING.md, "Decisions", for where thi
     {"feature_maps", "sources"},
     {"store"},
     {"matrix"},
+    {"dashboard"},
     {"cluster", "kernels", "result", "metrics"},
     {"methods", "parameters", "watching"},
     {"losses"},
@@ -35,7 +36,7 @@ FLOOR_OF = {room: height for height, rooms in enumerate(reversed(FLOORS)) for ro
 DOORS = {  # library: the rooms or modules that may import it
     "numba": {"kernels"},
     "dask": {"cluster", "matrix", "sources.dataframe"},
-    "distributed": {"cluster"},
+    "distributed": {"cluster", "dashboard"},
     "zarr": {"store"},
     "numcodecs": {"store"},
     "pyarrow": {"sources", "result"},
@@ -44,7 +45,8 @@ DOORS = {  # library: the rooms or modules that may import it
     "yaml": {"documents"},
     "pydantic": {"documents", "pipeline", "sources"},
     "matplotlib": {"report"},
-    "bokeh": {"report"},
+    "bokeh": {"dashboard"},
+    "prometheus_client": {"dashboard"},
     "sklearn": {"selectors", "baselines", "sources.sklearn_sets", "sources.sparse.ngrams"},
 }
 

@@ -65,6 +65,8 @@ class JobWatch:
 
     def watched(self, job_cls: type) -> type:
         """Return a class of jobs that notes when one is refused, which Dask only logs."""
+        from distributed import Status
+
         watch = self
 
         class WatchedJob(job_cls):  # type: ignore[misc, valid-type]
@@ -72,6 +74,7 @@ class JobWatch:
                 try:
                     await super().start()
                 except Exception as fault:
+                    self.status = Status.failed
                     watch._refused[self.name] = f"the batch system refused a job: {_reason(fault)}"
 
         return WatchedJob

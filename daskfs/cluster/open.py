@@ -7,6 +7,8 @@ system, processes that ssh starts, or the workers of a scheduler's address. What
 
 from __future__ import annotations
 
+import asyncio
+import json
 import logging
 import os
 import re
@@ -17,12 +19,13 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from daskfs import interrupts
 from daskfs.cluster.certificates import security_of
 from daskfs.cluster.jobqueue import JOB_QUEUES, JobOptions, job_cluster, told_on_stderr
 from daskfs.cluster.local import local_cluster, worker_environment
 from daskfs.cluster.ssh import ssh_cluster
 from daskfs.cluster.workers import Here, OnDask, Workers
-from daskfs.errors import ConfigError, DaskfsError, RunError
+from daskfs.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -200,7 +203,6 @@ def workers_of(client: Client | None) -> Workers:
 def _connect(
     address: str | None, scheduler_file: str | None, security: Any, timeout_s: float | None
 ) -> Iterator[Client]:
-    import dask
     from distributed import Client
 
     if not address and not scheduler_file:
@@ -208,17 +210,14 @@ def _connect(
             "expected the scheduler's address, found none", "cluster.address", "for example tcp://host:8786"
         )
     options = {} if security is None else {"security": security}
-    if timeout_s is not None:
-        options["timeout"] = timeout_s
     where = address or str(scheduler_file)
+    if not address:
+        options["scheduler_file"] = _written(str(scheduler_file), timeout_s)
     try:
-        if not address:
-            options["scheduler_file"] = _written(str(scheduler_file), timeout_s)
-        with dask.config.set({} if timeout_s is None else {"distributed.comm.timeouts.connect": f"{timeout_s}s"}):
-            client = Client(address, set_as_default=False, **options)
-    except (OSError, ValueError, TypeError) as fault:
-        if isinstance(fault, DaskfsError):
-            raise
+        found = address or json.loads(Path(str(scheduler_file)).read_text(encoding="utf-8"))["address"]
+        interrupts.call_aside(asyncio.run, _answer(found, security, timeout_s))
+        client = Client(address, set_as_default=False, **options)
+    except (OSError, ValueError, TypeError, KeyError) as fault:
         raise RunError(
             f"no scheduler answers ({fault or type(fault).__name__})",
             where,
@@ -227,6 +226,14 @@ def _connect(
         ) from None
     with said_in_one_line(), client:
         yield client
+
+
+async def _answer(address: str, security: Any, timeout_s: float | None) -> None:
+    """Wait for a scheduler to answer; Dask's client, if it waits in vain, is half made, and closed by nobody."""
+    import distributed
+
+    credentials = {} if security is None else security.get_connection_args("client")
+    (await distributed.connect(address, timeout=timeout_s, **credentials)).abort()
 
 
 def _written(scheduler_file: str, timeout_s: float | None) -> str:

@@ -222,7 +222,8 @@ class OnDask(Workers):
     client: Client
 
     def __init__(self, client: Client) -> None:
-        self.client = client
+        self.client, self.run_name = client, ""
+        self._spans: dict[tuple[str, str], dict[str, Any]] = {}
 
     @property
     def n_threads(self) -> int:
@@ -339,13 +340,28 @@ class OnDask(Workers):
 
     def _submitter(self, function: Task, name: str, shared: Sequence[Any]) -> Callable[..., Any]:
         arguments = [self.keep(argument) for argument in shared]
-        run = uuid.uuid4().hex[:8]
+        from dask import annotate
+
+        run, annotations = uuid.uuid4().hex[:8], self._annotations(name)
 
         def submit(k: int, *items: Any) -> Any:
             key = (f"{name}-{k:04d}", run)
-            return self.client.submit(function, *arguments, *items, key=key, pure=False)
+            with annotate(**annotations):
+                return self.client.submit(function, *arguments, *items, key=key, pure=False)
 
         return submit
+
+    def _annotations(self, stage: str) -> dict[str, Any]:
+        """Return what has the dashboard group the tasks of a stage: "daskfs", the name of the run, the stage."""
+        import dask
+        from distributed import span
+
+        names = ("daskfs", *filter(None, [self.run_name]))
+        for key, tags in (((self.run_name, ""), names), ((self.run_name, stage), (stage,))):
+            if key not in self._spans:
+                with dask.annotate(**self._spans.get((self.run_name, ""), {})), span(*tags):
+                    self._spans[key] = dict(dask.get_annotations())
+        return self._spans[self.run_name, stage]
 
     def keep(self, argument: Any) -> Any:
         """Return a small argument as it is, a large one as what stands for it once it lies on every worker."""

@@ -7,15 +7,15 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from daskfs import interrupts
-from daskfs.cluster.jobqueue import JOB_QUEUES
 from daskfs.cluster.open import open_cluster
 from daskfs.cluster.workers import Workers
+from daskfs.dashboard.shown import on_dashboard
 from daskfs.documents import dump_yaml
 from daskfs.errors import DaskfsError, RunError, StoreError
 from daskfs.losses import find_loss
@@ -46,6 +46,7 @@ from daskfs.report.plots import draw_history
 from daskfs.report.runs import write_page
 from daskfs.result import SelectionResult
 from daskfs.selectors.base import BaseSelector
+from daskfs.selectors.shared.budget import DataShape
 from daskfs.selectors.shared.run import Run
 from daskfs.sources.base import Source
 from daskfs.sources.ingest import ingest
@@ -202,16 +203,19 @@ class _Run:
             workers = workers or opened.enter_context(self._cluster(kind))
             if kind not in ("none", "threads", "local"):
                 self._plan_again(self.plan.data, -(-workers.n_threads // self.plan.limits.n_threads))
-            if cluster.dashboard_address is not None and kind in ("threads", "local", *JOB_QUEUES):
-                assert workers.client is not None
-                self.steps.tell(f"dashboard: {workers.client.dashboard_link}")
+            self.steps.promised = self.plan.promised_nbytes
+            self.steps.row_nbytes = DataShape.of(store).nbytes / max(1, store.shape[0])
             with workers.performance_report(path / "dask.html"):
                 results = {label: self._select(label, store, workers) for label in pipeline.selections}
             self._write_results(results, workers)
         return results
 
-    def _cluster(self, kind: str) -> AbstractContextManager[Workers]:
-        return open_cluster(**self.pipeline.cluster_arguments | {"kind": kind}, tell=self._tell)
+    @contextmanager
+    def _cluster(self, kind: str) -> Iterator[Workers]:
+        """Open the place where the work runs, and show the run on its dashboard."""
+        opened = open_cluster(**self.pipeline.cluster_arguments | {"kind": kind}, tell=self._tell)
+        with opened as workers, on_dashboard(workers, self.steps):
+            yield workers
 
     def _tell(self, line: str) -> None:
         self.steps.say(line)

@@ -17,6 +17,7 @@ import numpy as np
 from daskfs import interrupts
 from daskfs.cluster.memory import peak_memory_nbytes
 from daskfs.cluster.open import open_cluster
+from daskfs.dashboard.shown import on_dashboard
 from daskfs.documents import dump_yaml
 from daskfs.errors import ConfigError
 from daskfs.losses import find_loss
@@ -168,7 +169,8 @@ class StreamRun:
         holdout = None if pipeline.split is None else Holdout(pipeline.split)
         keep = None if holdout is None else holdout.is_kept
         self.steps.say(f"{label}: learning")
-        with open_cluster(**pipeline.cluster_arguments, tell=self._tell) as workers:
+        cluster = open_cluster(**pipeline.cluster_arguments, tell=self._tell)
+        with cluster as workers, on_dashboard(workers, self.steps):
             self.steps.start(f"{selector.method}-stream", 1)
             selector.set_params(client=workers.client)
             if self.comes_once:

@@ -6,7 +6,7 @@ import math
 import tempfile
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,8 +16,10 @@ import numpy as np
 from daskfs import interrupts
 from daskfs.cluster.open import parse_bytes, workers_of
 from daskfs.cluster.workers import Workers
+from daskfs.dashboard.shown import on_dashboard
 from daskfs.errors import Caution, DataError, SelectionWarning, warn
 from daskfs.feature_maps.base import MadeFeatures, MadeMatrix
+from daskfs.kernels.compiling import is_compiling
 from daskfs.losses import AUTO, LOSSES, PLAIN_NUMBERS, Loss, TargetKind, find_loss
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
@@ -25,7 +27,7 @@ from daskfs.matrix.blocks import Crowding
 from daskfs.matrix.names import Names
 from daskfs.matrix.target import are_texts, doubt, kind_of, kind_of_target
 from daskfs.metrics import accuracy, r2
-from daskfs.parameters import Client, LossOf, MemoryLimit, Parameters, RandomState, parameters_of
+from daskfs.parameters import Client, LossOf, MemoryLimit, Parameters, RandomState, Verbose, parameters_of
 from daskfs.result import SelectionResult, coefficient_norm, selection_table
 from daskfs.selectors.inputs import (
     check_width,
@@ -50,6 +52,7 @@ from daskfs.selectors.shared.responses import Response, log_odds, mean_or_label,
 from daskfs.selectors.shared.run import Checkpoint, Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
 from daskfs.watching.base import Progress
+from daskfs.watching.terminal import shown
 
 SEPARATED = (
     "there is no finite fit: the selected features separate the classes, or some rows of them (complete or "
@@ -176,11 +179,15 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         What one task may take, "1GiB" for example.
     client : distributed.Client, optional
         Where the work runs; None: here.
+    verbose : bool
+        Show how a fit goes on: a bar in a terminal, an output in a notebook, elsewhere a line a minute; with a client
+        on Dask's dashboard too.
     """
 
     random_state: RandomState = 0
     memory_limit: MemoryLimit = None
     client: Client = None
+    verbose: Verbose = False
 
     _loss_note = ""  # what is to be said of the choice of the loss
 
@@ -339,11 +346,21 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
             self._fit_opened(matrix, workers, progress, checkpoint)
         return self
 
-    def _fit_opened(self, matrix: Matrix, *where: Any) -> None:
+    def _fit_opened(
+        self,
+        matrix: Matrix,
+        workers: Workers | None = None,
+        progress: Progress | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
         """Select features of a matrix for whose target the loss is settled."""
         self._take_names(matrix)
-        with self._run(matrix, *where) as run:
-            self._fit(run)
+        with ExitStack() as stack:
+            if self.verbose and progress is None:
+                workers = workers_of(self.client) if workers is None else workers
+                progress = stack.enter_context(shown(name=type(self).__name__, is_compiling=is_compiling))
+                stack.enter_context(on_dashboard(workers, progress))
+            self._fit(stack.enter_context(self._run(matrix, workers, progress, checkpoint)))
 
     def _run(
         self,
@@ -526,7 +543,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         parameters = {**self.get_params(deep=False), **(chosen or {})}
         if "loss" in parameters:
             parameters["loss"] = self.loss_
-        del parameters["client"]
+        del parameters["client"], parameters["verbose"]
         limit = {} if run.task_limit is None else {"limit_nbytes": {"task": run.task_limit}}
         return SelectionResult(
             method=self.method,

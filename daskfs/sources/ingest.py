@@ -23,7 +23,8 @@ from daskfs.sources.sparse.base import SparseSource
 from daskfs.sources.sparse.ingest import SparseIngest
 from daskfs.store.feature_store import FeatureStore, open_store
 from daskfs.store.writer import StoreWriter
-from daskfs.watching.base import Progress, Silent
+from daskfs.watching.base import Progress
+from daskfs.watching.terminal import heard_by
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -47,7 +48,7 @@ def ingest(
     tile_shape: tuple[int, int] | None = None,
     memory_limit: int | str = "1GiB",
     on_exists: Literal["reuse", "error"] = "reuse",
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     missing: Any = None,
     client: Client | None = None,
     **layout: Any,
@@ -92,7 +93,8 @@ def ingest(
         Bytes for all buffers together, in each process.
     on_exists : {"reuse", "error"}
         Return or refuse a store of the same content that exists at `path`.
-    progress : Progress, optional
+    progress : Progress or True, optional
+        True: a bar in a terminal, an output in a notebook, elsewhere a line a minute.
     missing : {"error", "drop", "mean", "zero"} or float, optional
         Treatment of missing values in columns that no schema names, and of missing dosages of genotypes.
     client : distributed.Client, optional
@@ -125,7 +127,7 @@ def ingest(
     """
     if on_exists not in ("reuse", "error"):
         raise ConfigError(f"expected 'reuse' or 'error', found {on_exists!r}", "on_exists")
-    limit, progress = parse_bytes(memory_limit), progress or Silent()
+    limit = parse_bytes(memory_limit)
     options = {"missing": missing, **layout}
     rows = as_source(source, target=target, schema=schema, weight=weight, names=names, y=y, options=options)
     rows.check()
@@ -142,8 +144,8 @@ def ingest(
         return _existing(path, rows, encoding, on_exists)
 
     if isinstance(rows, SparseSource):
-        with interrupts.guard():
-            sparse = SparseIngest(rows, path, dtype, shuffle, random_state, encoding, limit, progress)
+        with interrupts.guard(), heard_by(progress) as heard:
+            sparse = SparseIngest(rows, path, dtype, shuffle, random_state, encoding, limit, heard)
             sparse.write(workers_of(client))
         return open_store(path)
 
@@ -166,15 +168,15 @@ def ingest(
             memory_limit=3 * limit // 4,
             tile_shape=tile_shape,
             resident=rows.resident,
-            progress=progress,
+            progress=heard,
         )
 
-    with interrupts.guard():
+    with interrupts.guard(), heard_by(progress) as heard:
         if client is not None and (parts := rows.parts()):
             with suppress(DataError, SourceError, SchemaError):  # explained by reading the whole
-                write_in_parts(rows, parts, writer({}), limit, workers_of(client), progress)
+                write_in_parts(rows, parts, writer({}), limit, workers_of(client), heard)
                 return open_store(path)
-        _write(rows, writer(described(rows)), limit // 8, progress)
+        _write(rows, writer(described(rows)), limit // 8, heard)
     return open_store(path)
 
 

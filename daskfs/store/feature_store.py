@@ -25,6 +25,7 @@ from daskfs.store.tile_reader import TileReader
 from daskfs.store.unfinished import SUFFIX
 from daskfs.store.verify import damaged_parts
 from daskfs.watching.base import Progress
+from daskfs.watching.terminal import heard_by
 
 _opened: dict[tuple[str, str], tuple[tuple[int, int], FeatureStore]] = {}
 """Stores that this process was sent, by path and the manifest's digest, with the manifest's inode and time."""
@@ -330,20 +331,21 @@ class FeatureStore(Matrix):
         """Largest value of each column, float64 of shape (n_features,)."""
         return self._open("statistics/maximum").read()
 
-    def verify(self, progress: Progress | None = None) -> list[str]:
+    def verify(self, progress: Progress | bool | None = None) -> list[str]:
         """Read every chunk and check every length and checksum.
 
         Parameters
         ----------
-        progress : Progress, optional
-            Told how many files are done.
+        progress : Progress or True, optional
+            Told how many files are done; True: shown here.
 
         Returns
         -------
         list of str
             One line per damaged part, with the array, the chunk, the file and what is wrong; empty: all is well.
         """
-        return damaged_parts(self.path, progress)
+        with heard_by(progress) as heard:
+            return damaged_parts(self.path, heard)
 
     def sealed(self) -> FeatureStore:
         """Note the checksums of all chunks, as they stand now, in the manifest; return the store opened again.

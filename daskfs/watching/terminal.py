@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
+from daskfs.watching.base import Progress, Silent
 from daskfs.watching.notebook import Cell, is_notebook
 from daskfs.watching.state import State
 from daskfs.watching.watch import Viewer, Watch
@@ -148,6 +149,16 @@ def shown(stream: TextIO | None = None, name: str = "", **options: Any) -> Itera
     watch = Watch(name=name, **options)
     with watch.seen_by(viewer), watch.beating():
         yield watch
+
+
+@contextmanager
+def heard_by(progress: Progress | bool | None) -> Iterator[Progress]:
+    """Give who is told of steps: the one given; for True who shows them here, otherwise nobody."""
+    if progress is True:
+        with shown() as watch:
+            yield watch
+    else:
+        yield progress or Silent()
 
 
 @contextmanager

@@ -39,7 +39,7 @@ MEASURED_EVERY_S = 2.0
 """How often workers are asked what they hold and have read."""
 RATE_OVER_S = 6.0
 """Speeds are those of the last so many seconds."""
-FOUND_EVERY_S = 1.0
+FOUND_EVERY_S = 0.25
 MOST_VALUES = 400
 """Of the objective that are kept: beyond, every second one is dropped."""
 CLOSING_S = 2.0
@@ -128,6 +128,7 @@ class Watch:
         self._parts: list[list[object]] = []
         self._found: Found | None = None
         self._found_at = -FOUND_EVERY_S
+        self._not_asked: Callable[[], Found] | None = None
         self._values: list[tuple[float, float]] = []
         self._looked: dict[Viewer, float] = {}
         self._measured, self._measured_at = Measured({}, 0), -MEASURED_EVERY_S
@@ -161,6 +162,9 @@ class Watch:
 
     def finish(self) -> None:
         """End the step."""
+        if self._not_asked is not None:
+            with suppress(OSError, RuntimeError):  # of a node that is gone
+                self._note(self._not_asked, self._clock())
         if self._step is not None:
             name, seconds = self._step.name, self._clock() - self._since
             self.seconds[name] = self.seconds.get(name, 0.0) + seconds
@@ -190,11 +194,15 @@ class Watch:
             self._follower.end_part()
 
     def learn(self, find: Callable[[], Found]) -> None:
-        """Note what was found, once a second."""
+        """Note what was found, some times a second, and what was found last."""
         now = self._clock()
         if now - self._found_at < FOUND_EVERY_S and self._found is not None:
+            self._not_asked = find
             return
-        self._found, self._found_at = find(), now
+        self._note(find, now)
+
+    def _note(self, find: Callable[[], Found], now: float) -> None:
+        self._found, self._found_at, self._not_asked = find(), now, None
         with self._lock:
             if self._values and self._found.at < self._values[-1][0]:
                 self._values.clear()  # another fit

@@ -6,6 +6,7 @@ What takes long installs SLURM where it may (`tests.integration.batch_system`); 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -315,7 +316,7 @@ def test_a_pipeline_within_one_allocation_gives_the_bits_of_one_here(slurm, work
     workshop.write("table.csv", table(400))
     here = workshop.daskfs("run", workshop.pipeline(output="here", store={"path": "here.zarr"}))
     assert here.code == 0, here.errors
-    pipeline = workshop.pipeline(cluster={"interface": "lo", "memory_limit": "600MiB"})
+    pipeline = workshop.pipeline(cluster=IN_YAML)
     command = [sys.executable, "-W", "ignore", "-m", "daskfs", "run", str(pipeline), "--runner", "slurm"]
     done = subprocess.run(
         ["srun", "--ntasks=5", "--mem-per-cpu=800", *command],
@@ -326,3 +327,33 @@ def test_a_pipeline_within_one_allocation_gives_the_bits_of_one_here(slurm, work
     assert "Traceback" not in done.stderr
     assert run_of(workshop.folder / "trial") == run_of(workshop.folder / "here")
     assert list((workshop.folder / "trial.jobs").glob("daskfs-*")) == []  # where the tasks met
+
+
+@pytest.fixture
+def pbs(slurm) -> dict[str, Any]:
+    """The commands of PBS in front of SLURM, Debian's slurm-wlm-torque."""
+    if shutil.which("qsub") is None or shutil.which("qstat") is None:
+        pytest.skip("slurm-wlm-torque, with qsub and qstat, is not installed")
+    return IN_YAML | {"kind": "pbs", "prologue": [f"export PYTHONPATH={ENVIRONMENT['PYTHONPATH']}"]}
+
+
+@pytest.mark.slow
+def test_a_pipeline_through_qsub_gives_the_bits_of_one_here(pbs, workshop):
+    workshop.write("table.csv", table(400))
+    here = workshop.daskfs("run", workshop.pipeline(output="here"))
+    there = workshop.daskfs("run", workshop.pipeline(output="there", cluster=pbs))
+    assert (here.code, there.code) == (0, 0), there.errors
+    assert run_of(workshop.folder / "there") == run_of(workshop.folder / "here")
+    assert "2 workers are there" in there.errors
+    assert jobs() == []
+
+
+@pytest.mark.slow
+def test_a_job_of_pbs_that_dies_at_its_start_shows_its_log(pbs, workshop):
+    workshop.write("table.csv", table())
+    bad = pbs | {"prologue": ["echo 'no such module: nothing' >&2", "exit 3"]}
+    ended = workshop.daskfs("run", workshop.pipeline(cluster=bad))
+    assert ended.code == 2
+    assert "ended before its worker came (complete)" in ended.errors
+    assert ended.errors.splitlines()[-1] == "  no such module: nothing"
+    assert jobs() == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tracemalloc
@@ -23,11 +24,14 @@ KINDS = [
     {"rule": "exchange", "loss": "logistic"},
     {"rule": "os", "loss": "squared_hinge"},
     {"rule": "exchange", "engine": "lazy", "order": "shuffled"},
+    {"rule": "exchange", "feature_groups": np.arange(300) // 4, "ridge": 0.0},
+    {"rule": "exchange", "loss": "logistic", "feature_groups": np.arange(300) % 90, "counts": "features"},
+    {"rule": "os", "loss": "squared_hinge", "feature_groups": np.arange(300) // 2, "block_columns": 16},
 ]
 
 
 def kind_name(kind):
-    return "-".join(kind.values())
+    return "-".join(value if isinstance(value, str) else name for name, value in kind.items())
 
 
 def make_arrays(dtype=np.float32):
@@ -100,17 +104,17 @@ def test_an_interrupted_selection_ends_with_the_same_bits(stores, tmp_path, kind
 
 
 class CountingMatrix:
-    """Counts the columns that are read."""
+    """Counts the columns that are read, or what else they count."""
 
-    def __init__(self, matrix):
-        self._matrix, self.n_columns = matrix, 0
+    def __init__(self, matrix, counted=None):
+        self._matrix, self._counted, self.n_columns = matrix, counted, 0
 
     def __getattr__(self, name):
         return getattr(self._matrix, name)
 
     def read(self, rows, columns=slice(None), out=None):
         block = self._matrix.read(rows, columns, out)
-        self.n_columns += block.shape[1]
+        self.n_columns += block.shape[1] if self._counted is None else self._counted(columns)
         return block
 
 
@@ -118,6 +122,17 @@ def test_an_epoch_reads_every_column_once(stores):
     read = CountingMatrix(stores["numbers"])
     selector = OnlineSubstitution(10, n_epochs=2).fit_matrix(read)
     assert read.n_columns == 300 * selector.n_epochs_
+
+
+def test_groups_that_are_neighbours_are_read_about_once(tmp_path):
+    """Counted in tiles: a group that two tiles share is read with both. Scattered ones take as wide blocks as fit."""
+    X = np.random.default_rng(0).standard_normal((6000, 1200)).astype(np.float32)
+    store = ingest(X, tmp_path / "s.zarr", y=X[:, 0], tile_shape=(2048, 40))
+    n_tiles, tiles_of = 30, lambda columns: len(np.unique(np.arange(1200)[columns] // 40))
+    for labels, most in ((np.arange(1200) // 7, 1.3), (np.arange(1200) % 100, 1.0)):
+        read = CountingMatrix(store, tiles_of)
+        OnlineSubstitution(2, feature_groups=labels, n_epochs=1).fit_matrix(read)
+        assert read.n_columns == n_tiles if most == 1.0 else n_tiles <= read.n_columns <= most * n_tiles
 
 
 def test_a_limit_that_is_too_small_is_refused_with_what_would_fit():
@@ -168,6 +183,40 @@ def test_buffers_are_those_of_the_plan(tmp_path, dtype, options, limited):
     promised = selector.result_.memory["promised_nbytes"]["client"]
     assert peak <= promised <= (limit or promised)
     assert peak > 128 * 40_000 * selector._columns().dtype_of(dtype).itemsize
+
+
+@pytest.mark.filterwarnings("ignore:.*although constant")
+@pytest.mark.parametrize(
+    ("dtype", "is_scattered", "options"),
+    [
+        pytest.param("float32", False, {"loss": "squared"}, marks=pytest.mark.slow),
+        ("int8", True, {"loss": "logistic", "counts": "features", "n_features_to_select": 100}),
+        pytest.param("float32", False, {"loss": "squared_hinge", "rule": "os"}, marks=pytest.mark.slow),
+        ("int8", True, {"loss": "squared", "schedule": "screen"}),
+    ],
+)
+def test_buffers_of_groups_are_those_of_the_plan(tmp_path, dtype, is_scattered, options):
+    """Of 90 columns and of one, at the least limit; some columns are constant."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(-3, 4, (6000, 512)).astype(np.int8)
+    X[:, ::50] = 1
+    y = np.sign(X[:, :10].sum(axis=1) + rng.standard_normal(6000))
+    labels = np.concatenate([np.repeat(np.arange(4), 90), np.arange(4, 156)])
+    labels = rng.permutation(labels) if is_scattered else labels
+    options = {"n_features_to_select": 4, "n_epochs": 2, "feature_groups": labels} | options
+    store = ingest(X, tmp_path / "s.zarr", y=y, dtype=dtype, tile_shape=(2048, 64))
+    with pytest.raises(PlanError, match="allow at least") as fault:
+        OnlineSubstitution(**options).plan(6000, 512, dtype, 1, tile_shape=(2048, 64))
+    limit = int(re.search(r"allow at least ([\d,]+) bytes", str(fault.value))[1].replace(",", ""))
+    OnlineSubstitution(**options).fit(store.take(np.arange(600)))  # loads and compiles
+    tracemalloc.start()
+    try:
+        selector = OnlineSubstitution(memory_limit=limit, **options).fit(store)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    promised = selector.result_.memory["promised_nbytes"]["client"]
+    assert peak <= promised <= limit
 
 
 MEASURED = """

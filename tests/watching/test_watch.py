@@ -143,7 +143,7 @@ def test_a_log_gets_a_line_for_each_step_that_took_a_second_and_one_a_minute(clo
     assert watch.seconds == {"evaluate": 3.5}
 
 
-def test_what_was_found_is_asked_for_once_a_second_and_its_history_stays_short(clock):
+def test_what_was_found_is_asked_for_some_times_a_second_and_its_history_stays_short(clock):
     watch, asked = Watch(clock=clock), []
 
     def found(at):
@@ -152,6 +152,10 @@ def test_what_was_found_is_asked_for_once_a_second_and_its_history_stays_short(c
     for at in range(3):
         watch.learn(found(float(at)))
     assert asked == [0.0]
+    watch.finish()
+    assert asked == [0.0, 2.0], "what was found last is known in the end"
+    clock.passes(1.0)
+    watch.learn(found(0.0))
     for at in range(1, 2000):
         clock.passes(1.0)
         watch.learn(found(float(at)))

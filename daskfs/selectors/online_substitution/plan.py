@@ -186,7 +186,7 @@ def _fewer(shape: SubstitutionShape, limit: int) -> str:
     while fits > 0 and shape.whole(fits, shape.together, 0).nbytes > limit:
         fits = fits - 1 if fits < 64 else fits * 63 // 64
     if shape.n_groups:
-        return f"select fewer groups, with at most {fits} columns" if fits else "cut the largest group"
+        return f"select fewer groups, with at most {fits} columns" if fits else "make the largest groups smaller"
     return f"select at most {fits} features" if fits else "set block_columns lower"
 
 

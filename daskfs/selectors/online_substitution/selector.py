@@ -89,6 +89,9 @@ from daskfs.selectors.shared.refit import MeanLoss, SelectedFit, refit_selected
 from daskfs.selectors.shared.ridge import Effort
 from daskfs.selectors.shared.run import Run
 
+TILES_OF_GROUPS = 4
+"""Tiles' widths that are read at once where groups are neighbours, but end elsewhere than tiles."""
+
 
 class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
     """Select features out of a stream of columns, holding no more columns than are asked for.
@@ -97,7 +100,8 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
     ----------
     order : {"fixed", "shuffled"} or array of int
         In which order columns come: as they stand, in another random order in each epoch (groups of 1,024 neighbours,
-        so that a tile is read once, and at random within a group), or the one given, which may leave columns out.
+        so that a tile is read once, and at random within a group), or the one given, which may leave columns out. With
+        `feature_groups` groups come as their first columns do.
     check : bool
         Whether the rules "os" and "paper" refuse a candidate with which the loss does not fall enough.
     engine : {"auto", "gram", "lazy", "naive"}
@@ -109,7 +113,8 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
     fit_intercept : bool
         Whether there is an intercept.
     always_include : array of int or str, optional
-        Columns, by number or name, that are selected whatever else; they count among `n_features_to_select`.
+        Columns, by number or name, that are selected whatever else, and their groups with them; they count among
+        `n_features_to_select`.
     block_columns : int, optional
         Columns decided on with one set of products (a batch); by default 32 to 128, no more than are selected.
     counts : {"groups", "features"}
@@ -353,8 +358,8 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
         n_selected = n_selected or (self._n_selected(shape.n_features) if groups is None else groups.capacity)
         batch, widest = batch_of(self.block_columns, n_selected), 1 if groups is None else groups.widest
         tile_rows, tile_columns = shape.tile_shape or (1, 1)
-        if groups is not None and not groups.are_adjacent:  # the wider a block, the fewer tiles are read again
-            tile_columns = shape.n_features
+        if groups is not None and widest > 1:  # the wider a block, the fewer tiles are read again with another one
+            tile_columns = TILES_OF_GROUPS * tile_columns if groups.are_adjacent else shape.n_features
         return SubstitutionShape(
             n_samples=shape.n_samples,
             n_features=shape.n_features,

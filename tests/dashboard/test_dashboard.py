@@ -1,0 +1,206 @@
+"""A run on Dask's dashboard: what the scheduler knows of it, spans, gauges, and a page that a browser shows."""
+
+import json
+import signal
+import threading
+import time
+import urllib.request
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import daskfs
+from benchmarks.dashboard_picture import browser, dashboard_of, make_store, opened, started
+from daskfs.cluster.open import open_cluster
+from daskfs.dashboard.plugin import NAME, RunsOnDashboard
+from daskfs.dashboard.shown import on_dashboard
+from daskfs.watching.base import Found
+from daskfs.watching.watch import Viewer, Watch
+
+
+class Kept(Viewer):
+    """Keeps what is said."""
+
+    def __init__(self):
+        self.now, self.later = [], []
+
+    def told(self, text):
+        self.now.append(text)
+
+    def noted(self, text):
+        self.later.append(text)
+
+
+@pytest.fixture(scope="module")
+def workers():
+    with open_cluster("local", 1) as opened:
+        yield opened
+
+
+def seen_on(workers, kept=None):
+    watch = Watch(*([kept] if kept else []), name="genes")
+    watch.promised = {"client": 10 << 30, "worker": 1 << 30}
+    return watch
+
+
+def page(address):
+    with urllib.request.urlopen(address, timeout=30) as answer:
+        return answer.read().decode()
+
+
+def until(found, seconds=60.0):
+    """Wait for what another process does; returns what `found` does in the end."""
+    end = time.monotonic() + seconds
+    while not (value := found()) and time.monotonic() < end:
+        time.sleep(0.05)
+    return value
+
+
+def test_the_address_is_told_to_who_looks_and_the_log_says_the_port_alone(workers):
+    kept = Kept()
+    with on_dashboard(workers, watch := seen_on(workers, kept)):
+        address = watch.dashboard
+        assert address.endswith("/daskfs")
+        assert kept.now == [f"dashboard: {address}"]
+        secret = address.split("/")[3]
+        assert len(secret) > 20
+        assert secret not in "".join(kept.later)
+        assert address.split("/")[2] in kept.later[0]
+        assert "<title>" in page(address)
+        with pytest.raises(urllib.error.HTTPError):
+            page(address.replace(secret, "guessed"))
+    assert watch.dashboard is None
+
+
+def test_the_scheduler_hears_of_the_run_and_workers_say_what_they_read_and_hold(workers, tmp_path):
+    X = np.random.default_rng(0).standard_normal((2000, 60)).astype(np.float32)
+    store = daskfs.ingest(X, tmp_path / "x.zarr", y=X[:, 0] - X[:, 1])
+    with on_dashboard(workers, watch := seen_on(workers)):
+        daskfs.FGM(5, n_features_per_pass=1).fit_matrix(store, workers=workers, progress=watch)
+        watch.start("fgm", 5)
+        for viewer in watch.viewers:
+            viewer.beat(watch.state)
+        heard = json.loads(page(f"{watch.dashboard}.json"))
+        assert heard["runs"][-1]["name"] == "genes"
+        assert heard["runs"][-1]["n_selected"] == 5
+        assert heard["runs"][-1]["selected"][0] == "x0"
+        assert heard["runs"][-1]["dashboard"] is None, "who reads the page knows it; others need not"
+
+        def measured():
+            found = watch.measure()
+            return found if found.read_nbytes >= 5 * X.nbytes else None
+
+        found = until(measured)
+        assert set(found.memory) == {"client", "worker-0"}
+        assert all(nbytes > 20 << 20 for nbytes in found.memory.values())
+        spans = workers.client.run_on_scheduler(names_of_spans)
+        assert ("daskfs", "genes", "fgm-scores") in spans
+        assert spans.count(("daskfs", "genes", "fgm-scores")) == 1, "all passes in one"
+
+
+def names_of_spans(dask_scheduler=None):
+    return [span.name for span in dask_scheduler.extensions["spans"].spans.values()]
+
+
+def test_a_run_in_this_thread_has_no_dashboard_and_loads_no_distributed():
+    import subprocess
+    import sys
+
+    code = """
+import sys
+from daskfs.cluster.workers import Here
+from daskfs.dashboard.shown import on_dashboard
+from daskfs.watching.watch import Watch
+with on_dashboard(Here(), Watch()):
+    pass
+assert "distributed" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_scheduler_that_takes_no_plugins_keeps_nobody_from_working():
+    def refuse(*_):
+        raise ValueError("plugins are not allowed")
+
+    from daskfs.cluster.workers import OnDask
+
+    client = SimpleNamespace(register_plugin=refuse, dashboard_link="http://node:8787/status")
+    kept = Kept()
+    with on_dashboard(OnDask(client), watch := seen_on(None, kept)):
+        assert watch.dashboard == "http://node:8787/status"
+    assert kept.now == ["dashboard: http://node:8787/status"]
+
+
+def test_a_cluster_without_a_dashboard_tells_no_address():
+    kept = Kept()
+    with open_cluster("threads", 1, dashboard_address=None) as workers, on_dashboard(workers, seen_on(workers, kept)):
+        assert workers.client.submit(sum, [1, 2]).result() == 3
+    assert kept.now == kept.later == []
+
+
+def test_the_plugin_keeps_the_latest_runs_and_nothing_that_is_no_run():
+    plugin = RunsOnDashboard()
+    for k in range(20):
+        plugin.log_event("daskfs", {"run": f"run-{k}"})
+    plugin.log_event("daskfs", "nothing")
+    plugin.log_event("other", {"run": "other"})
+    assert list(plugin.runs) == [f"run-{k}" for k in range(12, 20)]
+    assert plugin.name == NAME
+
+
+def test_runs_are_gauges_for_prometheus():
+    prometheus = pytest.importorskip("prometheus_client", reason="prometheus_client is not installed")
+    from daskfs.dashboard.gauges import Gauges
+
+    watch = Watch(name="genes")
+    watch.start("fgm", 4)
+    watch.advance(1)
+    watch.learn(lambda: Found(1.0, "pass", 12.5, 3, ("a", "b", "c")))
+    measured = {"here:1": ["0", 5 << 20, 1000]}
+    gauges = Gauges(SimpleNamespace(runs={"genes": watch.state.to_document()}, measured=lambda: measured))
+    try:
+        text = prometheus.generate_latest().decode()
+    finally:
+        gauges.close()
+    assert 'daskfs_step_share{run="genes"} 0.25' in text
+    assert 'daskfs_objective{run="genes"} 12.5' in text
+    assert 'daskfs_features_selected{run="genes"} 3.0' in text
+    assert 'daskfs_read_bytes_total{worker="0"} 1000.0' in text
+
+
+@pytest.mark.slow
+def test_a_browser_finds_live_numbers_on_the_page_of_a_real_run(tmp_path):
+    if browser() is None:
+        pytest.skip("no chromium is installed")
+    make_store(tmp_path / "genes.zarr", 60_000, 300)
+    run = started(tmp_path)
+    try:
+        first, later, errors = opened(dashboard_of(tmp_path, run), two_looks)
+    finally:
+        run.send_signal(signal.SIGINT)
+        run.wait()
+    assert "planted-genes" in first
+    assert "Selected so far" in first
+    assert "gene_" in first
+    assert "fgm, pass" in first
+    assert first != later, "the numbers live"
+    assert not errors
+
+
+async def two_looks(tab):
+    import asyncio
+
+    first = ""
+    while "gene_" not in first:
+        await asyncio.sleep(0.5)
+        first = await tab.text()
+    later = first
+    while later == first:
+        await asyncio.sleep(0.5)
+        later = await tab.text()
+    return first, later, tab.errors
+
+
+def test_no_thread_of_a_watch_is_left():
+    assert not any(thread.name == "daskfs-watch" for thread in threading.enumerate())
