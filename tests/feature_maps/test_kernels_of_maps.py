@@ -98,3 +98,17 @@ def test_the_columns_of_a_map_that_are_kept_take_what_was_promised(feature_map, 
     finally:
         tracemalloc.stop()
     assert peak <= plan.client_nbytes + plan.task_nbytes + X.nbytes + (1 << 20)
+
+
+@pytest.mark.parametrize("feature_map", ["additive_gaussian", "splines", "additive_chi2"])
+def test_values_that_few_rows_have_are_not_predicted_far_from_all_others(feature_map):
+    """Most values of a column are small and a few are large: components that hardly vary say little of other rows."""
+    worst = []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X = np.exp(2.5 * rng.standard_normal((4000, 4)))
+        X[:, 2:] = (rng.random((4000, 2)) < 0.03) * X[:, 2:]
+        y = np.log1p(X[:, 0]) - 0.5 * np.log1p(X[:, 1]) + rng.standard_normal(4000)
+        selector = FGM(4, feature_map=feature_map).fit(X[:1000], y[:1000])
+        worst.append(np.abs(selector.predict(X[1000:]) - y.mean()).max() / np.abs(y - y.mean()).max())
+    assert max(worst) < 3.0

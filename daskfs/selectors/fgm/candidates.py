@@ -65,6 +65,8 @@ class Candidates(ABC):
 
     kind: ClassVar[str] = "features"
     """What users call a unit."""
+    makes_several = False
+    """Whether a unit is several columns that are made of one, on a scale that they share."""
 
     def __init__(self, run: Run, cut: Cut) -> None:
         self.run, self.cut = run, cut
@@ -289,7 +291,7 @@ class ImplicitColumns(Candidates):
         self, run: Run, cut: Cut, implicit: ImplicitMatrix, cost: MapCost, scaling: Callable[[], Scaling]
     ) -> None:
         super().__init__(run.over(implicit), cut)
-        self.implicit, self.cost = implicit, cost
+        self.implicit, self.cost, self.makes_several = implicit, cost, cost.columns_per_unit > 1
         self.stored, self._apart, self._scaling = run, implicit.apart(), scaling
 
     @property

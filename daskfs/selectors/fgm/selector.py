@@ -447,10 +447,13 @@ class FGM(SelectsGroups):
         loss, columns = find_loss(self.loss_), problem.columns_of(features)
         ridge = None if loss.is_likelihood else 1.0 / (self.C_ * float(weight.sum()))
         mean_loss = MeanLoss(loss.name, 1.0 if loss.is_classifier else None, ridge=ridge)
-        fits = []
+        fits, of_map = [], None
+        if passes.candidates.makes_several:
+            inverse = problem.scaling_of(features)[1]
+            of_map = 1.0 / np.where(inverse > 0.0, inverse, 1.0)
         for target in y:
             held = Run(ArrayMatrix(columns.T, target, weight), self.method, task_limit=run.task_limit)
-            fits.append(refit_selected(held, np.arange(len(features)), mean_loss, run.matrix.shape[1]))
+            fits.append(refit_selected(held, np.arange(len(features)), mean_loss, run.matrix.shape[1], of_map))
         coef, intercept = np.array([fit.coef for fit in fits]), np.array([fit.intercept for fit in fits])
         places = features if self.made_ is None else np.argsort(self.selected_)
         self.coef_[..., places] = coef if len(y) > 1 else coef[0]

@@ -34,6 +34,7 @@ BLOCK_VALUES = 2**20  # of X, in blocks that depend on the number of columns alo
 MAX_STEPS, MAX_HALVINGS = 50, 30
 TOLERANCE = 1e-10  # of a step's gain, in parts of the loss without features: the error left is its square
 LOOKS = 3  # at the approximation of a loss other than the squared one
+LEAST_RIDGE_OF_MAP = 1e-5  # of the curvature; components that hardly vary had coefficients of 10⁵ without
 NEGLIGIBLE = 1e-6  # part of the loss without features, below which classes count as linearly separable
 
 
@@ -72,7 +73,11 @@ class MeanLoss:
 
 
 def refit_selected(
-    run: Run, columns: np.ndarray, mean_loss: MeanLoss = MeanLoss(), n_candidates: int | None = None
+    run: Run,
+    columns: np.ndarray,
+    mean_loss: MeanLoss = MeanLoss(),
+    n_candidates: int | None = None,
+    scale_of_map: np.ndarray | None = None,
 ) -> SelectedFit:
     """Fit the target on some columns of a matrix, with an intercept.
 
@@ -86,6 +91,9 @@ def refit_selected(
     mean_loss : MeanLoss
     n_candidates : int, optional
         Out of how many columns these were selected: what the choice of the ridge must know. By default the matrix's.
+    scale_of_map : ndarray of shape (n_columns,), optional
+        Of several columns that a map makes of one the scale that they share: on it no coefficient is quite free, for a
+        component that varies in a few rows alone says nothing of others there.
 
     Returns
     -------
@@ -109,6 +117,10 @@ def refit_selected(
         start = np.zeros(len(columns) + 1)
         start[0] = _finite(null_intercept(loss, location), total)
         model = Model(loss, mean_loss.positive, float(threshold), start, centre, scale)
+        if scale_of_map is not None:
+            curvature = min(find_loss(loss).curvature_bound, 1.0)
+            share = np.divide(scale_of_map, scale, out=np.zeros(len(scale)), where=scale > 0.0)
+            blocks.penalty[1:] = LEAST_RIDGE_OF_MAP * curvature * share**2
         terms = blocks.terms(model, total)
         if is_chosen:
             n_candidates = run.matrix.shape[1] if n_candidates is None else n_candidates
@@ -134,7 +146,10 @@ class Terms(NamedTuple):
 
     def with_ridge(self, solution: np.ndarray, ridge: float) -> Terms:
         """Return the terms with ``½ ridge Σ b²``, which leaves the intercept alone."""
-        penalty = np.concatenate([[0.0], np.full(len(solution) - 1, ridge)])
+        return self.with_penalty(solution, np.concatenate([[0.0], np.full(len(solution) - 1, ridge)]))
+
+    def with_penalty(self, solution: np.ndarray, penalty: np.ndarray) -> Terms:
+        """Return the terms with ``½ Σ penalty b²``."""
         value = self.value + 0.5 * float((penalty * solution**2).sum())
         return Terms(value, self.gradient + penalty * solution, self.hessian + np.diag(penalty))
 
@@ -193,7 +208,7 @@ def _descend(
             break
         model, plain, terms = _shortened(blocks, model, step, terms.value, total, ridge)
         value = terms.value
-    penalty = 0.5 * ridge * float((model.solution[1:] ** 2).sum())
+    penalty = 0.5 * float(((ridge + blocks.penalty[1:]) * model.solution[1:] ** 2).sum())
     return _Descent(model, plain, max(value - penalty, 0.0), n_steps, n_dependent)
 
 
@@ -230,6 +245,8 @@ class SelectedBlocks:
             kept = ArrayMatrix(_gathered(matrix, columns, pieces), y, weight, matrix.names[columns])
             run, self.columns = Run(kept, run.name), slice(None)
         self.run, self.parts = run, [run.rows(*piece) for piece in pieces]
+        self.penalty = np.zeros(len(columns) + 1)
+        """Of each square of intercept and standardised coefficients, halved: part of the terms."""
 
     def moments(self, positive: float | None) -> tuple[float, float, np.ndarray, np.ndarray]:
         """Return the sum of the weights, the target's mean, means and standard deviations of the columns."""
@@ -247,7 +264,8 @@ class SelectedBlocks:
         """Return value, gradient and Hessian of the mean loss."""
         parts = self.run.map("refit", terms_on_rows, self.parts, self.columns, model)
         value, gradient = _sum(part.value for part in parts) / total, _sum(part.gradient for part in parts) / total
-        return Terms(float(value), np.asarray(gradient), np.asarray(_sum(part.hessian for part in parts) / total))
+        terms = Terms(float(value), np.asarray(gradient), np.asarray(_sum(part.hessian for part in parts) / total))
+        return terms.with_penalty(model.solution, self.penalty) if self.penalty.any() else terms
 
 
 def _gathered(matrix: Matrix, columns: np.ndarray, pieces: list[tuple[int, int]]) -> np.ndarray:
