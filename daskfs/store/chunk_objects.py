@@ -149,12 +149,15 @@ class ObjectFiles:
     def _next(self, rows: Sequence[int], columns: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
         """Return the rows and columns of tiles that are read next, where these go on from the last ones."""
         last_rows, last_columns = getattr(self._last, "tiles", ((), ()))
-        self._last.tiles = rows, columns
-        if last_columns == columns and last_rows and rows[0] - last_rows[-1] in (0, 1) and rows != last_rows:
-            return range(rows[-1] + 1, min(self._grid[0], rows[-1] + 1 + len(rows))), columns
-        if last_rows == rows and last_columns and columns[0] - last_columns[-1] in (0, 1) and columns != last_columns:
-            return rows, range(columns[-1] + 1, min(self._grid[1], columns[-1] + 1 + len(columns)))
-        return (), ()
+        if (rows, columns) == (last_rows, last_columns):  # a few rows of the same tiles
+            return self._last.ahead  # type: ignore[no-any-return]
+        ahead: tuple[Sequence[int], Sequence[int]] = (), ()
+        if last_columns == columns and last_rows and rows[0] - last_rows[-1] in (0, 1):
+            ahead = range(rows[-1] + 1, min(self._grid[0], rows[-1] + 1 + len(rows))), columns
+        elif last_rows == rows and last_columns and columns[0] - last_columns[-1] in (0, 1):
+            ahead = rows, range(columns[-1] + 1, min(self._grid[1], columns[-1] + 1 + len(columns)))
+        self._last.tiles, self._last.ahead = (rows, columns), ahead
+        return ahead
 
     def _part(self, tile: tuple[int, ...]) -> Part | None:
         file = tuple(number // per for number, per in zip(tile, self._per_file, strict=True))

@@ -255,6 +255,20 @@ def test_what_is_on_its_way_is_a_term_of_the_plan(server, tmp_path):
         selector.plan(N, P, "float32", AHEAD_NBYTES + 1000, tile_shape=store.tile_shape, ahead_nbytes=AHEAD_NBYTES)
 
 
+def test_rows_that_are_read_few_at_a_time_are_asked_for_once_and_ahead(server):
+    store = made("s3://bucket/few.zarr")
+    server.latency_s, before = 0.01, server.seen["GET"]
+    asked = []
+    for start in range(0, N, 128):
+        np.testing.assert_array_equal(
+            store.read(slice(start, start + 128)), DENSE[store.source_rows[start : start + 128]]
+        )
+        asked.append(server.seen["GET"] - before)
+    n_tiles = store.tiles.grid_shape[0] * store.tiles.grid_shape[1]
+    assert asked[-1] == n_tiles + 1  # and source_rows
+    assert asked[5] >= 3 * store.tiles.grid_shape[1]  # the rows of tiles 0, 1 and, ahead, 2
+
+
 def test_storage_options_travel_and_the_environment_does_not(server, monkeypatch):
     options = {"endpoint": server.url, "access_key_id": "tests", "secret_access_key": "hidden", "region": "us-east-1"}
     made("s3://bucket/x.zarr")
