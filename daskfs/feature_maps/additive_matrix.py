@@ -279,4 +279,6 @@ def cost_of(
     text = (
         f"{n_features * width:,} columns, {width} of each of {n_features:,} variables, each value looked at once a pass"
     )
-    return MapCost(n_features, n_features * width, width, task, text, read, -(-n_features // cut.width))
+    return MapCost(
+        n_features, n_features * width, width, task, text, read, -(-n_features // cut.width), 64 * n_features
+    )

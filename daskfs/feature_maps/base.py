@@ -66,6 +66,8 @@ class MapCost:
     """Decoded bytes that a pass reads."""
     n_tasks: int = 1
     """Of a pass."""
+    sent_nbytes: int = 0
+    """Of the map's knowledge of the columns, which tasks are sent."""
 
     def most_columns(self, n_units: int) -> int:
         """Return how many columns so many units have at most."""

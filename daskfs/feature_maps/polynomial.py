@@ -33,7 +33,7 @@ from annotated_types import Ge
 from daskfs.errors import ConfigError, DataError, did_you_mean
 from daskfs.feature_maps.base import FeatureMap, Given, MapCost
 from daskfs.feature_maps.product_scaling import Weights
-from daskfs.feature_maps.products import ProductMatrix, Rules, cut
+from daskfs.feature_maps.products import SENT_NBYTES, ProductMatrix, Rules, cut
 from daskfs.kernels.fgm.pairs import MOST_PARENTS, n_implicit
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.names import Names
@@ -134,6 +134,7 @@ class Polynomial(FeatureMap):
         _check_number(n_features)
         sizes = cut(n_samples, n_features, itemsize, n_entries, n_classes, task_nbytes)
         n_ranges = -(-n_features // sizes.width)
+        follows_one = self.hierarchy is not None and (n_entries is None or self.hierarchy == "weak")
         n_products = n_in_sets = n_features * (n_features + 1) // 2
         if names is not None and (self.within is not None or self.between is not None):
             n_in_sets = _n_products(*self._sets(names, n_features))
@@ -149,16 +150,25 @@ class Polynomial(FeatureMap):
             text += f"{n_multiplied:.2g} multiplications a pass; their variances are {kept}"
         else:
             text += f"some {n_multiplied:.2g} products of entries a pass at most, where rows are of like length"
-        if n_ranges > 1:
+        if n_ranges > 1 and not follows_one:
             text += f"; in {n_ranges:,} ranges of columns, each read {n_ranges + 1:,} times a pass"
         if names is None and (self.within is not None or self.between is not None):
             text += "; fewer, those of the sets of columns, whose names are not known yet"
         if self.hierarchy is not None:
             text += "; fewer in each pass, those of selected columns"
         n_units = n_in_sets + n_features * (self.r > 0.0)
-        n_reads = 2 if n_ranges == 1 else n_ranges + 2
-        n_tasks = n_ranges + n_ranges * (n_ranges + 1) // 2
-        return MapCost(n_units, n_implicit(n_features), 1, sizes.terms, text, n_reads * value_nbytes, n_tasks)
+        n_reads = 2 if n_ranges == 1 or follows_one else n_ranges + 2
+        n_tasks = n_ranges + (n_ranges if follows_one else n_ranges * (n_ranges + 1) // 2)
+        return MapCost(
+            n_units,
+            n_implicit(n_features),
+            1,
+            sizes.terms,
+            text,
+            n_reads * value_nbytes,
+            n_tasks,
+            SENT_NBYTES * n_features,
+        )
 
     def _rules(self, left: np.ndarray, right: np.ndarray) -> Rules:
         n_features = len(left)

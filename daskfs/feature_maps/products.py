@@ -45,6 +45,10 @@ READ_NBYTES = 40
 """Of an entry of a sparse store while it is read."""
 CAUTION = 20.0
 """By which FGM's default C is divided: with so many candidates, what a large C leaves of the loss picks noise."""
+SENT_NBYTES = 72
+"""Of a column: centres, scales and sets."""
+COLUMN_NBYTES = 136
+"""Of two sparse columns: where their entries start and in which order they stand, and their bounds."""
 NARROW = 32
 """Columns of a range, before rows are read in shorter pieces."""
 LONG_SHARE = 0.02
@@ -76,7 +80,7 @@ def cut(
             _sizes_of_sparse(n_samples, n_features, itemsize, n_entries, n_classes, w) for w in _halved(n_features, 1)
         ]
     else:
-        spreads_nbytes = SPREADS_NBYTES if limit is None else min(SPREADS_NBYTES, limit // 4)
+        spreads_nbytes = SPREADS_NBYTES if limit is None else min(SPREADS_NBYTES, limit // 2)
         ways = [
             _sizes_of_dense(n_samples, n_features, itemsize, n_classes, width, piece_nbytes, spreads_nbytes)
             for piece_nbytes, least in ((PIECE_NBYTES, NARROW), (PIECE_NBYTES // 8, NARROW), (0, 1))
@@ -99,10 +103,10 @@ def _sizes_of_sparse(
     n_samples: int, n_features: int, itemsize: int, n_entries: int, n_classes: int, width: int
 ) -> Sizes:
     of_range = -(-n_entries * width // max(1, n_features))
-    terms = {"centres, scales and sets of the columns": 72 * n_features}
+    terms = {"centres, scales and sets of the columns": SENT_NBYTES * n_features}
     terms["entries of two ranges of columns"] = (1 if width == n_features else 2) * of_range * 3 * (4 + itemsize)
     terms["entries on their way"] = min(of_range, READ_ENTRIES) * READ_NBYTES
-    terms["sums of products"] = width * (8 * (n_classes + 3) + 4 + 56)
+    terms["sums of products, bounds of columns"] = width * (8 * (n_classes + 3) + 4 + COLUMN_NBYTES)
     terms["vectors by rows"] = (8 * n_classes + 24) * n_samples
     return Sizes(width, 0, False, terms)
 
@@ -113,7 +117,7 @@ def _sizes_of_dense(
     every = 4 * n_features * (n_features + width)
     keeps = every <= spreads_nbytes
     piece = min(n_samples, max(BAND_ROWS, piece_nbytes // (width * itemsize)))
-    terms = {"centres, scales and sets of the columns": 72 * n_features}
+    terms = {"centres, scales and sets of the columns": SENT_NBYTES * n_features}
     terms["sums of products"] = (n_classes + 3) * tiled(width) ** 2 * 8
     terms["bands of rows"] = 3 * tiled(width) * BAND_ROWS * 8
     terms["pieces of two ranges of columns"] = 4 * piece * width * itemsize
@@ -145,7 +149,8 @@ class DenseProducts(NamedTuple):
 class SparseProducts(NamedTuple):
     """Products of sparse columns that one task scores."""
 
-    first: slice
+    first: slice | np.ndarray
+    """Where they are named one by one, those that are selected."""
     second: slice
     start: int
     """Of the first ones, the longest first, those from here on,"""
@@ -224,7 +229,12 @@ class ProductMatrix(ImplicitMatrix):
         pairs = [
             (ranges[k], other) for k in range(len(ranges)) for other in ranges[k:] if self._has_any(ranges[k], other)
         ]
-        if self.is_sparse and len(ranges) == 1:
+        if self.is_sparse and n_selected == 1:
+            tasks = range(min(n_tasks, len(parents)))
+            found.append(
+                [SparseProducts(parents, second, k, None, len(tasks), parents) for second in ranges for k in tasks]
+            )
+        elif self.is_sparse and len(ranges) == 1:
             n_long = max(1, int(LONG_SHARE * n_parents))
             tasks = range(n_tasks)
             found.append([SparseProducts(ranges[0], ranges[0], k, n_long, n_tasks, parents) for k in tasks])
@@ -333,8 +343,8 @@ class ProductMatrix(ImplicitMatrix):
 
     def _offer_sparse(self, v: np.ndarray, floor: float, part: SparseProducts, largest: Largest) -> None:
         """Score products of sparse columns."""
-        is_same, is_normalised = part.first == part.second, self.scaling.products.is_normalised
-        first = self._range(part.first)
+        is_same = isinstance(part.first, slice) and part.first == part.second
+        is_normalised, first = self.scaling.products.is_normalised, self._range(part.first)
         second = first if is_same else self._range(part.second)
         kind = LESSER if is_normalised else (SIGNED if self.is_signed and len(v) == 1 else PRODUCT)
         vectors, weighing = np.ascontiguousarray(first.of_base(v).T), self.scaling.products
@@ -359,10 +369,12 @@ class ProductMatrix(ImplicitMatrix):
                 self._bounds = vectors, found
             return found
 
-    def _range(self, columns: slice) -> SparseRange:
+    def _range(self, columns: slice | np.ndarray) -> SparseRange:
         """Return sparse columns as they are multiplied; all of them are kept where they are from pass to pass."""
-        by_squares = not self.scaling.products.is_normalised
-        if columns != slice(0, self.matrix.shape[1]):
+        by_squares, n_columns = not self.scaling.products.is_normalised, self.matrix.shape[1]
+        if not isinstance(columns, slice) and self.sizes.width == n_columns:
+            return self._range(slice(0, n_columns)).few(columns)
+        if not isinstance(columns, slice) or columns != slice(0, n_columns):
             return SparseRange.of(self.matrix, columns, self.weight, by_squares)
         with self._lock:
             if self._every is None:

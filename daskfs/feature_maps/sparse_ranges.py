@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -18,7 +18,7 @@ READ_ENTRIES = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class SparseRange:
-    """Consecutive columns of a matrix, without those of no entries, over rows of weight above 0."""
+    """Columns of a matrix, without those of no entries, over rows of weight above 0."""
 
     columns: Entries
     """Rows are numbered as the base matrix numbers them."""
@@ -31,13 +31,14 @@ class SparseRange:
     """As in `SparseColumns`."""
 
     @classmethod
-    def of(cls, matrix: Matrix, columns: slice, weight: np.ndarray, by_squares: bool) -> Self:
+    def of(cls, matrix: Matrix, columns: slice | np.ndarray, weight: np.ndarray, by_squares: bool) -> Self:
         """Read columns.
 
         Parameters
         ----------
         matrix : Matrix
-        columns : slice
+        columns : slice, or ndarray of int64
+            Consecutive ones, or a few.
         weight : ndarray of shape (n_samples,), float64
         by_squares : bool
             Whether columns are ordered by the sum of their squares, not by the number of entries.
@@ -58,7 +59,16 @@ class SparseRange:
             together = Entries(starts, *(np.concatenate(arrays) for arrays in list(zip(*parts, strict=True))[1:]))
         del parts
         ordered = reordered(*together, of_base, order, n_entries)
-        return cls(ordered, by_rows(ordered, len(of_base)), order + columns.start, of_base, found.taken)
+        ids = order + columns.start if isinstance(columns, slice) else columns[order]
+        return cls(ordered, by_rows(ordered, len(of_base)), ids, of_base, found.taken)
+
+    def few(self, columns: np.ndarray) -> Self:
+        """Return some of the columns, by their numbers in the matrix, with all rows."""
+        places = np.flatnonzero(np.isin(self.ids, columns))
+        spans = [slice(*self.columns.starts[a : a + 2]) for a in places.tolist()]
+        starts = np.cumsum([0, *(span.stop - span.start for span in spans)])
+        kept = [np.concatenate([array[:0], *(array[span] for span in spans)]) for array in self.columns[1:]]
+        return replace(self, columns=Entries(starts, *kept), ids=self.ids[places])
 
     def of_base(self, vectors: np.ndarray) -> np.ndarray:
         """Return numbers of the rows of the matrix, of shape (n_vectors, n_samples), as those of `rows`."""
@@ -75,14 +85,21 @@ def of_base_rows(vectors: np.ndarray, n_base_rows: int, taken: np.ndarray | None
     return found
 
 
-def _read(matrix: Matrix, columns: slice) -> Iterator[SparseColumns]:
-    """Yield consecutive columns, as many as READ_ENTRIES entries are in on average."""
+def _read(matrix: Matrix, columns: slice | np.ndarray) -> Iterator[SparseColumns]:
+    """Yield columns, as many consecutive ones as READ_ENTRIES entries are in on average."""
+    if not isinstance(columns, slice):
+        yield _entries(matrix, columns)
+        return
     counts = matrix.entry_counts()
     n_entries = 0 if counts is None or matrix.is_resident else int(counts.sum())
     n_pieces = max(1, -(-n_entries * (columns.stop - columns.start) // (matrix.shape[1] * READ_ENTRIES)))
     step = max(1, -(-(columns.stop - columns.start) // n_pieces))
     for start in range(columns.start, columns.stop, step):
-        found = matrix.sparse_columns(slice(start, min(start + step, columns.stop)))
-        if found is None:
-            raise ValueError("expected sparse columns")
-        yield found
+        yield _entries(matrix, slice(start, min(start + step, columns.stop)))
+
+
+def _entries(matrix: Matrix, columns: slice | np.ndarray) -> SparseColumns:
+    found = matrix.sparse_columns(columns)
+    if found is None:
+        raise ValueError("expected sparse columns")
+    return found

@@ -14,7 +14,7 @@ from sklearn.preprocessing import PolynomialFeatures
 
 import daskfs
 from daskfs.errors import ConfigError, PlanError
-from daskfs.feature_maps import Polynomial
+from daskfs.feature_maps import Polynomial, products
 from daskfs.kernels.fgm.pairs import n_implicit, number_of
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.pipeline.config import load_pipeline
@@ -174,6 +174,20 @@ def test_a_hierarchy_selects_products_of_what_is_selected():
     made = selector.made_.parents_of()
     assert len(columns) < 4
     assert all(columns & {*of.tolist()} for of in made)
+
+
+def test_of_sparse_columns_products_of_selected_ones_alone_are_summed(sparse_data, monkeypatch):
+    """A weak hierarchy costs what the selected columns cost, not a pass over all pairs."""
+    counts = []
+    kernel = products.offer_sparse_pairs
+    monkeypatch.setattr(products, "offer_sparse_pairs", lambda *given: (kernel(*given), counts.append(given[-1][0])))
+    X, y = sparse_data
+    found = {}
+    for hierarchy in ("weak", None):
+        counts.clear()
+        daskfs.FGM(4, n_features_per_pass=1, feature_map=Polynomial(hierarchy=hierarchy)).fit(X, y)
+        found[hierarchy] = sum(counts) / len(counts)
+    assert found["weak"] < found[None] / 10
 
 
 PIPELINE = {

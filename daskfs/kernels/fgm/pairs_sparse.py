@@ -194,6 +194,7 @@ def offer_sparse_pairs(  # type: ignore[no-untyped-def]
         Of the columns b, `from_end`.
     weighing : Weighing
     wanted : Wanted
+        Where pairs have one selected column, all columns a are such; a pair of two of them is met twice, scored once.
     floor : float
         Scores below it are of no use; infinitely small: none is ruled out by a bound.
     largest : Largest
@@ -249,7 +250,8 @@ def offer_sparse_pairs(  # type: ignore[no-untyped-def]
             of, j = sums[met[q]], other_ids[met[q]]
             low, high = min(i, j), max(i, j)  # whichever is a: the same bits
             spread = spread_of(weighing, low, high, of[1], of[2])
-            if spread > 0.0 and is_wanted(wanted, low, high):
+            is_met_again = wanted.n_selected == 1 and j < i and wanted.is_selected[j]
+            if spread > 0.0 and not is_met_again and is_wanted(wanted, low, high):
                 score = 0.0
                 for c in range(n_classes):
                     score += of[3 + c] * of[3 + c]

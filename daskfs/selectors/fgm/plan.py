@@ -304,6 +304,7 @@ def plan_fgm(
     merged = max(0, n_scored - n_kept)
     fate = f"; the inner products of the oldest {merged} groups are merged" if merged else ""
     if cost is not None:
+        client.add("what the feature map knows of the columns, and a copy that is sent", 2 * cost.sent_nbytes)
         n_reads = (n_scored * sizes.columns_per_pass) * (1 + n_trials)
         n_of_columns = 1 + (not shape.has_statistics)
         n_passes = n_scored * (1 + n_trials)
