@@ -131,7 +131,15 @@ def run(
 
 
 @app.command()
-def plan(pipeline_file: PipelineFile, overrides: Overrides = None, as_json: AsJson = False) -> None:
+def plan(
+    pipeline_file: PipelineFile,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+    on: Annotated[
+        str | None, typer.Option(metavar="NxC", help="Also the time on N machines of C cores each, e.g. 100x16.")
+    ] = None,
+    price: Annotated[float | None, typer.Option(help="With --on: price of an hour of a core.", min=0)] = None,
+) -> None:
     """Print the cost of a pipeline without reading data.
 
     Bytes read and written, passes, tasks and peak memory of each process; of a batch system the script of its jobs. A
@@ -145,10 +153,17 @@ def plan(pipeline_file: PipelineFile, overrides: Overrides = None, as_json: AsJs
         from daskfs.pipeline.stream_run import plan_of_stream
 
         text = plan_of_stream(pipeline)
-        document = {"text": text}
+        document: dict[str, Any] = {"text": text}
     else:
         planned = plan_pipeline(pipeline, facts_of(pipeline, check_pipeline(pipeline)))
         text, document = planned.to_text(), planned.to_document()
+        if on is not None:
+            from daskfs.pipeline.cost import Nodes, costs_of, text_of_costs
+
+            nodes, methods = Nodes.parse(on), {label: one.method for label, one in pipeline.selections.items()}
+            costs = costs_of(planned, methods, nodes)
+            text += "\n" + text_of_costs(planned, costs, nodes, price)
+            document["on"] = {"cores": nodes.total, "price": price, "steps": [vars(one) for one in costs]}
     print(json.dumps(document | jobs, indent=2) if as_json else "\n".join(filter(None, (text, text_of_jobs(jobs)))))
 
 
