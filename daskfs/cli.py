@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from daskfs import interrupts
+from daskfs.files import location
 
 if TYPE_CHECKING:
     from daskfs.pipeline.config import Pipeline
@@ -80,7 +81,10 @@ app = typer.Typer(
 )
 
 PipelineFile = Annotated[Path, typer.Argument(metavar="PIPELINE.yaml", help="Pipeline file.", show_default=False)]
-StorePath = Annotated[Path, typer.Argument(metavar="STORE.zarr", help="Feature store.", show_default=False)]
+StorePath = Annotated[
+    Any,
+    typer.Argument(metavar="STORE.zarr", help="Feature store: a path or a URL.", show_default=False, parser=location),
+]
 Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY.PATH=VALUE", help="Set a value of the pipeline, read as YAML. Repeatable."),
@@ -318,11 +322,12 @@ def verify(
 @app.command()
 def select(
     store: Annotated[
-        Path,
+        Any,
         typer.Argument(
             metavar="STORE.zarr|FILE|-",
-            help="Feature store, or a file that becomes one; -: a pipe.",
+            help="Feature store, or a file that becomes one, or the URL of either; -: a pipe.",
             show_default=False,
+            parser=location,
         ),
     ],
     target: Annotated[
@@ -422,7 +427,7 @@ def select(
         "version": 1,
         "name": name,
         "source": source,
-        "store": "none" if stream else {"path": str(store)},
+        "store": "none" if stream else {"path": getattr(store, "address", str(store))},
         "split": {"test": test, "random_state": random_state} if test and not stream else None,
         "features": None if feature_map is None else _features(feature_map),
         "select": selection,
