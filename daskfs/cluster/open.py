@@ -30,6 +30,8 @@ from daskfs.errors import ConfigError, RunError
 if TYPE_CHECKING:
     from distributed import Client
 
+SSH_TIMEOUT_S = 60.0
+"""How long workers that ssh has started may take to come, unless the caller says how long."""
 KINDS = ("none", "threads", "local", *JOB_QUEUES, "ssh", "address")
 
 
@@ -145,6 +147,8 @@ def open_cluster(
             ssh = {name: jobs.get(name) for name in ("cores", "processes", "python", "interface")}
             cluster = stack.enter_context(ssh_cluster(hosts, memory_limit, local_directory, security, **ssh))
             client = stack.enter_context(_client_of(cluster))
+            n_workers = len(cluster.workers) * (jobs.get("processes") or jobs.get("cores") or 1)
+            _wait(client, n_workers, wait_timeout_s or SSH_TIMEOUT_S, "cluster.hosts", tell)
         else:
             cluster = stack.enter_context(
                 local_cluster(kind, n_workers, memory_limit, dashboard_address, local_directory)

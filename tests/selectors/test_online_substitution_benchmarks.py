@@ -32,3 +32,11 @@ def test_the_table_of_speeds_has_a_line_for_each_case():
     lines = [line for line in said.splitlines() if line.startswith("| 400 ")]
     assert len(lines) == 8
     assert all(float(line.split("|")[7].replace(",", "")) > 0 for line in lines)
+
+
+@pytest.mark.slow
+def test_whole_groups_are_found_oftener_than_by_columns():
+    said = run("online_substitution_groups.py", "--planted", "--kinds", "dummies", "--seeds", 2)
+    recall = {line.split("|")[2].strip(): float(line.split("|")[3]) for line in said.splitlines() if "|" in line}
+    assert recall["groups"] >= recall["matching pursuit"] - 0.5
+    assert recall["groups"] > recall["columns"]

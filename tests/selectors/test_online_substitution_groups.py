@@ -162,7 +162,7 @@ def test_the_objective_never_rises_and_the_members_are_whole_groups_within_the_l
     y = np.where(y > np.median(y), 1.0, -1.0) if loss == "logistic" else y - y.mean()
     members = GroupMembers(groups, 80, np.dtype(np.float64))
     engine = make_engine(members, y, Rule(ridge=ridge), "gram", loss_settings(loss, y, None, None, loss == "logistic"))
-    is_full, value = False, engine.value
+    is_full, value, layout = False, engine.value, members.layout()
     for _ in range(2):
         order = groups.in_order(groups.by_first_column)
         for piece in groups.pieces(order, 1):
@@ -178,7 +178,9 @@ def test_the_objective_never_rises_and_the_members_are_whole_groups_within_the_l
                 assert set(held) & set(own) == set(own) - {12}
             np.testing.assert_allclose(members.held, [(X[:, j] - X[:, j].mean()) / X[:, j].std() for j in held])
             is_full |= members.is_full
-    assert is_full or len(layout.groups) == groups.groups.n_groups or counts_columns
+    left_out = np.setdiff1d(np.arange(groups.groups.n_groups), layout.groups)
+    is_of_constants = [set(groups.groups[group]) == {12} for group in left_out]
+    assert is_full or counts_columns or engine.counters.n_refused or all(is_of_constants)
 
 
 def group_omp(X, y, groups, n_wanted):
@@ -312,3 +314,13 @@ def test_what_groups_cannot_be_is_refused_by_name():
         OnlineSubstitution(2, feature_groups=labels).partial_fit(X, y=y)
     with pytest.raises(ConfigError, match="asks for 13 features, but there are 12"):
         OnlineSubstitution(13, feature_groups=labels).fit(X, y)
+
+
+def test_where_no_group_fits_nothing_is_selected():
+    X, y = columns_of(9)
+    for loss in ("squared", "logistic"):
+        options = {"feature_groups": np.arange(60) // 5, "counts": "features", "loss": loss}
+        found = OnlineSubstitution(3, **options).fit(X, target_of(y, loss))
+        assert not len(found.selected_)
+        assert not len(found.groups_)
+        assert "12 groups have more columns than are asked for" in " ".join(found.result_.notes)

@@ -93,6 +93,8 @@ def group_scan(candidates, start, model, ridge, tolerance, least_pivot, counts, 
         n_own = orthonormalise(
             h, linear, within, model.inverse, model.coef, n, tolerance, least_pivot, z, factor, y, load
         )
+        if is_stopped():
+            break
         if ridge > 0.0:
             for a in range(q):
                 n_own -= load[a] == 0.0 and is_copy(h[a], within[a, a] - ridge, model.squares, n, tolerance)
@@ -114,6 +116,8 @@ def orthonormalise(  # type: ignore[no-untyped-def]
     """Write Z, L, y and the loads of a group; return how many of its columns are not explained."""
     n_own = 0
     for a in range(h.shape[0]):
+        if is_stopped():
+            break
         shift = z[a]
         for i in range(n_members):
             shift[i] = dot_of_first(inverse[i], h[a], n_members)
@@ -151,6 +155,8 @@ def _make_room(model, z, factor, y, needed, gain, gone, block):  # type: ignore[
     while True:
         cheapest, least, cost = NO_ONE, np.inf, np.inf
         for m in range(model.n_fixed, model.sizes.shape[0]):
+            if is_stopped():
+                return False
             if gone[m]:
                 continue
             found = _cost(inverse, coef, z, y, slots[bounds[m] : bounds[m + 1]], block)
@@ -206,6 +212,8 @@ def enlarge(inverse, coef, n_members, z, factor, y):  # type: ignore[no-untyped-
         for j in range(n):
             more[i, j] = inverse[i, j]
     for a in range(q):
+        if is_stopped():
+            break
         for i in range(n):
             values[i] -= z[a, i] * y[a]
             for j in range(n):
@@ -236,6 +244,8 @@ def drop(inverse, coef, slots):  # type: ignore[no-untyped-def]
     """Take members out of M⁻¹ and v, in place: their rows and columns become zero."""
     n = coef.shape[0]
     for s in range(slots.shape[0]):
+        if is_stopped():
+            break
         p = slots[s]
         row = inverse[p].copy()
         value, d = coef[p], row[p]
