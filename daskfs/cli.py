@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from daskfs import interrupts
+from daskfs.files import location
 
 if TYPE_CHECKING:
     from daskfs.pipeline.config import Pipeline
@@ -80,7 +81,10 @@ app = typer.Typer(
 )
 
 PipelineFile = Annotated[Path, typer.Argument(metavar="PIPELINE.yaml", help="Pipeline file.", show_default=False)]
-StorePath = Annotated[Path, typer.Argument(metavar="STORE.zarr", help="Feature store.", show_default=False)]
+StorePath = Annotated[
+    Any,
+    typer.Argument(metavar="STORE.zarr", help="Feature store: a path or a URL.", show_default=False, parser=location),
+]
 Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY.PATH=VALUE", help="Set a value of the pipeline, read as YAML. Repeatable."),
@@ -131,7 +135,15 @@ def run(
 
 
 @app.command()
-def plan(pipeline_file: PipelineFile, overrides: Overrides = None, as_json: AsJson = False) -> None:
+def plan(
+    pipeline_file: PipelineFile,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+    on: Annotated[
+        str | None, typer.Option(metavar="NxC", help="Also the time on N machines of C cores each, e.g. 100x16.")
+    ] = None,
+    price: Annotated[float | None, typer.Option(help="With --on: price of an hour of a core.", min=0)] = None,
+) -> None:
     """Print the cost of a pipeline without reading data.
 
     Bytes read and written, passes, tasks and peak memory of each process; of a batch system the script of its jobs. A
@@ -145,10 +157,17 @@ def plan(pipeline_file: PipelineFile, overrides: Overrides = None, as_json: AsJs
         from daskfs.pipeline.stream_run import plan_of_stream
 
         text = plan_of_stream(pipeline)
-        document = {"text": text}
+        document: dict[str, Any] = {"text": text}
     else:
         planned = plan_pipeline(pipeline, facts_of(pipeline, check_pipeline(pipeline)))
         text, document = planned.to_text(), planned.to_document()
+        if on is not None:
+            from daskfs.pipeline.cost import Nodes, costs_of, text_of_costs
+
+            nodes, methods = Nodes.parse(on), {label: one.method for label, one in pipeline.selections.items()}
+            costs = costs_of(planned, methods, nodes)
+            text += "\n" + text_of_costs(planned, costs, nodes, price)
+            document["on"] = {"cores": nodes.total, "price": price, "steps": [vars(one) for one in costs]}
     print(json.dumps(document | jobs, indent=2) if as_json else "\n".join(filter(None, (text, text_of_jobs(jobs)))))
 
 
@@ -303,11 +322,12 @@ def verify(
 @app.command()
 def select(
     store: Annotated[
-        Path,
+        Any,
         typer.Argument(
             metavar="STORE.zarr|FILE|-",
-            help="Feature store, or a file that becomes one; -: a pipe.",
+            help="Feature store, or a file that becomes one, or the URL of either; -: a pipe.",
             show_default=False,
+            parser=location,
         ),
     ],
     target: Annotated[
@@ -407,7 +427,7 @@ def select(
         "version": 1,
         "name": name,
         "source": source,
-        "store": "none" if stream else {"path": str(store)},
+        "store": "none" if stream else {"path": getattr(store, "address", str(store))},
         "split": {"test": test, "random_state": random_state} if test and not stream else None,
         "features": None if feature_map is None else _features(feature_map),
         "select": selection,

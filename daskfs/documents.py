@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypeVar, Union
 
@@ -25,6 +26,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
 from daskfs.errors import ConfigError, DaskfsError, did_you_mean
+from daskfs.objects.address import is_url, redacted
 
 
 class Document(BaseModel):
@@ -103,6 +105,8 @@ def resolve_paths(document: Document, folder: Path) -> None:
 
     def resolved(path: str) -> str:
         check_path(path)
+        if is_url(path):
+            return path
         return os.path.normpath(folder / Path(path).expanduser())
 
     for name, field in type(document).model_fields.items():
@@ -265,6 +269,11 @@ def dump_line(value: Any) -> str:
     return str(text).removesuffix("...\n").strip()
 
 
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_SECRET = re.compile("secret|token|password|account_key|sas_key|credential|signature", re.IGNORECASE)
+"""Names of storage options whose values are none of a reader's business."""
+
+
 def expand_environment(value: Any, where: str) -> Any:
     """Replace ``${NAME}`` by the environment variable, everywhere in a document; nothing else is expanded.
 
@@ -286,7 +295,39 @@ def expand_environment(value: Any, where: str) -> Any:
             raise ConfigError(f"the environment variable {name} is not set (in {value!r})", where, f"export {name}=...")
         return os.environ[name]
 
-    return re.sub(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}", substitute, value)
+    return _VARIABLE.sub(substitute, value)
+
+
+def as_written(resolved: Any, written: Any) -> Any:
+    """Return a document with ``${NAME}`` again where it stood in the one that was written, and no other secret.
+
+    Parameters
+    ----------
+    resolved : document
+        Checked, its paths absolute.
+    written : document
+        As it was before `expand_environment`.
+
+    Examples
+    --------
+    >>> as_written({"path": "s3://me:secret@bucket", "n": 3, "token": "abc"}, {"path": "s3://${WHO}@bucket"})
+    {'path': 's3://${WHO}@bucket', 'n': 3, 'token': '***'}
+    """
+    if isinstance(resolved, dict):
+        of = written if isinstance(written, dict) else {}
+        return {key: _hidden(key, as_written(item, of.get(key))) for key, item in resolved.items()}
+    if isinstance(resolved, list):
+        several = written if isinstance(written, list) else [written] * len(resolved)
+        return [as_written(item, of) for item, of in zip_longest(resolved, several[: len(resolved)])]
+    if isinstance(written, str) and _VARIABLE.search(written):
+        return written
+    return redacted(resolved) if isinstance(resolved, str) else resolved
+
+
+def _hidden(key: str, item: Any) -> Any:
+    """Return a value, or stars for one of a key that says it is a secret and that stands there in clear."""
+    is_clear = isinstance(item, str) and not _VARIABLE.search(item)
+    return "***" if is_clear and _SECRET.search(key) else item
 
 
 def check_document(

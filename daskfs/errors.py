@@ -10,6 +10,7 @@
     │   ├── StoreExistsError    another store, or a store being written, exists at the path
     │   ├── StoreFormatError    not a store, an unfinished one, or one of a newer format
     │   └── CorruptStoreError   a chunk missing, truncated or with a wrong checksum
+    ├── StorageError            an object store or an HTTP server that does not answer, or not as it should
     └── RunError                a run folder, a lost cluster, a full disk
 
 Each says what was expected and what was found (`problem`), where (`where`) and what to do (`remedy`).
@@ -96,6 +97,13 @@ class PlanError(DaskfsError):
         super().__init__(problem, where, remedy)
         self.needed_nbytes, self.alternative = needed_nbytes, alternative
 
+    def beside(self, nbytes: int) -> PlanError:
+        """Return the error where so many bytes are taken beside what was planned."""
+        if not nbytes or self.needed_nbytes is None:
+            return self
+        problem = f"{self.problem}, and requests on their way take {nbytes:,} bytes"
+        return PlanError(problem, self.where, needed_nbytes=self.needed_nbytes + nbytes, alternative=self.alternative)
+
 
 class StoreError(DaskfsError):
     """A feature store that cannot be used."""
@@ -111,6 +119,10 @@ class StoreFormatError(StoreError):
 
 class CorruptStoreError(StoreError):
     """A chunk of the store is missing, truncated or fails its checksum."""
+
+
+class StorageError(DaskfsError):
+    """An object store or an HTTP server that does not answer, or refuses to."""
 
 
 class RunError(DaskfsError):

@@ -9,12 +9,48 @@ import os
 import socket
 import stat
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import psutil
+
+from daskfs.objects.address import is_url
+from daskfs.objects.path import ObjectPath
+
+Location = Path | ObjectPath
+"""Of a file or folder, or of an object or of several."""
+
+
+def location(path: str | os.PathLike[str] | ObjectPath, options: Mapping[str, Any] | None = None) -> Location:
+    """Return where a path or a URL leads; of a URL nothing is lost, as it would be in a `Path`.
+
+    Parameters
+    ----------
+    path : path-like or str
+        ``file://`` is a path.
+    options : mapping, optional
+        Storage options of a URL.
+
+    Raises
+    ------
+    ConfigError
+        A URL that daskfs does not know.
+
+    Examples
+    --------
+    >>> location("data/x.zarr"), location("s3://bucket/x.zarr")
+    (PosixPath('data/x.zarr'), ObjectPath('s3://bucket/x.zarr'))
+    """
+    if isinstance(path, ObjectPath):
+        return path
+    if is_url(path):
+        text = str(path)
+        if text.lower().startswith("file://"):
+            return Path(text[len("file://") :])
+        return ObjectPath.of(text, options)
+    return Path(path).expanduser()
 
 
 @contextmanager

@@ -28,6 +28,7 @@ FLOORS = [  # from the top down; see CONTRIBUTING.md, "Decisions", for where thi
     {"methods", "parameters", "watching"},
     {"losses"},
     {"documents", "files"},
+    {"objects"},
     {"errors", "interrupts"},
     {"version"},
 ]
@@ -45,6 +46,8 @@ DOORS = {  # library: the rooms or modules that may import it
     "yaml": {"documents"},
     "pydantic": {"documents", "pipeline", "sources"},
     "matplotlib": {"report"},
+    "obstore": {"objects"},
+    "boto3": {"objects"},
     "bokeh": {"dashboard"},
     "prometheus_client": {"dashboard"},
     "sklearn": {"selectors", "baselines", "sources.sklearn_sets", "sources.sparse.ngrams"},

@@ -84,6 +84,11 @@ class Matrix(ABC):
         return False
 
     @property
+    def ahead_nbytes(self) -> int:
+        """Bytes that each task which reads holds beside its blocks: of requests that are on their way."""
+        return 0
+
+    @property
     def rows_are_random(self) -> bool:
         """Whether consecutive rows are a random subset: shuffled, or drawn independently."""
         return False
@@ -398,6 +403,11 @@ class _View(Matrix):
     def is_resident(self) -> bool:
         """Whether the base lies in memory."""
         return self._matrix.is_resident
+
+    @property
+    def ahead_nbytes(self) -> int:
+        """That of the base."""
+        return self._matrix.ahead_nbytes
 
     @property
     def rows_are_random(self) -> bool:

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, SerializeAsAny, Tag, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    PrivateAttr,
+    SerializeAsAny,
+    Tag,
+    model_validator,
+)
 
 from daskfs.cluster.jobqueue import JOB_QUEUES, JobOptions
 from daskfs.cluster.open import parse_bytes
@@ -16,6 +25,7 @@ from daskfs.documents import (
     PATH,
     ByTag,
     Section,
+    as_written,
     check_document,
     expand_environment,
     one_or_list,
@@ -24,8 +34,10 @@ from daskfs.documents import (
     resolve_paths,
 )
 from daskfs.errors import ConfigError
+from daskfs.files import Location, location
 from daskfs.losses import Loss
 from daskfs.metrics import PREDICTION_METRICS
+from daskfs.objects.address import is_url
 from daskfs.parameters import Count
 from daskfs.pipeline.features import AnyFeatures, Features
 from daskfs.pipeline.folder import check_name, folded
@@ -33,6 +45,7 @@ from daskfs.pipeline.selections import AnySelection, Seed, Selection
 from daskfs.sources.options import SourceOptions
 from daskfs.sources.registry import SOURCES, find_source
 from daskfs.sources.registry import section_of as section_of_source
+from daskfs.store.manifest import is_finished
 
 
 def _known_size(value: Any) -> Any:
@@ -328,6 +341,13 @@ class Cluster(Section):
         return {"client": client, "worker": limit}
 
 
+@dataclass(frozen=True)
+class Written:
+    """How a pipeline was written, before variables were expanded; those that say the same are the same pipeline."""
+
+    document: Any = field(compare=False)
+
+
 class Kept(Section):
     """What is kept of a run while it lasts, so that an interrupted one goes on where it stood."""
 
@@ -369,6 +389,12 @@ class Pipeline(Section):
     output: Annotated[str | None, PATH] = Field(
         default=None, description="runs/<name> beside the pipeline file by default"
     )
+    storage_options: dict[str, str | int | bool] | None = Field(
+        default=None,
+        description="options of s3://, gs:// and az:// addresses, as obstore names them (endpoint, region ...); "
+        "without them each process, on workers too, finds its own in its environment",
+    )
+    _written: Written = PrivateAttr(default_factory=lambda: Written({}))
 
     @model_validator(mode="after")
     def _distinct_labels(self) -> Pipeline:
@@ -427,9 +453,14 @@ class Pipeline(Section):
         return self.store if isinstance(self.store, Store) else Store()
 
     @property
-    def store_path(self) -> Path:
-        """Path of the feature store."""
-        return Path(self.stored.path or "")
+    def store_path(self) -> Location:
+        """Path, or address, of the feature store."""
+        return location(self.stored.path or "", self.storage_options)
+
+    @property
+    def has_stored(self) -> bool:
+        """Whether the feature store stands."""
+        return self.has_store and is_finished(self.store_path)
 
     @property
     def output_path(self) -> Path:
@@ -447,8 +478,12 @@ class Pipeline(Section):
         return self.cluster.jobs(f"{self.output_path}.jobs")
 
     def to_document(self) -> dict[str, Any]:
-        """Return the resolved pipeline as plain mappings: what pipeline.yaml of a run holds."""
-        return self.model_dump(mode="json")
+        """Return the resolved pipeline as plain mappings: what pipeline.yaml of a run holds.
+
+        Values that came from ``${NAME}`` stand as they were written, and no password or signature in clear.
+        """
+        found: dict[str, Any] = as_written(self.model_dump(mode="json"), self._written.document)
+        return found
 
 
 def load_pipeline(path: str | os.PathLike[str], overrides: Iterable[str] = ()) -> Pipeline:
@@ -481,6 +516,7 @@ def load_pipeline(path: str | os.PathLike[str], overrides: Iterable[str] = ()) -
 def build_pipeline(document: dict[str, Any], where: str, folder: Path) -> Pipeline:
     """Check a mapping as a pipeline; paths in it are relative to `folder`, `where` names it in messages."""
     pipeline = check_document(Pipeline, expand_environment(document, where), where)
+    pipeline._written = Written(written_paths(document, where, folder))
     if isinstance(pipeline.store, Store):
         pipeline.store.path = pipeline.store.path or f"runs/{pipeline.name}.zarr"
     pipeline.output = pipeline.output or f"runs/{pipeline.name}"
@@ -494,10 +530,32 @@ def build_pipeline(document: dict[str, Any], where: str, folder: Path) -> Pipeli
     if not pipeline.has_store:
         return pipeline
     _keep_apart(pipeline, where)
-    if pipeline.source is None and not pipeline.store_path.exists():
+    if pipeline.source is None and not pipeline.has_stored:
         problem = f"expected a source, or a store at {pipeline.store_path}; found neither"
         raise ConfigError(problem, f"{where}: source", "add the source or fix store.path")
     return pipeline
+
+
+def written_paths(document: Any, where: str, folder: Path) -> Any:
+    """Return a document as it was written, in which paths with ``${NAME}`` name the same place from anywhere."""
+    if isinstance(document, dict):
+        return {
+            key: _anchored(item, where, folder)
+            if key in _PATH_KEYS and isinstance(item, str)
+            else written_paths(item, where, folder)
+            for key, item in document.items()
+        }
+    if isinstance(document, list):
+        return [written_paths(item, where, folder) for item in document]
+    return document
+
+
+_PATH_KEYS = ("path", "schema", "output", "y", "local_directory")
+
+
+def _anchored(path: str, where: str, folder: Path) -> str:
+    resolved = expand_environment(path, where)
+    return path if is_url(resolved) or Path(resolved).expanduser().is_absolute() else str(folder / path)
 
 
 def _say_features(pipeline: Pipeline, features: Features, where: str) -> None:
@@ -516,6 +574,8 @@ def _say_features(pipeline: Pipeline, features: Features, where: str) -> None:
 def _keep_apart(pipeline: Pipeline, where: str) -> None:
     """Refuse a run's folder and a store inside each other: each is renamed when it is whole."""
     store, output = pipeline.store_path, pipeline.output_path
+    if not isinstance(store, Path):
+        return
     if store == output or store in output.parents or output in store.parents:
         problem = f"expected a run's folder apart from the store, found {output} and {store}"
         raise ConfigError(problem, f"{where}: output", "choose another output or store.path")

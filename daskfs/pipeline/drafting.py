@@ -10,7 +10,7 @@ from typing import Any
 
 from daskfs.documents import dump_line
 from daskfs.errors import ConfigError
-from daskfs.files import written_whole
+from daskfs.files import Location, location, written_whole
 from daskfs.pipeline.folder import LONGEST_NAME_NBYTES
 from daskfs.sources.files import PathLike, expand_paths
 from daskfs.sources.judging import Judged
@@ -73,7 +73,9 @@ class Draft:
         }
 
 
-def draft(path: PathLike, target: str | None = None, folder: PathLike = ".", *, force: bool = False) -> Draft:
+def draft(
+    path: PathLike, target: str | None = None, folder: str | os.PathLike[str] = ".", *, force: bool = False
+) -> Draft:
     """Look at a table; write ``NAME.yaml`` and ``NAME.schema.yaml`` for it.
 
     Parameters
@@ -96,14 +98,14 @@ def draft(path: PathLike, target: str | None = None, folder: PathLike = ".", *, 
     """
     look = look_at(path, target)
     folder = Path(folder)
-    name = _name_of(look.files, Path(path))
+    name = _name_of(look.files, location(path))
     drafted = Draft(folder / f"{name}.yaml", folder / f"{name}.schema.yaml", look)
     for file in (drafted.pipeline, drafted.schema):
         if file.exists() and not force:
             raise ConfigError(
                 "a file of this name exists", str(file), "write elsewhere (--output), or --force replaces it"
             )
-    schema, pipeline = schema_text(name, look), _pipeline_text(name, drafted, Path(path))
+    schema, pipeline = schema_text(name, look), _pipeline_text(name, drafted, location(path))
     folder.mkdir(parents=True, exist_ok=True)
     for file, text in ((drafted.schema, schema), (drafted.pipeline, pipeline)):
         with written_whole(file) as temporary:
@@ -123,12 +125,12 @@ def source_of_file(path: PathLike, target: str | None, folder: Path) -> tuple[st
     SourceError, SchemaError
         The table cannot be read, or nothing can be predicted.
     """
-    kind = kind_of(str(path))
+    kind = kind_of(path)
     files = expand_paths(path, getattr(find_source(kind), "endings", ()))
-    name = _name_of(files, Path(path))
+    name = _name_of(files, location(path))
     named = {} if target is None else {"target": target}
     if kind not in TABLES:
-        return name, {"kind": kind, "path": str(path)} | named, []
+        return name, {"kind": kind, "path": getattr(path, "address", str(path))} | named, []
     schema = folder / f"{name}.schema.yaml"
     said = [f"{schema}: taken as it stands"]
     if not schema.exists():
@@ -143,7 +145,7 @@ def source_of_file(path: PathLike, target: str | None, folder: Path) -> tuple[st
     return name, {"kind": kind, "path": str(path), "schema": str(schema)} | named, said
 
 
-def _name_of(files: list[Path], path: Path) -> str:
+def _name_of(files: list[Path], path: Location) -> str:
     """Return a name for a run: that of the file without its endings, or of the folder."""
     own = path.name if path.is_dir() or len(files) == 1 else files[0].parent.resolve().name
     plain = re.sub(r"(\.(csv|tsv|txt|data|parquet|pq|gz|bz2|xz|zst))+$", "", own, flags=re.IGNORECASE)
@@ -184,9 +186,12 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _pipeline_text(name: str, drafted: Draft, path: Path) -> str:
+def _pipeline_text(name: str, drafted: Draft, path: Location) -> str:
     look, judgement = drafted.look, drafted.look.judgement
-    source = os.path.relpath(path.resolve() if path.exists() else path.absolute(), drafted.pipeline.parent.resolve())
+    source = str(path)
+    if isinstance(path, Path):
+        found = path.resolve() if path.exists() else path.absolute()
+        source = os.path.relpath(found, drafted.pipeline.parent.resolve())
     n_features = judgement.n_features
     dates = [one.name for one in judgement.columns if one.entry.get("dtype") in ("date", "datetime")]
     by_order = f"  # rows in the order of time ({dates[0]}) are better split by: order" if dates else ""

@@ -22,11 +22,14 @@ from daskfs.matrix.blocks import Crowding
 from daskfs.matrix.buffers import DEFAULT_BLOCK_NBYTES
 from daskfs.matrix.names import Names, columns_of_table
 from daskfs.matrix.target import kind_of_target, kind_of_values
+from daskfs.objects.ahead import AHEAD_NBYTES
+from daskfs.objects.path import ObjectPath
 from daskfs.pipeline.config import Cluster, Pipeline, Split
 from daskfs.pipeline.selections import key_of_n_features
 from daskfs.selectors.shared.budget import Budget
 from daskfs.selectors.shared.refit import BLOCK_VALUES
 from daskfs.sources.base import Source
+from daskfs.sources.files import located
 from daskfs.sources.registry import find_source, make_source
 from daskfs.sources.sparse.base import SparseSource
 from daskfs.store.feature_store import FeatureStore, open_store
@@ -125,6 +128,14 @@ class DataFacts:
     table_columns: np.ndarray | None = field(default=None, compare=False)
     """Of each column the table's that it was encoded from, where a store stands that says it."""
 
+    ahead_nbytes: int = 0
+    """Held of requests that are on their way, by what reads or writes a store that lies in an object store."""
+
+    @property
+    def ahead(self) -> Budget:
+        """The term of these, where there is any."""
+        return Budget({"requests on their way": self.ahead_nbytes} if self.ahead_nbytes else {})
+
     @property
     def n_trained(self) -> int | None:
         """Entries of the rows to train on."""
@@ -147,7 +158,10 @@ def open_source(pipeline: Pipeline) -> Source | None:
     """
     if pipeline.source is None:
         return None
-    source = make_source(**pipeline.source.model_dump(by_alias=True))
+    options = pipeline.source.model_dump(by_alias=True)
+    if pipeline.storage_options:
+        options = {name: located(value, pipeline.storage_options) for name, value in options.items()}
+    source = make_source(**options)
     source.check()
     return source
 
@@ -166,7 +180,7 @@ def check_pipeline(pipeline: Pipeline) -> Source | None:
         remedy = "use a synthetic source, or drop them"
         raise ConfigError("recall and precision need a source that knows its true features", "evaluate.metrics", remedy)
     source = open_source(pipeline)
-    if pipeline.has_store and pipeline.store_path.exists():
+    if pipeline.has_stored:
         store = open_store(pipeline.store_path)
         _check_target(store.target_names, str(pipeline.store_path))
         _check_split(pipeline.split, store.label_names, str(pipeline.store_path))
@@ -227,7 +241,7 @@ def facts_of(pipeline: Pipeline, source: Source | None = None) -> DataFacts:
     DaskfsError
         The source or the store cannot be used.
     """
-    if pipeline.has_store and pipeline.store_path.exists():
+    if pipeline.has_stored:
         return facts_of_store(pipeline, open_store(pipeline.store_path))
     source = source or open_source(pipeline)
     if source is None:
@@ -251,6 +265,7 @@ def facts_of(pipeline: Pipeline, source: Source | None = None) -> DataFacts:
             store_stands=False,
             store_nbytes=_sparse_nbytes(n_samples, n_features, n_entries, wanted.dtype),
             target=source.estimate_target(),
+            ahead_nbytes=_ahead_nbytes(pipeline),
             n_stored=_n_stored(pipeline.split, n_samples, wanted.shuffle),
             has_parts=source.has_parts,
             n_entries=n_entries,
@@ -268,6 +283,7 @@ def facts_of(pipeline: Pipeline, source: Source | None = None) -> DataFacts:
         store_stands=False,
         store_nbytes=store_nbytes(n_samples, n_features, wanted.dtype, layout),
         target=source.estimate_target(),
+        ahead_nbytes=_ahead_nbytes(pipeline),
         n_stored=_n_stored(pipeline.split, n_samples, wanted.shuffle),
         has_parts=source.has_parts,
         held_nbytes=source.held_nbytes,
@@ -333,11 +349,16 @@ def facts_of_store(pipeline: Pipeline, store: FeatureStore, *, is_new: bool = Fa
         n_entries=store.n_entries if store.is_sparse else None,
         crowding=store.crowding(),
         target=kind_of_stored(store),
+        ahead_nbytes=store.ahead_nbytes,
         n_stored=_n_stored(pipeline.split, n_samples, store.shuffled),
         has_statistics=pipeline.split is None and not store.header.has_weight,
         names=store.names,
         table_columns=store.table_columns if has_groups else None,
     )
+
+
+def _ahead_nbytes(pipeline: Pipeline) -> int:
+    return AHEAD_NBYTES if isinstance(pipeline.store_path, ObjectPath) else 0
 
 
 def _sparse_nbytes(n_samples: int, n_features: int, n_entries: int, dtype: str) -> int:
@@ -676,6 +697,7 @@ def _planned(pipeline: Pipeline, facts: DataFacts, limits: ProcessLimits) -> Pla
     n_threads = 1 if limits.kind == "none" else limits.n_workers * limits.n_threads
     more = {"n_threads": n_threads, "tile_shape": facts.tile_shape, "target": facts.target}
     more |= {"n_stored": facts.n_stored, "has_statistics": facts.has_statistics, "n_entries": facts.n_trained}
+    more |= {"ahead_nbytes": facts.ahead_nbytes}
     more |= {"crowding": facts.crowding, "names": facts.names, "table_columns": facts.table_columns}
     available = limits.available_nbytes(facts)
     while True:
@@ -787,6 +809,7 @@ def _ingest_step(data: DataFacts, limits: ProcessLimits) -> PlannedStep:
     if data.n_entries is None:
         rows = min(INGEST_SHARE * data.store_nbytes, rows)
     taken = Budget().add("text or columns not yet encoded", READER_NBYTES).add("rows being permuted", rows)
+    taken.include(data.ahead)
     client, worker = limits.base_of_client(data.n_samples, data.held_nbytes) + taken, Budget()
     text, n_tasks = "rows permuted, tiles written", 1
     in_client = limits.why_in_client(data)
@@ -816,7 +839,7 @@ def _refit_step(n_columns: int, n_selections: int, data: DataFacts, limits: Proc
         .add("selected columns", kept)
         .add("products of selected columns", 5 * 8 * n_columns**2)
     )
-    task, worker = Budget().add("blocks of selected columns", REFIT_NBYTES), Budget()
+    task, worker = Budget().add("blocks of selected columns", REFIT_NBYTES).include(data.ahead), Budget()
     if limits.worker is None or kept == nbytes:
         client.include(task.times(limits.n_tasks_in_process))
     else:
@@ -841,7 +864,7 @@ def _evaluate_step(data: DataFacts, limits: ProcessLimits) -> PlannedStep:
 
 def _predicting(data: DataFacts) -> Budget:
     """Return what a task takes that predicts test rows."""
-    task = Budget().add("blocks of test rows", EVALUATE_NBYTES)
+    task = Budget().add("blocks of test rows", EVALUATE_NBYTES).include(data.ahead)
     return task if data.n_entries is None else task.add("which columns are selected", 4 * data.n_features)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import time
@@ -375,7 +376,8 @@ def make_store(
         return open_store(path)
     wanted = pipeline.stored
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(path, Path):
+            path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as fault:
         problem = f"cannot create the store's folder: {fault.strerror}"
         raise StoreError(problem, str(path), "choose another store.path") from None
@@ -390,6 +392,7 @@ def make_store(
         memory_limit=memory_limit,
         progress=progress,
         client=client,
+        storage_options=pipeline.storage_options,
     )
 
 
@@ -406,4 +409,7 @@ def _named_loss(selection: dict[str, Any], loss: str) -> dict[str, Any]:
 def _settings(pipeline: Pipeline, store: Stored) -> dict[str, Any]:
     """Return what the arrays of a checkpoint depend on."""
     document = pipeline.to_document()
+    chosen = pipeline.model_dump(mode="json", include={"split", "select"})
+    if any(chosen[name] != document[name] for name in chosen):  # of what came from ${NAME}, only a digest is kept
+        document["select"] = [document["select"], hashlib.sha256(json.dumps(chosen).encode()).hexdigest()]
     return {"store": {"digest": store.digest}, "split": document["split"], "select": document["select"]}

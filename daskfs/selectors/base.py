@@ -17,7 +17,7 @@ from daskfs import interrupts
 from daskfs.cluster.open import parse_bytes, workers_of
 from daskfs.cluster.workers import Workers
 from daskfs.dashboard.shown import on_dashboard
-from daskfs.errors import Caution, DataError, SelectionWarning, warn
+from daskfs.errors import Caution, DataError, PlanError, SelectionWarning, warn
 from daskfs.feature_maps.base import MadeFeatures, MadeMatrix
 from daskfs.kernels.compiling import is_compiling
 from daskfs.losses import AUTO, LOSSES, PLAIN_NUMBERS, Loss, TargetKind, find_loss
@@ -45,7 +45,7 @@ from daskfs.selectors.inputs import (
 )
 from daskfs.selectors.predictor import LinearPredictor
 from daskfs.selectors.scikit_learn import Estimator, available_if
-from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
+from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.refit import MeanLoss, SelectedFit, refit_selected
 from daskfs.selectors.shared.remarks import remarks_on
 from daskfs.selectors.shared.responses import Response, log_odds, mean_or_label, probabilities
@@ -242,6 +242,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         crowding: Crowding | None = None,
         names: Names | None = None,
         table_columns: np.ndarray | None = None,
+        ahead_nbytes: int = 0,
     ) -> SelectorPlan:
         """Return what fitting a matrix of this shape will read and hold.
 
@@ -269,6 +270,8 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
             Of the columns, by which groups of them may be given.
         table_columns : ndarray of shape (n_features,), str, optional
             Columns of the table that the features were encoded from: see `Matrix.table_columns`.
+        ahead_nbytes : int
+            What a task that reads the store holds of requests on their way, `store.ahead_nbytes`.
 
         Raises
         ------
@@ -282,7 +285,13 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         sizes = int(n_samples), int(n_features), np.dtype(dtype)
         shape = DataShape(*sizes, tile_shape, target.n_classes, n_stored, has_statistics, n_entries, crowding)
         shape = replace(shape, names=names, table_columns=table_columns)
-        return planned._plan(shape, Limits(memory_limit, n_threads))
+        left = None if memory_limit is None else memory_limit - ahead_nbytes
+        try:
+            found = planned._plan(shape, Limits(left, n_threads))
+        except PlanError as fault:
+            raise fault.beside(ahead_nbytes) from None
+        ahead = Budget({"requests on their way": ahead_nbytes} if ahead_nbytes else {})
+        return replace(found, task=found.task + ahead)
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> BaseSelector:
         """Select features.
@@ -370,7 +379,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         checkpoint: Checkpoint | None = None,
     ) -> Run:
         """Return the run of one fit, by default where ``client`` says."""
-        limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
+        limit = None if self.memory_limit is None else parse_bytes(self.memory_limit) - matrix.ahead_nbytes
         workers = workers_of(self.client) if workers is None else workers
         return Run(matrix, self.method, workers, progress, checkpoint, limit)
 

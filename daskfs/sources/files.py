@@ -12,24 +12,27 @@ import lzma
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
 
 from daskfs.errors import SourceError, did_you_mean
+from daskfs.files import Location, location
+from daskfs.objects.address import is_url
+from daskfs.objects.path import ObjectPath
 
-PathLike = str | os.PathLike[str]
+PathLike = str | os.PathLike[str] | ObjectPath
 CUT_SHORT = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)
 
 
-def expand_paths(paths: PathLike | Sequence[PathLike], endings: tuple[str, ...] = ()) -> list[Path]:
-    """Return the files that a path, a list of paths, a pattern or a folder names, sorted within each pattern.
+def expand_paths(paths: PathLike | Sequence[PathLike], endings: tuple[str, ...] = ()) -> list[Any]:
+    """Return the files or objects that a path, a list, a pattern or a folder names, sorted within each pattern.
 
     Parameters
     ----------
-    paths : path-like or list of path-like
+    paths : path-like, URL, or list of them
         A name that exists is taken as it is, even where it holds ``*`` or ``[``.
     endings : tuple of str
         File name endings that are taken from a folder.
@@ -39,14 +42,18 @@ def expand_paths(paths: PathLike | Sequence[PathLike], endings: tuple[str, ...] 
     SourceError
         A file is missing, empty or unreadable, or a pattern matches nothing.
     """
-    given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    given = [paths] if isinstance(paths, (str, os.PathLike, ObjectPath)) else list(paths)
     if not given:
         raise SourceError("expected at least one file, found an empty list", "source.path", "name a file")
-    files: list[Path] = []
+    files: list[Location] = []
     for item in given:
         if not str(item):
             raise SourceError("expected a path, found an empty text", "source.path", "name a file")
+        if is_url(item) or isinstance(item, ObjectPath):
+            files += _objects(location(item), endings)
+            continue
         path = Path(item).expanduser()
+        found: list[Path]
         if path.is_dir():
             found = sorted(file for file in path.iterdir() if file.name.endswith(endings) and file.is_file())
             _refuse_copies(found)
@@ -66,9 +73,35 @@ def expand_paths(paths: PathLike | Sequence[PathLike], endings: tuple[str, ...] 
     return files
 
 
-def _refuse_copies(files: Sequence[Path]) -> None:
+def _objects(path: Location, endings: tuple[str, ...]) -> list[ObjectPath]:
+    """Return the objects that an address names: itself, those of a pattern, or those in it."""
+    if not isinstance(path, ObjectPath):  # file://
+        return expand_paths(path, endings)
+    if path.is_read_only or path.is_file():
+        return [path]
+    if glob.has_magic(path.key):
+        found = path.matching()
+    else:
+        found = [one for one in path.iterdir() if one.name.endswith(endings)]
+        found = [one for one in found if not one.is_dir()]
+        _refuse_copies(found)
+    if not found:
+        raise SourceError("no such object", str(path), "check the address")
+    return found
+
+
+def located(paths: Any, options: Mapping[str, Any]) -> Any:
+    """Return a source with its URLs as places that carry storage options."""
+    if is_url(paths):
+        return location(paths, options)
+    if isinstance(paths, (list, tuple)) and any(map(is_url, paths)):
+        return [located(path, options) for path in paths]
+    return paths
+
+
+def _refuse_copies(files: Sequence[Location]) -> None:
     """Refuse files of a folder that are named alike but for what compresses them: rows would be read twice."""
-    names: dict[str, Path] = {}
+    names: dict[str, Location] = {}
     for file in files:
         name = file.stem if file.suffix in COMPRESSED else file.name
         if (other := names.setdefault(name, file)) is not file:
@@ -82,13 +115,20 @@ def _nearest(path: Path) -> str:
     return "check the path" + did_you_mean(path.name, [file.name for file in path.parent.iterdir()])
 
 
-def check_file(path: Path) -> None:
+def check_file(path: Location) -> None:
     """Refuse what is no file that can be read, or an empty one.
 
     Raises
     ------
     SourceError
     """
+    if isinstance(path, ObjectPath):
+        try:
+            if path.stat().st_size == 0:
+                raise SourceError("expected data, found an empty object", str(path), "check how it was made")
+        except FileNotFoundError:
+            raise SourceError("no such object", str(path), "check the address") from None
+        return
     if path.is_dir():
         raise SourceError("expected a file, found a folder", str(path), "name the files in it")
     if not path.exists():
@@ -102,17 +142,22 @@ def check_file(path: Path) -> None:
         raise SourceError("expected data, found an empty file", str(path), "check how the file was made or copied")
 
 
-def fingerprint(path: Path) -> dict[str, Any]:
+def fingerprint(path: Location) -> dict[str, Any]:
     """Return name, size, time of change and SHA-256 of a file (reads all of it)."""
     with path.open("rb") as stream:
-        sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
+        sha256 = hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
     return {"path": str(path), **stamp(path), "sha256": sha256}
 
 
-def stamp(path: Path) -> dict[str, int]:
-    """Return size in bytes and time of change in nanoseconds: what tells a changed file without reading it."""
+def stamp(path: Location) -> dict[str, Any]:
+    """Return size in bytes and time of change in nanoseconds: what tells a changed file without reading it.
+
+    Of an object its ETag, too.
+    """
     try:
         state = path.stat()
+        if not isinstance(state, os.stat_result):
+            return state.stamp
     except FileNotFoundError:
         raise SourceError("the file is no longer there", str(path), "put it back, or name another") from None
     return {"nbytes": state.st_size, "mtime_ns": state.st_mtime_ns}
@@ -123,18 +168,18 @@ def digest_of(prints: Sequence[dict[str, Any]]) -> str:
     return hashlib.sha256("\n".join(entry["sha256"] for entry in prints).encode()).hexdigest()
 
 
-def same_stamps(files: Sequence[Path], prints: Sequence[dict[str, Any]]) -> bool:
+def same_stamps(files: Sequence[Location], prints: Sequence[dict[str, Any]]) -> bool:
     """Tell whether the files have the sizes and times that `prints` recorded, path by path."""
     if [str(file) for file in files] != [entry.get("path") for entry in prints]:
         return False
     return all(
-        stamp(file) == {"nbytes": entry.get("nbytes"), "mtime_ns": entry.get("mtime_ns")}
-        for file, entry in zip(files, prints, strict=True)
+        found == {name: entry.get(name) for name in found}
+        for found, entry in ((stamp(file), entry) for file, entry in zip(files, prints, strict=True))
     )
 
 
 @contextmanager
-def unchanged(file: Path) -> Iterator[None]:
+def unchanged(file: Location) -> Iterator[None]:
     """Refuse a file that is another when its reading ends.
 
     Raises
@@ -147,7 +192,7 @@ def unchanged(file: Path) -> Iterator[None]:
         raise changed(file)
 
 
-def changed(file: Path | str) -> SourceError:
+def changed(file: Location | str) -> SourceError:
     """Return the error for a file whose stamp is another after it was read."""
     return SourceError("the file changed while it was read", str(file), "ingest it again when it is whole")
 
@@ -177,11 +222,11 @@ class OfFiles:
 
     Attributes
     ----------
-    files : list of Path
+    files : list of Path or ObjectPath
     """
 
     kind: ClassVar[str]
-    files: list[Path]
+    files: list[Any]
 
     @property
     def place(self) -> str:
@@ -225,8 +270,20 @@ class OfFiles:
         return same_stamps(self.files, description.get("files", [])) or self.digest() == digest
 
 
+def files_below(folder: Location) -> list[Location]:
+    """Return all files in a folder, however deep, in order."""
+    if isinstance(folder, ObjectPath):
+        return [folder / name for name in sorted(folder.all_objects())]
+    return [file for file in sorted(folder.rglob("*")) if file.is_file()]
+
+
+def as_file(path: Location) -> Any:
+    """Return what libraries take that open files themselves: the path of a file, or the stream of an object."""
+    return path.open("rb") if isinstance(path, ObjectPath) else path
+
+
 @contextmanager
-def open_bytes(path: Path) -> Iterator[BinaryIO]:
+def open_bytes(path: Location) -> Iterator[BinaryIO]:
     """Open a file, decompressed by its ending (.gz, .bz2, .xz, .zst).
 
     Raises
@@ -251,14 +308,14 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
         raise cut_short(path, fault) from None  # bz2's, which has no name of its own
 
 
-def cut_short(path: Path, fault: BaseException) -> SourceError:
+def cut_short(path: Location, fault: BaseException) -> SourceError:
     """Return the error for compressed data that end early or are damaged."""
     early = isinstance(fault, EOFError)
     found = "the compressed data end in the middle" if early else f"the compressed data are damaged ({fault})"
     return SourceError(f"expected a whole {path.suffix} file, {found}", str(path), "copy or download the file again")
 
 
-def text_ratio(path: Path, head_nbytes: int) -> float:
+def text_ratio(path: Location, head_nbytes: int) -> float:
     """Return how many bytes of text a byte of the file holds, measured at its head; 1.0 where nothing compresses it."""
     if path.suffix not in COMPRESSED:
         return 1.0

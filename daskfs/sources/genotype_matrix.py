@@ -7,13 +7,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from daskfs import interrupts
 from daskfs.errors import ConfigError, did_you_mean
+from daskfs.files import Location
 from daskfs.kernels.genotypes import decode, decode_columns, decode_columns_of
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
@@ -33,7 +33,7 @@ class Genotypes(ABC):
 
     n_variants: int
     n_samples: int
-    place: Path
+    place: Location
     """Of the file or folder."""
     chunk_variants: int = 1
     """Variants that cannot be read one by one."""

@@ -6,13 +6,13 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from daskfs.errors import ConfigError, DataError, SourceError
+from daskfs.files import Location, location
 from daskfs.kernels.genotypes import COUNTS_IN_BYTES, MISSING_CODE, count_codes, decode
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.arrays import as_targets
@@ -70,7 +70,7 @@ class GenotypeSource(OfFiles, Source):
         self,
         sets: Sequence[Genotypes],
         samples: pd.DataFrame,
-        files: Sequence[Path],
+        files: Sequence[Location],
         *,
         target: str | Sequence[str] | None,
         y: Any,
@@ -88,7 +88,7 @@ class GenotypeSource(OfFiles, Source):
         if covariates is not None:
             first, self._covariates, notes = read_covariates(covariates, samples)
             self.notes += notes
-            self.files.append(Path(covariates).expanduser())
+            self.files.append(location(covariates))
         self.feature_names = [*first, *variants]
         self._y_is_given = y is not None
         self._take_target(target, y, phenotypes)
@@ -104,7 +104,7 @@ class GenotypeSource(OfFiles, Source):
             names, self._y = names or ["phenotype"], self._own_phenotype()
         else:
             names = self._from_table(SampleTable(phenotypes), names)
-            self.files.append(Path(phenotypes).expanduser())
+            self.files.append(location(phenotypes))
         self.target_names = name_targets(self._y, names)
 
     def _own_phenotype(self) -> np.ndarray:

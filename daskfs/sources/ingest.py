@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -15,13 +14,18 @@ import numpy as np
 from daskfs import interrupts
 from daskfs.cluster.open import parse_bytes, workers_of
 from daskfs.errors import ConfigError, DataError, SchemaError, SourceError, StoreExistsError, StoreFormatError
+from daskfs.files import Location, location
+from daskfs.objects.path import ObjectPath
 from daskfs.sources.base import Source
 from daskfs.sources.constants import Constants
+from daskfs.sources.files import located
 from daskfs.sources.parts import described, shape_of_blocks, write_in_parts
 from daskfs.sources.registry import as_source
 from daskfs.sources.sparse.base import SparseSource
 from daskfs.sources.sparse.ingest import SparseIngest
 from daskfs.store.feature_store import FeatureStore, open_store
+from daskfs.store.manifest import MANIFEST
+from daskfs.store.published import sees_staging
 from daskfs.store.writer import StoreWriter
 from daskfs.watching.base import Progress
 from daskfs.watching.terminal import heard_by
@@ -34,7 +38,7 @@ DTYPES = ("float32", "float64", "int8")
 
 def ingest(
     source: Any,
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | ObjectPath,
     *,
     target: str | Sequence[str] | None = None,
     schema: Any = None,
@@ -51,6 +55,7 @@ def ingest(
     progress: Progress | bool | None = None,
     missing: Any = None,
     client: Client | None = None,
+    storage_options: Mapping[str, Any] | None = None,
     **layout: Any,
 ) -> FeatureStore:
     """Make a feature store of a source, in bounded memory.
@@ -65,8 +70,9 @@ def ingest(
         pandas, dask and polars DataFrames, Arrow tables; numpy and dask arrays; scipy.sparse matrices and .npz files of
         them, which become sparse stores; Dask bags of lines (``kind="vw"``, "libsvm", "clicks", "text") or of records
         of texts, and lists of delayed objects that are such lists or the paths of files.
-    path : path-like
-        Path of the store.
+    path : path-like or URL
+        Path of the store. One in an object store (``s3://``, ``gs://``, ``az://``) is made in a folder of this machine
+        and uploaded, its manifest last: see docs/object_stores.md. Files of the source may be at URLs, too.
     target : str or list of str, optional
         Column to predict, where no schema names it; for arrays the name of `y`, or the targets themselves.
     schema : path, mapping or TableSchema, optional
@@ -101,6 +107,9 @@ def ingest(
         Workers that see the files and the store's folder: ranges of plain text files, of entries too, row groups of
         Parquet files and partitions of Dask's frames and bags are encoded, sorted and cut into tiles there. The store
         is the same, byte for byte.
+    storage_options : mapping, optional
+        Of URLs, the source's and the store's, as obstore names them; by default each process finds its own in its
+        environment.
     **layout
         Options of the kind of source, of which ``kind`` is one where the name of the file does not say it ("clicks").
         Of tables: ``one_hot="sparse"``, and then interactions, for categories of any number of levels.
@@ -129,6 +138,8 @@ def ingest(
         raise ConfigError(f"expected 'reuse' or 'error', found {on_exists!r}", "on_exists")
     limit = parse_bytes(memory_limit)
     options = {"missing": missing, **layout}
+    if storage_options:
+        source = located(source, storage_options)
     rows = as_source(source, target=target, schema=schema, weight=weight, names=names, y=y, options=options)
     rows.check()
     dtype = _checked_dtype(dtype)
@@ -139,9 +150,11 @@ def ingest(
         raise ConfigError("a sparse store has neither codec nor tiles to choose", where, "leave it out")
     shuffle = shuffle and not rows.exchangeable
     encoding = encoding_digest(rows, dtype, shuffle, random_state, codec, tile_shape)
-    path = Path(path).expanduser()
-    if os.path.lexists(path):
+    path = location(path, storage_options)
+    if (path / MANIFEST).is_file() if isinstance(path, ObjectPath) else os.path.lexists(path):
         return _existing(path, rows, encoding, on_exists)
+    if isinstance(path, ObjectPath) and client is not None and not sees_staging(client):
+        client = None
 
     if isinstance(rows, SparseSource):
         with interrupts.guard(), heard_by(progress) as heard:
@@ -225,7 +238,7 @@ def encoding_digest(
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
-def _existing(path: Path, source: Source, encoding: str, on_exists: str) -> FeatureStore:
+def _existing(path: Location, source: Source, encoding: str, on_exists: str) -> FeatureStore:
     """Return the store at `path` if it holds this source in this encoding."""
     remedy = "remove it or choose another name"
     if on_exists == "error":

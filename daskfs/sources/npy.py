@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from daskfs.errors import SourceError, did_you_mean
-from daskfs.sources.files import check_file
+from daskfs.files import Location, location
+from daskfs.objects.path import ObjectPath
+from daskfs.sources.files import PathLike, as_file, check_file
 
 
 def array_of(values: Any) -> Any:
@@ -20,11 +22,11 @@ def array_of(values: Any) -> Any:
     SourceError
         There is no such file, or it holds none.
     """
-    if not isinstance(values, (str, os.PathLike)):
+    if not isinstance(values, (str, os.PathLike, ObjectPath)):
         return values
     path = existing(values)
     try:
-        return np.load(path, allow_pickle=False)
+        return np.load(as_file(path), allow_pickle=False)
     except Exception as fault:  # whatever NumPy makes of bytes that are no array
         problem = f"expected an array in a .npy file, found none ({type(fault).__name__})"
         raise SourceError(problem, str(values), "save it by numpy.save, without Python objects") from None
@@ -38,7 +40,7 @@ def names_of(values: Any) -> Any:
     SourceError
         There is no such file, or it is no text in UTF-8.
     """
-    if not isinstance(values, (str, os.PathLike)):
+    if not isinstance(values, (str, os.PathLike, ObjectPath)):
         return values
     data = existing(values).read_bytes()
     try:
@@ -49,15 +51,15 @@ def names_of(values: Any) -> Any:
         raise SourceError(problem, f"{values}:{line}", "save the file as UTF-8") from None
 
 
-def existing(path: str | os.PathLike[str]) -> Path:
+def existing(path: PathLike) -> Location:
     """Return the path of a file that there is.
 
     Raises
     ------
     SourceError
     """
-    found = Path(path).expanduser()
-    if not os.path.lexists(found):
+    found = location(path)
+    if isinstance(found, Path) and not os.path.lexists(found):
         near = [file.name for file in found.parent.iterdir()] if found.parent.is_dir() else []
         raise SourceError("no such file", str(path), f"check the path{did_you_mean(found.name, near)}")
     check_file(found)

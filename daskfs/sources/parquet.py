@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from daskfs.errors import SourceError
 from daskfs.sources.base import part_nbytes
 from daskfs.sources.columns import plain_numbers
+from daskfs.sources.files import as_file
 from daskfs.sources.table import FileTable, TableBatch, TableOptions
 from daskfs.sources.table_schema import ColumnSchema
 
@@ -64,7 +65,7 @@ class ParquetSource(FileTable):
     def _n_rows(self) -> int:
         n_rows = 0
         for file in self.files:
-            with _reading(file), pq.ParquetFile(file) as table:
+            with _reading(file), pq.ParquetFile(as_file(file)) as table:
                 n_rows += table.metadata.num_rows
         return n_rows
 
@@ -76,7 +77,7 @@ class ParquetSource(FileTable):
         """Return names and types; every file must have the same names."""
         first: dict[str, pa.DataType] = {}
         for file in self.files:
-            with _reading(file), pq.ParquetFile(file) as table:
+            with _reading(file), pq.ParquetFile(as_file(file)) as table:
                 schema = table.schema_arrow
             names = {field.name: field.type for field in schema}
             if len(names) < len(schema):
@@ -102,7 +103,7 @@ class ParquetSource(FileTable):
     ) -> Iterator[TableBatch]:
         batch_rows = max(64, min(65536, _BATCH_NBYTES // (8 * len(columns))))
         first_row = 0
-        with _reading(file), pq.ParquetFile(file, buffer_size=_BUFFER_NBYTES, pre_buffer=False) as table:
+        with _reading(file), pq.ParquetFile(as_file(file), buffer_size=_BUFFER_NBYTES, pre_buffer=False) as table:
             for batch in table.iter_batches(batch_rows, row_groups=row_groups, columns=list(columns)):
                 yield TableBatch(nan_as_missing(batch), str(file), first_row)
                 first_row += batch.num_rows
@@ -118,7 +119,7 @@ class ParquetSource(FileTable):
         nbytes = part_nbytes(sum(file.stat().st_size for file in self.files))
         for file in self.files:
             start = n_together = 0
-            with _reading(file), pq.ParquetFile(file) as table:
+            with _reading(file), pq.ParquetFile(as_file(file)) as table:
                 for k in range(n_groups := table.num_row_groups):
                     n_together += table.metadata.row_group(k).total_byte_size
                     if n_together >= nbytes or k + 1 == n_groups:

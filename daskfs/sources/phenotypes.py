@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from daskfs.errors import ConfigError, SourceError, did_you_mean
-from daskfs.sources.files import PathLike
+from daskfs.files import Location, location
+from daskfs.objects.path import ObjectPath
+from daskfs.sources.files import PathLike, as_file
 
 MISSING_WORDS = ("-9", "NA", "nan", "NaN", ".", "")
 """What tables of phenotypes have where nothing is known; of cases and controls, 0, too."""
@@ -72,12 +73,21 @@ class SampleTable:
     """
 
     def __init__(self, path: PathLike) -> None:
-        self.path, place = Path(path).expanduser(), str(path)
+        self.path = location(path)
+        place = str(self.path)
         if not self.path.is_file():
             raise SourceError("no such file", place, "check the path")
         separator = "," if self.path.name.lower().endswith((".csv", ".csv.gz")) else r"\s+"
         try:
-            table = pd.read_csv(self.path, sep=separator, dtype=str, na_filter=False, encoding="utf-8", engine="c")
+            table = pd.read_csv(
+                as_file(self.path),
+                compression=_compression(self.path),
+                sep=separator,
+                dtype=str,
+                na_filter=False,
+                encoding="utf-8",
+                engine="c",
+            )
         except (UnicodeDecodeError, pd.errors.EmptyDataError, pd.errors.ParserError, ValueError, OSError) as fault:
             raise SourceError(f"expected a table of words: {str(fault).strip()}", place, _REMEDY) from None
         if not isinstance(table.index, pd.RangeIndex):
@@ -167,3 +177,10 @@ def read_covariates(path: PathLike, samples: pd.DataFrame) -> tuple[list[str], n
             names.append(f"{name}={word}")
             columns.append(np.where(is_missing, np.nan, of_one == word).astype(np.float64))
     return names, np.stack(columns, axis=1), [told] if told else []
+
+
+def _compression(path: Location) -> Any:
+    """Return what compresses a table; of a file pandas finds it out itself."""
+    if not isinstance(path, ObjectPath):
+        return "infer"
+    return {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}.get(path.suffix)

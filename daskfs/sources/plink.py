@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -12,6 +12,8 @@ from pydantic import Field
 
 from daskfs.documents import PATH, Words
 from daskfs.errors import ConfigError, SourceError
+from daskfs.files import Location, location
+from daskfs.objects.path import ObjectPath
 from daskfs.sources.files import PathLike, expand_paths
 from daskfs.sources.genotypes import GenotypeSource
 from daskfs.sources.options import SourceOptions
@@ -135,5 +137,12 @@ def _check_samples(sets: Sequence[Fileset]) -> None:
 
 def _with_ending(path: PathLike | Sequence[PathLike]) -> list[PathLike]:
     """Return the paths, with .bed where they name three files by what these have in common."""
-    given = [path] if isinstance(path, (str, os.PathLike)) else list(path)
-    return [f"{item}.bed" if not Path(item).exists() and Path(f"{item}.bed").exists() else item for item in given]
+    given = [path] if isinstance(path, (str, os.PathLike, ObjectPath)) else list(path)
+    return [_one_with_ending(location(item)) for item in given]
+
+
+def _one_with_ending(path: Location) -> Location:
+    if path.suffix == ".bed" or glob.has_magic(str(path)) or path.exists():
+        return path
+    bed = path.with_name(f"{path.name}.bed")
+    return bed if bed.exists() else path

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,9 @@ import pandas as pd
 
 from daskfs import interrupts
 from daskfs.errors import SourceError
-from daskfs.sources.files import changed, stamp
+from daskfs.files import Location
+from daskfs.objects.path import ObjectPath
+from daskfs.sources.files import as_file, changed, stamp
 from daskfs.sources.genotype_matrix import Genotypes, fill
 
 MAGIC = b"\x6c\x1b\x01"
@@ -44,7 +45,7 @@ class Fileset(Genotypes):
         A file is missing, is no such file, or they do not fit.
     """
 
-    def __init__(self, bed: Path) -> None:
+    def __init__(self, bed: Location) -> None:
         self.place = bed
         self.bed, self.bim, self.fam = bed, bed.with_suffix(".bim"), bed.with_suffix(".fam")
         for file in self.files:
@@ -71,7 +72,7 @@ class Fileset(Genotypes):
         return {name: value for name, value in vars(self).items() if name not in ("variants", "samples")}
 
     @property
-    def files(self) -> list[Path]:
+    def files(self) -> list[Location]:
         """All three."""
         return [self.bed, self.bim, self.fam]
 
@@ -119,6 +120,11 @@ class Fileset(Genotypes):
         """Return packed genotypes; see `Genotypes.read`."""
         packed = np.empty((last - first, stop - start), np.uint8)
         origin = len(MAGIC) + first * self.stride
+        if isinstance(self.bed, ObjectPath):
+            lines = np.frombuffer(self.bed.asked(origin, (last - first) * self.stride), np.uint8)
+            if lines.size != (last - first) * self.stride:
+                raise self._cut()
+            return lines.reshape(last - first, self.stride)[:, start:stop]
         with self.bed.open("rb", buffering=0) as stream:
             if stop - start == self.stride:
                 fill(stream.fileno(), packed, origin, self._cut)
@@ -133,7 +139,7 @@ class Fileset(Genotypes):
         return changed(self.bed)
 
 
-def read_words(path: Path, columns: Sequence[str]) -> pd.DataFrame:
+def read_words(path: Location, columns: Sequence[str]) -> pd.DataFrame:
     """Return a file of words between blanks or tabs, so many in each line, as texts.
 
     Raises
@@ -144,7 +150,7 @@ def read_words(path: Path, columns: Sequence[str]) -> pd.DataFrame:
     remedy = f"give each line {len(columns)} words: {', '.join(columns)}"
     try:
         words = pd.read_csv(
-            path, sep=r"\s+", header=None, dtype=str, na_filter=False, quoting=3, encoding="utf-8", engine="c"
+            as_file(path), sep=r"\s+", header=None, dtype=str, na_filter=False, quoting=3, encoding="utf-8", engine="c"
         )
     except UnicodeDecodeError as fault:
         raise SourceError(

@@ -9,14 +9,15 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from pydantic import create_model
 
 from daskfs.errors import ConfigError, SourceError, did_you_mean
+from daskfs.files import Location, location
 from daskfs.methods import load
+from daskfs.objects.path import ObjectPath
 from daskfs.sources.base import Source
 from daskfs.sources.files import COMPRESSED
 from daskfs.sources.options import SourceOptions
@@ -273,16 +274,17 @@ def _is_bag(source: Any) -> bool:
 
 
 def _is_path(source: Any) -> bool:
-    return isinstance(source, (str, os.PathLike))
+    return isinstance(source, (str, os.PathLike, ObjectPath))
 
 
 def _file_source(
     source: Any, target: Any, schema: Any, weight: Any, names: Any, y: Any, options: dict[str, Any]
 ) -> Source:
-    first = str(source if _is_path(source) else source[0])
+    one = source if _is_path(source) else source[0]
+    first = str(one)
     if first.startswith("sklearn:"):
         return make_source("sklearn", name=first.removeprefix("sklearn:"), target=target, **options)
-    kind = options.pop("kind", None) or kind_of(first)
+    kind = options.pop("kind", None) or kind_of(one)
     if kind == "zarr":
         return make_source(kind, path=source, y=y, names=names, target=target, schema=schema, weight=weight, **options)
     if kind == "npz":
@@ -297,20 +299,22 @@ def _file_source(
     return make_source(kind, path=source, schema=schema, target=target, weight=weight, **options)
 
 
-def kind_of(path: str) -> str:
+def kind_of(path: str | os.PathLike[str] | ObjectPath) -> str:
     """Return the kind of a file or folder by its ending or its content; csv where nothing else is known."""
-    folder = Path(path)
+    folder = location(path)
+    name = folder.with_suffix("") if folder.suffix in COMPRESSED else folder
+    if isinstance(folder, ObjectPath) and name.suffix:
+        return ENDINGS.get(name.suffix, "csv")
     if folder.is_dir():
         if any((folder / name).exists() for name in ("zarr.json", ".zarray", ".zgroup")):
             return _kind_of_zarr(folder)
         if any(file.suffix in (".parquet", ".pq") for file in folder.iterdir()):
             return "parquet"
         return "csv"
-    name = Path(path.rstrip("/"))
-    return ENDINGS.get((name.with_suffix("") if name.suffix in COMPRESSED else name).suffix, "csv")
+    return ENDINGS.get(name.suffix, "csv")
 
 
-def _kind_of_zarr(folder: Path) -> str:
+def _kind_of_zarr(folder: Location) -> str:
     """Return what the attributes of a Zarr group say of who wrote it."""
     for name in ("zarr.json", ".zattrs"):
         with suppress(OSError, ValueError, AttributeError):

@@ -18,6 +18,7 @@ from pydantic import Field
 from daskfs import interrupts
 from daskfs.documents import PATH
 from daskfs.errors import ConfigError, SourceError
+from daskfs.files import location
 from daskfs.kernels.genotypes import (
     HALF_CALLS,
     IMPOSSIBLE,
@@ -26,6 +27,7 @@ from daskfs.kernels.genotypes import (
     SINGLE_COPIES,
     pack,
 )
+from daskfs.objects.path import ObjectPath
 from daskfs.sources.files import PathLike, explained_room, write_all
 from daskfs.sources.genotype_matrix import GENOTYPES_IN_BYTE, Genotypes, fill
 from daskfs.sources.genotypes import GenotypeSource
@@ -269,7 +271,9 @@ class VcfZarrSource(GenotypeSource):
     ) -> None:
         if allele not in ("alt", "ref"):
             raise ConfigError(f"expected alt or ref, found {allele!r}", "source.allele")
-        folder = Path(path).expanduser()
+        folder = location(path)
+        if isinstance(folder, ObjectPath):
+            raise SourceError("a VCF Zarr is read from a folder alone", str(folder), "copy it to a disk first")
         self._place = str(folder)
         calls = Calls(folder)
         samples = calls.samples()

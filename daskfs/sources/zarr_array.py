@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -13,9 +12,11 @@ from pydantic import Field
 
 from daskfs.documents import PATH
 from daskfs.errors import DataError
+from daskfs.files import Location, location
 from daskfs.matrix.names import Names
+from daskfs.objects.path import ObjectPath
 from daskfs.sources.base import Source, SourceBlock
-from daskfs.sources.files import digest_of, fingerprint, same_stamps
+from daskfs.sources.files import digest_of, files_below, fingerprint, same_stamps
 from daskfs.sources.options import SourceOptions
 from daskfs.store.foreign import open_foreign_array
 
@@ -59,7 +60,8 @@ class ZarrSource(Source):
         names: Sequence[str] | None = None,
         target: str = "target",
     ) -> None:
-        self.path, self._y_path = Path(path), Path(y) if isinstance(y, (str, os.PathLike)) else None
+        self.path = location(path)
+        self._y_path = location(y) if isinstance(y, (str, os.PathLike, ObjectPath)) else None
         self._array = open_foreign_array(self.path)
         if self._array.ndim != 2 or np.dtype(self._array.dtype).kind not in "buif":
             raise DataError(
@@ -92,9 +94,9 @@ class ZarrSource(Source):
         }
 
     @property
-    def _files(self) -> list[Path]:
+    def _files(self) -> list[Location]:
         folders = [self.path] if self._y_path is None else [self.path, self._y_path]
-        return [file for folder in folders for file in sorted(folder.rglob("*")) if file.is_file()]
+        return [file for folder in folders for file in files_below(folder)]
 
     @cached_property
     def _prints(self) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from daskfs.matrix.blocks import Rows
+from daskfs.objects.ahead import Part
 
 
 class Tiled:
@@ -16,11 +17,17 @@ class Tiled:
     shape: tuple[int, ...]
     tile_shape: tuple[int, ...]
     shard_shape: tuple[int, ...] | None = None
+    is_remote = False
+    """Whether it lies where asking takes long, so that much is asked for at once."""
 
     @property
     def grid_shape(self) -> tuple[int, ...]:
         """How many tiles there are along each axis."""
         return tuple(n_tiles(length, tile) for length, tile in zip(self.shape, self.tile_shape, strict=True))
+
+    def parts(self, rows: Rows) -> list[Part]:
+        """Return which parts of objects hold some numbers of a vector; none where it lies in files."""
+        return []
 
     @cached_property
     def tiles_per_file(self) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,15 @@ import numpy as np
 
 from daskfs.cluster.workers import Workers
 from daskfs.errors import ConfigError, StoreError, StoreFormatError, did_you_mean
+from daskfs.files import Location, location
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import ColumnStatistics, Crowding, Rows, SparseColumns, SparseRows, Strip
 from daskfs.matrix.names import Names, columns_of_table
+from daskfs.objects.ahead import AHEAD_NBYTES
+from daskfs.objects.path import ObjectPath
+from daskfs.objects.requests import all_of
 from daskfs.store.header import SparseHeader, StoreHeader
-from daskfs.store.manifest import MANIFEST, Manifest, identity_of, read_checksums, read_manifest
+from daskfs.store.manifest import LOCK, MANIFEST, Manifest, identity_of, is_finished, read_checksums, read_manifest
 from daskfs.store.sparse.names import StoredNames
 from daskfs.store.sparse.reader import SparseReader
 from daskfs.store.stored_arrays import StoredArray, expected_arrays, header_document, read_array, read_header, seal
@@ -27,17 +32,22 @@ from daskfs.store.verify import damaged_parts
 from daskfs.watching.base import Progress
 from daskfs.watching.terminal import heard_by
 
-_opened: dict[tuple[str, str], tuple[tuple[int, int], FeatureStore]] = {}
+_opened: dict[tuple[str | ObjectPath, str], tuple[tuple[int, int], FeatureStore]] = {}
 """Stores that this process was sent, by path and the manifest's digest, with the manifest's inode and time."""
 
 
-def open_store(path: str | os.PathLike[str]) -> FeatureStore:
+def open_store(
+    path: str | os.PathLike[str] | ObjectPath, *, storage_options: Mapping[str, Any] | None = None
+) -> FeatureStore:
     """Open a feature store; reads its header and the descriptions of its arrays, and neither matrix nor target.
 
     Parameters
     ----------
-    path : path-like
-        The store's folder.
+    path : path-like or URL
+        The store's folder: ``s3://``, ``gs://``, ``az://``, ``https://`` too (see docs/object_stores.md).
+    storage_options : mapping, optional
+        Of a URL, as obstore names them: endpoint, region, access_key_id ... They travel to workers; without them each
+        process looks for its own in its environment.
 
     Returns
     -------
@@ -49,17 +59,24 @@ def open_store(path: str | os.PathLike[str]) -> FeatureStore:
         Nothing there, not a feature store, an unfinished one, or one of a newer format.
     CorruptStoreError
         The header, the manifest or the description of an array is damaged, or they contradict each other.
+    StorageError
+        An object store does not answer, or refuses to.
     """
-    folder = _existing(path)
+    folder = _existing(location(path, storage_options))
     manifest = read_manifest(folder)
     header = read_header(folder, manifest)
     checksums = read_checksums(folder, manifest)
-    arrays = {name: read_array(folder, name, header, manifest, checksums) for name in expected_arrays(header)}
-    return FeatureStore(folder, header, manifest, arrays)
+
+    def described(name: str) -> StoredArray:
+        return read_array(folder, name, header, manifest, checksums)
+
+    names = expected_arrays(header)
+    arrays = all_of(described, names) if isinstance(folder, ObjectPath) else map(described, names)
+    return FeatureStore(folder, header, manifest, dict(zip(names, arrays, strict=True)))
 
 
 def verify_store(
-    path: str | os.PathLike[str], progress: Progress | None = None, workers: Workers | None = None
+    path: str | os.PathLike[str] | ObjectPath, progress: Progress | None = None, workers: Workers | None = None
 ) -> list[str]:
     """Return one line per damaged part of a store that may be too damaged to be opened; see `FeatureStore.verify`.
 
@@ -68,14 +85,16 @@ def verify_store(
     StoreError
         No store, or manifest or header are damaged: what there should be is not known.
     """
-    folder = _existing(path)
+    folder = _existing(location(path))
     read_header(folder, read_manifest(folder))
     return damaged_parts(folder, progress, workers)
 
 
-def _existing(path: str | os.PathLike[str]) -> Path:
+def _existing(folder: Location) -> Location:
     """Return the folder of a finished store."""
-    folder = Path(path).expanduser().absolute()
+    folder = folder.absolute()
+    if isinstance(folder, ObjectPath):
+        return _existing_objects(folder)
     where = str(folder)
     if folder.name.endswith(SUFFIX):
         raise StoreFormatError(
@@ -97,12 +116,25 @@ def _existing(path: str | os.PathLike[str]) -> Path:
     return folder
 
 
+def _existing_objects(folder: ObjectPath) -> ObjectPath:
+    """Return the folder of a finished store in an object store: its manifest was written last."""
+    where = str(folder)
+    if (folder / MANIFEST).is_file():
+        return folder
+    if (folder / LOCK).is_file():
+        problem = "there is only an unfinished store: it is being written, or writing was interrupted"
+        raise StoreFormatError(problem, where, "wait, or ingest again")
+    if folder.is_dir():
+        raise StoreFormatError(f"not a feature store of daskfs: there is no {MANIFEST}", where, "ingest it first")
+    raise StoreFormatError("no such store", where, "check the address, or ingest a source to it")
+
+
 class FeatureStore(Matrix):
     """A matrix on disk with its names, target, weights and column statistics; see `open_store`.
 
     Attributes
     ----------
-    path : Path
+    path : Path or ObjectPath
     shape : tuple of int
         (n_samples, n_features).
     dtype : dtype
@@ -129,7 +161,9 @@ class FeatureStore(Matrix):
     neither Zarr nor any data frame library.
     """
 
-    def __init__(self, path: Path, header: StoreHeader, manifest: Manifest, arrays: Mapping[str, StoredArray]) -> None:
+    def __init__(
+        self, path: Location, header: StoreHeader, manifest: Manifest, arrays: Mapping[str, StoredArray]
+    ) -> None:
         self.path, self.header, self._arrays = path, header, arrays
         self.is_sealed, self._manifest_identity = manifest.is_sealed, manifest.identity
         self.shape = header.shape
@@ -197,6 +231,11 @@ class FeatureStore(Matrix):
         return self.header.crowding if isinstance(self.header, SparseHeader) else None
 
     @property
+    def ahead_nbytes(self) -> int:
+        """Bytes that a task holds of requests on their way; 0 where files are read."""
+        return AHEAD_NBYTES if isinstance(self.path, ObjectPath) else 0
+
+    @property
     def is_sparse(self) -> bool:
         """Whether entries are stored, and not all values."""
         return isinstance(self.header, SparseHeader)
@@ -258,7 +297,7 @@ class FeatureStore(Matrix):
 
     def exists(self) -> bool:
         """Return whether the store's folder is still there."""
-        return self.path.exists()
+        return is_finished(self.path)
 
     def verify_unchanged(self) -> None:
         """Raise an error where the store is no longer the one that was opened.
@@ -358,6 +397,8 @@ class FeatureStore(Matrix):
         StoreError
             The folder cannot be written.
         """
+        if isinstance(self.path, ObjectPath):
+            raise StoreError("only a store in a folder can be sealed", str(self.path), "copy it, seal it, upload it")
         try:
             seal(self.path)
         except OSError as fault:
@@ -401,7 +442,7 @@ class FeatureStore(Matrix):
         return self._arrays[name].open()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (str(self.path), self._manifest_identity)
+        return _reopen, (str(self.path) if isinstance(self.path, Path) else self.path, self._manifest_identity)
 
     def __repr__(self) -> str:
         return f"<FeatureStore {self.path.name}: {self.shape[0]:,} samples x {self.shape[1]:,} features, {self.dtype}>"
@@ -432,13 +473,16 @@ class FeatureStore(Matrix):
         return f"<table>{lines}</table>"
 
 
-def _reopen(path: str, identity: str) -> FeatureStore:
-    """Open a store that was sent here; once per process, as long as it stays the same."""
-    try:
-        status = (Path(path) / MANIFEST).stat()
-        stamp = (status.st_ino, status.st_mtime_ns)
-    except OSError:
-        stamp = (0, 0)
+def _reopen(path: str | ObjectPath, identity: str) -> FeatureStore:
+    """Open a store that was sent here; once per process, as long as it stays the same.
+
+    Of an object store nobody asks for each task whether it did: the checksums of all chunks are known.
+    """
+    stamp = (0, 0)
+    if not isinstance(path, ObjectPath):
+        with suppress(OSError):
+            status = (Path(path) / MANIFEST).stat()
+            stamp = (status.st_ino, status.st_mtime_ns)
     known = _opened.get((path, identity))
     if known is not None and known[0] == stamp:
         return known[1]
@@ -448,6 +492,6 @@ def _reopen(path: str, identity: str) -> FeatureStore:
     return store
 
 
-def _compare(path: Path, found: str, expected: str) -> None:
+def _compare(path: Location, found: str, expected: str) -> None:
     if found != expected:
         raise StoreError("the store is no longer the one that was opened", str(path), "open it, and run, again")

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from daskfs.errors import CorruptStoreError, SourceError
+from daskfs.files import location
 from daskfs.matrix.blocks import Rows
+from daskfs.objects.path import ObjectPath
 from daskfs.store.chunks import Tiled, cuts, normalise, selection_length
 from daskfs.store.plain_files import REMEDY
 
@@ -91,12 +93,12 @@ class ZarrReader(Tiled):
             raise CorruptStoreError(f"{self.name} chunk {label} is missing", str(path), REMEDY)
 
 
-def open_foreign_array(path: str | os.PathLike[str]) -> Any:
+def open_foreign_array(path: str | os.PathLike[str] | ObjectPath) -> Any:
     """Open a Zarr array made elsewhere, of format 2 or 3.
 
     Parameters
     ----------
-    path : path-like
+    path : path-like or ObjectPath
         The array's folder.
 
     Returns
@@ -113,16 +115,26 @@ def open_foreign_array(path: str | os.PathLike[str]) -> Any:
     import zarr.errors
 
     where = str(path)
-    if not Path(path).exists():
+    if not location(path).exists():
         raise SourceError("no such Zarr array", where, "check the path")
     try:
-        node = zarr.open(where, mode="r")
+        node = zarr.open(_as_zarr_store(path), mode="r")
     except (zarr.errors.BaseZarrError, ValueError, TypeError, OSError, KeyError) as fault:
         raise SourceError(f"expected a Zarr array of format 2 or 3: {fault}", where, "check the path") from None
     if isinstance(node, zarr.Group):
         names = ", ".join(sorted(node.array_keys())) or "none"
         raise SourceError(f"expected an array, found a group (its arrays: {names})", where, "name one of its arrays")
     return node
+
+
+def _as_zarr_store(path: str | os.PathLike[str] | ObjectPath) -> Any:
+    """Return what Zarr opens: a folder's path, or its own store of objects."""
+    found = location(path)
+    if not isinstance(found, ObjectPath):
+        return str(found)
+    from zarr.storage import ObjectStore
+
+    return ObjectStore(found.client_within(), read_only=True)
 
 
 def read_foreign(array: Any, selection: Any = ...) -> np.ndarray:
@@ -143,7 +155,7 @@ def read_foreign(array: Any, selection: Any = ...) -> np.ndarray:
         raise SourceError(f"a chunk cannot be decoded: {fault}", str(array.store_path), "write it again") from None
 
 
-def open_foreign_group(path: str | os.PathLike[str]) -> Any:
+def open_foreign_group(path: str | os.PathLike[str] | ObjectPath) -> Any:
     """Open a Zarr group made elsewhere, of format 2 or 3.
 
     Returns
@@ -160,9 +172,9 @@ def open_foreign_group(path: str | os.PathLike[str]) -> Any:
     import zarr.errors
 
     where = str(path)
-    if not Path(path).exists():
+    if not location(path).exists():
         raise SourceError("no such Zarr group", where, "check the path")
     try:
-        return zarr.open_group(where, mode="r")
+        return zarr.open_group(_as_zarr_store(path), mode="r")
     except (zarr.errors.BaseZarrError, ValueError, TypeError, OSError, KeyError) as fault:
         raise SourceError(f"expected a Zarr group of format 2 or 3: {fault}", where, "check the path") from None

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from daskfs.errors import CorruptStoreError, StoreFormatError
-from daskfs.files import written_whole
+from daskfs.files import Location, written_whole
 from daskfs.store.plain_files import REMEDY, read_document, read_plain
 
 MANIFEST = "manifest.json"
@@ -108,7 +108,7 @@ def write_manifest(folder: Path, checksums: Mapping[str, np.ndarray]) -> None:
         path.write_text(json.dumps({**body, "self_sha256": _digest(body)}), encoding="utf-8")
 
 
-def read_manifest(folder: Path) -> Manifest:
+def read_manifest(folder: Location) -> Manifest:
     """Return the manifest of a store.
 
     Raises
@@ -118,8 +118,8 @@ def read_manifest(folder: Path) -> Manifest:
     StoreError
         It is damaged, or cannot be read.
     """
-    path = Path(folder, MANIFEST)
-    if not os.path.lexists(path):
+    path = folder / MANIFEST
+    if isinstance(path, Path) and not os.path.lexists(path):
         raise StoreFormatError(f"{MANIFEST} is missing: not a finished store", str(folder), REMEDY)
     document, content = read_document(path, MANIFEST, MAX_NBYTES)
     try:
@@ -146,7 +146,17 @@ def read_manifest(folder: Path) -> Manifest:
         raise CorruptStoreError(f"{MANIFEST} is damaged: {reason}", str(path), REMEDY) from None
 
 
-def identity_of(folder: Path) -> str:
+def is_finished(folder: Location) -> bool:
+    """Return whether something is at the path of a store: a folder has its name, objects their manifest, last.
+
+    Raises
+    ------
+    StorageError
+    """
+    return folder.exists() if isinstance(folder, Path) else (folder / MANIFEST).is_file()
+
+
+def identity_of(folder: Location) -> str:
     """Return the digest of the manifest as it is now.
 
     Raises
@@ -154,10 +164,10 @@ def identity_of(folder: Path) -> str:
     StoreError
         It is missing, or cannot be read.
     """
-    return hashlib.sha256(read_plain(Path(folder, MANIFEST), MANIFEST, MAX_NBYTES)).hexdigest()
+    return hashlib.sha256(read_plain(folder / MANIFEST, MANIFEST, MAX_NBYTES)).hexdigest()
 
 
-def read_checksums(folder: Path, manifest: Manifest) -> dict[str, np.ndarray] | None:
+def read_checksums(folder: Location, manifest: Manifest) -> dict[str, np.ndarray] | None:
     """Return the checksums of all chunks of each array, uint32; None where the manifest is of format 1.
 
     Raises
@@ -167,7 +177,7 @@ def read_checksums(folder: Path, manifest: Manifest) -> dict[str, np.ndarray] | 
     """
     if manifest.n_tiles is None:
         return None
-    path = Path(folder, CHECKSUMS)
+    path = folder / CHECKSUMS
     nbytes = 4 * sum(manifest.n_tiles.values())
     content = read_plain(path, CHECKSUMS, nbytes)
     if len(content) != nbytes or hashlib.sha256(content).hexdigest() != manifest.checksums_sha256:
@@ -179,7 +189,7 @@ def read_checksums(folder: Path, manifest: Manifest) -> dict[str, np.ndarray] | 
     return found
 
 
-def check_description(folder: Path, name: str, content: bytes, manifest: Manifest) -> None:
+def check_description(folder: Location, name: str, content: bytes, manifest: Manifest) -> None:
     """Check what was read of one `zarr.json` against the manifest.
 
     Raises
@@ -188,7 +198,7 @@ def check_description(folder: Path, name: str, content: bytes, manifest: Manifes
         It is not the one that was written.
     """
     if hashlib.sha256(content).hexdigest() != manifest.sha256.get(name):
-        raise CorruptStoreError(f"{name} is not the one that was written", str(Path(folder, name)), REMEDY)
+        raise CorruptStoreError(f"{name} is not the one that was written", str(folder / name), REMEDY)
 
 
 def _mapping(document: dict[str, Any], key: str, is_right: Any) -> dict[str, Any]:

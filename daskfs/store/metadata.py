@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from daskfs.errors import CorruptStoreError
+from daskfs.files import Location
 from daskfs.store.chunks import n_tiles
 from daskfs.store.plain_files import REMEDY, read_document
 
@@ -71,7 +71,7 @@ class ArrayMetadata:
         return n_all * (tile_nbytes // _LZ4_RATIO + 16 if self.has_blosc else tile_nbytes)
 
 
-def read_metadata(folder: Path, name: str) -> tuple[dict[str, Any], bytes]:
+def read_metadata(folder: Location, name: str) -> tuple[dict[str, Any], bytes]:
     """Return an array's `zarr.json`, and its bytes.
 
     Raises

@@ -6,16 +6,20 @@ import json
 import os
 import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from daskfs.errors import CorruptStoreError, StoreError
+from daskfs.objects.path import ObjectPath
 
 REMEDY = "remove the store and ingest the source again; `daskfs verify` lists all damage"
 MISPLACED = "is whole, and not the one that was written there"
 MAX_DEPTH = 16
 """Of lists and objects within each other; what daskfs writes has six at most."""
+
+_AT_ONCE_NBYTES = 64 << 20
+"""Of an object, whose length is asked for first where it may have more."""
 
 _FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)  # else a pipe waits for its writer
 
@@ -46,14 +50,49 @@ def open_plain(path: str | os.PathLike[str], what: str) -> tuple[int, os.stat_re
     return descriptor, status
 
 
-def read_plain(path: str | os.PathLike[str], what: str, max_nbytes: int) -> bytes:
-    """Return the content of a regular file.
+class OpenFile(Protocol):
+    """What tiles are read from."""
+
+    nbytes: int
+    stamp: Any
+    """Another where the file is."""
+
+    def read_into(self, buffers: list[memoryview], position: int) -> int:
+        """Fill buffers from a place on, as far as it goes; return how many bytes that were."""
+
+    def close(self) -> None:
+        """Close it."""
+
+
+class PlainFile:
+    """A regular file that is open for reading; see `open_plain`."""
+
+    __slots__ = ("_descriptor", "nbytes", "stamp")
+
+    def __init__(self, path: str, what: str) -> None:
+        self._descriptor, status = open_plain(path, what)
+        self.nbytes: int = status.st_size
+        self.stamp: Any = (status.st_ino, status.st_size, status.st_mtime_ns)
+
+    def read_into(self, buffers: list[memoryview], position: int) -> int:
+        """Fill buffers from a place on."""
+        return os.preadv(self._descriptor, buffers, position)
+
+    def close(self) -> None:
+        """Close it."""
+        os.close(self._descriptor)
+
+
+def read_plain(path: str | os.PathLike[str] | ObjectPath, what: str, max_nbytes: int) -> bytes:
+    """Return the content of a regular file, or of an object.
 
     Raises
     ------
     StoreError
         As `open_plain`; or it is longer than `max_nbytes`, or cannot be read.
     """
+    if isinstance(path, ObjectPath):
+        return _read_object(path, what, max_nbytes)
     descriptor, status = open_plain(path, what)
     with os.fdopen(descriptor, "rb") as file:
         if status.st_size > max_nbytes:
@@ -65,13 +104,24 @@ def read_plain(path: str | os.PathLike[str], what: str, max_nbytes: int) -> byte
             raise CorruptStoreError(f"{what} cannot be read: {fault.strerror}", str(path), REMEDY) from None
 
 
+def _read_object(path: ObjectPath, what: str, max_nbytes: int) -> bytes:
+    try:
+        content = path.read_bytes() if max_nbytes <= _AT_ONCE_NBYTES or path.stat().st_size <= max_nbytes else None
+    except FileNotFoundError:
+        raise CorruptStoreError(f"{what} is missing", str(path), REMEDY) from None
+    if content is None or len(content) > max_nbytes:
+        problem = f"{what} has the wrong length: expected at most {max_nbytes} bytes, found more"
+        raise CorruptStoreError(problem, str(path), REMEDY)
+    return content
+
+
 def write_array(path: Path, values: np.ndarray) -> None:
     """Write an array's bytes; a full disk is an OSError that says so, other than `ndarray.tofile`'s."""
     with path.open("wb") as file:
         file.write(np.ascontiguousarray(values).data)
 
 
-def read_document(path: Path, what: str, max_nbytes: int) -> tuple[dict[str, Any], bytes]:
+def read_document(path: Path | ObjectPath, what: str, max_nbytes: int) -> tuple[dict[str, Any], bytes]:
     """Return a JSON object and the bytes it was read from.
 
     Raises

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from daskfs.errors import CorruptStoreError
+from daskfs.files import Location
 from daskfs.store.header import SparseHeader, StoreHeader, check_version, parse_header
 from daskfs.store.manifest import MANIFEST, MAX_NBYTES, Manifest, check_description, write_manifest
 from daskfs.store.metadata import TEXT, ArrayMetadata, parse_metadata, read_metadata
@@ -36,20 +37,23 @@ class StoredArray:
         Length of its longest file.
     checksums : ndarray of uint32, of the grid's shape, or None
         Of all chunks, as the manifest has them.
+    version : str
+        The manifest's identity.
     """
 
-    folder: Path
+    folder: Location
     name: str
     metadata: ArrayMetadata
     max_nbytes: int
     checksums: np.ndarray | None = None
+    version: str = ""
 
     def open(self) -> Any:
         """Return what reads it: a `TileReader`, or a `StringReader` of text."""
         folder = self.folder / self.name
         if self.metadata.dtype == TEXT:
             return StringReader(folder, self.name, self.metadata, self.max_nbytes, self.checksums)
-        reader = TileReader(folder, self.metadata, self.name, self.checksums)
+        reader = TileReader(folder, self.metadata, self.name, self.checksums, self.version)
         return reader if sys.byteorder == "little" else self._big_endian(reader)
 
     def _big_endian(self, reader: TileReader) -> Any:
@@ -65,7 +69,7 @@ class StoredArray:
 _GROUPS = {"zarr.json", "statistics/zarr.json", "labels/zarr.json", "X/zarr.json", "names/zarr.json"}
 
 
-def read_header(folder: Path, manifest: Manifest) -> StoreHeader:
+def read_header(folder: Location, manifest: Manifest) -> StoreHeader:
     """Return the header of a store, held against the manifest.
 
     Raises
@@ -83,7 +87,7 @@ def read_header(folder: Path, manifest: Manifest) -> StoreHeader:
     return header
 
 
-def header_document(folder: Path) -> tuple[dict[str, Any], bytes]:
+def header_document(folder: Location) -> tuple[dict[str, Any], bytes]:
     """Return the attribute "daskfs" of a store's `zarr.json`, and that file's bytes.
 
     Raises
@@ -129,7 +133,7 @@ def expected_arrays(header: StoreHeader) -> dict[str, tuple[np.dtype, tuple[int,
 
 
 def read_array(
-    folder: Path, name: str, header: StoreHeader, manifest: Manifest, checksums: dict[str, np.ndarray] | None
+    folder: Location, name: str, header: StoreHeader, manifest: Manifest, checksums: dict[str, np.ndarray] | None
 ) -> StoredArray:
     """Return an array of a store, its description held against the manifest, the header and the length of its files.
 
@@ -155,12 +159,12 @@ def read_array(
         raise CorruptStoreError(problem, str(where), REMEDY)
     max_nbytes = max(files, default=0)
     if checksums is None:
-        return StoredArray(folder, name, metadata, max_nbytes)
+        return StoredArray(folder, name, metadata, max_nbytes, version=manifest.identity)
     found = checksums.get(name)
     if found is None or len(found) != math.prod(metadata.grid_shape):
         problem = f"{MANIFEST} does not hold one checksum for each chunk of {name}"
         raise CorruptStoreError(problem, str(folder / MANIFEST), REMEDY)
-    return StoredArray(folder, name, metadata, max_nbytes, found.reshape(metadata.grid_shape))
+    return StoredArray(folder, name, metadata, max_nbytes, found.reshape(metadata.grid_shape), manifest.identity)
 
 
 def _is_X(metadata: ArrayMetadata, header: StoreHeader) -> bool:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from crc32c import crc32c
 
 from daskfs.errors import CorruptStoreError
+from daskfs.files import Location
+from daskfs.objects.path import ObjectPath
+from daskfs.objects.requests import all_of
 from daskfs.store.chunks import Tiled
 from daskfs.store.metadata import ArrayMetadata
 from daskfs.store.plain_files import MISPLACED, REMEDY, read_plain
@@ -35,13 +36,13 @@ class StringReader(Tiled):
 
     def __init__(
         self,
-        folder: str | os.PathLike[str],
+        folder: Location,
         name: str,
         metadata: ArrayMetadata,
         max_nbytes: int,
         checksums: np.ndarray | None = None,
     ) -> None:
-        self.folder, self.name, self._max_nbytes, self._checksums = Path(folder), name, max_nbytes, checksums
+        self.folder, self.name, self._max_nbytes, self._checksums = folder, name, max_nbytes, checksums
         self.shape, self.tile_shape = metadata.shape, metadata.tile_shape
 
     def read(self) -> np.ndarray:
@@ -52,7 +53,9 @@ class StringReader(Tiled):
         CorruptStoreError
             A chunk is missing, truncated or fails its checksum.
         """
-        chunks = [self._read_chunk(i) for i in range(self.grid_shape[0])]
+        numbers = range(self.grid_shape[0])
+        is_remote = isinstance(self.folder, ObjectPath)
+        chunks = all_of(self._read_chunk, numbers) if is_remote else [self._read_chunk(i) for i in numbers]
         return np.concatenate(chunks)[: self.shape[0]] if chunks else np.empty(0, dtype=object)
 
     def check_tile(self, i: int, j: int = 0) -> None:

@@ -7,26 +7,28 @@ block costs one pass over memory, as a copy out of a memory map does, and nothin
 from __future__ import annotations
 
 import math
-import os
 import struct
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from daskfs.errors import CorruptStoreError
+from daskfs.files import Location
 from daskfs.interrupts import guard
 from daskfs.kernels.blocks.laid_down import lay_down
 from daskfs.matrix.blocks import Rows, Strip
+from daskfs.objects.ahead import Part
+from daskfs.objects.path import ObjectPath
 from daskfs.store.checksums import checksum_of
+from daskfs.store.chunk_objects import ObjectFiles
 from daskfs.store.chunks import Cut, Tiled, cuts, normalise, selection_length
 from daskfs.store.metadata import TEXT, ArrayMetadata, parse_metadata, read_metadata
-from daskfs.store.plain_files import MISPLACED, REMEDY, open_plain
+from daskfs.store.plain_files import MISPLACED, REMEDY, OpenFile, PlainFile
 from daskfs.watching.reads import READ
 
 STRIP_NBYTES = 384 << 10
@@ -50,7 +52,7 @@ _buffers = threading.local()
 class _Place:
     """Where an encoded tile lies: an open file, the first byte and the number of bytes; the checksum it should have."""
 
-    descriptor: int
+    file: OpenFile
     offset: int
     nbytes: int
     path: str
@@ -63,7 +65,7 @@ class TileReader(Tiled):
 
     Parameters
     ----------
-    folder : path-like
+    folder : path-like or ObjectPath
         The array's folder.
     metadata : ArrayMetadata
         What `zarr.json` says; see `open_array`.
@@ -71,6 +73,8 @@ class TileReader(Tiled):
         The array's name within its store, for messages.
     checksums : ndarray of uint32, of the grid's shape, optional
         Of all tiles as encoded (crc32c), from the store's manifest. A tile that is whole may lie in another's place.
+    version : str
+        Of objects: what was fetched of another version is not taken for this.
 
     Notes
     -----
@@ -81,19 +85,22 @@ class TileReader(Tiled):
 
     def __init__(
         self,
-        folder: str | os.PathLike[str],
+        folder: Location,
         metadata: ArrayMetadata,
         name: str,
         checksums: np.ndarray | None = None,
+        version: str = "",
     ) -> None:
         self.folder, self.name, self.metadata, self._checksums = str(folder), name, metadata, checksums
+        self._files = ObjectFiles(folder, metadata, version) if isinstance(folder, ObjectPath) else None
         self.shape, self.dtype = metadata.shape, metadata.dtype
         self.tile_shape, self.shard_shape = metadata.tile_shape, metadata.shard_shape
+        self.is_remote = self._files is not None
         self._is_vector = len(self.shape) == 1
         self._tile: tuple[int, int] = (self.tile_shape[0], 1 if self._is_vector else self.tile_shape[1])
         self._tile_nbytes = self._tile[0] * self._tile[1] * self.dtype.itemsize
         self._tail_nbytes = _CHECKSUM.size * metadata.has_checksum
-        self._indices: dict[str, tuple[tuple[int, int, int], np.ndarray]] = {}
+        self._indices: dict[str, tuple[Any, np.ndarray]] = {}
 
     def read(self, rows: Rows = slice(None), columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
         """Return the dense block ``array[rows][:, columns]``.
@@ -121,6 +128,7 @@ class TileReader(Tiled):
         column_numbers = normalise(columns, 1 if self._is_vector else self.shape[1])
         shape = (selection_length(row_numbers), selection_length(column_numbers))
         row_cuts, column_cuts = cuts(row_numbers, self._tile[0]), cuts(column_numbers, self._tile[1])
+        self._expect(row_cuts, column_cuts)
         if out is None and row_cuts and column_cuts:  # nothing is allocated for what is not there
             with self._locate(row_cuts[0].tile, column_cuts[0].tile) as place:
                 self._check_length(place)
@@ -155,7 +163,9 @@ class TileReader(Tiled):
         row_numbers, column_numbers = normalise(rows, self.shape[0]), normalise(columns, self.shape[1])
         if not isinstance(row_numbers, slice) and (np.diff(row_numbers) < 0).any():
             return None
-        return self._passing(cuts(row_numbers, self._tile[0]), cuts(column_numbers, self._tile[1]))
+        row_cuts, column_cuts = cuts(row_numbers, self._tile[0]), cuts(column_numbers, self._tile[1])
+        self._expect(row_cuts, column_cuts, by="columns")
+        return self._passing(row_cuts, column_cuts)
 
     def _passing(self, row_cuts: list[Cut], column_cuts: list[Cut]) -> Iterator[Strip]:
         left = 0
@@ -169,6 +179,24 @@ class TileReader(Tiled):
                         yield Strip(first, part, strip[:, column_cut.inside], taken)
                     first += high - low
             left = part.stop
+
+    def _expect(self, row_cuts: list[Cut], column_cuts: list[Cut], by: Literal["rows", "columns"] = "rows") -> None:
+        """Have the tiles of a block asked for, where asking takes long, in the order in which they are taken."""
+        if self._files is not None:
+            self._files.expect([cut.tile for cut in row_cuts], [cut.tile for cut in column_cuts], by)
+
+    def expect_rows(self, first: int, stop: int) -> None:
+        """Have all tiles of some rows of tiles asked for, in order, where asking takes long."""
+        if self._files is not None:
+            self._files.expect(range(first, stop), range((*self.grid_shape, 1)[1]), "rows")
+
+    def parts(self, rows: Rows) -> list[Part]:
+        """Return which parts of objects hold some numbers of a vector, in their order."""
+        return (
+            []
+            if self._files is None
+            else self._files.parts((cut.tile,) for cut in cuts(normalise(rows, self.shape[0]), self._tile[0]))
+        )
 
     def read_tiles(self, tile_rows: range, tile_columns: range, out: np.ndarray | None = None) -> np.ndarray:
         """Return whole tiles, one after another: no copy between the disk and the block.
@@ -371,40 +399,40 @@ class TileReader(Tiled):
     def _locate(self, i: int, j: int) -> Iterator[_Place]:
         numbers = (i,) if self._is_vector else (i, j)
         shard = tuple(number // per for number, per in zip(numbers, self.tiles_per_file, strict=True))
-        path = "/".join((self.folder, "c", *map(str, shard)))
+        inside = "/".join(("c", *map(str, shard)))
+        path = f"{self.folder}/{inside}"
         label = f"{self.name} chunk {numbers if len(numbers) > 1 else f'({i})'}"
-        descriptor, status = open_plain(path, label)
+        file = PlainFile(path, label) if self._files is None else self._files.open(inside, label)
         try:
-            offset, nbytes = 0, status.st_size
+            offset, nbytes = 0, file.nbytes
             if self.shard_shape is not None:
                 within = tuple(number % per for number, per in zip(numbers, self.tiles_per_file, strict=True))
-                offset, nbytes = self._index(descriptor, status, path, label)[within].tolist()
+                offset, nbytes = self._index(file, path, label)[within].tolist()
                 if offset == _ABSENT:
                     raise CorruptStoreError(f"{label} is missing from its shard", path, REMEDY)
-                if offset + nbytes > status.st_size:
-                    place = _Place(descriptor, 0, status.st_size, path, f"the shard of {label}")
-                    raise self._truncated(place, offset + nbytes, status.st_size)
+                if offset + nbytes > file.nbytes:
+                    place = _Place(file, 0, file.nbytes, path, f"the shard of {label}")
+                    raise self._truncated(place, offset + nbytes, file.nbytes)
             expected = None if self._checksums is None else int(self._checksums[numbers])
-            yield _Place(descriptor, offset, nbytes, path, label, expected)
+            yield _Place(file, offset, nbytes, path, label, expected)
         finally:
-            os.close(descriptor)
+            file.close()
 
-    def _index(self, descriptor: int, status: os.stat_result, path: str, label: str) -> np.ndarray:
+    def _index(self, file: OpenFile, path: str, label: str) -> np.ndarray:
         """Return where each tile of a shard starts and how long it is; uint64, tiles per shard x 2."""
-        stamp = (status.st_ino, status.st_size, status.st_mtime_ns)
         known = self._indices.get(path)
-        if known is not None and known[0] == stamp:
+        if known is not None and known[0] == file.stamp:
             return known[1]
         nbytes = math.prod(self.tiles_per_file) * 16
-        start = status.st_size - nbytes - _CHECKSUM.size
-        place = _Place(descriptor, start, nbytes + _CHECKSUM.size, path, f"the shard of {label}")
+        start = file.nbytes - nbytes - _CHECKSUM.size
+        place = _Place(file, start, nbytes + _CHECKSUM.size, path, f"the shard of {label}")
         if start < 0:
-            raise self._truncated(place, nbytes + _CHECKSUM.size, status.st_size)
+            raise self._truncated(place, nbytes + _CHECKSUM.size, file.nbytes)
         table, tail = np.empty(nbytes, np.uint8), np.empty(_CHECKSUM.size, np.uint8)
         self._fill(place, 0, table, tail)
         self._check(place, checksum_of(table), tail)
         index = table.view("<u8").reshape(*self.tiles_per_file, 2)
-        self._indices[path] = (stamp, index)
+        self._indices[path] = (file.stamp, index)
         return index
 
     def _fill(self, place: _Place, start: int, *arrays: np.ndarray) -> None:
@@ -413,7 +441,7 @@ class TileReader(Tiled):
         position = place.offset + start
         while buffers:
             try:
-                count = os.preadv(place.descriptor, buffers, position)
+                count = place.file.read_into(buffers, position)
             except OSError as fault:  # a bad sector, a lost network file system
                 raise self._corrupt(place, f"cannot be read: {fault.strerror}") from None
             if count == 0:
@@ -445,12 +473,12 @@ class TileReader(Tiled):
         return CorruptStoreError(f"{place.label} {what}", place.path, REMEDY)
 
 
-def open_array(folder: str | os.PathLike[str], name: str) -> Any:
+def open_array(folder: Location, name: str) -> Any:
     """Return a reader of a Zarr v3 array: a `TileReader`, or Zarr's own where the encoding is another.
 
     Parameters
     ----------
-    folder : path-like
+    folder : Path or ObjectPath
     name : str
         For messages.
 
@@ -464,12 +492,12 @@ def open_array(folder: str | os.PathLike[str], name: str) -> Any:
     CorruptStoreError
         The array's description is missing or damaged.
     """
-    metadata = parse_metadata(read_metadata(Path(folder), name)[0])
+    metadata = parse_metadata(read_metadata(folder, name)[0])
     if metadata is not None and metadata.dtype != TEXT and sys.byteorder == "little":
         return TileReader(folder, metadata, name)
     from daskfs.store.foreign import ZarrReader
 
-    return ZarrReader(folder, name)
+    return ZarrReader(str(folder), name)
 
 
 def _grid(rows: Rows, columns: Rows) -> Any:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,23 +14,27 @@ import numpy as np
 from daskfs import interrupts
 from daskfs.cluster.workers import Here, Workers
 from daskfs.errors import CorruptStoreError, StoreError
+from daskfs.files import Location
+from daskfs.objects.path import ObjectPath
+from daskfs.objects.requests import all_of
 from daskfs.store.header import SparseHeader, StoreHeader
 from daskfs.store.manifest import MAX_NBYTES, check_description, read_checksums, read_manifest
 from daskfs.store.plain_files import REMEDY, read_document
 from daskfs.store.sparse.layout import BLOCK_ROWS, BY_BLOCKS
 from daskfs.store.stored_arrays import StoredArray, expected_arrays, read_array, read_header
+from daskfs.store.tile_reader import TileReader
 from daskfs.watching.base import Progress, Silent
 
 PART_NBYTES = 2**26
 """Of the tiles that one task checks, before compression."""
 
 
-def damaged_parts(folder: Path, progress: Progress | None = None, workers: Workers | None = None) -> list[str]:
+def damaged_parts(folder: Location, progress: Progress | None = None, workers: Workers | None = None) -> list[str]:
     """Return one line per damaged part of a store, with the array, the chunk, the file and what is wrong.
 
     Parameters
     ----------
-    folder : Path
+    folder : Path or ObjectPath
     progress : Progress, optional
         Told how many files are done.
     workers : Workers, optional
@@ -51,6 +56,9 @@ def damaged_parts(folder: Path, progress: Progress | None = None, workers: Worke
     except CorruptStoreError as fault:
         return [str(fault)]
     progress.start("verify", len(manifest.files))
+    manifest = replace(
+        manifest, identity=uuid.uuid4().hex
+    )  # nothing that was fetched before is taken for what lies there
     found: list[str] = []
     checksums = None
     try:
@@ -119,6 +127,8 @@ def check_tiles(array: StoredArray, rows: tuple[int, int]) -> tuple[int, list[tu
     """Read some rows of tiles; return how many files were begun, and of each damaged tile its row and what is wrong."""
     reader, n_files, damaged = array.open(), 0, []
     first, stop = rows
+    if isinstance(array.folder, ObjectPath) and isinstance(reader, TileReader):
+        reader.expect_rows(first, stop)
     for row, *column in np.ndindex(stop - first, *reader.grid_shape[1:]):
         tile = (first + row, *column)
         try:
@@ -129,17 +139,35 @@ def check_tiles(array: StoredArray, rows: tuple[int, int]) -> tuple[int, list[tu
     return n_files, damaged
 
 
-def _wrong_lengths(folder: Path, files: dict[str, int], found: list[str]) -> list[str]:
+def _wrong_lengths(folder: Location, files: dict[str, int], found: list[str]) -> list[str]:
     """Compare with the manifest what the chunks' own checks cannot see, such as bytes added to a shard."""
     lines = []
     named = "\n".join(found)
+    sizes = _sizes(folder, files) if isinstance(folder, ObjectPath) else None
     for file, nbytes in files.items():
         path = folder / file
         if f"{path}: " in named:
             continue
-        size = path.stat().st_size if path.is_file() else None
+        if isinstance(path, ObjectPath):
+            size = None if sizes is None else sizes.get(file)
+        else:
+            size = path.stat().st_size if path.is_file() else None
         if size != nbytes:
             what = "is missing" if size is None else f"has {size} bytes, expected {nbytes}"
             problem = f"a file of {file.rpartition('/c/')[0] or 'the store'} {what}"
             lines.append(str(CorruptStoreError(problem, str(path), REMEDY)))
     return lines
+
+
+def _sizes(folder: ObjectPath, files: dict[str, int]) -> dict[str, int]:
+    """Return the bytes of the objects of a store: as listed, or, where nothing is, as each tells."""
+    if not folder.is_read_only:
+        return folder.all_objects()
+
+    def size(name: str) -> int:
+        try:
+            return (folder / name).stat().st_size
+        except FileNotFoundError:
+            return -1
+
+    return {name: nbytes for name, nbytes in zip(files, all_of(size, files), strict=True) if nbytes >= 0}

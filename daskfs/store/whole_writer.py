@@ -16,10 +16,12 @@ import numpy as np
 from daskfs import interrupts
 from daskfs.cluster.workers import Here, Workers
 from daskfs.errors import StoreError
+from daskfs.files import location
+from daskfs.objects.path import ObjectPath
 from daskfs.store.header import versions
+from daskfs.store.published import unfinished_store
 from daskfs.store.row_vectors import RowVectors
 from daskfs.store.spool import draw_seed, stored_order
-from daskfs.store.unfinished import UnfinishedStore
 from daskfs.watching.base import Progress, Silent
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -37,7 +39,7 @@ class WholeWriter(ABC):
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | ObjectPath,
         dtype: Any,
         *,
         target_names: Sequence[str],
@@ -51,7 +53,7 @@ class WholeWriter(ABC):
         notes: Sequence[str],
         progress: Progress | None,
     ) -> None:
-        self.path, self.dtype = Path(path).expanduser().absolute(), np.dtype(dtype)
+        self.path, self.dtype = location(path).absolute(), np.dtype(dtype)
         self.target_names, self.has_weight = tuple(target_names), has_weight
         self.label_names, self.shuffle = tuple(label_names), shuffle
         self.random_state = draw_seed(random_state) if shuffle else None
@@ -62,7 +64,7 @@ class WholeWriter(ABC):
         is_begun = False
         try:
             with interrupts.held():
-                self._site, is_begun = UnfinishedStore(self.path, self._goes_on_from), True
+                self._site, is_begun = unfinished_store(self.path, self._goes_on_from), True
             self.notes += self._site.notes
             self._group = self._site.new_group()
             self._vectors = RowVectors(self.target_names, self.has_weight, self.label_names)

@@ -14,6 +14,7 @@ import numpy as np
 
 from daskfs.cluster.workers import Workers
 from daskfs.errors import DataError, PlanError
+from daskfs.objects.path import ObjectPath
 from daskfs.store.band_writer import BandWriter
 from daskfs.store.column_statistics import BlockStatistics, RunningStatistics, statistics_rows
 from daskfs.store.header import FORMAT_VERSION, StoreHeader, content_digest
@@ -48,7 +49,7 @@ class StoreWriter(WholeWriter):
 
     Parameters
     ----------
-    path : path-like
+    path : path-like or URL
         Path of the store; nothing may exist there.
     n_features : int
     dtype : dtype
@@ -119,7 +120,7 @@ class StoreWriter(WholeWriter):
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | ObjectPath,
         n_features: int,
         dtype: np.dtype | str = "float32",
         *,
@@ -415,7 +416,7 @@ class StoreWriter(WholeWriter):
 
     def _check_disk(self, nbytes: int) -> None:
         """Refuse at once what cannot fit: the rows are spooled uncompressed."""
-        free = shutil.disk_usage(self.path.parent).free
+        free = shutil.disk_usage(self._site.folder.parent).free
         if nbytes > free:
             raise self._disk_full(f"{free:,} bytes are free")
 

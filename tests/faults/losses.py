@@ -164,7 +164,7 @@ def scheduler(folder: Path, loss: str, at: int) -> None:
     deed = kill if loss == "scheduler" else lambda: pause(STILL_S)
 
     async def run() -> None:
-        async with Scheduler(host="127.0.0.1", port=0, dashboard=False) as served:
+        async with Scheduler(host="127.0.0.1", port=0, dashboard=False, dashboard_address=":0") as served:
             served.add_plugin(Counting(Moments(at, deed), folder / "moments"))
             (folder / "address.part").write_text(served.address)
             (folder / "address.part").rename(folder / "address")
@@ -374,7 +374,7 @@ class Campaign:
                         return self._without_node(name, trial, workers, at)
                     marks = trial / "marks"
                     marks.mkdir()
-                    client.register_plugin(Mortal(loss, at, marks))
+                    _register(client, Mortal(loss, at, marks))
                     try:
                         found = self._resumed(name, trial, workers)
                         n_moments = max(client.run(counted, on_error="ignore").values(), default=1)
@@ -480,6 +480,16 @@ class Campaign:
                 yield from self.of_scheduler(name, of_scheduler)
             if of_driver:
                 yield from self.of_driver(name, of_driver)
+
+
+def _register(client: Client, plugin: Mortal) -> None:
+    """Have the workers count; one that has just been killed may still be listed."""
+    for _ in range(20):
+        with suppress(OSError):
+            client.register_plugin(plugin)
+            return
+        time.sleep(0.5)
+    raise TimeoutError
 
 
 def drive(name: str, folder: Path, trial: Path, at: int) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -17,6 +16,7 @@ from pydantic import Field
 from daskfs import interrupts
 from daskfs.documents import PATH
 from daskfs.errors import DaskfsError, DataError, SourceError, did_you_mean
+from daskfs.files import location
 from daskfs.kernels.compressed_columns import place_by_rows
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.arrays import as_targets
@@ -24,7 +24,7 @@ from daskfs.matrix.names import distinct
 from daskfs.matrix.target import kind_of
 from daskfs.sources.arrays import coded_texts, name_targets
 from daskfs.sources.base import part_nbytes
-from daskfs.sources.files import OfFiles, PathLike, explained_room, write_all
+from daskfs.sources.files import OfFiles, PathLike, as_file, explained_room, files_below, write_all
 from daskfs.sources.npy import array_of
 from daskfs.sources.options import SourceOptions
 from daskfs.sources.sparse.base import NamedIds, SparseBlock, SparseSource
@@ -107,7 +107,7 @@ class AnnDataSource(OfFiles, SparseSource):
     def __init__(
         self, path: PathLike, target: str | Sequence[str] | None = None, y: Any = None, layer: str | None = None
     ) -> None:
-        self.path, self.notes = Path(path).expanduser(), []
+        self.path, self.notes = location(path), []
         self._matrix = "X" if layer is None else "raw/X" if layer == "raw" else f"layers/{layer}"
         table = "raw/var" if layer == "raw" else "var"
         with self._reading() as root:
@@ -132,7 +132,7 @@ class AnnDataSource(OfFiles, SparseSource):
         self.target_names = name_targets(self._y, [target] if isinstance(target, str) else target)
         self.label_names = ["cell"]
         folders = [self.path / part for part in (self._matrix, table, "obs")] if self.path.is_dir() else []
-        self.files = [file for folder in folders for file in sorted(folder.rglob("*")) if file.is_file()] or [self.path]
+        self.files = [file for folder in folders for file in files_below(folder)] or [self.path]
 
     @contextmanager
     def _reading(self) -> Iterator[Any]:
@@ -143,7 +143,7 @@ class AnnDataSource(OfFiles, SparseSource):
             yield open_foreign_group(self.path)
             return
         h5py = _h5py(str(self.path))
-        with self._asked(lambda: h5py.File(self.path, "r")) as file:
+        with self._asked(lambda: h5py.File(as_file(self.path), "r")) as file:
             yield file
 
     def _asked(self, read: Callable[[], T]) -> T:

@@ -12,6 +12,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from daskfs.errors import ConfigError, SourceError
+from daskfs.files import location
+from daskfs.objects.address import is_url
+from daskfs.objects.path import ObjectPath
 from daskfs.sources.csv_records import PartOfFile, TextPart
 from daskfs.sources.files import COMPRESSED, PathLike, expand_paths, open_bytes, unchanged
 from daskfs.sources.sparse.line_source import count_lines, cut_lines, skip_mark
@@ -84,7 +87,12 @@ class Documents:
         except (LookupError, ValueError):
             problem = f"expected the name of an encoding, found {encoding!r}"
             raise ConfigError(problem, "source.encoding", "for example latin-1") from None
-        if self.layout == "files" and isinstance(path, (str, Path)) and Path(path).expanduser().is_dir():
+        if (
+            self.layout == "files"
+            and isinstance(path, (str, Path))
+            and not is_url(path)
+            and Path(path).expanduser().is_dir()
+        ):
             root = Path(path).expanduser()
             found = sorted(file for file in root.rglob("*") if file.is_file() and len(file.relative_to(root).parts) > 1)
             self.files = expand_paths(found or [root / "*" / "*"])
@@ -188,10 +196,12 @@ class Documents:
 
 
 def _layout_of(path: PathLike | Sequence[PathLike]) -> Layout:
-    first = Path(path if isinstance(path, (str, Path)) else next(iter(path))).expanduser()  # type: ignore[arg-type]
+    paths: Any = [path] if isinstance(path, (str, Path, ObjectPath)) else path
+    one = next(iter(paths))
+    first = location(one)
     if first.is_dir():
         names = [file.name for file in first.iterdir() if file.is_file()]
-        first = Path(names[0]) if names else first
+        first = first / names[0] if names else first
     name = first.with_suffix("") if first.suffix in COMPRESSED else first
     return "jsonl" if name.suffix in JSON_ENDINGS else "csv" if name.suffix in CSV_ENDINGS else "files"
 

@@ -13,6 +13,7 @@ import numpy as np
 from daskfs import interrupts
 from daskfs.cluster.workers import Here, Workers
 from daskfs.errors import DataError, SchemaError, SourceError
+from daskfs.files import Location
 from daskfs.sources.base import MOST_PARTS
 from daskfs.sources.constants import Constants
 from daskfs.sources.files import changed
@@ -36,7 +37,7 @@ class SparseIngest:
     Parameters
     ----------
     rows : SparseSource
-    path : Path
+    path : Path or ObjectPath
         Of the store.
     dtype : dtype
         Of X.
@@ -49,7 +50,7 @@ class SparseIngest:
     """
 
     rows: SparseSource
-    path: Path
+    path: Location
     dtype: np.dtype
     shuffle: bool
     random_state: int | None

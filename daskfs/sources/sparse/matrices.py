@@ -6,17 +6,20 @@ import hashlib
 import os
 import zipfile
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 
 from daskfs.documents import PATH
 from daskfs.errors import DataError, SourceError
+from daskfs.files import Location
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.arrays import as_column, as_targets
 from daskfs.matrix.target import kind_of
+from daskfs.objects.address import redacted
+from daskfs.objects.path import ObjectPath
 from daskfs.sources.arrays import coded_texts, name_targets
+from daskfs.sources.files import as_file
 from daskfs.sources.npy import array_of, existing, names_of
 from daskfs.sources.options import SparseOptions
 from daskfs.sources.sparse.base import MOST_COLUMNS, NamedIds, SparseBlock, SparseSource
@@ -65,8 +68,8 @@ class MatrixSource(SparseSource):
         names: Any = None,
         target: str | Sequence[str] | None = None,
     ) -> None:
-        is_file = isinstance(path, (str, os.PathLike))
-        self._description = str(path) if is_file else "sparse matrix in memory"
+        is_file = isinstance(path, (str, os.PathLike, ObjectPath))
+        self._description = redacted(str(path)) if is_file else "sparse matrix in memory"
         self._X = _canonical(_loaded(existing(path)) if is_file else path, self._description)
         self.n_samples, self.n_features = (int(length) for length in self._X.shape)
         self.notes = []
@@ -145,14 +148,18 @@ class MatrixSource(SparseSource):
             start, names = stop, None
 
 
-def _loaded(path: Path) -> Any:
+def _loaded(path: Location) -> Any:
     """Return the sparse matrix of a file."""
     import scipy.sparse
 
     try:
-        return scipy.sparse.load_npz(path)
+        return scipy.sparse.load_npz(as_file(path))
     except Exception as fault:  # whatever the archive, NumPy and SciPy make of bytes that are no matrix
-        said = " ".join(f"{type(fault).__name__}: {fault}".split())[:120] if zipfile.is_zipfile(path) else "no archive"
+        said = (
+            " ".join(f"{type(fault).__name__}: {fault}".split())[:120]
+            if zipfile.is_zipfile(as_file(path))
+            else "no archive"
+        )
         problem = f"expected a sparse matrix in an .npz file, found none ({said})"
         raise SourceError(problem, str(path), "save it by scipy.sparse.save_npz") from None
 

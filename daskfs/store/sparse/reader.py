@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,6 +13,8 @@ import numpy as np
 from daskfs.errors import CorruptStoreError
 from daskfs.kernels.blocks.row_blocks import BLOCK_ROWS, columns_of_block, row_lengths, rows_of_block
 from daskfs.matrix.blocks import Rows, SparseColumns, SparseRows, as_slice
+from daskfs.objects.ahead import shelf
+from daskfs.store.chunk_objects import is_whole
 from daskfs.store.chunks import Cut, cuts, normalise, selection_length
 from daskfs.store.header import SparseHeader
 from daskfs.store.plain_files import REMEDY
@@ -91,6 +93,7 @@ class SparseReader:
             out[...] = 0
         row_cuts = cuts(row_numbers, BLOCK_ROWS)
         if shape[1] == self.shape[1] and isinstance(column_numbers, slice):
+            self._expect_blocks(row_cuts)
             for cut in row_cuts:
                 found = self._rows_of(cut)
                 lines = np.arange(shape[0])[cut.outside]
@@ -99,10 +102,9 @@ class SparseReader:
         chosen, places = _distinct(column_numbers)
         if places is not None:
             return self._spread(row_numbers, chosen, places, out)
-        for cut in row_cuts:
+        for cut, runs in zip(row_cuts, self._runs_of_all([cut.tile for cut in row_cuts], chosen), strict=True):
             inside, repeats = _distinct(cut.inside)
             lines = np.arange(shape[0])[cut.outside]
-            runs = self._runs(cut.tile, chosen)
             where = np.full(BLOCK_ROWS, -1)
             where[inside] = np.arange(selection_length(inside)) if repeats is not None else lines
             at, values = where[self._offsets.read(runs.entries)], self._values_of(runs.entries)
@@ -138,7 +140,9 @@ class SparseReader:
             ascending, order = _distinct(numbers)
             if order is not None:
                 return _taken(self.sparse_rows(ascending), order)
-        parts = [self._rows_of(cut) for cut in cuts(numbers, BLOCK_ROWS)]
+        row_cuts = cuts(numbers, BLOCK_ROWS)
+        self._expect_blocks(row_cuts)
+        parts = [self._rows_of(cut) for cut in row_cuts]
         if len(parts) == 1:
             return parts[0]
         lengths = [np.diff(part.indptr) for part in parts]
@@ -182,7 +186,7 @@ class SparseReader:
         numbers = normalise(columns, self.shape[1])
         chosen, places = _distinct(numbers)
         n_columns = selection_length(chosen)
-        blocks = [(block, self._runs(block, chosen)) for block in range(len(self._blocks) - 1)]
+        blocks = list(enumerate(self._runs_of_all(range(len(self._blocks) - 1), chosen)))
         lengths = np.zeros(n_columns, np.int64)
         for _, runs in blocks:
             lengths[runs.slots] += runs.counts  # a column has one run in a block
@@ -199,15 +203,47 @@ class SparseReader:
         starts = found.indptr.astype(index_type(int(found.indptr[-1])), copy=False)
         return SparseColumns(starts, found.indices, found.data, self.shape[0])
 
-    def _runs(self, block: int, columns: Rows) -> _Runs:
-        """Return the runs of a block that are of these columns: a slice, or ascending numbers."""
+    def _expect_blocks(self, row_cuts: list[Cut]) -> None:
+        """Have whole blocks asked for, where asking takes long, and those that follow where reading goes on."""
+        if not self._columns.is_remote or not row_cuts:
+            return
+        first, last = row_cuts[0].tile, row_cuts[-1].tile
+        goes_on = getattr(self._kept, "last", first - 2) in (first, first - 1)
+        self._kept.last = last
+        blocks = [cut.tile for cut in row_cuts]
+        if goes_on:
+            blocks += range(last + 1, min(len(self._blocks) - 1, last + 1 + len(row_cuts)))
+        self._expect(read for block in blocks for read in self._reads_of(block))
+
+    def _reads_of(self, block: int) -> Iterator[tuple[Any, Rows]]:
+        """Yield what is read of a whole block, in order."""
         (first_run, first), (last_run, last) = self._blocks[block : block + 2].tolist()
+        runs, entries = slice(first_run, last_run), slice(first, last)
+        yield from ((self._offsets, entries), (self._columns, runs), (self._counts, runs))
+        if self._values is not None:
+            yield self._values, entries
+
+    def _expect(self, reads: Iterable[tuple[Any, Rows]]) -> None:
+        shelf().expect(dict.fromkeys(part for array, rows in reads for part in array.parts(rows)), is_whole)
+
+    def _runs_of_all(self, blocks: Sequence[int], columns: Rows) -> Iterable[_Runs]:
+        """Return the runs of some blocks: one by one, or, where asking takes long, all before their entries."""
+        if not self._columns.is_remote:
+            return (self._runs(block, columns) for block in blocks)
+        needed = [slice(*run) for block in blocks for run in self._runs_needed(block, columns)]
+        self._expect((array, runs) for runs in needed for array in (self._columns, self._counts))
+        found = [self._runs(block, columns) for block in blocks]
+        arrays = [self._offsets, *([] if self._values is None else [self._values])]
+        self._expect((array, runs.entries) for runs in found for array in arrays)
+        return found
+
+    def _runs_needed(self, block: int, columns: Rows) -> list[tuple[int, int]]:
+        """Return the runs of a block among which those of some columns are: first and last, chunk by chunk."""
+        first_run, last_run = self._blocks[block : block + 2, 0].tolist()
         if isinstance(columns, slice) and columns.stop - columns.start == self.shape[1]:
-            runs = slice(first_run, last_run)
-            found = self._columns.read(runs).astype(np.int64)
-            return self._held(found, self._counts.read(runs), slice(first, last), self.shape[1])
+            return [(first_run, last_run)]
         if first_run == last_run or not selection_length(columns):
-            return _Runs(np.empty(0, np.int64), np.empty(0, np.uint16), slice(first, first))
+            return []
         # Chunks of runs [low, high) begin within the block, each with a column that is noted.
         low, high = first_run // RUN_CHUNK + 1, (last_run - 1) // RUN_CHUNK + 1
         noted = self._marks[low:high, 0]
@@ -217,18 +253,30 @@ class SparseReader:
             chunks = np.arange(begin, np.searchsorted(noted, columns.stop, "left") + 1) + low - 1
         else:
             chunks = np.unique(np.searchsorted(noted, columns, "right")) + low - 1
-        parts = list(self._runs_of_chunks(chunks, first_run, last_run, first, columns))
+        return [(max(first_run, k * RUN_CHUNK), min(last_run, (k + 1) * RUN_CHUNK)) for k in chunks.tolist()]
+
+    def _runs(self, block: int, columns: Rows) -> _Runs:
+        """Return the runs of a block that are of these columns: a slice, or ascending numbers."""
+        (first_run, first), (last_run, last) = self._blocks[block : block + 2].tolist()
+        if isinstance(columns, slice) and columns.stop - columns.start == self.shape[1]:
+            runs = slice(first_run, last_run)
+            found = self._columns.read(runs).astype(np.int64)
+            return self._held(found, self._counts.read(runs), slice(first, last), self.shape[1])
+        needed = self._runs_needed(block, columns)
+        if not needed:
+            return _Runs(np.empty(0, np.int64), np.empty(0, np.uint16), slice(first, first))
+        parts = list(self._runs_of_chunks(needed, first_run, first, columns))
         slots, counts, starts = (np.concatenate(part) for part in zip(*parts, strict=True))
         return self._held(slots, counts, _ranges(starts, counts), selection_length(columns))
 
     def _runs_of_chunks(
-        self, chunks: np.ndarray, first_run: int, last_run: int, first: int, columns: Rows
+        self, needed: list[tuple[int, int]], first_run: int, first: int, columns: Rows
     ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Yield place, number of entries and first entry of the columns that are in each chunk of a block's runs."""
-        for chunk in chunks.tolist():
-            runs = slice(max(first_run, chunk * RUN_CHUNK), min(last_run, (chunk + 1) * RUN_CHUNK))
+        for begin, end in needed:
+            runs = slice(begin, end)
             found, counts = self._columns.read(runs).astype(np.int64), self._counts.read(runs)
-            start = first if runs.start == first_run else int(self._marks[chunk, 1])
+            start = first if begin == first_run else int(self._marks[begin // RUN_CHUNK, 1])
             starts = start + np.cumsum(counts, dtype=np.int64) - counts
             if isinstance(columns, slice):
                 part = slice(*np.searchsorted(found, (columns.start, columns.stop)))

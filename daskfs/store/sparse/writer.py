@@ -16,6 +16,7 @@ from daskfs.cluster.workers import Workers
 from daskfs.errors import DataError, PlanError
 from daskfs.kernels.blocks.column_totals import mean_and_deviation
 from daskfs.matrix.blocks import Crowding, Heaviest
+from daskfs.objects.path import ObjectPath
 from daskfs.store.header import SPARSE_FORMAT_VERSION, SparseHeader, content_digest
 from daskfs.store.plain_files import write_array
 from daskfs.store.row_vectors import write_vector
@@ -78,7 +79,7 @@ class SparseStoreWriter(WholeWriter):
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | ObjectPath,
         n_features: int | None = None,
         dtype: Any = "float32",
         *,

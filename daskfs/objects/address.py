@@ -1,0 +1,50 @@
+"""Addresses of objects: what a URL names, and how it is shown, which is without what is secret in it."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+SCHEMES = ("s3", "s3a", "gs", "az", "abfs", "abfss", "http", "https", "memory")
+"""Of object stores and of HTTP servers; ``memory://`` is of this process alone."""
+READ_ONLY = ("http", "https")
+
+_URL = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
+_IN_TEXT = re.compile(r"""([A-Za-z][A-Za-z0-9+.-]*://)([^\s/?#@'"<>]*@)?([^\s?#'"<>]*)(\?[^\s'"<>#]*)?""")
+
+
+def is_url(path: Any) -> bool:
+    """Return whether a path is a URL, which no file's path is ever made of.
+
+    Examples
+    --------
+    >>> is_url("s3://bucket/genes.zarr"), is_url("data/genes.zarr"), is_url("sklearn:diabetes")
+    (True, False, False)
+    """
+    return isinstance(path, str) and _URL.match(path) is not None
+
+
+def has_url(paths: Any) -> bool:
+    """Return whether a path, or one of several, is of an object."""
+    several = [paths] if isinstance(paths, (str, os.PathLike)) or not isinstance(paths, (list, tuple)) else paths
+    return any(is_url(path) or getattr(path, "is_object", False) for path in several)
+
+
+def redacted(text: str) -> str:
+    """Return a text whose URLs show neither passwords nor queries, which sign requests.
+
+    Examples
+    --------
+    >>> redacted("no answer from https://me:secret@host/a.csv?X-Amz-Signature=123; try again")
+    'no answer from https://***@host/a.csv?***; try again'
+    >>> redacted("abfs://container@account.dfs.core.windows.net/x.zarr")
+    'abfs://container@account.dfs.core.windows.net/x.zarr'
+    """
+    return _IN_TEXT.sub(_shown, text)
+
+
+def _shown(match: re.Match[str]) -> str:
+    scheme, user, rest, query = match.groups()
+    is_secret = bool(user) and (":" in user or scheme[:-3].lower() in READ_ONLY)
+    return f"{scheme}{'***@' if is_secret else user or ''}{rest}{'?***' if query else ''}"

@@ -1,0 +1,205 @@
+"""Parts of objects that are asked for before they are needed, so that nobody waits for one request after the other.
+
+How many are asked for at once follows from what waiting shows: it doubles whenever a part is waited for, up to what
+memory allows, and falls by one where none was for long.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from typing import NamedTuple
+
+from daskfs import interrupts
+from daskfs.objects.path import ObjectPath
+from daskfs.objects.requests import MOST_AT_ONCE, Transient, answered, begun
+
+ROOM_NBYTES = 48 << 20
+"""Of parts that have been asked for, and that are kept, by all threads of a process: twelve tiles of 4 MiB."""
+AHEAD_NBYTES = 2 * ROOM_NBYTES
+"""What that takes of a process: buffers of connections, and what the allocator does not give back, measured."""
+KEPT_NBYTES = 16 << 20
+"""Of parts that were used and may be used again, of each thread."""
+_CALM = 64
+"""Parts that were there when they were wanted, one after the other, before fewer are asked for at once."""
+
+
+_TRIES_WHOLE = 4
+"""Of parts that fail their checksum: damaged on their way, or where they lie."""
+
+Check = Callable[[memoryview], bool]
+
+
+class Part(NamedTuple):
+    """Consecutive bytes of an object."""
+
+    path: ObjectPath
+    start: int = 0
+    nbytes: int | None = None
+    """None: all of it."""
+    most_nbytes: int = 0
+    """How many these may be."""
+    version: str = ""
+    """Of what it is a part: objects of one address may be written again."""
+
+
+class Room:
+    """Bytes that the shelves of a process share."""
+
+    def __init__(self, most_nbytes: int = ROOM_NBYTES) -> None:
+        self.most_nbytes, self.held_nbytes = most_nbytes, 0
+        self._lock = threading.RLock()  # a shelf may be collected, and give back, while another one takes
+
+    def has(self, nbytes: int) -> bool:
+        """Return whether there is room for so many more."""
+        return self.held_nbytes + nbytes <= self.most_nbytes
+
+    def take(self, held: list[int], nbytes: int) -> None:
+        """Count bytes, less where they are given back; `held` is the count of a shelf."""
+        with self._lock:
+            self.held_nbytes += nbytes
+            held[0] += nbytes
+
+    def give_back(self, held: list[int]) -> None:
+        """Forget a shelf whose thread has ended."""
+        self.take(held, -held[0])
+
+
+_room = Room()
+
+
+class Shelf:
+    """What one thread has asked for, and what it has lately used.
+
+    Parameters
+    ----------
+    room : Room, optional
+        Shared with other threads; by default that of the process. It is exceeded by what is waited for alone.
+    """
+
+    def __init__(self, room: Room | None = None) -> None:
+        self._held = [0]
+        self._room = room or _room
+        weakref.finalize(self, self._room.give_back, self._held).atexit = False
+        self._parts: OrderedDict[Part, Future[tuple[memoryview, bool]]] = OrderedDict()
+        self._untaken: set[Part] = set()
+        self._wanted: deque[Part] = deque()
+        self._check: Check | None = None
+        self._n_ahead, self._n_calm = 4, 0
+        self._taken: Part | None = None
+
+    def expect(self, parts: Iterable[Part], check: Check | None = None) -> None:
+        """Say which parts are wanted next, in order; replaces what was said before.
+
+        Parameters
+        ----------
+        parts : iterable of Part
+        check : callable, optional
+            Tells whether what came is whole; else it is asked for again, and after some tries returned as it is.
+        """
+        self._wanted, self._check = deque(parts), check
+        self._untaken &= set(self._wanted)
+        self._ask()
+
+    def knows(self, parts: Iterable[Part]) -> bool:
+        """Return whether all these parts are here, on their way or wanted."""
+        return all(part in self._parts or part in self._wanted for part in parts)
+
+    def take(self, part: Part, check: Check | None = None) -> memoryview:
+        """Return a part.
+
+        Raises
+        ------
+        FileNotFoundError
+        StorageError
+        """
+        self._untaken.discard(part)
+        self._taken = part
+        if self._wanted and self._wanted[0] == part:
+            self._wanted.popleft()
+        future = self._parts.get(part)
+        if future is None:
+            self._make_room(part.most_nbytes, by_force=True)
+            future = self._begin(part, check)
+        elif not future.done():
+            self._n_ahead, self._n_calm = min(MOST_AT_ONCE, 2 * self._n_ahead), 0
+        elif (calm := self._n_calm + 1) < _CALM:
+            self._n_calm = calm
+        else:
+            self._n_ahead, self._n_calm = max(2, self._n_ahead - 1), 0
+        self._parts.move_to_end(part)
+        self._ask()
+        is_whole = False
+        try:
+            found, is_whole = interrupts.result_of(future)
+        finally:
+            if not is_whole:
+                self._drop(part)
+        return found
+
+    def _begin(self, part: Part, check: Check | None) -> Future[tuple[memoryview, bool]]:
+        self._room.take(self._held, part.most_nbytes)
+        future = self._parts[part] = begun(_fetched, part, check)
+        return future
+
+    def _ask(self) -> None:
+        """Ask for what is wanted next, as far as there is room."""
+        while self._wanted and len(self._untaken) < self._n_ahead:
+            part = self._wanted[0]
+            if part not in self._parts:
+                if not self._make_room(part.most_nbytes):
+                    return
+                self._begin(part, self._check)
+            self._untaken.add(part)
+            self._wanted.popleft()
+
+    def _make_room(self, nbytes: int, *, by_force: bool = False) -> bool:
+        """Let go of what was used longest ago, by force of what was asked for too; return whether there is room."""
+        used = [part for part in self._parts if part not in self._untaken and part != self._taken]
+        kept_nbytes = sum(part.most_nbytes for part in used)
+        for part in used:
+            if self._room.has(nbytes) and kept_nbytes <= KEPT_NBYTES:
+                break
+            kept_nbytes -= part.most_nbytes
+            self._drop(part)
+        for part in list(self._untaken) if by_force else ():
+            if self._room.has(nbytes):
+                break
+            self._drop(part)
+        return self._room.has(nbytes)
+
+    def _drop(self, part: Part) -> None:
+        future = self._parts.pop(part, None)
+        if future is not None:
+            future.cancel()
+            self._room.take(self._held, -part.most_nbytes)
+        self._untaken.discard(part)
+
+
+_shelves = threading.local()
+
+
+def shelf() -> Shelf:
+    """Return this thread's."""
+    found: Shelf | None = getattr(_shelves, "shelf", None)
+    if found is None:
+        found = _shelves.shelf = Shelf()
+    return found
+
+
+def _fetched(part: Part, check: Check | None) -> tuple[memoryview, bool]:
+    """Return a part, and whether it is whole."""
+    n_left = _TRIES_WHOLE
+
+    def once() -> tuple[memoryview, bool]:
+        nonlocal n_left
+        found, n_left = part.path.fetch(part.start, part.nbytes), n_left - 1
+        is_whole = check is None or check(found)
+        if n_left and not is_whole:
+            raise Transient("what came is not what was written")
+        return found, is_whole
+
+    return answered(once, str(part.path))

@@ -1,0 +1,248 @@
+"""Requests to object stores: tried again for a while, ended by an error that says what to do, and many at once."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from daskfs import interrupts
+from daskfs.errors import ConfigError, StorageError
+from daskfs.objects.address import redacted
+
+MOST_AT_ONCE = 32
+"""Requests of a process."""
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 10.0
+"""Between two tries; doubled from one to the next, and drawn from its upper half: not all come back at once."""
+TIMEOUT_S, CONNECT_TIMEOUT_S = 60.0, 10.0
+"""Of one try."""
+
+_STATUS = re.compile(r"status code: (\d{3})")
+_CODE = re.compile(r"<Code>([A-Za-z]+)</Code>")
+_KIND = re.compile(r"kind: (\w+)")
+_CREDENTIALS = {
+    *("ExpiredToken", "InvalidToken", "TokenRefreshRequired", "ExpiredAuthenticationToken"),
+    *("InvalidAccessKeyId", "SignatureDoesNotMatch", "RequestTimeTooSkewed", "AuthorizationHeaderMalformed"),
+}
+_TRANSIENT = (408, 425, 429)
+
+T = TypeVar("T")
+
+
+class Transient(Exception):
+    """What came is not what was sent: worth another try."""
+
+
+def n_tries() -> int:
+    """Return how often a request is tried at most."""
+    return _setting("DASKFS_REQUEST_TRIES", 8)
+
+
+def patience_s() -> float:
+    """Return how many seconds after its first try a request is not tried again."""
+    return float(_setting("DASKFS_REQUEST_PATIENCE_S", 120))
+
+
+def _setting(name: str, default: int) -> int:
+    value = os.environ.get(name, "")
+    if value and not (value.isdecimal() and int(value) > 0):
+        raise ConfigError(f"expected a whole number from 1, found {value!r}", name, "fix or unset it")
+    return int(value) if value else default
+
+
+def answered(ask: Callable[[], T], shown: str, over: threading.Event | None = None) -> T:
+    """Return what a request gives, tried again where that may help.
+
+    Parameters
+    ----------
+    ask : callable
+        The request.
+    shown : str
+        What it asks for, for messages.
+    over : Event, optional
+        Set where nobody waits for the answer any more.
+
+    Raises
+    ------
+    FileNotFoundError
+    StorageError
+        It is not allowed, or there is no answer after so many tries, or so long a time.
+    """
+    begun, pause, tries = time.monotonic(), FIRST_PAUSE_S, n_tries()
+    for k in range(1, tries + 1):
+        try:
+            return ask()
+        except Exception as fault:
+            reason = _reason_to_try_again(fault, shown)
+            waited = time.monotonic() - begun
+            if k == tries or waited + pause > patience_s() or (over is not None and over.is_set()):
+                problem = f"no whole answer after {k} {'try' if k == 1 else 'tries'} in {waited:.0f} s: {reason}"
+                remedy = "check the address and the network, and run again; DASKFS_REQUEST_TRIES and _PATIENCE_S"
+                raise StorageError(problem, shown, remedy) from None
+        length = pause * random.uniform(0.5, 1.0)
+        over.wait(length) if over is not None else time.sleep(length)
+        pause = min(2 * pause, LONGEST_PAUSE_S)
+    raise AssertionError("the last try returns or raises")
+
+
+def _reason_to_try_again(fault: Exception, shown: str) -> str:
+    """Return why a request is tried again; raise where that would not help.
+
+    What the library says may hold signed addresses: of it only codes are shown.
+    """
+    if isinstance(fault, Transient):
+        return str(fault)
+    if isinstance(fault, FileNotFoundError):
+        raise FileNotFoundError(2, "no such object", shown) from None
+    if isinstance(fault, StorageError) or not type(fault).__module__.startswith(("obstore", "builtins")):
+        raise fault
+    text, name = str(fault), type(fault).__name__
+    status, code = _STATUS.search(text), _CODE.search(text)
+    number, word = int(status[1]) if status else 0, code[1] if code else ""
+    told = " ".join(filter(None, [status[1] if status else "", word])) or name
+    if name in ("PermissionDeniedError", "UnauthenticatedError") or word in _CREDENTIALS or number in (401, 403):
+        problem = f"access denied ({told}): wrong or expired credentials, no right to it, or no such object"
+        raise StorageError(problem, shown, _how_to_authorise(shown)) from None
+    if name in ("AlreadyExistsError", "PreconditionError"):
+        raise FileExistsError(17, "the object exists", shown) from None
+    if name in ("NotSupportedError", "InvalidPathError", "UnknownConfigurationKeyError"):
+        raise StorageError(f"cannot be asked for here ({name})", shown, "check the address") from None
+    if 300 <= number < 500 and number not in _TRANSIENT:
+        raise StorageError(f"refused with {told}", shown, "check the address, the region and the endpoint") from None
+    if not isinstance(fault, _base_error()):
+        raise fault
+    if "redential" in text or ("metadata" in text.lower() and "169.254" in text):
+        problem = "no credentials were found"
+        raise StorageError(problem, shown, _how_to_authorise(shown)) from None
+    kind = _KIND.search(text)
+    return f"the server answered {told}" if number else f"the connection failed ({kind[1] if kind else name})"
+
+
+def _base_error() -> type[Exception]:
+    import obstore.exceptions
+
+    found: type[Exception] = obstore.exceptions.BaseError
+    return found
+
+
+_AUTHORISE = {
+    "s3": "set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY (AWS_SESSION_TOKEN, AWS_REGION) where it runs, on workers too",
+    "gs": "set GOOGLE_APPLICATION_CREDENTIALS where it runs, on workers too",
+    "az": "set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY where it runs, on workers too",
+    "http": "check the address: a signed one may have expired",
+}
+
+
+def _how_to_authorise(shown: str) -> str:
+    scheme = shown.partition(":")[0].lower()
+    short = {"s3a": "s3", "abfs": "az", "abfss": "az", "https": "http"}.get(scheme, scheme)
+    return _AUTHORISE.get(short, "check the address")
+
+
+_making = threading.Lock()
+
+
+def client_of(root: str, options: tuple[tuple[str, str], ...] = ()) -> Any:
+    """Return obstore's client of a bucket or host; one of each in a process, which keeps its connections.
+
+    Parameters
+    ----------
+    root : str
+        "s3://bucket", "https://host".
+    options : tuple of pairs of str
+        Of obstore, over those of the environment.
+
+    Raises
+    ------
+    StorageError
+        obstore is not installed.
+    ConfigError
+        It knows no such scheme or option.
+    """
+    with _making:  # a store in memory must not be made twice
+        return _client_of(root, options, tuple(os.environ.get(name, "") for name in _ENDPOINTS))
+
+
+@cache
+def _client_of(root: str, options: tuple[tuple[str, str], ...], endpoints: tuple[str, ...]) -> Any:
+    try:
+        import obstore.store
+    except ImportError:
+        problem = "objects of object stores and of HTTP servers take obstore, which is not installed"
+        raise StorageError(problem, root.partition("://")[0] + "://", "pip install 'daskfs[cloud]'") from None
+    if root.startswith("memory"):
+        return obstore.store.MemoryStore()
+    given = dict(options)
+    more: dict[str, Any] = {"config": given} if given else {}
+    if root.startswith("s3") and (provider := _profile(given)) is not None:
+        more["credential_provider"] = provider
+    try:
+        return obstore.store.from_url(
+            root,
+            client_options={
+                "timeout": timedelta(seconds=TIMEOUT_S),
+                "connect_timeout": timedelta(seconds=CONNECT_TIMEOUT_S),
+                "allow_http": any(one.startswith("http://") for one in (root, *given.values(), *endpoints)),
+            },
+            retry_config={"max_retries": 0, "retry_timeout": timedelta(seconds=TIMEOUT_S)},  # `answered` does
+            **more,
+        )
+    except Exception as fault:
+        if not isinstance(fault, (_base_error(), ValueError, TypeError)):
+            raise
+        problem = f"cannot be used as an address or with these storage options ({type(fault).__name__})"
+        remedy = f"the options are obstore's: {', '.join(sorted(given)) or 'none were given'}"
+        raise ConfigError(problem, redacted(root), remedy) from None
+
+
+_ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT", "AZURE_ENDPOINT", "AZURE_STORAGE_ENDPOINT")
+
+
+def _profile(given: Mapping[str, str]) -> Any:
+    """Return what reads ~/.aws, which obstore does not, where nothing else says who asks and boto3 is installed."""
+    if any(key.endswith(("access_key_id", "skip_signature", "token")) for key in given):
+        return None
+    if {"AWS_ACCESS_KEY_ID", "AWS_SKIP_SIGNATURE", "AWS_WEB_IDENTITY_TOKEN_FILE"} & os.environ.keys():
+        return None
+    named = os.environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials")
+    if "AWS_PROFILE" not in os.environ and not Path(named).expanduser().exists():
+        return None
+    try:
+        import boto3
+        from obstore.auth.boto3 import Boto3CredentialProvider
+    except ImportError:
+        return None
+    return Boto3CredentialProvider(boto3.Session())
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="daskfs-request")
+
+
+def begun(function: Callable[..., T], *args: Any) -> Future[T]:
+    """Begin a request in a thread of its own."""
+    return _pool().submit(function, *args)
+
+
+def aside(function: Callable[..., T], *args: Any) -> T:
+    """Return what a function gives that waits for requests, in a thread that an interrupt leaves behind."""
+    return interrupts.result_of(begun(function, *args)) if interrupts.is_reached() else function(*args)
+
+
+def all_of(function: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
+    """Return ``function(item)`` of all items, in order, many at once; the function must not begin others."""
+    futures = [begun(function, item) for item in items]
+    try:
+        return [interrupts.result_of(future) for future in futures]
+    finally:
+        for future in futures:
+            future.cancel()

@@ -1,0 +1,194 @@
+"""The chunks of an array in an object store: which parts of which objects, asked for before they are needed."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from crc32c import crc32c
+
+from daskfs.errors import CorruptStoreError
+from daskfs.objects.ahead import Check, Part, shelf
+from daskfs.objects.path import ObjectPath
+from daskfs.store.metadata import ArrayMetadata
+from daskfs.store.plain_files import REMEDY, OpenFile
+
+_BLOSC_NBYTES = 20
+"""That a chunk may take beside its values: a header, and a checksum."""
+
+
+def is_whole(content: memoryview) -> bool:
+    """Return whether bytes end with the checksum of those before."""
+    return len(content) >= 4 and crc32c(content[:-4]) == int.from_bytes(content[-4:], "little")
+
+
+class FetchedFile:
+    """An object that has been fetched, read as a file is."""
+
+    __slots__ = ("_content", "nbytes", "stamp")
+
+    def __init__(self, content: memoryview) -> None:
+        self._content, self.nbytes = content, len(content)
+        self.stamp: Any = None
+
+    def read_into(self, buffers: list[memoryview], position: int) -> int:
+        """Fill buffers from a place on."""
+        return _fill(buffers, self._content[position:])
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class _Shard:
+    """A shard's length and index, which are asked for once; read as a file is, a tile at a time.
+
+    Parameters
+    ----------
+    path : ObjectPath
+    n_tiles : int
+        In a shard.
+    check : callable or None
+        Of a tile.
+    version : str
+        Of the store.
+    """
+
+    def __init__(self, path: ObjectPath, n_tiles: int, check: Check | None, version: str) -> None:
+        self.path, self.stamp, self._check, self._version = path, path.key, check, version
+        self.nbytes = path.stat().st_size
+        self._end = max(0, self.nbytes - 16 * n_tiles - 4)
+        self._tail = path.asked(self._end, self.nbytes - self._end)
+        index = np.frombuffer(self._tail[: 16 * n_tiles] if len(self._tail) == 16 * n_tiles + 4 else b"", "<u8")
+        self.places = index.reshape(-1, 2)
+        """First byte and number of bytes of each tile; not yet checked."""
+
+    def part(self, tile: int) -> Part | None:
+        """Return the part that a tile is; None where it is not within the shard."""
+        if tile >= len(self.places):
+            return None
+        start, nbytes = self.places[tile].tolist()
+        return Part(self.path, start, nbytes, nbytes, self._version) if start + nbytes <= self._end else None
+
+    def read_into(self, buffers: list[memoryview], position: int) -> int:
+        """Fill buffers from a place on, within the index or a tile."""
+        if position >= self._end:
+            return _fill(buffers, self._tail[position - self._end :])
+        starts, lengths = self.places.T
+        for tile in np.flatnonzero((starts <= position) & (position < starts + lengths)).tolist():
+            part = self.part(tile)
+            if part is not None:
+                return _fill(buffers, shelf().take(part, self._check)[position - part.start :])
+        return 0
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class ObjectFiles:
+    """The chunks of an array in an object store.
+
+    Parameters
+    ----------
+    folder : ObjectPath
+        Of the array.
+    metadata : ArrayMetadata
+    version : str
+        Of the store.
+
+    Notes
+    -----
+    A thread that reads blocks one after the other finds the next one asked for, too: reads that go on where the last
+    one ended are taken to go on.
+    """
+
+    def __init__(self, folder: ObjectPath, metadata: ArrayMetadata, version: str) -> None:
+        self.folder, self._metadata, self._version = folder, metadata, version
+        self._check = is_whole if metadata.has_checksum else None
+        self._grid = (*metadata.grid_shape, 1)[:2]
+        self._is_vector = len(metadata.shape) == 1
+        file_shape = metadata.shard_shape or metadata.tile_shape
+        self._per_file = tuple(file // tile for file, tile in zip(file_shape, metadata.tile_shape, strict=True))
+        values_nbytes = math.prod(metadata.tile_shape) * metadata.dtype.itemsize
+        self._most_nbytes = values_nbytes + (_BLOSC_NBYTES if metadata.has_blosc else 4)
+        self._shards: dict[str, _Shard] = {}
+        self._last = threading.local()
+
+    def open(self, inside: str, label: str) -> OpenFile:
+        """Return a file of the array, fetched or on its way.
+
+        Raises
+        ------
+        CorruptStoreError
+            There is none.
+        StorageError
+        """
+        try:
+            if self._metadata.shard_shape is not None:
+                return self._shard(inside)
+            return FetchedFile(shelf().take(self._whole(inside), self._check))
+        except FileNotFoundError:
+            raise CorruptStoreError(f"{label} is missing", str(self.folder / inside), REMEDY) from None
+
+    def parts(self, tiles: Iterable[tuple[int, ...]]) -> list[Part]:
+        """Return the parts of objects that some tiles are."""
+        found = (self._part(tile[:1] if self._is_vector else tile) for tile in tiles)
+        return [part for part in found if part is not None]
+
+    def expect(self, rows: Sequence[int], columns: Sequence[int], by: Literal["rows", "columns"]) -> None:
+        """Have tiles asked for in the order in which they are taken, and those that follow if it goes on like this."""
+        if not rows or not columns:
+            return
+        tiles = _grid_of(rows, columns, by)
+        if self._is_vector and shelf().knows(self.parts(tiles)):
+            return
+        shelf().expect(self.parts([*tiles, *_grid_of(*self._next(rows, columns), by)]), self._check)
+
+    def _next(self, rows: Sequence[int], columns: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
+        """Return the rows and columns of tiles that are read next, where these go on from the last ones."""
+        last_rows, last_columns = getattr(self._last, "tiles", ((), ()))
+        self._last.tiles = rows, columns
+        if last_columns == columns and last_rows and rows[0] - last_rows[-1] in (0, 1) and rows != last_rows:
+            return range(rows[-1] + 1, min(self._grid[0], rows[-1] + 1 + len(rows))), columns
+        if last_rows == rows and last_columns and columns[0] - last_columns[-1] in (0, 1) and columns != last_columns:
+            return rows, range(columns[-1] + 1, min(self._grid[1], columns[-1] + 1 + len(columns)))
+        return (), ()
+
+    def _part(self, tile: tuple[int, ...]) -> Part | None:
+        file = tuple(number // per for number, per in zip(tile, self._per_file, strict=True))
+        inside = "/".join(("c", *map(str, file)))
+        if self._metadata.shard_shape is None:
+            return self._whole(inside)
+        try:
+            shard = self._shard(inside)
+        except FileNotFoundError:
+            return None
+        within = [number % per for number, per in zip(tile, self._per_file, strict=True)]
+        return shard.part(int(np.ravel_multi_index(within, self._per_file)))
+
+    def _whole(self, inside: str) -> Part:
+        return Part(self.folder / inside, most_nbytes=self._most_nbytes, version=self._version)
+
+    def _shard(self, inside: str) -> _Shard:
+        found = self._shards.get(inside)
+        if found is None:
+            path = self.folder / inside
+            found = self._shards[inside] = _Shard(path, math.prod(self._per_file), self._check, self._version)
+        return found
+
+
+def _grid_of(rows: Sequence[int], columns: Sequence[int], by: Literal["rows", "columns"]) -> list[tuple[int, int]]:
+    if by == "rows":
+        return [(i, j) for i in rows for j in columns]
+    return [(i, j) for j in columns for i in rows]
+
+
+def _fill(buffers: list[memoryview], content: memoryview) -> int:
+    count = 0
+    for buffer in buffers:
+        part = content[count : count + len(buffer)]
+        buffer[: len(part)] = part
+        count += len(part)
+    return count

@@ -1,0 +1,127 @@
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import daskfs
+from daskfs.cli import app
+from daskfs.documents import dump_yaml
+from daskfs.pipeline.config import load_pipeline
+from daskfs.pipeline.planning import facts_of, plan_pipeline
+from daskfs.pipeline.run import run_pipeline
+
+rng = np.random.default_rng(0)
+TABLE = rng.normal(size=(800, 12))
+TEXT = "\n".join([",".join(f"c{j}" for j in range(12)), *(",".join(f"{x:.4f}" for x in row) for row in TABLE)])
+
+
+def document(**more):
+    base = {
+        "version": 1,
+        "name": "remote",
+        "source": {"kind": "csv", "path": "s3://bucket/in/x.csv", "target": "c0"},
+        "store": {"path": "s3://bucket/out/x.zarr"},
+        "select": {"method": "fgm", "n_features_to_select": 3},
+    }
+    return base | more
+
+
+@pytest.fixture
+def write(tmp_path, server):
+    server.put("bucket/in/x.csv", TEXT.encode())
+
+    def written(found, name="pipeline.yaml"):
+        (tmp_path / name).write_text(dump_yaml(found), encoding="utf-8")
+        return tmp_path / name
+
+    return written
+
+
+def everything_in(folder):
+    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+
+def test_a_pipeline_from_objects_to_objects(write, tmp_path, server):
+    pipeline = load_pipeline(write(document()))
+    outcome = run_pipeline(pipeline)
+    (tmp_path / "x.csv").write_text(TEXT)
+    local = document(source={"kind": "csv", "path": "x.csv", "target": "c0"}, store={}, name="local")
+    expected = run_pipeline(load_pipeline(write(local, "local.yaml")))
+    (found,), (other,) = outcome.results.values(), expected.results.values()
+    assert found.store_digest == other.store_digest
+    np.testing.assert_array_equal(found.table, other.table)
+    assert "s3://bucket/out/x.zarr" in (outcome.folder / "pipeline.yaml").read_text()
+    planned = plan_pipeline(pipeline, facts_of(pipeline))
+    assert "requests on their way" in str([step.to_document() for step in planned.steps])
+    again = load_pipeline(outcome.folder / "pipeline.yaml", ["output=again"])
+    assert again.store_path == pipeline.store_path
+
+
+def test_variables_stay_as_they_were_written_in_a_run_s_folder(write, tmp_path, server, monkeypatch):
+    monkeypatch.setenv("WHERE", f"{server.url}/bucket/in/x.csv?X-Amz-Signature=hidden1")
+    monkeypatch.setenv("SECRET", "hidden2")
+    monkeypatch.setenv("FOLDER", "data")
+    options = {"secret_access_key": "${SECRET}", "region": "us-east-1"}
+    source = {"kind": "csv", "path": "${WHERE}", "target": "c0"}
+    found = document(source=source, store={"path": "${FOLDER}/x.zarr"}, storage_options=options)
+    outcome = run_pipeline(load_pipeline(write(found)))
+    text = everything_in(outcome.folder)
+    assert b"hidden" not in text
+    assert b"${WHERE}" in text
+    assert b"${SECRET}" in text
+    again = load_pipeline(outcome.folder / "pipeline.yaml")
+    assert again.store_path == tmp_path / "data" / "x.zarr"
+    assert again.storage_options["secret_access_key"] == "hidden2"
+    assert b"hidden" not in everything_in(tmp_path / "data")
+
+
+def test_what_is_secret_and_written_in_clear_is_kept_out_too(write, server):
+    url = f"{server.url.replace('http://', 'http://me:hidden@')}/bucket/in/x.csv?sig=hidden"
+    source = {"kind": "csv", "path": url, "target": "c0"}
+    found = document(source=source, store={"path": "x.zarr"}, storage_options={"secret_access_key": "hidden"})
+    pipeline = load_pipeline(write(found))
+    outcome = run_pipeline(pipeline)
+    assert b"hidden" not in everything_in(outcome.folder)
+    assert b"hidden" not in everything_in(pipeline.store_path)
+
+
+def test_a_setting_that_came_from_a_variable_is_compared_when_a_run_is_resumed(write, monkeypatch):
+    from daskfs.pipeline.run import _settings
+
+    monkeypatch.setenv("LOSS", "squared")
+    path = write(document(select={"method": "fgm", "n_features_to_select": 3, "loss": "${LOSS}"}))
+
+    class Store:
+        digest = "1"
+
+    before = _settings(load_pipeline(path), Store())
+    assert before == _settings(load_pipeline(path), Store())
+    monkeypatch.setenv("LOSS", "squared_hinge")
+    assert before != _settings(load_pipeline(path), Store())
+
+
+def test_errors_show_no_secret(write, server, monkeypatch):
+    monkeypatch.setenv("DASKFS_REQUEST_TRIES", "1")
+    source = {"kind": "csv", "path": f"{server.url}/bucket/nothing.csv?sig=hidden", "target": "c0"}
+    pipeline = load_pipeline(write(document(source=source)))
+    with pytest.raises(daskfs.DaskfsError) as caught:
+        run_pipeline(pipeline)
+    assert "hidden" not in f"{caught.value!r} {caught.value}"
+
+
+def test_commands_take_urls(write, server, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    store = "s3://bucket/out/x.zarr"
+
+    def said(*words):
+        found = CliRunner().invoke(app, [*words])
+        assert found.exit_code == 0, found.output
+        return found.stdout
+
+    assert store in said("ingest", "s3://bucket/in/x.csv", store, "--target", "c0")
+    assert json.loads(said("info", store, "--json"))["path"] == store
+    assert "whole" in said("verify", store)
+    assert "whole" in said("verify", f"{server.url}/bucket/out/x.zarr")
+    said("select", store, "--method", "fgm", "--n-features", "2")
+    assert (tmp_path / "runs" / "x-fgm" / "result.json").exists()

@@ -1,0 +1,146 @@
+import gzip
+import lzma
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+
+import daskfs
+from daskfs.errors import SourceError
+from daskfs.sources.files import expand_paths, stamp
+
+N = 2000
+rng = np.random.default_rng(0)
+
+
+def _csv():
+    table = pd.DataFrame(rng.normal(size=(N, 5)).round(3), columns=list("abcde"))
+    table["k"] = rng.choice(list("xyz"), N)
+    return table.to_csv(index=False).encode()
+
+
+def _parquet(tmp_path):
+    pd.DataFrame(rng.normal(size=(N, 5)), columns=list("abcde")).to_parquet(tmp_path / "x", row_group_size=300)
+    return (tmp_path / "x").read_bytes()
+
+
+def _npz(tmp_path):
+    scipy.sparse.save_npz(tmp_path / "x.npz", scipy.sparse.random(N, 50, 0.1, format="csr", random_state=0))
+    return (tmp_path / "x.npz").read_bytes()
+
+
+def _libsvm():
+    lines = (f"{i % 2} " + " ".join(f"{j}:{(i * j) % 7 + 1}" for j in range(1 + i % 3, 40, 5)) for i in range(N))
+    return "\n".join(lines).encode() + b"\n"
+
+
+def _vw():
+    return b"".join(b"%d |a f%d:2 |b g%d\n" % (1 - 2 * (i % 2), i % 30, i % 7) for i in range(N))
+
+
+def _fasta():
+    return "".join(f">s{i}\n{''.join(rng.choice(list('ACGT'), 60))}\n" for i in range(100)).encode()
+
+
+FILES = {
+    "x.csv": (lambda tmp_path: _csv(), {"target": "a"}),
+    "x.csv.gz": (lambda tmp_path: gzip.compress(_csv()), {"target": "a"}),
+    "x.csv.xz": (lambda tmp_path: lzma.compress(_csv()), {"target": "a"}),
+    "x.parquet": (_parquet, {"target": "a"}),
+    "x.npz": (_npz, {}),
+    "x.svm": (lambda tmp_path: _libsvm(), {}),
+    "x.svm.gz": (lambda tmp_path: gzip.compress(_libsvm()), {}),
+    "x.vw": (lambda tmp_path: _vw(), {}),
+    "x.fa": (lambda tmp_path: _fasta(), {}),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("root", ["s3", "http"])
+def test_a_source_at_a_url_is_the_file(server, tmp_path, name, root):
+    make, options = FILES[name]
+    content = make(tmp_path)
+    (tmp_path / name).write_bytes(content)
+    server.put(f"bucket/in/{name}", content)
+    url = f"{server.url}/bucket/in/{name}" if root == "http" else f"s3://bucket/in/{name}"
+    local = daskfs.ingest(tmp_path / name, tmp_path / "local.zarr", **options)
+    remote = daskfs.ingest(url, tmp_path / "remote.zarr", **options)
+    assert remote.digest == local.digest
+    np.testing.assert_array_equal(remote.read(slice(None)), local.read(slice(None)))
+    assert remote.source["description"] == url
+
+
+def test_files_of_a_pattern_a_folder_and_a_list_are_read_in_order(server, tmp_path):
+    content = _csv()
+    head, _, rows = content.partition(b"\n")
+    lines = rows.splitlines(keepends=True)
+    parts = {f"bucket/in/{k}.csv": head + b"\n" + b"".join(lines[k * 500 : (k + 1) * 500]) for k in range(4)}
+    for key, part in parts.items():
+        server.put(key, part)
+    server.put("bucket/in/readme.md", b"no table")
+    (tmp_path / "x.csv").write_bytes(content)
+    expected = daskfs.ingest(tmp_path / "x.csv", tmp_path / "x.zarr", target="a", shuffle=False).read(slice(None))
+    several = [[f"{root}/{key}" for key in parts] for root in ("s3:/", server.url)]
+    given = ["s3://bucket/in/*.csv", "s3://bucket/in", *several]
+    for k, paths in enumerate(given):
+        found = daskfs.ingest(paths, tmp_path / f"{k}.zarr", target="a", shuffle=False, kind="csv")
+        np.testing.assert_array_equal(found.read(slice(None)), expected)
+
+
+def test_parts_of_an_object_are_read_by_ranges_on_workers(server, tmp_path):
+    from distributed import Client, LocalCluster
+
+    server.put("bucket/x.csv", _csv())
+    alone = daskfs.ingest("s3://bucket/x.csv", "s3://bucket/alone.zarr", target="a")
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address="127.0.0.1:0") as cluster,
+        Client(cluster) as client,
+    ):
+        together = daskfs.ingest("s3://bucket/x.csv", "s3://bucket/together.zarr", target="a", client=client)
+    assert together.digest == alone.digest
+    np.testing.assert_array_equal(together.read(slice(None)), alone.read(slice(None)))
+
+
+def test_a_changed_object_is_known_by_its_etag(server, tmp_path):
+    content = _csv()
+    server.put("bucket/x.csv", content)
+    url = "s3://bucket/x.csv"
+    daskfs.ingest(url, tmp_path / "x.zarr", target="a")
+    n_bytes_read = server.seen["GET"]
+    daskfs.ingest(url, tmp_path / "x.zarr", target="a")
+    assert server.seen["GET"] - n_bytes_read <= 3  # its header and its beginning, not all of it
+    (path,) = expand_paths(url)
+    before = stamp(path)
+    assert before["nbytes"] == len(content)
+    server.put("bucket/x.csv", content.replace(b"1", b"2"))
+    assert stamp(path) != before
+    with pytest.raises(daskfs.DaskfsError, match="another source"):
+        daskfs.ingest(url, tmp_path / "x.zarr", target="a")
+
+
+@pytest.mark.parametrize(
+    ("paths", "told"),
+    [
+        ("s3://bucket/nothing.csv", "no such object"),
+        ("s3://bucket/in/*.csv", "no such object"),
+        ("s3://bucket/empty.csv", "empty object"),
+    ],
+)
+def test_what_is_not_there_is_named(server, tmp_path, paths, told):
+    server.put("bucket/empty.csv", b"")
+    with pytest.raises(SourceError, match=told) as caught:
+        daskfs.ingest(paths, tmp_path / "x.zarr", target="a")
+    assert "s3://bucket" in str(caught.value)
+
+
+def test_a_source_whose_server_fails_now_and_then_is_the_same(server, tmp_path, monkeypatch):
+    from daskfs.objects import requests
+
+    monkeypatch.setattr(requests, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setenv("DASKFS_REQUEST_TRIES", "20")
+    server.put("bucket/x.csv", _csv())
+    expected = daskfs.ingest("s3://bucket/x.csv", tmp_path / "x.zarr", target="a")
+    server.faults = dict.fromkeys(("500", "503", "truncated", "reset"), 0.1)
+    found = daskfs.ingest("s3://bucket/x.csv", tmp_path / "y.zarr", target="a")
+    assert found.digest == expected.digest
