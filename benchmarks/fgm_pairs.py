@@ -1,6 +1,6 @@
 """Squares and products of columns with FGM: what they cost without being stored, and what they buy.
 
-    DASKFS_DATA=... python benchmarks/fgm_pairs.py madelon mnist38 text tables clicks growth [--threads 2]
+    DASKFS_DATA=... python benchmarks/fgm_pairs.py madelon mnist38 text tables clicks memory [--threads 2]
 
 madelon: the share of the known columns among the first 20 distinct ones of what was selected; l1 on columns beside it.
 mnist38: 307,720 squares and products of the pixels; test accuracy against FGM on the pixels and against l1 (liblinear)
@@ -9,6 +9,8 @@ text: words of reviews and of two tasks of 20 newsgroups and their pairs, agains
 tables: adult and flights, dummies of categories and their pairs, against linear MESSAGE and boosted trees.
 clicks: 1,000,000 rows of 29 categories, 4.59 million dummies, in a sparse store; 40 terms are planted, 20 of them
 pairs. 1.05e13 features; then once more with 14.2 million dummies, 1e14 features.
+memory: peak of the process above its start, and what the plan promises, of dense, int8 and sparse stores.
+hierarchy: CPU seconds on a sparse store where products follow one selected column, two, or none.
 growth: seconds of a pass against rows and against entries of a row, with fitted exponents.
 
 Seconds are CPU seconds of the process, and of the wall where two threads work.
@@ -49,6 +51,8 @@ def main() -> None:
         "tables": tables,
         "clicks": clicks,
         "growth": growth,
+        "memory": memory,
+        "hierarchy": hierarchy,
     }
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", choices=[*parts, []], default=["madelon", "mnist38", "text", "tables"])
@@ -87,13 +91,23 @@ def madelon(threads: int) -> None:
         selector = FGM(wanted, feature_map="pairs").fit(data.X, data.y)
         distinct = list(dict.fromkeys(j for pair in parents(selector) for j in pair))
         first = distinct[:20]
-        print(f"  pairs, {wanted:3} features: {len(KNOWN & {*first})} known of the first {len(first)} distinct columns")
+        print(
+            f"  pairs, {wanted:3} features: {len(KNOWN & {*first})} known of the first {len(first)} distinct columns; "
+            f"{known_by_first_score(selector)} known by first_score"
+        )
     for wanted in (20, 40):
         first = FGM(wanted).fit(data.X, data.y).selected_[:20]
         print(f"  columns, {wanted:3} features: {len(KNOWN & {*first.tolist()})} known of the first {len(first)}")
     Z = StandardScaler().fit_transform(data.X)
     size = np.abs(LogisticRegression(penalty="l1", C=0.02, solver="liblinear").fit(Z, data.y).coef_[0])
     print(f"  l1 on columns: {len(KNOWN & {*np.argsort(-size)[:20].tolist()})} known of the first 20")
+
+
+def known_by_first_score(selector: Any) -> int:
+    """Return how many known columns are among the first 20 distinct ones, by the scores of the first pass."""
+    order = np.argsort(-selector.result_.table["first_score"].to_numpy(), kind="stable")
+    made_of = parents(selector)
+    return len(KNOWN & {*list(dict.fromkeys(j for k in order.tolist() for j in made_of[k]))[:20]})
 
 
 def mnist38(threads: int) -> None:
@@ -335,6 +349,88 @@ def select_clicks(folder: str, n_columns: int, threads: int) -> None:
                 f"{peak():.2f} GB; seconds of steps: { {k: round(v, 1) for k, v in selector.result_.time.items()} }",
                 flush=True,
             )
+
+
+def small_store(kind: str, folder: str) -> Any:
+    """Return a store: dense 12,000 x 784, int8 genotypes 8,000 x 2,000, or sparse 200,000 x 1,000,000."""
+    import daskfs
+
+    path, rng = Path(folder) / f"{kind}.zarr", np.random.default_rng(0)
+    if path.exists():
+        return daskfs.open_store(path)
+    if kind == "dense":
+        X = rng.random((12_000, 784), dtype=np.float32) * (rng.random((12_000, 784)) < 0.3)
+        y = X[:, 3] * X[:, 40] + X[:, 7] - X[:, 9] * X[:, 100] > 0.02
+        return daskfs.ingest(X, path, y=y.astype(int))
+    if kind == "int8":
+        share = rng.uniform(0.1, 0.5, 2_000)
+        X = sum((rng.random((8_000, 2_000)) < share).astype(np.int8) for _ in range(2))
+        y = X[:, 3].astype(int) * X[:, 40] + X[:, 7] - X[:, 9].astype(int) * X[:, 100] > 1
+        return daskfs.ingest(X, path, y=y.astype(int), dtype="int8")
+    n, k, m = 200_000, 30, 1_000_000
+    columns = np.minimum((rng.pareto(0.7, (n, k)) * 20).astype(np.int64), m - 1)
+    columns[:, :3] = rng.integers(0, m, (n, 3))
+    S = scipy.sparse.csr_array((np.ones(n * k, np.float32), columns.ravel(), np.arange(n + 1) * k), shape=(n, m))
+    S.sum_duplicates()
+    S.data[:] = 1.0
+    few = S[:, :60].toarray()
+    z = few[:, 3] * few[:, 4] + few[:, 10] - few[:, 5] * few[:, 8] + rng.standard_normal(n) * 0.3
+    return daskfs.ingest(S, path, y=(z > 0).astype(int))
+
+
+def memory(threads: int) -> None:
+    """Print the peaks of processes of their own."""
+    with tempfile.TemporaryDirectory() as folder:
+        for kind, limits in (("dense", (None, 40)), ("int8", (None, 40)), ("sparse", (None, 260))):
+            small_store(kind, folder)
+            for limit in limits:
+                program = f"import fgm_pairs as f; f.peak_within({kind!r}, {folder!r}, {limit})"
+                subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True, cwd=Path(__file__).parent)
+
+
+def peak_within(kind: str, folder: str, limit_mib: int | None) -> None:
+    """Print the peak of a fit above what the process held before it, and what was promised."""
+    import hashlib
+
+    from daskfs import FGM
+
+    store = small_store(kind, folder)
+    rng = np.random.default_rng(0)
+    few = categories(300, 400, rng) if kind == "sparse" else store.take(np.arange(300)).read(slice(None))
+    FGM(3, feature_map="pairs").fit(few, rng.integers(0, 2, 300))  # compiles
+    limit = None if limit_mib is None else limit_mib << 20
+    selector = FGM(20, feature_map="pairs", memory_limit=limit)
+    more = {"n_entries": store.n_entries} if kind == "sparse" else {}
+    plan = selector.plan(*store.shape, str(store.dtype), limit, tile_shape=store.tile_shape, **more)
+    Path("/proc/self/clear_refs").write_text("5")  # the peak so far is forgotten
+    before, started = resident("VmRSS"), time.process_time()
+    selector.fit(store)
+    digest = hashlib.sha1(selector.selected_.tobytes() + selector.coef_.tobytes()).hexdigest()[:8]
+    print(
+        f"  {kind}, limit {limit_mib} MiB: {(resident('VmHWM') - before) / 1024:.0f} MiB above the start, promised "
+        f"{(plan.task_nbytes + plan.client_nbytes) / 2**20:.0f}; {time.process_time() - started:.1f} s, {digest}",
+        flush=True,
+    )
+
+
+def resident(what: str) -> int:
+    """Return a line of this process's status, in KiB: VmRSS, what it holds, or VmHWM, the most so far."""
+    lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(lines[what].split()[0])
+
+
+def hierarchy(threads: int) -> None:
+    """Print CPU seconds of a fit."""
+    from daskfs import FGM
+
+    with tempfile.TemporaryDirectory() as folder:
+        store = small_store("sparse", folder)
+        for follows in ("weak", "strong", None):
+            feature_map = {"map": "pairs", "hierarchy": follows}
+            FGM(3, feature_map=feature_map).fit(store.take(np.arange(3_000)))  # compiles
+            started = time.process_time()
+            FGM(20, feature_map=feature_map).fit(store)
+            print(f"  hierarchy {follows}: {time.process_time() - started:.1f} s CPU", flush=True)
 
 
 def growth(threads: int) -> None:
