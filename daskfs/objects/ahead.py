@@ -11,7 +11,7 @@ import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from daskfs import interrupts
 from daskfs.objects.path import ObjectPath
@@ -90,6 +90,8 @@ class Shelf:
         self._check: Check | None = None
         self._n_ahead, self._n_calm = 4, 0
         self._taken: Part | None = None
+        self.passed: dict[Any, Any] = {}
+        """What was read last, by whoever asks ahead."""
 
     def expect(self, parts: Iterable[Part], check: Check | None = None) -> None:
         """Say which parts are wanted next, in order; replaces what was said before.
@@ -182,12 +184,27 @@ class Shelf:
 _shelves = threading.local()
 
 
+_left: list[Shelf] = []
+"""Those of threads that have ended: tasks read in threads of their own, and the next goes on where the last one was."""
+
+
+class _Holder:
+    """What goes when a thread ends."""
+
+    def __init__(self) -> None:
+        try:
+            self.shelf = _left.pop()
+        except IndexError:
+            self.shelf = Shelf()
+        weakref.finalize(self, _left.append, self.shelf).atexit = False
+
+
 def shelf() -> Shelf:
     """Return this thread's."""
-    found: Shelf | None = getattr(_shelves, "shelf", None)
+    found: _Holder | None = getattr(_shelves, "holder", None)
     if found is None:
-        found = _shelves.shelf = Shelf()
-    return found
+        found = _shelves.holder = _Holder()
+    return found.shelf
 
 
 def _fetched(part: Part, check: Check | None) -> tuple[memoryview, bool]:

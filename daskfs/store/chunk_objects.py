@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
@@ -114,7 +113,6 @@ class ObjectFiles:
         values_nbytes = math.prod(metadata.tile_shape) * metadata.dtype.itemsize
         self._most_nbytes = values_nbytes + (_BLOSC_NBYTES if metadata.has_blosc else 4)
         self._shards: dict[str, _Shard] = {}
-        self._last = threading.local()
 
     def open(self, inside: str, label: str) -> OpenFile:
         """Return a file of the array, fetched or on its way.
@@ -148,15 +146,15 @@ class ObjectFiles:
 
     def _next(self, rows: Sequence[int], columns: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
         """Return the rows and columns of tiles that are read next, where these go on from the last ones."""
-        last_rows, last_columns = getattr(self._last, "tiles", ((), ()))
+        passed, ahead = shelf().passed, ((), ())  # type: dict[Any, Any], tuple[Sequence[int], Sequence[int]]
+        (last_rows, last_columns), foreseen = passed.get(self.folder, (((), ()), ((), ())))
         if (rows, columns) == (last_rows, last_columns):  # a few rows of the same tiles
-            return self._last.ahead  # type: ignore[no-any-return]
-        ahead: tuple[Sequence[int], Sequence[int]] = (), ()
+            return foreseen  # type: ignore[no-any-return]
         if last_columns == columns and last_rows and rows[0] - last_rows[-1] in (0, 1):
             ahead = range(rows[-1] + 1, min(self._grid[0], rows[-1] + 1 + len(rows))), columns
         elif last_rows == rows and last_columns and columns[0] - last_columns[-1] in (0, 1):
             ahead = rows, range(columns[-1] + 1, min(self._grid[1], columns[-1] + 1 + len(columns)))
-        self._last.tiles, self._last.ahead = (rows, columns), ahead
+        passed[self.folder] = (rows, columns), ahead
         return ahead
 
     def _part(self, tile: tuple[int, ...]) -> Part | None:
