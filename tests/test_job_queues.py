@@ -5,6 +5,7 @@ What a real SLURM does is in `tests/integration/test_slurm.py`.
 
 from __future__ import annotations
 
+import signal
 import sys
 import warnings
 
@@ -32,7 +33,11 @@ MIB = 2**20
 
 @pytest.fixture
 def dask_jobqueue():
-    return pytest.importorskip("dask_jobqueue", reason="dask-jobqueue is not installed: pip install 'daskfs[hpc]'")
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        return pytest.importorskip("dask_jobqueue", reason="dask-jobqueue is not installed: pip install 'daskfs[hpc]'")
+    finally:
+        signal.signal(signal.SIGINT, before)  # which it replaces
 
 
 GIVEN = {
@@ -162,6 +167,14 @@ def test_without_dask_jobqueue_the_command_that_installs_it_is_named(monkeypatch
     monkeypatch.setitem(sys.modules, "dask_jobqueue", None)
     with pytest.raises(ConfigError, match=r"not installed; pip install 'daskfs\[hpc\]'"), open_cluster("slurm"):
         pass
+
+
+def test_an_interrupt_is_one_after_dask_jobqueue_was_imported(dask_jobqueue, monkeypatch):
+    for name in [name for name in sys.modules if name.partition(".")[0] == "dask_jobqueue"]:
+        monkeypatch.delitem(sys.modules, name)
+    before = signal.getsignal(signal.SIGINT)
+    job_script(JobOptions("slurm"))
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_a_misspelt_option_is_refused():

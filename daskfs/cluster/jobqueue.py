@@ -13,7 +13,9 @@ import math
 import re
 import secrets
 import shlex
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -210,11 +212,23 @@ def _cluster_class(kind: str) -> Any:
         dask-jobqueue is not installed.
     """
     try:
-        import dask_jobqueue
+        with _same_handler():
+            import dask_jobqueue
     except ImportError:
         problem = f"kind {kind} needs dask-jobqueue, which is not installed"
         raise ConfigError(problem, "cluster.kind", INSTALL) from None
     return getattr(dask_jobqueue, f"{JOB_QUEUES[kind]}Cluster")
+
+
+@contextmanager
+def _same_handler() -> Iterator[None]:
+    """Keep SIGINT's handler, which dask-jobqueue replaces when it is imported."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread() and before is not None:
+            signal.signal(signal.SIGINT, before)
 
 
 def job_script(options: JobOptions) -> str:

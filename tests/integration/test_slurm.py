@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,9 @@ from daskfs.watching.base import Silent
 from tests.integration import batch_system
 from tests.integration.workshop import ENVIRONMENT, Workshop, table
 
-pytest.importorskip("dask_jobqueue", reason="dask-jobqueue is not installed: pip install 'daskfs[hpc]'")
+pytestmark = pytest.mark.skipif(
+    find_spec("dask_jobqueue") is None, reason="dask-jobqueue is not installed: pip install 'daskfs[hpc]'"
+)
 
 METHODS: dict[str, dict[str, Any]] = {
     "message": {"n_subsets": 6},
