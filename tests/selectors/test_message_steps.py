@@ -144,7 +144,18 @@ def test_a_newton_step_too_long_to_be_trusted_is_not_taken():
     hessian = np.array([[[1.0, 0.0], [0.0, 1e-6]]])
     assert newton_step(start, Derivatives(np.array([[0.0, 0.1]]), hessian), 100.0) is None
     short = newton_step(start, Derivatives(np.array([[0.5, 0.0]]), hessian), 100.0)
-    assert short.intercept == -0.5
+    assert short is not None
+    assert (short.end.intercept, short.length, short.rise) == (-0.5, 0.5, -0.25)
+
+
+def test_a_newton_step_from_where_rows_are_all_told_does_not_turn_the_signs():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30_000, 30))
+    z = X @ np.where(np.arange(30) < 6, 2.0 - np.arange(30) / 4, 0.0)
+    y = z + 0.005 * rng.standard_normal(len(z)) > 0  # nearly separable: coefficients of thousands
+    selector = Message(n_subsets=3, loss="logistic").fit(X, y)
+    assert (selector.coef_[selector.selected_] > 0).all()
+    assert selector.score(X, y) > 0.99
 
 
 def offsets_and_scales(problem):
@@ -177,7 +188,7 @@ def test_subsets_far_apart_are_read_by_few_tasks_with_the_bits_of_one_each(probl
     matrix = ArrayMatrix(X, y if loss == "squared" else np.sign(y - y.mean()), shuffled=True)
     rows = matrix.take(np.random.default_rng(0).permutation(1200)) if is_permuted else matrix
     columns, numbers = np.array(TRUE_FEATURES), [0, 2, 3, 7, 9, 11]
-    settings = SelectionSettings(n_subsets=12, loss=loss, **({} if loss == "squared" else {"positive": 1.0}))
+    settings = SelectionSettings(n_subsets=30, loss=loss, **({} if loss == "squared" else {"positive": 1.0}))
     passes = SubsetPasses(Run(matrix, "message").over(rows), Subsets(DataShape.of(rows), settings))
     groups = []
     monkeypatch.setattr(

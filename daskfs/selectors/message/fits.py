@@ -38,6 +38,7 @@ from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import null_intercept, null_intercepts
 
 LONG_STEP = 0.05  # in the mean loss of a row: a step that promises more starts where the quadratic says nothing
+SHORT_STEP = 1.0  # in what rows are predicted: the curvature of no loss changes much over it
 STEPS_NOT_TAKEN = {
     "lost rows": "the Newton step after the average was not taken: the rows of some subsets are gone",
     "many unknowns": "the Newton step after the average was not taken: coefficients of all classes are too many for it",
@@ -262,12 +263,26 @@ class LikelihoodFits(SubsetFits):
     def _mean(self) -> Average:
         return mean_of_fits(self.fitted.coef, self.fitted, self._is_trusted)
 
+    def _derivatives_at(self, fit: Average, which: str = "") -> Derivatives:
+        """Return those of every subset."""
+        point = Point(fit.coef * fit.scale, fit.centred_intercept, fit.mean, fit.scale)
+        return Derivatives.joined([one.derivatives(self.columns, point, which) for one in self.passes])
+
     @cached_property
     def _derivatives(self) -> Derivatives:
         """Of every subset at the average."""
-        mean = self._mean
-        point = Point(mean.coef * mean.scale, mean.centred_intercept, mean.mean, mean.scale)
-        return Derivatives.joined([one.derivatives(self.columns, point) for one in self.passes])
+        return self._derivatives_at(self._mean)
+
+    def _ends_well(self, step: NewtonStep) -> bool:
+        """Tell whether a step stays where the quadratic holds: a short one does, of a long one the end is looked at.
+
+        Where most rows are told without error, their curvature is 0 and a step can lead through the optimum and far
+        beyond; there the loss rises along the step more steeply than it fell at the start.
+        """
+        if step.length <= SHORT_STEP:
+            return True
+        rise = float((self._derivatives_at(step.end, "-end").gradient.sum(axis=0) * step.step).sum())
+        return rise <= abs(step.rise)
 
     @property
     def total(self) -> np.ndarray:
@@ -297,8 +312,8 @@ class LikelihoodFits(SubsetFits):
             return self._mean, "lost rows"
         if self.fitted.coef.ndim > 2 and is_large(len(self.columns), self.fitted.coef.shape[1]):
             return self._mean, "many unknowns"
-        stepped = newton_step(self._mean, self._derivatives, float(self.fitted.total.sum()))
-        return (self._mean, "long step") if stepped is None else (stepped, average)
+        step = newton_step(self._mean, self._derivatives, float(self.fitted.total.sum()))
+        return (self._mean, "long step") if step is None or not self._ends_well(step) else (step.end, average)
 
     def _notes_on_fits(self) -> list[str]:
         is_separable = self.fitted.is_separable
@@ -417,7 +432,27 @@ def _mean_and_scale(fitted: NormalEquations | MaximumLikelihood) -> tuple[np.nda
     return mean, np.sqrt(variance)
 
 
-def newton_step(start: Average, of_subsets: Derivatives, total: float) -> Average | None:
+class NewtonStep(NamedTuple):
+    """A step of Newton's method.
+
+    Attributes
+    ----------
+    end : Average
+    step : ndarray
+        As the gradient: of intercept and coefficients of standardised columns, of each class.
+    rise : float
+        Derivative of the summed loss along the step, at its start; below 0.
+    length : float
+        What it can change of a row's prediction where each column is a standard deviation from its mean.
+    """
+
+    end: Average
+    step: np.ndarray
+    rise: float
+    length: float
+
+
+def newton_step(start: Average, of_subsets: Derivatives, total: float) -> NewtonStep | None:
     """Take one Newton step on all rows; None where it would be too long to be trusted.
 
     Parameters
@@ -435,10 +470,13 @@ def newton_step(start: Average, of_subsets: Derivatives, total: float) -> Averag
     scaled = hessian / size / size[:, None]
     np.fill_diagonal(scaled, 1.0)
     step = solve(scaled, -gradient / size)[0] / size
-    if not np.isfinite(step).all() or 0.5 * abs(float((gradient * step).sum())) > LONG_STEP * total:
+    rise = float((gradient * step).sum())
+    if not np.isfinite(step).all() or 0.5 * abs(rise) > LONG_STEP * total:
         return None
+    found = step
     if start.coef.ndim > 1:
         step = centred(step.reshape(len(start.coef) - 1, -1))
     coef = start.coef + step[..., 1:] / start.scale
     intercept = start.centred_intercept + step[..., 0] - (start.mean * coef).sum(axis=-1)
-    return Average(coef, intercept, start.mean, start.scale)
+    end = Average(coef, intercept, start.mean, start.scale)
+    return NewtonStep(end, found, rise, float(np.abs(step).sum(axis=-1).max()))

@@ -54,10 +54,10 @@ class SubsetPasses:
         shared = self._of_columns, columns, with_errors, asked
         return record.joined(self.run.map("refit", refit_on_block, groups, *shared, record=record, key=key))
 
-    def derivatives(self, columns: np.ndarray, point: Point) -> Derivatives:
-        """Return gradient and Hessian of every subset's loss at one point."""
+    def derivatives(self, columns: np.ndarray, point: Point, which: str = "") -> Derivatives:
+        """Return gradient and Hessian of every subset's loss at one point; `which` tells points of the same columns."""
         groups = self._groups(range(self.subsets.n_subsets), self._refit_nbytes(columns))
-        shared, key = (self._of_columns, columns, point), _digest(columns)
+        shared, key = (self._of_columns, columns, point), _digest(columns) + which
         return Derivatives.joined(
             self.run.map("newton", derivatives_on_block, groups, *shared, record=Derivatives, key=key)
         )
