@@ -185,12 +185,12 @@ def test_the_limit_that_a_refusal_names_is_accepted(case, write):
     document = {
         "version": 1,
         "name": "any",
-        "source": {"kind": "synthetic", "n_samples": 442, "n_features": 10},
+        "source": {"kind": "synthetic", "n_samples": 442, "n_features": 20},
         "select": {"method": case.method, **case.options},
     }
     for cluster in ({"kind": "none"}, {"kind": "local", "n_workers": 2}, {"kind": "local", "client_memory_limit": 1}):
         path = write(document | {"cluster": cluster})
-        for n_samples, n_features in ((442, 10), (200_000, 300), (200, 200_000)):
+        for n_samples, n_features in ((442, 20), (200_000, 300), (200, 200_000)):
             data = replace(DATA, n_samples=n_samples, n_train=n_samples, n_features=n_features)
             for limit in ("10MiB", "410MiB"):
                 overrides = {"cluster.memory_limit": limit}
