@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import dask
@@ -9,6 +10,9 @@ import pytest
 
 from daskfs.cluster.open import open_cluster
 from daskfs.cluster.workers import Workers
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so shells start what runs in the background, and so would ours
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
