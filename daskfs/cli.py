@@ -397,7 +397,7 @@ def select(
 
     stream = _standard_input(lines, interactions, max_rows) if str(store) == "-" else None
     source, stem = None, "stream" if stream else store.resolve().stem
-    if stream is None and store.is_file():
+    if stream is None and store.suffix != ".zarr" and store.is_file():
         from daskfs.pipeline.drafting import source_of_file
 
         stem, source, said = source_of_file(store, target, Path("runs"))

@@ -225,7 +225,7 @@ select: {method: message, n_subsets: 3}
 output: trial
 """
 BAD_PIPELINES = {  # what is replaced in the text, by what (None: the whole text), what the message says
-    "unknown section": ("output", "outptu", ["outptu: unknown key (did you mean 'output'?)", "known keys: cluster"]),
+    "unknown section": ("output", "outptu", ["outptu: unknown key (did you mean 'output'?)", "known keys: checkpoint, cluster"]),
     "unknown key": ("n_subsets", "n_subset", ["select.n_subset: unknown key (did you mean 'n_subsets'?)"]),
     "unknown option": ("target: y", "taget: y", ["source.taget: unknown key (did you mean 'target'?)"]),
     "wrong type": ("3}", "three}", ["pipeline.yaml: select.n_subsets: expected a valid integer, found 'three'"]),
@@ -268,7 +268,7 @@ BAD_PIPELINES = {  # what is replaced in the text, by what (None: the whole text
         "cluster: {memory_limit: lots}\noutput",
         ["cluster.memory_limit: expected a size, found 'lots'"],
     ),
-    "job queue": ("output", "cluster: {kind: slurm}\noutput", ["cluster.kind: 'slurm'", "with kind: address"]),
+    "job queue": ("output", "cluster: {kind: kubernetes}\noutput", ["cluster.kind: ", "with kind: address"]),
     "run in its store": ("output: trial", "output: trial.zarr/run", ["output: expected a run's folder apart"]),
     "store in its run": ("trial.zarr", "trial/t.zarr", ["output: expected a run's folder apart", "store.path"]),
     "no source": ("source: {kind: csv, path: table.csv, target: y}\n", "", ["source: expected a source, or a store"]),

@@ -299,6 +299,9 @@ class Examination:
     def is_resident(self):
         assert self.matrix.is_resident is self.root.is_resident
 
+    def ahead_nbytes(self):
+        assert self.matrix.ahead_nbytes == self.root.ahead_nbytes == 0  # of objects elsewhere: tests/objects
+
     def rows_are_random(self):
         assert self.matrix.rows_are_random is self.root.rows_are_random
 
