@@ -11,7 +11,9 @@ SCHEMES = ("s3", "s3a", "gs", "az", "abfs", "abfss", "http", "https", "memory")
 READ_ONLY = ("http", "https")
 
 _URL = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
-_IN_TEXT = re.compile(r"""([A-Za-z][A-Za-z0-9+.-]*://)([^\s/?#@'"<>]*@)?([^\s?#'"<>]*)(\?(?:[^\s'"<>#]*[^\s'"<>#;,.)])?)?""")
+_IN_TEXT = re.compile(
+    r"""([A-Za-z][A-Za-z0-9+.-]*://)([^\s/?#@'"<>]*@)?([^\s?#'"<>]*)(\?(?:[^\s'"<>#]*[^\s'"<>#;,.)])?)?"""
+)
 
 
 def is_url(path: Any) -> bool:

@@ -27,6 +27,8 @@ _CALM = 64
 """Parts that were there when they were wanted, one after the other, before fewer are asked for at once."""
 
 
+_IDLE = 4
+"""Parts that each thread has taken, on average, since one that is idle has taken any."""
 _TRIES_WHOLE = 4
 """Of parts that fail their checksum: damaged on their way, or where they lie."""
 
@@ -47,11 +49,14 @@ class Part(NamedTuple):
 
 
 class Room:
-    """Bytes that the shelves of a process share."""
+    """Bytes that the shelves of a process share, and the lock under which these are looked at and changed."""
 
     def __init__(self, most_nbytes: int = ROOM_NBYTES) -> None:
         self.most_nbytes, self.held_nbytes = most_nbytes, 0
-        self._lock = threading.RLock()  # a shelf may be collected, and give back, while another one takes
+        self.lock = threading.RLock()  # a shelf may be collected, and give back, while another one takes
+        self.shelves: weakref.WeakSet[Shelf] = weakref.WeakSet()
+        self.n_taken = 0
+        """Parts, by all threads."""
 
     def has(self, nbytes: int) -> bool:
         """Return whether there is room for so many more."""
@@ -59,13 +64,18 @@ class Room:
 
     def take(self, held: list[int], nbytes: int) -> None:
         """Count bytes, less where they are given back; `held` is the count of a shelf."""
-        with self._lock:
+        with self.lock:
             self.held_nbytes += nbytes
             held[0] += nbytes
 
     def give_back(self, held: list[int]) -> None:
         """Forget a shelf whose thread has ended."""
         self.take(held, -held[0])
+
+    def idle(self) -> list[Shelf]:
+        """Return the shelves from which nothing was taken for long, the longest first."""
+        since = self.n_taken - _IDLE * len(self.shelves)
+        return sorted((one for one in self.shelves if one.last_taken < since), key=lambda one: one.last_taken)
 
 
 _room = Room()
@@ -84,31 +94,40 @@ class Shelf:
         self._held = [0]
         self._room = room or _room
         weakref.finalize(self, self._room.give_back, self._held).atexit = False
+        self._room.shelves.add(self)
+        self.last_taken = self._room.n_taken
         self._parts: OrderedDict[Part, Future[tuple[memoryview, bool]]] = OrderedDict()
         self._untaken: set[Part] = set()
+        self._present: frozenset[Part] = frozenset()
         self._wanted: deque[Part] = deque()
         self._check: Check | None = None
         self._n_ahead, self._n_calm = 4, 0
         self._taken: Part | None = None
+        self._awaited: Part | None = None
         self.passed: dict[Any, Any] = {}
         """What was read last, by whoever asks ahead."""
 
-    def expect(self, parts: Iterable[Part], check: Check | None = None) -> None:
+    def expect(self, parts: Iterable[Part], check: Check | None = None, present: Iterable[Part] = ()) -> None:
         """Say which parts are wanted next, in order; replaces what was said before.
 
         Parameters
         ----------
         parts : iterable of Part
+        present : iterable of Part
+            Those of them that are read now and may be read again at once, for a few rows more: they are not let go of
+            for what comes later.
         check : callable, optional
             Tells whether what came is whole; else it is asked for again, and after some tries returned as it is.
         """
-        self._wanted, self._check = deque(parts), check
-        self._untaken &= set(self._wanted)
-        self._ask()
+        with self._room.lock:
+            self._wanted, self._check, self._present = deque(parts), check, frozenset(present)
+            self._untaken &= set(self._wanted)
+            self._ask()
 
     def knows(self, parts: Iterable[Part]) -> bool:
         """Return whether all these parts are here, on their way or wanted."""
-        return all(part in self._parts or part in self._wanted for part in parts)
+        with self._room.lock:
+            return all(part in self._parts or part in self._wanted for part in parts)
 
     def take(self, part: Part, check: Check | None = None) -> memoryview:
         """Return a part.
@@ -118,8 +137,24 @@ class Shelf:
         FileNotFoundError
         StorageError
         """
+        with self._room.lock:
+            future = self._asked_for(part, check)
+        is_whole = False
+        try:
+            found, is_whole = interrupts.result_of(future)
+        finally:
+            with self._room.lock:
+                self._awaited = None
+                if not is_whole:
+                    self._drop(part)
+        return found
+
+    def _asked_for(self, part: Part, check: Check | None) -> Future[tuple[memoryview, bool]]:
+        """Return a part that is here or on its way, and ask for those behind it."""
+        self._room.n_taken += 1
+        self.last_taken = self._room.n_taken
         self._untaken.discard(part)
-        self._taken = part
+        self._taken = self._awaited = part
         if self._wanted and self._wanted[0] == part:
             self._wanted.popleft()
         future = self._parts.get(part)
@@ -134,13 +169,7 @@ class Shelf:
             self._n_ahead, self._n_calm = max(2, self._n_ahead - 1), 0
         self._parts.move_to_end(part)
         self._ask()
-        is_whole = False
-        try:
-            found, is_whole = interrupts.result_of(future)
-        finally:
-            if not is_whole:
-                self._drop(part)
-        return found
+        return future
 
     def _begin(self, part: Part, check: Check | None) -> Future[tuple[memoryview, bool]]:
         self._room.take(self._held, part.most_nbytes)
@@ -160,18 +189,28 @@ class Shelf:
 
     def _make_room(self, nbytes: int, *, by_force: bool = False) -> bool:
         """Let go of what was used longest ago, by force of what was asked for too; return whether there is room."""
-        used = [part for part in self._parts if part not in self._untaken and part != self._taken]
+        for other in self._room.idle() if not self._room.has(nbytes) else ():
+            if other is not self:
+                other.clear()
+        kept = self._untaken | self._present | {self._taken}
+        used = [part for part in self._parts if part not in kept]
         kept_nbytes = sum(part.most_nbytes for part in used)
         for part in used:
             if self._room.has(nbytes) and kept_nbytes <= KEPT_NBYTES:
                 break
             kept_nbytes -= part.most_nbytes
             self._drop(part)
-        for part in list(self._untaken) if by_force else ():
+        for part in [*self._untaken, *(self._present & self._parts.keys())] if by_force else ():
             if self._room.has(nbytes):
                 break
             self._drop(part)
         return self._room.has(nbytes)
+
+    def clear(self) -> None:
+        """Let go of everything, for others; what was wanted is asked for again when somebody takes it."""
+        for part in list(self._parts):
+            if part != self._awaited:
+                self._drop(part)
 
     def _drop(self, part: Part) -> None:
         future = self._parts.pop(part, None)

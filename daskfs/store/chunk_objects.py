@@ -142,7 +142,8 @@ class ObjectFiles:
         tiles = _grid_of(rows, columns, by)
         if self._is_vector and shelf().knows(self.parts(tiles)):
             return
-        shelf().expect(self.parts([*tiles, *_grid_of(*self._next(rows, columns), by)]), self._check)
+        present, later = self.parts(tiles), self.parts(_grid_of(*self._next(rows, columns), by))
+        shelf().expect([*present, *later], self._check, present)
 
     def _next(self, rows: Sequence[int], columns: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
         """Return the rows and columns of tiles that are read next, where these go on from the last ones."""

@@ -225,7 +225,11 @@ select: {method: message, n_subsets: 3}
 output: trial
 """
 BAD_PIPELINES = {  # what is replaced in the text, by what (None: the whole text), what the message says
-    "unknown section": ("output", "outptu", ["outptu: unknown key (did you mean 'output'?)", "known keys: checkpoint, cluster"]),
+    "unknown section": (
+        "output",
+        "outptu",
+        ["outptu: unknown key (did you mean 'output'?)", "known keys: checkpoint, cluster"],
+    ),
     "unknown key": ("n_subsets", "n_subset", ["select.n_subset: unknown key (did you mean 'n_subsets'?)"]),
     "unknown option": ("target: y", "taget: y", ["source.taget: unknown key (did you mean 'target'?)"]),
     "wrong type": ("3}", "three}", ["pipeline.yaml: select.n_subsets: expected a valid integer, found 'three'"]),
