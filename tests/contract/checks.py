@@ -514,7 +514,7 @@ def runs_in_a_pipeline(case: Case, lab: Lab) -> None:
     }
     (folder / "pipeline.yaml").write_text(dump_yaml(document))
     done = CliRunner().invoke(app, ["run", str(folder / "pipeline.yaml")], prog_name="daskfs")
-    assert done.exit_code == 0, done.output
+    assert done.exit_code == 0, (done.output, done.exception)
     result = daskfs.SelectionResult.load(folder / "run")
     expected = case.make().fit(daskfs.open_store(folder / "table.zarr")).result_
     assert result.method == case.method

@@ -401,8 +401,10 @@ class Passes:
             self.progressive[int(state.rows_seen)] = counted[0] / counted[1] if counted[1] else np.nan
 
     def _largest(self) -> np.ndarray:
-        """Return the active features, those with the largest weights first."""
+        """Return the active features, those with the largest weights first; feature hashing has none."""
         keys, weights = self.state.keys, self.state.weights
+        if not len(keys):
+            return keys
         return keys[np.argsort(-np.abs(weights).reshape(len(keys), -1).max(axis=1, initial=0.0), kind="stable")]
 
     def _resume(self, step: str) -> int:
