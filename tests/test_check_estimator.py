@@ -59,7 +59,8 @@ VARIANTS = [
     ProjGD(step="restricted"),
     OrthogonalMatchingPursuit(n_features_per_pass=3),
     L1Liblinear(1, loss="logistic"),
-    *(GroupLasso(1, loss=loss) for loss in ("logistic", "squared_hinge", "squared")),
+    *(GroupLasso(1, loss=loss) for loss in ("logistic", "squared_hinge")),
+    GroupLasso(1, loss="squared", debias=True),
     *(GroupLasso(1, solver=solver) for solver in ("bcd", "fista")),
 ]
 

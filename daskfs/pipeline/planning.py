@@ -450,7 +450,7 @@ class ProcessLimits(NamedTuple):
         client = self.base_of_client(data.n_samples, data.held_nbytes)
         base = (client if self.worker is None else self.base_of_worker(data)).nbytes
         available = (self.for_tasks - base) // self.n_tasks_in_process
-        if available < max(data.row_nbytes, 0 if self.worker is None else _predicting(data).nbytes):
+        if available < data.row_nbytes:
             raise PlanError(
                 f"a process takes {shown_nbytes(base)} before its first block, "
                 f"but the memory limit is {shown_nbytes(self.for_tasks)}",
@@ -458,6 +458,13 @@ class ProcessLimits(NamedTuple):
                 f"allow at least {_enough(base + self.n_tasks_in_process * max(32 * MIB, 8 * data.row_nbytes))}",
             )
         return available
+
+    def predicts_on_workers(self, data: DataFacts) -> bool:
+        """Tell whether workers have room for blocks of test rows; else the client process predicts them."""
+        if self.worker is None:
+            return False
+        task_nbytes = self.n_tasks_in_process * _predicting(data).nbytes
+        return self.base_of_worker(data).nbytes + task_nbytes <= self.worker
 
     def ingests_on_workers(self, data: DataFacts) -> bool:
         """Tell whether the store is made by processes that read parts of the source, each within its limit."""
@@ -854,12 +861,16 @@ def _evaluate_step(data: DataFacts, limits: ProcessLimits) -> PlannedStep:
     task = _predicting(data)
     client, worker = limits.base_of_client(data.n_samples, data.held_nbytes), Budget()
     client.add("predictions of test rows", 2 * 8 * n_test * max(1, data.target.n_classes - 1))
-    if limits.worker is None:
+    in_client = ""
+    if limits.predicts_on_workers(data):
+        worker = limits.base_of_worker(data) + task
+    elif limits.worker is None:
         client.include(task.times(limits.n_tasks_in_process))
     else:
-        worker = limits.base_of_worker(data) + task
+        client.include(task)
+        in_client = "the prediction of test rows, for which the workers' memory limit has no room"
     read_nbytes = n_test * data.row_nbytes
-    return PlannedStep("evaluate", read_nbytes, 1, 1, 0, client, worker, "selected columns only")
+    return PlannedStep("evaluate", read_nbytes, 1, 1, 0, client, worker, "selected columns only", in_client=in_client)
 
 
 def _predicting(data: DataFacts) -> Budget:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from daskfs import interrupts
 from daskfs.cluster.open import open_cluster
-from daskfs.cluster.workers import Workers
+from daskfs.cluster.workers import Here, Workers
 from daskfs.dashboard.shown import on_dashboard
 from daskfs.documents import dump_yaml
 from daskfs.errors import DaskfsError, RunError, StoreError
@@ -299,7 +299,10 @@ class _Run:
             run = Run(train, selector.method, workers, steps, task_limit=self.plan.available_nbytes)
             refitted = refit_by_ridge(selector, run, pipeline.refit.ridge)
         if test is not None:
-            testing = Run(test, "evaluate", workers, steps, task_limit=self.plan.available_nbytes)
+            where = (
+                workers if workers.client is None or self.plan.limits.predicts_on_workers(self.plan.data) else Here()
+            )
+            testing = Run(test, "evaluate", where, steps, task_limit=self.plan.available_nbytes)
             result.metrics = self._evaluate(selector, store, testing)
             if refitted is not None:
                 own = self._evaluate(refitted, store, testing)
