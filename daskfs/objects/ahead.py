@@ -17,9 +17,9 @@ from daskfs import interrupts
 from daskfs.objects.path import ObjectPath
 from daskfs.objects.requests import MOST_AT_ONCE, Transient, answered, begun
 
-ROOM_NBYTES = 48 << 20
-"""Of parts that have been asked for, and that are kept, by all threads of a process: twelve tiles of 4 MiB."""
-AHEAD_NBYTES = 2 * ROOM_NBYTES
+ROOM_NBYTES = 44 << 20
+"""Of parts that have been asked for, and that are kept, by all threads of a process: ten tiles of 4 MiB and a rest."""
+AHEAD_NBYTES = 96 << 20
 """What that takes of a process: buffers of connections, and what the allocator does not give back, measured."""
 KEPT_NBYTES = 16 << 20
 """Of parts that were used and may be used again, of each thread."""
@@ -114,13 +114,15 @@ class Shelf:
         ----------
         parts : iterable of Part
         present : iterable of Part
-            Those of them that are read now and may be read again at once, for a few rows more: they are not let go of
-            for what comes later.
+            Those of them that are read now and may be read again at once, for a few rows more: where they are few they
+            are not let go of for what comes later.
         check : callable, optional
             Tells whether what came is whole; else it is asked for again, and after some tries returned as it is.
         """
         with self._room.lock:
             self._wanted, self._check, self._present = deque(parts), check, frozenset(present)
+            if 2 * sum(part.most_nbytes for part in self._present) > self._room.most_nbytes:
+                self._present = frozenset()  # there would be no room for what comes later
             self._untaken &= set(self._wanted)
             self._ask()
 
