@@ -8,6 +8,7 @@ from __future__ import annotations
 import signal
 import sys
 import warnings
+from pathlib import Path
 
 import dask
 import distributed
@@ -26,9 +27,11 @@ from daskfs.cluster.job_states import (
 from daskfs.cluster.jobqueue import JOB_QUEUES, JobOptions, job_script, seconds_of_walltime
 from daskfs.cluster.open import open_cluster
 from daskfs.errors import ConfigError, RunError
-from daskfs.pipeline.config import Cluster
+from daskfs.pipeline.config import Cluster, load_pipeline
+from daskfs.pipeline.planning import check_pipeline
 
 MIB = 2**20
+EXAMPLES = sorted((Path(__file__).parents[1] / "pipelines" / "hpc").glob("*.yaml"))
 
 
 @pytest.fixture
@@ -329,3 +332,13 @@ def test_a_task_of_an_allocation_knows_its_part():
         Allocated.of("slurm", {})
     with pytest.raises(ConfigError, match=r"expected three tasks or more \(scheduler, client, workers\), found 2"):
         Allocated.of("slurm", of_slurm | {"SLURM_NTASKS": "2"})
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+def test_the_examples_of_each_kind_of_cluster_are_valid(file):
+    check_pipeline(load_pipeline(file))
+
+
+def test_each_batch_system_has_an_example():
+    kinds = {load_pipeline(file).cluster.kind for file in EXAMPLES if file.stem != "slurm_site"}
+    assert {*JOB_QUEUES} <= kinds
