@@ -33,7 +33,7 @@ class _Commands(TyperGroup):
         from daskfs.errors import DaskfsError
 
         try:
-            with interrupts.guard(command=True), _warnings_in_a_line():
+            with interrupts.guard(command=True), _warnings_in_a_line(), _without_swallowed_interrupts():
                 return super().invoke(ctx)
         except DaskfsError as fault:
             _say(str(fault), *getattr(fault, "__notes__", ()))
@@ -50,6 +50,22 @@ class _Commands(TyperGroup):
                 raise
             _say(f"{str(fault.filename)[:40]}...: no file can have so long a name; shorten it")
             raise typer.Exit(2) from None
+
+
+@contextmanager
+def _without_swallowed_interrupts() -> Iterator[None]:
+    """Say nothing of an interrupt that a destructor or an import swallowed: it is raised again."""
+    by_default = sys.unraisablehook
+
+    def said(unraisable: Any) -> None:
+        if unraisable.exc_type is not KeyboardInterrupt:
+            by_default(unraisable)
+
+    sys.unraisablehook = said
+    try:
+        yield
+    finally:
+        sys.unraisablehook = by_default
 
 
 @contextmanager

@@ -2,6 +2,7 @@ import json
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import dask
 import distributed  # noqa: F401  before its configuration is changed
@@ -13,7 +14,7 @@ from typer.testing import CliRunner
 
 import daskfs
 from daskfs import __version__
-from daskfs.cli import app
+from daskfs.cli import _without_swallowed_interrupts, app
 from daskfs.pipeline.schemas import json_schema
 from tests.integration.workshop import PROGRESS
 
@@ -371,3 +372,14 @@ def test_a_method_that_takes_no_feature_map_says_so(run, people):
     code, _, said = run("select", people / "people.zarr", "--map", "pairs", "--output", people / "run")
     assert code == 2
     assert "message takes no feature_map" in said
+
+
+def test_an_interrupt_that_a_destructor_swallows_is_not_shown_and_other_errors_are(monkeypatch):
+    shown = []
+    monkeypatch.setattr(sys, "unraisablehook", shown.append)
+    with _without_swallowed_interrupts():
+        for kind in (KeyboardInterrupt, ValueError):
+            sys.unraisablehook(SimpleNamespace(exc_type=kind))
+    assert [one.exc_type for one in shown] == [ValueError]
+    sys.unraisablehook(SimpleNamespace(exc_type=KeyboardInterrupt))
+    assert len(shown) == 2
