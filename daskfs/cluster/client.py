@@ -44,12 +44,16 @@ def kept_on(client: Client, argument: Any) -> Any:
 
     if isinstance(argument, Future):  # kept before
         return argument
-    buffers: list[pickle.PickleBuffer] = []
-    head = pickle.dumps(argument, protocol=5, buffer_callback=buffers.append)
-    nbytes = len(head) + sum(buffer.raw().nbytes for buffer in buffers)
-    if nbytes <= _INLINE_NBYTES:
+    if pickled_nbytes(argument) <= _INLINE_NBYTES:
         return argument
     return client.scatter(argument, broadcast=True, hash=False)
+
+
+def pickled_nbytes(argument: Any) -> int:
+    """Return what travels of an argument; its arrays are not copied."""
+    buffers: list[pickle.PickleBuffer] = []
+    head = pickle.dumps(argument, protocol=5, buffer_callback=buffers.append)
+    return len(head) + sum(buffer.raw().nbytes for buffer in buffers)
 
 
 def released(*kept: Any) -> None:
