@@ -286,13 +286,14 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
         """
         if self.feature_groups is not None:
             problem = "columns come as they arrive, not group by group"
-            raise ConfigError(problem, "feature_groups", "use fit or fit_blocks, or leave it out of partial_fit_features")
+            raise ConfigError(problem, "feature_groups", "use fit or fit_blocks, or leave it out")
         if names is None and hasattr(X, "columns") and all(isinstance(name, str) for name in X.columns):
             names = list(X.columns)
         always = np.empty(0, np.int64)
         if not hasattr(self, "_arrivals"):
             if y is None:
-                raise DataError("expected the target with the first block, found none", "partial_fit_features", "pass y=")
+                problem = "expected the target with the first block, found none"
+                raise DataError(problem, "partial_fit_features", "pass y=")
             self.check_parameters()
             y, labels = self._coded(y, None, is_first=True)
             first = ArrayMatrix(X, y, sample_weight, names)
