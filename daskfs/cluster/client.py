@@ -38,10 +38,7 @@ def kept_on(client: Client, argument: Any) -> Any:
 
     if isinstance(argument, Future):  # kept before
         return argument
-    buffers: list[pickle.PickleBuffer] = []
-    head = pickle.dumps(argument, protocol=5, buffer_callback=buffers.append)
-    nbytes = len(head) + sum(buffer.raw().nbytes for buffer in buffers)
-    if nbytes <= _INLINE_NBYTES:
+    if pickled_nbytes(argument) <= _INLINE_NBYTES:
         return argument
     presence = presence_of(client)
     for n_left in reversed(range(_MOST_TRIES)):
@@ -75,6 +72,13 @@ def _spread(client: Client, kept: Any) -> None:
 async def _fetch(key: Any, holders: Sequence[str], dask_worker: Any) -> None:
     """Fetch what is kept; one that cannot will do so with its first task."""
     await dask_worker.gather(who_has={key: holders})
+
+
+def pickled_nbytes(argument: Any) -> int:
+    """Return what travels of an argument; its arrays are not copied."""
+    buffers: list[pickle.PickleBuffer] = []
+    head = pickle.dumps(argument, protocol=5, buffer_callback=buffers.append)
+    return len(head) + sum(buffer.raw().nbytes for buffer in buffers)
 
 
 def released(*kept: Any) -> None:
