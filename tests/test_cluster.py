@@ -292,6 +292,15 @@ def test_a_worker_that_is_lost_in_the_middle_of_a_chain_costs_nothing_but_time(t
     assert marker.exists()
 
 
+def test_a_worker_that_takes_long_to_come_back_comes_back():
+    with dask.config.set({"distributed.deploy.lost-worker-timeout": "1ms"}), open_cluster("local") as workers:
+        before = set(workers.client.nthreads())
+        os.kill(workers.client.cluster.workers[0].process.pid, signal.SIGKILL)
+        while set(workers.client.nthreads()) <= before:
+            assert workers.client.cluster.workers, "its nanny was sent away"
+            time.sleep(0.01)
+
+
 @pytest.mark.slow
 def test_a_task_that_kills_every_worker_is_named():
     with (

@@ -19,8 +19,9 @@ from itertools import chain, count, islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from daskfs.cluster.actors import Actors, ActorsHere, ActorsOnDask
-from daskfs.cluster.client import SILENCE_S, cluster_errors, kept_on, pickled_nbytes, released, threads_of
+from daskfs.cluster.client import cluster_errors, kept_on, pickled_nbytes, released, threads_of
 from daskfs.cluster.memory import peak_memory_nbytes
+from daskfs.cluster.presence import presence_of
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -271,7 +272,7 @@ class OnDask(Workers):
             fill()
             try:
                 for futures in self._as_they_come(completed):
-                    found: list[_Together] = self.client.gather(futures)
+                    found: list[_Together] = self._gathered(futures)
                     done = deque(
                         (in_flight.pop(one.key)[0], together.results)
                         for one, together in zip(futures, found, strict=True)
@@ -287,16 +288,14 @@ class OnDask(Workers):
                 released(*(future for _, future in in_flight.values()))
 
     def _as_they_come(self, completed: Any) -> Iterator[list[Any]]:
-        """Yield finished futures; where nothing comes for a while, ask whether the scheduler still answers."""
-        asked = time.monotonic()
+        """Yield finished futures; where nothing comes for a while, ask who is there."""
+        heard, presence = time.monotonic(), presence_of(self.client)
         while completed.count():
             while not completed.has_ready():
                 time.sleep(_POLL_S)
-                if time.monotonic() - asked > SILENCE_S:
-                    threads_of(self.client)  # raises where nobody answers
-                    asked = time.monotonic()
+                heard = presence.ask_after(heard)
             yield completed.next_batch(block=False)
-            asked = time.monotonic()
+            heard = time.monotonic()
 
     def reduce_blocks(
         self, function: Task, items: Sequence[Any], combine: Task, *, name: str, shared: Sequence[Any] = ()
@@ -309,7 +308,7 @@ class OnDask(Workers):
             join = self._submitter(combine, f"{name}-combine", ())
             root = _combined(leaves, join, count(), n_left=1)[0]
             try:
-                return root.result()
+                return self._gathered([root])[0]
             finally:
                 root.release()
 
@@ -347,9 +346,14 @@ class OnDask(Workers):
     def _state(self, rounds: Round, left: list[Any]) -> Any:
         """Wait for what a leg has left."""
         try:
-            return rounds.state(self.client.gather(left))
+            return rounds.state(self._gathered(left))
         finally:
             released(*left)
+
+    def _gathered(self, futures: list[Any]) -> list[Any]:
+        """Wait for what tasks return."""
+        found: list[Any] = presence_of(self.client).awaited(self.client.gather(futures, asynchronous=True))
+        return found
 
     def _submitter(
         self, function: Task, name: str, shared: Sequence[Any]
