@@ -98,10 +98,13 @@ def draft(
     """
     look = look_at(path, target)
     folder = Path(folder)
-    name, ending = _name_of(look.files, location(path)), ".yaml"
     if folder.suffix in (".yaml", ".yml") and not folder.is_dir():
-        folder, name, ending = folder.parent, folder.stem, folder.suffix
-    drafted = Draft(folder / f"{name}{ending}", folder / f"{name}.schema.yaml", look)
+        pipeline, folder = folder, folder.parent
+        name = _plain(pipeline.stem)
+    else:
+        name = _name_of(look.files, location(path))
+        pipeline = folder / f"{name}.yaml"
+    drafted = Draft(pipeline, folder / f"{name}.schema.yaml", look)
     for file in (drafted.pipeline, drafted.schema):
         if file.exists() and not force:
             raise ConfigError(
@@ -151,7 +154,12 @@ def _name_of(files: list[Path], path: Location) -> str:
     """Return a name for a run: that of the file without its endings, or of the folder."""
     own = path.name if path.is_dir() or len(files) == 1 else files[0].parent.resolve().name
     plain = re.sub(r"(\.(csv|tsv|txt|data|parquet|pq|gz|bz2|xz|zst))+$", "", own, flags=re.IGNORECASE)
-    return re.sub(r"[^\w-]+", "-", plain).strip("-")[: LONGEST_NAME_NBYTES // 4] or "table"
+    return _plain(plain)
+
+
+def _plain(text: str) -> str:
+    """Return a text as the name of a run."""
+    return re.sub(r"[^\w-]+", "-", text).strip("-")[: LONGEST_NAME_NBYTES // 4] or "table"
 
 
 def schema_text(name: str, look: Look) -> str:

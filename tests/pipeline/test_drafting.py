@@ -148,9 +148,9 @@ def test_missing_dates_and_numbers_have_features_that_say_so(tmp_path: Path) -> 
 def test_the_pipeline_file_may_be_named(tmp_path: Path) -> None:
     file = tmp_path / "t.csv"
     file.write_text("a,b,y\n" + "".join(f"{k % 7},{k % 5},{k % 3 + 0.5}\n" for k in range(60)))
-    drafted = draft(file, "y", tmp_path / "made" / "mine.yaml")
-    assert drafted.pipeline == tmp_path / "made" / "mine.yaml"
-    assert drafted.schema == tmp_path / "made" / "mine.schema.yaml"
+    drafted = draft(file, "y", tmp_path / "made" / "my own.yaml")
+    assert drafted.pipeline == tmp_path / "made" / "my own.yaml"
+    assert drafted.schema == tmp_path / "made" / "my-own.schema.yaml"
     assert CliRunner().invoke(app, ["run", str(drafted.pipeline)]).exit_code == 0
 
 
