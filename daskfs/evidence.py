@@ -68,7 +68,7 @@ class CalibrationBin:
 
 
 @dataclass(frozen=True)
-class TestRecord:
+class QualityRecord:
     """How the predictions of the test rows turned out."""
 
     n_rows: int
@@ -90,8 +90,6 @@ class TestRecord:
     values: list[float]
     """A metric of the model's first features, those after them held at their means."""
 
-    __test__ = False  # not a test of pytest's
-
 
 @dataclass(frozen=True)
 class EvidenceRecord:
@@ -103,7 +101,7 @@ class EvidenceRecord:
     near_misses: list[NearMiss] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     """What a reader should look at before anything else."""
-    test: TestRecord | None = None
+    test: QualityRecord | None = None
     command: str = ""
     versions: dict[str, str] = field(default_factory=dict)
 
@@ -111,12 +109,14 @@ class EvidenceRecord:
     def of(cls, document: Mapping[str, Any]) -> EvidenceRecord:
         """Return the record that a document of JSON holds."""
         test = document["test"]
+        if test is not None:
+            test = QualityRecord(**test | {"calibration": [CalibrationBin(**one) for one in test["calibration"]]})
         return cls(
             data=DataRecord(**document["data"]),
             features=[FeatureRecord(**one) for one in document["features"]],
             near_misses=[NearMiss(**one) for one in document["near_misses"]],
             warnings=list(document["warnings"]),
-            test=test and TestRecord(**test | {"calibration": [CalibrationBin(**one) for one in test["calibration"]]}),
+            test=test,
             command=document["command"],
             versions=dict(document["versions"]),
         )

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from daskfs.errors import Suspicion
-from daskfs.evidence import CalibrationBin, DataRecord, EvidenceRecord, FeatureRecord, NearMiss, TestRecord
+from daskfs.evidence import CalibrationBin, DataRecord, EvidenceRecord, FeatureRecord, NearMiss, QualityRecord
 from daskfs.losses import Loss
 from daskfs.matrix.base import Matrix
 from daskfs.metrics import METRICS_OF_SCORES, PREDICTION_METRICS, bootstrap_interval
@@ -41,7 +41,7 @@ OF_THE_ERROR = 0.3
 FEW_ROWS = 50
 
 
-class Tested(NamedTuple):
+class Predicted(NamedTuple):
     """The test rows with what is predicted for them."""
 
     y: np.ndarray
@@ -67,7 +67,7 @@ def evidence_of(
     split: str,
     selector: BaseSelector,
     result: SelectionResult,
-    tested: Tested | None,
+    tested: Predicted | None,
 ) -> EvidenceRecord:
     """Return what a report tells of a selection on the rows of a store.
 
@@ -81,7 +81,7 @@ def evidence_of(
         Fitted to `train`.
     result : SelectionResult
         With metrics.
-    tested : Tested, optional
+    tested : Predicted, optional
         Where there are test rows with a target.
     """
     sample = _Sample(train if test is None else test, selector, result)
@@ -224,7 +224,7 @@ class _Sample:
             listed = ", ".join(f"{self.names[i]!r} and {self.names[j]!r}" for i, j in pairs)
             yield f"selected features that say nearly the same (correlation above {ALIKE}): {listed}"
 
-    def by_size(self, tested: Tested) -> tuple[str, list[int], list[float]]:
+    def by_size(self, tested: Predicted) -> tuple[str, list[int], list[float]]:
         """Return a metric of the first features of the model, those after them held at their means."""
         n_rows, n_columns = self.X.shape
         coef = self.selector.coef_
@@ -268,7 +268,7 @@ def _correlations(X: np.ndarray, Z: np.ndarray) -> np.ndarray:
     return np.abs(unit(X).T @ unit(Z))
 
 
-def _baseline(train: Matrix, tested: Tested) -> float:
+def _baseline(train: Matrix, tested: Predicted) -> float:
     """Return the mean, or the most frequent label, of the training rows."""
     y, weight = train.read_target(), train.read_weight()
     assert y is not None
@@ -279,17 +279,17 @@ def _baseline(train: Matrix, tested: Tested) -> float:
 
 
 def record_of_test(
-    tested: Tested,
+    tested: Predicted,
     baseline: float,
     metrics: Mapping[str, float],
     classes: list[str] | None = None,
     by_size: tuple[str, list[int], list[float]] = ("", [], []),
-) -> TestRecord:
+) -> QualityRecord:
     """Return how the predictions of the test rows turned out.
 
     Parameters
     ----------
-    tested : Tested
+    tested : Predicted
     baseline : float
         What it predicts for every row.
     metrics : mapping of str to float
@@ -303,7 +303,7 @@ def record_of_test(
     known = [name for name, value in metrics.items() if name in PREDICTION_METRICS and np.isfinite(value)]
     constant = np.full(len(y), baseline)
     zeros = np.zeros(len(y))
-    found = TestRecord(
+    found = QualityRecord(
         n_rows=len(y),
         baseline=_in_words(baseline, classes, tested.loss.is_classifier),
         baseline_metrics={
@@ -351,7 +351,7 @@ def _label(code: float, classes: list[str] | None) -> str:
     return classes[int(code)] if is_code and classes is not None else f"{code:g}"
 
 
-def _calibration(tested: Tested) -> list[CalibrationBin]:
+def _calibration(tested: Predicted) -> list[CalibrationBin]:
     """Return the mean of the target beside the mean prediction, of tenths of the rows by rising prediction."""
     y, predicted = tested.y, tested.prediction
     if tested.loss.is_classifier:
@@ -374,14 +374,14 @@ def _calibration(tested: Tested) -> list[CalibrationBin]:
 
 
 def doubts_of_test(
-    tested: Tested, record: TestRecord, metrics: Mapping[str, float], source_row: Any = None
+    tested: Predicted, record: QualityRecord, metrics: Mapping[str, float], source_row: Any = None
 ) -> Iterable[str]:
     """Yield what is suspicious about the predictions: too good, no better than a constant, made by one row.
 
     Parameters
     ----------
-    tested : Tested
-    record : TestRecord
+    tested : Predicted
+    record : QualityRecord
     metrics : mapping of str to float
     source_row : function, optional
         Returns the row of the source of a test row.
@@ -408,7 +408,7 @@ def doubts_of_test(
             yield f"one row makes {share:.0%} of the squared error of the test rows: row {at} of the source ({found})"
 
 
-def _constant(record: TestRecord, tested: Tested) -> float:
+def _constant(record: QualityRecord, tested: Predicted) -> float:
     """Return a constant that has the baseline's metric: the mean of the test rows where it is the best there is."""
     if not tested.loss.is_classifier:
         return float(np.average(tested.y, weights=tested.weight))

@@ -25,7 +25,7 @@ from daskfs.metrics import PREDICTION_METRICS, precision, recall
 from daskfs.pipeline.compile_ahead import compile_ahead
 from daskfs.pipeline.config import Pipeline, Split
 from daskfs.pipeline.evaluate import linear_predictor
-from daskfs.pipeline.examining import Tested, evidence_of
+from daskfs.pipeline.examining import Predicted, evidence_of
 from daskfs.pipeline.folder import RunFolder, check_output
 from daskfs.pipeline.planning import (
     DataFacts,
@@ -288,7 +288,7 @@ class _Run:
         evaluated = steps.seconds.get("evaluate", 0.0)
         train: Matrix = store
         test: Matrix | None = None
-        tested: Tested | None = None
+        tested: Predicted | None = None
         if pipeline.split is not None:
             split = pipeline.split
             train, test = store.split(split.test, by=split.by, random_state=split.random_state)
@@ -326,16 +326,16 @@ class _Run:
             notes.append(f"the checkpoint was full at {self.pipeline.checkpoint.max_size}: not all was kept")
         return notes
 
-    def _tested(self, selector: BaseSelector, testing: Run) -> Tested | None:
+    def _tested(self, selector: BaseSelector, testing: Run) -> Predicted | None:
         """Return the test rows with what is predicted for them; None without a target."""
         y, weight = testing.matrix.read_target(), testing.matrix.read_weight()
         if y is None:
             return None
         predictor = linear_predictor(selector.predictor(), testing)
         loss = find_loss("multinomial" if predictor.ndim > 1 else selector.loss_)
-        return Tested(y, weight, predictor, selector.response(predictor), loss)
+        return Predicted(y, weight, predictor, selector.response(predictor), loss)
 
-    def _evaluate(self, selector: BaseSelector, store: Stored, tested: Tested | None) -> dict[str, float]:
+    def _evaluate(self, selector: BaseSelector, store: Stored, tested: Predicted | None) -> dict[str, float]:
         if tested is None:
             return {}
         selected = selector.selected_.tolist()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from daskfs.evidence import TestRecord
+from daskfs.evidence import QualityRecord
 from daskfs.report.markup import Html, brief, figure, html_of, paragraph, section, shown, table
 from daskfs.report.plots import Figure, draw_calibration, draw_first_features, draw_residuals
 from daskfs.report.summary import target_of
@@ -39,7 +39,7 @@ def quality(result: SelectionResult, drawn: list[Figure]) -> Html:
     )
 
 
-def _metrics(result: SelectionResult, test: TestRecord | None) -> Html:
+def _metrics(result: SelectionResult, test: QualityRecord | None) -> Html:
     rows = []
     for name, value in result.metrics.items():
         interval = test.intervals.get(name) if test else None
@@ -58,7 +58,7 @@ def _metrics(result: SelectionResult, test: TestRecord | None) -> Html:
     return Html(paragraph(explained, "muted") + table(head, rows, (1, 2, 3), name="Metrics"))
 
 
-def _confusion(test: TestRecord | None) -> Html:
+def _confusion(test: QualityRecord | None) -> Html:
     if test is None or not test.confusion:
         return Html("")
     lines = []

@@ -8,14 +8,14 @@ from daskfs.errors import Suspicion
 from daskfs.losses import find_loss
 from daskfs.metrics import PREDICTION_METRICS, bootstrap_interval
 from daskfs.pipeline.config import load_pipeline
-from daskfs.pipeline.examining import Tested, doubts_of_test, record_of_test
+from daskfs.pipeline.examining import Predicted, doubts_of_test, record_of_test
 from daskfs.pipeline.run import run_pipeline
 from daskfs.result import SelectionResult
 
 
-def tested(y, prediction, loss="squared", predictor=None):
+def predicted(y, prediction, loss="squared", predictor=None):
     y, prediction = np.asarray(y, float), np.asarray(prediction, float)
-    return Tested(y, None, prediction if predictor is None else predictor, prediction, find_loss(loss))
+    return Predicted(y, None, prediction if predictor is None else predictor, prediction, find_loss(loss))
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_intervals_hold_the_truth_nearly_always(n):
         residuals = np.random.default_rng(seed).normal(scale=2.0, size=n)
         low, high = bootstrap_interval("mse", residuals, np.zeros(n), random_state=seed)
         held += low <= 4.0 <= high
-    assert 85 <= held
+    assert held >= 85
 
 
 def test_an_interval_of_a_sample_of_rows_is_as_wide_as_one_of_all():
@@ -48,7 +48,7 @@ def test_an_interval_of_a_sample_of_rows_is_as_wide_as_one_of_all():
 
 
 def test_metrics_stand_beside_those_of_a_constant(numbers):
-    one = tested(*numbers)
+    one = predicted(*numbers)
     record = record_of_test(one, 0.25, {"mse": one.metric("mse"), "r2": one.metric("r2"), "recall": 1.0})
     assert record.baseline_metrics["mse"] == pytest.approx(np.mean((one.y - 0.25) ** 2))
     assert record.baseline_metrics.keys() == record.intervals.keys() == {"mse", "r2"}
@@ -59,7 +59,7 @@ def test_metrics_stand_beside_those_of_a_constant(numbers):
 
 
 def test_predictions_that_are_right_on_average_are_calibrated(numbers):
-    one = tested(*numbers)
+    one = predicted(*numbers)
     bins = record_of_test(one, 0.0, {"r2": 0.5}).calibration
     assert sum(one.n_rows for one in bins) == 400
     assert all(np.diff([one.predicted for one in bins]) > 0)
@@ -68,15 +68,15 @@ def test_predictions_that_are_right_on_average_are_calibrated(numbers):
 
 def test_classes_are_counted_by_truth_and_prediction():
     y = [-1, -1, -1, 1, 1]
-    one = tested(y, [-1, 1, -1, 1, 1], "logistic", np.array([-2.0, 0.1, -1.0, 3.0, 1.0]))
-    record = record_of_test(one, -1.0, {"accuracy": 0.8, "auc": 0.9}, ["no", "yes"])
-    assert record.labels == ["-1", "1"], "no codes of a category"
+    one = predicted(y, [-1, 1, -1, 1, 1], "logistic", np.array([-2.0, 0.1, -1.0, 3.0, 1.0]))
+    record = record_of_test(one, -1.0, {"accuracy": 0.8, "auc": 0.9})
+    assert record.labels == ["-1", "1"]
     assert record.confusion == [[2, 1], [0, 2]]
     assert record.baseline_metrics == {"accuracy": 0.6, "auc": 0.5}
 
 
 def test_labels_are_those_of_the_table():
-    one = tested([0, 1, 2, 2], [0, 1, 1, 2], "multinomial", np.zeros((4, 3)))
+    one = predicted([0, 1, 2, 2], [0, 1, 1, 2], "multinomial", np.zeros((4, 3)))
     record = record_of_test(one, 2.0, {"accuracy": 0.75}, ["low", "mid", "high"])
     assert record.labels == ["low", "mid", "high"]
     assert record.baseline.endswith("high")
@@ -86,16 +86,16 @@ def test_labels_are_those_of_the_table():
 def test_a_row_that_makes_the_error_is_named(numbers):
     y, prediction = numbers
     y[7] += 100
-    found = [text for text in doubts(tested(y, prediction)) if text.startswith("one row")]
+    found = [text for text in doubts(predicted(y, prediction)) if text.startswith("one row")]
     assert len(found) == 1
     assert "row 7 of the source" in found[0]
 
 
 def test_what_is_too_good_is_suspicious_and_what_is_no_better_than_a_constant_too(numbers):
     y, prediction = numbers
-    assert doubts(tested(y, prediction)) == []
-    assert "nearly so" in doubts(tested(y, y))[0]
-    assert "no better than always predicting" in doubts(tested(y, np.roll(prediction, 1)))[0]
+    assert doubts(predicted(y, prediction)) == []
+    assert "nearly so" in doubts(predicted(y, y))[0]
+    assert "no better than always predicting" in doubts(predicted(y, np.roll(prediction, 1)))[0]
 
 
 def test_a_copy_of_the_target_and_a_twin_are_told_of(document, write, tmp_path):
