@@ -19,7 +19,7 @@ from itertools import chain, count, islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from daskfs.cluster.actors import Actors, ActorsHere, ActorsOnDask
-from daskfs.cluster.client import SILENCE_S, cluster_errors, kept_on, released, threads_of
+from daskfs.cluster.client import SILENCE_S, Losses, Sent, cluster_errors, released, threads_of
 from daskfs.cluster.memory import peak_memory_nbytes
 
 if TYPE_CHECKING:
@@ -223,6 +223,7 @@ class OnDask(Workers):
 
     def __init__(self, client: Client) -> None:
         self.client, self.run_name = client, ""
+        self._sent = Sent(client)
         self._spans: dict[tuple[str, str], dict[str, Any]] = {}
 
     @property
@@ -233,7 +234,7 @@ class OnDask(Workers):
     @cached_property
     def actors(self) -> Actors:
         """Dask's actors, for as long as these workers are held."""
-        return ActorsOnDask(self.client)
+        return ActorsOnDask(self.client, self._sent)
 
     def map_blocks(
         self, function: Task, items: Sequence[Any], *, name: str, shared: Sequence[Any] = ()
@@ -243,9 +244,10 @@ class OnDask(Workers):
 
         from distributed import as_completed
 
-        submit = self._submitter(function, name, shared)
+        arguments = [self.keep(argument) for argument in shared]
+        submit, losses = self._submitter(function, name, arguments), Losses(name)
         waiting = iter(enumerate(items))
-        in_flight: dict[str, tuple[int, Any]] = {}
+        in_flight: dict[str, tuple[int, Any, Any]] = {}
         completed = as_completed(with_results=True, loop=self.client.loop)
 
         most, counted = 0, -math.inf
@@ -257,23 +259,30 @@ class OnDask(Workers):
                 most, counted = _TASKS_PER_THREAD * self.n_threads, time.monotonic()
             for k, item in islice(waiting, max(0, most - len(in_flight))):
                 future = submit(k, item)
-                in_flight[future.key] = k, future
+                in_flight[future.key] = k, future, submit
                 completed.add(future)
 
         with cluster_errors(name):
             fill()
             try:
                 for future, result in self._as_they_come(completed):
-                    if isinstance(result, CancelledError):  # what as_completed gives when the scheduler is gone
-                        raise result
-                    k, _ = in_flight.pop(future.key)
+                    k, _, submitted = in_flight.pop(future.key)
                     future.release()
+                    if isinstance(result, CancelledError):  # the scheduler is gone, or what was sent to the workers
+                        if submitted is submit:  # the first of those that were on their way
+                            losses.count(result)
+                            self._sent.send_again(arguments)
+                            submit = self._submitter(function, name, arguments)
+                        waiting = chain([(k, items[k])], waiting)
+                        fill()
+                        continue
+                    losses.n = 0
                     fill()
                     yield k, result
                     del result
             finally:  # the reader stops early, or a task failed: its error would hold it, and it the error
                 completed.clear()
-                for _, future in in_flight.values():
+                for _, future, _ in in_flight.values():
                     future.release()
 
     def _as_they_come(self, completed: Any) -> Iterator[tuple[Any, Any]]:
@@ -294,42 +303,66 @@ class OnDask(Workers):
         """Combine on the workers, neighbours first."""
         if not len(items):
             raise ValueError("expected at least one block to combine, found none")
+        from concurrent.futures import CancelledError
+
+        arguments, losses = [self.keep(argument) for argument in shared], Losses(name)
         with cluster_errors(name):
-            submit = self._submitter(function, name, shared)
-            join = self._submitter(combine, f"{name}-combine", ())
-            root = _combined([submit(k, item) for k, item in enumerate(items)], join, count(), n_left=1)[0]
-            try:
-                return root.result()
-            finally:
-                root.release()
+            while True:
+                submit = self._submitter(function, name, arguments)
+                join = self._submitter(combine, f"{name}-combine", ())
+                root = _combined([submit(k, item) for k, item in enumerate(items)], join, count(), n_left=1)[0]
+                try:
+                    return root.result()
+                except CancelledError as fault:
+                    losses.count(fault)
+                    self._sent.send_again(arguments)
+                finally:
+                    root.release()
 
     def chain_blocks(
         self, rounds: Round, legs: Legs, state: Any, *, name: str, shared: Sequence[Any] = ()
     ) -> Iterator[Any]:
-        """Submit a leg ahead; the last two results of a round are combined by each that takes them: one task less."""
+        """Submit a leg ahead; the last two results of a round are combined by each that takes them: one task less.
+
+        Where a state is lost with all that it could be made of, the chain goes on from the last one that came here.
+        """
+        from concurrent.futures import CancelledError
+
+        arguments, losses, n_done = [self.keep(argument) for argument in shared], Losses(name), 0
         with cluster_errors(name):
-            begin = self._submitter(rounds.task, name, shared)
-            go_on = self._submitter(rounds.after, name, (len(shared), *shared))
-            join = self._submitter(rounds.combine, f"{name}-combine", ())
-            n_begun, joined = 0, count()
-            left: list[Any] = [self.keep(state)]
-            wanted: deque[list[Any]] = deque()  # what legs have left
-            try:
-                for leg in legs:
-                    for items in leg:
-                        before, numbered = left, enumerate(items, n_begun)
-                        made = [go_on(k, item, *left) if n_begun else begin(k, *left, item) for k, item in numbered]
-                        left = _combined(made, join, joined, n_left=2)
-                        n_begun += len(items)
-                        if not any(before is one for one in wanted):
-                            released(*before)
-                    wanted.append(left)
-                    if len(wanted) > _LEGS_AHEAD:
-                        yield self._state(rounds, wanted.popleft())
-                while wanted:
+            while n_done < len(legs):
+                try:
+                    for state in self._legs(rounds, legs[n_done:], state, name, arguments):
+                        n_done, losses.n = n_done + 1, 0
+                        yield state
+                except CancelledError as fault:
+                    losses.count(fault)
+                    self._sent.send_again(arguments)
+
+    def _legs(self, rounds: Round, legs: Legs, state: Any, name: str, shared: Sequence[Any]) -> Iterator[Any]:
+        """Yield the state after every leg."""
+        begin = self._submitter(rounds.task, name, shared)
+        go_on = self._submitter(rounds.after, name, (len(shared), *shared))
+        join = self._submitter(rounds.combine, f"{name}-combine", ())
+        n_begun, joined = 0, count()
+        left: list[Any] = [self.keep(state)]
+        wanted: deque[list[Any]] = deque()  # what legs have left
+        try:
+            for leg in legs:
+                for items in leg:
+                    before, numbered = left, enumerate(items, n_begun)
+                    made = [go_on(k, item, *left) if n_begun else begin(k, *left, item) for k, item in numbered]
+                    left = _combined(made, join, joined, n_left=2)
+                    n_begun += len(items)
+                    if not any(before is one for one in wanted):
+                        released(*before)
+                wanted.append(left)
+                if len(wanted) > _LEGS_AHEAD:
                     yield self._state(rounds, wanted.popleft())
-            finally:
-                released(*left, *chain.from_iterable(wanted))
+            while wanted:
+                yield self._state(rounds, wanted.popleft())
+        finally:
+            released(*left, *chain.from_iterable(wanted))
 
     def _state(self, rounds: Round, left: list[Any]) -> Any:
         """Wait for what a leg has left."""
@@ -365,7 +398,7 @@ class OnDask(Workers):
 
     def keep(self, argument: Any) -> Any:
         """Return a small argument as it is, a large one as what stands for it once it lies on every worker."""
-        return kept_on(self.client, argument)
+        return self._sent.keep(argument)
 
     def let_go(self, kept: Any) -> None:
         """Release what was sent to the workers."""
