@@ -1,12 +1,12 @@
-"""What the processes of a run take at most, and what its plan promised: by method, shape of the data and kind of cluster.
+"""What the processes of a run take at most, and what its plan promised: by method, shape of the data, kind of cluster.
 
     python benchmarks/process_memory.py                          every method over 442 rows: the constants `BASE_*`
     python benchmarks/process_memory.py --shape wide tall ...    near the least limit that the plan takes
 
-Each run is a process of its own, as a user starts it, on a store that was made before, with the least limit that its plan
-accepts and an eighth of what that leaves to the data; workers are new for each run, and so is a scheduler that they were
-started for. Peaks are the system's own count for each process (VmHWM). A margin below nought is an excess, and the
-script ends with 1.
+Each run is a process of its own, as a user starts it, on a store that was made before, with the least limit that its
+plan accepts and an eighth of what that leaves to the data; workers are new for each run, and so is a scheduler that
+they were started for. Peaks are the system's own count for each process (VmHWM). A margin below nought is an excess,
+and the script ends with 1.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,8 +80,8 @@ class Shape(NamedTuple):
     """A kind of data: how it is made, and what is written into every selection."""
 
     make: Any
-    options: dict[str, Any] = {}
-    of_store: dict[str, Any] = {}
+    options: Mapping[str, Any] = MappingProxyType({})
+    of_store: Mapping[str, Any] = MappingProxyType({})
 
 
 SHAPES = {

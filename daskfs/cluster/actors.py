@@ -11,10 +11,12 @@ import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from daskfs.cluster.client import SILENCE_S, Losses, Sent, cluster_errors, released, threads_of
+from daskfs.cluster.client import Losses, cluster_errors, kept_on, released, send_again
+from daskfs.cluster.presence import presence_of
 from daskfs.errors import RunError
 
 if TYPE_CHECKING:
@@ -109,27 +111,25 @@ class ActorsOnDask(Actors):
 
     are_apart = True
 
-    def __init__(self, client: Client, sent: Sent) -> None:
-        self._client, self._sent = client, sent
+    def __init__(self, client: Client) -> None:
+        self._client = client
         self._futures: list[Any] = []  # of the actors: one whose future is gone is released by Dask
 
     def place(self, cls: type, *args: Any) -> Any:
         """Make the object a Dask actor on one of the workers, for as long as this is held."""
-        from concurrent.futures import CancelledError
-
         losses = Losses(cls.__name__)
         with cluster_errors(cls.__name__), self._client.as_current():
-            arguments = [self._sent.keep(argument) for argument in args]
+            arguments = [kept_on(self._client, argument) for argument in args]
             try:
                 while True:
                     future = self._client.submit(cls, *arguments, actor=True, key=f"{cls.__name__}-{uuid.uuid4().hex}")
                     self._futures = [actor for actor in self._futures if actor.status == "finished"]
                     self._futures.append(future)
                     try:
-                        return future.result()
+                        return presence_of(self._client).awaited(self._client.gather(future, asynchronous=True))
                     except CancelledError as fault:
                         losses.count(fault)
-                        self._sent.send_again(arguments)
+                        send_again(self._client, arguments)
             finally:
                 released(*arguments)
 
@@ -166,8 +166,8 @@ class ActorsOnDask(Actors):
             rounds = range(max(threads.values(), default=0))
             places = [address for i in rounds for address in addresses if i < threads.get(address, 0)]
             each = [places[k] if k < len(places) else None for k in range(len(items))]
-            arguments = [self._sent.keep(argument) for argument in shared]
-            return LastingTasks(self._client, self._sent, function, items, each, name, arguments)
+            arguments = [kept_on(self._client, argument) for argument in shared]
+            return LastingTasks(self._client, function, items, each, name, arguments)
 
     def announce(self, topic: str, message: Any) -> None:
         """Log an event under a topic."""
@@ -270,17 +270,15 @@ class LastingTasks:
     def __init__(
         self,
         client: Client,
-        sent: Sent,
         function: Callable[..., Any],
         items: Sequence[Any],
         places: Sequence[str | None],
         name: str,
         shared: Sequence[Any],
     ) -> None:
-        self._client, self._sent = client, sent
-        self._function, self._items, self._name, self._shared = function, items, name, shared
+        self._client, self._function, self._items, self._name, self._shared = client, function, items, name, shared
         self._n_given_up = 0
-        self._asked = time.monotonic()
+        self._heard = time.monotonic()
         self._futures = {k: self._submit(k, place) for k, place in enumerate(places)}
 
     def _submit(self, k: int, place: str | None = None) -> Any:
@@ -302,25 +300,19 @@ class LastingTasks:
         RunError
             The workers were lost more often than can be repaired, or the scheduler is gone.
         """
-        from concurrent.futures import CancelledError
-
         from distributed import wait
 
         with cluster_errors(self._name), self._client.as_current():
             if self._futures:
                 with suppress(TimeoutError, CancelledError):
                     wait(list(self._futures.values()), timeout=timeout_s, return_when="FIRST_COMPLETED")
-            if time.monotonic() - self._asked > SILENCE_S:
-                threads_of(self._client)  # raises where nobody answers
-                self._asked = time.monotonic()
+            self._heard = presence_of(self._client).ask_after(self._heard)
             ended = [k for k, future in self._futures.items() if future.done()]
             results = [(k, self._result(k)) for k in ended]
             return [(k, result) for k, result in results if k not in self._futures]
 
     def _result(self, k: int) -> Any:
-        """Return what a task returned; start it again where the scheduler has given it up, or lost what it takes."""
-        from concurrent.futures import CancelledError
-
+        """Return what a task returned; start it again where the scheduler gave it up, or what it takes was lost."""
         from distributed import KilledWorker
 
         future = self._futures.pop(k)
@@ -330,7 +322,7 @@ class LastingTasks:
             self._n_given_up += 1
             if self._n_given_up > MOST_GIVEN_UP:
                 raise
-            self._sent.send_again(self._shared)
+            send_again(self._client, self._shared)
             self._futures[k] = self._submit(k)
         finally:
             released(future)
