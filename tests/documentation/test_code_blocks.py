@@ -62,8 +62,8 @@ def files(tmp_path, monkeypatch):
     n = 600
     table = pd.DataFrame(rng.standard_normal((n, 12)).round(3), columns=[f"x{j}" for j in range(12)])
     table["delay"] = 2 * table.x0 - table.x3 + 0.1 * rng.standard_normal(n)
-    table.to_csv("flights.csv.gz", index=False)
-    table.rename(columns={"delay": "target"}).to_csv("table.csv", index=False)
+    for name in ("flights.csv.gz", "table.csv"):
+        table.to_csv(name, index=False)
     people = pd.DataFrame({f"work{k}": rng.choice(["a", "b", "c"], n) for k in range(6)})
     people["income"] = np.where((people.work0 == "a") | (people.work3 == "b"), "high", "low")
     people.to_csv("adult.csv", index=False)
