@@ -154,7 +154,13 @@ class SelectionWarning(UserWarning):
     """
 
 
-class Caution(str):
+class Suspicion(str):
+    """A note on a selection that a report shows before anything else."""
+
+    __slots__ = ()
+
+
+class Caution(Suspicion):
     """A note on a selection that its user must see: who makes the result warns of it, too.
 
     Examples
