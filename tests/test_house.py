@@ -31,7 +31,7 @@ FLOORS = [  # from the top down; see CONTRIBUTING.md, "Decisions", for where thi
     {"documents", "files"},
     {"objects"},
     {"errors", "interrupts"},
-    {"version"},
+    {"error_topics", "version"},
 ]
 FLOOR_OF = {room: height for height, rooms in enumerate(reversed(FLOORS)) for room in rooms}
 
