@@ -34,9 +34,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
+import dask
 import numpy as np
 from distributed import Client, LocalCluster, Scheduler, Worker
 from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
@@ -386,6 +388,7 @@ class Campaign:
         self._n_trials = 0
         self._fork = multiprocessing.get_context("forkserver")
         self._fork.set_forkserver_preload(["tests.faults.losses", "distributed", "daskfs.selectors.base"])
+        forkserver.ensure_running()
 
     def trial_folder(self) -> Path:
         """Return a new folder."""
@@ -424,7 +427,8 @@ class Campaign:
 
     def of_workers(self, name: str, losses: dict[str, int]) -> Iterator[Trial]:
         """Lose workers of a cluster of processes: so many times each."""
-        with open_cluster("local", n_workers=N_WORKERS, dashboard_address=None) as workers:
+        forked = {"distributed.worker.multiprocessing-method": "forkserver"}  # which has imported what they need
+        with dask.config.set(forked), open_cluster("local", N_WORKERS, dashboard_address=None) as workers:
             client = workers.client
             for loss, n in losses.items():
 
