@@ -49,6 +49,7 @@ from daskfs.cluster.open import open_cluster
 from daskfs.cluster.presence import presence_of
 from daskfs.cluster.workers import Here, OnDask
 from daskfs.errors import RunError
+from daskfs.methods import SELECTORS
 from daskfs.pipeline.folder import Checkpoint
 from daskfs.selectors.online_substitution.columns import ColumnSettings, read_columns
 from daskfs.store.tile_reader import TileReader
@@ -89,6 +90,8 @@ FITS: dict[str, Callable[..., Any]] = {
 }
 JOBS = (*FITS, "ingest")
 MIN_PART_NBYTES = 1 << 13
+PRELOADED = ["tests.faults.losses", "numba", *(SELECTORS[name].partition(":")[0] for name in FITS)]
+"""What processes have imported when they are forked: to start them is most of what a trial costs."""
 
 
 class Moments:
@@ -241,7 +244,7 @@ def one_worker(address: str, at: int, note: Path) -> None:
     """Run a worker in this process, for so many tasks."""
 
     async def run() -> None:
-        async with Worker(address, nthreads=1) as worker:
+        async with Worker(address, nthreads=1, dashboard=False) as worker:
             await worker.plugin_add(plugin=Leaving(at, note), name="leaving")
             await worker.finished()
 
@@ -387,7 +390,7 @@ class Campaign:
         make_data(folder)
         self._n_trials = 0
         self._fork = multiprocessing.get_context("forkserver")
-        self._fork.set_forkserver_preload(["tests.faults.losses", "distributed", "daskfs.selectors.base"])
+        self._fork.set_forkserver_preload(PRELOADED)
         forkserver.ensure_running()
 
     def trial_folder(self) -> Path:
@@ -594,7 +597,7 @@ def _threads(name: str) -> Iterator[Any]:
     if name.startswith("async"):
         yield Here()
         return
-    how = {"n_workers": 1, "threads_per_worker": 2, "processes": False, "dashboard_address": ":0"}
+    how = {"n_workers": 1, "threads_per_worker": 2, "processes": False, "dashboard_address": None}
     with LocalCluster(**how) as cluster, Client(cluster, set_as_default=False) as client:
         yield OnDask(client)
 
