@@ -34,6 +34,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,9 @@ N_ASYNC = 10
 """Features that Asy-OS selects, all those that the target was made of."""
 BACK_S = 10.0
 """How long a worker that was killed is waited for before the next trial, which does with those there are."""
+MOST_RESUMED = 5
+LEAVE_S = 5.0
+"""How long a worker that leaves has to hand over what it holds, before its job ends."""
 GONE_S = 1.0
 """How long a cluster without any worker is waited for."""
 LOSSES = ("worker", "scheduler", "driver", "all", "churn", "gone", "node", "pause", "still")
@@ -229,7 +233,7 @@ class Leaving(WorkerPlugin):
         async def leave() -> None:
             with self.note.open("a") as note:
                 note.write("x")
-            await asyncio.wait([asyncio.ensure_future(worker.close_gracefully())], timeout=1.0)
+            await asyncio.wait([asyncio.ensure_future(worker.close_gracefully())], timeout=LEAVE_S)
             os._exit(0)
 
         self.moments = Moments(self.at, lambda: worker.loop.add_callback(leave))
@@ -454,10 +458,10 @@ class Campaign:
 
     def _resumed(self, name: str, trial: Path, workers: Any) -> dict[str, Any]:
         """Run a job, and again where its workers were lost more often than Dask allows: as --resume does."""
-        try:
-            return run_job(name, self.folder, trial, workers)
-        except RunError:
-            return run_job(name, self.folder, trial, workers)
+        for _ in range(MOST_RESUMED):
+            with suppress(RunError):
+                return run_job(name, self.folder, trial, workers)
+        return run_job(name, self.folder, trial, workers)
 
     def _without_node(self, name: str, trial: Path, workers: Any, at: int) -> tuple[Any, int]:
         """Kill the worker with the central node when a share of the columns is done."""
@@ -473,7 +477,8 @@ class Campaign:
             def run(trial: Path, at: int, loss: str = loss) -> tuple[Any, int]:
                 try:
                     with self._cluster(trial, loss, at) as workers:
-                        found = run_job(name, self.folder, trial, workers)
+                        job = self._resumed if loss == "churn" else partial(run_job, folder=self.folder)
+                        found = job(name, trial=trial, workers=workers)
                     note = trial / "left"
                     n_lost = int(loss == "still") or (note.exists() and loss == "churn")
                 except RunError as fault:
