@@ -38,7 +38,7 @@ SELECTORS: dict[str, dict[str, Any]] = {
     "online_substitution": {"n_features_to_select": 20},
     "mission": {"n_features_to_select": 20},
 }
-LIMIT = 512 * 2**20
+LIMIT = 2**30
 """Bytes of a task."""
 
 

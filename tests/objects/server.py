@@ -1,4 +1,4 @@
-"""A server that speaks as much of S3 as daskfs asks for, with latency and faults on demand; of plain HTTP, too."""
+"""A server that speaks as much of S3 as daskfs asks for, and of gs and HTTP, with latency and faults on demand."""
 
 from __future__ import annotations
 
@@ -216,7 +216,11 @@ def _handler(server: ObjectServer) -> type[BaseHTTPRequestHandler]:
 
         def _put(self, key: str, content: bytes) -> None:
             with server.lock:
-                if self.headers.get("If-None-Match") == "*" and key in server.objects:
+                is_new = (
+                    "*" in self.headers.get("If-None-Match", "")
+                    or self.headers.get("x-goog-if-generation-match") == "0"
+                )
+                if is_new and key in server.objects:
                     return self._answer(412, _fault("PreconditionFailed"))
                 server.put(key, content)
             return self._answer(200, ETag=f'"{server.objects[key][1]}"')
