@@ -65,11 +65,6 @@ VARIANTS = [
 ]
 
 OF_WEIGHTS = [f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")]
-OF_PARTIAL_FIT = [
-    "check_fit_score_takes_y",
-    "check_estimators_partial_fit_n_features",
-    "check_n_features_in_after_fitting",
-]
 
 
 def differs(estimator: BaseEstimator) -> dict[str, str]:
@@ -89,8 +84,6 @@ def differs(estimator: BaseEstimator) -> dict[str, str]:
         case L1Liblinear() | SgdSlr() | UfoMkl():
             reason = "liblinear, SDCA and UFO-MKL visit rows in an order that depends on their number"
             return dict.fromkeys(OF_WEIGHTS, reason)
-        case OnlineSubstitution():
-            return dict.fromkeys(OF_PARTIAL_FIT, "partial_fit(X, names) takes more columns, not more rows")
     return {}
 
 

@@ -77,6 +77,27 @@ def test_map_blocks_returns_every_result_with_its_number(workers):
     assert all(np.array_equal(result, shared + k) for k, result in results.items())
 
 
+def its_task(_: int) -> str:
+    return str(distributed.get_worker().get_current_task())
+
+
+def long_text(_: int) -> tuple[str, str]:
+    return its_task(0), "x" * 2**22
+
+
+@pytest.mark.parametrize(
+    ("function", "seconds", "are_together"),
+    [(its_task, 1e9, True), (its_task, 0.0, False), (long_text, 1e9, False)],
+    ids=["small blocks", "long ones", "much comes back"],
+)
+def test_small_blocks_are_taken_several_to_a_task(monkeypatch, function, seconds, are_together):
+    monkeypatch.setattr("daskfs.cluster.workers._TOGETHER_S", seconds)
+    with open_cluster("threads", n_workers=2, dashboard_address=None) as workers:
+        found = dict(workers.map_blocks(function, range(100), name="task"))
+    assert sorted(found) == list(range(100))
+    assert (len(set(found.values())) < 50) == are_together
+
+
 def test_map_blocks_of_nothing_is_nothing(workers):
     assert list(workers.map_blocks(third_of, [], name="third")) == []
 
@@ -269,6 +290,15 @@ def test_a_worker_that_is_lost_in_the_middle_of_a_chain_costs_nothing_but_time(t
         found = list(workers.chain_blocks(rounds, LEGS, 0.1, name="kill", shared=(str(marker),)))
     assert found == states_of(LEGS, 0.1)
     assert marker.exists()
+
+
+def test_a_worker_that_takes_long_to_come_back_comes_back():
+    with dask.config.set({"distributed.deploy.lost-worker-timeout": "1ms"}), open_cluster("local") as workers:
+        before = set(workers.client.nthreads())
+        os.kill(workers.client.cluster.workers[0].process.pid, signal.SIGKILL)
+        while set(workers.client.nthreads()) <= before:
+            assert workers.client.cluster.workers, "its nanny was sent away"
+            time.sleep(0.01)
 
 
 @pytest.mark.slow

@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from daskfs.cluster.client import SILENCE_S, cluster_errors, kept_on, released, threads_of
+from daskfs.cluster.client import cluster_errors, kept_on, released
+from daskfs.cluster.presence import presence_of
 from daskfs.errors import RunError
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ class ActorsOnDask(Actors):
             self._futures = [actor for actor in self._futures if actor.status == "finished"]
             self._futures.append(future)
             try:
-                return future.result()
+                return presence_of(self._client).awaited(self._client.gather(future, asynchronous=True))
             finally:
                 released(*arguments)
 
@@ -270,7 +271,7 @@ class LastingTasks:
     ) -> None:
         self._client, self._function, self._items, self._name, self._shared = client, function, items, name, shared
         self._n_given_up = 0
-        self._asked = time.monotonic()
+        self._heard = time.monotonic()
         self._futures = {k: self._submit(k, place) for k, place in enumerate(places)}
 
     def _submit(self, k: int, place: str | None = None) -> Any:
@@ -298,9 +299,7 @@ class LastingTasks:
             if self._futures:
                 with suppress(TimeoutError):
                     wait(list(self._futures.values()), timeout=timeout_s, return_when="FIRST_COMPLETED")
-            if time.monotonic() - self._asked > SILENCE_S:
-                threads_of(self._client)  # raises where nobody answers
-                self._asked = time.monotonic()
+            self._heard = presence_of(self._client).ask_after(self._heard)
             ended = [k for k, future in self._futures.items() if future.done()]
             results = [(k, self._result(k)) for k in ended]
             return [(k, result) for k, result in results if k not in self._futures]

@@ -77,7 +77,7 @@ def look_at(path: PathLike, target: str | None = None) -> Look:
         )
     files = expand_paths(path, find_source(kind).endings)  # type: ignore[attr-defined]
     read = _text_rows if kind == "csv" else _parquet_rows
-    layout, columns, n_read, n_rows, remarks = read(files[0])
+    layout, columns, n_read, n_rows, remarks = read(files[0], target)
     if len(files) > 1:
         remarks.append(f"{len(files)} files; the first, {files[0].name}, was looked at")
         n_rows = int(n_rows * sum(file.stat().st_size for file in files) / files[0].stat().st_size)
@@ -88,9 +88,9 @@ def look_at(path: PathLike, target: str | None = None) -> Look:
     return Look(kind, files, layout, judgement, n_rows, n_read == n_rows, remarks)
 
 
-def _text_rows(file: Path) -> tuple[TableFormat, Mapping[str, pa.Array], int, int, list[str]]:
+def _text_rows(file: Path, target: str | None) -> tuple[TableFormat, Mapping[str, pa.Array], int, int, list[str]]:
     """Return layout, columns of texts, rows read, rows that there are about, and remarks."""
-    sniffed = sniff(file)
+    sniffed = sniff(file, target)
     layout, names, remarks = sniffed.layout, list(sniffed.names), sniffed.remarks
     if twice := next((name for k, name in enumerate(names) if name in names[:k]), None):
         raise SourceError(
@@ -104,7 +104,10 @@ def _text_rows(file: Path) -> tuple[TableFormat, Mapping[str, pa.Array], int, in
         head = stream.read(_MAX_NBYTES)
         is_whole = not stream.peek(1)
     whole = head if is_whole else head[: head.rfind(b"\n") + 1]
-    read = arrow_csv.ReadOptions(column_names=names, block_size=max(2**22, 4 * len(whole) // 8))
+    if not whole.strip():
+        raise SourceError("expected rows, found none behind the header", str(file), "check how the file was made")
+    # in this thread: those of Arrow may still be at work when an error ends the process, which is aborted then
+    read = arrow_csv.ReadOptions(use_threads=False, column_names=names, block_size=max(2**22, 4 * len(whole) // 8))
     parse = arrow_csv.ParseOptions(
         delimiter=layout.delimiter,
         quote_char=layout.quote or False,
@@ -134,7 +137,7 @@ def _stripped(values: pa.ChunkedArray, layout: TableFormat) -> pa.Array:
     return texts
 
 
-def _parquet_rows(file: Path) -> tuple[TableFormat, Mapping[str, pa.Array], int, int, list[str]]:
+def _parquet_rows(file: Path, _target: str | None) -> tuple[TableFormat, Mapping[str, pa.Array], int, int, list[str]]:
     try:
         with parquet.ParquetFile(file) as opened:
             n_rows = opened.metadata.num_rows

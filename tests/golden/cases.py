@@ -33,7 +33,7 @@ class Case:
     target: str = "numbers"
     weighted: bool = False
     arrives: str = "at once"
-    """Or in "rows" or "columns": three calls of ``partial_fit``."""
+    """Or in "rows" or "columns": three calls of ``partial_fit`` or ``partial_fit_features``."""
     inputs: tuple[str, ...] = ("dense", "sparse", "store")
 
     @property
@@ -103,7 +103,7 @@ def fitted(case: Case, given: str, data: Data, folder: Path, client: Any = None)
             return selector.fit(X, y, **weight)
         for k, part in enumerate(np.array_split(np.arange(N_SAMPLES if case.arrives == "rows" else N_FEATURES), 3)):
             if case.arrives == "columns":
-                selector.partial_fit(X[:, part], y=y if k == 0 else None)
+                selector.partial_fit_features(X[:, part], y=y if k == 0 else None)
             else:
                 selector.partial_fit(
                     X[part], y[part], **({"classes": np.unique(y)} if "classes" in case.target else {})

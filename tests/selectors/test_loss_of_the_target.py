@@ -185,7 +185,7 @@ def test_rows_that_come_later_are_of_the_loss_of_the_first(X, z):
         selector.partial_fit(X[:150], y[:150]).partial_fit(X[150:], y[150:])
         assert selector.loss_ == "logistic"
         assert list(selector.classes_) == ["high", "low"]
-    selector = daskfs.OnlineSubstitution(2).partial_fit(X[:, :6], y=y).partial_fit(X[:, 6:])
+    selector = daskfs.OnlineSubstitution(2).partial_fit_features(X[:, :6], y=y).partial_fit_features(X[:, 6:])
     assert selector.loss_ == "logistic"
     assert set(selector.predict(X)) == {"high", "low"}
 

@@ -33,7 +33,7 @@ def test_blocks_of_columns_one_after_the_other_are_one_epoch(rule, ridge):
     arriving = OnlineSubstitution(10, rule=rule, ridge=ridge)
     for start, stop in ((0, 64), (64, 65), (65, 200), (200, 300)):
         arriving = pickle.loads(pickle.dumps(arriving))
-        arriving.partial_fit(X[:, start:stop], y=y if start == 0 else None)
+        arriving.partial_fit_features(X[:, start:stop], y=y if start == 0 else None)
         assert arriving.support_.shape == (stop,)
     np.testing.assert_array_equal(arriving.selected_, whole.selected_)
     np.testing.assert_allclose(arriving.coef_, whole.coef_, rtol=1e-9)
@@ -45,8 +45,8 @@ def test_labels_names_and_weights_come_with_the_first_block():
     frame = pd.DataFrame(X, columns=[f"g{j}" for j in range(300)])
     label, weight = np.where(y > 0, "up", "down"), np.random.default_rng(0).uniform(0, 2, 240)
     selector = OnlineSubstitution(8, loss="logistic", always_include=["g40"])
-    selector.partial_fit(frame.iloc[:, :150], y=label, sample_weight=weight)
-    selector.partial_fit(frame.iloc[:, 150:])
+    selector.partial_fit_features(frame.iloc[:, :150], y=label, sample_weight=weight)
+    selector.partial_fit_features(frame.iloc[:, 150:])
     assert selector.selected_[0] == 40
     assert {"g3", "g80", "g200"} <= set(selector.get_feature_names_out())
     assert np.mean(selector.predict(frame) == label) > 0.75
@@ -56,14 +56,14 @@ def test_labels_names_and_weights_come_with_the_first_block():
 def test_what_does_not_fit_to_the_first_block_is_refused():
     X, y = make_arrays()
     with pytest.raises(DataError, match="expected the target with the first block"):
-        OnlineSubstitution(8).partial_fit(X)
-    selector = OnlineSubstitution(8).partial_fit(X[:, :20], names=[f"a{j}" for j in range(20)], y=y)
+        OnlineSubstitution(8).partial_fit_features(X)
+    selector = OnlineSubstitution(8).partial_fit_features(X[:, :20], names=[f"a{j}" for j in range(20)], y=y)
     with pytest.raises(DataError, match="expected 240 rows as in the first block, found 100"):
-        selector.partial_fit(X[:100, 20:])
+        selector.partial_fit_features(X[:100, 20:])
     with pytest.raises(DataError, match="duplicate column 'a3'"):
-        selector.partial_fit(X[:, 20:21], names=["a3"])
+        selector.partial_fit_features(X[:, 20:21], names=["a3"])
     with pytest.raises(DataError, match="found NaN"):
-        selector.partial_fit(np.full((240, 1), np.nan))
+        selector.partial_fit_features(np.full((240, 1), np.nan))
     selector.fit(X, y)
     assert selector.n_features_in_ == 300
 
@@ -125,3 +125,10 @@ def test_only_the_exchange_rule_is_screened():
     X, y = make_arrays()
     with pytest.raises(ConfigError, match="expected the rule 'exchange'"):
         OnlineSubstitution(8, rule="os", schedule="screen").fit(X, y)
+
+
+def test_the_former_name_says_the_new_one_and_is_not_found_by_who_looks_for_a_method_of_rows():
+    selector = OnlineSubstitution(2)
+    assert not hasattr(selector, "partial_fit")
+    with pytest.raises(AttributeError, match="partial_fit_features: it takes more columns, not more rows"):
+        selector.partial_fit(np.eye(4), y=np.arange(4.0))

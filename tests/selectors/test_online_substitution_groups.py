@@ -311,7 +311,7 @@ def test_what_groups_cannot_be_is_refused_by_name():
     with pytest.raises(ConfigError, match=r"engine: the rule 'os' takes groups one after the other"):
         OnlineSubstitution(2, feature_groups=labels, rule="os", engine="gram").fit(X, y)
     with pytest.raises(ConfigError, match=r"feature_groups: columns come as they arrive"):
-        OnlineSubstitution(2, feature_groups=labels).partial_fit(X, y=y)
+        OnlineSubstitution(2, feature_groups=labels).partial_fit_features(X, y=y)
     with pytest.raises(ConfigError, match="asks for 13 features, but there are 12"):
         OnlineSubstitution(13, feature_groups=labels).fit(X, y)
 

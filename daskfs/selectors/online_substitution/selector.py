@@ -47,7 +47,7 @@ Differs from the paper
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 
@@ -157,7 +157,7 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
     beside. With `feature_groups` s is the columns of as many groups, the largest ones, and the widest group is held
     beside them; a stream of groups whose columns are not neighbours reads each block of them from wherever they are.
 
-    `partial_fit` takes more columns, not more rows.
+    `partial_fit_features` takes more columns, not more rows.
 
     Examples
     --------
@@ -248,7 +248,14 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
             self._take_names(blocks)
             self._conclude(run, stream, target)
 
-    def partial_fit(self, X: Any, names: Any = None, y: Any = None, sample_weight: Any = None) -> OnlineSubstitution:
+    @property
+    def partial_fit(self) -> NoReturn:
+        """The former name of `partial_fit_features`: scikit-learn gives methods of this name more rows, not columns."""
+        raise AttributeError("partial_fit is now called partial_fit_features: it takes more columns, not more rows")
+
+    def partial_fit_features(
+        self, X: Any, names: Any = None, y: Any = None, sample_weight: Any = None
+    ) -> OnlineSubstitution:
         """Take more columns, not more rows: features that arrive over time, or are asked for block by block.
 
         Parameters
@@ -279,13 +286,14 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
         """
         if self.feature_groups is not None:
             problem = "columns come as they arrive, not group by group"
-            raise ConfigError(problem, "feature_groups", "use fit or fit_blocks, or leave it out of partial_fit")
+            raise ConfigError(problem, "feature_groups", "use fit or fit_blocks, or leave it out")
         if names is None and hasattr(X, "columns") and all(isinstance(name, str) for name in X.columns):
             names = list(X.columns)
         always = np.empty(0, np.int64)
         if not hasattr(self, "_arrivals"):
             if y is None:
-                raise DataError("expected the target with the first block, found none", "partial_fit", "pass y=")
+                problem = "expected the target with the first block, found none"
+                raise DataError(problem, "partial_fit_features", "pass y=")
             self.check_parameters()
             y, labels = self._coded(y, None, is_first=True)
             first = ArrayMatrix(X, y, sample_weight, names)

@@ -332,12 +332,13 @@ class ArrivedColumns(Matrix):
 
     def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
         """Refuse: the columns are gone."""
-        raise DataError("columns given to partial_fit are not kept: they cannot be read again", "partial_fit", "fit(X)")
+        problem = "columns given to partial_fit_features are not kept: they cannot be read again"
+        raise DataError(problem, "partial_fit_features", "fit(X)")
 
 
 @dataclass
 class Arrivals:
-    """The columns that `partial_fit` was given so far, and the stream that took them."""
+    """The columns that `partial_fit_features` was given so far, and the stream that took them."""
 
     stream: SubstitutionStream
     matrix: ArrivedColumns
@@ -366,8 +367,8 @@ class Arrivals:
         if block.shape[0] != n_samples:
             raise DataError(
                 f"expected {n_samples} rows as in the first block, found {block.shape[0]}",
-                "partial_fit",
-                "give the same rows in the same order: partial_fit takes columns",
+                "partial_fit_features",
+                "give the same rows in the same order: partial_fit_features takes columns",
             )
         first = len(self.names)
         self._name(block, names)
