@@ -5,6 +5,7 @@ import threading
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 import daskfs
 from daskfs.errors import ConfigError, CorruptStoreError, StorageError
@@ -192,3 +193,31 @@ def test_statistics_are_asked_for_together(server):
     server.gate = lambda path: together.wait() if "/statistics/" in path else None
     np.testing.assert_allclose(store.column_statistics().mean, DENSE.mean(axis=0), atol=1e-5)
     assert not together.broken
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("with_cache", [False, True])
+def test_worker_processes_select_from_objects_what_one_process_selects_from_files(
+    server, tmp_path, monkeypatch, with_cache
+):
+    selectors = [
+        daskfs.FGM(n_features_to_select=4, n_features_per_pass=1),
+        daskfs.OnlineSubstitution(n_features_to_select=3, random_state=0),
+        daskfs.Mission(n_features_to_select=3, random_state=0),
+    ]
+    local = [clone(one).fit(made(tmp_path / "x.zarr")) for one in selectors]
+    store = made("s3://bucket/workers.zarr")
+    server.latency_s = 0.002
+    options = {"cache": str(tmp_path / "cache")} if with_cache else {}
+    tiles = [name for name in server.objects if "/X/c/" in name]
+    with daskfs.open_cluster("local", n_workers=2) as cluster:
+        store = daskfs.open_store("s3://bucket/workers.zarr", storage_options=options)
+        asked = []
+        server.gate = lambda path: asked.append(path) if "/X/c/" in path else None
+        for one, expected in zip(selectors, local, strict=True):
+            found = clone(one).set_params(client=cluster.client).fit(store)
+            np.testing.assert_array_equal(found.selected_, expected.selected_)
+            np.testing.assert_array_equal(found.coef_, expected.coef_)
+    if with_cache:
+        assert len(tiles) <= len(asked) <= 3 * len(tiles)  # the client and two workers, at the same moment at worst
+        assert len([path for path in copies_in(tmp_path / "cache") if path.stat().st_size > 10_000]) >= len(tiles)
