@@ -55,9 +55,8 @@ def _how_good(result: SelectionResult) -> str:
         return f"They predict the class of {new} correctly in {value:.1%} of cases{_between(interval, '.1%')}{always}."
     if name == "r2":
         of = f" in {target_of(result)}" if target_of(result) else ""
-        return (
-            f"They explain {value:.1%} of the differences{of} among {new}{_between(interval, '.1%')}; a constant none."
-        )
+        explained = f"{value:.1%} of the differences{of} among {new}{_between(interval, '.1%')}"
+        return f"They explain {explained}; a constant explains none."
     always = "" if baseline is None else f"; of a constant it is {baseline:.4g}"
     return f"On {new}, the {name.replace('_', ' ')} is {value:.4g}{_between(interval, '.4g')}{always}."
 
