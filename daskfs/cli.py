@@ -626,11 +626,12 @@ def report(
         list[Path], typer.Argument(metavar="RUN_DIR...", help="Folders of finished runs.", show_default=False)
     ],
     output: Annotated[Path | None, typer.Option(metavar="PAGE.html", help="Path of the page.")] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Write the HTML report of a run, or of several to compare."""
-    from daskfs.report.runs import write_report
+    """Write the HTML report of a run, or of several to compare; with --json print what it shows."""
+    from daskfs.report.runs import report_as_json, write_report
 
-    print(write_report(run_dirs, output))
+    print(json.dumps(report_as_json(run_dirs), indent=2) if as_json else write_report(run_dirs, output))
 
 
 @app.command()
