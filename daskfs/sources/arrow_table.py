@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from daskfs.errors import DataError, SourceError
 from daskfs.sources.dataframe import target_name
-from daskfs.sources.parquet import nan_as_missing
 from daskfs.sources.roles import Names
 from daskfs.sources.table import TableBatch, TableSource
 from daskfs.sources.table_schema import ColumnSchema
+from daskfs.sources.typed_batches import as_declared, layout_of
 
 _BATCH_ROWS = 65536
 
@@ -96,7 +96,7 @@ class ArrowSource(TableSource):
         """Yield slices of the table."""
         first_row = 0
         for batch in self._table.select(list(columns)).to_batches(max_chunksize=_BATCH_ROWS):
-            yield TableBatch(nan_as_missing(batch), self.place, first_row)
+            yield TableBatch(as_declared(batch, columns, layout_of(self.schema)), self.place, first_row)
             first_row += batch.num_rows
 
 

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from daskfs.cluster.promises import Promise, promises, token_of
 from daskfs.errors import DataError, SourceError
-from daskfs.sources.parquet import nan_as_missing
 from daskfs.sources.roles import Names
 from daskfs.sources.table import TableBatch, TableSource
-from daskfs.sources.table_schema import ColumnSchema
+from daskfs.sources.table_schema import ColumnSchema, TableFormat
+from daskfs.sources.typed_batches import as_declared, layout_of
 
 _BATCH_ROWS = 65536
 _HEAD_ROWS = 1000
@@ -96,7 +97,7 @@ class FrameSource(_AnyFrame):
         """Yield slices of the frame."""
         frame = self._with_target
         for start in range(0, len(frame), _BATCH_ROWS):
-            batch = _as_arrow(frame.iloc[start : start + _BATCH_ROWS], columns, self.place)
+            batch = _as_arrow(frame.iloc[start : start + _BATCH_ROWS], columns, self.place, layout_of(self.schema))
             yield TableBatch(batch, self.place, start)
 
 
@@ -180,7 +181,7 @@ class DaskFrameSource(_AnyFrame):
 
     def _slices(self, frame: pd.DataFrame, first_row: int, columns: Mapping[str, ColumnSchema]) -> Iterator[TableBatch]:
         for start in range(0, len(frame), _BATCH_ROWS):
-            batch = _as_arrow(frame.iloc[start : start + _BATCH_ROWS], columns, self.place)
+            batch = _as_arrow(frame.iloc[start : start + _BATCH_ROWS], columns, self.place, layout_of(self.schema))
             yield TableBatch(batch, self.place, first_row + start)
 
     def batches(self, columns: Mapping[str, ColumnSchema]) -> Iterator[TableBatch]:
@@ -235,9 +236,18 @@ def _types(frame: pd.DataFrame, place: str) -> dict[str, pa.DataType]:
     return {name: _column_as_arrow(frame[name], place).type for name in frame.columns}
 
 
-def _as_arrow(frame: pd.DataFrame, columns: Mapping[str, ColumnSchema], place: str) -> pa.RecordBatch:
-    arrays = [_column_as_arrow(frame[name], place) for name in columns]
-    return nan_as_missing(pa.RecordBatch.from_arrays(arrays, names=list(columns)))
+def _as_arrow(
+    frame: pd.DataFrame, columns: Mapping[str, ColumnSchema], place: str, layout: TableFormat | None
+) -> pa.RecordBatch:
+    arrays = [_spelt(_column_as_arrow(frame[name], place), column) for name, column in columns.items()]
+    return as_declared(pa.RecordBatch.from_arrays(arrays, names=list(columns)), columns, layout)
+
+
+def _spelt(values: pa.Array, column: ColumnSchema) -> pa.Array:
+    """Return truth as pandas writes it to a file, where it is a level."""
+    if pa.types.is_boolean(values.type) and column.of_levels and column.categories is None:
+        return pc.if_else(values, "True", "False")
+    return values
 
 
 def _column_as_arrow(values: pd.Series, place: str) -> pa.Array:
