@@ -165,7 +165,7 @@ def schema_text(name: str, look: Look) -> str:
     plain = TableFormat.model_validate({}).model_dump()
     differs = {key: value for key, value in look.layout.model_dump().items() if value != plain[key]}
     lines += [f"# {remark}" for remark in look.remarks]
-    if look.kind == "csv" and differs:
+    if differs:
         lines.append(f"format: {dump_line(differs)}")
     lines.append("columns:")
     for one in judgement.columns:

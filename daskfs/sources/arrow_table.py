@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from daskfs.errors import DataError, SourceError
-from daskfs.sources.dataframe import target_name
+from daskfs.sources.dataframe import free_name, target_name
 from daskfs.sources.roles import Names
 from daskfs.sources.table import TableBatch, TableSource
 from daskfs.sources.table_schema import ColumnSchema
@@ -29,7 +29,7 @@ class ArrowSource(TableSource):
     schema, target, weight, missing
         See `daskfs.sources.table.TableSource`. NaN counts as missing.
     y : array-like of shape (n_samples,), optional
-        The target, where it is no column of the table.
+        The target, where it is no column of the table. So may `weight` be an array.
     """
 
     kind = "arrow"
@@ -39,7 +39,7 @@ class ArrowSource(TableSource):
         table: Any,
         schema: Any = None,
         target: Names = None,
-        weight: str | None = None,
+        weight: Any = None,
         missing: Any = "error",
         y: Any = None,
     ) -> None:
@@ -50,6 +50,9 @@ class ArrowSource(TableSource):
                 raise DataError(f"expected {found.num_rows} targets as the rows of X, found {len(np.asarray(y))}", "y")
             name = target if isinstance(target, str) else next(iter(target))
             found = found.append_column(name, pa.array(np.asarray(y)))
+        if weight is not None and not isinstance(weight, str):
+            name = free_name("weight", found.column_names)
+            found, weight = found.append_column(name, pa.array(np.asarray(weight))), name
         super().__init__(schema, target, weight, missing)
         self._table = found
 

@@ -248,7 +248,7 @@ def as_source(
     if module == "dask":
         from daskfs.sources.dask_array import DaskArraySource
 
-        return DaskArraySource(source, y, names, targets)
+        return DaskArraySource(source, y, names, targets, weight)
     if source is None or isinstance(source, (dict, set, int, float)):
         raise SourceError(f"expected a path, a table or an array, found {type(source).__name__}", "source")
     if hasattr(source, "tocsr"):

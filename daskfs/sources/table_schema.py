@@ -134,9 +134,9 @@ class ColumnSchema(Document):
         Literal["number", "standardised", "category", "counts", "log_bins"] | DateEncoding | HashedEncoding | None
     ) = Field(
         None,
-        description="Encoding as columns; by default numbers unchanged, strings as categories. counts: how many rows of "
-        "the fit have the level, which the target does not enter; {hashed: 64}: a dummy for each of so many hashes of "
-        "levels; log_bins: a feature for each bin of a squared logarithm, with one_hot: sparse",
+        description="Encoding as columns; by default numbers unchanged, strings as categories. counts: how many rows "
+        "of the fit have the level, without the target; {hashed: 64}: a dummy for each of so many hashes of levels; "
+        "log_bins: a feature for each bin of a squared logarithm, with one_hot: sparse",
     )
     missing: MissingPolicy = "error"
     missing_indicator: bool = Field(
