@@ -22,7 +22,17 @@ from daskfs.objects.ahead import AHEAD_NBYTES
 from daskfs.objects.path import ObjectPath
 from daskfs.objects.requests import all_of
 from daskfs.store.header import SparseHeader, StoreHeader
-from daskfs.store.manifest import LOCK, MANIFEST, Manifest, identity_of, is_finished, read_checksums, read_manifest
+from daskfs.store.manifest import (
+    ENCODER_DIGEST,
+    LOCK,
+    MANIFEST,
+    Manifest,
+    identity_of,
+    is_finished,
+    read_checksums,
+    read_encoder,
+    read_manifest,
+)
 from daskfs.store.sparse.names import StoredNames
 from daskfs.store.sparse.reader import SparseReader
 from daskfs.store.stored_arrays import StoredArray, expected_arrays, header_document, read_array, read_header, seal
@@ -294,6 +304,22 @@ class FeatureStore(Matrix):
         """Names of the table's columns that the features were encoded from; None where the source was no table."""
         several = self.source.get("table_columns")
         return None if several is None else columns_of_table(self.names.array(), several)
+
+    def ids(self, columns: np.ndarray) -> np.ndarray | None:
+        """Return the ids of some columns, uint64; None where columns are numbers."""
+        has_ids = isinstance(self.header, SparseHeader) and self.header.has_ids
+        return self._open("ids").read(columns) if has_ids else None
+
+    @property
+    def encoder(self) -> dict[str, Any] | None:
+        """What encodes other rows as these were encoded; None of a store that was made before it was kept.
+
+        Raises
+        ------
+        CorruptStoreError
+        """
+        digest = self.source.get(ENCODER_DIGEST)
+        return None if digest is None else read_encoder(self.path, digest)
 
     def exists(self) -> bool:
         """Return whether the store's folder is still there."""
