@@ -501,7 +501,9 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         from sklearn.utils.validation import _check_sample_weight, column_or_1d
 
         refuse_non_finite_target(y)
-        given = y if y is None else column_or_1d(y, warn=True)
+        if y is None:
+            raise DataError("requires y to be passed, but the target y is None", "fit", "fit(X, y)")
+        given = column_or_1d(y, warn=True)
         coded, labels = self._coded(given, labels, is_first, are_texts(y))
         weight = None
         if sample_weight is not None:
@@ -723,7 +725,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
 
     def _take_names(self, matrix: Matrix) -> None:
         self.n_features_in_ = self._n_columns = int(matrix.shape[1])
-        self.encoder_ = matrix.encoder
+        self.encoder_ = matrix.of_table
         if self.encoder_ is None:
             self._table_notes = ()
         if self.encoder_ is not None:

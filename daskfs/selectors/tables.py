@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -60,17 +60,6 @@ def _is_no_number(dtype: Any, X: Any, j: int) -> bool:
         "complex",
         "empty",
     )
-
-
-class Begun(NamedTuple):
-    """A table that a fit begins with."""
-
-    matrix: Matrix
-    """With its encoder."""
-    rows: np.ndarray | None
-    """Which rows of the table it has; None: all."""
-    notes: list[str]
-    """What was decided, in a line or two."""
 
 
 def sources_of(
@@ -148,8 +137,10 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
 
 
-def begun(X: Any, y: Any, sample_weight: Any, schema: Any, coded: np.ndarray, method: str) -> Begun:
-    """Return a table in memory as the matrix of a fit.
+def begun(
+    X: Any, y: Any, sample_weight: Any, schema: Any, coded: np.ndarray, method: str
+) -> tuple[ArrayMatrix, list[str]]:
+    """Return a table in memory as the matrix of a fit, with its encoder, and what was decided.
 
     Parameters
     ----------
@@ -177,8 +168,8 @@ def begun(X: Any, y: Any, sample_weight: Any, schema: Any, coded: np.ndarray, me
     matrix = ArrayMatrix(
         values[: len(kept)], coded[kept], None if weight is None else weight[kept], names, table_columns=_tables(source)
     )
-    matrix.encoder = TableEncoder.of(source)
-    return Begun(matrix, None if len(kept) == n_samples else kept, [*notes, *source.notes])
+    matrix.of_table = TableEncoder.of(source)
+    return matrix, [*notes, *source.notes]
 
 
 def ingested_table(
@@ -190,7 +181,7 @@ def ingested_table(
 
     source, notes = sources_of(X, y, schema, coded, method, sample_weight)
     store: Matrix = ingest(source, path, random_state=seed)
-    store.encoder = TableEncoder.of(source)
+    store.of_table = TableEncoder.of(source)
     return store, [*notes, *source.notes]
 
 
@@ -221,6 +212,7 @@ def encoded(encoder: TableEncoder, X: Any, features: np.ndarray, names: Any = No
     SourceError
         A value that cannot be encoded, with its row.
     """
+    from daskfs.sources.applied_table import AppliedTable
     from daskfs.sources.registry import as_source
 
     if not is_table(X):
@@ -228,7 +220,7 @@ def encoded(encoder: TableEncoder, X: Any, features: np.ndarray, names: Any = No
     out = np.empty((_n_rows(X), len(features)))
     if not out.size:
         return out
-    table = encoder.over(as_source(X), features)  # type: ignore[arg-type]
+    table = AppliedTable(encoder, as_source(X), features)  # type: ignore[arg-type]
     for block in table.row_blocks(max(64, _BLOCK_NBYTES // (8 * len(encoder.columns))), np.float64):
         out[block.start : block.start + len(block.X)] = block.X
     for note in table.notes:

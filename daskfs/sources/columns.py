@@ -436,5 +436,5 @@ def write_dummies(codes: np.ndarray, out: np.ndarray, drop_first: bool) -> None:
 
 
 def _or_minus_one(indices: pa.Array) -> np.ndarray:
-    filled = pc.fill_null(indices, -1)
+    filled = pc.fill_null(pc.cast(indices, pa.int64()), -1)  # polars counts them unsigned
     return np.array(filled.to_numpy(zero_copy_only=False), dtype=np.int64)

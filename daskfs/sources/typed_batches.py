@@ -29,7 +29,7 @@ def as_declared(
     arrays = []
     for name, values in zip(batch.schema.names, batch.columns, strict=True):
         if is_text(values.type):
-            values = _read_texts(values, columns.get(name), layout)
+            values = _read_texts(_without_views(values), columns.get(name), layout)
         arrays.append(_without_nan(values))
     return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
 
@@ -47,6 +47,13 @@ def without_missing_texts(texts: pa.Array, layout: TableFormat) -> pa.Array:
         return pa.DictionaryArray.from_arrays(texts.indices, without_missing_texts(texts.dictionary, layout))
     texts = pc.cast(texts, pa.string())
     return pc.if_else(pc.is_in(texts, value_set=pa.array(layout.missing)), pa.scalar(None, pa.string()), texts)
+
+
+def _without_views(texts: pa.Array) -> pa.Array:
+    """Return texts as Arrow's kernels take them: of views, as polars has them, few do."""
+    if pa.types.is_dictionary(texts.type):
+        return pa.DictionaryArray.from_arrays(texts.indices, _without_views(texts.dictionary))
+    return pc.cast(texts, pa.large_string()) if pa.types.is_string_view(texts.type) else texts
 
 
 def _read_texts(values: pa.Array, column: ColumnSchema | None, layout: TableFormat | None) -> pa.Array:
