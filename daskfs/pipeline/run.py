@@ -20,13 +20,12 @@ from daskfs.cluster.workers import Here, Workers
 from daskfs.dashboard.shown import on_dashboard
 from daskfs.documents import dump_yaml
 from daskfs.errors import DaskfsError, RunError, StoreError
-from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
-from daskfs.metrics import METRICS_OF_SCORES, PREDICTION_METRICS, precision, recall
+from daskfs.metrics import PREDICTION_METRICS, SELECTION_METRICS
 from daskfs.pipeline.applying import model_of
 from daskfs.pipeline.compile_ahead import compile_ahead
 from daskfs.pipeline.config import Pipeline
-from daskfs.pipeline.evaluate import linear_predictor
+from daskfs.pipeline.evaluate import linear_predictor, measured
 from daskfs.pipeline.folder import RunFolder, check_output
 from daskfs.pipeline.planning import (
     DataFacts,
@@ -341,18 +340,10 @@ class _Run:
         if y is None:
             return {}
         predictor = linear_predictor(selector.predictor(), testing)
-        prediction = selector.response(predictor)
-        selected = selector.selected_.tolist()
-        values: dict[str, float] = {}
-        loss = find_loss("multinomial" if predictor.ndim > 1 else selector.loss_)
-        for name in self.pipeline.evaluate.metrics_of(loss):
-            if name in ("recall", "precision"):
-                truth = _true_features(store)
-                values[name] = (recall if name == "recall" else precision)(selected, truth)
-            else:
-                values[name] = PREDICTION_METRICS[name](
-                    y, predictor if name in METRICS_OF_SCORES else prediction, weight
-                )
+        values = measured(self.pipeline.evaluate, selector, y, predictor, weight)
+        for name in self.pipeline.evaluate.metrics or ():
+            if name in SELECTION_METRICS:
+                values[name] = SELECTION_METRICS[name](selector.selected_.tolist(), _true_features(store))
         return values
 
     def _write_results(self, results: dict[str, SelectionResult], workers: Workers) -> None:
