@@ -13,6 +13,7 @@ from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 
 from daskfs.errors import SourceError
+from daskfs.files import Location
 from daskfs.sources.files import PathLike, expand_paths, text_ratio
 from daskfs.sources.judging import Judgement, judge
 from daskfs.sources.registry import find_source, kind_of
@@ -24,7 +25,7 @@ from daskfs.sources.typed_batches import is_text, without_missing_texts
 
 MAX_ROWS = 200_000
 _MAX_NBYTES = 2**26
-TABLES = ("csv", "parquet")
+TABLES = ("csv", "parquet", "feather")
 
 
 @dataclass
@@ -33,7 +34,7 @@ class Look:
 
     Attributes
     ----------
-    kind : {"csv", "parquet"}
+    kind : {"csv", "parquet", "feather"}
     files : list of Path
     layout : TableFormat
         Of a text table; as numbers are usually written else.
@@ -79,7 +80,7 @@ def look_at(path: PathLike, target: str | None = None) -> Look:
             f"its columns need no schema: daskfs ingest {path} STORE.zarr, or source: {{kind: {kind}}} in a pipeline",
         )
     files = expand_paths(path, find_source(kind).endings)  # type: ignore[attr-defined]
-    read = _text_rows if kind == "csv" else _parquet_rows
+    read = {"csv": _text_rows, "parquet": _parquet_rows, "feather": _feather_rows}[kind]
     layout, columns, n_read, n_rows, remarks = read(files[0])
     if len(files) > 1:
         remarks.append(f"{len(files)} files; the first, {files[0].name}, was looked at")
@@ -89,6 +90,26 @@ def look_at(path: PathLike, target: str | None = None) -> Look:
         missing = [*layout.missing, *judgement.missing_texts]
         layout = layout.model_copy(update={"missing": missing})
     return Look(kind, files, layout, judgement, n_rows, n_read == n_rows, remarks)
+
+
+def _feather_rows(file: Location) -> tuple[TableFormat, Mapping[str, pa.Array], int, int, list[str]]:
+    source: Any = find_source("feather")(file)  # type: ignore[call-arg]
+    table, remarks = _head(source), []  # type: ignore[var-annotated]
+    layout, columns = _read_typed(table, remarks)
+    return layout, columns, len(table), source.estimate_n_samples(), remarks
+
+
+def _head(source: TableSource) -> pa.Table:
+    """Return the first rows of a table whose columns have types."""
+    batches, n_rows = [], 0
+    for batch in source.batches(dict.fromkeys(source.header(), ColumnSchema.model_validate({}))):
+        batches.append(batch.table)
+        n_rows += batch.table.num_rows
+        if n_rows >= MAX_ROWS:
+            break
+    if not n_rows:
+        raise SourceError("expected rows, found none", source.place, "check how it was made")
+    return pa.Table.from_batches(batches)
 
 
 def schema_of(source: TableSource, target: str) -> tuple[TableSchema, Judgement]:
@@ -111,16 +132,7 @@ def schema_of(source: TableSource, target: str) -> tuple[TableSchema, Judgement]
     Rows that come later may have what these have not: a level that nobody saw is zeros in all dummies, a number that
     is missing the mean.
     """
-    columns = dict.fromkeys(source.header(), ColumnSchema.model_validate({}))
-    batches, n_rows = [], 0
-    for batch in source.batches(columns):
-        batches.append(batch.table)
-        n_rows += batch.table.num_rows
-        if n_rows >= MAX_ROWS:
-            break
-    if not n_rows:
-        raise SourceError("expected rows, found none", source.place, "pass rows")
-    layout, read = _read_typed(pa.Table.from_batches(batches), [])
+    layout, read = _read_typed(_head(source), [])
     judgement = judge(read, layout, target)
     layout = layout.model_copy(update={"missing": [*layout.missing, *judgement.missing_texts]})
     entries = {one.name: _for_later_rows(one.entry) for one in judgement.columns}
