@@ -243,9 +243,9 @@ class Model:
             raise RunError(f"{MODEL} is damaged: it fails its checksum", str(folder), _AGAIN)
         return cls(document, refit=refit)
 
-    def rows(self, data: Any, kind: str | None = None, options: Mapping[str, Any] | None = None) -> AppliedRows:
-        """Return other rows, encoded as those of the fit."""
-        return AppliedRows(self.document["encoder"], self.columns, data, kind, options)
+    def rows(self, data: Any, **how: Any) -> AppliedRows:
+        """Return other rows, encoded as those of the fit; `how`: see `AppliedRows`."""
+        return AppliedRows(self.document["encoder"], self.columns, data, **how)
 
     def linear_predictor(self, block: RowBlock) -> np.ndarray:
         """Return ``X @ coef + intercept`` of a block of rows."""

@@ -68,6 +68,8 @@ class RowBlock(NamedTuple):
     y: np.ndarray
     """NaN where there is no target."""
     weight: np.ndarray
+    handed_on: dict[str, Any] = {}  # noqa: RUF012 - a tuple's default, which nobody changes
+    """Columns that are handed on as they are."""
 
     def dense(self, n_columns: int) -> np.ndarray:
         """Return X with all of its zeros."""
@@ -91,6 +93,10 @@ class AppliedRows:
         Of files whose name does not say it.
     options : mapping, optional
         Of the kind of file, where they differ from those of the fit: delimiter, encoding ...
+    kept : sequence of str
+        Columns of a table that are handed on as they are.
+    unseen : {"zero", "other"}, optional
+        What becomes of categories that the fit did not have, where they would be an error.
 
     Raises
     ------
@@ -105,9 +111,11 @@ class AppliedRows:
         data: Any,
         kind: str | None = None,
         options: Mapping[str, Any] | None = None,
+        kept: Sequence[str] = (),
+        unseen: str | None = None,
     ) -> None:
         self.columns = columns
-        self._source = source = _source_like(encoder, columns, data, kind, dict(options or {}))
+        self._source = source = _source_like(encoder, columns, _Given(data, kind, dict(options or {}), kept, unseen))
         self._table = _table_in(source)
         self._places: np.ndarray | None = None
         if not isinstance(source, (SparseSource, AppliedTable)):
@@ -168,7 +176,7 @@ class AppliedRows:
     def _block(self, X: Any, y: np.ndarray | None, weight: np.ndarray | None, n_rows: int | None = None) -> RowBlock:
         n_rows = len(X) if n_rows is None else n_rows
         if self._table is not None:
-            return RowBlock(n_rows, X, *self._table.beside(n_rows))
+            return RowBlock(n_rows, X, *self._table.beside(n_rows), self._table.handed_on(n_rows))
         has_target = y is not None and y.ndim == 1
         targets = np.asarray(y, dtype=np.float64) if has_target else np.full(n_rows, np.nan)
         return RowBlock(n_rows, X, np.zeros(n_rows, bool), targets, np.ones(n_rows) if weight is None else weight)
@@ -181,37 +189,49 @@ class AppliedRows:
         return DataError(problem, where, "impute it as the data of the fit were")
 
 
-def _source_like(
-    encoder: Mapping[str, Any], columns: Columns, data: Any, kind: str | None, options: dict[str, Any]
-) -> Source:
-    """Return a source of other rows whose features are those of an encoder; of dense tables only those that are read."""
+class _Given(NamedTuple):
+    """The data, and how they are to be read."""
+
+    data: Any
+    kind: str | None
+    options: dict[str, Any]
+    kept: Sequence[str]
+    unseen: str | None
+
+    @property
+    def found_kind(self) -> str | None:
+        """The kind of files, as asked for or by their name; None of what is in memory."""
+        is_list = isinstance(self.data, list) and bool(self.data) and is_path(self.data[0])
+        if not (is_path(self.data) or is_list):
+            return None
+        return self.kind or kind_of(self.data[0] if is_list else self.data)
+
+    def table(self, encoder: TableEncoder, features: Any = None) -> AppliedTable:
+        """Return the rows of a table, encoded."""
+        return AppliedTable(encoder, _table_source(encoder, self), features, self.kept, self.unseen)
+
+
+def _source_like(encoder: Mapping[str, Any], columns: Columns, given: _Given) -> Source:
+    """Return a source of rows whose features are those of an encoder; of dense tables only those that are read."""
     word = encoder["kind"]
     if word == "table":
-        table = TableEncoder.from_document(encoder["table"])
-        return AppliedTable(table, _table_source(table, data, kind, options), columns.numbers)
+        return given.table(TableEncoder.from_document(encoder["table"]), columns.numbers)
     if word == "one_hot":
-        table = TableEncoder.from_document(encoder["of"]["table"])
-        return OneHotSource(AppliedTable(table, _table_source(table, data, kind, options)))
+        return OneHotSource(given.table(TableEncoder.from_document(encoder["of"]["table"])))
     if word == "pairs":
-        inner: Any = _source_like(encoder["of"], columns, data, kind, options)
+        inner: Any = _source_like(encoder["of"], columns, given)
         return PairsSource(inner, encoder["interactions"])
-    if _is_table(data, kind):
-        table = _of_numbers(columns.names)
-        return AppliedTable(table, _table_source(table, data, kind, options), np.arange(len(columns.names)))
-    if is_path(data) or isinstance(data, list):
-        found = kind or kind_of(data if is_path(data) else data[0])
-        given = encoder["options"] if word == found else {}
-        source = make_source(found, path=data, **given | options)
+    data, kind = given.data, given.found_kind
+    if kind in OF_TABLES or (kind is None and (hasattr(data, "columns") or hasattr(data, "__arrow_c_stream__"))):
+        return given.table(_of_numbers(columns.names), np.arange(len(columns.names)))
+    if given.kept:
+        raise SourceError("expected a table, whose columns can be handed on", str(data), "leave --keep out")
+    if kind is not None:
+        source = make_source(kind, path=data, **(encoder["options"] if word == kind else {}) | given.options)
     else:
         source = as_source(data)
     source.check()
     return source
-
-
-def _is_table(data: Any, kind: str | None) -> bool:
-    if is_path(data) or (isinstance(data, list) and data and is_path(data[0])):
-        return (kind or kind_of(data if is_path(data) else data[0])) in OF_TABLES
-    return hasattr(data, "columns") or hasattr(data, "__arrow_c_stream__")
 
 
 def _of_numbers(names: Sequence[str]) -> TableEncoder:
@@ -223,17 +243,17 @@ def _of_numbers(names: Sequence[str]) -> TableEncoder:
     )
 
 
-def _table_source(table: TableEncoder, data: Any, kind: str | None, options: dict[str, Any]) -> TableSource:
+def _table_source(table: TableEncoder, given: _Given) -> TableSource:
     """Return the source of a table's rows, before they are encoded."""
+    data, kind = given.data, given.found_kind
     module = type(data).__module__.partition(".")[0]
-    if is_path(data) or (isinstance(data, list) and data and is_path(data[0])):
-        found = kind or kind_of(data if is_path(data) else data[0])
-        if found == "csv":
-            return CsvSource(data, schema=table.schema(), **options)
-        if found == "parquet":
-            return ParquetSource(data, **options)
-        known = f"a table (csv or parquet), as in the fit, found {find_source(found).kind}"
-        raise SourceError(f"expected {known}", str(data), "name the kind if it is another")
+    if kind == "csv":
+        return CsvSource(data, schema=table.schema(), **given.options)
+    if kind == "parquet":
+        return ParquetSource(data, **given.options)
+    if kind is not None:
+        problem = f"expected a table (csv or parquet), as in the fit, found {find_source(kind).kind}"
+        raise SourceError(problem, str(data), "name its kind if it is another")
     if module == "dask":
         return DaskFrameSource(data)
     if module == "pandas" and hasattr(data, "columns"):

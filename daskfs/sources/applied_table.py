@@ -29,6 +29,7 @@ from daskfs.sources.table_encoder import TableEncoder
 from daskfs.sources.table_schema import ColumnSchema
 
 _NAMED = 8
+_AS_TEXT = ColumnSchema.model_validate({"role": "id", "dtype": "string"})
 
 
 class KnownLevels:
@@ -56,6 +57,10 @@ class AppliedTable(TableSource):
     features : sequence of int, optional
         Numbers of the features that are wanted, in the order in which blocks are to have them: only columns of which
         they are made need be there. By default all.
+    kept : sequence of str
+        Columns that are handed on as they are, beside the ids.
+    unseen : {"zero", "other"}, optional
+        What becomes of categories that the fit did not have, where they would be an error.
 
     Attributes
     ----------
@@ -72,7 +77,14 @@ class AppliedTable(TableSource):
 
     kind = "table"
 
-    def __init__(self, encoder: TableEncoder, source: TableSource, features: Any = None) -> None:
+    def __init__(
+        self,
+        encoder: TableEncoder,
+        source: TableSource,
+        features: Any = None,
+        kept: Sequence[str] = (),
+        unseen: str | None = None,
+    ) -> None:
         super().__init__()
         self._encoder, self._source = encoder, source
         self._places: np.ndarray | None = None
@@ -80,27 +92,33 @@ class AppliedTable(TableSource):
         if features is not None:
             chosen, self._places = _places(encoder.spans, np.asarray(features, dtype=np.int64))
         needed = {name: column for name, column in encoder.columns.items() if name in chosen}
-        self._refuse_lacking([name for name in needed if name not in header], header)
+        self._refuse_lacking([*(name for name in (*needed, *kept) if name not in header)], header)
         self.extra = [str(name) for name in header if name not in set(encoder.names)]
         self.target = encoder.target if encoder.target in header else None
         weights = [name for name, column in encoder.columns.items() if column.role == "weight"]
         self._weight_name = weights[0] if weights and weights[0] in header else None
         beside = [name for name in (self.target, self._weight_name) if name is not None]
         self._void_without = frozenset(name for name, column in needed.items() if column.missing == "drop")
+        ids = [name for name, column in encoder.columns.items() if column.role == "id" and name in header]
+        self.kept = [*dict.fromkeys([*ids, *kept])]
         self._read = needed | {name: encoder.columns[name] for name in beside}
+        self._read = {name: _AS_TEXT for name in self.kept if name not in self._read} | self._read
         known = {name: encoder.encoders[name] for name in needed if name in encoder.encoders}
         survey = Survey({})
         survey.level_counts = {name: KnownLevels(ids) for name, ids in encoder.levels.items()}  # type: ignore[misc]
         survey.moments = {name: _moments(mean) for name, mean in encoder.means.items()}
         self.__dict__.update(  # what is found by reading, where nothing is known
             columns={name: _kept(column) for name, column in needed.items()},
-            encoders={name: _counting_anew(one, lets=name in self._void_without) for name, one in known.items()},
+            encoders={
+                name: _counting_anew(one, lets=name in self._void_without, unseen=unseen) for name, one in known.items()
+            },
             survey=survey,
         )
         source.__dict__["columns"] = dict(self._read)
         self._void: list[np.ndarray] = []
         self._targets: list[np.ndarray] = []
         self._weights: list[np.ndarray] = []
+        self._handed_on: dict[str, list[pa.Array]] = {name: [] for name in self.kept}
 
     def _refuse_lacking(self, lacking: list[str], header: Collection[str]) -> None:
         if not lacking:
@@ -162,6 +180,8 @@ class AppliedTable(TableSource):
                 void |= pc.is_null(arrays[name]).to_numpy(zero_copy_only=False)
             self._void.append(void)
             self._targets.append(self._target_of(batch.table))
+            for name, parts in self._handed_on.items():
+                parts.append(batch.table[name])
             self._weights.append(_floats(batch.table[self._weight_name]) if self._weight_name else np.ones(n_rows))
             known = pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays)) if arrays else batch.table
             yield TableBatch(known, batch.file, batch.first_row)
@@ -169,6 +189,10 @@ class AppliedTable(TableSource):
     def beside(self, n_rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return, of the next rows, which the fit would have dropped, and targets (NaN: none) and weights."""
         return tuple(_taken(parts, n_rows) for parts in (self._void, self._targets, self._weights))  # type: ignore[return-value]
+
+    def handed_on(self, n_rows: int) -> dict[str, pa.Array]:
+        """Return the columns of the next rows that are handed on as they are."""
+        return {name: _first(parts, n_rows) for name, parts in self._handed_on.items()}
 
     def _as_in_fit(self, name: str, values: pa.Array) -> pa.Array:
         """Return a column as the fit's would have come: texts of numbers as numbers, truth as it was spelt."""
@@ -223,8 +247,8 @@ def _kept(column: ColumnSchema) -> ColumnSchema:
     return column.model_copy(update={"missing": "zero"}) if column.missing == "drop" else column
 
 
-def _counting_anew(encoder: Encoder, *, lets: bool) -> Encoder:
-    """Return an encoder of its own, which perhaps lets missing values pass, as zeros."""
+def _counting_anew(encoder: Encoder, *, lets: bool, unseen: str | None = None) -> Encoder:
+    """Return an encoder of its own, which may let missing values pass, as zeros, and unknown categories."""
     passing = {
         NumberEncoder: {"fill": 0.0},
         CategoryEncoder: {"missing": "zero"},
@@ -234,8 +258,11 @@ def _counting_anew(encoder: Encoder, *, lets: bool) -> Encoder:
     }
     changes = passing[type(encoder)] if lets else {}  # type: ignore[index]
     changed: Any = dataclasses.replace(encoder, **changes)  # type: ignore[type-var, arg-type]
-    if hasattr(changed, "n_unseen"):
+    if isinstance(changed, CategoryEncoder):
         changed.n_unseen = 0
+        if unseen is not None and changed.unseen == "error":
+            has_other = bool(changed.pooled)  # else there is no feature of this name
+            changed = dataclasses.replace(changed, unseen="other" if has_other and unseen == "other" else "zero")
     return changed
 
 
@@ -264,6 +291,18 @@ def _spelling(categories: Collection[str]) -> tuple[str, str]:
 def _floats(values: pa.Array) -> np.ndarray:
     numbers = numbers_of(values)
     return np.where(np.isfinite(numbers), numbers, np.nan)
+
+
+def _first(parts: list[pa.Array], n_rows: int) -> pa.Array:
+    """Return so many values from the head of a list of Arrow arrays, and remove them there."""
+    found, n_left = [], n_rows
+    while n_left:
+        found.append(parts[0].slice(0, n_left))
+        n_left -= len(found[-1])
+        parts[0] = parts[0].slice(len(found[-1]))
+        if not len(parts[0]):
+            parts.pop(0)
+    return found[0] if len(found) == 1 else pa.concat_arrays(found) if found else pa.nulls(0)
 
 
 def _taken(parts: list[np.ndarray], n_rows: int) -> np.ndarray:

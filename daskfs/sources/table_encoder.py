@@ -3,7 +3,7 @@
     TableSource ──read once──> encoders ──TableEncoder.of──> JSON (a store's encoder.json, a run's model.json)
     other rows ──AppliedTable──> the same features
 
-What the fit has learnt of a column stands in its encoder: levels, means, scales, years. Of other rows nothing is learnt.
+What the fit has learnt of a column stands in its encoder: levels, means, scales, years. Nothing is learnt of others.
 """
 
 from __future__ import annotations

@@ -37,6 +37,7 @@ FILES = {
     "result.json",
     "selected.csv",
     "metrics.json",
+    "model.json",
     "history.parquet",
     "scores.parquet",
     "report.html",
