@@ -220,7 +220,10 @@ def init(
             help="Column to predict; by default one called target, label, class or y, or the last.", metavar="COLUMN"
         ),
     ] = None,
-    output: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of the files that are written.")] = Path(),
+    output: Annotated[
+        Path,
+        typer.Option(metavar="FOLDER", help="Folder of the files, or path of the pipeline file."),
+    ] = Path(),
     as_json: AsJson = False,
     force: Annotated[bool, typer.Option("--force", help="Replace files of these names.")] = False,
 ) -> None:
@@ -386,6 +389,9 @@ def select(
         float | None, typer.Option(help="message and its baselines: EBIC parameter (0 to 1).", min=0, max=1)
     ] = None,
     test: Annotated[float, typer.Option(help="Proportion of test rows; 0 for none.", min=0, max=0.99)] = 0.2,
+    dtype: Annotated[
+        Literal["float32", "float64", "int8"] | None, typer.Option(help="Of the store that a file becomes.")
+    ] = None,
     random_state: RandomState = 0,
     n_workers: Annotated[int | None, typer.Option(help="Number of worker processes on this machine.", min=1)] = None,
     scheduler: Scheduler = None,
@@ -427,8 +433,9 @@ def select(
         stem, source, said = source_of_file(store, target, Path("runs"))
         _say(*said)
         store = Path("runs") / f"{stem}.zarr"
-    elif target is not None:
-        raise ConfigError("a store knows its target", "--target", "leave the option out, or name a file")
+    elif target is not None or dtype is not None:
+        option = "--target" if target is not None else "--dtype"
+        raise ConfigError(f"a store knows its {option[2:]}", option, "leave the option out, or name a file")
     elif stream is None:
         open_store(store)
     name = f"{stem}-{method}"
@@ -447,11 +454,14 @@ def select(
     if model is not None:
         before, kept = _model_to_go_on(model, stream, selection)
         selection |= kept
+    kept_as: dict[str, Any] = {"path": getattr(store, "address", str(store))}
+    if dtype is not None:
+        kept_as["dtype"] = dtype
     document: dict[str, Any] = {
         "version": 1,
         "name": name,
         "source": source,
-        "store": "none" if stream else {"path": getattr(store, "address", str(store))},
+        "store": "none" if stream else kept_as,
         "split": {"test": test, "random_state": random_state} if test and not stream else None,
         "features": None if feature_map is None else _features(feature_map),
         "select": selection,
@@ -598,10 +608,13 @@ def methods(as_json: AsJson = False) -> None:
 
 @app.command()
 def explain(
-    method: Annotated[str, typer.Argument(metavar="METHOD", help="Method, by its name.", show_default=False)],
+    method: Annotated[
+        str,
+        typer.Argument(metavar="METHOD|TOPIC", help="Method, or the topic that an error names.", show_default=False),
+    ],
     as_json: AsJson = False,
 ) -> None:
-    """Explain a method: its algorithm, its parameters, how it is run."""
+    """Explain a method (algorithm, parameters, how it is run), or what an error is about and what to do."""
     from daskfs.pipeline.explaining import explanation, explanation_text
 
     print(json.dumps(explanation(method), indent=2) if as_json else explanation_text(method))

@@ -144,6 +144,19 @@ class _StrictDumper(yaml.SafeDumper):
     """Quotes text that the loader, or a reader of YAML 1.1, would take for something else."""
 
 
+class _OneLineDumper(_StrictDumper):
+    """Writes text of several lines with escapes."""
+
+    def represent_str(self, text: str) -> yaml.ScalarNode:
+        """Quote what would not stay in one line."""
+        return self.represent_scalar(
+            "tag:yaml.org,2002:str", text, style='"' if "".join(text.splitlines()) != text else None
+        )
+
+
+_OneLineDumper.add_representer(str, _OneLineDumper.represent_str)
+
+
 for _name, _pattern, _first in (
     ("merge", r"<<", "<"),
     ("null", r"~|null|Null|NULL|", [*"~nN", ""]),
@@ -154,7 +167,7 @@ for _name, _pattern, _first in (
     ("float", r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)", "-+."),
 ):
     _whole = re.compile(rf"^(?:{_pattern})$")
-    for _reader in (_StrictLoader, _StrictDumper):
+    for _reader in (_StrictLoader, _StrictDumper, _OneLineDumper):
         _reader.add_implicit_resolver(f"tag:yaml.org,2002:{_name}", _whole, list(_first))
 
 
@@ -264,7 +277,7 @@ def dump_line(value: Any) -> str:
     "{dtype: string, missing: 'no'}"
     """
     text = yaml.dump(
-        value, Dumper=_StrictDumper, sort_keys=False, allow_unicode=True, default_flow_style=True, width=2**30
+        value, Dumper=_OneLineDumper, sort_keys=False, allow_unicode=True, default_flow_style=True, width=2**30
     )
     return str(text).removesuffix("...\n").strip()
 

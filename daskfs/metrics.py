@@ -228,7 +228,7 @@ def precision(selected: Collection[int], true: Collection[int]) -> float:
     return selection_precision(selected, true)
 
 
-def jaccard(first: Collection[int], second: Collection[int]) -> float:
+def jaccard(first: Collection[Any], second: Collection[Any]) -> float:
     """Jaccard index, the size of the intersection over that of the union; 1 for two empty selections.
 
     Examples
@@ -279,39 +279,21 @@ METRICS_OF_CLASSES = ("precision", "recall", "f1", "log_loss")
 """Those that are told all labels."""
 
 
-def evaluated(
-    names: Sequence[str],
-    y: np.ndarray,
-    score: np.ndarray,
-    prediction: np.ndarray,
-    weight: np.ndarray | None = None,
-    *,
-    classes: np.ndarray | None = None,
-    probability: np.ndarray | None = None,
-) -> dict[str, float]:
-    """Return metrics of predictions by their names, without those of probabilities where there are none.
+def metric_of(
+    name: str, y: np.ndarray, given: np.ndarray, weight: np.ndarray | None = None, classes: np.ndarray | None = None
+) -> float:
+    """Return a metric by its name.
 
     Parameters
     ----------
-    names : sequence of str
-        Keys of `PREDICTION_METRICS`.
-    y, prediction : ndarray of shape (n_samples,)
-    score : ndarray of shape (n_samples,) or (n_samples, n_classes)
-        Raw predictions.
-    weight : ndarray of shape (n_samples,), optional
+    name : str
+        A key of `PREDICTION_METRICS`.
+    y, given, weight : as that metric takes them
     classes : ndarray of shape (n_classes,), optional
-        Labels of a classifier, ascending.
-    probability : ndarray of shape (n_samples, n_classes), optional
+        All labels, ascending, for those that tell classes apart.
     """
-    found = {}
-    for name in names:
-        given: Any = score if name in METRICS_OF_SCORES else prediction
-        if name in METRICS_OF_PROBABILITIES:
-            given = probability
-        if given is not None:
-            of_classes = {"classes": classes} if name in METRICS_OF_CLASSES else {}
-            found[name] = PREDICTION_METRICS[name](y, given, weight, **of_classes)
-    return found
+    of_classes = {"classes": classes} if name in METRICS_OF_CLASSES else {}
+    return PREDICTION_METRICS[name](y, given, weight, **of_classes)
 
 
 def _by_class(
@@ -332,6 +314,56 @@ def _of_classes(part: np.ndarray, whole: np.ndarray) -> float:
     """Return the proportion of the greater of two classes, or the mean of those of several; 0 of nothing."""
     shares = np.divide(part, whole, out=np.zeros(len(part)), where=whole > 0)
     return float(shares[1] if len(shares) == 2 else shares.mean())
+
+
+N_ROUNDS, MOST_RESAMPLED = 300, 5_000
+"""Of the bootstrap: how often rows are drawn, and how many at most."""
+
+
+def bootstrap_interval(
+    metric: str,
+    y: np.ndarray,
+    prediction: np.ndarray,
+    weight: np.ndarray | None = None,
+    random_state: int = 0,
+    classes: np.ndarray | None = None,
+) -> tuple[float, float]:
+    """Return the 95 % interval of a metric by the basic percentile bootstrap over rows.
+
+    Of more than 5000 rows as many are drawn, and the interval is shrunk around the metric of all by the root of their
+    share, at which the error of a mean falls: the m out of n bootstrap.
+
+    Parameters
+    ----------
+    metric : str
+        A key of `PREDICTION_METRICS`.
+    y, prediction, weight : as that metric takes them
+    random_state : int
+        Seed of the drawn rows.
+    classes : as of `metric_of`
+
+    Examples
+    --------
+    >>> low, high = bootstrap_interval("mse", np.zeros(100), np.arange(100.0) % 3)
+    >>> low < mse(np.zeros(100), np.arange(100.0) % 3) < high
+    True
+    """
+    y, prediction = np.asarray(y), np.asarray(prediction)
+    n = len(y)
+    n_drawn, rng = min(n, MOST_RESAMPLED), np.random.default_rng(random_state)
+    of_all, found = metric_of(metric, y, prediction, weight, classes), []
+    for _ in range(N_ROUNDS):
+        rows = rng.integers(0, n, n_drawn)
+        w = None if weight is None else weight[rows]
+        if (w is not None and not w.sum() > 0) or (metric in METRICS_OF_SCORES and len(np.unique(y[rows])) < 2):
+            continue
+        found.append(metric_of(metric, y[rows], prediction[rows], w, classes))
+    found = [value for value in found if np.isfinite(value)]
+    if not found or not np.isfinite(of_all):
+        return of_all, of_all
+    shrink = np.sqrt(n_drawn / n)
+    low, high = (of_all + shrink * (np.quantile(found, share) - of_all) for share in (0.025, 0.975))
+    return float(min(low, of_all)), float(max(high, of_all))
 
 
 def _by_score(

@@ -7,12 +7,20 @@ from collections.abc import Iterator
 
 import dask
 import pytest
+from hypothesis import HealthCheck, settings
 
 from daskfs.cluster.open import open_cluster
 from daskfs.cluster.workers import Workers
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so shells start what runs in the background, and so would ours
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+BUSY = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile(
+    "same", derandomize=True, **BUSY
+)  # the same examples in every run, however busy the machine is
+settings.register_profile("explore", max_examples=1_000, **BUSY)
+settings.load_profile("same")
 
 
 @pytest.fixture(scope="session")

@@ -11,10 +11,12 @@ import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from daskfs.cluster.client import SILENCE_S, cluster_errors, kept_on, released, threads_of
+from daskfs.cluster.client import Losses, cluster_errors, kept_on, released, send_again
+from daskfs.cluster.presence import presence_of
 from daskfs.errors import RunError
 
 if TYPE_CHECKING:
@@ -115,13 +117,19 @@ class ActorsOnDask(Actors):
 
     def place(self, cls: type, *args: Any) -> Any:
         """Make the object a Dask actor on one of the workers, for as long as this is held."""
+        losses = Losses(cls.__name__)
         with cluster_errors(cls.__name__), self._client.as_current():
             arguments = [kept_on(self._client, argument) for argument in args]
-            future = self._client.submit(cls, *arguments, actor=True, key=f"{cls.__name__}-{uuid.uuid4().hex}")
-            self._futures = [actor for actor in self._futures if actor.status == "finished"]
-            self._futures.append(future)
             try:
-                return future.result()
+                while True:
+                    future = self._client.submit(cls, *arguments, actor=True, key=f"{cls.__name__}-{uuid.uuid4().hex}")
+                    self._futures = [actor for actor in self._futures if actor.status == "finished"]
+                    self._futures.append(future)
+                    try:
+                        return presence_of(self._client).awaited(self._client.gather(future, asynchronous=True))
+                    except CancelledError as fault:
+                        losses.count(fault)
+                        send_again(self._client, arguments)
             finally:
                 released(*arguments)
 
@@ -270,7 +278,7 @@ class LastingTasks:
     ) -> None:
         self._client, self._function, self._items, self._name, self._shared = client, function, items, name, shared
         self._n_given_up = 0
-        self._asked = time.monotonic()
+        self._heard = time.monotonic()
         self._futures = {k: self._submit(k, place) for k, place in enumerate(places)}
 
     def _submit(self, k: int, place: str | None = None) -> Any:
@@ -296,26 +304,25 @@ class LastingTasks:
 
         with cluster_errors(self._name), self._client.as_current():
             if self._futures:
-                with suppress(TimeoutError):
+                with suppress(TimeoutError, CancelledError):
                     wait(list(self._futures.values()), timeout=timeout_s, return_when="FIRST_COMPLETED")
-            if time.monotonic() - self._asked > SILENCE_S:
-                threads_of(self._client)  # raises where nobody answers
-                self._asked = time.monotonic()
+            self._heard = presence_of(self._client).ask_after(self._heard)
             ended = [k for k, future in self._futures.items() if future.done()]
             results = [(k, self._result(k)) for k in ended]
             return [(k, result) for k, result in results if k not in self._futures]
 
     def _result(self, k: int) -> Any:
-        """Return what a task returned; start it again where the scheduler has given it up."""
+        """Return what a task returned; start it again where the scheduler gave it up, or what it takes was lost."""
         from distributed import KilledWorker
 
         future = self._futures.pop(k)
         try:
             return future.result()
-        except KilledWorker:
+        except (KilledWorker, CancelledError):
             self._n_given_up += 1
             if self._n_given_up > MOST_GIVEN_UP:
                 raise
+            send_again(self._client, self._shared)
             self._futures[k] = self._submit(k)
         finally:
             released(future)

@@ -62,6 +62,7 @@ class JobWatch:
         self._interval = _FIRST_ASK_S
         self._seen: frozenset[str] = frozenset()
         self._last_told, self._told_at = "", 0.0
+        self._waiting: list[str] = []
 
     def watched(self, job_cls: type) -> type:
         """Return a class of jobs that notes when one is refused, which Dask only logs."""
@@ -125,6 +126,10 @@ class JobWatch:
                 remedy = "wait longer (cluster.wait_timeout_s), or ask the batch system for less"
                 raise RunError(problem, "cluster", remedy)
             time.sleep(0.02)
+
+    def known(self) -> str:
+        """Return what the batch system last said of the jobs without workers."""
+        return ", ".join(self._waiting)
 
     def _watch(self) -> None:
         while not self._ended.is_set():
@@ -218,7 +223,7 @@ class JobWatch:
         by_text: dict[str, list[str]] = {}
         for job in sorted(states, key=lambda job: (len(job), job)):
             by_text.setdefault(states[job], []).append(job)
-        jobs = [f"{_named(found)} {text}" for text, found in by_text.items()]
+        self._waiting = jobs = [f"{_named(found)} {text}" for text, found in by_text.items()]
         line = ", ".join([f"waiting for workers: {self.n_up} of {max(self._n_workers, self.n_up)}", *jobs])
         now = time.monotonic()
         if jobs and (line != self._last_told or now - self._told_at > _TELL_AGAIN_S):

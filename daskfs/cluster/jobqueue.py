@@ -14,7 +14,6 @@ import re
 import secrets
 import shlex
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -379,8 +378,3 @@ def _make_folder(logs: Path) -> None:
         problem = f"the folder of the jobs' logs cannot be made ({fault.strerror})"
         remedy = "choose another, which all nodes see"
         raise RunError(problem, f"cluster.log_directory {logs}", remedy) from None
-
-
-def told_on_stderr(line: str) -> None:
-    """Tell of jobs where nobody says how."""
-    print(line, file=sys.stderr)

@@ -27,6 +27,9 @@ from daskfs import interrupts
 from daskfs.errors import RunError
 
 LOOPBACK = "127.0.0.1"
+NANNIES_STAY = {"distributed.deploy.lost-worker-timeout": "10 days"}
+"""Dask sends a nanny away whose worker was lost so long ago and is not there now: one that was lost a second time, or
+that starts slowly on a busy machine. Nobody comes in its place, and a run without workers would wait for ever."""
 
 
 @contextmanager
@@ -63,6 +66,10 @@ def local_cluster(
         "distributed.worker.memory.pause": False,
         "distributed.worker.memory.terminate": 1.0,
         "distributed.worker.http.routes": [],  # tasks and logs, for everybody
+        **NANNIES_STAY,
+        # What a process does while it waits: of 42 ms of CPU in a second 14 are left, of a scheduler and two workers.
+        "distributed.worker.profile.interval": "100ms",
+        "distributed.admin.tick.interval": "200ms",
         "distributed.dashboard.link": f"http://{host}:{{port}}/{secret}/status",
     }
     common: dict[str, Any] = {"protocol": "inproc://"}

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 from daskfs import interrupts
 from daskfs.cluster.certificates import security_of
-from daskfs.cluster.jobqueue import JOB_QUEUES, JobOptions, job_cluster, told_on_stderr
+from daskfs.cluster.jobqueue import JOB_QUEUES, JobOptions, job_cluster
 from daskfs.cluster.local import local_cluster, worker_environment
+from daskfs.cluster.presence import LOST_TIMEOUT_S, presence_of, told_on_stderr
 from daskfs.cluster.ssh import ssh_cluster
 from daskfs.cluster.workers import Here, OnDask, Workers
 from daskfs.errors import ConfigError, RunError
@@ -50,6 +51,7 @@ def open_cluster(
     connect_timeout_s: float | None = None,
     wait_timeout_s: float | None = None,
     start_with: int | None = None,
+    lost_timeout_s: float | None = None,
     tell: Callable[[str], None] = told_on_stderr,
     **jobs: Any,
 ) -> Iterator[Workers]:
@@ -88,6 +90,9 @@ def open_cluster(
         takes; a running scheduler must have one.
     start_with : int, optional
         Workers that are waited for; by default all, of `adapt` its minimum, of a running scheduler one.
+    lost_timeout_s : float, optional
+        How long work that has lost all its workers waits for another one, before it ends with a `RunError`. By default
+        300 s, and as long as a batch system takes, of which jobs are asked for again.
     tell : callable
         Takes lines on what is waited for; by default they are printed to stderr.
     **jobs
@@ -133,6 +138,7 @@ def open_cluster(
         yield Here()
         return
     security = None if tls is None else security_of(tls)
+    known: Callable[[], str] = str
     with ExitStack() as stack:
         stack.enter_context(_untouched())
         if kind == "address":
@@ -142,7 +148,7 @@ def open_cluster(
             options = JobOptions(kind, n_workers, memory_limit=memory_limit, local_directory=local_directory, **jobs)
             cluster, watch = stack.enter_context(job_cluster(options, dashboard_address, tell))
             watch.wait(options.n_to_start_with if start_with is None else start_with, wait_timeout_s)
-            client = stack.enter_context(_client_of(cluster))
+            client, known = stack.enter_context(_client_of(cluster)), watch.known
         elif kind == "ssh":
             ssh = {name: jobs.get(name) for name in ("cores", "processes", "python", "interface")}
             cluster = stack.enter_context(ssh_cluster(hosts, memory_limit, local_directory, security, **ssh))
@@ -156,6 +162,9 @@ def open_cluster(
             if kind == "threads":
                 stack.callback(_close_clients_of_workers, cluster)
             client = stack.enter_context(_client_of(cluster))
+        if lost_timeout_s is None and kind not in JOB_QUEUES:
+            lost_timeout_s = LOST_TIMEOUT_S
+        presence_of(client, tell=tell, lost_timeout_s=lost_timeout_s, known=known)
         yield OnDask(client)
 
 

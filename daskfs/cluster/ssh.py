@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from daskfs import interrupts
-from daskfs.cluster.local import worker_environment
+from daskfs.cluster.local import NANNIES_STAY, worker_environment
 from daskfs.errors import ConfigError, RunError
 
 
@@ -58,6 +58,7 @@ def ssh_cluster(
         "distributed.worker.memory.pause": False,
         "distributed.worker.memory.terminate": 1.0,
         "distributed.worker.http.routes": [],
+        **NANNIES_STAY,
     }
     if security is not None:
         settings |= {"distributed.comm.require-encryption": True, "distributed.comm.tls.ca-file": security.tls_ca_file}

@@ -12,15 +12,17 @@ import uuid
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain, count, islice
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from daskfs.cluster.actors import Actors, ActorsHere, ActorsOnDask
-from daskfs.cluster.client import SILENCE_S, cluster_errors, kept_on, released, threads_of
+from daskfs.cluster.client import Losses, cluster_errors, kept_on, pickled_nbytes, released, send_again, threads_of
 from daskfs.cluster.memory import peak_memory_nbytes
+from daskfs.cluster.presence import presence_of
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -42,6 +44,9 @@ _LEGS_AHEAD = 1
 
 _POLL_S = 0.005
 """How often finished tasks are looked for."""
+
+_TOGETHER_S, _TOGETHER_NBYTES, _MOST_TOGETHER = 0.1, 4 * 2**20, 64
+"""Small blocks are taken several to a task, which costs milliseconds: for so long, and for so much that comes back."""
 
 
 class Workers(ABC):
@@ -238,55 +243,82 @@ class OnDask(Workers):
     def map_blocks(
         self, function: Task, items: Sequence[Any], *, name: str, shared: Sequence[Any] = ()
     ) -> Iterator[tuple[int, Any]]:
-        """Yield results as they come; each leaves its worker at once and is released."""
-        from concurrent.futures import CancelledError
-
+        """Yield results as they come, all that are there at a time; small blocks are taken several to a task."""
         from distributed import as_completed
 
-        submit = self._submitter(function, name, shared)
-        waiting = iter(enumerate(items))
-        in_flight: dict[str, tuple[int, Any]] = {}
-        completed = as_completed(with_results=True, loop=self.client.loop)
+        arguments, losses = [self.keep(argument) for argument in shared], Losses(name)
+        submit = self._submitter(partial(_each, function), name, arguments)
+        waiting: Iterator[tuple[int, Any]] = enumerate(items)
+        n_left, n_together = len(items), 1
+        in_flight: dict[Any, tuple[list[int], Any, Any]] = {}  # numbers, future, what has submitted it
+        completed = as_completed(loop=self.client.loop)
 
         most, counted = 0, -math.inf
 
         def fill() -> None:
             """Submit as many as the workers there are at present have threads for: some come late, others end."""
-            nonlocal most, counted
+            nonlocal most, counted, n_left
             if time.monotonic() - counted > _COUNT_S:
                 most, counted = _TASKS_PER_THREAD * self.n_threads, time.monotonic()
-            for k, item in islice(waiting, max(0, most - len(in_flight))):
-                future = submit(k, item)
-                in_flight[future.key] = k, future
-                completed.add(future)
+            numbers: list[list[int]] = []
+            tasks: list[tuple[int, list[Any]]] = []
+            while n_left and len(in_flight) + len(tasks) < most:
+                some = [*islice(waiting, min(n_together, max(1, n_left // most)))]  # all end together
+                numbers.append([k for k, _ in some])
+                tasks.append((some[0][0], [item for _, item in some]))
+                n_left -= len(some)
+            futures = submit(tasks)
+            in_flight.update((one.key, (k, one, submit)) for k, one in zip(numbers, futures, strict=True))
+            completed.update(futures)
 
         with cluster_errors(name):
             fill()
             try:
-                for future, result in self._as_they_come(completed):
-                    if isinstance(result, CancelledError):  # what as_completed gives when the scheduler is gone
-                        raise result
-                    k, _ = in_flight.pop(future.key)
-                    future.release()
+                for futures in self._as_they_come(completed):
+                    there, found = self._gathered_of_those_left(futures)
+                    lost = [in_flight.pop(one.key) for one in futures if one not in there]
+                    if lost:
+                        if any(submitted is submit for *_, submitted in lost):  # the first to be told of a loss
+                            losses.count()
+                            send_again(self.client, arguments)
+                            submit = self._submitter(partial(_each, function), name, arguments)
+                        again = [k for numbers, *_ in lost for k in numbers]
+                        waiting, n_left = chain([(k, items[k]) for k in again], waiting), n_left + len(again)
+                        released(*(future for _, future, _ in lost))
+                    done = deque(
+                        (in_flight.pop(one.key)[0], together.results)
+                        for one, together in zip(there, found, strict=True)
+                    )
+                    if found:
+                        losses.n, n_together = 0, min(2 * n_together, found[-1].n_next)
+                    released(*there)
+                    del found
                     fill()
-                    yield k, result
-                    del result
+                    while done:
+                        yield from zip(*done.popleft(), strict=True)
             finally:  # the reader stops early, or a task failed: its error would hold it, and it the error
                 completed.clear()
-                for _, future in in_flight.values():
-                    future.release()
+                released(*(future for _, future, _ in in_flight.values()))
 
-    def _as_they_come(self, completed: Any) -> Iterator[tuple[Any, Any]]:
-        """Yield finished futures; where nothing comes for a while, ask whether the scheduler still answers."""
-        asked = time.monotonic()
+    def _gathered_of_those_left(self, futures: list[Any]) -> tuple[list[Any], list[_Together]]:
+        """Return those that were not lost together with what they were to take, and what they have returned."""
+        while True:
+            there = [one for one in futures if one.status != "cancelled"]
+            try:
+                return there, self._gathered(there)
+            except CancelledError:  # while it was fetched
+                if all(one.status != "cancelled" for one in there):
+                    raise
+
+    def _as_they_come(self, completed: Any) -> Iterator[list[Any]]:
+        """Yield finished futures; where nothing comes for a while, ask who is there."""
+        heard, presence = time.monotonic(), presence_of(self.client)
         while completed.count():
             while not completed.has_ready():
                 time.sleep(_POLL_S)
-                if time.monotonic() - asked > SILENCE_S:
-                    threads_of(self.client)  # raises where nobody answers
-                    asked = time.monotonic()
-            yield next(completed)
-            asked = time.monotonic()
+                heard = presence.ask_after(heard)
+            yield completed.next_batch(block=False)
+            heard = time.monotonic()
 
     def reduce_blocks(
         self, function: Task, items: Sequence[Any], combine: Task, *, name: str, shared: Sequence[Any] = ()
@@ -294,60 +326,98 @@ class OnDask(Workers):
         """Combine on the workers, neighbours first."""
         if not len(items):
             raise ValueError("expected at least one block to combine, found none")
+        arguments, losses = [self.keep(argument) for argument in shared], Losses(name)
         with cluster_errors(name):
-            submit = self._submitter(function, name, shared)
-            join = self._submitter(combine, f"{name}-combine", ())
-            root = _combined([submit(k, item) for k, item in enumerate(items)], join, count(), n_left=1)[0]
-            try:
-                return root.result()
-            finally:
-                root.release()
+            while True:
+                leaves = self._submitter(function, name, arguments)([*enumerate(items)])
+                join = self._submitter(combine, f"{name}-combine", ())
+                root = _combined(leaves, join, count(), n_left=1)[0]
+                try:
+                    return self._gathered([root])[0]
+                except CancelledError as fault:
+                    losses.count(fault)
+                    send_again(self.client, arguments)
+                finally:
+                    root.release()
 
     def chain_blocks(
         self, rounds: Round, legs: Legs, state: Any, *, name: str, shared: Sequence[Any] = ()
     ) -> Iterator[Any]:
-        """Submit a leg ahead; the last two results of a round are combined by each that takes them: one task less."""
+        """Submit a leg ahead; the last two results of a round are combined by each that takes them: one task less.
+
+        Where a state is lost with all that it could be made of, the chain goes on from the last one that came here.
+        """
+        arguments, losses, n_done = [self.keep(argument) for argument in shared], Losses(name), 0
         with cluster_errors(name):
-            begin = self._submitter(rounds.task, name, shared)
-            go_on = self._submitter(rounds.after, name, (len(shared), *shared))
-            join = self._submitter(rounds.combine, f"{name}-combine", ())
-            n_begun, joined = 0, count()
-            left: list[Any] = [self.keep(state)]
-            wanted: deque[list[Any]] = deque()  # what legs have left
-            try:
-                for leg in legs:
-                    for items in leg:
-                        before, numbered = left, enumerate(items, n_begun)
-                        made = [go_on(k, item, *left) if n_begun else begin(k, *left, item) for k, item in numbered]
-                        left = _combined(made, join, joined, n_left=2)
-                        n_begun += len(items)
-                        if not any(before is one for one in wanted):
-                            released(*before)
-                    wanted.append(left)
-                    if len(wanted) > _LEGS_AHEAD:
-                        yield self._state(rounds, wanted.popleft())
-                while wanted:
+            while n_done < len(legs):
+                try:
+                    for left in self._states(rounds, legs[n_done:], state, name, arguments):
+                        state, n_done, losses.n = left, n_done + 1, 0
+                        yield state
+                except CancelledError as fault:
+                    losses.count(fault)
+                    send_again(self.client, arguments)
+
+    def _states(self, rounds: Round, legs: Legs, state: Any, name: str, shared: Sequence[Any]) -> Iterator[Any]:
+        """Yield the state after every leg."""
+        begin = self._submitter(rounds.task, name, shared)
+        go_on = self._submitter(rounds.after, name, (len(shared), *shared))
+        join = self._submitter(rounds.combine, f"{name}-combine", ())
+        n_begun, joined = 0, count()
+        left: list[Any] = [self.keep(state)]
+        wanted: deque[list[Any]] = deque()  # what legs have left
+        try:
+            for leg in legs:
+                for items in leg:
+                    before, numbered = left, enumerate(items, n_begun)
+                    if n_begun:
+                        made = go_on([(k, item, *left) for k, item in numbered])
+                    else:
+                        made = begin([(k, *left, item) for k, item in numbered])
+                    left = _combined(made, join, joined, n_left=2)
+                    n_begun += len(items)
+                    if not any(before is one for one in wanted):
+                        released(*before)
+                wanted.append(left)
+                if len(wanted) > _LEGS_AHEAD:
                     yield self._state(rounds, wanted.popleft())
-            finally:
-                released(*left, *chain.from_iterable(wanted))
+            while wanted:
+                yield self._state(rounds, wanted.popleft())
+        finally:
+            released(*left, *chain.from_iterable(wanted))
 
     def _state(self, rounds: Round, left: list[Any]) -> Any:
         """Wait for what a leg has left."""
         try:
-            return rounds.state(self.client.gather(left))
+            return rounds.state(self._gathered(left))
         finally:
             released(*left)
 
-    def _submitter(self, function: Task, name: str, shared: Sequence[Any]) -> Callable[..., Any]:
+    def _gathered(self, futures: list[Any]) -> list[Any]:
+        """Wait for what tasks return."""
+        found: list[Any] = presence_of(self.client).awaited(self.client.gather(futures, asynchronous=True))
+        return found
+
+    def _submitter(
+        self, function: Task, name: str, shared: Sequence[Any]
+    ) -> Callable[[Sequence[tuple[Any, ...]]], list[Any]]:
+        """Return what submits numbered tasks, all in one message, which has the shared arguments once.
+
+        Of each it takes the number and what it is given beside the shared arguments.
+        """
         arguments = [self.keep(argument) for argument in shared]
         from dask import annotate
 
         run, annotations = uuid.uuid4().hex[:8], self._annotations(name)
 
-        def submit(k: int, *items: Any) -> Any:
-            key = (f"{name}-{k:04d}", run)
+        def submit(tasks: Sequence[tuple[Any, ...]]) -> list[Any]:
+            if not tasks:
+                return []
+            numbers, *given = zip(*tasks, strict=True)
+            keys = [(f"{name}-{k:04d}", run) for k in numbers]
             with annotate(**annotations):
-                return self.client.submit(function, *arguments, *items, key=key, pure=False)
+                repeated = ([argument] * len(tasks) for argument in arguments)
+                return self.client.map(function, *repeated, *given, key=keys, pure=False)
 
         return submit
 
@@ -407,9 +477,29 @@ class OnDask(Workers):
 def _combined(level: list[Any], join: Callable[..., Any], numbers: Iterator[int], n_left: int) -> list[Any]:
     """Combine futures, neighbours first, until so many are left."""
     while len(level) > n_left:
-        pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
-        level = [join(next(numbers), *pair) if len(pair) == 2 else pair[0] for pair in pairs]
+        pairs = [(next(numbers), *pair) for pair in zip(level[::2], level[1::2], strict=False)]
+        level = [*join(pairs), *level[2 * len(pairs) :]]
     return level
+
+
+class _Together(NamedTuple):
+    """What a task has found in some blocks."""
+
+    results: list[Any]
+    n_next: int
+    """How many such blocks a task might take."""
+
+
+def _each(function: Task, *arguments: Any) -> _Together:
+    """Return the function of each of the items that come last, and how many of these would make a task worth it."""
+    *shared, items = arguments
+    started = time.perf_counter()
+    results = [function(*shared, item) for item in items]
+    seconds = (time.perf_counter() - started) / len(items)
+    if seconds > _TOGETHER_S / 2:
+        return _Together(results, 1)
+    n_next = min(_TOGETHER_S / max(seconds, 1e-9), _TOGETHER_NBYTES / pickled_nbytes(results[-1]), _MOST_TOGETHER)
+    return _Together(results, max(1, int(n_next)))
 
 
 def _runs(name: str, dask_worker: Any) -> bool:

@@ -190,6 +190,7 @@ _ONLY_WITH: dict[str, tuple[str, ...]] = {  # keys that have an effect with some
     **dict.fromkeys(("start_with", "wait_timeout_s"), (*JOB_QUEUES, "address")),
     **dict.fromkeys(("cores", "processes", "python", "interface"), (*JOB_QUEUES, "ssh")),
     **dict.fromkeys(("address", "scheduler_file", "connect_timeout_s"), ("address",)),
+    "lost_timeout_s": ("local", *JOB_QUEUES, "ssh", "address"),
     "tls": ("address", "ssh"),
     "hosts": ("ssh",),
     "client_memory_limit": ("local", *JOB_QUEUES, "ssh", "address"),
@@ -236,6 +237,11 @@ class Cluster(Section):
         default=None,
         description="worker processes that are waited for; n_workers by default, or adapt.minimum, or one of a running "
         "scheduler",
+    )
+    lost_timeout_s: Seconds | None = Field(
+        default=None,
+        description="how long a run that has lost all its workers waits for another one, before it ends and can be "
+        "resumed; 300 s by default, and as long as a batch system takes",
     )
     adapt: Adapt | None = Field(default=None, description="as many workers as there is work for, in place of n_workers")
     cores: Count | None = Field(default=None, description="threads of a job, or of a host; 1 by default")
@@ -310,7 +316,7 @@ class Cluster(Section):
     def arguments(self, log_directory: str) -> dict[str, Any]:
         """Return what `daskfs.cluster.open.open_cluster` takes; with the default folder of jobs' logs."""
         keys = ["kind", "n_workers", "address", "dashboard_address", "local_directory", "scheduler_file"]
-        keys += ["connect_timeout_s", "wait_timeout_s", "start_with"]
+        keys += ["connect_timeout_s", "wait_timeout_s", "start_with", "lost_timeout_s"]
         found = {key: getattr(self, key) for key in keys} | {"memory_limit": self.limits_nbytes.get("worker")}
         found |= {"tls": None if self.tls is None else self.tls.model_dump(), "hosts": self.hosts or ()}
         if self.kind in JOB_QUEUES:

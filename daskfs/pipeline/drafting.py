@@ -85,7 +85,7 @@ def draft(
     target : str, optional
         The column to predict; see `daskfs.sources.judging.judge`.
     folder : path-like
-        Where the files are written.
+        Where the files are written; or the path of the pipeline file, which ends in .yaml.
     force : bool
         Whether files that exist are replaced.
 
@@ -98,8 +98,10 @@ def draft(
     """
     look = look_at(path, target)
     folder = Path(folder)
-    name = _name_of(look.files, location(path))
-    drafted = Draft(folder / f"{name}.yaml", folder / f"{name}.schema.yaml", look)
+    name, ending = _name_of(look.files, location(path)), ".yaml"
+    if folder.suffix in (".yaml", ".yml") and not folder.is_dir():
+        folder, name, ending = folder.parent, folder.stem, folder.suffix
+    drafted = Draft(folder / f"{name}{ending}", folder / f"{name}.schema.yaml", look)
     for file in (drafted.pipeline, drafted.schema):
         if file.exists() and not force:
             raise ConfigError(

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
 from daskfs.matrix.buffers import block_length
-from daskfs.metrics import PREDICTION_METRICS, evaluated
 from daskfs.selectors.predictor import LinearPredictor
 from daskfs.selectors.shared.run import Run
-
-if TYPE_CHECKING:
-    from daskfs.pipeline.config import Evaluate
-    from daskfs.selectors.base import BaseSelector
 
 BLOCK_NBYTES = 8 * 2**20
 """Of a block of rows, selected columns only: it and its copy in double precision stay small."""
@@ -31,32 +25,6 @@ class PredictedRows(NamedTuple):
     name: str
     rows: Rows
     """Of what is sent."""
-
-
-def measured(
-    asked: Evaluate, selector: BaseSelector, y: np.ndarray, predictor: np.ndarray, weight: np.ndarray | None
-) -> dict[str, float]:
-    """Return the metrics of a selector's predictions that are asked for.
-
-    Parameters
-    ----------
-    asked : Evaluate
-    selector : BaseSelector
-    y, predictor, weight : ndarray of shape (n_samples,), the second perhaps (n_samples, n_classes)
-        Targets, linear predictor, and weights or None.
-    """
-    own = find_loss(selector.loss_)
-    loss = find_loss("multinomial") if predictor.ndim > 1 else own
-    names = [name for name in asked.metrics_of(loss) if name in PREDICTION_METRICS]
-    return evaluated(
-        names,
-        y,
-        predictor,
-        selector.response(predictor),
-        weight,
-        classes=selector.classes_ if own.is_classifier else None,
-        probability=selector._probabilities(predictor) if own.has_probabilities else None,
-    )
 
 
 def linear_predictor(predictor: LinearPredictor, run: Run) -> np.ndarray:

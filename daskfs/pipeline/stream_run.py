@@ -24,7 +24,7 @@ from daskfs.methods import find_method
 from daskfs.metrics import SELECTION_METRICS
 from daskfs.parameters import parameters_of
 from daskfs.pipeline.config import Pipeline, Split
-from daskfs.pipeline.evaluate import measured
+from daskfs.pipeline.examining import Predicted
 from daskfs.pipeline.folder import RunFolder
 from daskfs.pipeline.planning import limits_of, open_source, shown_nbytes
 from daskfs.report.html import render_report
@@ -219,7 +219,8 @@ class StreamRun:
         y, weight, predictor = selector.predictors_of(self.source, keep=holdout.is_test)
         if not len(y):
             raise ConfigError("no row is left for testing", "split.test", "raise it, or write `split: null`")
-        return measured(self.pipeline.evaluate, selector, y, predictor, weight)
+        tested = Predicted.by(selector, y, predictor, weight)
+        return tested.metrics(self.pipeline.evaluate.metrics_of(tested.loss))
 
 
 class Holdout:

@@ -171,7 +171,10 @@ class NumberEncoder:
         if out.dtype != np.float64 and not np.isfinite(out[:, 0]).all():
             row = int(np.flatnonzero(~np.isfinite(out[:, 0]))[0])
             raise BadValue(
-                self.name, row, f"expected a number that fits {out.dtype}, found {numbers[row]:g}", "use dtype float64"
+                self.name,
+                row,
+                f"expected a number that fits {out.dtype}, found {numbers[row]:g}",
+                "use dtype float64 (--dtype float64, or store: {dtype: float64} in the pipeline)",
             )
 
 

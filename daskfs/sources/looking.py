@@ -81,7 +81,7 @@ def look_at(path: PathLike, target: str | None = None) -> Look:
         )
     files = expand_paths(path, find_source(kind).endings)  # type: ignore[attr-defined]
     read = {"csv": _text_rows, "parquet": _parquet_rows, "feather": _feather_rows}[kind]
-    layout, columns, n_read, n_rows, remarks = read(files[0])
+    layout, columns, n_read, n_rows, remarks = read(files[0], target)
     if len(files) > 1:
         remarks.append(f"{len(files)} files; the first, {files[0].name}, was looked at")
         n_rows = int(n_rows * sum(file.stat().st_size for file in files) / files[0].stat().st_size)
@@ -92,7 +92,9 @@ def look_at(path: PathLike, target: str | None = None) -> Look:
     return Look(kind, files, layout, judgement, n_rows, n_read == n_rows, remarks)
 
 
-def _feather_rows(file: Location) -> tuple[TableFormat, Mapping[str, pa.Array], int, int, list[str]]:
+def _feather_rows(
+    file: Location, _target: str | None
+) -> tuple[TableFormat, Mapping[str, pa.Array], int, int, list[str]]:
     source: Any = find_source("feather")(file)  # type: ignore[call-arg]
     table, remarks = _head(source), []  # type: ignore[var-annotated]
     layout, columns = _read_typed(table, remarks)
@@ -162,9 +164,9 @@ def _read_typed(table: pa.Table, remarks: list[str]) -> tuple[TableFormat, dict[
     }
 
 
-def _text_rows(file: Path) -> tuple[TableFormat, Mapping[str, pa.Array], int, int, list[str]]:
+def _text_rows(file: Path, target: str | None) -> tuple[TableFormat, Mapping[str, pa.Array], int, int, list[str]]:
     """Return layout, columns of texts, rows read, rows that there are about, and remarks."""
-    sniffed = sniff(file)
+    sniffed = sniff(file, target)
     layout, names, remarks = sniffed.layout, list(sniffed.names), sniffed.remarks
     if twice := next((name for k, name in enumerate(names) if name in names[:k]), None):
         raise SourceError(
@@ -178,7 +180,10 @@ def _text_rows(file: Path) -> tuple[TableFormat, Mapping[str, pa.Array], int, in
         head = stream.read(_MAX_NBYTES)
         is_whole = not stream.peek(1)
     whole = head if is_whole else head[: head.rfind(b"\n") + 1]
-    read = arrow_csv.ReadOptions(column_names=names, block_size=max(2**22, 4 * len(whole) // 8))
+    if not whole.strip():
+        raise SourceError("expected rows, found none behind the header", str(file), "check how the file was made")
+    # in this thread: those of Arrow may still be at work when an error ends the process, which is aborted then
+    read = arrow_csv.ReadOptions(use_threads=False, column_names=names, block_size=max(2**22, 4 * len(whole) // 8))
     parse = arrow_csv.ParseOptions(
         delimiter=layout.delimiter,
         quote_char=layout.quote or False,
@@ -208,7 +213,7 @@ def _stripped(values: pa.ChunkedArray, layout: TableFormat) -> pa.Array:
     return texts
 
 
-def _parquet_rows(file: Path) -> tuple[TableFormat, Mapping[str, pa.Array], int, int, list[str]]:
+def _parquet_rows(file: Path, _target: str | None) -> tuple[TableFormat, Mapping[str, pa.Array], int, int, list[str]]:
     try:
         with parquet.ParquetFile(file) as opened:
             n_rows = opened.metadata.num_rows

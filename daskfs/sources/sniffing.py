@@ -65,8 +65,14 @@ class Sniffed:
     remarks: list[str] = field(default_factory=list)
 
 
-def sniff(path: Path) -> Sniffed:
+def sniff(path: Path, target: str | None = None) -> Sniffed:
     """Return the layout of a text file, compressed or not.
+
+    Parameters
+    ----------
+    path : Path
+    target : str, optional
+        A name that the header has, if there is one.
 
     Raises
     ------
@@ -93,7 +99,7 @@ def sniff(path: Path) -> Sniffed:
         skip = True
         remarks.append("values have spaces around them, which are left out")
         records = [[value.strip() for value in record] for record in records]
-    header = has_header(records)
+    header = target in records[0] or has_header(records)
     names, rows = (records[0], records[1:]) if header else ([f"x{j}" for j in range(len(records[0]))], records)
     if not header:
         remarks.append("the first line holds values, not names: columns are called x0, x1, ...")
@@ -196,7 +202,7 @@ def has_header(records: Sequence[Sequence[str]]) -> bool:
     if len(first) > 2 and rest and list(first) in ([str(j + k) for j in range(len(first))] for k in (0, 1)):
         return True  # columns by number, as data frames without names write them
     named = first if first[0].strip() else first[1:]  # a blank first name, as data frames write that of their index
-    if any(not name.strip() or looks_like_number(name) for name in named) or len(set(first)) < len(first):
+    if any(not name.strip() or looks_like_number(name) for name in named):
         return False
     if not rest:
         return True
@@ -206,7 +212,7 @@ def has_header(records: Sequence[Sequence[str]]) -> bool:
             return True  # a text above numbers
         if name in column:
             return False
-    return True
+    return len(set(first)) == len(first)
 
 
 def looks_like_number(text: str) -> bool:

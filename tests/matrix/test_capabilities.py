@@ -335,7 +335,9 @@ def test_every_capability_is_forwarded(view):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(data=st.data())
 def test_a_view_answers_as_its_base_of_its_own_rows(matrices, kind, data):
     root, known = matrices[kind]
@@ -350,7 +352,9 @@ def test_a_view_answers_as_its_base_of_its_own_rows(matrices, kind, data):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(data=st.data())
 def test_what_follows_from_capabilities_is_right_of_every_view(matrices, kind, data):
     root, known = matrices[kind]

@@ -143,3 +143,49 @@ def test_missing_dates_and_numbers_have_features_that_say_so(tmp_path: Path) -> 
     assert list(store.names.array()) == ["p", "p=missing", "d.year=2020", "d.year=2021", "d=missing", "x", "x=missing"]
     expected = [[12.5, 0, 1, 0, 0, 1.5, 0], [7, 0, 0, 0, 1, 1.75, 1], [0, 1, 0, 1, 0, 2, 0]]
     assert store.read(slice(None), slice(None)).tolist() == expected
+
+
+def test_the_pipeline_file_may_be_named(tmp_path: Path) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text("a,b,y\n" + "".join(f"{k % 7},{k % 5},{k % 3 + 0.5}\n" for k in range(60)))
+    drafted = draft(file, "y", tmp_path / "made" / "mine.yaml")
+    assert drafted.pipeline == tmp_path / "made" / "mine.yaml"
+    assert drafted.schema == tmp_path / "made" / "mine.schema.yaml"
+    assert CliRunner().invoke(app, ["run", str(drafted.pipeline)]).exit_code == 0
+
+
+def test_names_of_several_lines_and_signs_of_yaml_are_kept(tmp_path: Path) -> None:
+    names = ["of two\nlines", "a: b", "{x}", "# c", "no", "'", "- d", "\u2028", " ".join(["long"] * 50)]
+    file = tmp_path / "t.parquet"
+    columns = {name: [float((k * (j + 2)) % 11) for k in range(60)] for j, name in enumerate(names)}
+    parquet.write_table(pa.table(columns | {"y": [k % 3 + 0.5 for k in range(60)]}), file)
+    drafted = draft(file, "y", tmp_path)
+    assert list(read_yaml(drafted.schema)["columns"]) == [*names, "y"]
+
+
+def test_a_number_too_large_for_float32_is_stored_as_the_error_says(tmp_path: Path) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text("a,b,y\n" + "".join(f"{k}e37,{k % 5},{k + 0.5}\n" for k in range(60)))
+    command = ["select", str(file), "--target", "y", "--output", str(tmp_path / "run"), "--method", "fgm"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        failed = CliRunner().invoke(app, command)
+        assert failed.exit_code == 2
+        assert "--dtype float64" in " ".join(failed.output.split())
+        assert CliRunner().invoke(app, [*command, "--dtype", "float64"]).exit_code == 0
+    assert str(daskfs.open_store(tmp_path / "runs" / "t.zarr").dtype) == "float64"
+
+
+def test_a_header_without_rows_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text("a,b,y\n")
+    with pytest.raises(SourceError, match="found none behind the header"):
+        draft(file, "y", tmp_path)
+
+
+def test_a_header_is_one_where_it_names_the_target_or_stands_above_numbers(tmp_path: Path) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text("a,a,y\n1,2,3\n2,3,5\n")
+    for target in ("y", None):
+        with pytest.raises(SourceError, match="two columns are called 'a'"):
+            draft(file, target, tmp_path)

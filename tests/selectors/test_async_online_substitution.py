@@ -13,6 +13,7 @@ from daskfs.errors import ConfigError, DataError, PlanError, SelectionWarning
 from daskfs.kernels.substitution.products import NO_WEIGHT
 from daskfs.losses import find_loss
 from daskfs.matrix.arrays import ArrayMatrix
+from daskfs.selectors.asy_os import run as asy_os_run
 from daskfs.selectors.asy_os.node import Reply, Share
 from daskfs.selectors.asy_os.objective import SharedObjective
 from daskfs.selectors.asy_os.plan import AsyncShape, capacity_of, choose_widths
@@ -60,6 +61,22 @@ def test_workers_find_the_true_features(problem, schedule, n_workers):
     assert found(selector) == TRUE
     assert selector.n_workers_ == n_workers
     assert selector.score(*problem) > 0.95
+
+
+@pytest.mark.parametrize("n_at_work", [2, 3])
+def test_workers_that_never_come_cost_no_feature(monkeypatch, n_at_work):
+    """As where a cluster has fewer threads than workers were asked for: the places of the others were missing."""
+    monkeypatch.setattr(asy_os_run, "range", lambda n_workers: range(min(n_workers, n_at_work)), raising=False)
+    n_late = 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((300, 400))
+        true = rng.choice(400, 12, replace=False)
+        y = X[:, true] @ rng.choice([-1.0, 1.0], 12) + 0.25 * rng.standard_normal(300)
+        selector = AsyncOnlineSubstitution(12, n_workers=5, block_columns=16).fit(X, y)
+        assert found(selector) == sorted(true)
+        n_late += any(f"{n_at_work} of 5 workers did all the work" in note for note in selector.result_.notes)
+    assert n_late, "no run of these needed that columns were presented once more"
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared_hinge", "epsilon_insensitive"])

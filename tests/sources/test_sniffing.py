@@ -82,7 +82,8 @@ def test_what_may_be_thousands_or_decimals_is_said(tmp_path: Path) -> None:
         ("colour,letter\nblue,x\nred,y\n", True),
         ("0,1,2\n5.5,3,g\n1.5,4,h\n", True),  # numbers of columns
         (",a\n0,1.5\n1,2.5\n", True),  # an index without a name
-        ("a,a\n1,2\n", False),
+        ("a,a\n1,2\n", True),
+        ("a,a\nb,c\n", False),
     ],
 )
 def test_a_first_line_of_names_is_told_from_values(tmp_path: Path, content: str, header: bool) -> None:

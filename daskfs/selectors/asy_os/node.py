@@ -367,6 +367,11 @@ class CentralNode:
         owner: np.ndarray = self._leases.owner
         return (owner >= 0) & (owner == self._leases.before)
 
+    def n_at_work(self) -> int:
+        """Return how many workers were given columns in the last two epochs."""
+        given = np.union1d(self._leases.owner, self._leases.before)
+        return int((given >= 0).sum())
+
     def trace(self) -> np.ndarray:
         """Return one line for each step (or every 2nd, 4th, ... of a long run), with the columns `TRACE`."""
         return np.array(self._trace).reshape(-1, len(TRACE))

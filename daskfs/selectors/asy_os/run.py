@@ -53,6 +53,8 @@ class AsyncRun:
         self.trace = np.zeros((0, 0))
         self.seen_by_one = np.zeros(1, bool)
         """Units of columns that one worker had in both of the last epochs."""
+        self.n_at_work = 0
+        """Workers that had columns in them."""
         self.prediction = np.zeros(0)
         self.intercept = 0.0
         self.spent: list[Spent] = []
@@ -135,15 +137,22 @@ class AsyncRun:
         is_meant = self.settings.exchanges and self.settings.n_workers > 1
         return bool(is_meant and self.seen_by_one.mean() > SEEN_BY_ONE)
 
-    def present_again(self, kept: np.ndarray, n_wanted: int) -> np.ndarray:
-        """Return columns to select: those that are kept, or better ones, as many as are wanted where that is possible.
+    def is_short_of_places(self, n_wanted: int) -> bool:
+        """Whether so many workers were late, or not started at all, that most of the places to spare were missing."""
+        places = self.settings.capacity * np.array([self.n_at_work, self.settings.n_workers])
+        found, meant = places - n_wanted
+        return bool(found < meant / 2)
 
-        Where workers have left places empty, a single worker takes over what is kept, and all columns are presented to
-        it once more; or those that met one worker only, where they are many.
+    def present_again(self, kept: np.ndarray, n_wanted: int) -> tuple[np.ndarray, str]:
+        """Return columns to select: those that are kept, or better ones, as many as are wanted; and why, where new.
+
+        Where places were left empty, or were too few, a single worker takes over what is kept, and all columns are
+        presented to it once more; or those that met one worker only, where they are many.
         """
         held, unit = len(kept), self.settings.unit
-        if self.settings.n_workers == 1 or (held >= n_wanted and not self.is_lopsided):
-            return kept
+        is_short = held < n_wanted or self.is_short_of_places(n_wanted)
+        if self.settings.n_workers == 1 or not (is_short or self.is_lopsided):
+            return kept, ""
         columns = np.concatenate([share.columns for share in self.shares])
         coef = np.concatenate([share.coef for share in self.shares])
         stay = np.isin(columns, kept)
@@ -152,16 +161,22 @@ class AsyncRun:
         worker = settings.worker(self.matrix)
         node = ActorsHere().place(PlacedNode, self.matrix, settings)
         state: NodeState = node.checkpoint().result()
-        leases = replace(state.leases, is_done=~self.seen_by_one) if held >= n_wanted else state.leases
+        leases = state.leases if is_short else replace(state.leases, is_done=~self.seen_by_one)
         share = Share(0, columns[stay], coef[stay])
         state = replace(state, shares=(share,), leases=leases, intercept=self.intercept)
         node.restore(state, self._contribution_here(state.shares))
         session = WorkerSession(node, 0, self.matrix, worker)
         read = _ColumnsOfLeases(self.matrix, settings, worker.objective.weight)
-        while session.lease is not None and (self.is_lopsided or session.n_held < n_wanted):
+        is_for_all = self.is_lopsided or self.is_short_of_places(n_wanted)
+        while session.lease is not None and (is_for_all or session.n_held < n_wanted):
             session.push(session.propose(read(session.lease)), unit)
-        found: np.ndarray = node.shares().result()[0].columns
-        return found
+        if self.is_lopsided:
+            why = "many had met one worker only"
+        elif is_for_all:
+            why = f"{self.n_at_work} of {self.settings.n_workers} workers did all the work"
+        else:
+            why = "workers had places left"
+        return node.shares().result()[0].columns, why
 
     def _watch(self, node: Any, tasks: LastingTasks) -> tuple[list[Outcome], NodeState | None, bool]:
         """Wait for the tasks' end; meanwhile show progress and keep checkpoints."""
@@ -215,7 +230,7 @@ class AsyncRun:
         """Take what the node knows."""
         self.counts = node.progress().result()
         self.trace = node.trace().result()
-        self.seen_by_one = node.seen_by_one().result()
+        self.seen_by_one, self.n_at_work = node.seen_by_one().result(), node.n_at_work().result()
         _, _, self.intercept, self.prediction = node.state().result()
         self.shares = node.shares().result()
 

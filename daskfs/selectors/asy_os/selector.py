@@ -160,7 +160,7 @@ class AsyncOnlineSubstitution(SubstitutionSelector):
         else:
             workers.on_cluster()
         mean_loss = MeanLoss(self.loss_, settings.positive, settings.threshold, self.ridge)
-        kept, n_new = self._union(run, workers, shape.n_selected, replace(mean_loss, ridge=settings.rule.ridge))
+        kept, n_new, why = self._union(run, workers, shape.n_selected, replace(mean_loss, ridge=settings.rule.ridge))
         fit = refit_selected(run, kept.columns, mean_loss)
         self._set_selection(kept.columns, kept.costs, fit.coef, fit.intercept, others=np.nan)
         if target.classes is not None:
@@ -168,7 +168,7 @@ class AsyncOnlineSubstitution(SubstitutionSelector):
         self.n_workers_ = shape.n_workers
         self.result_ = self._result_of(
             run,
-            notes=self._notes(workers, shape, n_new, fit),
+            notes=self._notes(workers, shape, (n_new, why), fit),
             history={name: workers.trace[:, q] for q, name in enumerate(TRACE)},
             chosen={
                 "n_workers": shape.n_workers,
@@ -177,13 +177,13 @@ class AsyncOnlineSubstitution(SubstitutionSelector):
             },
         )
 
-    def _union(self, run: Run, workers: AsyncRun, n_selected: int, loss: MeanLoss) -> tuple[Kept, int]:
-        """Return the union of all S(t), of which the least valuable features are dropped, and how many came in late."""
+    def _union(self, run: Run, workers: AsyncRun, n_selected: int, loss: MeanLoss) -> tuple[Kept, int, str]:
+        """Return the union of all S(t), of which the least valuable are dropped, how many came in late, and why."""
         held = np.concatenate([share.columns for share in workers.shares])
         kept = eliminate(run, held, n_selected, loss)
-        again = workers.present_again(kept.columns, n_selected)
+        again, why = workers.present_again(kept.columns, n_selected)
         n_new = int((~np.isin(again, kept.columns)).sum())
-        return (eliminate(run, again, n_selected, loss) if n_new else kept), n_new
+        return (eliminate(run, again, n_selected, loss) if n_new else kept), n_new, why
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         in_turn = self.schedule != "asynchronous" or limits.n_threads == 1
@@ -246,8 +246,9 @@ class AsyncOnlineSubstitution(SubstitutionSelector):
             return int(self.tau_max)
         return 2 * n_workers if self.schedule == "asynchronous" else n_workers - 1
 
-    def _notes(self, workers: AsyncRun, shape: AsyncShape, n_new: int, fit: SelectedFit) -> list[str]:
+    def _notes(self, workers: AsyncRun, shape: AsyncShape, late: tuple[int, str], fit: SelectedFit) -> list[str]:
         """Return what the reader of the result must know of how it went."""
+        n_new, why = late
         counts, notes = workers.counts, []
         if shape.in_turn and self.schedule == "asynchronous":
             notes.append("there is no cluster: the workers took turns in this process, which is deterministic")
@@ -257,7 +258,6 @@ class AsyncOnlineSubstitution(SubstitutionSelector):
         dropped = f"; the {n_dropped} whose removal cost least were dropped at the end" if n_dropped > 0 else ""
         notes.append(f"{shape.n_workers} worker{'s' * (shape.n_workers > 1)} {together}{dropped}")
         if n_new:
-            why = "many had met one worker only" if workers.is_lopsided else "workers had places left"
             notes.append(f"{n_new} features came in when columns were presented once more at the end, for {why}")
         if n_selected < shape.n_selected:
             notes.append(

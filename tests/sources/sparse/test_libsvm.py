@@ -78,7 +78,9 @@ def test_a_file_becomes_a_store(write, tmp_path):
 values = st.floats(width=32, allow_nan=False, allow_infinity=False, allow_subnormal=False)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(
+    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=60
+)
 @given(data=st.data(), zero_based=st.booleans(), dtype=st.sampled_from([np.float32, np.float64]))
 def test_what_scikit_learn_writes_is_read_as_scikit_learn_reads_it(tmp_path, data, zero_based, dtype):
     shape = data.draw(st.tuples(st.integers(1, 8), st.integers(1, 6)))

@@ -42,7 +42,9 @@ def cut_store(tmp_path_factory):
         )
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(
     columns=selections, first=st.integers(0, 19_999), length=st.integers(0, 9000), some=st.lists(st.integers(0, 19_999))
 )

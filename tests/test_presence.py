@@ -1,0 +1,107 @@
+"""Work whose cluster is gone, or comes late: it says so, and ends with an error, or goes on."""
+
+from __future__ import annotations
+
+import operator
+import os
+import signal
+
+import dask
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+
+from daskfs.cluster import presence
+from daskfs.cluster.open import open_cluster
+from daskfs.cluster.presence import presence_of
+from daskfs.cluster.workers import OnDask, Round
+from daskfs.errors import RunError
+
+LARGE = np.arange(100_000.0)
+
+
+def doubled(item: float) -> float:
+    return 2.0 * item
+
+
+def moved(state: float, item: float) -> float:
+    return state + item
+
+
+def total(values: np.ndarray, item: float) -> float:
+    return float(values.sum()) + item
+
+
+WAYS = {
+    "map": lambda workers: sorted(workers.map_blocks(doubled, [1.0, 2.0], name="double")),
+    "reduce": lambda workers: workers.reduce_blocks(doubled, [1.0, 2.0], operator.add, name="double"),
+    "chain": lambda workers: list(
+        workers.chain_blocks(Round(moved, operator.add, abs), [[[1.0]], [[2.0]]], 0.0, name="move")
+    ),
+    "keep": lambda workers: sorted(workers.map_blocks(total, [1.0], name="total", shared=(LARGE,))),
+    "actor": lambda workers: workers.actors.place(list, (1.0,)).__len__().result(),
+}
+
+
+@pytest.fixture
+def lonely(monkeypatch):
+    """A cluster whose workers have left, and the lines that were told."""
+    monkeypatch.setattr(presence, "SILENCE_S", 0.1)
+    how = {"n_workers": 1, "threads_per_worker": 2, "processes": False, "dashboard_address": ":0"}
+    with LocalCluster(**how) as cluster, Client(cluster, set_as_default=False) as client:
+        client.sync(client.scheduler.retire_workers, names=[0], close_workers=True, remove=True)
+        while client.nthreads():
+            pass
+        yield client, cluster
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_work_without_a_worker_is_told_and_ends_with_an_error_that_says_how_to_go_on(lonely, way):
+    client, _ = lonely
+    told = []
+    presence_of(client, tell=told.append, lost_timeout_s=0.5, known=lambda: "jobs 12, 13 pending (Priority)")
+    with pytest.raises(RunError) as found:
+        WAYS[way](OnDask(client))
+    assert told == ["no worker is left; waiting for another for at most 0.5 s (jobs 12, 13 pending (Priority))"]
+    assert "no worker is left, and none has come in 0.5 s (jobs 12, 13 pending (Priority))" in str(found.value)
+    assert "daskfs run --resume" in str(found.value)
+    assert "cluster.lost_timeout_s" in str(found.value)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_work_goes_on_when_a_worker_comes(lonely, way):
+    client, cluster = lonely
+    told = []
+
+    def tell(line):
+        told.append(line)
+        if len(told) == 1:
+            cluster.scale(2)
+
+    presence_of(client, tell=tell, lost_timeout_s=None)
+    found = WAYS[way](OnDask(client))
+    assert told[0] == "no worker is left; waiting for another"
+    with open_cluster("none") as here:
+        assert found == WAYS[way](here)
+
+
+def test_a_pipeline_says_how_long_a_worker_is_waited_for(tmp_path):
+    with open_cluster("local", lost_timeout_s=17.0, dashboard_address=None) as workers:
+        assert presence_of(workers.client)._lost_timeout_s == 17.0
+
+
+def test_what_is_kept_is_sent_though_the_scheduler_does_not_know_yet_that_a_worker_died(monkeypatch):
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "1s"}),
+        open_cluster("local", n_workers=2, dashboard_address=None) as workers,
+    ):
+        scheduler = workers.client.cluster.scheduler
+
+        async def not_noticed(*_, **__):
+            return "OK"
+
+        with monkeypatch.context() as unaware:
+            unaware.setattr(scheduler, "remove_worker", not_noticed)
+            os.kill(workers.client.cluster.workers[0].process.pid, signal.SIGKILL)
+            kept = workers.keep(LARGE)
+        assert np.array_equal(kept.result(), LARGE)
