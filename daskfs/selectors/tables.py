@@ -38,12 +38,9 @@ def has_more_than_numbers(X: Any) -> bool:
     """Whether a table has a column that is neither of numbers nor of truth."""
     if hasattr(X, "dtypes") and hasattr(X, "columns") and not hasattr(X, "get_columns"):  # pandas, Dask
         return any(_is_no_number(dtype, X, j) for j, dtype in enumerate(X.dtypes))
-    import pyarrow as pa
+    from daskfs.sources.arrow_table import has_numbers_alone
 
-    if not isinstance(X, pa.Table):
-        X = pa.RecordBatchReader.from_stream(X)
-    tests = pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal, pa.types.is_null
-    return not all(any(test(field.type) for test in tests) for field in X.schema)
+    return not has_numbers_alone(X)
 
 
 def _is_no_number(dtype: Any, X: Any, j: int) -> bool:

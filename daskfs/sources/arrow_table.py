@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from daskfs.errors import DataError, SourceError
 from daskfs.sources.dataframe import free_name, target_name
-from daskfs.sources.roles import Names
+from daskfs.sources.roles import Names, is_number
 from daskfs.sources.table import TableBatch, TableSource
 from daskfs.sources.table_schema import ColumnSchema
 from daskfs.sources.typed_batches import as_declared, layout_of
@@ -101,6 +101,12 @@ class ArrowSource(TableSource):
         for batch in self._table.select(list(columns)).to_batches(max_chunksize=_BATCH_ROWS):
             yield TableBatch(as_declared(batch, columns, layout_of(self.schema)), self.place, first_row)
             first_row += batch.num_rows
+
+
+def has_numbers_alone(table: Any) -> bool:
+    """Tell whether all columns are of numbers or of truth."""
+    schema = table.schema if isinstance(table, pa.Table) else pa.RecordBatchReader.from_stream(table).schema
+    return all(is_number(field.type) for field in schema)
 
 
 class _Hashing:
