@@ -63,6 +63,7 @@ def damaged_parts(folder: Location, progress: Progress | None = None, workers: W
     except CorruptStoreError as fault:
         return [str(fault)]
     progress.start("verify", len(manifest.files))
+    folder = folder.without_cache() if isinstance(folder, ObjectPath) else folder
     manifest = replace(
         manifest, identity=uuid.uuid4().hex
     )  # nothing that was fetched before is taken for what lies there
