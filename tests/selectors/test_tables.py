@@ -264,3 +264,11 @@ def test_a_table_without_a_target_or_with_one_of_another_length_is_refused(probl
         FGM(loss="squared").fit(frame)
     with pytest.raises(DataError, match="expected 400 targets as the rows of X"):
         FGM(loss="squared").fit(frame, y[:10])
+
+
+def test_a_selection_of_nothing_predicts_the_mean_of_arrays_and_tables(problem):
+    frame, _ = problem
+    noise = np.random.default_rng(5).standard_normal(N)
+    with pytest.warns(SelectionWarning, match="no feature was selected"):
+        selector = Message(n_subsets=1, gamma=1.0, loss="squared").fit(frame, noise)
+    np.testing.assert_allclose(selector.predict(frame), noise.mean())
