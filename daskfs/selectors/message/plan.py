@@ -20,7 +20,7 @@ from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
 from daskfs.selectors.message.subset import SelectionSettings
 from daskfs.selectors.message.tasks import is_sparse
-from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
+from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan, Work
 from daskfs.selectors.shared.rows import in_random_order
 
 GROUP_NBYTES = 128 << 20  # of rows read by one task, where the memory allows and subsets are smaller
@@ -331,6 +331,7 @@ def plan_message(subsets: Subsets, limits: Limits) -> SelectorPlan:
             f"message: {n_subsets} subsets of {subsets.n_rows:,} rows, {per_task} per task; "
             f"one pass over all columns, {again}"
         ),
+        work=Work({"values" if loss == "squared" else "values, likelihood": n_samples * n_features}),
     )
 
 
