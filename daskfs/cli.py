@@ -545,10 +545,13 @@ def methods(as_json: AsJson = False) -> None:
 
 @app.command()
 def explain(
-    method: Annotated[str, typer.Argument(metavar="METHOD", help="Method, by its name.", show_default=False)],
+    method: Annotated[
+        str,
+        typer.Argument(metavar="METHOD|TOPIC", help="Method, or the topic that an error names.", show_default=False),
+    ],
     as_json: AsJson = False,
 ) -> None:
-    """Explain a method: its algorithm, its parameters, how it is run."""
+    """Explain a method (algorithm, parameters, how it is run), or what an error is about and what to do."""
     from daskfs.pipeline.explaining import explanation, explanation_text
 
     print(json.dumps(explanation(method), indent=2) if as_json else explanation_text(method))

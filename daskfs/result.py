@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from daskfs.errors import RunError
+from daskfs.evidence import EvidenceRecord
 from daskfs.files import written_whole
 from daskfs.version import __version__
 
@@ -88,6 +89,7 @@ class ResultRecord:
     time: dict[str, float]
     notes: list[str]
     refit: RefitRecord | None = None
+    evidence: EvidenceRecord | None = None
 
 
 def coefficient_norm(coef: np.ndarray) -> np.ndarray:
@@ -237,6 +239,8 @@ class SelectionResult:
         Kind of history, by which a report draws it: "criterion path", "passes" and others.
     refit : RefitRecord, optional
         With ``refit: {by: ridge}`` in a pipeline, the fit beside the method's own; its metrics begin with ``refit_``.
+    evidence : EvidenceRecord, optional
+        What the report of a run tells beside: of the data, the selected columns, the test rows.
 
     Examples
     --------
@@ -263,6 +267,7 @@ class SelectionResult:
     score_kind: str = "coefficient"
     history_kind: str = ""
     refit: RefitRecord | None = None
+    evidence: EvidenceRecord | None = None
 
     def to_record(self, n_selected: int | None = None) -> ResultRecord:
         """Return what result.json holds, with the first `n_selected` features (all by default)."""
@@ -285,6 +290,7 @@ class SelectionResult:
             time=_plain(self.time),
             notes=[str(note) for note in self.notes],
             refit=self.refit,
+            evidence=None if self.evidence is None else EvidenceRecord.of(_plain(asdict(self.evidence))),
         )
 
     def _selected(self, start: int, stop: int) -> list[SelectedFeature] | list[SelectedMadeFeature]:
@@ -429,6 +435,7 @@ class SelectionResult:
                 score_kind=record.get("score_kind") or _kinds_before(record["method"])[0],
                 history_kind=record.get("history_kind", _kinds_before(record["method"])[1]),
                 refit=RefitRecord(**record["refit"]) if record.get("refit") else None,
+                evidence=EvidenceRecord.of(record["evidence"]) if record.get("evidence") else None,
             )
         except (KeyError, TypeError, ValueError, OSError) as fault:
             raise RunError(f"damaged result: {fault!r}", str(folder), "run the pipeline again") from fault
