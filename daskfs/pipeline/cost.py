@@ -3,7 +3,7 @@
 Of each step the plan knows what is read, in how many passes and tasks, and counts what is computed: `Work`, in units of
 the method's own. On c cores it takes
 
-    max((read / speed + Σ count * seconds) / k,  requests * latency / ahead / k,  tasks * seconds of a task)
+    max(Σ count * seconds / k,  requests * latency / ahead / k,  tasks * seconds of a task)
     + Σ count in the client * seconds + passes * round trip,    k = min(c, tasks of a pass)
 
 The first two are shared by the cores; tasks are one process's, the scheduler with the client beside it. The constants
@@ -35,8 +35,8 @@ class Machine:
     read_nbytes : float
         Bytes that a core decodes in a second, checksums included.
     work_s : dict of float
-        Seconds of a core for one operation, by method and unit of its `Work`: "fgm: values". "other" is for each value
-        that is read of what nobody has measured.
+        Seconds of a core for one operation, by method and unit of its `Work`, reading included: "fgm: values". Of what
+        counts no work, for each value beside reading it; "other" where nobody has measured it.
     task_s : float
         Seconds of the scheduler and the client for each task.
     latency_s : float
@@ -60,21 +60,27 @@ class Machine:
 
 
 MEASURED = Machine(
-    read_nbytes=1.4e9,
+    read_nbytes=6.9e9,
     work_s={
         "message: values": 2.5e-9,
-        "message: values, likelihood": 1.5e-8,
+        "message: correlations": 1e-11,
+        "message: values, likelihood": 5e-9,
+        "message: rows, likelihood": 1e-6,
         "fgm: values": 5.5e-10,
-        "fgm: values selected": 1.3e-8,
-        "fgm: entries paired": 2.56e-7,
-        "online_substitution: values": 2.2e-9,
-        "online_substitution: products with selected columns": 3.1e-11,
-        "online_substitution: values, screened": 2.2e-9,
-        "online_substitution: products with selected columns, screened": 3.1e-11,
+        "fgm: values selected": 8e-9,
+        "fgm: values selected beyond the cache": 1.3e-8,
+        "fgm: entries paired": 2.56e-7,  # benchmarks/fgm_pairs.py
+        "online_substitution: values": 1.7e-9,
+        "online_substitution: products with selected columns": 4e-11,
+        "online_substitution: products with selected columns beyond the cache": 6e-11,
+        "online_substitution: values, screened": 3.2e-9,
+        "online_substitution: products with selected columns, screened": 9e-11,
+        "online_substitution: products with selected columns beyond the cache, screened": 1e-10,
         "online_substitution: values exchanged": 1e-9,
         "async_online_substitution: values": 2.2e-9,
         "async_online_substitution: products with selected columns": 3.1e-11,
-        "mission: values": 9.6e-9,
+        "async_online_substitution: products with selected columns beyond the cache": 6e-11,
+        "mission: values": 7.5e-9,
         "mission: products of candidates": 4.5e-11,
         "ingest": 1.4e-8,  # of arrays and Parquet; text takes three times that
         "evaluate": 2.0e-10,
@@ -161,11 +167,11 @@ def cost_of_step(
     passes = max(1, n_passes)
     if work is None:
         shared_s = read_nbytes / itemsize * machine.work_s.get(name, machine.work_s["other"])
+        shared_s += read_nbytes / machine.read_nbytes
         alone_s, at_once = 0.0, n_cores
     else:
         shared_s, alone_s = machine.seconds(name, work.by_tasks), machine.seconds(name, work.in_client)
         at_once = int(min(n_cores, work.n_at_once)) if work.by_tasks else 1
-    shared_s += read_nbytes / machine.read_nbytes
     waiting_s = read_nbytes / TILE_NBYTES * machine.latency_s / machine.n_ahead
     at_once = min(at_once, max(1, n_tasks // passes))
     seconds = {

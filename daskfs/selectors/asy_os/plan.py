@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from daskfs.kernels.substitution.products import BAND_ROWS
 from daskfs.selectors.online_substitution.plan import MAX_READ_NBYTES, REFIT_NBYTES
-from daskfs.selectors.shared.budget import TILES_NBYTES, Budget, SelectorPlan, Work
+from daskfs.selectors.shared.budget import TILES_NBYTES, Budget, SelectorPlan, Work, of_columns
 
 EPOCH_BLOCKS = 20
 """Blocks of each worker in an epoch, at least: a block sees nothing of what the others do meanwhile."""
@@ -201,5 +201,6 @@ def plan_async(shape: AsyncShape, memory_limit: int | None) -> SelectorPlan:
 def _work(shape: AsyncShape) -> Work:
     """Return what is computed: each worker looks at its share of the columns, beside those that it holds."""
     n_values = shape.n_samples * shape.n_features * shape.n_epochs
-    counts: dict[str, float] = {"values": n_values, "products with selected columns": n_values * shape.capacity}
+    products = of_columns("products with selected columns", shape.n_samples, shape.capacity, shape.itemsize)
+    counts: dict[str, float] = {"values": n_values, products: n_values * shape.capacity}
     return Work(in_client=counts) if shape.in_turn else Work(counts, n_at_once=shape.n_workers)

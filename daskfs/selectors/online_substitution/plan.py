@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from daskfs.kernels.substitution.products import BAND_ROWS
-from daskfs.selectors.shared.budget import TILES_NBYTES, Budget, SelectorPlan, Work, most_within
+from daskfs.selectors.shared.budget import TILES_NBYTES, Budget, SelectorPlan, Work, most_within, of_columns
 
 SMALLEST_BATCH, LARGEST_BATCH = 32, 128
 LOOKED_AHEAD = 512  # columns of which one asks at once who could enter
@@ -237,7 +237,8 @@ def _work(shape: SubstitutionShape) -> Work:
     in random order the k-th is among the best s so far with probability s / k.
     """
     n, p, s = shape.n_samples, shape.n_features * shape.n_epochs, shape.n_selected
-    seen = {"values": n * p, "products with selected columns": n * p * s}
+    products = of_columns("products with selected columns", n, s, shape.itemsize)
+    seen: dict[str, float] = {"values": n * p, products: n * p * s}
     if not shape.n_screened:
         return Work(in_client=seen)
     n_exchanged = s * (1.0 + math.log(max(1.0, p / s)))

@@ -226,6 +226,14 @@ class Work:
     """Most tasks of a pass that can run at the same time."""
 
 
+CACHE_NBYTES = 16 << 20  # of a core's share, about: what is larger is fetched from memory each time
+
+
+def of_columns(unit: str, n_samples: int, n_columns: int, itemsize: int) -> str:
+    """Return the unit of operations on columns that are held: other ones where these are too many for the cache."""
+    return unit if n_samples * n_columns * itemsize <= CACHE_NBYTES else f"{unit} beyond the cache"
+
+
 @dataclass(frozen=True, slots=True)
 class SelectorPlan:
     """What a selector will read and hold."""
