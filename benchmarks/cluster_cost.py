@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -80,7 +80,7 @@ FITS: dict[str, tuple[Callable[[], Any], ...]] = {
     ),
     "online_substitution": (
         lambda: daskfs.OnlineSubstitution(10, n_epochs=1),
-        lambda: daskfs.OnlineSubstitution(20, n_epochs=2),
+        lambda: daskfs.OnlineSubstitution(20, n_epochs=1),
     ),
     "online_substitution, screened": (
         lambda: daskfs.OnlineSubstitution(10, n_epochs=1, schedule="screen"),
@@ -123,11 +123,11 @@ def read_whole(store: Any) -> None:
         del block
 
 
-def fit_costs(folder: str | None = None) -> None:
+def fit_costs(folder: str | None = None, only: Sequence[str] = ()) -> None:
     """Print what reading and each operation take, fitted to some shapes, and runs three times larger than those."""
     if folder is None:
         with tempfile.TemporaryDirectory() as made:
-            return fit_costs(made)
+            return fit_costs(made, only)
     shapes, n_fitted = FIT_SHAPES + LARGER_SHAPES, len(FIT_SHAPES)
     stores = [made_store(folder, shape) for shape in shapes]
     reads = np.array([cpu_of(partial(read_whole, store)) for store in stores])
@@ -139,7 +139,7 @@ def fit_costs(folder: str | None = None) -> None:
     )
     off = per_byte * nbytes / reads - 1.0
     print(told("read", [f"{1e-9 / per_byte:.2f} GB/s"], off, [off[n_fitted:]], n_fitted), flush=True)
-    for name, makes in FITS.items():
+    for name, makes in ((name, FITS[name]) for name in only or FITS):
         its_stores = [made_store(folder, shape, True) for shape in shapes] if "logistic" in name else stores
         makes[0]().fit(its_stores[0])
         rows, took = [], []
@@ -276,7 +276,10 @@ def model_table() -> None:
             "mission",
             4.0 * values,
             1,
-            Work({"values": values, "products of candidates": 4e9}, n_at_once=1000),
+            Work(
+                {"values": values, "rows": rows, "values surveyed": values, "products of candidates": 4e9},
+                n_at_once=1000,
+            ),
         ),
         "online substitution, screened, 20 columns": (
             "online_substitution",
@@ -319,11 +322,12 @@ def main() -> None:
         what.add_argument(f"--{name}", dest="what", action="store_const", const=function, default=clusters)
     what.add_argument("--read", help=argparse.SUPPRESS)
     parser.add_argument("--folder", help="with --fit: where stores are kept")
+    parser.add_argument("--only", nargs="+", choices=FITS, default=(), help="with --fit: these methods")
     options = parser.parse_args()
     if options.read:
         read_from(options.read)
-    elif options.folder:
-        fit_costs(options.folder)
+    elif options.what is fit_costs:
+        fit_costs(options.folder, options.only)
     else:
         options.what()
 

@@ -259,7 +259,9 @@ def plan_mission(shape: MissionShape, memory_limit: int | None) -> SelectorPlan:
 def _work(shape: MissionShape, n_passes: int) -> Work:
     """Return what is computed: one model learns from one row after the other, of which candidates are chosen once."""
     data, model, n_replicas = shape.data, shape.model, shape.settings.n_replicas
-    by_tasks = {"values": n_passes * data.n_samples * (shape.nnz_per_row or data.n_features) * model.n_outputs}
+    n_values = data.n_samples * (shape.nnz_per_row or data.n_features)
+    by_tasks = {"values": n_passes * n_values * model.n_outputs, "rows": n_passes * data.n_samples}
+    by_tasks["values surveyed"] = n_values  # before the first pass, and after the last one
     if shape.has_choice:
         by_tasks["products of candidates"] = data.n_samples * model.n_selected**2
     return Work(by_tasks, n_at_once=n_replicas)
