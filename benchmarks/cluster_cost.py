@@ -71,7 +71,7 @@ def spent(client: Any) -> float:
     return own.ru_utime + own.ru_stime + workers
 
 
-FIT_SHAPES = ((120_000, 200), (800_000, 30), (60_000, 400), (20_000, 1200))
+FIT_SHAPES = ((120_000, 200), (800_000, 30), (60_000, 400), (20_000, 1200), (20_000, 400))
 LARGER_SHAPES = ((360_000, 200), (2_400_000, 30), (60_000, 1200))
 FITS: dict[str, tuple[Callable[[], Any], ...]] = {
     "fgm": (
