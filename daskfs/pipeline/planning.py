@@ -22,6 +22,7 @@ from daskfs.matrix.blocks import Crowding
 from daskfs.matrix.buffers import DEFAULT_BLOCK_NBYTES
 from daskfs.matrix.names import Names, columns_of_table
 from daskfs.matrix.target import kind_of_target, kind_of_values
+from daskfs.objects.address import redacted
 from daskfs.objects.ahead import AHEAD_NBYTES
 from daskfs.objects.path import ObjectPath
 from daskfs.pipeline.config import Cluster, Pipeline, Split
@@ -644,6 +645,8 @@ class Plan:
 def jobs_of(pipeline: Pipeline, *, to_run: bool = False) -> dict[str, Any]:
     """Return how many jobs a pipeline asks a batch system for, and their script; nothing where it asks for none.
 
+    The script is as it will be submitted, but with ``${NAME}`` as written and without what is secret: logs keep it.
+
     Raises
     ------
     ConfigError
@@ -653,7 +656,7 @@ def jobs_of(pipeline: Pipeline, *, to_run: bool = False) -> dict[str, Any]:
         return {}
     jobs = pipeline.cluster_jobs
     try:
-        return {"n_jobs": jobs.n_jobs, "job_script": job_script(jobs)}
+        return {"n_jobs": jobs.n_jobs, "job_script": redacted(job_script(jobs))}
     except ConfigError as fault:
         if to_run or fault.where != "cluster.kind":
             raise
