@@ -14,14 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from daskfs import interrupts
+from daskfs.applied.model import Model
 from daskfs.cluster.open import open_cluster
 from daskfs.cluster.workers import Here, Workers
 from daskfs.dashboard.shown import on_dashboard
 from daskfs.documents import dump_yaml
 from daskfs.errors import DaskfsError, RunError, StoreError
-from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
-from daskfs.metrics import PREDICTION_METRICS, precision, recall
+from daskfs.metrics import PREDICTION_METRICS, SELECTION_METRICS
+from daskfs.pipeline.applying import model_of
 from daskfs.pipeline.compile_ahead import compile_ahead
 from daskfs.pipeline.config import Pipeline, Split
 from daskfs.pipeline.evaluate import linear_predictor
@@ -185,6 +186,7 @@ class _Run:
         self.steps = steps
         self.ingest_seconds = 0.0
         self.ingest_memory: dict[str, int] = {}
+        self.models: dict[str, Model] = {}
 
     def write(self) -> dict[str, SelectionResult]:
         """Compute everything, write every file and return the results by label."""
@@ -310,6 +312,9 @@ class _Run:
                 own = self._evaluate(refitted, store, self._tested(refitted, testing))
                 result.metrics |= {f"refit_{name}": own[name] for name in own if name in PREDICTION_METRICS}
             store.verify_unchanged()
+        encoder = self._encoder_of(store)
+        if encoder is not None:
+            self.models[label] = model_of(selector, store, encoder, refitted)
         result.evidence = evidence_of(store, train, test, _words_of(pipeline.split), selector, result, tested)
         result.store_digest = store.digest
         result.notes = list(dict.fromkeys([*store.notes, *result.notes, *self._own_notes()]))
@@ -319,6 +324,13 @@ class _Run:
             "evaluate": steps.seconds.get("evaluate", 0.0) - evaluated,
         }
         return result
+
+    def _encoder_of(self, store: Stored) -> dict[str, Any] | None:
+        """Return how the rows of the store became features; None of a store that was made before that was kept."""
+        if isinstance(store, FeatureStore):
+            return store.encoder
+        assert self.source is not None
+        return self.source.encoder
 
     def _own_notes(self) -> list[str]:
         notes = ["resumed: the times are those of the last part of the run"] if self.folder.resumed else []
@@ -332,20 +344,15 @@ class _Run:
         if y is None:
             return None
         predictor = linear_predictor(selector.predictor(), testing)
-        loss = find_loss("multinomial" if predictor.ndim > 1 else selector.loss_)
-        return Predicted(y, weight, predictor, selector.response(predictor), loss)
+        return Predicted.by(selector, y, predictor, weight)
 
     def _evaluate(self, selector: BaseSelector, store: Stored, tested: Predicted | None) -> dict[str, float]:
         if tested is None:
             return {}
-        selected = selector.selected_.tolist()
-        values: dict[str, float] = {}
-        for name in self.pipeline.evaluate.metrics_of(tested.loss):
-            if name in ("recall", "precision"):
-                truth = _true_features(store)
-                values[name] = (recall if name == "recall" else precision)(selected, truth)
-            else:
-                values[name] = tested.metric(name)
+        values = tested.metrics(self.pipeline.evaluate.metrics_of(tested.loss))
+        for name in self.pipeline.evaluate.metrics or ():
+            if name in SELECTION_METRICS:
+                values[name] = SELECTION_METRICS[name](selector.selected_.tolist(), _true_features(store))
         return values
 
     def _write_results(self, results: dict[str, SelectionResult], workers: Workers) -> None:
@@ -363,6 +370,10 @@ class _Run:
             }
             if several:
                 result.save(path / label, overwrite=True)
+                if label in self.models:
+                    self.models[label].save(path / label)
+        for model in list(self.models.values())[:1]:
+            model.save(path)
         next(iter(results.values())).save(path, overwrite=True)
         metrics = {label: result.to_record(0).metrics for label, result in results.items()}
         text = json.dumps(metrics if several else next(iter(metrics.values())), indent=2) + "\n"
