@@ -86,7 +86,7 @@ class Shape(NamedTuple):
 
 SHAPES = {
     "few": Shape(None),
-    "wide": Shape(lambda: dense(200, 200_000, "float32"), of_store={"tile_shape": [200, 1000]}),
+    "wide": Shape(lambda: dense(200, 200_000, "float32")),
     "wide int8": Shape(lambda: dense(500, 200_000, "int8"), of_store={"dtype": "int8"}),
     "tall": Shape(lambda: dense(2_000_000, 16, "float32")),
     "very tall": Shape(lambda: dense(10_000_000, 4, "int8"), of_store={"dtype": "int8"}),
