@@ -680,7 +680,7 @@ def report(
 
 @app.command()
 def schema(
-    name: Annotated[str, typer.Argument(help="Document: pipeline, store, result or table.")] = "pipeline",
+    name: Annotated[str, typer.Argument(help="Document: pipeline, store, result, model or table.")] = "pipeline",
 ) -> None:
     """Print a JSON Schema."""
     from daskfs.pipeline.schemas import json_schema_text
